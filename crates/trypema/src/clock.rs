@@ -1,0 +1,140 @@
+//! Where time comes from. Nothing else in the crate reads a clock.
+
+mod manual;
+mod system;
+mod timer;
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+pub use manual::ManualClock;
+pub use system::SystemClock;
+
+use crate::units::MAX_EXACT;
+
+/// A moment, in whole microseconds since the Unix epoch.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::clock::Timestamp;
+///
+/// let start = Timestamp::from_micros(1_000_000);
+/// assert_eq!((start + Duration::from_secs(2)).as_micros(), 3_000_000);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The last moment that is counted exactly everywhere (the year 2255).
+    pub const MAX: Self = Self(MAX_EXACT);
+
+    /// The moment `micros` after the epoch; later ones than [`Timestamp::MAX`] become it.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(if micros > MAX_EXACT { MAX_EXACT } else { micros })
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+}
+
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Self;
+
+    /// Fractions of a microsecond are dropped; the sum stops at [`Timestamp::MAX`].
+    fn add(self, duration: Duration) -> Self {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        Self::from_micros(self.0.saturating_add(micros))
+    }
+}
+
+/// A source of time that a limiter can be given in place of the system's.
+///
+/// Time may stand still, leap or go back: limiters neither panic nor admit more because of it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use trypema::{RateLimit, RateLimiter, clock::ManualClock};
+///
+/// let clock = Arc::new(ManualClock::default());
+/// let rl = RateLimiter::builder().clock(clock.clone()).build()?;
+/// let once_a_minute = RateLimit::try_from(1.0 / 60.0)?;
+///
+/// assert!(rl.local().absolute().inc("ann", &once_a_minute, 1).is_allowed());
+/// assert!(!rl.local().absolute().inc("ann", &once_a_minute, 1).is_allowed());
+/// clock.advance(Duration::from_secs(60));
+/// assert!(rl.local().absolute().inc("ann", &once_a_minute, 1).is_allowed());
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+pub trait Clock: std::fmt::Debug + Send + Sync {
+    /// What time it is.
+    fn now(&self) -> Timestamp;
+
+    /// Wakes `waker` once the time is `at` or later. Waking more often or too early does no harm.
+    fn wake_at(&self, at: Timestamp, waker: &Waker);
+}
+
+/// A stretch of time that the present lies in; a point where the clock is precise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The present is not before this.
+    pub earliest: Timestamp,
+    /// The present is not after this.
+    pub latest: Timestamp,
+}
+
+impl Span {
+    /// The span that is one moment.
+    pub const fn at(now: Timestamp) -> Self {
+        Self { earliest: now, latest: now }
+    }
+}
+
+/// The clock a limiter holds; an enum, so that the usual one costs no indirection.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    System,
+    Custom(Arc<dyn Clock>),
+}
+
+impl Source {
+    #[inline]
+    pub(crate) fn now(&self) -> Timestamp {
+        match self {
+            Source::System => SystemClock.now(),
+            Source::Custom(clock) => clock.now(),
+        }
+    }
+
+    /// A cheap bound on the present.
+    #[inline]
+    pub(crate) fn recent(&self) -> Span {
+        match self {
+            Source::System => system::recent(),
+            Source::Custom(clock) => Span::at(clock.now()),
+        }
+    }
+
+    /// The precise time, after `span` turned out to be too wide to decide.
+    #[inline]
+    pub(crate) fn narrow(&self, span: Span) -> Timestamp {
+        if span.earliest == span.latest {
+            return span.earliest;
+        }
+        let now = self.now();
+        if now > span.latest {
+            system::distrust_recent();
+        }
+        now
+    }
+
+    pub(crate) fn wake_at(&self, at: Timestamp, waker: &Waker) {
+        match self {
+            Source::System => SystemClock.wake_at(at, waker),
+            Source::Custom(clock) => clock.wake_at(at, waker),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! One thread that wakes sleepers, so that waiting needs no async runtime.
+//!
+//! It starts with the first sleeper and ends when nobody has slept for a while.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use super::{Clock, SystemClock, Timestamp};
+
+/// How long the thread stays without a sleeper.
+const LINGER: Duration = Duration::from_secs(10);
+
+static TIMER: Timer = Timer { queue: Mutex::new(Queue::new()), changed: Condvar::new() };
+
+struct Timer {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+struct Queue {
+    /// By time, then by arrival.
+    sleepers: BTreeMap<(Timestamp, u64), Waker>,
+    arrivals: u64,
+    is_running: bool,
+}
+
+impl Queue {
+    const fn new() -> Self {
+        Self { sleepers: BTreeMap::new(), arrivals: 0, is_running: false }
+    }
+}
+
+/// Wakes `waker` at `at`; at once where no thread can be had, which makes the sleeper poll.
+pub(super) fn wake_at(at: Timestamp, waker: Waker) {
+    let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    if !queue.is_running {
+        match std::thread::Builder::new().name("trypema-timer".into()).spawn(run) {
+            Ok(_) => queue.is_running = true,
+            Err(_) => {
+                drop(queue);
+                std::thread::yield_now();
+                return waker.wake();
+            }
+        }
+    }
+    let order = queue.arrivals;
+    queue.arrivals += 1;
+    queue.sleepers.insert((at, order), waker);
+    drop(queue);
+    TIMER.changed.notify_one();
+}
+
+fn run() {
+    let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let now = SystemClock.now();
+        let later = queue.sleepers.split_off(&(now + Duration::from_micros(1), 0));
+        let due = std::mem::replace(&mut queue.sleepers, later);
+        if !due.is_empty() {
+            drop(queue);
+            due.into_values().for_each(Waker::wake);
+            queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            continue;
+        }
+        let pause = match queue.sleepers.keys().next() {
+            Some((at, _)) => Duration::from_micros(at.as_micros() - now.as_micros()),
+            None => LINGER,
+        };
+        let (woken, wait) =
+            TIMER.changed.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner);
+        queue = woken;
+        if wait.timed_out() && queue.sleepers.is_empty() && pause == LINGER {
+            queue.is_running = false;
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::task::Wake;
+
+    struct Tell(mpsc::Sender<u8>, u8);
+
+    impl Wake for Tell {
+        fn wake(self: std::sync::Arc<Self>) {
+            let _ = self.0.send(self.1);
+        }
+    }
+
+    #[test]
+    fn sleepers_wake_in_order_and_not_early() {
+        let (tell, told) = mpsc::channel();
+        let start = SystemClock.now();
+        for (name, ms) in [(2, 20), (1, 10), (0, 0)] {
+            let waker = std::sync::Arc::new(Tell(tell.clone(), name)).into();
+            wake_at(start + Duration::from_millis(ms), waker);
+        }
+        for (name, ms) in [(0, 0), (1, 10), (2, 20)] {
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(name));
+            assert!(SystemClock.now() >= start + Duration::from_millis(ms));
+        }
+    }
+}

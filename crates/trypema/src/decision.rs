@@ -1,0 +1,111 @@
+//! What a caller is told: one core decision, and the views of it that fit each strategy.
+
+mod abuse;
+mod rate_limit;
+mod suppressed;
+mod token_bucket;
+
+use std::time::Duration;
+
+pub use abuse::{AbuseDecision, BlockScope, LimiterDecision};
+pub use rate_limit::RateLimitDecision;
+pub use suppressed::SuppressedDecision;
+pub use token_bucket::{LimitBalance, TokenBucketDecision};
+
+use crate::clock::{Clock, SystemClock, Timestamp};
+
+/// The answer to one call, whatever the strategy and the provider.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::{FixedWindowLimit, RateLimiter};
+///
+/// let rl = RateLimiter::builder().build()?;
+/// let limit = FixedWindowLimit::new(3, Duration::from_secs(3600))?;
+/// let decision = rl.local().fixed_window().take("ann", &limit, 2);
+/// assert!(decision.is_allowed());
+/// assert_eq!((decision.limit(), decision.remaining()), (3, 1));
+///
+/// let denied = rl.local().fixed_window().take("ann", &limit, 2);
+/// assert!(denied.retry_after().is_some_and(|wait| !wait.is_zero()));
+/// let never = rl.local().fixed_window().take("ann", &limit, 4);
+/// assert!(never.is_never() && never.retry_after().is_none());
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    pub(crate) is_allowed: bool,
+    pub(crate) limit: u64,
+    pub(crate) remaining: u64,
+    pub(crate) not_before: Timestamp,
+    pub(crate) resets_at: Timestamp,
+    pub(crate) when: When,
+}
+
+/// The `not_before` of a cost that can never fit: later than every moment.
+pub(crate) const NEVER: Timestamp = Timestamp::MAX;
+
+impl Decision {
+    /// Whether the call may go ahead.
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        self.is_allowed
+    }
+
+    /// What fits at most.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// What is left after this call.
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// How long to wait before the same call is admitted if nobody else calls: zero when it was allowed, at
+    /// least a microsecond when it was denied, `None` when its cost can never fit.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.is_allowed {
+            Some(Duration::ZERO)
+        } else if self.not_before == NEVER {
+            None
+        } else {
+            Some(self.when.until(self.not_before).max(Duration::from_micros(1)))
+        }
+    }
+
+    /// Whether the cost is more than can ever fit.
+    pub fn is_never(&self) -> bool {
+        !self.is_allowed && self.not_before == NEVER
+    }
+
+    /// How long until nothing of what was spent counts any more (for windows aligned to the epoch: until the
+    /// current one ends), if nobody else calls.
+    pub fn reset_after(&self) -> Duration {
+        self.when.until(self.resets_at)
+    }
+}
+
+/// When a decision was made.
+///
+/// Reading the precise time is the dearest part of a check, so a decision that did not need it reads it only
+/// when it is asked for a wait; the wait then counts from being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct When(Option<Timestamp>);
+
+impl When {
+    /// At this moment.
+    pub const fn exactly(now: Timestamp) -> Self {
+        Self(Some(now))
+    }
+
+    /// A moment ago by the system's clock.
+    pub(crate) const fn recently() -> Self {
+        Self(None)
+    }
+
+    fn until(self, then: Timestamp) -> Duration {
+        let now = self.0.unwrap_or_else(|| SystemClock.now());
+        Duration::from_micros(then.as_micros().saturating_sub(now.as_micros()))
+    }
+}

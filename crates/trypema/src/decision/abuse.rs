@@ -1,0 +1,124 @@
+//! What the abuse strategy adds to a decision.
+
+use std::time::Duration;
+
+use super::Decision;
+
+/// Which of the two windows blocked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BlockScope {
+    /// The short one.
+    Temp,
+    /// The long one.
+    Long,
+}
+
+/// The answer in the words of the abuse limiter's document.
+///
+/// ```
+/// use trypema::{BlockScope, LimiterDecision};
+///
+/// let decision =
+///     LimiterDecision::Blocked { scope: BlockScope::Temp, retry_after_secs: 600, short_count: 3, long_count: 3 };
+/// assert!(!decision.is_allowed());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimiterDecision {
+    /// The attempt may go ahead.
+    Allowed,
+    /// The attempt is blocked.
+    Blocked {
+        /// Which window blocked.
+        scope: BlockScope,
+        /// Whole seconds, rounded up, until this attempt would be allowed; `u64::MAX` for never.
+        retry_after_secs: u64,
+        /// Attempts in the short window, this one included if it counted.
+        short_count: u64,
+        /// Attempts in the long window, this one included if it counted.
+        long_count: u64,
+    },
+}
+
+impl LimiterDecision {
+    /// Whether the attempt may go ahead.
+    pub fn is_allowed(&self) -> bool {
+        matches!(self, Self::Allowed)
+    }
+}
+
+/// A decision of the abuse strategy. Derefs to [`Decision`].
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::{AbuseLimit, AbuseTier, BlockScope, RateLimiter};
+///
+/// let rl = RateLimiter::builder().build()?;
+/// let limit = AbuseLimit::new(
+///     AbuseTier::new(Duration::from_secs(60), 3, Duration::from_secs(600))?,
+///     AbuseTier::new(Duration::from_secs(3600), 10, Duration::from_secs(86_400))?,
+/// );
+/// let abuse = rl.local().abuse();
+/// assert!(abuse.take("ann", &limit, 1).is_allowed());
+/// assert!(abuse.take("ann", &limit, 1).is_allowed());
+/// let blocked = abuse.take("ann", &limit, 1);
+/// assert_eq!((blocked.scope(), blocked.short_count()), (Some(BlockScope::Temp), 3));
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AbuseDecision {
+    pub(crate) core: Decision,
+    pub(crate) scope: Option<BlockScope>,
+    pub(crate) block_ends_at: crate::clock::Timestamp,
+    pub(crate) short_count: u64,
+    pub(crate) long_count: u64,
+}
+
+impl AbuseDecision {
+    /// Which window blocked; `None` when the attempt was allowed.
+    pub fn scope(&self) -> Option<BlockScope> {
+        self.scope
+    }
+
+    /// How long the block itself lasts; [`Decision::retry_after`] may be longer, as this very attempt could
+    /// block again.
+    pub fn block_ends_after(&self) -> Duration {
+        self.core.when.until(self.block_ends_at)
+    }
+
+    /// Attempts in the short window.
+    pub fn short_count(&self) -> u64 {
+        self.short_count
+    }
+
+    /// Attempts in the long window.
+    pub fn long_count(&self) -> u64 {
+        self.long_count
+    }
+}
+
+impl From<&AbuseDecision> for LimiterDecision {
+    fn from(decision: &AbuseDecision) -> Self {
+        match decision.scope {
+            None => Self::Allowed,
+            Some(scope) => Self::Blocked {
+                scope,
+                retry_after_secs: decision.core.retry_after().map_or(u64::MAX, whole_seconds),
+                short_count: decision.short_count,
+                long_count: decision.long_count,
+            },
+        }
+    }
+}
+
+impl std::ops::Deref for AbuseDecision {
+    type Target = Decision;
+
+    fn deref(&self) -> &Decision {
+        &self.core
+    }
+}
+
+/// Whole seconds, rounded up.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}

@@ -1,0 +1,92 @@
+//! What can be wrong with an input.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// An input that cannot be used, with what would be allowed.
+///
+/// A denial is never an error: it is a decision. An error means that a value was invalid (and nothing
+/// was recorded).
+///
+/// ```
+/// use trypema::{RateLimit, TrypemaError};
+///
+/// let error = RateLimit::try_from(0.0).unwrap_err();
+/// assert!(matches!(error, TrypemaError::InvalidRateLimit { .. }));
+/// assert_eq!(error.to_string(), "invalid rate limit 0: need a normal number above 0 and at most 100000000 per second");
+/// ```
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum TrypemaError {
+    /// A rate that is zero, negative, not finite, subnormal or too large.
+    #[error("invalid rate limit {given}: need a normal number above 0 and at most {max} per second")]
+    InvalidRateLimit {
+        /// The rate that was given.
+        given: f64,
+        /// The largest rate allowed.
+        max: f64,
+    },
+    /// A window of zero length, or one too long.
+    #[error("invalid window {given:?}: need at least 1 microsecond and at most {max:?}")]
+    InvalidWindow {
+        /// The window that was given.
+        given: Duration,
+        /// The longest window allowed.
+        max: Duration,
+    },
+    /// A group size of zero, or one too long.
+    #[error("invalid rate group size of {given_ms} ms: need 1 to {max_ms} ms")]
+    InvalidRateGroupSize {
+        /// The group size that was given.
+        given_ms: u64,
+        /// The largest group size allowed.
+        max_ms: u64,
+    },
+    /// A hard limit factor below one, not finite or too large.
+    #[error("invalid hard limit factor {given}: need a number from 1 to {max}")]
+    InvalidHardLimitFactor {
+        /// The factor that was given.
+        given: f64,
+        /// The largest factor allowed.
+        max: f64,
+    },
+    /// A limit of zero or one beyond what is counted exactly.
+    #[error("invalid limit {given}: need 1 to {max}")]
+    InvalidLimit {
+        /// The limit that was given.
+        given: u64,
+        /// The largest limit allowed here.
+        max: u64,
+    },
+    /// A token bucket without a limit, or with too many.
+    #[error("{given} token bucket limits: need 1 to {max}")]
+    InvalidLimitCount {
+        /// How many limits were given.
+        given: usize,
+        /// How many are allowed.
+        max: usize,
+    },
+    /// Capacity and refill time that share no unit small enough to be counted exactly.
+    #[error(
+        "{capacity} tokens per {refill_every:?} cannot be counted exactly: capacity times microseconds, divided by \
+         their greatest common divisor, must stay below 2^53; round one of them"
+    )]
+    InexactTokenLimit {
+        /// The capacity that was given.
+        capacity: u64,
+        /// The refill time that was given.
+        refill_every: Duration,
+    },
+    /// A threshold of zero, or more attempts than are kept.
+    #[error("invalid threshold {given}: need 1 to {max} attempts")]
+    InvalidThreshold {
+        /// The threshold that was given.
+        given: u64,
+        /// The largest threshold allowed.
+        max: u64,
+    },
+    /// A bound on keys that leaves no room for any.
+    #[error("invalid max_keys 0: need at least 1")]
+    InvalidMaxKeys,
+}

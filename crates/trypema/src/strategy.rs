@@ -1,0 +1,151 @@
+//! The six algorithms, pure: state, limit, time and cost go in; a decision and the new state come out.
+//!
+//! Nothing here reads a clock, takes a lock, waits, draws a random number or logs. Providers call
+//! [`Strategy::decide`] and [`Strategy::commit`] and keep the state in between; that is all they know of an
+//! algorithm. Everything is integer arithmetic below 2^53, so that a Lua twin can repeat it line by line.
+//!
+//! ```
+//! use std::time::Duration;
+//! use trypema::clock::Timestamp;
+//! use trypema::strategy::{Call, FixedWindow, FixedWindowLimit, Strategy};
+//!
+//! let limit = FixedWindowLimit::new(2, Duration::from_secs(1))?;
+//! let mut state = Default::default();
+//! let call = Call::new(Timestamp::from_micros(5_000_000), 2);
+//!
+//! let outcome = FixedWindow::decide(&limit, &state, call);
+//! assert!(FixedWindow::is_admitted(&outcome));
+//! FixedWindow::commit(&limit, &mut state, call, &outcome);
+//! assert!(!FixedWindow::is_admitted(&FixedWindow::decide(&limit, &state, call)));
+//! # Ok::<(), trypema::TrypemaError>(())
+//! ```
+
+mod absolute;
+mod abuse;
+mod fixed_window;
+mod series;
+mod sliding_window;
+mod suppressed;
+mod token_bucket;
+
+use std::fmt::Debug;
+
+pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
+pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};
+pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
+pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
+pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
+pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
+
+use crate::clock::{Span, Timestamp};
+use crate::decision::When;
+
+/// One call of an algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// The time at which it is decided: what has left by now no longer counts.
+    pub now: Timestamp,
+    /// The time its units are counted at: `now`, or later for units that may be spent until then.
+    pub stamp: Timestamp,
+    /// The units it asks for.
+    pub cost: u64,
+}
+
+impl Call {
+    /// A call that is decided and counted at `now`.
+    pub const fn new(now: Timestamp, cost: u64) -> Self {
+        Self { now, stamp: now, cost }
+    }
+
+    /// The same call, counted at `stamp` if that is later.
+    pub fn stamped(self, stamp: Timestamp) -> Self {
+        Self { stamp: stamp.max(self.now), ..self }
+    }
+
+    /// The same call for another cost.
+    pub const fn costing(self, cost: u64) -> Self {
+        Self { cost, ..self }
+    }
+}
+
+/// A call and what was decided of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Decided<O> {
+    /// The call as it is to be committed.
+    pub call: Call,
+    /// What [`Strategy::decide`] said of it.
+    pub outcome: O,
+}
+
+/// Units to give back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refund {
+    /// The present.
+    pub now: Timestamp,
+    /// How many.
+    pub units: u64,
+    /// Where [`Strategy::recorded_at`] said that they are; `None` takes the oldest that still count.
+    pub recorded: Option<Timestamp>,
+}
+
+/// An algorithm. Implemented by the six types of this module and by nothing else.
+pub trait Strategy: sealed::Sealed + Sized + 'static {
+    /// Its name in keys, events and traces.
+    const NAME: &'static str;
+    /// What is allowed: given with every call, so that changing it keeps the history.
+    type Limit: Clone + Debug + Send + Sync;
+    /// What is remembered of a key; the default is a key never seen.
+    type State: Clone + Debug + Default + Send;
+    /// What deciding found, as the numbers it is made of.
+    type Outcome: Copy + Debug + Send;
+    /// What a caller is told.
+    type Decision: Debug;
+
+    /// What this call would get; nothing is changed.
+    fn decide(limit: &Self::Limit, state: &Self::State, call: Call) -> Self::Outcome;
+
+    /// Decides with a time that is only known to lie in `span`, if every moment of it gives the same answer
+    /// or if the answer can be recorded so that it is stricter than any of them. `None` asks for the time.
+    fn decide_within(
+        limit: &Self::Limit,
+        state: &Self::State,
+        span: Span,
+        cost: u64,
+    ) -> Option<Decided<Self::Outcome>>;
+
+    /// Whether `outcome` lets the call pass.
+    fn is_admitted(outcome: &Self::Outcome) -> bool;
+
+    /// Records `outcome`, which [`Strategy::decide`] gave for the same arguments. A denial changes nothing,
+    /// except what the algorithm counts of denials, and time that went back by more than a window.
+    fn commit(limit: &Self::Limit, state: &mut Self::State, call: Call, outcome: &Self::Outcome);
+
+    /// Where committing an admitted `outcome` records it, for [`Refund::recorded`].
+    fn recorded_at(limit: &Self::Limit, outcome: &Self::Outcome, call: Call) -> Timestamp;
+
+    /// The most units, up to `call.cost`, that are sure to be admitted now.
+    fn fits(limit: &Self::Limit, state: &Self::State, call: Call) -> u64;
+
+    /// Gives units back; returns how many still counted.
+    fn refund(limit: &Self::Limit, state: &mut Self::State, refund: Refund) -> u64;
+
+    /// How long after being recorded units can still count, in microseconds.
+    fn memory_us(limit: &Self::Limit) -> u64;
+
+    /// From when on `state` decides like a fresh one: then it may be forgotten.
+    fn fresh_from(state: &Self::State) -> Timestamp;
+
+    /// What a caller is told of `outcome`, decided at `when`.
+    fn decision(limit: &Self::Limit, outcome: &Self::Outcome, when: When) -> Self::Decision;
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for super::Absolute {}
+    impl Sealed for super::Abuse {}
+    impl Sealed for super::FixedWindow {}
+    impl Sealed for super::SlidingWindow {}
+    impl Sealed for super::Suppressed {}
+    impl Sealed for super::TokenBucket {}
+}

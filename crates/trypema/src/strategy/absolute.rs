@@ -1,0 +1,213 @@
+//! Absolute: a sliding window that never admits more than its capacity in any interval of its length.
+
+use super::series::{Look, Record, Series, View, bounded_group_us};
+use super::{Call, Decided, Refund, Strategy};
+use crate::clock::{Span, Timestamp};
+use crate::decision::{Decision, NEVER, When};
+use crate::units::{RateGroupSizeMs, RateLimit, WindowSizeSeconds};
+
+/// Counting late by up to this share of the window is worth not reading the precise time: one in a thousand.
+const WINDOW_PER_LAG: u64 = 1_000;
+
+/// The sliding window of coalesced buckets; see the [module](super).
+#[derive(Debug, Clone, Copy)]
+pub struct Absolute;
+
+/// How much fits into which window.
+///
+/// ```
+/// use trypema::{AbsoluteLimit, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
+///
+/// let limit = AbsoluteLimit::new(
+///     RateLimit::try_from(5.5)?,
+///     WindowSizeSeconds::try_from(60)?,
+///     RateGroupSizeMs::try_from(10)?,
+/// );
+/// assert_eq!(limit.capacity(), 330);
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbsoluteLimit {
+    pub(super) capacity: u64,
+    pub(super) window_us: u64,
+    pub(super) group_us: u64,
+    /// Whether a live state's own capacity goes before this one.
+    pub(super) is_sticky: bool,
+}
+
+impl AbsoluteLimit {
+    /// `rate` over `window`; calls within `group` of a bucket's first share the bucket.
+    #[inline]
+    pub fn new(rate: RateLimit, window: WindowSizeSeconds, group: RateGroupSizeMs) -> Self {
+        let window_us = window.as_micros();
+        let group_us = bounded_group_us(window_us, group.as_micros());
+        Self { capacity: window.capacity(rate), window_us, group_us, is_sticky: false }
+    }
+
+    /// The same limit, giving way to the one that a live key was first called with.
+    #[must_use]
+    pub fn sticky(self) -> Self {
+        Self { is_sticky: true, ..self }
+    }
+
+    /// What fits into the window.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The latest time units may be counted at, for a call at `now`: beyond it the clock would seem to have
+    /// gone back.
+    pub(super) fn latest_stamp(&self, call: Call) -> u64 {
+        call.stamp.as_micros().min(call.now.as_micros() + self.window_us)
+    }
+
+    /// A call that is stricter than any in `span`: what has left is judged by the earliest moment, what is
+    /// counted by the latest. `None` where that would cost too much of the window.
+    pub(super) fn call_within(&self, span: Span, cost: u64) -> Option<Call> {
+        let lag = span.latest.as_micros() - span.earliest.as_micros();
+        (lag <= self.window_us / WINDOW_PER_LAG).then(|| Call::new(span.earliest, cost).stamped(span.latest))
+    }
+
+    pub(super) fn look(&self, call: Call) -> Look {
+        Look { now: call.now.as_micros(), window_us: self.window_us }
+    }
+
+    pub(super) fn record(&self, call: Call) -> Record {
+        Record { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost }
+    }
+}
+
+/// What the absolute strategy remembers of a key.
+#[derive(Debug, Clone, Default)]
+pub struct AbsoluteState {
+    series: Series,
+    /// The capacity it was last admitted under.
+    capacity: u64,
+}
+
+impl AbsoluteState {
+    /// What would still be used of `limit` at `then` if nobody calls.
+    pub(crate) fn used_at(&self, limit: &AbsoluteLimit, then: Timestamp) -> u64 {
+        self.series.view(limit.look(Call::new(then, 0))).used
+    }
+}
+
+/// What the absolute strategy found.
+#[derive(Debug, Clone, Copy)]
+pub struct AbsoluteOutcome {
+    is_admitted: bool,
+    capacity: u64,
+    remaining: u64,
+    not_before: u64,
+    recorded: u64,
+    resets_at: u64,
+    view: View,
+}
+
+impl Strategy for Absolute {
+    const NAME: &'static str = "absolute";
+    type Limit = AbsoluteLimit;
+    type State = AbsoluteState;
+    type Outcome = AbsoluteOutcome;
+    type Decision = Decision;
+
+    #[inline]
+    fn decide(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> AbsoluteOutcome {
+        let look = limit.look(call);
+        let view = state.series.view(look);
+        let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
+        let free = capacity.saturating_sub(view.used);
+        let is_admitted = call.cost <= free || call.cost == 0;
+        let newest = if view.is_stepped_back { look.now } else { state.series.newest() };
+        let recorded = limit.latest_stamp(call).max(newest);
+        let counts = if is_admitted && call.cost > 0 { recorded } else { newest };
+        AbsoluteOutcome {
+            is_admitted,
+            capacity,
+            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
+            not_before: if is_admitted {
+                look.now
+            } else if call.cost > capacity {
+                NEVER.as_micros()
+            } else {
+                state.series.leaves_at(look, view, view.used + call.cost - capacity)
+            },
+            recorded,
+            resets_at: counts + limit.window_us,
+            view,
+        }
+    }
+
+    #[inline]
+    fn decide_within(
+        limit: &AbsoluteLimit,
+        state: &AbsoluteState,
+        span: Span,
+        cost: u64,
+    ) -> Option<Decided<AbsoluteOutcome>> {
+        let call = limit.call_within(span, cost)?;
+        let outcome = Self::decide(limit, state, call);
+        (outcome.is_admitted || span.earliest == span.latest).then_some(Decided { call, outcome })
+    }
+
+    #[inline]
+    fn is_admitted(outcome: &AbsoluteOutcome) -> bool {
+        outcome.is_admitted
+    }
+
+    #[inline]
+    fn commit(limit: &AbsoluteLimit, state: &mut AbsoluteState, call: Call, outcome: &AbsoluteOutcome) {
+        let look = limit.look(call);
+        if outcome.is_admitted && call.cost > 0 {
+            state.series.record(look, outcome.view, limit.record(call));
+            state.capacity = outcome.capacity;
+        } else if outcome.view.is_stepped_back {
+            state.series.settle(look, outcome.view);
+        }
+    }
+
+    fn recorded_at(_: &AbsoluteLimit, outcome: &AbsoluteOutcome, _: Call) -> Timestamp {
+        Timestamp::from_micros(outcome.recorded)
+    }
+
+    fn fits(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {
+        let view = state.series.view(limit.look(call));
+        let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
+        capacity.saturating_sub(view.used).min(call.cost)
+    }
+
+    fn refund(limit: &AbsoluteLimit, state: &mut AbsoluteState, refund: Refund) -> u64 {
+        let look = limit.look(Call::new(refund.now, 0));
+        refund_series(&mut state.series, look, limit.group_us, refund)
+    }
+
+    fn memory_us(limit: &AbsoluteLimit) -> u64 {
+        limit.window_us
+    }
+
+    fn fresh_from(state: &AbsoluteState) -> Timestamp {
+        Timestamp::from_micros(state.series.fresh_from())
+    }
+
+    #[inline]
+    fn decision(_: &AbsoluteLimit, outcome: &AbsoluteOutcome, when: When) -> Decision {
+        Decision {
+            is_allowed: outcome.is_admitted,
+            limit: outcome.capacity,
+            remaining: outcome.remaining,
+            not_before: Timestamp::from_micros(outcome.not_before),
+            resets_at: Timestamp::from_micros(outcome.resets_at),
+            when,
+        }
+    }
+}
+
+/// Gives units back to a series, after forgetting what has left it.
+pub(super) fn refund_series(series: &mut Series, look: Look, group_us: u64, refund: Refund) -> u64 {
+    let view = series.view(look);
+    series.settle(look, view);
+    match refund.recorded {
+        Some(moment) => series.refund_at(moment.as_micros(), group_us, refund.units),
+        None => series.refund_oldest(refund.units),
+    }
+}

@@ -1,0 +1,309 @@
+//! Abuse: attempts over a short and a long window; too many in either block for a while.
+
+use std::time::Duration;
+
+use super::series::{Look, Record, Series, View};
+use super::{Call, Decided, Refund, Strategy};
+use crate::clock::{Span, Timestamp};
+use crate::decision::{AbuseDecision, BlockScope, Decision, NEVER, When};
+use crate::error::TrypemaError;
+use crate::units::window_micros;
+
+/// Every attempt up to the threshold is kept, with its time: this bounds a key's memory.
+const MAX_THRESHOLD: u64 = 10_000;
+
+/// The attempt limiter with blocks; see the [module](super).
+#[derive(Debug, Clone, Copy)]
+pub struct Abuse;
+
+/// A window, how many attempts in it are too many, and for how long that blocks.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::AbuseTier;
+///
+/// // The third attempt within a minute blocks for ten minutes.
+/// assert!(AbuseTier::new(Duration::from_secs(60), 3, Duration::from_secs(600)).is_ok());
+/// assert!(AbuseTier::new(Duration::from_secs(60), 0, Duration::from_secs(600)).is_err());
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbuseTier {
+    window_us: u64,
+    threshold: u64,
+    block_us: u64,
+}
+
+impl AbuseTier {
+    /// The attempt that makes `threshold` within `window` is denied and blocks for `block`.
+    pub fn new(window: Duration, threshold: u64, block: Duration) -> Result<Self, TrypemaError> {
+        if threshold == 0 || threshold > MAX_THRESHOLD {
+            return Err(TrypemaError::InvalidThreshold { given: threshold, max: MAX_THRESHOLD });
+        }
+        Ok(Self { window_us: window_micros(window)?, threshold, block_us: window_micros(block)? })
+    }
+}
+
+/// The short and the long tier.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::{AbuseLimit, AbuseTier};
+///
+/// let minute = AbuseTier::new(Duration::from_secs(60), 3, Duration::from_secs(600))?;
+/// let hour = AbuseTier::new(Duration::from_secs(3600), 10, Duration::from_secs(86_400))?;
+/// let limit = AbuseLimit::new(minute, hour).ignoring_attempts_while_blocked();
+/// # let _ = limit;
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbuseLimit {
+    temp: AbuseTier,
+    long: AbuseTier,
+    is_counting_blocked: bool,
+}
+
+impl AbuseLimit {
+    /// Blocks by `temp` and by `long`; attempts during a block count and may lengthen it.
+    pub fn new(temp: AbuseTier, long: AbuseTier) -> Self {
+        Self { temp, long, is_counting_blocked: true }
+    }
+
+    /// The same, not counting attempts during a block.
+    #[must_use]
+    pub fn ignoring_attempts_while_blocked(self) -> Self {
+        Self { is_counting_blocked: false, ..self }
+    }
+
+    fn memory_us(&self) -> u64 {
+        self.temp.window_us.max(self.long.window_us)
+    }
+
+    fn kept(&self) -> u64 {
+        self.temp.threshold.max(self.long.threshold)
+    }
+
+    /// The most attempts that may stand in both windows without reaching a threshold.
+    fn allowed(&self) -> u64 {
+        self.temp.threshold.min(self.long.threshold) - 1
+    }
+
+    fn look(&self, now: u64) -> Look {
+        Look { now, window_us: self.memory_us() }
+    }
+}
+
+/// What the abuse strategy remembers of a key.
+#[derive(Debug, Clone, Default)]
+pub struct AbuseState {
+    attempts: Series,
+    block: Option<Block>,
+    /// When it was last written.
+    last: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Block {
+    ends_at: u64,
+    scope: BlockScope,
+}
+
+impl AbuseState {
+    /// Blocks until `for_us` from `now`, unless a block already lasts longer.
+    pub(crate) fn block(&mut self, now: Timestamp, for_us: u64, scope: BlockScope) {
+        let now = now.as_micros().max(self.last);
+        self.block = later(self.block, Some(Block { ends_at: now + for_us, scope }));
+        self.last = now;
+    }
+
+    /// Ends a block and forgets the attempts that led to it; whether there was one.
+    pub(crate) fn unblock(&mut self, now: Timestamp) -> bool {
+        let was_blocked = self.block.is_some_and(|block| block.ends_at > now.as_micros());
+        *self = Self::default();
+        was_blocked
+    }
+}
+
+/// What the abuse strategy found.
+#[derive(Debug, Clone, Copy)]
+pub struct AbuseOutcome {
+    is_admitted: bool,
+    is_recording: bool,
+    /// The time it was decided at: the key's own where the clock went back.
+    at: u64,
+    block: Option<Block>,
+    not_before: u64,
+    short_count: u64,
+    long_count: u64,
+    view: View,
+}
+
+impl Strategy for Abuse {
+    const NAME: &'static str = "abuse";
+    type Limit = AbuseLimit;
+    type State = AbuseState;
+    type Outcome = AbuseOutcome;
+    type Decision = AbuseDecision;
+
+    fn decide(limit: &AbuseLimit, state: &AbuseState, call: Call) -> AbuseOutcome {
+        let present = Present::of(limit, state, call.now.as_micros());
+        let is_recording = call.cost > 0 && (present.block.is_none() || limit.is_counting_blocked);
+        let recorded = if is_recording { call.cost } else { 0 };
+        let count = |tier| present.view(state, tier).used.saturating_add(recorded).min(limit.kept());
+        let (short_count, long_count) = (count(&limit.temp), count(&limit.long));
+        let reached = |tier: &AbuseTier, count, scope| {
+            let is_reached = is_recording && count >= tier.threshold;
+            is_reached.then_some(Block { ends_at: present.at + tier.block_us, scope })
+        };
+        let temp = reached(&limit.temp, short_count, BlockScope::Temp);
+        let long = reached(&limit.long, long_count, BlockScope::Long);
+        let block = later(present.block, later(temp, long));
+        let not_before = match block {
+            None => 0,
+            Some(block) if call.cost == 0 => block.ends_at,
+            Some(_) if call.cost > limit.allowed() => NEVER.as_micros(),
+            // What this attempt leaves behind counts against the same attempt made later.
+            Some(block) => [&limit.temp, &limit.long]
+                .map(|tier| present.allowed_at(state, tier, [recorded, call.cost]))
+                .into_iter()
+                .fold(block.ends_at, u64::max),
+        };
+        let (at, view) = (present.at, present.attempts);
+        AbuseOutcome { is_admitted: block.is_none(), is_recording, at, block, not_before, short_count, long_count, view }
+    }
+
+    fn decide_within(
+        limit: &AbuseLimit,
+        state: &AbuseState,
+        span: Span,
+        cost: u64,
+    ) -> Option<Decided<AbuseOutcome>> {
+        let call = Call::new(span.earliest, cost);
+        // Every attempt is kept with its exact time.
+        (span.earliest == span.latest).then(|| Decided { call, outcome: Self::decide(limit, state, call) })
+    }
+
+    fn is_admitted(outcome: &AbuseOutcome) -> bool {
+        outcome.is_admitted
+    }
+
+    fn commit(limit: &AbuseLimit, state: &mut AbuseState, call: Call, outcome: &AbuseOutcome) {
+        if !outcome.is_recording && !outcome.view.is_stepped_back {
+            return;
+        }
+        let look = limit.look(outcome.at);
+        if outcome.is_recording {
+            // An attempt counts when it is made: a later stamp has no meaning here.
+            let record = Record { stamp: outcome.at, group_us: 0, units: call.cost.min(limit.kept()) };
+            state.attempts.record(look, outcome.view, record);
+            state.attempts.keep_newest(limit.kept());
+        } else {
+            state.attempts.settle(look, outcome.view);
+        }
+        state.block = outcome.block;
+        state.last = outcome.at;
+    }
+
+    fn recorded_at(_: &AbuseLimit, outcome: &AbuseOutcome, _: Call) -> Timestamp {
+        Timestamp::from_micros(outcome.at)
+    }
+
+    fn fits(limit: &AbuseLimit, state: &AbuseState, call: Call) -> u64 {
+        let seen = Self::decide(limit, state, call.costing(0));
+        if seen.block.is_some() {
+            return 0;
+        }
+        let short = (limit.temp.threshold - 1).saturating_sub(seen.short_count);
+        let long = (limit.long.threshold - 1).saturating_sub(seen.long_count);
+        short.min(long).min(call.cost)
+    }
+
+    fn refund(limit: &AbuseLimit, state: &mut AbuseState, refund: Refund) -> u64 {
+        let now = refund.now.as_micros().max(state.last);
+        super::absolute::refund_series(&mut state.attempts, limit.look(now), 0, refund)
+    }
+
+    fn memory_us(limit: &AbuseLimit) -> u64 {
+        limit.memory_us()
+    }
+
+    fn fresh_from(state: &AbuseState) -> Timestamp {
+        let block_ends = state.block.map_or(0, |block| block.ends_at);
+        Timestamp::from_micros(state.attempts.fresh_from().max(block_ends))
+    }
+
+    fn decision(limit: &AbuseLimit, outcome: &AbuseOutcome, when: When) -> AbuseDecision {
+        let short_left = (limit.temp.threshold - 1).saturating_sub(outcome.short_count);
+        let long_left = (limit.long.threshold - 1).saturating_sub(outcome.long_count);
+        let block_ends_at = Timestamp::from_micros(outcome.block.map_or(0, |block| block.ends_at));
+        let core = Decision {
+            is_allowed: outcome.is_admitted,
+            limit: limit.allowed(),
+            remaining: if outcome.is_admitted { short_left.min(long_left) } else { 0 },
+            not_before: Timestamp::from_micros(outcome.not_before),
+            resets_at: Timestamp::from_micros(outcome.at + limit.memory_us()).max(block_ends_at),
+            when,
+        };
+        AbuseDecision {
+            core,
+            scope: outcome.block.map(|block| block.scope),
+            block_ends_at,
+            short_count: outcome.short_count,
+            long_count: outcome.long_count,
+        }
+    }
+}
+
+/// A state as it counts at some moment.
+struct Present {
+    at: u64,
+    block: Option<Block>,
+    /// All attempts that are remembered.
+    attempts: View,
+}
+
+impl Present {
+    fn of(limit: &AbuseLimit, state: &AbuseState, now: u64) -> Self {
+        if state.last > now + limit.memory_us() {
+            // All history happens now, and a block keeps what was left of it.
+            let left_us = |block: Block| block.ends_at.saturating_sub(state.last);
+            let block = state.block.map(|block| Block { ends_at: now + left_us(block), ..block });
+            let attempts = View::stepped_back(state.attempts.total());
+            return Self { at: now, block: block.filter(|block| block.ends_at > now), attempts };
+        }
+        let at = now.max(state.last);
+        let attempts = state.attempts.view(limit.look(at));
+        Self { at, block: state.block.filter(|block| block.ends_at > at), attempts }
+    }
+
+    /// The attempts in the window of `tier`.
+    fn view(&self, state: &AbuseState, tier: &AbuseTier) -> View {
+        if self.attempts.is_stepped_back {
+            return self.attempts;
+        }
+        state.attempts.view(Look { now: self.at, window_us: tier.window_us })
+    }
+
+    /// From when on `cost` attempts reach no threshold of `tier`, after `recorded` ones were made now.
+    fn allowed_at(&self, state: &AbuseState, tier: &AbuseTier, [recorded, cost]: [u64; 2]) -> u64 {
+        let look = Look { now: self.at, window_us: tier.window_us };
+        let view = self.view(state, tier);
+        match (view.used + recorded + cost).saturating_sub(tier.threshold - 1) {
+            0 => self.at,
+            excess if excess <= view.used => state.attempts.leaves_at(look, view, excess),
+            _ => self.at + tier.window_us,
+        }
+    }
+}
+
+/// The block that ends later; of two that end together the long one.
+fn later(one: Option<Block>, other: Option<Block>) -> Option<Block> {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            let is_other = other.ends_at > one.ends_at
+                || other.ends_at == one.ends_at && other.scope == BlockScope::Long;
+            Some(if is_other { other } else { one })
+        }
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,186 @@
+//! Fixed window: a count that starts anew at every multiple of the window.
+
+use std::time::Duration;
+
+use super::{Call, Decided, Refund, Strategy};
+use crate::clock::{Span, Timestamp};
+use crate::decision::{Decision, NEVER, When};
+use crate::error::TrypemaError;
+use crate::units::{MAX_EXACT, window_micros};
+
+/// The window aligned to the epoch; see the [module](super).
+#[derive(Debug, Clone, Copy)]
+pub struct FixedWindow;
+
+/// How much fits into each window.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::FixedWindowLimit;
+///
+/// let limit = FixedWindowLimit::new(100, Duration::from_secs(60))?;
+/// assert_eq!(limit.limit(), 100);
+/// assert!(FixedWindowLimit::new(0, Duration::from_secs(60)).is_err());
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FixedWindowLimit {
+    limit: u64,
+    window_us: u64,
+}
+
+impl FixedWindowLimit {
+    /// `limit` units per `window`, which is rounded up to whole microseconds.
+    pub fn new(limit: u64, window: Duration) -> Result<Self, TrypemaError> {
+        if limit == 0 || limit > MAX_EXACT {
+            return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_EXACT });
+        }
+        Ok(Self { limit, window_us: window_micros(window)? })
+    }
+
+    /// What fits into a window.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The window's length.
+    pub fn window(&self) -> Duration {
+        Duration::from_micros(self.window_us)
+    }
+}
+
+/// What the fixed window remembers of a key: one window and what was counted in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FixedWindowState {
+    ends_at: u64,
+    counted: u64,
+}
+
+/// What the fixed window found.
+#[derive(Debug, Clone, Copy)]
+pub struct FixedWindowOutcome {
+    is_admitted: bool,
+    is_never: bool,
+    is_stepped_back: bool,
+    limit: u64,
+    used: u64,
+    remaining: u64,
+    ends_at: u64,
+}
+
+impl Strategy for FixedWindow {
+    const NAME: &'static str = "fixed_window";
+    type Limit = FixedWindowLimit;
+    type State = FixedWindowState;
+    type Outcome = FixedWindowOutcome;
+    type Decision = Decision;
+
+    #[inline]
+    fn decide(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> FixedWindowOutcome {
+        let Counted { ends_at, used, is_stepped_back } = counted(limit, state, call.now.as_micros());
+        let free = limit.limit.saturating_sub(used);
+        let is_admitted = call.cost <= free || call.cost == 0;
+        FixedWindowOutcome {
+            is_admitted,
+            is_never: call.cost > limit.limit,
+            is_stepped_back,
+            limit: limit.limit,
+            used,
+            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
+            ends_at,
+        }
+    }
+
+    #[inline]
+    fn decide_within(
+        limit: &FixedWindowLimit,
+        state: &FixedWindowState,
+        span: Span,
+        cost: u64,
+    ) -> Option<Decided<FixedWindowOutcome>> {
+        let call = Call::new(span.earliest, cost);
+        let outcome = Self::decide(limit, state, call);
+        (span.latest.as_micros() < outcome.ends_at).then_some(Decided { call, outcome })
+    }
+
+    #[inline]
+    fn is_admitted(outcome: &FixedWindowOutcome) -> bool {
+        outcome.is_admitted
+    }
+
+    #[inline]
+    fn commit(_: &FixedWindowLimit, state: &mut FixedWindowState, call: Call, outcome: &FixedWindowOutcome) {
+        let is_counting = outcome.is_admitted && call.cost > 0;
+        if is_counting || outcome.is_stepped_back {
+            let cost = if is_counting { call.cost } else { 0 };
+            *state = FixedWindowState { ends_at: outcome.ends_at, counted: outcome.used + cost };
+        }
+    }
+
+    /// Units counted later than this window are counted in it all the same: they may be spent now.
+    fn recorded_at(_: &FixedWindowLimit, outcome: &FixedWindowOutcome, call: Call) -> Timestamp {
+        call.stamp.min(Timestamp::from_micros(outcome.ends_at - 1))
+    }
+
+    fn fits(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> u64 {
+        Self::decide(limit, state, call.costing(0)).remaining.min(call.cost)
+    }
+
+    fn refund(limit: &FixedWindowLimit, state: &mut FixedWindowState, refund: Refund) -> u64 {
+        let is_live = refund.now.as_micros() < state.ends_at;
+        let is_this_window = refund.recorded.is_none_or(|moment| {
+            let moment = moment.as_micros();
+            moment < state.ends_at && moment + limit.window_us >= state.ends_at
+        });
+        if !is_live || !is_this_window {
+            return 0;
+        }
+        let refunded = refund.units.min(state.counted);
+        state.counted -= refunded;
+        refunded
+    }
+
+    fn memory_us(limit: &FixedWindowLimit) -> u64 {
+        limit.window_us
+    }
+
+    fn fresh_from(state: &FixedWindowState) -> Timestamp {
+        Timestamp::from_micros(if state.counted == 0 { 0 } else { state.ends_at })
+    }
+
+    #[inline]
+    fn decision(_: &FixedWindowLimit, outcome: &FixedWindowOutcome, when: When) -> Decision {
+        let ends_at = Timestamp::from_micros(outcome.ends_at);
+        Decision {
+            is_allowed: outcome.is_admitted,
+            limit: outcome.limit,
+            remaining: outcome.remaining,
+            not_before: if outcome.is_never { NEVER } else { ends_at },
+            resets_at: ends_at,
+            when,
+        }
+    }
+}
+
+/// The window that counts at some moment.
+struct Counted {
+    ends_at: u64,
+    used: u64,
+    /// Whether the clock went back by more than a window, so that all history counts as happening now.
+    is_stepped_back: bool,
+}
+
+#[inline]
+fn counted(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> Counted {
+    let starts_at = now - now % limit.window_us;
+    let ends_at = starts_at + limit.window_us;
+    if state.ends_at <= starts_at {
+        return Counted { ends_at, used: 0, is_stepped_back: false };
+    }
+    // The state's window starts in the future by more than a window.
+    if state.ends_at > now + 2 * limit.window_us {
+        return Counted { ends_at, used: state.counted, is_stepped_back: state.counted > 0 };
+    }
+    // The same window, the next one (the clock went back), or one of another length (the limit changed).
+    Counted { ends_at: ends_at.max(state.ends_at), used: state.counted, is_stepped_back: false }
+}

@@ -1,0 +1,286 @@
+//! Calls over time, coalesced into buckets: what the sliding strategies count with.
+
+mod ring;
+
+use crate::units::MAX_EXACT;
+use ring::Ring;
+
+/// At most this many groups in a window, so that one key's memory is bounded whatever the options say. It
+/// delays capacity by less than 0.002 % of the window.
+const MAX_GROUPS: u64 = 65_536;
+
+/// The group size that is used for `group_us` in a window of `window_us`.
+pub(super) fn bounded_group_us(window_us: u64, group_us: u64) -> u64 {
+    group_us.max(window_us.div_ceil(MAX_GROUPS))
+}
+
+/// Units admitted over time. The open (newest) bucket and the sums are inline, the closed buckets behind a
+/// pointer that a call which joins the open bucket never follows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Series {
+    /// When the open bucket had its first call.
+    first: u64,
+    /// Units in the open bucket.
+    open: u64,
+    /// Units in the closed buckets.
+    closed: u64,
+    /// When the oldest closed bucket had its newest call.
+    oldest: u64,
+    ring: Ring,
+    /// From the open bucket's first call to its newest.
+    stretch: u32,
+    /// From the newest call until all is forgotten, see [`Horizon`].
+    horizon: Horizon,
+}
+
+/// What of a series counts at some moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View {
+    /// Units in the window.
+    pub(super) used: u64,
+    /// Closed buckets that have left it.
+    expired: u32,
+    /// Whether the clock went back by more than a window, so that all history counts as happening now.
+    pub(super) is_stepped_back: bool,
+}
+
+impl View {
+    /// All history, `used` in total, counting as happening now.
+    pub(super) fn stepped_back(used: u64) -> Self {
+        Self { used, expired: 0, is_stepped_back: true }
+    }
+}
+
+/// The moment and the window a series is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub(super) now: u64,
+    pub(super) window_us: u64,
+}
+
+impl Series {
+    /// What counts at `look.now`. A bucket is in the window until its newest call is a window old.
+    #[inline]
+    pub(super) fn view(&self, look: Look) -> View {
+        let total = self.closed + self.open;
+        let whole = View { used: total, expired: 0, is_stepped_back: false };
+        let newest = self.newest();
+        if look.now >= newest + look.window_us {
+            return View { used: 0, expired: self.ring.len() as u32, ..whole };
+        }
+        if newest > look.now + look.window_us {
+            return View { is_stepped_back: total > 0, ..whole };
+        }
+        if self.closed == 0 || look.now < self.oldest + look.window_us {
+            return whole;
+        }
+        self.view_past_oldest(look)
+    }
+
+    #[cold]
+    fn view_past_oldest(&self, look: Look) -> View {
+        let newest = self.newest();
+        let expired = self.ring.partition(|i| self.ring.stamp(i, newest) + look.window_us <= look.now);
+        let left = if expired == 0 { self.closed } else { self.ring.units_after(expired - 1) };
+        View { used: left + self.open, expired: expired as u32, is_stepped_back: false }
+    }
+
+    /// Counts `units` at `stamp`, which is not before `look.now`; `view` is this series at `look`.
+    ///
+    /// Returns the moment they are counted at.
+    #[inline]
+    pub(super) fn record(&mut self, look: Look, view: View, record: Record) -> u64 {
+        self.settle(look, view);
+        self.horizon = Horizon::at_least(look.window_us);
+        let newest = self.newest();
+        let stamp = record.stamp.max(newest);
+        let is_joining = self.open > 0 && stamp - self.first < record.group_us.max(1);
+        if !is_joining && self.open > 0 {
+            self.close();
+        }
+        if self.closed > 0 && stamp - self.oldest > u64::from(u32::MAX) {
+            self.ring.widen(newest);
+        }
+        if is_joining {
+            self.open += record.units;
+            self.stretch = (stamp - self.first) as u32;
+        } else {
+            (self.first, self.stretch, self.open) = (stamp, 0, record.units);
+        }
+        stamp
+    }
+
+    /// Forgets what `view` says has left; after a step back of more than a window, moves all history to now.
+    #[inline]
+    pub(super) fn settle(&mut self, look: Look, view: View) {
+        if view.is_stepped_back {
+            let horizon = self.horizon;
+            *self = Self { first: look.now, open: view.used, horizon, ..Self::default() };
+        } else if view.used == 0 {
+            if self.first > 0 {
+                *self = Self::default();
+            }
+        } else if view.expired > 0 {
+            self.drop_oldest(view.expired as usize, view.used - self.open);
+        }
+    }
+
+    fn drop_oldest(&mut self, buckets: usize, left: u64) {
+        self.ring.drop_front(buckets);
+        self.closed = left;
+        self.oldest = if self.ring.len() > 0 { self.ring.stamp(0, self.newest()) } else { 0 };
+    }
+
+    fn close(&mut self) {
+        let newest = self.newest();
+        if self.ring.len() == 0 {
+            self.oldest = newest;
+        }
+        if self.closed + self.open > u64::from(u32::MAX) {
+            self.ring.widen(newest);
+        }
+        self.ring.push(newest, self.open);
+        self.closed += self.open;
+    }
+
+    /// The first moment at which at least `units` of those in `view` have left.
+    pub(super) fn leaves_at(&self, look: Look, view: View, units: u64) -> u64 {
+        if view.is_stepped_back {
+            return look.now + look.window_us;
+        }
+        let newest = self.newest();
+        let staying = view.used.saturating_sub(units);
+        if self.open > staying || self.ring.len() == 0 {
+            return newest + look.window_us;
+        }
+        let first_enough = self.ring.partition(|i| self.ring.units_after(i) + self.open > staying);
+        self.ring.stamp(first_enough, newest) + look.window_us
+    }
+
+    /// Units counted after `moment`.
+    pub(super) fn units_since(&self, moment: u64) -> u64 {
+        let newest = self.newest();
+        if newest <= moment {
+            return 0;
+        }
+        let before = self.ring.partition(|i| self.ring.stamp(i, newest) <= moment);
+        let closed = if before == 0 { self.closed } else { self.ring.units_after(before - 1) };
+        closed + self.open
+    }
+
+    /// Takes back up to `units` from the bucket that counted them at `moment`, and says how many it had.
+    pub(super) fn refund_at(&mut self, moment: u64, group_us: u64, units: u64) -> u64 {
+        let newest = self.newest();
+        if moment >= self.first {
+            let refunded = if moment > newest { 0 } else { units.min(self.open) };
+            self.open -= refunded;
+            return refunded;
+        }
+        let index = self.ring.partition(|i| self.ring.stamp(i, newest) < moment);
+        // A bucket spans less than a group: one that ends later than that is another call's.
+        if index == self.ring.len() || self.ring.stamp(index, newest) - moment >= group_us.max(1) {
+            return 0;
+        }
+        self.refund_closed(index, units)
+    }
+
+    /// Takes back up to `units`, the oldest first, and says how many there were.
+    pub(super) fn refund_oldest(&mut self, units: u64) -> u64 {
+        let mut left = units;
+        let mut index = 0;
+        while left > 0 && index < self.ring.len() {
+            left -= self.refund_closed(index, left);
+            index += 1;
+        }
+        let from_open = left.min(self.open);
+        self.open -= from_open;
+        units - (left - from_open)
+    }
+
+    fn refund_closed(&mut self, index: usize, units: u64) -> u64 {
+        let before = if index == 0 { self.closed } else { self.ring.units_after(index - 1) };
+        let refunded = units.min(before - self.ring.units_after(index));
+        self.ring.subtract(index, refunded);
+        self.closed -= refunded;
+        refunded
+    }
+
+    /// Keeps the newest `units` and forgets the rest.
+    pub(super) fn keep_newest(&mut self, units: u64) {
+        self.open = self.open.min(units);
+        let closed = self.closed.min(units - self.open);
+        if closed < self.closed {
+            let gone = self.ring.partition(|i| self.ring.units_after(i) >= closed);
+            self.drop_oldest(gone, closed);
+        }
+    }
+
+    /// When the newest call was counted.
+    #[inline]
+    pub(super) fn newest(&self) -> u64 {
+        self.first + u64::from(self.stretch)
+    }
+
+    /// Everything counted, in the window or not.
+    pub(super) fn total(&self) -> u64 {
+        self.closed + self.open
+    }
+
+    /// From when on nothing of this counts.
+    pub(super) fn fresh_from(&self) -> u64 {
+        if self.total() == 0 { 0 } else { self.newest() + self.horizon.micros() }
+    }
+
+    #[cfg(test)]
+    fn buckets(&self) -> usize {
+        self.ring.len() + usize::from(self.open > 0)
+    }
+}
+
+/// Something to count.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Record {
+    pub(super) stamp: u64,
+    pub(super) group_us: u64,
+    pub(super) units: u64,
+}
+
+/// A length of time in 11 bits, rounded up by at most 1/16: enough to know when to forget.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Horizon(u16);
+
+impl Horizon {
+    /// Bits of the mantissa; the exponent of a time below 2^53 fits into the other six.
+    const MANTISSA: u32 = 5;
+
+    pub(super) fn at_least(micros: u64) -> Self {
+        let micros = micros.min(MAX_EXACT);
+        let exponent = (u64::BITS - micros.leading_zeros()).saturating_sub(Self::MANTISSA);
+        let mantissa = micros.div_ceil(1 << exponent);
+        if mantissa == 1 << Self::MANTISSA {
+            return Self::pack(mantissa >> 1, exponent + 1);
+        }
+        Self::pack(mantissa, exponent)
+    }
+
+    fn pack(mantissa: u64, exponent: u32) -> Self {
+        Self((mantissa as u16) | (exponent as u16) << Self::MANTISSA)
+    }
+
+    pub(super) fn micros(self) -> u64 {
+        u64::from(self.0 & ((1 << Self::MANTISSA) - 1)) << (self.0 >> Self::MANTISSA)
+    }
+
+    /// The bits, for packing into a word.
+    pub(super) fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// What [`Horizon::bits`] gave.
+    pub(super) fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests;

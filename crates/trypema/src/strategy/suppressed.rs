@@ -1,0 +1,287 @@
+//! Suppressed: a sliding window that sheds load by degrees instead of shutting at its limit.
+
+use super::absolute::{AbsoluteLimit, refund_series};
+use super::series::{Look, Series, View};
+use super::{Call, Decided, Refund, Strategy};
+use crate::clock::{Span, Timestamp};
+use crate::decision::{Decision, NEVER, SuppressedDecision, When};
+use crate::units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
+
+const SECOND_US: u64 = 1_000_000;
+
+/// The golden ratio's fraction in 32 bits: stepping by it spreads draws more evenly than chance.
+const GOLDEN: u32 = 0x9E37_79B9;
+
+/// The load-shedding sliding window; see the [module](super).
+#[derive(Debug, Clone, Copy)]
+pub struct Suppressed;
+
+/// A limit to hold on average, and one never to pass.
+///
+/// ```
+/// use trypema::{HardLimitFactor, RateGroupSizeMs, RateLimit, SuppressedLimit, WindowSizeSeconds};
+///
+/// let limit = SuppressedLimit::new(
+///     RateLimit::try_from(5.0)?,
+///     WindowSizeSeconds::try_from(10)?,
+///     RateGroupSizeMs::try_from(10)?,
+///     HardLimitFactor::default(),
+/// );
+/// assert_eq!((limit.soft(), limit.hard()), (50, 100));
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SuppressedLimit {
+    window: AbsoluteLimit,
+    factor: HardLimitFactor,
+}
+
+impl SuppressedLimit {
+    /// `rate` over `window` as the limit to hold, and `factor` times that as the one never to pass.
+    #[inline]
+    pub fn new(
+        rate: RateLimit,
+        window: WindowSizeSeconds,
+        group: RateGroupSizeMs,
+        factor: HardLimitFactor,
+    ) -> Self {
+        Self { window: AbsoluteLimit::new(rate, window, group), factor }
+    }
+
+    /// The same limit, giving way to the one that a live key was first called with.
+    #[must_use]
+    pub fn sticky(self) -> Self {
+        Self { window: self.window.sticky(), ..self }
+    }
+
+    /// What is admitted without a draw.
+    pub fn soft(&self) -> u64 {
+        self.window.capacity
+    }
+
+    /// What is never passed.
+    pub fn hard(&self) -> u64 {
+        self.factor.hard_capacity(self.window.capacity)
+    }
+}
+
+/// What the suppressed strategy remembers of a key.
+#[derive(Debug, Clone, Default)]
+pub struct SuppressedState {
+    accepted: Series,
+    /// The capacity it was last called under.
+    capacity: u64,
+    /// Every call; `None` as long as every call was accepted, when it would equal `accepted`.
+    observed: Option<Box<Series>>,
+    /// The last draw.
+    drawn: u32,
+}
+
+impl SuppressedState {
+    fn observed(&self) -> &Series {
+        self.observed.as_deref().unwrap_or(&self.accepted)
+    }
+
+    /// What would still be accepted within `limit` at `then` if nobody calls.
+    pub(crate) fn used_at(&self, limit: &SuppressedLimit, then: Timestamp) -> u64 {
+        self.accepted.view(limit.window.look(Call::new(then, 0))).used
+    }
+
+    /// The share of calls to admit once `cost` more are observed at `look`.
+    fn share(&self, look: Look, soft: u64, cost: u64) -> f64 {
+        let observed = self.observed();
+        let in_window = observed.view(look).used.saturating_add(cost) as f64;
+        let last_second = observed.units_since(look.now.saturating_sub(SECOND_US)).saturating_add(cost) as f64;
+        let windows_worth = last_second * (look.window_us as f64 / SECOND_US as f64);
+        (soft as f64 / in_window.max(windows_worth)).min(1.0)
+    }
+}
+
+/// What the suppressed strategy found.
+#[derive(Debug, Clone, Copy)]
+pub struct SuppressedOutcome {
+    zone: Zone,
+    soft: u64,
+    remaining: u64,
+    not_before: u64,
+    recorded: u64,
+    resets_at: u64,
+    view: View,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Zone {
+    /// Below the limit.
+    Allowed,
+    /// Between the limits: drawn.
+    Drawn { factor: f64, is_admitted: bool },
+    /// Above the hard limit.
+    Rejected,
+}
+
+impl SuppressedOutcome {
+    /// The share being denied, where the answer was drawn.
+    pub(crate) fn factor(&self) -> Option<f64> {
+        match self.zone {
+            Zone::Drawn { factor, .. } => Some(factor),
+            Zone::Allowed | Zone::Rejected => None,
+        }
+    }
+}
+
+impl Strategy for Suppressed {
+    const NAME: &'static str = "suppressed";
+    type Limit = SuppressedLimit;
+    type State = SuppressedState;
+    type Outcome = SuppressedOutcome;
+    type Decision = SuppressedDecision;
+
+    #[inline]
+    fn decide(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> SuppressedOutcome {
+        let look = limit.window.look(call);
+        let view = state.accepted.view(look);
+        let soft = sticky_soft(limit, state, view, look);
+        let free = soft.saturating_sub(view.used);
+        let zone = if call.cost <= free || call.cost == 0 {
+            Zone::Allowed
+        } else {
+            above_soft(limit, state, soft, (call, view))
+        };
+        let is_admitted = is_admitted(zone);
+        let newest = if view.is_stepped_back { look.now } else { state.accepted.newest() };
+        let recorded = limit.window.latest_stamp(call).max(newest);
+        let counts = if is_admitted && call.cost > 0 { recorded } else { newest };
+        SuppressedOutcome {
+            zone,
+            soft,
+            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
+            not_before: if is_admitted {
+                look.now
+            } else if call.cost > soft {
+                NEVER.as_micros()
+            } else {
+                state.accepted.leaves_at(look, view, view.used + call.cost - soft)
+            },
+            recorded,
+            resets_at: counts + limit.window.window_us,
+            view,
+        }
+    }
+
+    #[inline]
+    fn decide_within(
+        limit: &SuppressedLimit,
+        state: &SuppressedState,
+        span: Span,
+        cost: u64,
+    ) -> Option<Decided<SuppressedOutcome>> {
+        let call = limit.window.call_within(span, cost)?;
+        let outcome = Self::decide(limit, state, call);
+        (outcome.zone == Zone::Allowed || span.earliest == span.latest).then_some(Decided { call, outcome })
+    }
+
+    #[inline]
+    fn is_admitted(outcome: &SuppressedOutcome) -> bool {
+        is_admitted(outcome.zone)
+    }
+
+    #[inline]
+    fn commit(
+        limit: &SuppressedLimit,
+        state: &mut SuppressedState,
+        call: Call,
+        outcome: &SuppressedOutcome,
+    ) {
+        let look = limit.window.look(call);
+        if call.cost == 0 {
+            if outcome.view.is_stepped_back {
+                state.accepted.settle(look, outcome.view);
+            }
+            return;
+        }
+        state.capacity = outcome.soft;
+        if matches!(outcome.zone, Zone::Drawn { .. }) {
+            state.drawn = state.drawn.wrapping_add(GOLDEN);
+        }
+        let is_admitted = is_admitted(outcome.zone);
+        if !is_admitted && state.observed.is_none() {
+            state.observed = Some(Box::new(state.accepted.clone()));
+        }
+        let mut record = limit.window.record(call);
+        if is_admitted {
+            state.accepted.record(look, outcome.view, record);
+        } else if outcome.view.is_stepped_back {
+            state.accepted.settle(look, outcome.view);
+        }
+        if let Some(observed) = &mut state.observed {
+            let view = observed.view(look);
+            record.units = record.units.min(OBSERVED_MAX.saturating_sub(view.used));
+            observed.record(look, view, record);
+        }
+    }
+
+    fn recorded_at(_: &SuppressedLimit, outcome: &SuppressedOutcome, _: Call) -> Timestamp {
+        Timestamp::from_micros(outcome.recorded)
+    }
+
+    fn fits(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {
+        let look = limit.window.look(call);
+        let view = state.accepted.view(look);
+        sticky_soft(limit, state, view, look).saturating_sub(view.used).min(call.cost)
+    }
+
+    fn refund(limit: &SuppressedLimit, state: &mut SuppressedState, refund: Refund) -> u64 {
+        let look = limit.window.look(Call::new(refund.now, 0));
+        if state.observed.is_none() {
+            // The call was seen all the same: from here on the two series differ.
+            state.observed = Some(Box::new(state.accepted.clone()));
+        }
+        refund_series(&mut state.accepted, look, limit.window.group_us, refund)
+    }
+
+    fn memory_us(limit: &SuppressedLimit) -> u64 {
+        limit.window.window_us
+    }
+
+    fn fresh_from(state: &SuppressedState) -> Timestamp {
+        Timestamp::from_micros(state.accepted.fresh_from().max(state.observed().fresh_from()))
+    }
+
+    #[inline]
+    fn decision(_: &SuppressedLimit, outcome: &SuppressedOutcome, when: When) -> SuppressedDecision {
+        let core = Decision {
+            is_allowed: is_admitted(outcome.zone),
+            limit: outcome.soft,
+            remaining: outcome.remaining,
+            not_before: Timestamp::from_micros(outcome.not_before),
+            resets_at: Timestamp::from_micros(outcome.resets_at),
+            when,
+        };
+        SuppressedDecision { core, factor: outcome.factor() }
+    }
+}
+
+/// Observed units saturate here: far above any hard limit, and exact in Lua.
+const OBSERVED_MAX: u64 = crate::units::MAX_EXACT;
+
+fn is_admitted(zone: Zone) -> bool {
+    matches!(zone, Zone::Allowed | Zone::Drawn { is_admitted: true, .. })
+}
+
+/// The soft limit that holds: the stored one if this limit is sticky and the state still counts something.
+fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, look: Look) -> u64 {
+    let is_live = view.used > 0 || state.observed.as_ref().is_some_and(|seen| seen.view(look).used > 0);
+    if limit.window.is_sticky && is_live { state.capacity } else { limit.window.capacity }
+}
+
+fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, soft: u64, at: (Call, View)) -> Zone {
+    let (call, view) = at;
+    let hard = limit.factor.hard_capacity(soft);
+    if call.cost > hard.saturating_sub(view.used) {
+        return Zone::Rejected;
+    }
+    let share = state.share(limit.window.look(call), soft, call.cost);
+    let threshold = (share * (u64::from(u32::MAX) + 1) as f64) as u64;
+    let drawn = u64::from(state.drawn.wrapping_add(GOLDEN));
+    Zone::Drawn { factor: 1.0 - share, is_admitted: drawn < threshold }
+}

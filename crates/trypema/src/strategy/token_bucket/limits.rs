@@ -1,0 +1,210 @@
+//! The limits of a token bucket, in units that count exactly.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use crate::error::TrypemaError;
+use crate::units::{MAX_EXACT, window_micros};
+
+/// So many tokens at most, refilled continuously so that an empty bucket is full after a while.
+///
+/// Tokens are counted in units: one token is `unit` of them, and `drain` of them are paid off each
+/// microsecond. Both are whole numbers, with no common divisor.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::TokenLimit;
+///
+/// let ten_a_second = TokenLimit::new(10, Duration::from_secs(1))?;
+/// assert_eq!(ten_a_second.capacity(), 10);
+/// assert!(TokenLimit::new(0, Duration::from_secs(1)).is_err());
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenLimit {
+    pub(super) capacity: u64,
+    pub(super) refill_us: u64,
+    pub(super) unit: u64,
+    pub(super) drain: u64,
+    /// The capacity in units.
+    pub(super) full: u64,
+    pub(super) rate: Rate,
+}
+
+impl TokenLimit {
+    /// How many limits one bucket may have.
+    pub const MAX_PER_BUCKET: usize = 8;
+
+    /// `capacity` tokens, refilled within `refill_every`, which is rounded up to whole microseconds.
+    pub fn new(capacity: u64, refill_every: Duration) -> Result<Self, TrypemaError> {
+        if capacity == 0 || capacity > MAX_EXACT {
+            return Err(TrypemaError::InvalidLimit { given: capacity, max: MAX_EXACT });
+        }
+        let refill_us = window_micros(refill_every)?;
+        let divisor = gcd(capacity, refill_us);
+        let (unit, drain) = (refill_us / divisor, capacity / divisor);
+        let full = capacity.checked_mul(unit).filter(|full| *full <= MAX_EXACT);
+        let full = full.ok_or(TrypemaError::InexactTokenLimit { capacity, refill_every })?;
+        Ok(Self { capacity, refill_us, unit, drain, full, rate: Rate::new(unit, drain) })
+    }
+
+    /// Tokens in a full bucket.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// How long an empty bucket takes to be full.
+    pub fn refill_every(&self) -> Duration {
+        Duration::from_micros(self.refill_us)
+    }
+
+    /// `tokens`, at most the capacity, in units.
+    #[inline]
+    pub(super) fn units(&self, tokens: u64) -> u64 {
+        tokens * self.unit
+    }
+
+    /// What is left of `owed` after `elapsed_us`.
+    #[inline]
+    pub(super) fn drained(&self, owed: u64, elapsed_us: u64) -> u64 {
+        if elapsed_us >= self.refill_us { 0 } else { owed.saturating_sub(elapsed_us * self.drain) }
+    }
+
+    /// Whether a bucket that owes `owed` has `cost` tokens.
+    #[inline]
+    pub(super) fn has(&self, owed: u64, cost: u64) -> bool {
+        cost <= self.capacity && owed + self.units(cost) <= self.full
+    }
+
+    /// How long until a bucket that owes `owed` has `cost` tokens.
+    #[inline]
+    pub(super) fn wait_us(&self, owed: u64, cost: u64) -> u64 {
+        let short = (owed + self.units(cost.min(self.capacity))).saturating_sub(self.full);
+        short.div_ceil(self.drain)
+    }
+
+    /// Whole tokens left in a bucket that owes `owed`.
+    #[inline]
+    pub(super) fn left(&self, owed: u64) -> u64 {
+        self.full.saturating_sub(owed) / self.unit
+    }
+
+    /// Tokens left, fractions included.
+    #[inline]
+    pub(super) fn balance(&self, owed: u64) -> f64 {
+        self.full.saturating_sub(owed) as f64 / self.unit as f64
+    }
+}
+
+/// The limits of one bucket, all of which must have the cost.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::{TokenBucketLimits, TokenLimit};
+///
+/// let limits = TokenBucketLimits::new([
+///     TokenLimit::new(10, Duration::from_secs(1))?,
+///     TokenLimit::new(100, Duration::from_secs(60))?,
+/// ])?;
+/// assert_eq!(limits.as_slice().len(), 2);
+/// assert!(TokenBucketLimits::new([]).is_err());
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenBucketLimits {
+    limits: Box<[TokenLimit]>,
+    memory_us: u64,
+}
+
+impl TokenBucketLimits {
+    /// One to [`TokenLimit::MAX_PER_BUCKET`] limits.
+    pub fn new(limits: impl IntoIterator<Item = TokenLimit>) -> Result<Self, TrypemaError> {
+        let limits: Box<[TokenLimit]> = limits.into_iter().collect();
+        if limits.is_empty() || limits.len() > TokenLimit::MAX_PER_BUCKET {
+            let max = TokenLimit::MAX_PER_BUCKET;
+            return Err(TrypemaError::InvalidLimitCount { given: limits.len(), max });
+        }
+        let memory_us = limits.iter().map(|limit| limit.refill_us).max().unwrap_or(0);
+        Ok(Self { limits, memory_us })
+    }
+
+    /// The limits, in their order.
+    #[inline]
+    pub fn as_slice(&self) -> &[TokenLimit] {
+        &self.limits
+    }
+
+    /// The longest any of them takes to refill.
+    #[inline]
+    pub(super) fn memory_us(&self) -> u64 {
+        self.memory_us
+    }
+}
+
+impl From<TokenLimit> for TokenBucketLimits {
+    fn from(limit: TokenLimit) -> Self {
+        Self { memory_us: limit.refill_us, limits: Box::new([limit]) }
+    }
+}
+
+/// A limit's `unit` and `drain` in one word. Their product is below 2^53, so together they take at most 54
+/// bits; the upper six say how many of those are the drain's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rate(NonZeroU64);
+
+impl Rate {
+    const WIDTH_SHIFT: u32 = 58;
+
+    fn new(unit: u64, drain: u64) -> Self {
+        let width = u64::BITS - drain.leading_zeros();
+        let word = u64::from(width) << Self::WIDTH_SHIFT | unit << width | drain;
+        Self(NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN))
+    }
+
+    pub(super) const fn one() -> Self {
+        // One unit per token, one per microsecond.
+        match NonZeroU64::new(1 << Self::WIDTH_SHIFT | 0b11) {
+            Some(word) => Self(word),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
+    pub(super) fn unit(self) -> u64 {
+        (self.0.get() & ((1 << Self::WIDTH_SHIFT) - 1)) >> self.width()
+    }
+
+    pub(super) fn drain(self) -> u64 {
+        self.0.get() & ((1 << self.width()) - 1)
+    }
+
+    fn width(self) -> u32 {
+        (self.0.get() >> Self::WIDTH_SHIFT) as u32
+    }
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_survive_packing() {
+        for (capacity, micros) in [(1, 1), (10, 1_000_000), (7, 86_400_000_000), (1 << 52, 1 << 52), (3, 1 << 44)] {
+            let limit = TokenLimit::new(capacity, Duration::from_micros(micros)).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!((limit.rate.unit(), limit.rate.drain()), (limit.unit, limit.drain));
+        }
+        assert_eq!((Rate::one().unit(), Rate::one().drain()), (1, 1));
+    }
+
+    #[test]
+    fn what_cannot_be_exact_is_refused() {
+        let error = TokenLimit::new((1 << 40) + 1, Duration::from_secs(86_400)).unwrap_err();
+        assert!(matches!(error, TrypemaError::InexactTokenLimit { .. }), "{error}");
+    }
+}
