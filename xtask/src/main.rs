@@ -1,1 +1,86 @@
-fn main(){}
+//! `cargo xtask`: the project's own commands. Each is a short list of programs to run.
+
+mod lint;
+mod test;
+
+use std::ffi::OsStr;
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  test               everything CI runs: unit tests, traces, properties, model checks, docs, lints
+  lint               formatting, clippy, docs, each feature alone
+  bench local        the in-process benchmarks beside the peers; updates docs/performance.md
+  soak [minutes]     the random tests at full length (default: until a million traces per strategy)
+  plot suppressed    draws docs/img/suppressed.svg from the simulator
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["test"] => test::run(),
+        ["lint"] => lint::run(),
+        ["bench", rest @ ..] => cargo(
+            ["run", "--release", "--package", "trypema-bench", "--"]
+                .iter()
+                .chain(rest),
+        ),
+        ["soak", rest @ ..] => {
+            let soak = [
+                "run",
+                "--release",
+                "--package",
+                "trypema-testkit",
+                "--bin",
+                "soak",
+                "--",
+            ];
+            cargo(soak.iter().chain(rest))
+        }
+        ["plot", rest @ ..] => {
+            let plot = [
+                "run",
+                "--release",
+                "--package",
+                "trypema-testkit",
+                "--bin",
+                "plot",
+                "--",
+            ];
+            cargo(plot.iter().chain(rest))
+        }
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        [] => Err(HELP.to_owned()),
+        _ => Err(format!("unknown command `{}`\n\n{HELP}", words.join(" "))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a step gives: nothing, or what to tell the user.
+type Step = Result<(), String>;
+
+fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Step {
+    run(Command::new(env!("CARGO")).args(arguments))
+}
+
+/// Runs a program to its end, showing what it prints.
+fn run(command: &mut Command) -> Step {
+    let shown = format!("{command:?}").replace('"', "");
+    println!("$ {shown}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{shown}` ended with {status}")),
+        Err(error) => Err(format!("`{shown}` could not be started: {error}")),
+    }
+}

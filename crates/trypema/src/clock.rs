@@ -31,7 +31,11 @@ impl Timestamp {
 
     /// The moment `micros` after the epoch; later ones than [`Timestamp::MAX`] become it.
     pub const fn from_micros(micros: u64) -> Self {
-        Self(if micros > MAX_EXACT { MAX_EXACT } else { micros })
+        Self(if micros > MAX_EXACT {
+            MAX_EXACT
+        } else {
+            micros
+        })
     }
 
     /// Microseconds since the epoch.
@@ -89,7 +93,10 @@ pub struct Span {
 impl Span {
     /// The span that is one moment.
     pub const fn at(now: Timestamp) -> Self {
-        Self { earliest: now, latest: now }
+        Self {
+            earliest: now,
+            latest: now,
+        }
     }
 }
 

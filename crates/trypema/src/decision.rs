@@ -70,7 +70,11 @@ impl Decision {
         } else if self.not_before == NEVER {
             None
         } else {
-            Some(self.when.until(self.not_before).max(Duration::from_micros(1)))
+            Some(
+                self.when
+                    .until(self.not_before)
+                    .max(Duration::from_micros(1)),
+            )
         }
     }
 

@@ -33,12 +33,16 @@ use std::fmt::Debug;
 pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
 pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};
 pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
-pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
+pub use sliding_window::{
+    SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState,
+};
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
-pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
+pub use token_bucket::{
+    TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit,
+};
 
 use crate::clock::{Span, Timestamp};
-use crate::decision::When;
+use crate::decision::{Decision, When};
 
 /// One call of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,12 +58,19 @@ pub struct Call {
 impl Call {
     /// A call that is decided and counted at `now`.
     pub const fn new(now: Timestamp, cost: u64) -> Self {
-        Self { now, stamp: now, cost }
+        Self {
+            now,
+            stamp: now,
+            cost,
+        }
     }
 
     /// The same call, counted at `stamp` if that is later.
     pub fn stamped(self, stamp: Timestamp) -> Self {
-        Self { stamp: stamp.max(self.now), ..self }
+        Self {
+            stamp: stamp.max(self.now),
+            ..self
+        }
     }
 
     /// The same call for another cost.
@@ -137,6 +148,9 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
 
     /// What a caller is told of `outcome`, decided at `when`.
     fn decision(limit: &Self::Limit, outcome: &Self::Outcome, when: When) -> Self::Decision;
+
+    /// The part of a decision that all strategies share.
+    fn core(decision: &Self::Decision) -> &Decision;
 }
 
 mod sealed {

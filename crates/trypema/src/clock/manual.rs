@@ -34,7 +34,10 @@ struct Inner {
 impl ManualClock {
     /// A clock that shows `now`.
     pub const fn starting_at(now: Timestamp) -> Self {
-        Self(Mutex::new(Inner { now, sleepers: Vec::new() }))
+        Self(Mutex::new(Inner {
+            now,
+            sleepers: Vec::new(),
+        }))
     }
 
     /// Moves forward by `by` and wakes who waited for that.
@@ -47,7 +50,9 @@ impl ManualClock {
     pub fn set(&self, to: Timestamp) {
         let mut inner = self.lock();
         inner.now = to;
-        let (due, waiting) = std::mem::take(&mut inner.sleepers).into_iter().partition(|(at, _)| *at <= to);
+        let (due, waiting) = std::mem::take(&mut inner.sleepers)
+            .into_iter()
+            .partition(|(at, _)| *at <= to);
         inner.sleepers = waiting;
         drop(inner);
         let due: Vec<(Timestamp, Waker)> = due;

@@ -32,8 +32,12 @@ fn offset_us() -> u64 {
     static OFFSET_US: OnceLock<u64> = OnceLock::new();
     *OFFSET_US.get_or_init(|| {
         #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(wall.as_micros()).unwrap_or(0).saturating_sub(precise_us())
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        u64::try_from(wall.as_micros())
+            .unwrap_or(0)
+            .saturating_sub(precise_us())
     })
 }
 
@@ -52,7 +56,10 @@ pub(super) fn recent() -> Span {
         }
         lag_us => {
             let earliest = coarse::now_us() + offset_us();
-            Span { earliest: Timestamp(earliest), latest: Timestamp(earliest + lag_us) }
+            Span {
+                earliest: Timestamp(earliest),
+                latest: Timestamp(earliest + lag_us),
+            }
         }
     }
 }
@@ -94,7 +101,11 @@ mod coarse {
     pub(super) fn lag_us() -> u64 {
         let resolution = clock_getres(ClockId::MonotonicCoarse);
         let tick_us = (resolution.tv_nsec as u64).div_ceil(1_000);
-        if resolution.tv_sec == 0 && tick_us <= LONGEST_TICK_US { tick_us * TICKS } else { 0 }
+        if resolution.tv_sec == 0 && tick_us <= LONGEST_TICK_US {
+            tick_us * TICKS
+        } else {
+            0
+        }
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use super::series::{Look, Record, Series, View, bounded_group_us};
 use super::{Call, Decided, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, NEVER, When};
-use crate::units::{RateGroupSizeMs, RateLimit, WindowSizeSeconds};
+use crate::units::{MAX_EXACT, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
 /// Counting late by up to this share of the window is worth not reading the precise time: one in a thousand.
 const WINDOW_PER_LAG: u64 = 1_000;
@@ -41,13 +41,33 @@ impl AbsoluteLimit {
     pub fn new(rate: RateLimit, window: WindowSizeSeconds, group: RateGroupSizeMs) -> Self {
         let window_us = window.as_micros();
         let group_us = bounded_group_us(window_us, group.as_micros());
-        Self { capacity: window.capacity(rate), window_us, group_us, is_sticky: false }
+        Self {
+            capacity: window.capacity(rate),
+            window_us,
+            group_us,
+            is_sticky: false,
+        }
     }
 
     /// The same limit, giving way to the one that a live key was first called with.
     #[must_use]
     pub fn sticky(self) -> Self {
-        Self { is_sticky: true, ..self }
+        Self {
+            is_sticky: true,
+            ..self
+        }
+    }
+
+    /// The limit of a live state, whatever it is; without one, none.
+    pub(crate) fn of_live_state(window: WindowSizeSeconds, group: RateGroupSizeMs) -> Self {
+        let window_us = window.as_micros();
+        let group_us = bounded_group_us(window_us, group.as_micros());
+        Self {
+            capacity: MAX_EXACT,
+            window_us,
+            group_us,
+            is_sticky: true,
+        }
     }
 
     /// What fits into the window.
@@ -58,22 +78,32 @@ impl AbsoluteLimit {
     /// The latest time units may be counted at, for a call at `now`: beyond it the clock would seem to have
     /// gone back.
     pub(super) fn latest_stamp(&self, call: Call) -> u64 {
-        call.stamp.as_micros().min(call.now.as_micros() + self.window_us)
+        call.stamp
+            .as_micros()
+            .min(call.now.as_micros() + self.window_us)
     }
 
     /// A call that is stricter than any in `span`: what has left is judged by the earliest moment, what is
     /// counted by the latest. `None` where that would cost too much of the window.
     pub(super) fn call_within(&self, span: Span, cost: u64) -> Option<Call> {
         let lag = span.latest.as_micros() - span.earliest.as_micros();
-        (lag <= self.window_us / WINDOW_PER_LAG).then(|| Call::new(span.earliest, cost).stamped(span.latest))
+        (lag <= self.window_us / WINDOW_PER_LAG)
+            .then(|| Call::new(span.earliest, cost).stamped(span.latest))
     }
 
     pub(super) fn look(&self, call: Call) -> Look {
-        Look { now: call.now.as_micros(), window_us: self.window_us }
+        Look {
+            now: call.now.as_micros(),
+            window_us: self.window_us,
+        }
     }
 
     pub(super) fn record(&self, call: Call) -> Record {
-        Record { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost }
+        Record {
+            stamp: self.latest_stamp(call),
+            group_us: self.group_us,
+            units: call.cost,
+        }
     }
 }
 
@@ -86,9 +116,9 @@ pub struct AbsoluteState {
 }
 
 impl AbsoluteState {
-    /// What would still be used of `limit` at `then` if nobody calls.
-    pub(crate) fn used_at(&self, limit: &AbsoluteLimit, then: Timestamp) -> u64 {
-        self.series.view(limit.look(Call::new(then, 0))).used
+    /// Replaces the capacity that sticky calls go by.
+    pub(crate) fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
     }
 }
 
@@ -99,9 +129,17 @@ pub struct AbsoluteOutcome {
     capacity: u64,
     remaining: u64,
     not_before: u64,
+    used_after_wait: u64,
     recorded: u64,
     resets_at: u64,
     view: View,
+}
+
+impl AbsoluteOutcome {
+    /// What is still used after a denied caller has waited, in whole milliseconds, if nobody else calls.
+    pub(crate) fn used_after_wait(&self) -> u64 {
+        self.used_after_wait
+    }
 }
 
 impl Strategy for Absolute {
@@ -115,23 +153,42 @@ impl Strategy for Absolute {
     fn decide(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> AbsoluteOutcome {
         let look = limit.look(call);
         let view = state.series.view(look);
-        let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
+        let capacity = if limit.is_sticky && view.used > 0 {
+            state.capacity
+        } else {
+            limit.capacity
+        };
         let free = capacity.saturating_sub(view.used);
         let is_admitted = call.cost <= free || call.cost == 0;
-        let newest = if view.is_stepped_back { look.now } else { state.series.newest() };
+        let newest = if view.is_stepped_back {
+            look.now
+        } else {
+            state.series.newest()
+        };
         let recorded = limit.latest_stamp(call).max(newest);
-        let counts = if is_admitted && call.cost > 0 { recorded } else { newest };
+        let counts = if is_admitted && call.cost > 0 {
+            recorded
+        } else {
+            newest
+        };
+        let denied = if is_admitted {
+            Denied {
+                not_before: look.now,
+                used_after_wait: 0,
+            }
+        } else {
+            Denied::until_fits(&state.series, look, view, [capacity, call.cost])
+        };
         AbsoluteOutcome {
             is_admitted,
             capacity,
-            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
-            not_before: if is_admitted {
-                look.now
-            } else if call.cost > capacity {
-                NEVER.as_micros()
+            remaining: if is_admitted {
+                free.saturating_sub(call.cost)
             } else {
-                state.series.leaves_at(look, view, view.used + call.cost - capacity)
+                free
             },
+            not_before: denied.not_before,
+            used_after_wait: denied.used_after_wait,
             recorded,
             resets_at: counts + limit.window_us,
             view,
@@ -156,7 +213,12 @@ impl Strategy for Absolute {
     }
 
     #[inline]
-    fn commit(limit: &AbsoluteLimit, state: &mut AbsoluteState, call: Call, outcome: &AbsoluteOutcome) {
+    fn commit(
+        limit: &AbsoluteLimit,
+        state: &mut AbsoluteState,
+        call: Call,
+        outcome: &AbsoluteOutcome,
+    ) {
         let look = limit.look(call);
         if outcome.is_admitted && call.cost > 0 {
             state.series.record(look, outcome.view, limit.record(call));
@@ -172,7 +234,11 @@ impl Strategy for Absolute {
 
     fn fits(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {
         let view = state.series.view(limit.look(call));
-        let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
+        let capacity = if limit.is_sticky && view.used > 0 {
+            state.capacity
+        } else {
+            limit.capacity
+        };
         capacity.saturating_sub(view.used).min(call.cost)
     }
 
@@ -198,6 +264,50 @@ impl Strategy for Absolute {
             not_before: Timestamp::from_micros(outcome.not_before),
             resets_at: Timestamp::from_micros(outcome.resets_at),
             when,
+        }
+    }
+
+    #[inline]
+    fn core(decision: &Decision) -> &Decision {
+        decision
+    }
+}
+
+/// What a denied caller is told.
+pub(super) struct Denied {
+    pub(super) not_before: u64,
+    pub(super) used_after_wait: u64,
+}
+
+impl Denied {
+    /// Until `cost` fits under `capacity`, and what is still used after waiting for that in whole
+    /// milliseconds.
+    pub(super) fn until_fits(
+        series: &Series,
+        look: Look,
+        view: View,
+        [capacity, cost]: [u64; 2],
+    ) -> Self {
+        if cost > capacity {
+            return Self {
+                not_before: NEVER.as_micros(),
+                used_after_wait: 0,
+            };
+        }
+        let not_before = series.leaves_at(look, view, view.used + cost - capacity);
+        let wait_us = not_before.saturating_sub(look.now).div_ceil(1_000) * 1_000;
+        let then = Look {
+            now: look.now + wait_us,
+            ..look
+        };
+        let used_after_wait = if view.is_stepped_back {
+            0
+        } else {
+            series.view(then).used
+        };
+        Self {
+            not_before,
+            used_after_wait,
         }
     }
 }

@@ -33,9 +33,15 @@ impl FixedWindowLimit {
     /// `limit` units per `window`, which is rounded up to whole microseconds.
     pub fn new(limit: u64, window: Duration) -> Result<Self, TrypemaError> {
         if limit == 0 || limit > MAX_EXACT {
-            return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_EXACT });
+            return Err(TrypemaError::InvalidLimit {
+                given: limit,
+                max: MAX_EXACT,
+            });
         }
-        Ok(Self { limit, window_us: window_micros(window)? })
+        Ok(Self {
+            limit,
+            window_us: window_micros(window)?,
+        })
     }
 
     /// What fits into a window.
@@ -76,8 +82,16 @@ impl Strategy for FixedWindow {
     type Decision = Decision;
 
     #[inline]
-    fn decide(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> FixedWindowOutcome {
-        let Counted { ends_at, used, is_stepped_back } = counted(limit, state, call.now.as_micros());
+    fn decide(
+        limit: &FixedWindowLimit,
+        state: &FixedWindowState,
+        call: Call,
+    ) -> FixedWindowOutcome {
+        let Counted {
+            ends_at,
+            used,
+            is_stepped_back,
+        } = counted(limit, state, call.now.as_micros());
         let free = limit.limit.saturating_sub(used);
         let is_admitted = call.cost <= free || call.cost == 0;
         FixedWindowOutcome {
@@ -86,7 +100,11 @@ impl Strategy for FixedWindow {
             is_stepped_back,
             limit: limit.limit,
             used,
-            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
+            remaining: if is_admitted {
+                free.saturating_sub(call.cost)
+            } else {
+                free
+            },
             ends_at,
         }
     }
@@ -109,11 +127,19 @@ impl Strategy for FixedWindow {
     }
 
     #[inline]
-    fn commit(_: &FixedWindowLimit, state: &mut FixedWindowState, call: Call, outcome: &FixedWindowOutcome) {
+    fn commit(
+        _: &FixedWindowLimit,
+        state: &mut FixedWindowState,
+        call: Call,
+        outcome: &FixedWindowOutcome,
+    ) {
         let is_counting = outcome.is_admitted && call.cost > 0;
         if is_counting || outcome.is_stepped_back {
             let cost = if is_counting { call.cost } else { 0 };
-            *state = FixedWindowState { ends_at: outcome.ends_at, counted: outcome.used + cost };
+            *state = FixedWindowState {
+                ends_at: outcome.ends_at,
+                counted: outcome.used + cost,
+            };
         }
     }
 
@@ -123,7 +149,9 @@ impl Strategy for FixedWindow {
     }
 
     fn fits(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> u64 {
-        Self::decide(limit, state, call.costing(0)).remaining.min(call.cost)
+        Self::decide(limit, state, call.costing(0))
+            .remaining
+            .min(call.cost)
     }
 
     fn refund(limit: &FixedWindowLimit, state: &mut FixedWindowState, refund: Refund) -> u64 {
@@ -160,6 +188,11 @@ impl Strategy for FixedWindow {
             when,
         }
     }
+
+    #[inline]
+    fn core(decision: &Decision) -> &Decision {
+        decision
+    }
 }
 
 /// The window that counts at some moment.
@@ -175,12 +208,24 @@ fn counted(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> Coun
     let starts_at = now - now % limit.window_us;
     let ends_at = starts_at + limit.window_us;
     if state.ends_at <= starts_at {
-        return Counted { ends_at, used: 0, is_stepped_back: false };
+        return Counted {
+            ends_at,
+            used: 0,
+            is_stepped_back: false,
+        };
     }
     // The state's window starts in the future by more than a window.
     if state.ends_at > now + 2 * limit.window_us {
-        return Counted { ends_at, used: state.counted, is_stepped_back: state.counted > 0 };
+        return Counted {
+            ends_at,
+            used: state.counted,
+            is_stepped_back: state.counted > 0,
+        };
     }
     // The same window, the next one (the clock went back), or one of another length (the limit changed).
-    Counted { ends_at: ends_at.max(state.ends_at), used: state.counted, is_stepped_back: false }
+    Counted {
+        ends_at: ends_at.max(state.ends_at),
+        used: state.counted,
+        is_stepped_back: false,
+    }
 }

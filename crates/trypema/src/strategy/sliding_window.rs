@@ -40,9 +40,15 @@ impl SlidingWindowLimit {
     /// `limit` units per `window`, which is rounded up to whole microseconds.
     pub fn new(limit: u64, window: Duration) -> Result<Self, TrypemaError> {
         if limit == 0 || limit > MAX_LIMIT {
-            return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_LIMIT });
+            return Err(TrypemaError::InvalidLimit {
+                given: limit,
+                max: MAX_LIMIT,
+            });
         }
-        Ok(Self { limit, window_us: window_micros(window)? })
+        Ok(Self {
+            limit,
+            window_us: window_micros(window)?,
+        })
     }
 
     /// What fits into a window.
@@ -83,7 +89,8 @@ impl SlidingWindowState {
     }
 
     fn horizon_us(&self) -> u64 {
-        Horizon::from_bits((self.ends_at_and_horizon & ((1 << Self::HORIZON_BITS) - 1)) as u16).micros()
+        Horizon::from_bits((self.ends_at_and_horizon & ((1 << Self::HORIZON_BITS) - 1)) as u16)
+            .micros()
     }
 }
 
@@ -105,14 +112,34 @@ impl Counts {
         let (previous, current) = (u64::from(state.previous), u64::from(state.current));
         let known = state.ends_at();
         if known + limit.window_us <= starts_at {
-            Self { ends_at, previous: 0, current: 0, is_stepped_back: false }
+            Self {
+                ends_at,
+                previous: 0,
+                current: 0,
+                is_stepped_back: false,
+            }
         } else if known <= starts_at {
-            Self { ends_at, previous: current, current: 0, is_stepped_back: false }
+            Self {
+                ends_at,
+                previous: current,
+                current: 0,
+                is_stepped_back: false,
+            }
         } else if known > now + 2 * limit.window_us {
             let current = (previous + current).min(MAX_LIMIT);
-            Self { ends_at, previous: 0, current, is_stepped_back: current > 0 }
+            Self {
+                ends_at,
+                previous: 0,
+                current,
+                is_stepped_back: current > 0,
+            }
         } else {
-            Self { ends_at: ends_at.max(known), previous, current, is_stepped_back: false }
+            Self {
+                ends_at: ends_at.max(known),
+                previous,
+                current,
+                is_stepped_back: false,
+            }
         }
     }
 
@@ -130,7 +157,9 @@ impl Counts {
     fn fits_at(&self, limit: &SlidingWindowLimit, cost: u64) -> u64 {
         let room = limit.limit - cost;
         let starts_at = self.ends_at - limit.window_us;
-        let this_window = room.checked_sub(self.current).and_then(|room| fades_to(self.previous, room));
+        let this_window = room
+            .checked_sub(self.current)
+            .and_then(|room| fades_to(self.previous, room));
         if let Some(step) = this_window {
             return starts_at + first_of_step(step, limit.window_us);
         }
@@ -158,13 +187,28 @@ impl Strategy for SlidingWindow {
     type Decision = Decision;
 
     #[inline]
-    fn decide(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> SlidingWindowOutcome {
+    fn decide(
+        limit: &SlidingWindowLimit,
+        state: &SlidingWindowState,
+        call: Call,
+    ) -> SlidingWindowOutcome {
         let now = call.now.as_micros();
         let counts = Counts::at(limit, state, now);
-        let free = limit.limit.saturating_sub(counts.weighed(limit, now) + counts.current);
+        let free = limit
+            .limit
+            .saturating_sub(counts.weighed(limit, now) + counts.current);
         let is_admitted = call.cost <= free || call.cost == 0;
-        let remaining = if is_admitted { free.saturating_sub(call.cost) } else { free };
-        SlidingWindowOutcome { is_admitted, cost: call.cost, remaining, counts }
+        let remaining = if is_admitted {
+            free.saturating_sub(call.cost)
+        } else {
+            free
+        };
+        SlidingWindowOutcome {
+            is_admitted,
+            cost: call.cost,
+            remaining,
+            counts,
+        }
     }
 
     #[inline]
@@ -203,27 +247,50 @@ impl Strategy for SlidingWindow {
         if is_counting || outcome.counts.is_stepped_back {
             let cost = if is_counting { call.cost } else { 0 };
             let current = outcome.counts.current + cost;
-            *state = SlidingWindowState::new(limit, Counts { current, ..outcome.counts });
+            *state = SlidingWindowState::new(
+                limit,
+                Counts {
+                    current,
+                    ..outcome.counts
+                },
+            );
         }
     }
 
     /// Units counted later than this window are counted in it all the same: they may be spent now.
-    fn recorded_at(_: &SlidingWindowLimit, outcome: &SlidingWindowOutcome, call: Call) -> Timestamp {
-        call.stamp.min(Timestamp::from_micros(outcome.counts.ends_at - 1))
+    fn recorded_at(
+        _: &SlidingWindowLimit,
+        outcome: &SlidingWindowOutcome,
+        call: Call,
+    ) -> Timestamp {
+        call.stamp
+            .min(Timestamp::from_micros(outcome.counts.ends_at - 1))
     }
 
     fn fits(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> u64 {
-        Self::decide(limit, state, call.costing(0)).remaining.min(call.cost)
+        Self::decide(limit, state, call.costing(0))
+            .remaining
+            .min(call.cost)
     }
 
     fn refund(limit: &SlidingWindowLimit, state: &mut SlidingWindowState, refund: Refund) -> u64 {
         let mut counts = Counts::at(limit, state, refund.now.as_micros());
         let starts_at = counts.ends_at - limit.window_us;
         let recorded = refund.recorded.map(Timestamp::as_micros);
-        let is_previous = recorded.is_none_or(|moment| moment < starts_at && moment + limit.window_us >= starts_at);
-        let is_current = recorded.is_none_or(|moment| (starts_at..counts.ends_at).contains(&moment));
-        let from_previous = if is_previous { refund.units.min(counts.previous) } else { 0 };
-        let from_current = if is_current { (refund.units - from_previous).min(counts.current) } else { 0 };
+        let is_previous = recorded
+            .is_none_or(|moment| moment < starts_at && moment + limit.window_us >= starts_at);
+        let is_current =
+            recorded.is_none_or(|moment| (starts_at..counts.ends_at).contains(&moment));
+        let from_previous = if is_previous {
+            refund.units.min(counts.previous)
+        } else {
+            0
+        };
+        let from_current = if is_current {
+            (refund.units - from_previous).min(counts.current)
+        } else {
+            0
+        };
         counts.previous -= from_previous;
         counts.current -= from_current;
         *state = SlidingWindowState::new(limit, counts);
@@ -243,7 +310,11 @@ impl Strategy for SlidingWindow {
     }
 
     #[inline]
-    fn decision(limit: &SlidingWindowLimit, outcome: &SlidingWindowOutcome, when: When) -> Decision {
+    fn decision(
+        limit: &SlidingWindowLimit,
+        outcome: &SlidingWindowOutcome,
+        when: When,
+    ) -> Decision {
         let not_before = if outcome.is_admitted || outcome.cost > limit.limit {
             NEVER
         } else {
@@ -257,6 +328,11 @@ impl Strategy for SlidingWindow {
             resets_at: Timestamp::from_micros(outcome.counts.ends_at),
             when,
         }
+    }
+
+    #[inline]
+    fn core(decision: &Decision) -> &Decision {
+        decision
     }
 }
 

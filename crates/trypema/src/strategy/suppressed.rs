@@ -1,10 +1,10 @@
 //! Suppressed: a sliding window that sheds load by degrees instead of shutting at its limit.
 
-use super::absolute::{AbsoluteLimit, refund_series};
+use super::absolute::{AbsoluteLimit, Denied, refund_series};
 use super::series::{Look, Series, View};
 use super::{Call, Decided, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{Decision, NEVER, SuppressedDecision, When};
+use crate::decision::{Decision, SuppressedDecision, When};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
 const SECOND_US: u64 = 1_000_000;
@@ -45,13 +45,31 @@ impl SuppressedLimit {
         group: RateGroupSizeMs,
         factor: HardLimitFactor,
     ) -> Self {
-        Self { window: AbsoluteLimit::new(rate, window, group), factor }
+        Self {
+            window: AbsoluteLimit::new(rate, window, group),
+            factor,
+        }
     }
 
     /// The same limit, giving way to the one that a live key was first called with.
     #[must_use]
     pub fn sticky(self) -> Self {
-        Self { window: self.window.sticky(), ..self }
+        Self {
+            window: self.window.sticky(),
+            ..self
+        }
+    }
+
+    /// The limit of a live state, whatever it is; without one, none.
+    pub(crate) fn of_live_state(
+        window: WindowSizeSeconds,
+        group: RateGroupSizeMs,
+        factor: HardLimitFactor,
+    ) -> Self {
+        Self {
+            window: AbsoluteLimit::of_live_state(window, group),
+            factor,
+        }
     }
 
     /// What is admitted without a draw.
@@ -82,16 +100,18 @@ impl SuppressedState {
         self.observed.as_deref().unwrap_or(&self.accepted)
     }
 
-    /// What would still be accepted within `limit` at `then` if nobody calls.
-    pub(crate) fn used_at(&self, limit: &SuppressedLimit, then: Timestamp) -> u64 {
-        self.accepted.view(limit.window.look(Call::new(then, 0))).used
+    /// Replaces the capacity that sticky calls go by.
+    pub(crate) fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
     }
 
     /// The share of calls to admit once `cost` more are observed at `look`.
     fn share(&self, look: Look, soft: u64, cost: u64) -> f64 {
         let observed = self.observed();
         let in_window = observed.view(look).used.saturating_add(cost) as f64;
-        let last_second = observed.units_since(look.now.saturating_sub(SECOND_US)).saturating_add(cost) as f64;
+        let last_second = observed
+            .units_since(look.now.saturating_sub(SECOND_US))
+            .saturating_add(cost) as f64;
         let windows_worth = last_second * (look.window_us as f64 / SECOND_US as f64);
         (soft as f64 / in_window.max(windows_worth)).min(1.0)
     }
@@ -104,6 +124,7 @@ pub struct SuppressedOutcome {
     soft: u64,
     remaining: u64,
     not_before: u64,
+    used_after_wait: u64,
     recorded: u64,
     resets_at: u64,
     view: View,
@@ -127,6 +148,11 @@ impl SuppressedOutcome {
             Zone::Allowed | Zone::Rejected => None,
         }
     }
+
+    /// What is still used after a rejected caller has waited, in whole milliseconds, if nobody else calls.
+    pub(crate) fn used_after_wait(&self) -> u64 {
+        self.used_after_wait
+    }
 }
 
 impl Strategy for Suppressed {
@@ -148,20 +174,35 @@ impl Strategy for Suppressed {
             above_soft(limit, state, soft, (call, view))
         };
         let is_admitted = is_admitted(zone);
-        let newest = if view.is_stepped_back { look.now } else { state.accepted.newest() };
+        let newest = if view.is_stepped_back {
+            look.now
+        } else {
+            state.accepted.newest()
+        };
         let recorded = limit.window.latest_stamp(call).max(newest);
-        let counts = if is_admitted && call.cost > 0 { recorded } else { newest };
+        let counts = if is_admitted && call.cost > 0 {
+            recorded
+        } else {
+            newest
+        };
+        let denied = if is_admitted {
+            Denied {
+                not_before: look.now,
+                used_after_wait: 0,
+            }
+        } else {
+            Denied::until_fits(&state.accepted, look, view, [soft, call.cost])
+        };
         SuppressedOutcome {
             zone,
             soft,
-            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
-            not_before: if is_admitted {
-                look.now
-            } else if call.cost > soft {
-                NEVER.as_micros()
+            remaining: if is_admitted {
+                free.saturating_sub(call.cost)
             } else {
-                state.accepted.leaves_at(look, view, view.used + call.cost - soft)
+                free
             },
+            not_before: denied.not_before,
+            used_after_wait: denied.used_after_wait,
             recorded,
             resets_at: counts + limit.window.window_us,
             view,
@@ -177,7 +218,8 @@ impl Strategy for Suppressed {
     ) -> Option<Decided<SuppressedOutcome>> {
         let call = limit.window.call_within(span, cost)?;
         let outcome = Self::decide(limit, state, call);
-        (outcome.zone == Zone::Allowed || span.earliest == span.latest).then_some(Decided { call, outcome })
+        (outcome.zone == Zone::Allowed || span.earliest == span.latest)
+            .then_some(Decided { call, outcome })
     }
 
     #[inline]
@@ -227,7 +269,9 @@ impl Strategy for Suppressed {
     fn fits(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {
         let look = limit.window.look(call);
         let view = state.accepted.view(look);
-        sticky_soft(limit, state, view, look).saturating_sub(view.used).min(call.cost)
+        sticky_soft(limit, state, view, look)
+            .saturating_sub(view.used)
+            .min(call.cost)
     }
 
     fn refund(limit: &SuppressedLimit, state: &mut SuppressedState, refund: Refund) -> u64 {
@@ -244,11 +288,20 @@ impl Strategy for Suppressed {
     }
 
     fn fresh_from(state: &SuppressedState) -> Timestamp {
-        Timestamp::from_micros(state.accepted.fresh_from().max(state.observed().fresh_from()))
+        Timestamp::from_micros(
+            state
+                .accepted
+                .fresh_from()
+                .max(state.observed().fresh_from()),
+        )
     }
 
     #[inline]
-    fn decision(_: &SuppressedLimit, outcome: &SuppressedOutcome, when: When) -> SuppressedDecision {
+    fn decision(
+        _: &SuppressedLimit,
+        outcome: &SuppressedOutcome,
+        when: When,
+    ) -> SuppressedDecision {
         let core = Decision {
             is_allowed: is_admitted(outcome.zone),
             limit: outcome.soft,
@@ -257,7 +310,15 @@ impl Strategy for Suppressed {
             resets_at: Timestamp::from_micros(outcome.resets_at),
             when,
         };
-        SuppressedDecision { core, factor: outcome.factor() }
+        SuppressedDecision {
+            core,
+            factor: outcome.factor(),
+        }
+    }
+
+    #[inline]
+    fn core(decision: &SuppressedDecision) -> &Decision {
+        &decision.core
     }
 }
 
@@ -265,16 +326,36 @@ impl Strategy for Suppressed {
 const OBSERVED_MAX: u64 = crate::units::MAX_EXACT;
 
 fn is_admitted(zone: Zone) -> bool {
-    matches!(zone, Zone::Allowed | Zone::Drawn { is_admitted: true, .. })
+    matches!(
+        zone,
+        Zone::Allowed
+            | Zone::Drawn {
+                is_admitted: true,
+                ..
+            }
+    )
 }
 
 /// The soft limit that holds: the stored one if this limit is sticky and the state still counts something.
 fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, look: Look) -> u64 {
-    let is_live = view.used > 0 || state.observed.as_ref().is_some_and(|seen| seen.view(look).used > 0);
-    if limit.window.is_sticky && is_live { state.capacity } else { limit.window.capacity }
+    let is_live = view.used > 0
+        || state
+            .observed
+            .as_ref()
+            .is_some_and(|seen| seen.view(look).used > 0);
+    if limit.window.is_sticky && is_live {
+        state.capacity
+    } else {
+        limit.window.capacity
+    }
 }
 
-fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, soft: u64, at: (Call, View)) -> Zone {
+fn above_soft(
+    limit: &SuppressedLimit,
+    state: &SuppressedState,
+    soft: u64,
+    at: (Call, View),
+) -> Zone {
     let (call, view) = at;
     let hard = limit.factor.hard_capacity(soft);
     if call.cost > hard.saturating_sub(view.used) {
@@ -283,5 +364,8 @@ fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, soft: u64, at: (
     let share = state.share(limit.window.look(call), soft, call.cost);
     let threshold = (share * (u64::from(u32::MAX) + 1) as f64) as u64;
     let drawn = u64::from(state.drawn.wrapping_add(GOLDEN));
-    Zone::Drawn { factor: 1.0 - share, is_admitted: drawn < threshold }
+    Zone::Drawn {
+        factor: 1.0 - share,
+        is_admitted: drawn < threshold,
+    }
 }

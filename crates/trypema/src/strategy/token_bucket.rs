@@ -35,7 +35,10 @@ struct Many {
 
 impl Default for Debts {
     fn default() -> Self {
-        Self::One { last: 0, debt: Debt::NONE }
+        Self::One {
+            last: 0,
+            debt: Debt::NONE,
+        }
     }
 }
 
@@ -70,7 +73,11 @@ impl TokenBucketState {
     #[inline]
     fn present(&self, limits: &TokenBucketLimits, now: u64) -> u64 {
         let last = self.last();
-        if last > now + limits.memory_us() { now } else { now.max(last) }
+        if last > now + limits.memory_us() {
+            now
+        } else {
+            now.max(last)
+        }
     }
 
     /// What is owed to `limit` at `at`, and how much of that is still to come into force.
@@ -79,17 +86,28 @@ impl TokenBucketState {
         let owed = self.debt(position).owed_to(limit);
         let elapsed = at.saturating_sub(self.last());
         match self.pending() {
-            [] => debt::Owed { due: limit.drained(owed, elapsed), pending: 0 },
+            [] => debt::Owed {
+                due: limit.drained(owed, elapsed),
+                pending: 0,
+            },
             pending => debt::with_pending(limit, owed, (self.last(), at), pending),
         }
     }
 
     /// Replaces what is owed, as of `at`.
     #[inline]
-    fn set(&mut self, limits: &TokenBucketLimits, at: u64, debts: [u64; TokenLimit::MAX_PER_BUCKET]) {
+    fn set(
+        &mut self,
+        limits: &TokenBucketLimits,
+        at: u64,
+        debts: [u64; TokenLimit::MAX_PER_BUCKET],
+    ) {
         let debt = |(limit, owed): (&TokenLimit, u64)| Debt::new(limit, owed);
         if let ([limit], []) = (limits.as_slice(), self.pending()) {
-            self.0 = Debts::One { last: at, debt: debt((limit, debts[0])) };
+            self.0 = Debts::One {
+                last: at,
+                debt: debt((limit, debts[0])),
+            };
             return;
         }
         let debts = limits.as_slice().iter().zip(debts).map(debt);
@@ -101,7 +119,11 @@ impl TokenBucketState {
                 many.pending.retain(|pending| pending.stamp > at);
             }
             Debts::One { .. } => {
-                let many = Many { last: at, debts: debts.collect(), pending: Vec::new() };
+                let many = Many {
+                    last: at,
+                    debts: debts.collect(),
+                    pending: Vec::new(),
+                };
                 self.0 = Debts::Many(Box::new(many));
             }
         }
@@ -110,7 +132,11 @@ impl TokenBucketState {
     /// Adds units that count from `stamp` on.
     fn postpone(&mut self, stamp: u64, units: u64) {
         if let Debts::One { last, debt } = self.0 {
-            self.0 = Debts::Many(Box::new(Many { last, debts: vec![debt], pending: Vec::new() }));
+            self.0 = Debts::Many(Box::new(Many {
+                last,
+                debts: vec![debt],
+                pending: Vec::new(),
+            }));
         }
         if let Debts::Many(many) = &mut self.0 {
             debt::insert(&mut many.pending, Pending { stamp, units });
@@ -142,7 +168,11 @@ impl Strategy for TokenBucket {
     type Decision = TokenBucketDecision;
 
     #[inline]
-    fn decide(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> TokenBucketOutcome {
+    fn decide(
+        limits: &TokenBucketLimits,
+        state: &TokenBucketState,
+        call: Call,
+    ) -> TokenBucketOutcome {
         let at = state.present(limits, call.now.as_micros());
         let mut outcome = TokenBucketOutcome {
             is_admitted: true,
@@ -186,7 +216,11 @@ impl Strategy for TokenBucket {
         let is_certain = if outcome.is_admitted {
             // While no limit is full, what is owed falls by the same line whenever it is looked at.
             let latest = span.latest.as_micros();
-            limits.as_slice().iter().enumerate().all(|(i, limit)| state.owed(i, limit, latest).due > 0)
+            limits
+                .as_slice()
+                .iter()
+                .enumerate()
+                .all(|(i, limit)| state.owed(i, limit, latest).due > 0)
         } else {
             !Self::decide(limits, state, Call::new(span.latest, cost)).is_admitted
         };
@@ -215,7 +249,11 @@ impl Strategy for TokenBucket {
             if !state.pending().is_empty() {
                 // What is still to come stays pending; after a step back everything is due.
                 let now_owed = state.owed(position, limit, outcome.at);
-                owed[position] = if outcome.is_stepped_back { now_owed.total() } else { now_owed.due };
+                owed[position] = if outcome.is_stepped_back {
+                    now_owed.total()
+                } else {
+                    now_owed.due
+                };
             }
             if is_paying && !is_postponed {
                 owed[position] += limit.units(call.cost);
@@ -232,17 +270,29 @@ impl Strategy for TokenBucket {
     }
 
     /// Debts are paid one after the other: a call's own starts where the earlier ones end.
-    fn recorded_at(limits: &TokenBucketLimits, outcome: &TokenBucketOutcome, call: Call) -> Timestamp {
+    fn recorded_at(
+        limits: &TokenBucketLimits,
+        outcome: &TokenBucketOutcome,
+        call: Call,
+    ) -> Timestamp {
         if call.stamp > call.now {
             return call.stamp;
         }
-        let starts = limits.as_slice().iter().zip(outcome.owed).map(|(limit, owed)| owed / limit.drain);
+        let starts = limits
+            .as_slice()
+            .iter()
+            .zip(outcome.owed)
+            .map(|(limit, owed)| owed / limit.drain);
         Timestamp::from_micros(outcome.at + starts.min().unwrap_or(0))
     }
 
     fn fits(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
         let outcome = Self::decide(limits, state, call.costing(0));
-        let left = limits.as_slice().iter().zip(outcome.owed).map(|(limit, owed)| limit.left(owed));
+        let left = limits
+            .as_slice()
+            .iter()
+            .zip(outcome.owed)
+            .map(|(limit, owed)| limit.left(owed));
         left.min().unwrap_or(0).min(call.cost)
     }
 
@@ -259,8 +309,12 @@ impl Strategy for TokenBucket {
         for (position, limit) in limits.as_slice().iter().enumerate() {
             let due = state.owed(position, limit, at).due;
             // What has been paid off since is not given back a second time.
-            let paid_us = refund.recorded.map_or(0, |moment| at.saturating_sub(moment.as_micros()));
-            let back = limit.drained(limit.units(units.min(limit.capacity)), paid_us).min(due);
+            let paid_us = refund
+                .recorded
+                .map_or(0, |moment| at.saturating_sub(moment.as_micros()));
+            let back = limit
+                .drained(limit.units(units.min(limit.capacity)), paid_us)
+                .min(due);
             owed[position] = due - back;
             refunded = refunded.min(back / limit.unit);
         }
@@ -294,12 +348,19 @@ impl Strategy for TokenBucket {
             if tightest.is_none_or(|(least, _)| remaining < least) {
                 tightest = Some((remaining, limit.capacity));
             }
-            balances[position] = Some(LimitBalance { limit: *limit, remaining: limit.balance(owed) });
+            balances[position] = Some(LimitBalance {
+                limit: *limit,
+                remaining: limit.balance(owed),
+            });
             resets_at = resets_at.max(outcome.at + owed.div_ceil(limit.drain));
-            not_before = not_before.max(outcome.at + limit.wait_us(outcome.owed[position], outcome.cost));
+            not_before =
+                not_before.max(outcome.at + limit.wait_us(outcome.owed[position], outcome.cost));
         }
         let (remaining, capacity) = tightest.unwrap_or((0, 0));
-        let is_never = limits.as_slice().iter().any(|limit| outcome.cost > limit.capacity);
+        let is_never = limits
+            .as_slice()
+            .iter()
+            .any(|limit| outcome.cost > limit.capacity);
         let not_before = Timestamp::from_micros(outcome.not_before.unwrap_or(not_before));
         let core = Decision {
             is_allowed: outcome.is_admitted,
@@ -310,16 +371,41 @@ impl Strategy for TokenBucket {
             when,
         };
         let failed = (!outcome.is_admitted).then_some(outcome.failed);
-        TokenBucketDecision { core, failed, balances }
+        TokenBucketDecision {
+            core,
+            failed,
+            balances,
+        }
+    }
+
+    #[inline]
+    fn core(decision: &TokenBucketDecision) -> &Decision {
+        &decision.core
     }
 }
 
 /// The first moment at which every limit has `cost`, when some units are still to come into force.
 #[cold]
-fn fits_at_with_pending(limits: &TokenBucketLimits, state: &TokenBucketState, at: u64, cost: u64) -> u64 {
-    let each = limits.as_slice().iter().enumerate().map(|(position, limit)| {
-        let room = limit.full.saturating_sub(limit.units(cost.min(limit.capacity)));
-        debt::falls_to(limit, state.owed(position, limit, at), (at, room), state.pending())
-    });
+fn fits_at_with_pending(
+    limits: &TokenBucketLimits,
+    state: &TokenBucketState,
+    at: u64,
+    cost: u64,
+) -> u64 {
+    let each = limits
+        .as_slice()
+        .iter()
+        .enumerate()
+        .map(|(position, limit)| {
+            let room = limit
+                .full
+                .saturating_sub(limit.units(cost.min(limit.capacity)));
+            debt::falls_to(
+                limit,
+                state.owed(position, limit, at),
+                (at, room),
+                state.pending(),
+            )
+        });
     each.max().unwrap_or(at)
 }

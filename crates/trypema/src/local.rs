@@ -1,0 +1,34 @@
+//! The local provider: limits inside this process, synchronous, exact, for any number of threads.
+
+mod handle;
+mod key;
+mod limiter;
+mod lock;
+mod map;
+mod provider;
+mod receipt;
+mod seeds;
+mod shard;
+mod wait;
+
+pub use handle::KeyHandle;
+pub use limiter::{Limiter, LiveKey};
+pub use map::WhenFull;
+pub use provider::{LocalRateLimiterOptions, LocalRateLimiterProvider};
+pub use receipt::{Granted, Receipt, Reservation};
+pub use seeds::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
+pub use wait::WaitError;
+
+pub(crate) use map::Bound;
+pub(crate) use provider::Parts;
+
+use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
+
+/// Token buckets in this process.
+pub type TokenBucketLocalRateLimiter = Limiter<TokenBucket>;
+/// Sliding-window counters in this process.
+pub type SlidingWindowLocalRateLimiter = Limiter<SlidingWindow>;
+/// Fixed windows in this process.
+pub type FixedWindowLocalRateLimiter = Limiter<FixedWindow>;
+/// Attempt limits with blocks in this process.
+pub type AbuseLocalRateLimiter = Limiter<Abuse>;

@@ -1,0 +1,77 @@
+//! A borrowed handle to one key.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::limiter::Limiter;
+use super::map::Hashed;
+use crate::strategy::Strategy;
+
+/// One key of a limiter, hashed once and found where it was last time.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::{RateLimiter, TokenBucketLimits, TokenLimit};
+///
+/// let rl = RateLimiter::builder().build()?;
+/// let limits = TokenBucketLimits::from(TokenLimit::new(100, Duration::from_secs(3600))?);
+/// let ann = rl.local().token_bucket().key("ann");
+/// let admitted = (0..200).filter(|_| ann.take(&limits, 1).is_allowed()).count();
+/// assert_eq!(admitted, 100);
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug)]
+pub struct KeyHandle<'a, S: Strategy> {
+    limiter: &'a Limiter<S>,
+    text: &'a str,
+    key: Hashed<'a>,
+    /// Where the key was found; only a hint.
+    place: AtomicUsize,
+}
+
+impl<'a, S: Strategy> KeyHandle<'a, S> {
+    pub(super) fn new(limiter: &'a Limiter<S>, text: &'a str) -> Self {
+        Self {
+            limiter,
+            text,
+            key: limiter.map.hashed(text),
+            place: AtomicUsize::new(usize::MAX),
+        }
+    }
+
+    /// As [`Limiter::take`].
+    #[inline]
+    pub fn take(&self, limit: &S::Limit, cost: u64) -> S::Decision {
+        let limiter = self.limiter;
+        if limiter.observer.is_some() {
+            return limiter.take(self.text, limit, cost);
+        }
+        let span = limiter.clock.recent();
+        let found = limiter.map.with_shard(self.key.hash, |shard| {
+            let place = self.place.load(Ordering::Relaxed);
+            if let Some(state) = shard.at(place, &self.key.key) {
+                return limiter.take_known(state, limit, cost, span);
+            }
+            let found = limiter.take_new(shard, &self.key, limit, cost);
+            if let Some(place) = shard.place(self.key.hash, &self.key.key) {
+                self.place.store(place, Ordering::Relaxed);
+            }
+            found
+        });
+        found.decision(limit)
+    }
+
+    /// As [`Limiter::peek`].
+    pub fn peek(&self, limit: &S::Limit, cost: u64) -> S::Decision {
+        self.limiter.peek(self.text, limit, cost)
+    }
+
+    /// As [`Limiter::reset`].
+    pub fn reset(&self) -> bool {
+        self.limiter.reset(self.text)
+    }
+
+    /// The key's name.
+    pub fn name(&self) -> &str {
+        self.text
+    }
+}

@@ -1,0 +1,466 @@
+//! One strategy on the local provider: every verb, for every key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handle::KeyHandle;
+use super::map::{Bound, Hashed, Map};
+use super::receipt::{Granted, Receipt, Reservation};
+use super::shard::Shard;
+use super::wait::Turns;
+use crate::clock::{Source, Timestamp};
+use crate::decision::{BlockScope, LimiterDecision, When};
+use crate::observer::{Event, Observer};
+use crate::strategy::{Abuse, AbuseLimit, Call, Refund, Strategy};
+
+/// Limits by one strategy, inside this process.
+///
+/// Every verb is atomic, takes the limit that applies, and may be called from any thread. Calls on keys that
+/// are already known allocate nothing. A key is forgotten once a fresh one would be treated the same.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::{FixedWindowLimit, RateLimiter};
+///
+/// let rl = RateLimiter::builder().build()?;
+/// let windows = rl.local().fixed_window();
+/// let limit = FixedWindowLimit::new(10, Duration::from_secs(3600))?;
+///
+/// assert!(windows.take("ann", &limit, 4).is_allowed());
+/// assert_eq!(windows.peek("ann", &limit, 1).remaining(), 5); // as if it had been taken
+/// assert_eq!(windows.usage("ann", &limit).remaining(), 6);
+/// assert_eq!(windows.take_up_to("ann", &limit, 100).units, 6);
+/// assert!(windows.reset("ann"));
+/// assert_eq!(windows.usage("ann", &limit).remaining(), 10);
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug)]
+pub struct Limiter<S: Strategy> {
+    pub(super) map: Map<S>,
+    pub(super) clock: Source,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) turns: Turns,
+}
+
+/// What a verb found, before it is told.
+pub(super) struct Found<S: Strategy> {
+    pub(super) outcome: S::Outcome,
+    pub(super) when: When,
+}
+
+impl<S: Strategy> Found<S> {
+    #[inline]
+    pub(super) fn decision(&self, limit: &S::Limit) -> S::Decision {
+        S::decision(limit, &self.outcome, self.when)
+    }
+}
+
+/// A key that still matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveKey {
+    /// The key; of one longer than 255 bytes its start and a digest.
+    pub key: String,
+    /// How long until it is as good as never seen, if nobody calls.
+    pub fresh_after: Duration,
+}
+
+impl<S: Strategy> Limiter<S> {
+    pub(crate) fn new(
+        clock: Source,
+        bound: Option<Bound>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Self {
+        Self {
+            map: Map::new(bound),
+            clock,
+            observer,
+            turns: Turns::default(),
+        }
+    }
+
+    /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.
+    #[inline]
+    pub fn take(&self, key: &str, limit: &S::Limit, cost: u64) -> S::Decision {
+        self.found(key, limit, cost).decision(limit)
+    }
+
+    /// What [`Limiter::take`] would answer; nothing is spent.
+    pub fn peek(&self, key: &str, limit: &S::Limit, cost: u64) -> S::Decision {
+        self.foreseen(key, limit, cost).decision(limit)
+    }
+
+    /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
+    pub fn usage(&self, key: &str, limit: &S::Limit) -> S::Decision {
+        self.peek(key, limit, 0)
+    }
+
+    /// Takes as much of `cost` as fits, possibly nothing.
+    pub fn take_up_to(&self, key: &str, limit: &S::Limit, cost: u64) -> Granted<S::Decision> {
+        let key = self.map.hashed(key);
+        self.map.with_shard(key.hash, |shard| {
+            let now = self.clock.now();
+            self.with_state(shard, &key, now, |state| {
+                let units = S::fits(limit, state, Call::new(now, cost));
+                // Where nothing fits, the answer says why a single unit does not; it is not recorded.
+                let call = Call::new(now, if units == 0 { cost.min(1) } else { units });
+                let outcome = S::decide(limit, state, call);
+                if units > 0 {
+                    S::commit(limit, state, call, &outcome);
+                }
+                Granted {
+                    units,
+                    decision: S::decision(limit, &outcome, When::exactly(now)),
+                }
+            })
+        })
+    }
+
+    /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::{FixedWindowLimit, RateLimiter};
+    ///
+    /// let rl = RateLimiter::builder().build()?;
+    /// let windows = rl.local().fixed_window();
+    /// let limit = FixedWindowLimit::new(10, Duration::from_secs(3600))?;
+    ///
+    /// let receipt = windows.reserve("ann", &limit, 4).receipt.expect("it fits");
+    /// assert_eq!(windows.refund("ann", &limit, &receipt), 4);
+    /// assert_eq!(windows.refund("ann", &limit, &receipt), 0); // once is enough
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    pub fn reserve(&self, key: &str, limit: &S::Limit, cost: u64) -> Reservation<S::Decision> {
+        self.reserve_for(key, limit, cost, Duration::ZERO)
+    }
+
+    /// As [`Limiter::reserve`], for units that may be spent at any time until `lease` has passed: they count
+    /// from its end on (or from the end of an aligned window, if that is sooner: see
+    /// [`Receipt::recorded_at`]), so that no interval sees more than is allowed.
+    pub fn reserve_for(
+        &self,
+        key: &str,
+        limit: &S::Limit,
+        cost: u64,
+        lease: Duration,
+    ) -> Reservation<S::Decision> {
+        let key = self.map.hashed(key);
+        self.map.with_shard(key.hash, |shard| {
+            let now = self.clock.now();
+            let call = Call::new(now, cost).stamped(now + lease);
+            let outcome = self.with_state(shard, &key, now, |state| {
+                let outcome = S::decide(limit, state, call);
+                S::commit(limit, state, call, &outcome);
+                outcome
+            });
+            let receipt = (S::is_admitted(&outcome) && cost > 0).then(|| Receipt {
+                id: shard.refunded.get_or_insert_default().next_id(),
+                hash: key.hash,
+                recorded: S::recorded_at(limit, &outcome, call),
+                units: cost,
+            });
+            Reservation {
+                decision: S::decision(limit, &outcome, When::exactly(now)),
+                receipt,
+            }
+        })
+    }
+
+    /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second
+    /// time, or with another key, nothing happens.
+    pub fn refund(&self, key: &str, limit: &S::Limit, receipt: &Receipt) -> u64 {
+        let key = self.map.hashed(key);
+        self.map.with_shard(key.hash, |shard| {
+            let now = self.clock.now();
+            let until = receipt.recorded + Duration::from_micros(S::memory_us(limit));
+            let refunded = shard.refunded.get_or_insert_default();
+            if receipt.hash != key.hash
+                || until <= now
+                || !refunded.is_first(receipt.id, until, now)
+            {
+                return 0;
+            }
+            let refund = Refund {
+                now,
+                units: receipt.units,
+                recorded: Some(receipt.recorded),
+            };
+            self.refund_in(shard, &key, limit, refund)
+        })
+    }
+
+    /// Gives back up to `units`, the oldest first; returns how many were still counted. Prefer
+    /// [`Limiter::refund`], which gives back where the take was recorded, and only once.
+    pub fn refund_units(&self, key: &str, limit: &S::Limit, units: u64) -> u64 {
+        let key = self.map.hashed(key);
+        self.map.with_shard(key.hash, |shard| {
+            let refund = Refund {
+                now: self.clock.now(),
+                units,
+                recorded: None,
+            };
+            self.refund_in(shard, &key, limit, refund)
+        })
+    }
+
+    /// Forgets what `key` has spent; whether there was anything.
+    pub fn reset(&self, key: &str) -> bool {
+        let key = self.map.hashed(key);
+        self.map
+            .with_shard(key.hash, |shard| self.map.remove(shard, &key))
+    }
+
+    /// A handle to `key` that skips hashing and looking up, for callers that check it in a tight loop.
+    pub fn key<'a>(&'a self, key: &'a str) -> KeyHandle<'a, S> {
+        KeyHandle::new(self, key)
+    }
+
+    /// The keys that still matter, in no order, for inspection. Only one shard at a time is copied and
+    /// locked, so keys that come or go meanwhile may be missed or listed.
+    pub fn live_keys(&self) -> impl Iterator<Item = LiveKey> {
+        let now = self.clock.now();
+        let shards = (0..).map_while(move |index| self.map.live_in(index, now));
+        shards.flatten().map(move |(key, fresh_from)| LiveKey {
+            key,
+            fresh_after: Duration::from_micros(fresh_from.as_micros() - now.as_micros()),
+        })
+    }
+
+    /// How many keys are in memory. Some may no longer matter: they go as new keys come, or with
+    /// [`Limiter::forget_stale`].
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether no key is in memory.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets every key that has been as good as fresh for `stale_for`, shard by shard. Nothing that still
+    /// matters is lost.
+    pub fn forget_stale(&self, stale_for: Duration) {
+        let stale_us = u64::try_from(stale_for.as_micros()).unwrap_or(u64::MAX);
+        let moment = self.clock.now().as_micros().saturating_sub(stale_us);
+        self.map.forget_since(Timestamp::from_micros(moment));
+    }
+
+    /// Takes, and tells the observer if there is one.
+    #[inline]
+    pub(super) fn found(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+        match &self.observer {
+            None => self.taken(key, limit, cost),
+            Some(observer) => self.observed(observer.as_ref(), key, limit, cost),
+        }
+    }
+
+    /// What taking would find.
+    pub(super) fn foreseen(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+        let key = self.map.hashed(key);
+        self.map.with_shard(key.hash, |shard| {
+            let now = self.clock.now();
+            let call = Call::new(now, cost);
+            let outcome = match shard.find(key.hash, &key.key) {
+                Some(state) => S::decide(limit, state, call),
+                None => S::decide(limit, &self.map.start(shard, now), call),
+            };
+            Found {
+                outcome,
+                when: When::exactly(now),
+            }
+        })
+    }
+
+    #[inline]
+    fn taken(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+        let key = self.map.hashed(key);
+        let span = self.clock.recent();
+        self.map
+            .with_shard(key.hash, |shard| match shard.find(key.hash, &key.key) {
+                Some(state) => self.take_known(state, limit, cost, span),
+                None => self.take_new(shard, &key, limit, cost),
+            })
+    }
+
+    /// Decides and records, reading the precise time only where it matters.
+    #[inline]
+    pub(super) fn take_known(
+        &self,
+        state: &mut S::State,
+        limit: &S::Limit,
+        cost: u64,
+        span: crate::clock::Span,
+    ) -> Found<S> {
+        if let Some(decided) = S::decide_within(limit, state, span, cost) {
+            S::commit(limit, state, decided.call, &decided.outcome);
+            let is_exact = span.earliest == span.latest;
+            let when = if is_exact {
+                When::exactly(span.earliest)
+            } else {
+                When::recently()
+            };
+            return Found {
+                outcome: decided.outcome,
+                when,
+            };
+        }
+        let now = self.clock.narrow(span);
+        let call = Call::new(now, cost);
+        let outcome = S::decide(limit, state, call);
+        S::commit(limit, state, call, &outcome);
+        Found {
+            outcome,
+            when: When::exactly(now),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_new(
+        &self,
+        shard: &mut Shard<S>,
+        key: &Hashed<'_>,
+        limit: &S::Limit,
+        cost: u64,
+    ) -> Found<S> {
+        let now = self.clock.now();
+        let call = Call::new(now, cost);
+        let outcome = self.with_state(shard, key, now, |state| {
+            let outcome = S::decide(limit, state, call);
+            S::commit(limit, state, call, &outcome);
+            outcome
+        });
+        Found {
+            outcome,
+            when: When::exactly(now),
+        }
+    }
+
+    /// Runs `change` on the state of `key`, which is kept if it then matters.
+    pub(super) fn with_state<R>(
+        &self,
+        shard: &mut Shard<S>,
+        key: &Hashed<'_>,
+        now: Timestamp,
+        change: impl FnOnce(&mut S::State) -> R,
+    ) -> R {
+        if let Some(state) = shard.find(key.hash, &key.key) {
+            return change(state);
+        }
+        let mut state = self.map.start(shard, now);
+        let result = change(&mut state);
+        if S::fresh_from(&state) > now {
+            self.map.keep(shard, key, state);
+        }
+        result
+    }
+
+    /// Changes the state of a key that is known; whether it is.
+    pub(super) fn change(&self, key: &str, change: impl FnOnce(&mut S::State)) -> bool {
+        let key = self.map.hashed(key);
+        self.map.with_shard(key.hash, |shard| {
+            shard.find(key.hash, &key.key).map(change).is_some()
+        })
+    }
+
+    fn refund_in(
+        &self,
+        shard: &mut Shard<S>,
+        key: &Hashed<'_>,
+        limit: &S::Limit,
+        refund: Refund,
+    ) -> u64 {
+        // A key without a state of its own has nothing to give back, or shares it with others.
+        shard
+            .find(key.hash, &key.key)
+            .map_or(0, |state| S::refund(limit, state, refund))
+    }
+
+    #[cold]
+    fn observed(
+        &self,
+        observer: &dyn Observer,
+        key: &str,
+        limit: &S::Limit,
+        cost: u64,
+    ) -> Found<S> {
+        let started = self.clock.now();
+        let found = self.taken(key, limit, cost);
+        let ended = self.clock.now();
+        let latency = Duration::from_micros(ended.as_micros().saturating_sub(started.as_micros()));
+        let decision = found.decision(limit);
+        observer.decided(&Event {
+            strategy: S::NAME,
+            key,
+            cost,
+            decision: S::core(&decision),
+            latency,
+        });
+        found
+    }
+}
+
+impl Limiter<Abuse> {
+    /// Records an attempt, in the words of the abuse limiter's document.
+    ///
+    /// To count failures only, [`peek`](Limiter::peek) before the attempt and `check` after it failed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::{AbuseLimit, AbuseTier, LimiterDecision, RateLimiter};
+    ///
+    /// let rl = RateLimiter::builder().build()?;
+    /// let limit = AbuseLimit::new(
+    ///     AbuseTier::new(Duration::from_secs(60), 3, Duration::from_secs(600))?,
+    ///     AbuseTier::new(Duration::from_secs(3600), 10, Duration::from_secs(86_400))?,
+    /// );
+    /// let abuse = rl.local().abuse();
+    /// let log_in = |password: &str| {
+    ///     if !abuse.peek("ann", &limit, 1).is_allowed() {
+    ///         return false;
+    ///     }
+    ///     let is_right = password == "secret";
+    ///     if !is_right {
+    ///         abuse.check("ann", &limit);
+    ///     }
+    ///     is_right
+    /// };
+    /// assert!(!log_in("1234") && !log_in("0000"));
+    /// assert!(!log_in("secret"), "the third attempt would be one too many");
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    pub fn check(&self, key: &str, limit: &AbuseLimit) -> LimiterDecision {
+        LimiterDecision::from(&self.take(key, limit, 1))
+    }
+
+    /// Blocks `key` for at least `duration`, whatever it has done.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::{BlockScope, RateLimiter};
+    ///
+    /// let rl = RateLimiter::builder().build()?;
+    /// rl.local().abuse().block("mallory", Duration::from_secs(3600), BlockScope::Long);
+    /// assert!(rl.local().abuse().unblock("mallory"));
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    pub fn block(&self, key: &str, duration: Duration, scope: BlockScope) {
+        let key = self.map.hashed(key);
+        let block_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.map.with_shard(key.hash, |shard| {
+            let now = self.clock.now();
+            self.with_state(shard, &key, now, |state| state.block(now, block_us, scope));
+        });
+    }
+
+    /// Ends a block and forgets the attempts that led to it; whether `key` was blocked.
+    pub fn unblock(&self, key: &str) -> bool {
+        let key = self.map.hashed(key);
+        self.map.with_shard(key.hash, |shard| {
+            let now = self.clock.now();
+            shard
+                .find(key.hash, &key.key)
+                .is_some_and(|state| state.unblock(now))
+        })
+    }
+}

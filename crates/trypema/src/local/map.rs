@@ -1,0 +1,198 @@
+//! The map from keys to states: shards of one cache line, each behind its own lock.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::key::KeyHasher;
+use super::lock::Lock;
+use super::shard::Shard;
+use crate::clock::Timestamp;
+use crate::strategy::Strategy;
+
+/// Enough that threads rarely meet and that growing one shard takes microseconds.
+const MAX_SHARDS: usize = 1_024;
+
+/// With a bound on keys, shards are few enough to have this many keys each.
+const KEYS_PER_SHARD: usize = 16;
+
+/// What happens to a new key when `max_keys` keys still matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenFull {
+    /// New keys share one state per shard until there is room: stricter for them, never looser for anyone.
+    #[default]
+    Share,
+    /// One of a few known keys is forgotten, with what it has spent: whoever can make up keys can free one
+    /// that is at its limit. Choose it where memory matters more than limits.
+    Evict,
+}
+
+/// A bound on the keys of a map.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bound {
+    pub(crate) max_keys: usize,
+    pub(crate) when_full: WhenFull,
+}
+
+#[derive(Debug)]
+pub(super) struct Map<S: Strategy> {
+    shards: Box<[Padded<S>]>,
+    hasher: KeyHasher,
+    bound: Option<Bound>,
+    /// Keys in all shards; kept only where they are bounded.
+    len: AtomicUsize,
+}
+
+/// A shard on a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Padded<S: Strategy>(Lock<Shard<S>>);
+
+/// A key with its hash.
+#[derive(Debug, Clone)]
+pub(super) struct Hashed<'k> {
+    pub(super) key: Cow<'k, [u8]>,
+    pub(super) hash: u64,
+}
+
+impl<S: Strategy> Map<S> {
+    pub(super) fn new(bound: Option<Bound>) -> Self {
+        let shards = bound.map_or(MAX_SHARDS, |bound| bound.max_keys / KEYS_PER_SHARD);
+        let shards = shards.clamp(1, MAX_SHARDS).next_power_of_two();
+        let shards = (0..shards)
+            .map(|_| Padded(Lock::new(Shard::default())))
+            .collect();
+        Self {
+            shards,
+            hasher: KeyHasher::default(),
+            bound,
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn hashed<'k>(&self, key: &'k str) -> Hashed<'k> {
+        let key = self.hasher.bounded(key);
+        Hashed {
+            hash: self.hasher.hash(&key),
+            key,
+        }
+    }
+
+    /// Runs `work` alone with the shard of `hash`.
+    #[inline]
+    pub(super) fn with_shard<R>(&self, hash: u64, work: impl FnOnce(&mut Shard<S>) -> R) -> R {
+        self.shards[place(hash, self.shards.len())].0.with(work)
+    }
+
+    /// What a key starts with that is not in `shard`: nothing, or what it may have spent while there was no
+    /// room for it.
+    pub(super) fn start(&self, shard: &mut Shard<S>, now: Timestamp) -> S::State {
+        let forgotten = shard.sweep(now);
+        self.count_removed(forgotten);
+        match &shard.overflow {
+            Some(shared) if S::fresh_from(shared) > now => S::State::clone(shared),
+            _ => S::State::default(),
+        }
+    }
+
+    /// Keeps the state of a key that is not in `shard`: its own where there is room, else the shared one.
+    pub(super) fn keep(&self, shard: &mut Shard<S>, key: &Hashed<'_>, state: S::State) {
+        if self.has_room(shard) {
+            shard.insert(&key.key, state, |key| self.hasher.hash(key));
+        } else {
+            shard.overflow = Some(Box::new(state));
+        }
+    }
+
+    pub(super) fn remove(&self, shard: &mut Shard<S>, key: &Hashed<'_>) -> bool {
+        let is_removed = shard.remove(key.hash, &key.key);
+        self.count_removed(usize::from(is_removed));
+        is_removed
+    }
+
+    /// Forgets every key that has been as good as fresh since `moment`, shard by shard.
+    pub(super) fn forget_since(&self, moment: Timestamp) {
+        for shard in &self.shards {
+            let forgotten = shard
+                .0
+                .with(|shard| shard.forget_since(moment, |key| self.hasher.hash(key)));
+            self.count_removed(forgotten);
+        }
+    }
+
+    /// The keys of shard `index` that still matter at `now`; `None` past the last shard.
+    pub(super) fn live_in(&self, index: usize, now: Timestamp) -> Option<Vec<(String, Timestamp)>> {
+        let text =
+            |(key, until): (&[u8], Timestamp)| (String::from_utf8_lossy(key).into_owned(), until);
+        Some(
+            self.shards
+                .get(index)?
+                .0
+                .with(|shard| shard.live(now).map(text).collect()),
+        )
+    }
+
+    /// How many keys are kept, those included that no longer matter but were not swept yet.
+    pub(super) fn len(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.0.with(|shard| shard.len()))
+            .sum()
+    }
+
+    /// Whether one more key may be kept; if so it is counted.
+    fn has_room(&self, shard: &mut Shard<S>) -> bool {
+        let Some(bound) = self.bound else { return true };
+        let one_more = |len: usize| (len < bound.max_keys).then_some(len + 1);
+        if self
+            .len
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .is_ok()
+        {
+            return true;
+        }
+        // An evicted key makes room for this one: the count stays.
+        bound.when_full == WhenFull::Evict && shard.evict()
+    }
+
+    fn count_removed(&self, keys: usize) {
+        if self.bound.is_some() && keys > 0 {
+            self.len.fetch_sub(keys, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The shard of `hash` among `shards`, a power of two.
+///
+/// Tables double when they are full; if every shard had the same share of the keys, all would double at
+/// once, and memory per key would swing by a factor of two. So the last shards get twice the share of the
+/// first: where the hash is the fraction u, the shard is u (4 - u) / 3 of the way.
+#[inline]
+fn place(hash: u64, shards: usize) -> usize {
+    // Bits that the tables themselves use neither to place a key nor to tag it.
+    let u = hash >> 24 & ((1 << 31) - 1);
+    let scaled = u * ((1 << 33) - u);
+    ((scaled >> (62 - shards.trailing_zeros())) / 3) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_cover_all_shards_and_no_more() {
+        for shards in [1, 2, 64, 1_024] {
+            assert_eq!(place(0, shards), 0);
+            assert_eq!(place(u64::MAX, shards), shards - 1);
+        }
+        let mut keys = vec![0_u32; 1_024];
+        (0..1_u64 << 20).for_each(|i| keys[place(i << 35, 1_024)] += 1);
+        let share = f64::from(keys[1_020]) / f64::from(keys[4]);
+        assert!((1.9..2.1).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_shard_fills_one_cache_line() {
+        assert_eq!(size_of::<Padded<crate::strategy::Absolute>>(), 64);
+    }
+}

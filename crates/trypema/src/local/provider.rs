@@ -1,0 +1,137 @@
+//! `rl.local()`: the six strategies inside this process.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::limiter::Limiter;
+use super::map::Bound;
+use super::seeds::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
+use crate::clock::Source;
+use crate::observer::Observer;
+use crate::strategy::{Abuse, FixedWindow, SlidingWindow, Strategy, TokenBucket};
+use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
+
+/// The window that `inc` of the absolute and the suppressed strategy counts in.
+///
+/// ```
+/// use trypema::{HardLimitFactor, LocalRateLimiterOptions, RateGroupSizeMs, WindowSizeSeconds};
+///
+/// let options = LocalRateLimiterOptions {
+///     window_size_seconds: WindowSizeSeconds::try_from(60)?,
+///     rate_group_size_ms: RateGroupSizeMs::try_from(10)?,
+///     hard_limit_factor: HardLimitFactor::default(),
+/// };
+/// # let _ = options;
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LocalRateLimiterOptions {
+    /// The length of the sliding window.
+    pub window_size_seconds: WindowSizeSeconds,
+    /// How close calls must be to share a bucket.
+    pub rate_group_size_ms: RateGroupSizeMs,
+    /// How far the suppressed strategy may go above its limit.
+    pub hard_limit_factor: HardLimitFactor,
+}
+
+/// The strategies of this process, each with its own keys; made when first used.
+#[derive(Debug)]
+pub struct LocalRateLimiterProvider {
+    options: LocalRateLimiterOptions,
+    parts: Parts,
+    absolute: OnceLock<AbsoluteLocalRateLimiter>,
+    suppressed: OnceLock<SuppressedLocalRateLimiter>,
+    token_bucket: OnceLock<Limiter<TokenBucket>>,
+    sliding_window: OnceLock<Limiter<SlidingWindow>>,
+    fixed_window: OnceLock<Limiter<FixedWindow>>,
+    abuse: OnceLock<Limiter<Abuse>>,
+}
+
+/// What every limiter of a provider is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Parts {
+    pub(crate) clock: Source,
+    pub(crate) bound: Option<Bound>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+}
+
+impl Parts {
+    fn limiter<S: Strategy>(&self) -> Limiter<S> {
+        Limiter::new(self.clock.clone(), self.bound, self.observer.clone())
+    }
+}
+
+impl LocalRateLimiterProvider {
+    pub(crate) fn new(options: LocalRateLimiterOptions, parts: Parts) -> Self {
+        Self {
+            options,
+            parts,
+            absolute: OnceLock::new(),
+            suppressed: OnceLock::new(),
+            token_bucket: OnceLock::new(),
+            sliding_window: OnceLock::new(),
+            fixed_window: OnceLock::new(),
+            abuse: OnceLock::new(),
+        }
+    }
+
+    /// Sliding windows with strict limits.
+    #[inline]
+    pub fn absolute(&self) -> &AbsoluteLocalRateLimiter {
+        self.absolute
+            .get_or_init(|| AbsoluteLocalRateLimiter::new(self.parts.limiter(), self.options))
+    }
+
+    /// Sliding windows that shed load by degrees.
+    #[inline]
+    pub fn suppressed(&self) -> &SuppressedLocalRateLimiter {
+        self.suppressed
+            .get_or_init(|| SuppressedLocalRateLimiter::new(self.parts.limiter(), self.options))
+    }
+
+    /// Token buckets with one or more limits.
+    #[inline]
+    pub fn token_bucket(&self) -> &Limiter<TokenBucket> {
+        self.token_bucket.get_or_init(|| self.parts.limiter())
+    }
+
+    /// Sliding-window counters.
+    #[inline]
+    pub fn sliding_window(&self) -> &Limiter<SlidingWindow> {
+        self.sliding_window.get_or_init(|| self.parts.limiter())
+    }
+
+    /// Fixed windows.
+    #[inline]
+    pub fn fixed_window(&self) -> &Limiter<FixedWindow> {
+        self.fixed_window.get_or_init(|| self.parts.limiter())
+    }
+
+    /// Attempt limits with blocks.
+    #[inline]
+    pub fn abuse(&self) -> &Limiter<Abuse> {
+        self.abuse.get_or_init(|| self.parts.limiter())
+    }
+
+    /// Forgets, in every strategy, the keys that have been as good as fresh for `stale_for`.
+    pub fn forget_stale(&self, stale_for: Duration) {
+        if let Some(limiter) = self.absolute.get() {
+            limiter.forget_stale(stale_for);
+        }
+        if let Some(limiter) = self.suppressed.get() {
+            limiter.forget_stale(stale_for);
+        }
+        if let Some(limiter) = self.token_bucket.get() {
+            limiter.forget_stale(stale_for);
+        }
+        if let Some(limiter) = self.sliding_window.get() {
+            limiter.forget_stale(stale_for);
+        }
+        if let Some(limiter) = self.fixed_window.get() {
+            limiter.forget_stale(stale_for);
+        }
+        if let Some(limiter) = self.abuse.get() {
+            limiter.forget_stale(stale_for);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Receipts: what names a take, so that it can be given back once.
+
+use crate::clock::Timestamp;
+
+/// What one take recorded, for giving it back with [`Limiter::refund`](super::Limiter::refund).
+///
+/// A receipt is good for the key and limiter it came from, once, and as long as the take still counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    pub(super) id: u64,
+    pub(super) hash: u64,
+    pub(super) recorded: Timestamp,
+    pub(super) units: u64,
+}
+
+impl Receipt {
+    /// The units that were taken.
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+
+    /// The moment they are counted at. Units of [`Limiter::reserve_for`](super::Limiter::reserve_for) may be
+    /// spent until then, and no longer.
+    pub fn recorded_at(&self) -> Timestamp {
+        self.recorded
+    }
+}
+
+/// A decision with the receipt of what it took.
+#[derive(Debug, Clone)]
+pub struct Reservation<D> {
+    /// What was decided.
+    pub decision: D,
+    /// What names the take; `None` when it was denied or cost nothing.
+    pub receipt: Option<Receipt>,
+}
+
+/// How much of what was asked for was granted.
+#[derive(Debug, Clone)]
+pub struct Granted<D> {
+    /// The units that were taken; 0 when none fit.
+    pub units: u64,
+    /// The decision for these units, or for a single one when none fit.
+    pub decision: D,
+}
+
+/// At most this many refunds are remembered per shard; while it is full, further ones change nothing, which
+/// is stricter.
+const MAX_REFUNDED: usize = 4_096;
+
+/// The receipts of a shard that were given back, each until its take no longer counts.
+#[derive(Debug, Default)]
+pub(super) struct Refunded {
+    next_id: u64,
+    done: Vec<(u64, Timestamp)>,
+}
+
+impl Refunded {
+    pub(super) fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Whether `id` is given back for the first time; it is remembered until `until`.
+    pub(super) fn is_first(&mut self, id: u64, until: Timestamp, now: Timestamp) -> bool {
+        if self.done.iter().any(|(done, _)| *done == id) {
+            return false;
+        }
+        if self.done.len() == MAX_REFUNDED {
+            self.done.retain(|(_, until)| *until > now);
+        }
+        if self.done.len() == MAX_REFUNDED {
+            return false;
+        }
+        self.done.push((id, until));
+        true
+    }
+}

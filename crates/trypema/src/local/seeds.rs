@@ -1,0 +1,215 @@
+//! The absolute and suppressed limiters with the calls that the published documentation names.
+
+use std::ops::Deref;
+
+use super::limiter::{Found, Limiter};
+use super::provider::LocalRateLimiterOptions;
+use crate::decision::{Decision, RateLimitDecision};
+use crate::strategy::{Absolute, AbsoluteLimit, Strategy, Suppressed, SuppressedLimit};
+use crate::units::RateLimit;
+
+/// A sliding window that never admits more than its capacity in any interval of its length.
+///
+/// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a key
+/// holds until the key is forgotten. The verbs of [`Limiter`], to which this derefs, take the limit with
+/// every call.
+///
+/// ```
+/// use trypema::{RateLimit, RateLimitDecision, RateLimiter};
+///
+/// let rl = RateLimiter::builder().build()?;
+/// let rate = RateLimit::try_from(5.0)?;
+/// assert_eq!(rl.local().absolute().inc("user:123", &rate, 1), RateLimitDecision::Allowed);
+/// assert_eq!(rl.local().absolute().is_allowed("user:123"), RateLimitDecision::Allowed);
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug)]
+pub struct AbsoluteLocalRateLimiter {
+    core: Limiter<Absolute>,
+    options: LocalRateLimiterOptions,
+}
+
+impl AbsoluteLocalRateLimiter {
+    pub(super) fn new(core: Limiter<Absolute>, options: LocalRateLimiterOptions) -> Self {
+        Self { core, options }
+    }
+
+    /// Takes `count` if it fits into the window at `rate_limit`, or at the rate the key was first called
+    /// with.
+    #[inline]
+    pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
+        let limit = self.limit(rate_limit).sticky();
+        self.view(&limit, self.core.found(key, &limit, count))
+    }
+
+    /// Whether one more would be admitted; records nothing. A key never seen is allowed.
+    pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
+        let limit = AbsoluteLimit::of_live_state(
+            self.options.window_size_seconds,
+            self.options.rate_group_size_ms,
+        );
+        self.view(&limit, self.core.foreseen(key, &limit, 1))
+    }
+
+    /// `rate_limit` over this limiter's window, for the verbs that take a limit.
+    #[inline]
+    pub fn limit(&self, rate_limit: &RateLimit) -> AbsoluteLimit {
+        AbsoluteLimit::new(
+            *rate_limit,
+            self.options.window_size_seconds,
+            self.options.rate_group_size_ms,
+        )
+    }
+
+    /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
+    ///
+    /// ```
+    /// use trypema::{RateLimit, RateLimiter};
+    ///
+    /// let rl = RateLimiter::builder().build()?;
+    /// let (slow, fast) = (RateLimit::try_from(1.0 / 60.0)?, RateLimit::try_from(5.0)?);
+    /// let absolute = rl.local().absolute();
+    /// assert!(absolute.inc("ann", &slow, 1).is_allowed());
+    /// assert!(!absolute.inc("ann", &fast, 1).is_allowed(), "the first rate holds");
+    /// assert!(absolute.set_rate_limit("ann", &fast));
+    /// assert!(absolute.inc("ann", &slow, 1).is_allowed());
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    pub fn set_rate_limit(&self, key: &str, rate_limit: &RateLimit) -> bool {
+        let capacity = self.limit(rate_limit).capacity();
+        self.core.change(key, |state| state.set_capacity(capacity))
+    }
+
+    #[inline]
+    fn view(&self, limit: &AbsoluteLimit, found: Found<Absolute>) -> RateLimitDecision {
+        if Absolute::is_admitted(&found.outcome) {
+            return RateLimitDecision::Allowed;
+        }
+        rejected(
+            &self.options,
+            &found.decision(limit),
+            found.outcome.used_after_wait(),
+        )
+    }
+}
+
+impl Deref for AbsoluteLocalRateLimiter {
+    type Target = Limiter<Absolute>;
+
+    fn deref(&self) -> &Limiter<Absolute> {
+        &self.core
+    }
+}
+
+/// A sliding window that sheds load by degrees instead of shutting at its limit.
+///
+/// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*, as in [`AbsoluteLocalRateLimiter`].
+///
+/// ```
+/// use trypema::{RateLimit, RateLimitDecision, RateLimiter};
+///
+/// let rl = RateLimiter::builder().build()?;
+/// let rate = RateLimit::try_from(5.0)?; // 300 a minute, at most 600
+/// let answers = (0..1_000).map(|_| rl.local().suppressed().inc("user:123", &rate, 1));
+/// let admitted = answers.filter(RateLimitDecision::is_allowed).count();
+/// assert!((300..=600).contains(&admitted));
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug)]
+pub struct SuppressedLocalRateLimiter {
+    core: Limiter<Suppressed>,
+    options: LocalRateLimiterOptions,
+}
+
+impl SuppressedLocalRateLimiter {
+    pub(super) fn new(core: Limiter<Suppressed>, options: LocalRateLimiterOptions) -> Self {
+        Self { core, options }
+    }
+
+    /// Observes `count` and admits it at `rate_limit`, or at the rate the key was first called with.
+    #[inline]
+    pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
+        let limit = self.limit(rate_limit).sticky();
+        self.view(&limit, self.core.found(key, &limit, count))
+    }
+
+    /// What [`inc`](Self::inc) would answer for one more; observes nothing. A key never seen is allowed.
+    pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
+        let LocalRateLimiterOptions {
+            window_size_seconds,
+            rate_group_size_ms,
+            hard_limit_factor,
+        } = self.options;
+        let limit = SuppressedLimit::of_live_state(
+            window_size_seconds,
+            rate_group_size_ms,
+            hard_limit_factor,
+        );
+        self.view(&limit, self.core.foreseen(key, &limit, 1))
+    }
+
+    /// `rate_limit` over this limiter's window, for the verbs that take a limit.
+    #[inline]
+    pub fn limit(&self, rate_limit: &RateLimit) -> SuppressedLimit {
+        let LocalRateLimiterOptions {
+            window_size_seconds,
+            rate_group_size_ms,
+            hard_limit_factor,
+        } = self.options;
+        SuppressedLimit::new(
+            *rate_limit,
+            window_size_seconds,
+            rate_group_size_ms,
+            hard_limit_factor,
+        )
+    }
+
+    /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
+    pub fn set_rate_limit(&self, key: &str, rate_limit: &RateLimit) -> bool {
+        let capacity = self.limit(rate_limit).soft();
+        self.core.change(key, |state| state.set_capacity(capacity))
+    }
+
+    #[inline]
+    fn view(&self, limit: &SuppressedLimit, found: Found<Suppressed>) -> RateLimitDecision {
+        let is_allowed = Suppressed::is_admitted(&found.outcome);
+        match found.outcome.factor() {
+            Some(suppression_factor) => RateLimitDecision::Suppressed {
+                suppression_factor,
+                is_allowed,
+            },
+            None if is_allowed => RateLimitDecision::Allowed,
+            None => rejected(
+                &self.options,
+                &found.decision(limit),
+                found.outcome.used_after_wait(),
+            ),
+        }
+    }
+}
+
+impl Deref for SuppressedLocalRateLimiter {
+    type Target = Limiter<Suppressed>;
+
+    fn deref(&self) -> &Limiter<Suppressed> {
+        &self.core
+    }
+}
+
+/// A denial in the seeds' words, its wait rounded up to milliseconds.
+fn rejected(
+    options: &LocalRateLimiterOptions,
+    decision: &Decision,
+    used_after_wait: u64,
+) -> RateLimitDecision {
+    let wait_ms = |wait: std::time::Duration| {
+        u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(RateLimitDecision::NEVER_MS)
+    };
+    RateLimitDecision::Rejected {
+        window_size_seconds: *options.window_size_seconds,
+        retry_after_ms: decision
+            .retry_after()
+            .map_or(RateLimitDecision::NEVER_MS, wait_ms),
+        remaining_after_waiting: used_after_wait,
+    }
+}

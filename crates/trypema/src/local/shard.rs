@@ -1,0 +1,160 @@
+//! One shard of the map: a table of keys with their states, cleaned a little with every new key.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Bucket;
+
+use super::key::Key;
+use super::receipt::Refunded;
+use crate::clock::Timestamp;
+use crate::strategy::Strategy;
+
+/// How many places are looked at for forgotten keys when a new key comes: more than the one it fills, so
+/// that the table shrinks to what still matters.
+const SWEPT_PER_MISS: usize = 8;
+
+/// A table gives memory back when three quarters of it are unused, above this size.
+const SHRINK_ABOVE: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Entry<S: Strategy> {
+    key: Key,
+    pub(super) state: S::State,
+}
+
+#[derive(Debug)]
+pub(super) struct Shard<S: Strategy> {
+    table: HashTable<Entry<S>>,
+    /// What the keys that found no room share.
+    pub(super) overflow: Option<Box<S::State>>,
+    /// Receipts that were given and taken back.
+    pub(super) refunded: Option<Box<Refunded>>,
+    /// Where the next sweep goes on.
+    cursor: usize,
+}
+
+impl<S: Strategy> Default for Shard<S> {
+    fn default() -> Self {
+        Self {
+            table: HashTable::new(),
+            overflow: None,
+            refunded: None,
+            cursor: 0,
+        }
+    }
+}
+
+impl<S: Strategy> Shard<S> {
+    #[inline]
+    pub(super) fn find(&mut self, hash: u64, key: &[u8]) -> Option<&mut S::State> {
+        self.table
+            .find_mut(hash, |entry| entry.key.as_bytes() == key)
+            .map(|entry| &mut entry.state)
+    }
+
+    /// The place of a key, good until the table changes.
+    pub(super) fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        self.table
+            .find_bucket_index(hash, |entry| entry.key.as_bytes() == key)
+    }
+
+    /// The state at `place`, if it is still that of `key`.
+    #[inline]
+    pub(super) fn at(&mut self, place: usize, key: &[u8]) -> Option<&mut S::State> {
+        let entry = self.table.get_bucket_mut(place)?;
+        (entry.key.as_bytes() == key).then_some(&mut entry.state)
+    }
+
+    pub(super) fn insert(&mut self, key: &[u8], state: S::State, hash: impl Fn(&[u8]) -> u64) {
+        let entry = Entry {
+            key: Key::new(key),
+            state,
+        };
+        self.table
+            .insert_unique(hash(key), entry, |entry| hash(entry.key.as_bytes()));
+    }
+
+    pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
+        match self
+            .table
+            .entry(hash, |entry| entry.key.as_bytes() == key, |_| hash)
+        {
+            Bucket::Occupied(entry) => {
+                entry.remove();
+                true
+            }
+            Bucket::Vacant(_) => false,
+        }
+    }
+
+    /// Looks at the next few places and forgets who is as good as fresh; returns how many.
+    pub(super) fn sweep(&mut self, now: Timestamp) -> usize {
+        let places = self.table.num_buckets();
+        let mut forgotten = 0;
+        for _ in 0..SWEPT_PER_MISS.min(places) {
+            self.cursor = if self.cursor + 1 < places {
+                self.cursor + 1
+            } else {
+                0
+            };
+            if let Ok(entry) = self.table.get_bucket_entry(self.cursor)
+                && S::fresh_from(&entry.get().state) <= now
+            {
+                entry.remove();
+                forgotten += 1;
+            }
+        }
+        forgotten
+    }
+
+    /// Forgets, of the next few keys, the one that would be forgotten soonest: a live one, if need be.
+    pub(super) fn evict(&mut self) -> bool {
+        let places = self.table.num_buckets();
+        let next = (1..=places).map(|step| (self.cursor + step) % places);
+        let found = next
+            .filter_map(|place| Some((S::fresh_from(&self.table.get_bucket(place)?.state), place)));
+        let Some((_, place)) = found.take(SWEPT_PER_MISS).min() else {
+            return false;
+        };
+        match self.table.get_bucket_entry(place) {
+            Ok(entry) => {
+                entry.remove();
+                self.cursor = place;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Forgets every key that has been as good as fresh since `moment`; returns how many.
+    pub(super) fn forget_since(&mut self, moment: Timestamp, hash: impl Fn(&[u8]) -> u64) -> usize {
+        let before = self.table.len();
+        self.table
+            .retain(|entry| S::fresh_from(&entry.state) > moment);
+        let capacity = self.table.capacity();
+        if capacity > SHRINK_ABOVE && self.table.len() < capacity / 4 {
+            self.table
+                .shrink_to(self.table.len() * 2, |entry| hash(entry.key.as_bytes()));
+        }
+        if self
+            .overflow
+            .as_ref()
+            .is_some_and(|state| S::fresh_from(state) <= moment)
+        {
+            self.overflow = None;
+        }
+        before - self.table.len()
+    }
+
+    /// Every key that still matters at `now`, and until when.
+    pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], Timestamp)> {
+        let each = self
+            .table
+            .iter()
+            .map(|entry| (entry.key.as_bytes(), S::fresh_from(&entry.state)));
+        each.filter(move |(_, fresh_from)| *fresh_from > now)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+}

@@ -1,0 +1,207 @@
+//! The facade: one object that holds every provider.
+
+mod cleanup;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, Source};
+use crate::error::TrypemaError;
+use crate::local::{Bound, LocalRateLimiterOptions, LocalRateLimiterProvider, WhenFull};
+use crate::observer::Observer;
+use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
+use cleanup::Cleanup;
+
+/// What a [`RateLimiter`] is made with.
+#[derive(Debug, Clone)]
+pub struct RateLimiterOptions {
+    /// Options of the local provider.
+    pub local: LocalRateLimiterOptions,
+}
+
+/// Rate limits by any strategy, on any provider.
+///
+/// ```
+/// use std::sync::Arc;
+/// use trypema::{
+///     HardLimitFactor, LocalRateLimiterOptions, RateGroupSizeMs, RateLimit, RateLimitDecision,
+///     RateLimiter, RateLimiterOptions, WindowSizeSeconds,
+/// };
+///
+/// let rl = Arc::new(RateLimiter::new(RateLimiterOptions {
+///     local: LocalRateLimiterOptions {
+///         window_size_seconds: WindowSizeSeconds::try_from(60).unwrap(),
+///         rate_group_size_ms: RateGroupSizeMs::try_from(10).unwrap(),
+///         hard_limit_factor: HardLimitFactor::default(),
+///     },
+/// }));
+/// rl.run_cleanup_loop();
+///
+/// let rate_limit = RateLimit::try_from(5.0).unwrap();
+/// match rl.local().absolute().inc("user:123", &rate_limit, 1) {
+///     RateLimitDecision::Allowed => {}
+///     RateLimitDecision::Rejected { retry_after_ms, .. } => println!("back off for {retry_after_ms} ms"),
+///     RateLimitDecision::Suppressed { .. } => unreachable!("only the suppressed strategy suppresses"),
+/// }
+/// ```
+#[derive(Debug)]
+pub struct RateLimiter {
+    local: LocalRateLimiterProvider,
+    cleanup: Cleanup,
+}
+
+impl RateLimiter {
+    /// A limiter with these options and the system's clock. Starts nothing.
+    pub fn new(options: RateLimiterOptions) -> Self {
+        RateLimiterBuilder {
+            local: options.local,
+            ..RateLimiterBuilder::default()
+        }
+        .build_checked()
+    }
+
+    /// A limiter with more to choose: a window of 60 s in groups of 10 ms, unless told otherwise.
+    pub fn builder() -> RateLimiterBuilder {
+        RateLimiterBuilder::default()
+    }
+
+    /// The strategies inside this process.
+    #[inline]
+    pub fn local(&self) -> &LocalRateLimiterProvider {
+        &self.local
+    }
+
+    /// Starts forgetting stale keys in the background: every 30 seconds, those that have been as good as
+    /// fresh for 10 minutes. See [`RateLimiter::run_cleanup_loop_with_config`].
+    pub fn run_cleanup_loop(self: &Arc<Self>) {
+        self.run_cleanup_loop_with_config(600_000, 30_000);
+    }
+
+    /// Starts forgetting stale keys in the background: every `interval_ms`, those that have been as good as
+    /// fresh for `stale_after_ms`. Nothing that still matters is ever forgotten.
+    ///
+    /// Limits are correct without it, and keys are also forgotten as new ones come; the loop gives memory
+    /// back when no new ones do. It is a thread of its own, needs no async runtime, and ends with the last
+    /// `Arc` of the limiter. Called again, it goes on with the new numbers.
+    pub fn run_cleanup_loop_with_config(self: &Arc<Self>, stale_after_ms: u64, interval_ms: u64) {
+        // A pause of nothing would keep a core busy.
+        let interval = Duration::from_millis(interval_ms.max(1));
+        self.cleanup.run(
+            self,
+            cleanup::Config {
+                stale_for: Duration::from_millis(stale_after_ms),
+                interval,
+            },
+        );
+    }
+}
+
+/// Makes a [`RateLimiter`] step by step.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::{RateLimiter, WindowSizeSeconds};
+///
+/// let rl = RateLimiter::builder()
+///     .window_size_seconds(WindowSizeSeconds::try_from(10)?)
+///     .max_keys(1_000_000)
+///     .build()?;
+/// assert!(RateLimiter::builder().max_keys(0).build().is_err());
+/// # let _ = rl;
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct RateLimiterBuilder {
+    local: LocalRateLimiterOptions,
+    max_keys: Option<usize>,
+    when_full: WhenFull,
+    clock: Source,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Default for RateLimiterBuilder {
+    fn default() -> Self {
+        let local = LocalRateLimiterOptions {
+            window_size_seconds: WindowSizeSeconds::DEFAULT,
+            rate_group_size_ms: RateGroupSizeMs::DEFAULT,
+            hard_limit_factor: HardLimitFactor::default(),
+        };
+        Self {
+            local,
+            max_keys: None,
+            when_full: WhenFull::Share,
+            clock: Source::System,
+            observer: None,
+        }
+    }
+}
+
+impl RateLimiterBuilder {
+    /// The window that `inc` counts in.
+    pub fn window_size_seconds(mut self, window: WindowSizeSeconds) -> Self {
+        self.local.window_size_seconds = window;
+        self
+    }
+
+    /// How close calls must be to share a bucket of that window.
+    pub fn rate_group_size_ms(mut self, group: RateGroupSizeMs) -> Self {
+        self.local.rate_group_size_ms = group;
+        self
+    }
+
+    /// How far the suppressed strategy may go above its limit.
+    pub fn hard_limit_factor(mut self, factor: HardLimitFactor) -> Self {
+        self.local.hard_limit_factor = factor;
+        self
+    }
+
+    /// How many keys each strategy keeps in memory at most; see [`WhenFull`] for what then happens.
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.max_keys = Some(keys);
+        self
+    }
+
+    /// What happens to a new key when `max_keys` keys still matter.
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+
+    /// The clock to go by, in place of the system's.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Source::Custom(clock);
+        self
+    }
+
+    /// Who is told of every decision.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// The limiter; an error if a choice is invalid. Starts nothing.
+    pub fn build(self) -> Result<RateLimiter, TrypemaError> {
+        if self.max_keys == Some(0) {
+            return Err(TrypemaError::InvalidMaxKeys);
+        }
+        Ok(self.build_checked())
+    }
+
+    fn build_checked(self) -> RateLimiter {
+        let bound = self.max_keys.map(|max_keys| Bound {
+            max_keys,
+            when_full: self.when_full,
+        });
+        let parts = crate::local::Parts {
+            clock: self.clock,
+            bound,
+            observer: self.observer,
+        };
+        let local = LocalRateLimiterProvider::new(self.local, parts);
+        RateLimiter {
+            local,
+            cleanup: Cleanup::default(),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The background loop that forgets stale keys.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use super::RateLimiter;
+
+/// What the loop does, and how often.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Config {
+    pub(super) stale_for: Duration,
+    pub(super) interval: Duration,
+}
+
+/// The way to a running loop: dropping it ends the loop.
+#[derive(Debug, Default)]
+pub(super) struct Cleanup(Mutex<Option<Sender<Config>>>);
+
+impl Cleanup {
+    /// Starts the loop, or gives the running one its new numbers.
+    pub(super) fn run(&self, limiter: &Arc<RateLimiter>, config: Config) {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if running
+            .as_ref()
+            .is_some_and(|running| running.send(config).is_ok())
+        {
+            return;
+        }
+        let (sender, changes) = channel();
+        let limiter = Arc::downgrade(limiter);
+        let thread = std::thread::Builder::new().name("trypema-cleanup".into());
+        // Without a thread keys are still forgotten as new ones come.
+        if thread
+            .spawn(move || run(&limiter, config, &changes))
+            .is_ok()
+        {
+            *running = Some(sender);
+        }
+    }
+}
+
+fn run(limiter: &Weak<RateLimiter>, mut config: Config, changes: &Receiver<Config>) {
+    loop {
+        match changes.recv_timeout(config.interval) {
+            Ok(changed) => config = changed,
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => match limiter.upgrade() {
+                Some(limiter) => limiter.local().forget_stale(config.stale_for),
+                None => return,
+            },
+        }
+    }
+}
