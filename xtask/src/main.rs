@@ -12,8 +12,9 @@ cargo xtask <command>
   test               everything CI runs: unit tests, traces, properties, model checks, docs, lints
   lint               formatting, clippy, docs, each feature alone
   bench local        the in-process benchmarks beside the peers; updates docs/performance.md
-  soak [minutes]     the random tests at full length (default: until a million traces per strategy)
+  soak [strategy]    the random tests at full length: a million traces per strategy
   plot suppressed    draws docs/img/suppressed.svg from the simulator
+  plot strategies    draws docs/img/strategies.svg: one burst through all six strategies
 ";
 
 fn main() -> ExitCode {
@@ -22,33 +23,15 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["test"] => test::run(),
         ["lint"] => lint::run(),
-        ["bench", rest @ ..] => cargo(
-            ["run", "--release", "--package", "trypema-bench", "--"]
-                .iter()
-                .chain(rest),
-        ),
+        ["bench", rest @ ..] => {
+            cargo(["run", "--release", "--package", "trypema-bench", "--"].iter().chain(rest))
+        }
         ["soak", rest @ ..] => {
-            let soak = [
-                "run",
-                "--release",
-                "--package",
-                "trypema-testkit",
-                "--bin",
-                "soak",
-                "--",
-            ];
+            let soak = ["run", "--release", "--package", "trypema-testkit", "--bin", "soak", "--"];
             cargo(soak.iter().chain(rest))
         }
         ["plot", rest @ ..] => {
-            let plot = [
-                "run",
-                "--release",
-                "--package",
-                "trypema-testkit",
-                "--bin",
-                "plot",
-                "--",
-            ];
+            let plot = ["run", "--release", "--package", "trypema-testkit", "--bin", "plot", "--"];
             cargo(plot.iter().chain(rest))
         }
         ["help" | "--help" | "-h"] => {

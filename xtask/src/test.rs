@@ -17,23 +17,13 @@ pub(crate) fn run() -> Step {
 }
 
 fn has_nextest() -> bool {
-    let version = Command::new(env!("CARGO"))
-        .args(["nextest", "--version"])
-        .output();
+    let version = Command::new(env!("CARGO")).args(["nextest", "--version"]).output();
     version.is_ok_and(|output| output.status.success())
 }
 
 /// The library alone: no runtime, no Redis, nothing else installed.
 fn without_features() -> Step {
-    cargo([
-        "test",
-        "--package",
-        "trypema",
-        "--no-default-features",
-        "--lib",
-        "--test",
-        "seeds",
-    ])
+    cargo(["test", "--package", "trypema", "--no-default-features", "--lib", "--test", "seeds"])
 }
 
 /// Explores the interleavings of the lock and of concurrent takes. A build of its own, because the atomics
@@ -41,9 +31,5 @@ fn without_features() -> Step {
 fn model_check() -> Step {
     let mut check = Command::new(env!("CARGO"));
     check.args(["test", "--package", "trypema", "--lib", "loom"]);
-    crate::run(
-        check
-            .env("RUSTFLAGS", "--cfg loom")
-            .env("CARGO_TARGET_DIR", "target/loom"),
-    )
+    crate::run(check.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", "target/loom"))
 }

@@ -65,16 +65,17 @@ impl Decision {
     /// How long to wait before the same call is admitted if nobody else calls: zero when it was allowed, at
     /// least a microsecond when it was denied, `None` when its cost can never fit.
     pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after_us().map(Duration::from_micros)
+    }
+
+    #[inline]
+    pub(crate) fn retry_after_us(&self) -> Option<u64> {
         if self.is_allowed {
-            Some(Duration::ZERO)
+            Some(0)
         } else if self.not_before == NEVER {
             None
         } else {
-            Some(
-                self.when
-                    .until(self.not_before)
-                    .max(Duration::from_micros(1)),
-            )
+            Some(self.when.micros_until(self.not_before).max(1))
         }
     }
 
@@ -86,7 +87,7 @@ impl Decision {
     /// How long until nothing of what was spent counts any more (for windows aligned to the epoch: until the
     /// current one ends), if nobody else calls.
     pub fn reset_after(&self) -> Duration {
-        self.when.until(self.resets_at)
+        Duration::from_micros(self.when.micros_until(self.resets_at))
     }
 }
 
@@ -108,8 +109,9 @@ impl When {
         Self(None)
     }
 
-    fn until(self, then: Timestamp) -> Duration {
+    #[inline]
+    fn micros_until(self, then: Timestamp) -> u64 {
         let now = self.0.unwrap_or_else(|| SystemClock.now());
-        Duration::from_micros(then.as_micros().saturating_sub(now.as_micros()))
+        then.as_micros().saturating_sub(now.as_micros())
     }
 }

@@ -20,9 +20,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum TrypemaError {
     /// A rate that is zero, negative, not finite, subnormal or too large.
-    #[error(
-        "invalid rate limit {given}: need a normal number above 0 and at most {max} per second"
-    )]
+    #[error("invalid rate limit {given}: need a normal number above 0 and at most {max} per second")]
     InvalidRateLimit {
         /// The rate that was given.
         given: f64,

@@ -1,4 +1,217 @@
-//! Rate limiting that can be trusted.
+//! Rate limiting that can be trusted: six strategies, exact decisions, bounded memory, inside one process.
+//!
+//! A *strategy* is the algorithm, a *key* is who is limited, a *cost* is what one call spends. A denial is a
+//! decision and never an `Err`: an error means that a value was invalid, and nothing was recorded.
+//!
+//! # Quick start
+//!
+//! ```
+//! use std::time::Duration;
+//! use trypema::{RateLimiter, TokenBucketLimits, TokenLimit};
+//!
+//! let rl = RateLimiter::builder().build()?;
+//! let limits = TokenBucketLimits::from(TokenLimit::new(5, Duration::from_secs(60))?);
+//! let bucket = rl.local().token_bucket();
+//!
+//! assert!(bucket.take("ann", &limits, 5).is_allowed());
+//! let denied = bucket.take("ann", &limits, 1);
+//! assert!(denied.retry_after().is_some_and(|wait| wait <= Duration::from_secs(12)));
+//! assert!(bucket.take("bob", &limits, 1).is_allowed(), "every key has a bucket of its own");
+//! # Ok::<(), trypema::TrypemaError>(())
+//! ```
+//!
+//! A [`RateLimiter`] is shared by reference or `Arc` between any number of threads. The absolute and the
+//! suppressed strategy also have [`inc`](AbsoluteLocalRateLimiter::inc) and
+//! [`is_allowed`](AbsoluteLocalRateLimiter::is_allowed), where a rate is given in units per second, the
+//! window is the limiter's, and the first rate that a key is called with holds until the key is forgotten.
+//!
+//! ```
+//! use trypema::{RateLimit, RateLimitDecision, RateLimiter};
+//!
+//! let rl = RateLimiter::builder().build()?; // windows of 60 s
+//! let rate = RateLimit::try_from(0.5)?; // so 30 fit
+//! match rl.local().absolute().inc("ann", &rate, 1) {
+//!     RateLimitDecision::Allowed => {}
+//!     RateLimitDecision::Rejected { retry_after_ms, .. } => println!("try again in {retry_after_ms} ms"),
+//!     RateLimitDecision::Suppressed { .. } => unreachable!("only the suppressed strategy suppresses"),
+//! }
+//! # Ok::<(), trypema::TrypemaError>(())
+//! ```
+//!
+//! # Which strategy
+//!
+//! | you want | take | most in any window (limit L) | state of a key |
+//! | --- | --- | --- | --- |
+//! | a quota nobody may exceed, ever | [absolute](AbsoluteLimit) | L | grows with live groups |
+//! | to shed load smoothly instead of shutting the door | [suppressed](SuppressedLimit) | L × hard limit factor | up to twice that |
+//! | bursts, and a steady rate after them; several limits at once | [token bucket](TokenBucketLimits) | 2 L (a full bucket and its refill) | three words |
+//! | about L per window in two words | [sliding-window counter](SlidingWindowLimit) | 2 L − 1 | two words |
+//! | quotas that start anew on the hour | [fixed window](FixedWindowLimit) | 2 L (around a boundary) | two words |
+//! | to stop guessing: logins, codes, sign-ups | [abuse](AbuseLimit) | threshold − 1 | grows with attempts |
+//!
+//! In doubt: a token bucket for traffic, absolute for money, abuse for passwords.
+//!
+//! # How each admits a burst
+//!
+//! Four calls a second, evenly spaced, against a limit of 20 per 10 s, starting in the middle of an aligned window:
+//! how many of the four are admitted, second by second.
+//!
+//! ```text
+//! offered          44444 44444 44444 44444 44444
+//! absolute         44444 ····· 44444 ····· 44444
+//! suppressed       44444 22222 13132 23221 31322
+//! token bucket     44444 44443 22222 22222 22222
+//! sliding counter  44444 12222 22222 22222 12222
+//! fixed window     44444 44444 ····· 44444 ·····
+//! abuse            44443 ····· ····· ····· ·····
+//!                        ^           ^     aligned windows start here
+//! ```
+//!
+//! Absolute gives capacity back when it is a window old, so a burst echoes. Suppressed admits up to its
+//! limit, then the share of calls that keeps the average. The token bucket admits what was saved up, then what
+//! refills. The counter lets the last window fade out, the fixed window forgets it at its end. Abuse blocks,
+//! and who keeps trying stays blocked.
+//!
+//! The chart is made like this, and checked with the documentation's other examples:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use trypema::clock::ManualClock;
+//! use trypema::{RateLimiter, TokenBucketLimits, TokenLimit};
+//!
+//! let clock = Arc::new(ManualClock::default());
+//! let second_by_second = |call: &dyn Fn() -> bool| -> String {
+//!     let admitted = (0..25).map(|_| {
+//!         let is_admitted = |_: &i32| {
+//!             let is_allowed = call();
+//!             clock.advance(Duration::from_millis(250));
+//!             is_allowed
+//!         };
+//!         (0..4).filter(is_admitted).count().to_string()
+//!     });
+//!     admitted.collect()
+//! };
+//!
+//! let rl = RateLimiter::builder().clock(clock.clone()).build()?;
+//! let limits = TokenBucketLimits::from(TokenLimit::new(20, Duration::from_secs(10))?);
+//! let token_bucket = || rl.local().token_bucket().take("ann", &limits, 1).is_allowed();
+//! assert_eq!(second_by_second(&token_bucket), "4444444443222222222222222");
+//! # use trypema::*;
+//! # let window = Duration::from_secs(10);
+//! # let rl = RateLimiter::builder().clock(clock.clone()).window_size_seconds(WindowSizeSeconds::try_from(10)?).build()?;
+//! # let rl = rl.local();
+//! # let rate = RateLimit::try_from(2.0)?;
+//! # let to_middle = || {
+//! #     let now = trypema::clock::Clock::now(&*clock).as_micros();
+//! #     clock.set(trypema::clock::Timestamp::from_micros(now - now % 10_000_000 + 15_000_000));
+//! # };
+//! # to_middle();
+//! # assert_eq!(second_by_second(&|| rl.absolute().inc("ann", &rate, 1).is_allowed()), "4444400000444440000044444");
+//! # to_middle();
+//! # assert_eq!(second_by_second(&|| rl.suppressed().inc("ann", &rate, 1).is_allowed()), "4444422222131322322131322");
+//! # to_middle();
+//! # let limit = SlidingWindowLimit::new(20, window)?;
+//! # assert_eq!(second_by_second(&|| rl.sliding_window().take("ann", &limit, 1).is_allowed()), "4444412222222222222212222");
+//! # to_middle();
+//! # let limit = FixedWindowLimit::new(20, window)?;
+//! # assert_eq!(second_by_second(&|| rl.fixed_window().take("ann", &limit, 1).is_allowed()), "4444444444000004444400000");
+//! # to_middle();
+//! # let day = Duration::from_secs(86_400);
+//! # let limit = AbuseLimit::new(AbuseTier::new(window, 20, window)?, AbuseTier::new(day, 1_000, day)?);
+//! # assert_eq!(second_by_second(&|| rl.abuse().take("ann", &limit, 1).is_allowed()), "4444300000000000000000000");
+//! # Ok::<(), trypema::TrypemaError>(())
+//! ```
+//!
+//! # The verbs
+//!
+//! Every strategy has the same ones, on its [`Limiter`](local::Limiter). The limit is an argument of each
+//! call: changing it keeps what was spent.
+//!
+//! | verb | |
+//! | --- | --- |
+//! | [`take`](local::Limiter::take) | spends the cost if all of it fits |
+//! | [`peek`](local::Limiter::peek) | the same answer, spending nothing |
+//! | [`usage`](local::Limiter::usage) | what is used and what is left |
+//! | [`take_up_to`](local::Limiter::take_up_to) | spends as much as fits |
+//! | [`reserve`](local::Limiter::reserve), [`reserve_for`](local::Limiter::reserve_for) | a take with a receipt; one that may be spent later |
+//! | [`refund`](local::Limiter::refund), [`refund_units`](local::Limiter::refund_units) | gives back, by receipt or the oldest first |
+//! | [`wait`](local::Limiter::wait) | an async take that waits its turn, on any executor |
+//! | [`reset`](local::Limiter::reset) | forgets a key |
+//! | [`key`](local::Limiter::key) | a handle to one key, for tight loops |
+//! | [`live_keys`](local::Limiter::live_keys), [`len`](local::Limiter::len) | who is in memory |
+//!
+//! What they answer is a [`Decision`], or more than one: [`is_allowed`](Decision::is_allowed),
+//! [`remaining`](Decision::remaining), [`retry_after`](Decision::retry_after) (exact to the microsecond; `None`
+//! when the cost can never fit) and [`reset_after`](Decision::reset_after). Strategies add what they know: the
+//! balance of each limit, the suppression factor, the scope of a block.
+//!
+//! # Clocks and tests
+//!
+//! Time comes from the machine's monotonic clock, or from a [`Clock`](clock::Clock) that you give. With a
+//! [`ManualClock`](clock::ManualClock) tests need not sleep:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use trypema::clock::ManualClock;
+//! use trypema::{FixedWindowLimit, RateLimiter};
+//!
+//! let clock = Arc::new(ManualClock::default());
+//! let rl = RateLimiter::builder().clock(clock.clone()).build()?;
+//! let limit = FixedWindowLimit::new(1, Duration::from_secs(3600))?;
+//!
+//! assert!(rl.local().fixed_window().take("ann", &limit, 1).is_allowed());
+//! let wait = rl.local().fixed_window().take("ann", &limit, 1).retry_after();
+//! clock.advance(wait.unwrap_or_default());
+//! assert!(rl.local().fixed_window().take("ann", &limit, 1).is_allowed());
+//! # Ok::<(), trypema::TrypemaError>(())
+//! ```
+//!
+//! # Memory
+//!
+//! A key is forgotten once a fresh one would be treated the same: a few are looked at whenever a new key
+//! comes, and [`run_cleanup_loop`](RateLimiter::run_cleanup_loop) does it when none do. With
+//! [`max_keys`](RateLimiterBuilder::max_keys) the number of keys is bounded, whoever makes them up: when all
+//! of them still matter, new keys share one state per shard, which is stricter and never looser
+//! ([`WhenFull`]).
+//!
+//! ```
+//! use std::time::Duration;
+//! use trypema::{FixedWindowLimit, RateLimiter};
+//!
+//! let rl = RateLimiter::builder().max_keys(1_000).build()?;
+//! let limit = FixedWindowLimit::new(10, Duration::from_secs(3600))?;
+//! for key in 0..10_000 {
+//!     rl.local().fixed_window().take(&key.to_string(), &limit, 1);
+//! }
+//! assert!(rl.local().fixed_window().len() <= 1_000);
+//! # Ok::<(), trypema::TrypemaError>(())
+//! ```
+//!
+//! # Watching
+//!
+//! An [`Observer`](observer::Observer) is told of every take, with its decision and how long that took;
+//! without one this costs nothing. The feature `tracing` adds `observer::TracingObserver`, which turns
+//! each decision into a debug event.
+//!
+//! # Errors
+//!
+//! Numbers are checked when a limit is made, and a [`TrypemaError`] says what was wrong and what is allowed.
+//! After that no verb can fail, except [`wait`](local::Limiter::wait), whose patience may end
+//! ([`WaitError`]).
+//!
+//! ```
+//! use trypema::RateLimit;
+//!
+//! let error = RateLimit::try_from(f64::NAN).unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "invalid rate limit NaN: need a normal number above 0 and at most 100000000 per second",
+//! );
+//! ```
+//!
+//! What each strategy guarantees, why, and which test holds it: `docs/guarantees.md` in the repository.
 
 pub mod clock;
 mod decision;
@@ -15,10 +228,10 @@ pub use decision::{
 };
 pub use error::TrypemaError;
 pub use local::{
-    AbsoluteLocalRateLimiter, AbuseLocalRateLimiter, FixedWindowLocalRateLimiter, Granted,
-    KeyHandle, LiveKey, LocalRateLimiterOptions, LocalRateLimiterProvider, Receipt, Reservation,
-    SlidingWindowLocalRateLimiter, SuppressedLocalRateLimiter, TokenBucketLocalRateLimiter,
-    WaitError, WhenFull,
+    AbsoluteLocalRateLimiter, AbuseLocalRateLimiter, FixedWindowLocalRateLimiter, Granted, KeyHandle,
+    LiveKey, LocalRateLimiterOptions, LocalRateLimiterProvider, Receipt, Reservation,
+    SlidingWindowLocalRateLimiter, SuppressedLocalRateLimiter, TokenBucketLocalRateLimiter, WaitError,
+    WhenFull,
 };
 pub use rate_limiter::{RateLimiter, RateLimiterBuilder, RateLimiterOptions};
 pub use strategy::{
@@ -26,3 +239,8 @@ pub use strategy::{
     TokenBucketLimits, TokenLimit,
 };
 pub use units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
+
+/// The README's examples, compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

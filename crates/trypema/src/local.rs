@@ -4,6 +4,8 @@ mod handle;
 mod key;
 mod limiter;
 mod lock;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod map;
 mod provider;
 mod receipt;

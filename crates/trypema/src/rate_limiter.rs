@@ -53,11 +53,7 @@ pub struct RateLimiter {
 impl RateLimiter {
     /// A limiter with these options and the system's clock. Starts nothing.
     pub fn new(options: RateLimiterOptions) -> Self {
-        RateLimiterBuilder {
-            local: options.local,
-            ..RateLimiterBuilder::default()
-        }
-        .build_checked()
+        RateLimiterBuilder { local: options.local, ..RateLimiterBuilder::default() }.build_checked()
     }
 
     /// A limiter with more to choose: a window of 60 s in groups of 10 ms, unless told otherwise.
@@ -86,13 +82,8 @@ impl RateLimiter {
     pub fn run_cleanup_loop_with_config(self: &Arc<Self>, stale_after_ms: u64, interval_ms: u64) {
         // A pause of nothing would keep a core busy.
         let interval = Duration::from_millis(interval_ms.max(1));
-        self.cleanup.run(
-            self,
-            cleanup::Config {
-                stale_for: Duration::from_millis(stale_after_ms),
-                interval,
-            },
-        );
+        self.cleanup
+            .run(self, cleanup::Config { stale_for: Duration::from_millis(stale_after_ms), interval });
     }
 }
 
@@ -127,13 +118,7 @@ impl Default for RateLimiterBuilder {
             rate_group_size_ms: RateGroupSizeMs::DEFAULT,
             hard_limit_factor: HardLimitFactor::default(),
         };
-        Self {
-            local,
-            max_keys: None,
-            when_full: WhenFull::Share,
-            clock: Source::System,
-            observer: None,
-        }
+        Self { local, max_keys: None, when_full: WhenFull::Share, clock: Source::System, observer: None }
     }
 }
 
@@ -189,19 +174,9 @@ impl RateLimiterBuilder {
     }
 
     fn build_checked(self) -> RateLimiter {
-        let bound = self.max_keys.map(|max_keys| Bound {
-            max_keys,
-            when_full: self.when_full,
-        });
-        let parts = crate::local::Parts {
-            clock: self.clock,
-            bound,
-            observer: self.observer,
-        };
+        let bound = self.max_keys.map(|max_keys| Bound { max_keys, when_full: self.when_full });
+        let parts = crate::local::Parts { clock: self.clock, bound, observer: self.observer };
         let local = LocalRateLimiterProvider::new(self.local, parts);
-        RateLimiter {
-            local,
-            cleanup: Cleanup::default(),
-        }
+        RateLimiter { local, cleanup: Cleanup::default() }
     }
 }

@@ -22,6 +22,7 @@
 
 mod absolute;
 mod abuse;
+mod aligned;
 mod fixed_window;
 mod series;
 mod sliding_window;
@@ -33,13 +34,9 @@ use std::fmt::Debug;
 pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
 pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};
 pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
-pub use sliding_window::{
-    SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState,
-};
+pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
-pub use token_bucket::{
-    TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit,
-};
+pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
 
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, When};
@@ -58,19 +55,12 @@ pub struct Call {
 impl Call {
     /// A call that is decided and counted at `now`.
     pub const fn new(now: Timestamp, cost: u64) -> Self {
-        Self {
-            now,
-            stamp: now,
-            cost,
-        }
+        Self { now, stamp: now, cost }
     }
 
     /// The same call, counted at `stamp` if that is later.
     pub fn stamped(self, stamp: Timestamp) -> Self {
-        Self {
-            stamp: stamp.max(self.now),
-            ..self
-        }
+        Self { stamp: stamp.max(self.now), ..self }
     }
 
     /// The same call for another cost.
@@ -104,16 +94,23 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// Its name in keys, events and traces.
     const NAME: &'static str;
     /// What is allowed: given with every call, so that changing it keeps the history.
-    type Limit: Clone + Debug + Send + Sync;
+    type Limit: Clone + Debug + PartialEq + Send + Sync;
     /// What is remembered of a key; the default is a key never seen.
     type State: Clone + Debug + Default + Send;
     /// What deciding found, as the numbers it is made of.
     type Outcome: Copy + Debug + Send;
-    /// What a caller is told.
-    type Decision: Debug;
+    /// What a caller is told; it may borrow the limit to work out later what few callers ask for.
+    type Decision<'l>: Debug;
 
     /// What this call would get; nothing is changed.
     fn decide(limit: &Self::Limit, state: &Self::State, call: Call) -> Self::Outcome;
+
+    /// Whether the exact time is sure to matter, so that [`Strategy::decide_within`] need not be tried.
+    #[inline]
+    fn needs_exact_time(limit: &Self::Limit, state: &Self::State, cost: u64) -> bool {
+        let _ = (limit, state, cost);
+        false
+    }
 
     /// Decides with a time that is only known to lie in `span`, if every moment of it gives the same answer
     /// or if the answer can be recorded so that it is stricter than any of them. `None` asks for the time.
@@ -147,10 +144,10 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     fn fresh_from(state: &Self::State) -> Timestamp;
 
     /// What a caller is told of `outcome`, decided at `when`.
-    fn decision(limit: &Self::Limit, outcome: &Self::Outcome, when: When) -> Self::Decision;
+    fn decision(limit: &Self::Limit, outcome: Self::Outcome, when: When) -> Self::Decision<'_>;
 
     /// The part of a decision that all strategies share.
-    fn core(decision: &Self::Decision) -> &Decision;
+    fn core(decision: &Self::Decision<'_>) -> Decision;
 }
 
 mod sealed {

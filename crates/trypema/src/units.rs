@@ -42,10 +42,7 @@ impl TryFrom<f64> for RateLimit {
         if given.is_normal() && given > 0.0 && given <= MAX_RATE {
             Ok(Self(given))
         } else {
-            Err(TrypemaError::InvalidRateLimit {
-                given,
-                max: MAX_RATE,
-            })
+            Err(TrypemaError::InvalidRateLimit { given, max: MAX_RATE })
         }
     }
 }
@@ -129,10 +126,7 @@ impl TryFrom<u64> for RateGroupSizeMs {
         if (1..=MAX_GROUP_MS).contains(&given_ms) {
             Ok(Self(given_ms))
         } else {
-            Err(TrypemaError::InvalidRateGroupSize {
-                given_ms,
-                max_ms: MAX_GROUP_MS,
-            })
+            Err(TrypemaError::InvalidRateGroupSize { given_ms, max_ms: MAX_GROUP_MS })
         }
     }
 }
@@ -180,10 +174,7 @@ impl TryFrom<f64> for HardLimitFactor {
         if (1.0..=MAX_HARD_LIMIT_FACTOR).contains(&given) {
             Ok(Self(given))
         } else {
-            Err(TrypemaError::InvalidHardLimitFactor {
-                given,
-                max: MAX_HARD_LIMIT_FACTOR,
-            })
+            Err(TrypemaError::InvalidHardLimitFactor { given, max: MAX_HARD_LIMIT_FACTOR })
         }
     }
 }
@@ -198,10 +189,7 @@ impl std::ops::Deref for HardLimitFactor {
 
 /// A window in whole microseconds, rounded up (towards denial).
 pub(crate) fn window_micros(given: Duration) -> Result<u64, TrypemaError> {
-    let invalid = TrypemaError::InvalidWindow {
-        given,
-        max: MAX_WINDOW,
-    };
+    let invalid = TrypemaError::InvalidWindow { given, max: MAX_WINDOW };
     if given.is_zero() || given > MAX_WINDOW {
         return Err(invalid);
     }
@@ -215,9 +203,7 @@ mod tests {
     #[test]
     fn capacity_survives_fractions() {
         let capacity = |window, rate| {
-            WindowSizeSeconds::try_from(window)
-                .unwrap()
-                .capacity(RateLimit::try_from(rate).unwrap())
+            WindowSizeSeconds::try_from(window).unwrap().capacity(RateLimit::try_from(rate).unwrap())
         };
         assert_eq!(capacity(100, 0.29), 29);
         assert_eq!(capacity(60, 5.5), 330);
@@ -228,15 +214,7 @@ mod tests {
 
     #[test]
     fn bad_numbers_are_refused() {
-        for rate in [
-            0.0,
-            -1.0,
-            f64::NAN,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            f64::MIN_POSITIVE / 2.0,
-            1e9,
-        ] {
+        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE / 2.0, 1e9] {
             assert!(RateLimit::try_from(rate).is_err(), "{rate}");
         }
         for factor in [0.0, 0.999, -2.0, f64::NAN, f64::INFINITY, 1e7] {

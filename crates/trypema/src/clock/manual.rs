@@ -8,8 +8,7 @@ use super::{Clock, Timestamp};
 
 /// A clock that stands still until it is moved, forward or back.
 ///
-/// It starts at 2020-09-13 12:26:40 UTC (1,600,000,000 s), a moment on which whole seconds, minutes and
-/// ten-minute windows are easy to count.
+/// It starts at 2020-09-13 12:26:40 UTC (1,600,000,000 s), when windows of 1, 10 and 100 seconds start.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,10 +33,7 @@ struct Inner {
 impl ManualClock {
     /// A clock that shows `now`.
     pub const fn starting_at(now: Timestamp) -> Self {
-        Self(Mutex::new(Inner {
-            now,
-            sleepers: Vec::new(),
-        }))
+        Self(Mutex::new(Inner { now, sleepers: Vec::new() }))
     }
 
     /// Moves forward by `by` and wakes who waited for that.
@@ -50,9 +46,7 @@ impl ManualClock {
     pub fn set(&self, to: Timestamp) {
         let mut inner = self.lock();
         inner.now = to;
-        let (due, waiting) = std::mem::take(&mut inner.sleepers)
-            .into_iter()
-            .partition(|(at, _)| *at <= to);
+        let (due, waiting) = std::mem::take(&mut inner.sleepers).into_iter().partition(|(at, _)| *at <= to);
         inner.sleepers = waiting;
         drop(inner);
         let due: Vec<(Timestamp, Waker)> = due;

@@ -32,12 +32,8 @@ fn offset_us() -> u64 {
     static OFFSET_US: OnceLock<u64> = OnceLock::new();
     *OFFSET_US.get_or_init(|| {
         #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        u64::try_from(wall.as_micros())
-            .unwrap_or(0)
-            .saturating_sub(precise_us())
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(wall.as_micros()).unwrap_or(0).saturating_sub(precise_us())
     })
 }
 
@@ -56,18 +52,18 @@ pub(super) fn recent() -> Span {
         }
         lag_us => {
             let earliest = coarse::now_us() + offset_us();
-            Span {
-                earliest: Timestamp(earliest),
-                latest: Timestamp(earliest + lag_us),
-            }
+            Span { earliest: Timestamp(earliest), latest: Timestamp(earliest + lag_us) }
         }
     }
 }
 
-/// The recent time was seen to lag more than it may: from now on only the precise one is used.
+/// If the recent time, read after it was precisely `now`, is seen to lag more than it may, only the precise
+/// one is used from here on.
 #[cold]
-pub(super) fn distrust_recent() {
-    LAG_US.store(0, Ordering::Relaxed);
+pub(super) fn check_recent(now: Timestamp) {
+    if recent().latest < now {
+        LAG_US.store(0, Ordering::Relaxed);
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -101,11 +97,7 @@ mod coarse {
     pub(super) fn lag_us() -> u64 {
         let resolution = clock_getres(ClockId::MonotonicCoarse);
         let tick_us = (resolution.tv_nsec as u64).div_ceil(1_000);
-        if resolution.tv_sec == 0 && tick_us <= LONGEST_TICK_US {
-            tick_us * TICKS
-        } else {
-            0
-        }
+        if resolution.tv_sec == 0 && tick_us <= LONGEST_TICK_US { tick_us * TICKS } else { 0 }
     }
 
     #[inline]

@@ -12,10 +12,7 @@ use super::{Clock, SystemClock, Timestamp};
 /// How long the thread stays without a sleeper.
 const LINGER: Duration = Duration::from_secs(10);
 
-static TIMER: Timer = Timer {
-    queue: Mutex::new(Queue::new()),
-    changed: Condvar::new(),
-};
+static TIMER: Timer = Timer { queue: Mutex::new(Queue::new()), changed: Condvar::new() };
 
 struct Timer {
     queue: Mutex<Queue>,
@@ -31,11 +28,7 @@ struct Queue {
 
 impl Queue {
     const fn new() -> Self {
-        Self {
-            sleepers: BTreeMap::new(),
-            arrivals: 0,
-            is_running: false,
-        }
+        Self { sleepers: BTreeMap::new(), arrivals: 0, is_running: false }
     }
 }
 
@@ -43,10 +36,7 @@ impl Queue {
 pub(super) fn wake_at(at: Timestamp, waker: Waker) {
     let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
     if !queue.is_running {
-        match std::thread::Builder::new()
-            .name("trypema-timer".into())
-            .spawn(run)
-        {
+        match std::thread::Builder::new().name("trypema-timer".into()).spawn(run) {
             Ok(_) => queue.is_running = true,
             Err(_) => {
                 drop(queue);
@@ -66,9 +56,7 @@ fn run() {
     let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let now = SystemClock.now();
-        let later = queue
-            .sleepers
-            .split_off(&(now + Duration::from_micros(1), 0));
+        let later = queue.sleepers.split_off(&(now + Duration::from_micros(1), 0));
         let due = std::mem::replace(&mut queue.sleepers, later);
         if !due.is_empty() {
             drop(queue);
@@ -80,10 +68,7 @@ fn run() {
             Some((at, _)) => Duration::from_micros(at.as_micros() - now.as_micros()),
             None => LINGER,
         };
-        let (woken, wait) = TIMER
-            .changed
-            .wait_timeout(queue, pause)
-            .unwrap_or_else(PoisonError::into_inner);
+        let (woken, wait) = TIMER.changed.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner);
         queue = woken;
         if wait.timed_out() && queue.sleepers.is_empty() && pause == LINGER {
             queue.is_running = false;

@@ -82,7 +82,7 @@ impl AbuseDecision {
     /// How long the block itself lasts; [`Decision::retry_after`] may be longer, as this very attempt could
     /// block again.
     pub fn block_ends_after(&self) -> Duration {
-        self.core.when.until(self.block_ends_at)
+        Duration::from_micros(self.core.when.micros_until(self.block_ends_at))
     }
 
     /// Attempts in the short window.
@@ -102,7 +102,10 @@ impl From<&AbuseDecision> for LimiterDecision {
             None => Self::Allowed,
             Some(scope) => Self::Blocked {
                 scope,
-                retry_after_secs: decision.core.retry_after().map_or(u64::MAX, whole_seconds),
+                retry_after_secs: decision
+                    .core
+                    .retry_after_us()
+                    .map_or(u64::MAX, |us| us.div_ceil(1_000_000)),
                 short_count: decision.short_count,
                 long_count: decision.long_count,
             },
@@ -116,9 +119,4 @@ impl std::ops::Deref for AbuseDecision {
     fn deref(&self) -> &Decision {
         &self.core
     }
-}
-
-/// Whole seconds, rounded up.
-fn whole_seconds(wait: Duration) -> u64 {
-    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

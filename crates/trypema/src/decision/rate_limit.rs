@@ -44,28 +44,16 @@ impl RateLimitDecision {
 
     /// Whether the call may go ahead.
     pub fn is_allowed(&self) -> bool {
-        matches!(
-            self,
-            Self::Allowed
-                | Self::Suppressed {
-                    is_allowed: true,
-                    ..
-                }
-        )
+        matches!(self, Self::Allowed | Self::Suppressed { is_allowed: true, .. })
     }
 
     /// How long to wait before the same call is admitted if nobody else calls. `None` where no wait can be
     /// named: the cost can never fit, or the call was suppressed (try again at any time).
     pub fn retry_after(&self) -> Option<Duration> {
         match *self {
-            Self::Rejected {
-                retry_after_ms: Self::NEVER_MS,
-                ..
-            } => None,
+            Self::Rejected { retry_after_ms: Self::NEVER_MS, .. } => None,
             Self::Rejected { retry_after_ms, .. } => Some(Duration::from_millis(retry_after_ms)),
-            Self::Suppressed {
-                is_allowed: false, ..
-            } => None,
+            Self::Suppressed { is_allowed: false, .. } => None,
             Self::Allowed | Self::Suppressed { .. } => Some(Duration::ZERO),
         }
     }

@@ -1,10 +1,12 @@
 //! What the token bucket adds to a decision.
 
-use super::Decision;
-use crate::strategy::TokenLimit;
+use std::time::Duration;
 
-/// A decision of a token bucket over all its limits. Derefs to [`Decision`], which speaks for the limit with
-/// the least left.
+use super::{Decision, NEVER, When};
+use crate::clock::Timestamp;
+use crate::strategy::{TokenBucketLimits, TokenBucketOutcome, TokenLimit};
+
+/// A decision of a token bucket over all its limits. What it tells is worked out when it is asked.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,13 +22,14 @@ use crate::strategy::TokenLimit;
 ///
 /// let denied = bucket.take("ann", &limits, 4);
 /// assert_eq!(denied.failed_limit(), Some(0));
+/// assert!(denied.retry_after().is_some_and(|wait| wait <= Duration::from_secs(6)));
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TokenBucketDecision {
-    pub(crate) core: Decision,
-    pub(crate) failed: Option<usize>,
-    pub(crate) balances: [Option<LimitBalance>; TokenLimit::MAX_PER_BUCKET],
+#[derive(Debug, Clone, Copy)]
+pub struct TokenBucketDecision<'l> {
+    pub(crate) limits: &'l TokenBucketLimits,
+    pub(crate) outcome: TokenBucketOutcome,
+    pub(crate) when: When,
 }
 
 /// What is left of one limit of a token bucket.
@@ -38,27 +41,77 @@ pub struct LimitBalance {
     pub remaining: f64,
 }
 
-impl TokenBucketDecision {
+impl TokenBucketDecision<'_> {
+    /// Whether the call may go ahead.
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        self.outcome.is_admitted
+    }
+
+    /// How long to wait before every limit has the cost, as [`Decision::retry_after`].
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.core().retry_after()
+    }
+
+    /// Whole tokens left in the limit with the least.
+    pub fn remaining(&self) -> u64 {
+        self.core().remaining()
+    }
+
+    /// Whether the cost is more than some limit can ever have.
+    pub fn is_never(&self) -> bool {
+        self.core().is_never()
+    }
+
+    /// How long until every limit is full, if nobody else calls.
+    pub fn reset_after(&self) -> Duration {
+        self.core().reset_after()
+    }
+
+    /// The capacity of the limit with the least left.
+    pub fn limit(&self) -> u64 {
+        self.core().limit()
+    }
+
     /// The position of the first limit that lacked the cost; `None` when the call was allowed.
     pub fn failed_limit(&self) -> Option<usize> {
-        self.failed
+        (!self.outcome.is_admitted).then_some(self.outcome.failed)
     }
 
     /// What is left of the limit at `position`.
     pub fn balance(&self, position: usize) -> Option<LimitBalance> {
-        self.balances.get(position).copied().flatten()
+        let limit = *self.limits.as_slice().get(position)?;
+        Some(LimitBalance { limit, remaining: limit.balance(self.outcome.owed_after(position, &limit)) })
     }
 
     /// What is left of each limit, in their order.
     pub fn balances(&self) -> impl Iterator<Item = LimitBalance> {
-        self.balances.into_iter().flatten()
+        (0..self.limits.as_slice().len()).filter_map(|position| self.balance(position))
     }
-}
 
-impl std::ops::Deref for TokenBucketDecision {
-    type Target = Decision;
-
-    fn deref(&self) -> &Decision {
-        &self.core
+    /// The decision as all strategies give it, for the limit with the least left.
+    pub fn core(&self) -> Decision {
+        let outcome = &self.outcome;
+        let (mut tightest, mut not_before, mut resets_at) = (None, outcome.at, outcome.at);
+        for (position, limit) in self.limits.as_slice().iter().enumerate() {
+            let owed = outcome.owed_after(position, limit);
+            let remaining = limit.left(owed);
+            if tightest.is_none_or(|(least, _)| remaining < least) {
+                tightest = Some((remaining, limit.capacity()));
+            }
+            resets_at = resets_at.max(outcome.at + limit.paid_within_us(owed));
+            not_before = not_before.max(outcome.at + limit.wait_us(outcome.owed[position], outcome.cost));
+        }
+        let (remaining, limit) = tightest.unwrap_or((0, 0));
+        let is_never = self.limits.as_slice().iter().any(|limit| outcome.cost > limit.capacity());
+        let not_before = Timestamp::from_micros(outcome.not_before.unwrap_or(not_before));
+        Decision {
+            is_allowed: outcome.is_admitted,
+            limit,
+            remaining,
+            not_before: if is_never { NEVER } else { not_before },
+            resets_at: Timestamp::from_micros(resets_at),
+            when: self.when,
+        }
     }
 }

@@ -30,26 +30,20 @@ pub struct KeyHandle<'a, S: Strategy> {
 
 impl<'a, S: Strategy> KeyHandle<'a, S> {
     pub(super) fn new(limiter: &'a Limiter<S>, text: &'a str) -> Self {
-        Self {
-            limiter,
-            text,
-            key: limiter.map.hashed(text),
-            place: AtomicUsize::new(usize::MAX),
-        }
+        Self { limiter, text, key: limiter.map.hashed(text), place: AtomicUsize::new(usize::MAX) }
     }
 
     /// As [`Limiter::take`].
     #[inline]
-    pub fn take(&self, limit: &S::Limit, cost: u64) -> S::Decision {
+    pub fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         let limiter = self.limiter;
         if limiter.observer.is_some() {
             return limiter.take(self.text, limit, cost);
         }
-        let span = limiter.clock.recent();
         let found = limiter.map.with_shard(self.key.hash, |shard| {
             let place = self.place.load(Ordering::Relaxed);
             if let Some(state) = shard.at(place, &self.key.key) {
-                return limiter.take_known(state, limit, cost, span);
+                return limiter.take_known(state, limit, cost);
             }
             let found = limiter.take_new(shard, &self.key, limit, cost);
             if let Some(place) = shard.place(self.key.hash, &self.key.key) {
@@ -61,7 +55,7 @@ impl<'a, S: Strategy> KeyHandle<'a, S> {
     }
 
     /// As [`Limiter::peek`].
-    pub fn peek(&self, limit: &S::Limit, cost: u64) -> S::Decision {
+    pub fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.limiter.peek(self.text, limit, cost)
     }
 

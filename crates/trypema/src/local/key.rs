@@ -28,10 +28,7 @@ impl Key {
         }
         let mut bytes = [0; INLINE];
         bytes[..key.len()].copy_from_slice(key);
-        Self::Inline {
-            len: key.len() as u8,
-            bytes,
-        }
+        Self::Inline { len: key.len() as u8, bytes }
     }
 
     #[inline]
@@ -59,11 +56,7 @@ impl KeyHasher {
     /// The key as it is kept.
     #[inline]
     pub(super) fn bounded<'k>(&self, key: &'k str) -> Cow<'k, [u8]> {
-        if key.len() <= MAX_BYTES {
-            Cow::Borrowed(key.as_bytes())
-        } else {
-            self.digested(key.as_bytes())
-        }
+        if key.len() <= MAX_BYTES { Cow::Borrowed(key.as_bytes()) } else { self.digested(key.as_bytes()) }
     }
 
     #[cold]

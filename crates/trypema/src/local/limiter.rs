@@ -50,8 +50,8 @@ pub(super) struct Found<S: Strategy> {
 
 impl<S: Strategy> Found<S> {
     #[inline]
-    pub(super) fn decision(&self, limit: &S::Limit) -> S::Decision {
-        S::decision(limit, &self.outcome, self.when)
+    pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
+        S::decision(limit, self.outcome, self.when)
     }
 }
 
@@ -65,41 +65,32 @@ pub struct LiveKey {
 }
 
 impl<S: Strategy> Limiter<S> {
-    pub(crate) fn new(
-        clock: Source,
-        bound: Option<Bound>,
-        observer: Option<Arc<dyn Observer>>,
-    ) -> Self {
-        Self {
-            map: Map::new(bound),
-            clock,
-            observer,
-            turns: Turns::default(),
-        }
+    pub(crate) fn new(clock: Source, bound: Option<Bound>, observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { map: Map::new(bound), clock, observer, turns: Turns::default() }
     }
 
     /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.
     #[inline]
-    pub fn take(&self, key: &str, limit: &S::Limit, cost: u64) -> S::Decision {
+    pub fn take<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.found(key, limit, cost).decision(limit)
     }
 
     /// What [`Limiter::take`] would answer; nothing is spent.
-    pub fn peek(&self, key: &str, limit: &S::Limit, cost: u64) -> S::Decision {
+    pub fn peek<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.foreseen(key, limit, cost).decision(limit)
     }
 
     /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
-    pub fn usage(&self, key: &str, limit: &S::Limit) -> S::Decision {
+    pub fn usage<'l>(&self, key: &str, limit: &'l S::Limit) -> S::Decision<'l> {
         self.peek(key, limit, 0)
     }
 
     /// Takes as much of `cost` as fits, possibly nothing.
-    pub fn take_up_to(&self, key: &str, limit: &S::Limit, cost: u64) -> Granted<S::Decision> {
+    pub fn take_up_to<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>> {
         let key = self.map.hashed(key);
         self.map.with_shard(key.hash, |shard| {
             let now = self.clock.now();
-            self.with_state(shard, &key, now, |state| {
+            self.with_state(shard, &key, (Some(limit), now), |state| {
                 let units = S::fits(limit, state, Call::new(now, cost));
                 // Where nothing fits, the answer says why a single unit does not; it is not recorded.
                 let call = Call::new(now, if units == 0 { cost.min(1) } else { units });
@@ -107,10 +98,7 @@ impl<S: Strategy> Limiter<S> {
                 if units > 0 {
                     S::commit(limit, state, call, &outcome);
                 }
-                Granted {
-                    units,
-                    decision: S::decision(limit, &outcome, When::exactly(now)),
-                }
+                Granted { units, decision: S::decision(limit, outcome, When::exactly(now)) }
             })
         })
     }
@@ -130,25 +118,25 @@ impl<S: Strategy> Limiter<S> {
     /// assert_eq!(windows.refund("ann", &limit, &receipt), 0); // once is enough
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
-    pub fn reserve(&self, key: &str, limit: &S::Limit, cost: u64) -> Reservation<S::Decision> {
+    pub fn reserve<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> Reservation<S::Decision<'l>> {
         self.reserve_for(key, limit, cost, Duration::ZERO)
     }
 
     /// As [`Limiter::reserve`], for units that may be spent at any time until `lease` has passed: they count
     /// from its end on (or from the end of an aligned window, if that is sooner: see
     /// [`Receipt::recorded_at`]), so that no interval sees more than is allowed.
-    pub fn reserve_for(
+    pub fn reserve_for<'l>(
         &self,
         key: &str,
-        limit: &S::Limit,
+        limit: &'l S::Limit,
         cost: u64,
         lease: Duration,
-    ) -> Reservation<S::Decision> {
+    ) -> Reservation<S::Decision<'l>> {
         let key = self.map.hashed(key);
         self.map.with_shard(key.hash, |shard| {
             let now = self.clock.now();
             let call = Call::new(now, cost).stamped(now + lease);
-            let outcome = self.with_state(shard, &key, now, |state| {
+            let outcome = self.with_state(shard, &key, (Some(limit), now), |state| {
                 let outcome = S::decide(limit, state, call);
                 S::commit(limit, state, call, &outcome);
                 outcome
@@ -159,10 +147,7 @@ impl<S: Strategy> Limiter<S> {
                 recorded: S::recorded_at(limit, &outcome, call),
                 units: cost,
             });
-            Reservation {
-                decision: S::decision(limit, &outcome, When::exactly(now)),
-                receipt,
-            }
+            Reservation { decision: S::decision(limit, outcome, When::exactly(now)), receipt }
         })
     }
 
@@ -174,17 +159,10 @@ impl<S: Strategy> Limiter<S> {
             let now = self.clock.now();
             let until = receipt.recorded + Duration::from_micros(S::memory_us(limit));
             let refunded = shard.refunded.get_or_insert_default();
-            if receipt.hash != key.hash
-                || until <= now
-                || !refunded.is_first(receipt.id, until, now)
-            {
+            if receipt.hash != key.hash || until <= now || !refunded.is_first(receipt.id, until, now) {
                 return 0;
             }
-            let refund = Refund {
-                now,
-                units: receipt.units,
-                recorded: Some(receipt.recorded),
-            };
+            let refund = Refund { now, units: receipt.units, recorded: Some(receipt.recorded) };
             self.refund_in(shard, &key, limit, refund)
         })
     }
@@ -194,11 +172,7 @@ impl<S: Strategy> Limiter<S> {
     pub fn refund_units(&self, key: &str, limit: &S::Limit, units: u64) -> u64 {
         let key = self.map.hashed(key);
         self.map.with_shard(key.hash, |shard| {
-            let refund = Refund {
-                now: self.clock.now(),
-                units,
-                recorded: None,
-            };
+            let refund = Refund { now: self.clock.now(), units, recorded: None };
             self.refund_in(shard, &key, limit, refund)
         })
     }
@@ -206,8 +180,7 @@ impl<S: Strategy> Limiter<S> {
     /// Forgets what `key` has spent; whether there was anything.
     pub fn reset(&self, key: &str) -> bool {
         let key = self.map.hashed(key);
-        self.map
-            .with_shard(key.hash, |shard| self.map.remove(shard, &key))
+        self.map.with_shard(key.hash, |shard| self.map.remove(shard, &key))
     }
 
     /// A handle to `key` that skips hashing and looking up, for callers that check it in a tight loop.
@@ -262,56 +235,40 @@ impl<S: Strategy> Limiter<S> {
             let call = Call::new(now, cost);
             let outcome = match shard.find(key.hash, &key.key) {
                 Some(state) => S::decide(limit, state, call),
-                None => S::decide(limit, &self.map.start(shard, now), call),
+                None => S::decide(limit, &self.map.start(shard, Some(limit), now), call),
             };
-            Found {
-                outcome,
-                when: When::exactly(now),
-            }
+            Found { outcome, when: When::exactly(now) }
         })
     }
 
     #[inline]
     fn taken(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
         let key = self.map.hashed(key);
-        let span = self.clock.recent();
-        self.map
-            .with_shard(key.hash, |shard| match shard.find(key.hash, &key.key) {
-                Some(state) => self.take_known(state, limit, cost, span),
-                None => self.take_new(shard, &key, limit, cost),
-            })
+        self.map.with_shard(key.hash, |shard| match shard.find(key.hash, &key.key) {
+            Some(state) => self.take_known(state, limit, cost),
+            None => self.take_new(shard, &key, limit, cost),
+        })
     }
 
     /// Decides and records, reading the precise time only where it matters.
     #[inline]
-    pub(super) fn take_known(
-        &self,
-        state: &mut S::State,
-        limit: &S::Limit,
-        cost: u64,
-        span: crate::clock::Span,
-    ) -> Found<S> {
-        if let Some(decided) = S::decide_within(limit, state, span, cost) {
-            S::commit(limit, state, decided.call, &decided.outcome);
-            let is_exact = span.earliest == span.latest;
-            let when = if is_exact {
-                When::exactly(span.earliest)
-            } else {
-                When::recently()
-            };
-            return Found {
-                outcome: decided.outcome,
-                when,
-            };
-        }
-        let now = self.clock.narrow(span);
+    pub(super) fn take_known(&self, state: &mut S::State, limit: &S::Limit, cost: u64) -> Found<S> {
+        let now = if S::needs_exact_time(limit, state, cost) {
+            self.clock.now()
+        } else {
+            let span = self.clock.recent();
+            if let Some(decided) = S::decide_within(limit, state, span, cost) {
+                S::commit(limit, state, decided.call, &decided.outcome);
+                let is_exact = span.earliest == span.latest;
+                let when = if is_exact { When::exactly(span.earliest) } else { When::recently() };
+                return Found { outcome: decided.outcome, when };
+            }
+            self.clock.narrow(span)
+        };
         let call = Call::new(now, cost);
         let outcome = S::decide(limit, state, call);
         S::commit(limit, state, call, &outcome);
-        Found {
-            outcome,
-            when: When::exactly(now),
-        }
+        Found { outcome, when: When::exactly(now) }
     }
 
     #[cold]
@@ -325,15 +282,12 @@ impl<S: Strategy> Limiter<S> {
     ) -> Found<S> {
         let now = self.clock.now();
         let call = Call::new(now, cost);
-        let outcome = self.with_state(shard, key, now, |state| {
+        let outcome = self.with_state(shard, key, (Some(limit), now), |state| {
             let outcome = S::decide(limit, state, call);
             S::commit(limit, state, call, &outcome);
             outcome
         });
-        Found {
-            outcome,
-            when: When::exactly(now),
-        }
+        Found { outcome, when: When::exactly(now) }
     }
 
     /// Runs `change` on the state of `key`, which is kept if it then matters.
@@ -341,16 +295,16 @@ impl<S: Strategy> Limiter<S> {
         &self,
         shard: &mut Shard<S>,
         key: &Hashed<'_>,
-        now: Timestamp,
+        (limit, now): (Option<&S::Limit>, Timestamp),
         change: impl FnOnce(&mut S::State) -> R,
     ) -> R {
         if let Some(state) = shard.find(key.hash, &key.key) {
             return change(state);
         }
-        let mut state = self.map.start(shard, now);
+        let mut state = self.map.start(shard, limit, now);
         let result = change(&mut state);
         if S::fresh_from(&state) > now {
-            self.map.keep(shard, key, state);
+            self.map.keep(shard, key, limit, state);
         }
         result
     }
@@ -358,44 +312,22 @@ impl<S: Strategy> Limiter<S> {
     /// Changes the state of a key that is known; whether it is.
     pub(super) fn change(&self, key: &str, change: impl FnOnce(&mut S::State)) -> bool {
         let key = self.map.hashed(key);
-        self.map.with_shard(key.hash, |shard| {
-            shard.find(key.hash, &key.key).map(change).is_some()
-        })
+        self.map.with_shard(key.hash, |shard| shard.find(key.hash, &key.key).map(change).is_some())
     }
 
-    fn refund_in(
-        &self,
-        shard: &mut Shard<S>,
-        key: &Hashed<'_>,
-        limit: &S::Limit,
-        refund: Refund,
-    ) -> u64 {
+    fn refund_in(&self, shard: &mut Shard<S>, key: &Hashed<'_>, limit: &S::Limit, refund: Refund) -> u64 {
         // A key without a state of its own has nothing to give back, or shares it with others.
-        shard
-            .find(key.hash, &key.key)
-            .map_or(0, |state| S::refund(limit, state, refund))
+        shard.find(key.hash, &key.key).map_or(0, |state| S::refund(limit, state, refund))
     }
 
     #[cold]
-    fn observed(
-        &self,
-        observer: &dyn Observer,
-        key: &str,
-        limit: &S::Limit,
-        cost: u64,
-    ) -> Found<S> {
+    fn observed(&self, observer: &dyn Observer, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
         let started = self.clock.now();
         let found = self.taken(key, limit, cost);
         let ended = self.clock.now();
         let latency = Duration::from_micros(ended.as_micros().saturating_sub(started.as_micros()));
-        let decision = found.decision(limit);
-        observer.decided(&Event {
-            strategy: S::NAME,
-            key,
-            cost,
-            decision: S::core(&decision),
-            latency,
-        });
+        let decision = S::core(&S::decision(limit, found.outcome, found.when));
+        observer.decided(&Event { strategy: S::NAME, key, cost, decision: &decision, latency });
         found
     }
 }
@@ -449,7 +381,7 @@ impl Limiter<Abuse> {
         let block_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.map.with_shard(key.hash, |shard| {
             let now = self.clock.now();
-            self.with_state(shard, &key, now, |state| state.block(now, block_us, scope));
+            self.with_state(shard, &key, (None, now), |state| state.block(now, block_us, scope));
         });
     }
 
@@ -458,9 +390,8 @@ impl Limiter<Abuse> {
         let key = self.map.hashed(key);
         self.map.with_shard(key.hash, |shard| {
             let now = self.clock.now();
-            shard
-                .find(key.hash, &key.key)
-                .is_some_and(|state| state.unblock(now))
+            shard.void_receipts();
+            shard.find(key.hash, &key.key).is_some_and(|state| state.unblock(now))
         })
     }
 }

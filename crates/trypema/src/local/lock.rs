@@ -2,7 +2,7 @@
 //!
 //! A waiter that keeps looking at the lock takes its cache line away from the holder, so it looks once and
 //! then stays away for twice as long as the last time. This is the only unsafe code of the crate; its
-//! interleavings are explored with loom (`tests/loom.rs`).
+//! interleavings are explored with loom (`loom_tests.rs`).
 
 #![allow(unsafe_code)]
 
@@ -26,10 +26,7 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self {
-            is_held: AtomicBool::new(false),
-            value: UnsafeCell::new(value),
-        }
+        Self { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Runs `work` alone with the value. `work` must not come back to the same lock.

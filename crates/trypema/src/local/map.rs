@@ -9,8 +9,9 @@ use super::shard::Shard;
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
 
-/// Enough that threads rarely meet and that growing one shard takes microseconds.
-const MAX_SHARDS: usize = 1_024;
+/// Enough that threads rarely meet and that growing one shard takes microseconds. Three times a power of
+/// two, see [`place`].
+const MAX_SHARDS: usize = 3 << 8;
 
 /// With a bound on keys, shards are few enough to have this many keys each.
 const KEYS_PER_SHARD: usize = 16;
@@ -56,26 +57,16 @@ pub(super) struct Hashed<'k> {
 
 impl<S: Strategy> Map<S> {
     pub(super) fn new(bound: Option<Bound>) -> Self {
-        let shards = bound.map_or(MAX_SHARDS, |bound| bound.max_keys / KEYS_PER_SHARD);
-        let shards = shards.clamp(1, MAX_SHARDS).next_power_of_two();
-        let shards = (0..shards)
-            .map(|_| Padded(Lock::new(Shard::default())))
-            .collect();
-        Self {
-            shards,
-            hasher: KeyHasher::default(),
-            bound,
-            len: AtomicUsize::new(0),
-        }
+        let wanted = bound.map_or(MAX_SHARDS, |bound| bound.max_keys / KEYS_PER_SHARD);
+        let shards = 3 * (wanted.min(MAX_SHARDS) / 3).max(1).next_power_of_two();
+        let shards = (0..shards).map(|_| Padded(Lock::new(Shard::default()))).collect();
+        Self { shards, hasher: KeyHasher::default(), bound, len: AtomicUsize::new(0) }
     }
 
     #[inline]
     pub(super) fn hashed<'k>(&self, key: &'k str) -> Hashed<'k> {
         let key = self.hasher.bounded(key);
-        Hashed {
-            hash: self.hasher.hash(&key),
-            key,
-        }
+        Hashed { hash: self.hasher.hash(&key), key }
     }
 
     /// Runs `work` alone with the shard of `hash`.
@@ -84,23 +75,28 @@ impl<S: Strategy> Map<S> {
         self.shards[place(hash, self.shards.len())].0.with(work)
     }
 
-    /// What a key starts with that is not in `shard`: nothing, or what it may have spent while there was no
-    /// room for it.
-    pub(super) fn start(&self, shard: &mut Shard<S>, now: Timestamp) -> S::State {
+    /// What a key starts with that is not in `shard`: nothing, or what it may have spent under `limit` while
+    /// there was no room for it.
+    pub(super) fn start(&self, shard: &mut Shard<S>, limit: Option<&S::Limit>, now: Timestamp) -> S::State {
         let forgotten = shard.sweep(now);
         self.count_removed(forgotten);
-        match &shard.overflow {
-            Some(shared) if S::fresh_from(shared) > now => S::State::clone(shared),
-            _ => S::State::default(),
-        }
+        let shared = limit.and_then(|limit| shard.shared(limit));
+        shared.filter(|state| S::fresh_from(state) > now).cloned().unwrap_or_default()
     }
 
-    /// Keeps the state of a key that is not in `shard`: its own where there is room, else the shared one.
-    pub(super) fn keep(&self, shard: &mut Shard<S>, key: &Hashed<'_>, state: S::State) {
+    /// Keeps the state of a key that is not in `shard`: its own where there is room, else, if it goes by a
+    /// limit, the shared one.
+    pub(super) fn keep(
+        &self,
+        shard: &mut Shard<S>,
+        key: &Hashed<'_>,
+        limit: Option<&S::Limit>,
+        state: S::State,
+    ) {
         if self.has_room(shard) {
             shard.insert(&key.key, state, |key| self.hasher.hash(key));
-        } else {
-            shard.overflow = Some(Box::new(state));
+        } else if let Some(limit) = limit {
+            shard.share(limit, state);
         }
     }
 
@@ -113,42 +109,27 @@ impl<S: Strategy> Map<S> {
     /// Forgets every key that has been as good as fresh since `moment`, shard by shard.
     pub(super) fn forget_since(&self, moment: Timestamp) {
         for shard in &self.shards {
-            let forgotten = shard
-                .0
-                .with(|shard| shard.forget_since(moment, |key| self.hasher.hash(key)));
+            let forgotten = shard.0.with(|shard| shard.forget_since(moment, |key| self.hasher.hash(key)));
             self.count_removed(forgotten);
         }
     }
 
     /// The keys of shard `index` that still matter at `now`; `None` past the last shard.
     pub(super) fn live_in(&self, index: usize, now: Timestamp) -> Option<Vec<(String, Timestamp)>> {
-        let text =
-            |(key, until): (&[u8], Timestamp)| (String::from_utf8_lossy(key).into_owned(), until);
-        Some(
-            self.shards
-                .get(index)?
-                .0
-                .with(|shard| shard.live(now).map(text).collect()),
-        )
+        let text = |(key, until): (&[u8], Timestamp)| (String::from_utf8_lossy(key).into_owned(), until);
+        Some(self.shards.get(index)?.0.with(|shard| shard.live(now).map(text).collect()))
     }
 
     /// How many keys are kept, those included that no longer matter but were not swept yet.
     pub(super) fn len(&self) -> usize {
-        self.shards
-            .iter()
-            .map(|shard| shard.0.with(|shard| shard.len()))
-            .sum()
+        self.shards.iter().map(|shard| shard.0.with(|shard| shard.len())).sum()
     }
 
     /// Whether one more key may be kept; if so it is counted.
     fn has_room(&self, shard: &mut Shard<S>) -> bool {
         let Some(bound) = self.bound else { return true };
         let one_more = |len: usize| (len < bound.max_keys).then_some(len + 1);
-        if self
-            .len
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .is_ok()
-        {
+        if self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
             return true;
         }
         // An evicted key makes room for this one: the count stays.
@@ -162,7 +143,7 @@ impl<S: Strategy> Map<S> {
     }
 }
 
-/// The shard of `hash` among `shards`, a power of two.
+/// The shard of `hash` among `shards`, three times a power of two.
 ///
 /// Tables double when they are full; if every shard had the same share of the keys, all would double at
 /// once, and memory per key would swing by a factor of two. So the last shards get twice the share of the
@@ -170,9 +151,9 @@ impl<S: Strategy> Map<S> {
 #[inline]
 fn place(hash: u64, shards: usize) -> usize {
     // Bits that the tables themselves use neither to place a key nor to tag it.
-    let u = hash >> 24 & ((1 << 31) - 1);
-    let scaled = u * ((1 << 33) - u);
-    ((scaled >> (62 - shards.trailing_zeros())) / 3) as usize
+    let u = (hash >> 24) & ((1 << 31) - 1);
+    // At most 3 * 2^62; what is left of it after the shift is below 3 * 2^k.
+    ((u * ((1 << 33) - u)) >> (62 - shards.trailing_zeros())) as usize
 }
 
 #[cfg(test)]
@@ -181,13 +162,13 @@ mod tests {
 
     #[test]
     fn places_cover_all_shards_and_no_more() {
-        for shards in [1, 2, 64, 1_024] {
+        for shards in [3, 6, 192, MAX_SHARDS] {
             assert_eq!(place(0, shards), 0);
             assert_eq!(place(u64::MAX, shards), shards - 1);
         }
-        let mut keys = vec![0_u32; 1_024];
-        (0..1_u64 << 20).for_each(|i| keys[place(i << 35, 1_024)] += 1);
-        let share = f64::from(keys[1_020]) / f64::from(keys[4]);
+        let mut keys = vec![0_u32; MAX_SHARDS];
+        (0..1_u64 << 20).for_each(|i| keys[place(i << 35, MAX_SHARDS)] += 1);
+        let share = f64::from(keys[MAX_SHARDS - 3]) / f64::from(keys[3]);
         assert!((1.9..2.1).contains(&share), "{share}");
     }
 

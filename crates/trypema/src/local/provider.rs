@@ -78,15 +78,13 @@ impl LocalRateLimiterProvider {
     /// Sliding windows with strict limits.
     #[inline]
     pub fn absolute(&self) -> &AbsoluteLocalRateLimiter {
-        self.absolute
-            .get_or_init(|| AbsoluteLocalRateLimiter::new(self.parts.limiter(), self.options))
+        self.absolute.get_or_init(|| AbsoluteLocalRateLimiter::new(self.parts.limiter(), self.options))
     }
 
     /// Sliding windows that shed load by degrees.
     #[inline]
     pub fn suppressed(&self) -> &SuppressedLocalRateLimiter {
-        self.suppressed
-            .get_or_init(|| SuppressedLocalRateLimiter::new(self.parts.limiter(), self.options))
+        self.suppressed.get_or_init(|| SuppressedLocalRateLimiter::new(self.parts.limiter(), self.options))
     }
 
     /// Token buckets with one or more limits.

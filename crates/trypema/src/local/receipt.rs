@@ -52,6 +52,8 @@ const MAX_REFUNDED: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Refunded {
     next_id: u64,
+    /// Receipts up to this one are of keys that may have been reset since.
+    void_through: u64,
     done: Vec<(u64, Timestamp)>,
 }
 
@@ -61,9 +63,16 @@ impl Refunded {
         self.next_id
     }
 
+    /// A key was reset, and what its receipts name with it. Those of its neighbours in the shard go as well,
+    /// which is stricter and needs no memory.
+    pub(super) fn void_all(&mut self) {
+        self.void_through = self.next_id;
+        self.done.clear();
+    }
+
     /// Whether `id` is given back for the first time; it is remembered until `until`.
     pub(super) fn is_first(&mut self, id: u64, until: Timestamp, now: Timestamp) -> bool {
-        if self.done.iter().any(|(done, _)| *done == id) {
+        if id <= self.void_through || self.done.iter().any(|(done, _)| *done == id) {
             return false;
         }
         if self.done.len() == MAX_REFUNDED {

@@ -44,21 +44,15 @@ impl AbsoluteLocalRateLimiter {
 
     /// Whether one more would be admitted; records nothing. A key never seen is allowed.
     pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
-        let limit = AbsoluteLimit::of_live_state(
-            self.options.window_size_seconds,
-            self.options.rate_group_size_ms,
-        );
+        let limit =
+            AbsoluteLimit::of_live_state(self.options.window_size_seconds, self.options.rate_group_size_ms);
         self.view(&limit, self.core.foreseen(key, &limit, 1))
     }
 
     /// `rate_limit` over this limiter's window, for the verbs that take a limit.
     #[inline]
     pub fn limit(&self, rate_limit: &RateLimit) -> AbsoluteLimit {
-        AbsoluteLimit::new(
-            *rate_limit,
-            self.options.window_size_seconds,
-            self.options.rate_group_size_ms,
-        )
+        AbsoluteLimit::new(*rate_limit, self.options.window_size_seconds, self.options.rate_group_size_ms)
     }
 
     /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
@@ -85,11 +79,8 @@ impl AbsoluteLocalRateLimiter {
         if Absolute::is_admitted(&found.outcome) {
             return RateLimitDecision::Allowed;
         }
-        rejected(
-            &self.options,
-            &found.decision(limit),
-            found.outcome.used_after_wait(),
-        )
+        let used_after_wait = found.outcome.used_after_wait();
+        rejected(&self.options, &found.decision(limit), used_after_wait)
     }
 }
 
@@ -135,33 +126,19 @@ impl SuppressedLocalRateLimiter {
 
     /// What [`inc`](Self::inc) would answer for one more; observes nothing. A key never seen is allowed.
     pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
-        let LocalRateLimiterOptions {
-            window_size_seconds,
-            rate_group_size_ms,
-            hard_limit_factor,
-        } = self.options;
-        let limit = SuppressedLimit::of_live_state(
-            window_size_seconds,
-            rate_group_size_ms,
-            hard_limit_factor,
-        );
+        let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } =
+            self.options;
+        let limit =
+            SuppressedLimit::of_live_state(window_size_seconds, rate_group_size_ms, hard_limit_factor);
         self.view(&limit, self.core.foreseen(key, &limit, 1))
     }
 
     /// `rate_limit` over this limiter's window, for the verbs that take a limit.
     #[inline]
     pub fn limit(&self, rate_limit: &RateLimit) -> SuppressedLimit {
-        let LocalRateLimiterOptions {
-            window_size_seconds,
-            rate_group_size_ms,
-            hard_limit_factor,
-        } = self.options;
-        SuppressedLimit::new(
-            *rate_limit,
-            window_size_seconds,
-            rate_group_size_ms,
-            hard_limit_factor,
-        )
+        let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } =
+            self.options;
+        SuppressedLimit::new(*rate_limit, window_size_seconds, rate_group_size_ms, hard_limit_factor)
     }
 
     /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
@@ -173,17 +150,11 @@ impl SuppressedLocalRateLimiter {
     #[inline]
     fn view(&self, limit: &SuppressedLimit, found: Found<Suppressed>) -> RateLimitDecision {
         let is_allowed = Suppressed::is_admitted(&found.outcome);
+        let used_after_wait = found.outcome.used_after_wait();
         match found.outcome.factor() {
-            Some(suppression_factor) => RateLimitDecision::Suppressed {
-                suppression_factor,
-                is_allowed,
-            },
+            Some(suppression_factor) => RateLimitDecision::Suppressed { suppression_factor, is_allowed },
             None if is_allowed => RateLimitDecision::Allowed,
-            None => rejected(
-                &self.options,
-                &found.decision(limit),
-                found.outcome.used_after_wait(),
-            ),
+            None => rejected(&self.options, &found.decision(limit), used_after_wait),
         }
     }
 }
@@ -202,14 +173,11 @@ fn rejected(
     decision: &Decision,
     used_after_wait: u64,
 ) -> RateLimitDecision {
-    let wait_ms = |wait: std::time::Duration| {
-        u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(RateLimitDecision::NEVER_MS)
-    };
     RateLimitDecision::Rejected {
         window_size_seconds: *options.window_size_seconds,
         retry_after_ms: decision
-            .retry_after()
-            .map_or(RateLimitDecision::NEVER_MS, wait_ms),
+            .retry_after_us()
+            .map_or(RateLimitDecision::NEVER_MS, |us| us.div_ceil(1_000)),
         remaining_after_waiting: used_after_wait,
     }
 }

@@ -25,36 +25,35 @@ pub(super) struct Entry<S: Strategy> {
 pub(super) struct Shard<S: Strategy> {
     table: HashTable<Entry<S>>,
     /// What the keys that found no room share.
-    pub(super) overflow: Option<Box<S::State>>,
+    overflow: Option<Box<Overflow<S>>>,
     /// Receipts that were given and taken back.
     pub(super) refunded: Option<Box<Refunded>>,
     /// Where the next sweep goes on.
     cursor: usize,
 }
 
+/// One state per limit: if calls under different limits shared one, a short window could forget what counts
+/// in a long one.
+type Overflow<S> = Vec<(<S as Strategy>::Limit, <S as Strategy>::State)>;
+
+/// Limits that can have an overflow state each; calls under a further one use the last.
+const MAX_OVERFLOW: usize = 16;
+
 impl<S: Strategy> Default for Shard<S> {
     fn default() -> Self {
-        Self {
-            table: HashTable::new(),
-            overflow: None,
-            refunded: None,
-            cursor: 0,
-        }
+        Self { table: HashTable::new(), overflow: None, refunded: None, cursor: 0 }
     }
 }
 
 impl<S: Strategy> Shard<S> {
     #[inline]
     pub(super) fn find(&mut self, hash: u64, key: &[u8]) -> Option<&mut S::State> {
-        self.table
-            .find_mut(hash, |entry| entry.key.as_bytes() == key)
-            .map(|entry| &mut entry.state)
+        self.table.find_mut(hash, |entry| entry.key.as_bytes() == key).map(|entry| &mut entry.state)
     }
 
     /// The place of a key, good until the table changes.
     pub(super) fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        self.table
-            .find_bucket_index(hash, |entry| entry.key.as_bytes() == key)
+        self.table.find_bucket_index(hash, |entry| entry.key.as_bytes() == key)
     }
 
     /// The state at `place`, if it is still that of `key`.
@@ -65,21 +64,33 @@ impl<S: Strategy> Shard<S> {
     }
 
     pub(super) fn insert(&mut self, key: &[u8], state: S::State, hash: impl Fn(&[u8]) -> u64) {
-        let entry = Entry {
-            key: Key::new(key),
-            state,
-        };
-        self.table
-            .insert_unique(hash(key), entry, |entry| hash(entry.key.as_bytes()));
+        let entry = Entry { key: Key::new(key), state };
+        self.table.insert_unique(hash(key), entry, |entry| hash(entry.key.as_bytes()));
+    }
+
+    /// What the keys without room share under `limit`, if they do.
+    pub(super) fn shared(&self, limit: &S::Limit) -> Option<&S::State> {
+        let overflow = self.overflow.as_deref()?;
+        let own = overflow.iter().find(|(other, _)| other == limit);
+        let last = || overflow.last().filter(|_| overflow.len() == MAX_OVERFLOW);
+        own.or_else(last).map(|(_, state)| state)
+    }
+
+    /// Makes `state` what the keys without room share under `limit`.
+    pub(super) fn share(&mut self, limit: &S::Limit, state: S::State) {
+        let overflow = self.overflow.get_or_insert_default();
+        let own = overflow.iter().position(|(other, _)| other == limit);
+        match own.or((overflow.len() == MAX_OVERFLOW).then_some(MAX_OVERFLOW - 1)) {
+            Some(at) => overflow[at].1 = state,
+            None => overflow.push((limit.clone(), state)),
+        }
     }
 
     pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
-        match self
-            .table
-            .entry(hash, |entry| entry.key.as_bytes() == key, |_| hash)
-        {
+        match self.table.entry(hash, |entry| entry.key.as_bytes() == key, |_| hash) {
             Bucket::Occupied(entry) => {
                 entry.remove();
+                self.void_receipts();
                 true
             }
             Bucket::Vacant(_) => false,
@@ -91,11 +102,7 @@ impl<S: Strategy> Shard<S> {
         let places = self.table.num_buckets();
         let mut forgotten = 0;
         for _ in 0..SWEPT_PER_MISS.min(places) {
-            self.cursor = if self.cursor + 1 < places {
-                self.cursor + 1
-            } else {
-                0
-            };
+            self.cursor = if self.cursor + 1 < places { self.cursor + 1 } else { 0 };
             if let Ok(entry) = self.table.get_bucket_entry(self.cursor)
                 && S::fresh_from(&entry.get().state) <= now
             {
@@ -110,8 +117,8 @@ impl<S: Strategy> Shard<S> {
     pub(super) fn evict(&mut self) -> bool {
         let places = self.table.num_buckets();
         let next = (1..=places).map(|step| (self.cursor + step) % places);
-        let found = next
-            .filter_map(|place| Some((S::fresh_from(&self.table.get_bucket(place)?.state), place)));
+        let found =
+            next.filter_map(|place| Some((S::fresh_from(&self.table.get_bucket(place)?.state), place)));
         let Some((_, place)) = found.take(SWEPT_PER_MISS).min() else {
             return false;
         };
@@ -119,6 +126,7 @@ impl<S: Strategy> Shard<S> {
             Ok(entry) => {
                 entry.remove();
                 self.cursor = place;
+                self.void_receipts();
                 true
             }
             Err(_) => false,
@@ -128,29 +136,28 @@ impl<S: Strategy> Shard<S> {
     /// Forgets every key that has been as good as fresh since `moment`; returns how many.
     pub(super) fn forget_since(&mut self, moment: Timestamp, hash: impl Fn(&[u8]) -> u64) -> usize {
         let before = self.table.len();
-        self.table
-            .retain(|entry| S::fresh_from(&entry.state) > moment);
+        self.table.retain(|entry| S::fresh_from(&entry.state) > moment);
         let capacity = self.table.capacity();
         if capacity > SHRINK_ABOVE && self.table.len() < capacity / 4 {
-            self.table
-                .shrink_to(self.table.len() * 2, |entry| hash(entry.key.as_bytes()));
+            self.table.shrink_to(self.table.len() * 2, |entry| hash(entry.key.as_bytes()));
         }
-        if self
-            .overflow
-            .as_ref()
-            .is_some_and(|state| S::fresh_from(state) <= moment)
-        {
-            self.overflow = None;
+        if let Some(overflow) = &mut self.overflow {
+            overflow.retain(|(_, state)| S::fresh_from(state) > moment);
         }
+        self.overflow.take_if(|overflow| overflow.is_empty());
         before - self.table.len()
+    }
+
+    /// What receipts name may be gone.
+    pub(super) fn void_receipts(&mut self) {
+        if let Some(refunded) = &mut self.refunded {
+            refunded.void_all();
+        }
     }
 
     /// Every key that still matters at `now`, and until when.
     pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], Timestamp)> {
-        let each = self
-            .table
-            .iter()
-            .map(|entry| (entry.key.as_bytes(), S::fresh_from(&entry.state)));
+        let each = self.table.iter().map(|entry| (entry.key.as_bytes(), S::fresh_from(&entry.state)));
         each.filter(move |(_, fresh_from)| *fresh_from > now)
     }
 

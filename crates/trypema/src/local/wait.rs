@@ -75,13 +75,13 @@ impl<S: Strategy> Limiter<S> {
     /// });
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
-    pub async fn wait(
+    pub async fn wait<'l>(
         &self,
         key: &str,
-        limit: &S::Limit,
+        limit: &'l S::Limit,
         cost: u64,
         patience: Duration,
-    ) -> Result<S::Decision, WaitError> {
+    ) -> Result<S::Decision<'l>, WaitError> {
         let too_long = WaitError::TooLong { patience };
         let deadline = self.clock.now() + patience;
         let line = self.turns.join(key)?;
@@ -127,11 +127,7 @@ impl Turns {
             Some(turn) => Arc::clone(turn),
             None => Arc::clone(lines.entry(key.into()).or_default()),
         };
-        Ok(Place {
-            turns: self,
-            key,
-            turn,
-        })
+        Ok(Place { turns: self, key, turn })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Turn>>> {
@@ -158,11 +154,7 @@ struct Sleep<'a> {
 
 impl<'a> Sleep<'a> {
     fn until(clock: &'a Source, at: Timestamp) -> Self {
-        Self {
-            clock,
-            at,
-            registered: None,
-        }
+        Self { clock, at, registered: None }
     }
 }
 
@@ -173,11 +165,7 @@ impl Future for Sleep<'_> {
         if self.clock.now() >= self.at {
             return Poll::Ready(());
         }
-        if !self
-            .registered
-            .as_ref()
-            .is_some_and(|waker| waker.will_wake(context.waker()))
-        {
+        if !self.registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             self.registered = Some(context.waker().clone());
             self.clock.wake_at(self.at, context.waker());
         }

@@ -21,20 +21,14 @@ impl Cleanup {
     /// Starts the loop, or gives the running one its new numbers.
     pub(super) fn run(&self, limiter: &Arc<RateLimiter>, config: Config) {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if running
-            .as_ref()
-            .is_some_and(|running| running.send(config).is_ok())
-        {
+        if running.as_ref().is_some_and(|running| running.send(config).is_ok()) {
             return;
         }
         let (sender, changes) = channel();
         let limiter = Arc::downgrade(limiter);
         let thread = std::thread::Builder::new().name("trypema-cleanup".into());
         // Without a thread keys are still forgotten as new ones come.
-        if thread
-            .spawn(move || run(&limiter, config, &changes))
-            .is_ok()
-        {
+        if thread.spawn(move || run(&limiter, config, &changes)).is_ok() {
             *running = Some(sender);
         }
     }

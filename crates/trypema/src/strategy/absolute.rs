@@ -41,33 +41,20 @@ impl AbsoluteLimit {
     pub fn new(rate: RateLimit, window: WindowSizeSeconds, group: RateGroupSizeMs) -> Self {
         let window_us = window.as_micros();
         let group_us = bounded_group_us(window_us, group.as_micros());
-        Self {
-            capacity: window.capacity(rate),
-            window_us,
-            group_us,
-            is_sticky: false,
-        }
+        Self { capacity: window.capacity(rate), window_us, group_us, is_sticky: false }
     }
 
     /// The same limit, giving way to the one that a live key was first called with.
     #[must_use]
     pub fn sticky(self) -> Self {
-        Self {
-            is_sticky: true,
-            ..self
-        }
+        Self { is_sticky: true, ..self }
     }
 
     /// The limit of a live state, whatever it is; without one, none.
     pub(crate) fn of_live_state(window: WindowSizeSeconds, group: RateGroupSizeMs) -> Self {
         let window_us = window.as_micros();
         let group_us = bounded_group_us(window_us, group.as_micros());
-        Self {
-            capacity: MAX_EXACT,
-            window_us,
-            group_us,
-            is_sticky: true,
-        }
+        Self { capacity: MAX_EXACT, window_us, group_us, is_sticky: true }
     }
 
     /// What fits into the window.
@@ -78,32 +65,22 @@ impl AbsoluteLimit {
     /// The latest time units may be counted at, for a call at `now`: beyond it the clock would seem to have
     /// gone back.
     pub(super) fn latest_stamp(&self, call: Call) -> u64 {
-        call.stamp
-            .as_micros()
-            .min(call.now.as_micros() + self.window_us)
+        call.stamp.as_micros().min(call.now.as_micros() + self.window_us)
     }
 
     /// A call that is stricter than any in `span`: what has left is judged by the earliest moment, what is
     /// counted by the latest. `None` where that would cost too much of the window.
     pub(super) fn call_within(&self, span: Span, cost: u64) -> Option<Call> {
         let lag = span.latest.as_micros() - span.earliest.as_micros();
-        (lag <= self.window_us / WINDOW_PER_LAG)
-            .then(|| Call::new(span.earliest, cost).stamped(span.latest))
+        (lag <= self.window_us / WINDOW_PER_LAG).then(|| Call::new(span.earliest, cost).stamped(span.latest))
     }
 
     pub(super) fn look(&self, call: Call) -> Look {
-        Look {
-            now: call.now.as_micros(),
-            window_us: self.window_us,
-        }
+        Look { now: call.now.as_micros(), window_us: self.window_us }
     }
 
     pub(super) fn record(&self, call: Call) -> Record {
-        Record {
-            stamp: self.latest_stamp(call),
-            group_us: self.group_us,
-            units: call.cost,
-        }
+        Record { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost }
     }
 }
 
@@ -147,52 +124,40 @@ impl Strategy for Absolute {
     type Limit = AbsoluteLimit;
     type State = AbsoluteState;
     type Outcome = AbsoluteOutcome;
-    type Decision = Decision;
+    type Decision<'l> = Decision;
 
     #[inline]
     fn decide(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> AbsoluteOutcome {
         let look = limit.look(call);
         let view = state.series.view(look);
-        let capacity = if limit.is_sticky && view.used > 0 {
-            state.capacity
-        } else {
-            limit.capacity
-        };
+        let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
         let free = capacity.saturating_sub(view.used);
         let is_admitted = call.cost <= free || call.cost == 0;
-        let newest = if view.is_stepped_back {
-            look.now
-        } else {
-            state.series.newest()
-        };
+        let newest = if view.is_stepped_back { look.now } else { state.series.newest() };
         let recorded = limit.latest_stamp(call).max(newest);
-        let counts = if is_admitted && call.cost > 0 {
-            recorded
-        } else {
-            newest
-        };
+        let counts = if is_admitted && call.cost > 0 { recorded } else { newest };
         let denied = if is_admitted {
-            Denied {
-                not_before: look.now,
-                used_after_wait: 0,
-            }
+            Denied { not_before: look.now, used_after_wait: 0 }
         } else {
             Denied::until_fits(&state.series, look, view, [capacity, call.cost])
         };
         AbsoluteOutcome {
             is_admitted,
             capacity,
-            remaining: if is_admitted {
-                free.saturating_sub(call.cost)
-            } else {
-                free
-            },
+            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
             not_before: denied.not_before,
             used_after_wait: denied.used_after_wait,
             recorded,
             resets_at: counts + limit.window_us,
             view,
         }
+    }
+
+    /// At the limit the time decides, unless some of it is known to be free.
+    #[inline]
+    fn needs_exact_time(limit: &AbsoluteLimit, state: &AbsoluteState, cost: u64) -> bool {
+        let capacity = if limit.is_sticky { state.capacity } else { limit.capacity };
+        cost > capacity.saturating_sub(state.series.total())
     }
 
     #[inline]
@@ -213,12 +178,7 @@ impl Strategy for Absolute {
     }
 
     #[inline]
-    fn commit(
-        limit: &AbsoluteLimit,
-        state: &mut AbsoluteState,
-        call: Call,
-        outcome: &AbsoluteOutcome,
-    ) {
+    fn commit(limit: &AbsoluteLimit, state: &mut AbsoluteState, call: Call, outcome: &AbsoluteOutcome) {
         let look = limit.look(call);
         if outcome.is_admitted && call.cost > 0 {
             state.series.record(look, outcome.view, limit.record(call));
@@ -234,11 +194,7 @@ impl Strategy for Absolute {
 
     fn fits(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {
         let view = state.series.view(limit.look(call));
-        let capacity = if limit.is_sticky && view.used > 0 {
-            state.capacity
-        } else {
-            limit.capacity
-        };
+        let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
         capacity.saturating_sub(view.used).min(call.cost)
     }
 
@@ -256,7 +212,7 @@ impl Strategy for Absolute {
     }
 
     #[inline]
-    fn decision(_: &AbsoluteLimit, outcome: &AbsoluteOutcome, when: When) -> Decision {
+    fn decision(_: &AbsoluteLimit, outcome: AbsoluteOutcome, when: When) -> Decision {
         Decision {
             is_allowed: outcome.is_admitted,
             limit: outcome.capacity,
@@ -268,8 +224,8 @@ impl Strategy for Absolute {
     }
 
     #[inline]
-    fn core(decision: &Decision) -> &Decision {
-        decision
+    fn core(decision: &Decision) -> Decision {
+        *decision
     }
 }
 
@@ -282,33 +238,15 @@ pub(super) struct Denied {
 impl Denied {
     /// Until `cost` fits under `capacity`, and what is still used after waiting for that in whole
     /// milliseconds.
-    pub(super) fn until_fits(
-        series: &Series,
-        look: Look,
-        view: View,
-        [capacity, cost]: [u64; 2],
-    ) -> Self {
+    pub(super) fn until_fits(series: &Series, look: Look, view: View, [capacity, cost]: [u64; 2]) -> Self {
         if cost > capacity {
-            return Self {
-                not_before: NEVER.as_micros(),
-                used_after_wait: 0,
-            };
+            return Self { not_before: NEVER.as_micros(), used_after_wait: 0 };
         }
         let not_before = series.leaves_at(look, view, view.used + cost - capacity);
         let wait_us = not_before.saturating_sub(look.now).div_ceil(1_000) * 1_000;
-        let then = Look {
-            now: look.now + wait_us,
-            ..look
-        };
-        let used_after_wait = if view.is_stepped_back {
-            0
-        } else {
-            series.view(then).used
-        };
-        Self {
-            not_before,
-            used_after_wait,
-        }
+        let then = Look { now: look.now + wait_us, ..look };
+        let used_after_wait = if view.is_stepped_back { 0 } else { series.view(then).used };
+        Self { not_before, used_after_wait }
     }
 }
 

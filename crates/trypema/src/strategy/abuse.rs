@@ -38,16 +38,9 @@ impl AbuseTier {
     /// The attempt that makes `threshold` within `window` is denied and blocks for `block`.
     pub fn new(window: Duration, threshold: u64, block: Duration) -> Result<Self, TrypemaError> {
         if threshold == 0 || threshold > MAX_THRESHOLD {
-            return Err(TrypemaError::InvalidThreshold {
-                given: threshold,
-                max: MAX_THRESHOLD,
-            });
+            return Err(TrypemaError::InvalidThreshold { given: threshold, max: MAX_THRESHOLD });
         }
-        Ok(Self {
-            window_us: window_micros(window)?,
-            threshold,
-            block_us: window_micros(block)?,
-        })
+        Ok(Self { window_us: window_micros(window)?, threshold, block_us: window_micros(block)? })
     }
 }
 
@@ -73,20 +66,13 @@ pub struct AbuseLimit {
 impl AbuseLimit {
     /// Blocks by `temp` and by `long`; attempts during a block count and may lengthen it.
     pub fn new(temp: AbuseTier, long: AbuseTier) -> Self {
-        Self {
-            temp,
-            long,
-            is_counting_blocked: true,
-        }
+        Self { temp, long, is_counting_blocked: true }
     }
 
     /// The same, not counting attempts during a block.
     #[must_use]
     pub fn ignoring_attempts_while_blocked(self) -> Self {
-        Self {
-            is_counting_blocked: false,
-            ..self
-        }
+        Self { is_counting_blocked: false, ..self }
     }
 
     fn memory_us(&self) -> u64 {
@@ -103,10 +89,7 @@ impl AbuseLimit {
     }
 
     fn look(&self, now: u64) -> Look {
-        Look {
-            now,
-            window_us: self.memory_us(),
-        }
+        Look { now, window_us: self.memory_us() }
     }
 }
 
@@ -129,21 +112,13 @@ impl AbuseState {
     /// Blocks until `for_us` from `now`, unless a block already lasts longer.
     pub(crate) fn block(&mut self, now: Timestamp, for_us: u64, scope: BlockScope) {
         let now = now.as_micros().max(self.last);
-        self.block = later(
-            self.block,
-            Some(Block {
-                ends_at: now + for_us,
-                scope,
-            }),
-        );
+        self.block = later(self.block, Some(Block { ends_at: now + for_us, scope }));
         self.last = now;
     }
 
     /// Ends a block and forgets the attempts that led to it; whether there was one.
     pub(crate) fn unblock(&mut self, now: Timestamp) -> bool {
-        let was_blocked = self
-            .block
-            .is_some_and(|block| block.ends_at > now.as_micros());
+        let was_blocked = self.block.is_some_and(|block| block.ends_at > now.as_micros());
         *self = Self::default();
         was_blocked
     }
@@ -168,26 +143,17 @@ impl Strategy for Abuse {
     type Limit = AbuseLimit;
     type State = AbuseState;
     type Outcome = AbuseOutcome;
-    type Decision = AbuseDecision;
+    type Decision<'l> = AbuseDecision;
 
     fn decide(limit: &AbuseLimit, state: &AbuseState, call: Call) -> AbuseOutcome {
         let present = Present::of(limit, state, call.now.as_micros());
         let is_recording = call.cost > 0 && (present.block.is_none() || limit.is_counting_blocked);
         let recorded = if is_recording { call.cost } else { 0 };
-        let count = |tier| {
-            present
-                .view(state, tier)
-                .used
-                .saturating_add(recorded)
-                .min(limit.kept())
-        };
+        let count = |tier| present.view(state, tier).used.saturating_add(recorded).min(limit.kept());
         let (short_count, long_count) = (count(&limit.temp), count(&limit.long));
         let reached = |tier: &AbuseTier, count, scope| {
             let is_reached = is_recording && count >= tier.threshold;
-            is_reached.then_some(Block {
-                ends_at: present.at + tier.block_us,
-                scope,
-            })
+            is_reached.then_some(Block { ends_at: present.at + tier.block_us, scope })
         };
         let temp = reached(&limit.temp, short_count, BlockScope::Temp);
         let long = reached(&limit.long, long_count, BlockScope::Long);
@@ -215,6 +181,11 @@ impl Strategy for Abuse {
         }
     }
 
+    /// Every attempt is kept with its exact time.
+    fn needs_exact_time(_: &AbuseLimit, _: &AbuseState, _: u64) -> bool {
+        true
+    }
+
     fn decide_within(
         limit: &AbuseLimit,
         state: &AbuseState,
@@ -222,11 +193,7 @@ impl Strategy for Abuse {
         cost: u64,
     ) -> Option<Decided<AbuseOutcome>> {
         let call = Call::new(span.earliest, cost);
-        // Every attempt is kept with its exact time.
-        (span.earliest == span.latest).then(|| Decided {
-            call,
-            outcome: Self::decide(limit, state, call),
-        })
+        (span.earliest == span.latest).then(|| Decided { call, outcome: Self::decide(limit, state, call) })
     }
 
     fn is_admitted(outcome: &AbuseOutcome) -> bool {
@@ -240,11 +207,7 @@ impl Strategy for Abuse {
         let look = limit.look(outcome.at);
         if outcome.is_recording {
             // An attempt counts when it is made: a later stamp has no meaning here.
-            let record = Record {
-                stamp: outcome.at,
-                group_us: 0,
-                units: call.cost.min(limit.kept()),
-            };
+            let record = Record { stamp: outcome.at, group_us: 0, units: call.cost.min(limit.kept()) };
             state.attempts.record(look, outcome.view, record);
             state.attempts.keep_newest(limit.kept());
         } else {
@@ -282,18 +245,14 @@ impl Strategy for Abuse {
         Timestamp::from_micros(state.attempts.fresh_from().max(block_ends))
     }
 
-    fn decision(limit: &AbuseLimit, outcome: &AbuseOutcome, when: When) -> AbuseDecision {
+    fn decision(limit: &AbuseLimit, outcome: AbuseOutcome, when: When) -> AbuseDecision {
         let short_left = (limit.temp.threshold - 1).saturating_sub(outcome.short_count);
         let long_left = (limit.long.threshold - 1).saturating_sub(outcome.long_count);
         let block_ends_at = Timestamp::from_micros(outcome.block.map_or(0, |block| block.ends_at));
         let core = Decision {
             is_allowed: outcome.is_admitted,
             limit: limit.allowed(),
-            remaining: if outcome.is_admitted {
-                short_left.min(long_left)
-            } else {
-                0
-            },
+            remaining: if outcome.is_admitted { short_left.min(long_left) } else { 0 },
             not_before: Timestamp::from_micros(outcome.not_before),
             resets_at: Timestamp::from_micros(outcome.at + limit.memory_us()).max(block_ends_at),
             when,
@@ -308,8 +267,8 @@ impl Strategy for Abuse {
     }
 
     #[inline]
-    fn core(decision: &AbuseDecision) -> &Decision {
-        &decision.core
+    fn core(decision: &AbuseDecision) -> Decision {
+        decision.core
     }
 }
 
@@ -326,24 +285,13 @@ impl Present {
         if state.last > now + limit.memory_us() {
             // All history happens now, and a block keeps what was left of it.
             let left_us = |block: Block| block.ends_at.saturating_sub(state.last);
-            let block = state.block.map(|block| Block {
-                ends_at: now + left_us(block),
-                ..block
-            });
+            let block = state.block.map(|block| Block { ends_at: now + left_us(block), ..block });
             let attempts = View::stepped_back(state.attempts.total());
-            return Self {
-                at: now,
-                block: block.filter(|block| block.ends_at > now),
-                attempts,
-            };
+            return Self { at: now, block: block.filter(|block| block.ends_at > now), attempts };
         }
         let at = now.max(state.last);
         let attempts = state.attempts.view(limit.look(at));
-        Self {
-            at,
-            block: state.block.filter(|block| block.ends_at > at),
-            attempts,
-        }
+        Self { at, block: state.block.filter(|block| block.ends_at > at), attempts }
     }
 
     /// The attempts in the window of `tier`.
@@ -351,18 +299,12 @@ impl Present {
         if self.attempts.is_stepped_back {
             return self.attempts;
         }
-        state.attempts.view(Look {
-            now: self.at,
-            window_us: tier.window_us,
-        })
+        state.attempts.view(Look { now: self.at, window_us: tier.window_us })
     }
 
     /// From when on `cost` attempts reach no threshold of `tier`, after `recorded` ones were made now.
     fn allowed_at(&self, state: &AbuseState, tier: &AbuseTier, [recorded, cost]: [u64; 2]) -> u64 {
-        let look = Look {
-            now: self.at,
-            window_us: tier.window_us,
-        };
+        let look = Look { now: self.at, window_us: tier.window_us };
         let view = self.view(state, tier);
         match (view.used + recorded + cost).saturating_sub(tier.threshold - 1) {
             0 => self.at,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::aligned::Aligned;
 use super::{Call, Decided, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, NEVER, When};
@@ -26,22 +27,16 @@ pub struct FixedWindow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FixedWindowLimit {
     limit: u64,
-    window_us: u64,
+    window: Aligned,
 }
 
 impl FixedWindowLimit {
     /// `limit` units per `window`, which is rounded up to whole microseconds.
     pub fn new(limit: u64, window: Duration) -> Result<Self, TrypemaError> {
         if limit == 0 || limit > MAX_EXACT {
-            return Err(TrypemaError::InvalidLimit {
-                given: limit,
-                max: MAX_EXACT,
-            });
+            return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_EXACT });
         }
-        Ok(Self {
-            limit,
-            window_us: window_micros(window)?,
-        })
+        Ok(Self { limit, window: Aligned::new(window_micros(window)?) })
     }
 
     /// What fits into a window.
@@ -51,7 +46,7 @@ impl FixedWindowLimit {
 
     /// The window's length.
     pub fn window(&self) -> Duration {
-        Duration::from_micros(self.window_us)
+        Duration::from_micros(self.window.window_us)
     }
 }
 
@@ -79,19 +74,11 @@ impl Strategy for FixedWindow {
     type Limit = FixedWindowLimit;
     type State = FixedWindowState;
     type Outcome = FixedWindowOutcome;
-    type Decision = Decision;
+    type Decision<'l> = Decision;
 
     #[inline]
-    fn decide(
-        limit: &FixedWindowLimit,
-        state: &FixedWindowState,
-        call: Call,
-    ) -> FixedWindowOutcome {
-        let Counted {
-            ends_at,
-            used,
-            is_stepped_back,
-        } = counted(limit, state, call.now.as_micros());
+    fn decide(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> FixedWindowOutcome {
+        let Counted { ends_at, used, is_stepped_back } = counted(limit, state, call.now.as_micros());
         let free = limit.limit.saturating_sub(used);
         let is_admitted = call.cost <= free || call.cost == 0;
         FixedWindowOutcome {
@@ -100,11 +87,7 @@ impl Strategy for FixedWindow {
             is_stepped_back,
             limit: limit.limit,
             used,
-            remaining: if is_admitted {
-                free.saturating_sub(call.cost)
-            } else {
-                free
-            },
+            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
             ends_at,
         }
     }
@@ -127,19 +110,11 @@ impl Strategy for FixedWindow {
     }
 
     #[inline]
-    fn commit(
-        _: &FixedWindowLimit,
-        state: &mut FixedWindowState,
-        call: Call,
-        outcome: &FixedWindowOutcome,
-    ) {
+    fn commit(_: &FixedWindowLimit, state: &mut FixedWindowState, call: Call, outcome: &FixedWindowOutcome) {
         let is_counting = outcome.is_admitted && call.cost > 0;
         if is_counting || outcome.is_stepped_back {
             let cost = if is_counting { call.cost } else { 0 };
-            *state = FixedWindowState {
-                ends_at: outcome.ends_at,
-                counted: outcome.used + cost,
-            };
+            *state = FixedWindowState { ends_at: outcome.ends_at, counted: outcome.used + cost };
         }
     }
 
@@ -149,16 +124,14 @@ impl Strategy for FixedWindow {
     }
 
     fn fits(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> u64 {
-        Self::decide(limit, state, call.costing(0))
-            .remaining
-            .min(call.cost)
+        Self::decide(limit, state, call.costing(0)).remaining.min(call.cost)
     }
 
     fn refund(limit: &FixedWindowLimit, state: &mut FixedWindowState, refund: Refund) -> u64 {
         let is_live = refund.now.as_micros() < state.ends_at;
         let is_this_window = refund.recorded.is_none_or(|moment| {
             let moment = moment.as_micros();
-            moment < state.ends_at && moment + limit.window_us >= state.ends_at
+            moment < state.ends_at && moment + limit.window.window_us >= state.ends_at
         });
         if !is_live || !is_this_window {
             return 0;
@@ -169,7 +142,7 @@ impl Strategy for FixedWindow {
     }
 
     fn memory_us(limit: &FixedWindowLimit) -> u64 {
-        limit.window_us
+        limit.window.window_us
     }
 
     fn fresh_from(state: &FixedWindowState) -> Timestamp {
@@ -177,7 +150,7 @@ impl Strategy for FixedWindow {
     }
 
     #[inline]
-    fn decision(_: &FixedWindowLimit, outcome: &FixedWindowOutcome, when: When) -> Decision {
+    fn decision(_: &FixedWindowLimit, outcome: FixedWindowOutcome, when: When) -> Decision {
         let ends_at = Timestamp::from_micros(outcome.ends_at);
         Decision {
             is_allowed: outcome.is_admitted,
@@ -190,8 +163,8 @@ impl Strategy for FixedWindow {
     }
 
     #[inline]
-    fn core(decision: &Decision) -> &Decision {
-        decision
+    fn core(decision: &Decision) -> Decision {
+        *decision
     }
 }
 
@@ -205,27 +178,15 @@ struct Counted {
 
 #[inline]
 fn counted(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> Counted {
-    let starts_at = now - now % limit.window_us;
-    let ends_at = starts_at + limit.window_us;
+    let starts_at = limit.window.start_of(now);
+    let ends_at = starts_at + limit.window.window_us;
     if state.ends_at <= starts_at {
-        return Counted {
-            ends_at,
-            used: 0,
-            is_stepped_back: false,
-        };
+        return Counted { ends_at, used: 0, is_stepped_back: false };
     }
     // The state's window starts in the future by more than a window.
-    if state.ends_at > now + 2 * limit.window_us {
-        return Counted {
-            ends_at,
-            used: state.counted,
-            is_stepped_back: state.counted > 0,
-        };
+    if state.ends_at > now + 2 * limit.window.window_us {
+        return Counted { ends_at, used: state.counted, is_stepped_back: state.counted > 0 };
     }
     // The same window, the next one (the clock went back), or one of another length (the limit changed).
-    Counted {
-        ends_at: ends_at.max(state.ends_at),
-        used: state.counted,
-        is_stepped_back: false,
-    }
+    Counted { ends_at: ends_at.max(state.ends_at), used: state.counted, is_stepped_back: false }
 }

@@ -47,11 +47,7 @@ pub(super) struct View {
 impl View {
     /// All history, `used` in total, counting as happening now.
     pub(super) fn stepped_back(used: u64) -> Self {
-        Self {
-            used,
-            expired: 0,
-            is_stepped_back: true,
-        }
+        Self { used, expired: 0, is_stepped_back: true }
     }
 }
 
@@ -67,24 +63,13 @@ impl Series {
     #[inline]
     pub(super) fn view(&self, look: Look) -> View {
         let total = self.closed + self.open;
-        let whole = View {
-            used: total,
-            expired: 0,
-            is_stepped_back: false,
-        };
+        let whole = View { used: total, expired: 0, is_stepped_back: false };
         let newest = self.newest();
         if look.now >= newest + look.window_us {
-            return View {
-                used: 0,
-                expired: self.ring.len() as u32,
-                ..whole
-            };
+            return View { used: 0, expired: self.ring.len() as u32, ..whole };
         }
         if newest > look.now + look.window_us {
-            return View {
-                is_stepped_back: total > 0,
-                ..whole
-            };
+            return View { is_stepped_back: total > 0, ..whole };
         }
         if self.closed == 0 || look.now < self.oldest + look.window_us {
             return whole;
@@ -92,22 +77,11 @@ impl Series {
         self.view_past_oldest(look)
     }
 
-    #[cold]
     fn view_past_oldest(&self, look: Look) -> View {
         let newest = self.newest();
-        let expired = self
-            .ring
-            .partition(|i| self.ring.stamp(i, newest) + look.window_us <= look.now);
-        let left = if expired == 0 {
-            self.closed
-        } else {
-            self.ring.units_after(expired - 1)
-        };
-        View {
-            used: left + self.open,
-            expired: expired as u32,
-            is_stepped_back: false,
-        }
+        let expired = self.ring.partition(|i| self.ring.stamp(i, newest) + look.window_us <= look.now);
+        let left = if expired == 0 { self.closed } else { self.ring.units_after(expired - 1) };
+        View { used: left + self.open, expired: expired as u32, is_stepped_back: false }
     }
 
     /// Counts `units` at `stamp`, which is not before `look.now`; `view` is this series at `look`.
@@ -116,7 +90,9 @@ impl Series {
     #[inline]
     pub(super) fn record(&mut self, look: Look, view: View, record: Record) -> u64 {
         self.settle(look, view);
-        self.horizon = Horizon::at_least(look.window_us);
+        if self.horizon.micros() < look.window_us {
+            self.horizon = Horizon::at_least(look.window_us);
+        }
         let newest = self.newest();
         let stamp = record.stamp.max(newest);
         let is_joining = self.open > 0 && stamp - self.first < record.group_us.max(1);
@@ -140,12 +116,7 @@ impl Series {
     pub(super) fn settle(&mut self, look: Look, view: View) {
         if view.is_stepped_back {
             let horizon = self.horizon;
-            *self = Self {
-                first: look.now,
-                open: view.used,
-                horizon,
-                ..Self::default()
-            };
+            *self = Self { first: look.now, open: view.used, horizon, ..Self::default() };
         } else if view.used == 0 {
             if self.first > 0 {
                 *self = Self::default();
@@ -158,11 +129,7 @@ impl Series {
     fn drop_oldest(&mut self, buckets: usize, left: u64) {
         self.ring.drop_front(buckets);
         self.closed = left;
-        self.oldest = if self.ring.len() > 0 {
-            self.ring.stamp(0, self.newest())
-        } else {
-            0
-        };
+        self.oldest = if self.ring.len() > 0 { self.ring.stamp(0, self.newest()) } else { 0 };
     }
 
     fn close(&mut self) {
@@ -187,9 +154,7 @@ impl Series {
         if self.open > staying || self.ring.len() == 0 {
             return newest + look.window_us;
         }
-        let first_enough = self
-            .ring
-            .partition(|i| self.ring.units_after(i) + self.open > staying);
+        let first_enough = self.ring.partition(|i| self.ring.units_after(i) + self.open > staying);
         self.ring.stamp(first_enough, newest) + look.window_us
     }
 
@@ -199,14 +164,8 @@ impl Series {
         if newest <= moment {
             return 0;
         }
-        let before = self
-            .ring
-            .partition(|i| self.ring.stamp(i, newest) <= moment);
-        let closed = if before == 0 {
-            self.closed
-        } else {
-            self.ring.units_after(before - 1)
-        };
+        let before = self.ring.partition(|i| self.ring.stamp(i, newest) <= moment);
+        let closed = if before == 0 { self.closed } else { self.ring.units_after(before - 1) };
         closed + self.open
     }
 
@@ -214,11 +173,7 @@ impl Series {
     pub(super) fn refund_at(&mut self, moment: u64, group_us: u64, units: u64) -> u64 {
         let newest = self.newest();
         if moment >= self.first {
-            let refunded = if moment > newest {
-                0
-            } else {
-                units.min(self.open)
-            };
+            let refunded = if moment > newest { 0 } else { units.min(self.open) };
             self.open -= refunded;
             return refunded;
         }
@@ -244,11 +199,7 @@ impl Series {
     }
 
     fn refund_closed(&mut self, index: usize, units: u64) -> u64 {
-        let before = if index == 0 {
-            self.closed
-        } else {
-            self.ring.units_after(index - 1)
-        };
+        let before = if index == 0 { self.closed } else { self.ring.units_after(index - 1) };
         let refunded = units.min(before - self.ring.units_after(index));
         self.ring.subtract(index, refunded);
         self.closed -= refunded;
@@ -278,11 +229,7 @@ impl Series {
 
     /// From when on nothing of this counts.
     pub(super) fn fresh_from(&self) -> u64 {
-        if self.total() == 0 {
-            0
-        } else {
-            self.newest() + self.horizon.micros()
-        }
+        if self.total() == 0 { 0 } else { self.newest() + self.horizon.micros() }
     }
 
     #[cfg(test)]
@@ -310,7 +257,7 @@ impl Horizon {
     pub(super) fn at_least(micros: u64) -> Self {
         let micros = micros.min(MAX_EXACT);
         let exponent = (u64::BITS - micros.leading_zeros()).saturating_sub(Self::MANTISSA);
-        let mantissa = micros.div_ceil(1 << exponent);
+        let mantissa = (micros + (1 << exponent) - 1) >> exponent;
         if mantissa == 1 << Self::MANTISSA {
             return Self::pack(mantissa >> 1, exponent + 1);
         }

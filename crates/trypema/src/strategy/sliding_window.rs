@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::aligned::Aligned;
 use super::series::Horizon;
 use super::{Call, Decided, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
@@ -33,22 +34,16 @@ pub struct SlidingWindow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindowLimit {
     limit: u64,
-    window_us: u64,
+    window: Aligned,
 }
 
 impl SlidingWindowLimit {
     /// `limit` units per `window`, which is rounded up to whole microseconds.
     pub fn new(limit: u64, window: Duration) -> Result<Self, TrypemaError> {
         if limit == 0 || limit > MAX_LIMIT {
-            return Err(TrypemaError::InvalidLimit {
-                given: limit,
-                max: MAX_LIMIT,
-            });
+            return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_LIMIT });
         }
-        Ok(Self {
-            limit,
-            window_us: window_micros(window)?,
-        })
+        Ok(Self { limit, window: Aligned::new(window_micros(window)?) })
     }
 
     /// What fits into a window.
@@ -58,7 +53,7 @@ impl SlidingWindowLimit {
 
     /// The window's length.
     pub fn window(&self) -> Duration {
-        Duration::from_micros(self.window_us)
+        Duration::from_micros(self.window.window_us)
     }
 }
 
@@ -76,7 +71,7 @@ impl SlidingWindowState {
     const HORIZON_BITS: u32 = 11;
 
     fn new(limit: &SlidingWindowLimit, counts: Counts) -> Self {
-        let horizon = u64::from(Horizon::at_least(limit.window_us).bits());
+        let horizon = u64::from(Horizon::at_least(limit.window.window_us).bits());
         Self {
             ends_at_and_horizon: counts.ends_at << Self::HORIZON_BITS | horizon,
             previous: counts.previous as u32,
@@ -89,8 +84,7 @@ impl SlidingWindowState {
     }
 
     fn horizon_us(&self) -> u64 {
-        Horizon::from_bits((self.ends_at_and_horizon & ((1 << Self::HORIZON_BITS) - 1)) as u16)
-            .micros()
+        Horizon::from_bits((self.ends_at_and_horizon & ((1 << Self::HORIZON_BITS) - 1)) as u16).micros()
     }
 }
 
@@ -107,39 +101,19 @@ struct Counts {
 impl Counts {
     #[inline]
     fn at(limit: &SlidingWindowLimit, state: &SlidingWindowState, now: u64) -> Self {
-        let starts_at = now - now % limit.window_us;
-        let ends_at = starts_at + limit.window_us;
+        let starts_at = limit.window.start_of(now);
+        let ends_at = starts_at + limit.window.window_us;
         let (previous, current) = (u64::from(state.previous), u64::from(state.current));
         let known = state.ends_at();
-        if known + limit.window_us <= starts_at {
-            Self {
-                ends_at,
-                previous: 0,
-                current: 0,
-                is_stepped_back: false,
-            }
+        if known + limit.window.window_us <= starts_at {
+            Self { ends_at, previous: 0, current: 0, is_stepped_back: false }
         } else if known <= starts_at {
-            Self {
-                ends_at,
-                previous: current,
-                current: 0,
-                is_stepped_back: false,
-            }
-        } else if known > now + 2 * limit.window_us {
+            Self { ends_at, previous: current, current: 0, is_stepped_back: false }
+        } else if known > now + 2 * limit.window.window_us {
             let current = (previous + current).min(MAX_LIMIT);
-            Self {
-                ends_at,
-                previous: 0,
-                current,
-                is_stepped_back: current > 0,
-            }
+            Self { ends_at, previous: 0, current, is_stepped_back: current > 0 }
         } else {
-            Self {
-                ends_at: ends_at.max(known),
-                previous,
-                current,
-                is_stepped_back: false,
-            }
+            Self { ends_at: ends_at.max(known), previous, current, is_stepped_back: false }
         }
     }
 
@@ -149,23 +123,21 @@ impl Counts {
         if self.previous == 0 {
             return 0;
         }
-        let elapsed = limit.window_us - (self.ends_at - now).min(limit.window_us);
-        (self.previous * (STEPS - steps(elapsed, limit.window_us))).div_ceil(STEPS)
+        let elapsed = limit.window.window_us - (self.ends_at - now).min(limit.window.window_us);
+        (self.previous * (STEPS - steps(elapsed, limit.window.window_us))).div_ceil(STEPS)
     }
 
     /// The first moment at which `cost` fits if nobody else calls; the cost is at most the limit.
     fn fits_at(&self, limit: &SlidingWindowLimit, cost: u64) -> u64 {
         let room = limit.limit - cost;
-        let starts_at = self.ends_at - limit.window_us;
-        let this_window = room
-            .checked_sub(self.current)
-            .and_then(|room| fades_to(self.previous, room));
+        let starts_at = self.ends_at - limit.window.window_us;
+        let this_window = room.checked_sub(self.current).and_then(|room| fades_to(self.previous, room));
         if let Some(step) = this_window {
-            return starts_at + first_of_step(step, limit.window_us);
+            return starts_at + first_of_step(step, limit.window.window_us);
         }
         match fades_to(self.current, room) {
-            Some(step) => self.ends_at + first_of_step(step, limit.window_us),
-            None => self.ends_at + limit.window_us,
+            Some(step) => self.ends_at + first_of_step(step, limit.window.window_us),
+            None => self.ends_at + limit.window.window_us,
         }
     }
 }
@@ -184,31 +156,16 @@ impl Strategy for SlidingWindow {
     type Limit = SlidingWindowLimit;
     type State = SlidingWindowState;
     type Outcome = SlidingWindowOutcome;
-    type Decision = Decision;
+    type Decision<'l> = Decision;
 
     #[inline]
-    fn decide(
-        limit: &SlidingWindowLimit,
-        state: &SlidingWindowState,
-        call: Call,
-    ) -> SlidingWindowOutcome {
+    fn decide(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> SlidingWindowOutcome {
         let now = call.now.as_micros();
         let counts = Counts::at(limit, state, now);
-        let free = limit
-            .limit
-            .saturating_sub(counts.weighed(limit, now) + counts.current);
+        let free = limit.limit.saturating_sub(counts.weighed(limit, now) + counts.current);
         let is_admitted = call.cost <= free || call.cost == 0;
-        let remaining = if is_admitted {
-            free.saturating_sub(call.cost)
-        } else {
-            free
-        };
-        SlidingWindowOutcome {
-            is_admitted,
-            cost: call.cost,
-            remaining,
-            counts,
-        }
+        let remaining = if is_admitted { free.saturating_sub(call.cost) } else { free };
+        SlidingWindowOutcome { is_admitted, cost: call.cost, remaining, counts }
     }
 
     #[inline]
@@ -247,50 +204,28 @@ impl Strategy for SlidingWindow {
         if is_counting || outcome.counts.is_stepped_back {
             let cost = if is_counting { call.cost } else { 0 };
             let current = outcome.counts.current + cost;
-            *state = SlidingWindowState::new(
-                limit,
-                Counts {
-                    current,
-                    ..outcome.counts
-                },
-            );
+            *state = SlidingWindowState::new(limit, Counts { current, ..outcome.counts });
         }
     }
 
     /// Units counted later than this window are counted in it all the same: they may be spent now.
-    fn recorded_at(
-        _: &SlidingWindowLimit,
-        outcome: &SlidingWindowOutcome,
-        call: Call,
-    ) -> Timestamp {
-        call.stamp
-            .min(Timestamp::from_micros(outcome.counts.ends_at - 1))
+    fn recorded_at(_: &SlidingWindowLimit, outcome: &SlidingWindowOutcome, call: Call) -> Timestamp {
+        call.stamp.min(Timestamp::from_micros(outcome.counts.ends_at - 1))
     }
 
     fn fits(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> u64 {
-        Self::decide(limit, state, call.costing(0))
-            .remaining
-            .min(call.cost)
+        Self::decide(limit, state, call.costing(0)).remaining.min(call.cost)
     }
 
     fn refund(limit: &SlidingWindowLimit, state: &mut SlidingWindowState, refund: Refund) -> u64 {
         let mut counts = Counts::at(limit, state, refund.now.as_micros());
-        let starts_at = counts.ends_at - limit.window_us;
+        let starts_at = counts.ends_at - limit.window.window_us;
         let recorded = refund.recorded.map(Timestamp::as_micros);
-        let is_previous = recorded
-            .is_none_or(|moment| moment < starts_at && moment + limit.window_us >= starts_at);
-        let is_current =
-            recorded.is_none_or(|moment| (starts_at..counts.ends_at).contains(&moment));
-        let from_previous = if is_previous {
-            refund.units.min(counts.previous)
-        } else {
-            0
-        };
-        let from_current = if is_current {
-            (refund.units - from_previous).min(counts.current)
-        } else {
-            0
-        };
+        let is_previous =
+            recorded.is_none_or(|moment| moment < starts_at && moment + limit.window.window_us >= starts_at);
+        let is_current = recorded.is_none_or(|moment| (starts_at..counts.ends_at).contains(&moment));
+        let from_previous = if is_previous { refund.units.min(counts.previous) } else { 0 };
+        let from_current = if is_current { (refund.units - from_previous).min(counts.current) } else { 0 };
         counts.previous -= from_previous;
         counts.current -= from_current;
         *state = SlidingWindowState::new(limit, counts);
@@ -298,7 +233,7 @@ impl Strategy for SlidingWindow {
     }
 
     fn memory_us(limit: &SlidingWindowLimit) -> u64 {
-        2 * limit.window_us
+        2 * limit.window.window_us
     }
 
     fn fresh_from(state: &SlidingWindowState) -> Timestamp {
@@ -310,11 +245,7 @@ impl Strategy for SlidingWindow {
     }
 
     #[inline]
-    fn decision(
-        limit: &SlidingWindowLimit,
-        outcome: &SlidingWindowOutcome,
-        when: When,
-    ) -> Decision {
+    fn decision(limit: &SlidingWindowLimit, outcome: SlidingWindowOutcome, when: When) -> Decision {
         let not_before = if outcome.is_admitted || outcome.cost > limit.limit {
             NEVER
         } else {
@@ -331,8 +262,8 @@ impl Strategy for SlidingWindow {
     }
 
     #[inline]
-    fn core(decision: &Decision) -> &Decision {
-        decision
+    fn core(decision: &Decision) -> Decision {
+        *decision
     }
 }
 

@@ -45,19 +45,13 @@ impl SuppressedLimit {
         group: RateGroupSizeMs,
         factor: HardLimitFactor,
     ) -> Self {
-        Self {
-            window: AbsoluteLimit::new(rate, window, group),
-            factor,
-        }
+        Self { window: AbsoluteLimit::new(rate, window, group), factor }
     }
 
     /// The same limit, giving way to the one that a live key was first called with.
     #[must_use]
     pub fn sticky(self) -> Self {
-        Self {
-            window: self.window.sticky(),
-            ..self
-        }
+        Self { window: self.window.sticky(), ..self }
     }
 
     /// The limit of a live state, whatever it is; without one, none.
@@ -66,10 +60,7 @@ impl SuppressedLimit {
         group: RateGroupSizeMs,
         factor: HardLimitFactor,
     ) -> Self {
-        Self {
-            window: AbsoluteLimit::of_live_state(window, group),
-            factor,
-        }
+        Self { window: AbsoluteLimit::of_live_state(window, group), factor }
     }
 
     /// What is admitted without a draw.
@@ -109,9 +100,8 @@ impl SuppressedState {
     fn share(&self, look: Look, soft: u64, cost: u64) -> f64 {
         let observed = self.observed();
         let in_window = observed.view(look).used.saturating_add(cost) as f64;
-        let last_second = observed
-            .units_since(look.now.saturating_sub(SECOND_US))
-            .saturating_add(cost) as f64;
+        let last_second =
+            observed.units_since(look.now.saturating_sub(SECOND_US)).saturating_add(cost) as f64;
         let windows_worth = last_second * (look.window_us as f64 / SECOND_US as f64);
         (soft as f64 / in_window.max(windows_worth)).min(1.0)
     }
@@ -160,7 +150,7 @@ impl Strategy for Suppressed {
     type Limit = SuppressedLimit;
     type State = SuppressedState;
     type Outcome = SuppressedOutcome;
-    type Decision = SuppressedDecision;
+    type Decision<'l> = SuppressedDecision;
 
     #[inline]
     fn decide(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> SuppressedOutcome {
@@ -174,39 +164,31 @@ impl Strategy for Suppressed {
             above_soft(limit, state, soft, (call, view))
         };
         let is_admitted = is_admitted(zone);
-        let newest = if view.is_stepped_back {
-            look.now
-        } else {
-            state.accepted.newest()
-        };
+        let newest = if view.is_stepped_back { look.now } else { state.accepted.newest() };
         let recorded = limit.window.latest_stamp(call).max(newest);
-        let counts = if is_admitted && call.cost > 0 {
-            recorded
-        } else {
-            newest
-        };
+        let counts = if is_admitted && call.cost > 0 { recorded } else { newest };
         let denied = if is_admitted {
-            Denied {
-                not_before: look.now,
-                used_after_wait: 0,
-            }
+            Denied { not_before: look.now, used_after_wait: 0 }
         } else {
             Denied::until_fits(&state.accepted, look, view, [soft, call.cost])
         };
         SuppressedOutcome {
             zone,
             soft,
-            remaining: if is_admitted {
-                free.saturating_sub(call.cost)
-            } else {
-                free
-            },
+            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
             not_before: denied.not_before,
             used_after_wait: denied.used_after_wait,
             recorded,
             resets_at: counts + limit.window.window_us,
             view,
         }
+    }
+
+    /// Above the soft limit the time decides, and how it is drawn.
+    #[inline]
+    fn needs_exact_time(limit: &SuppressedLimit, state: &SuppressedState, cost: u64) -> bool {
+        let soft = if limit.window.is_sticky { state.capacity } else { limit.window.capacity };
+        cost > soft.saturating_sub(state.accepted.total())
     }
 
     #[inline]
@@ -218,8 +200,7 @@ impl Strategy for Suppressed {
     ) -> Option<Decided<SuppressedOutcome>> {
         let call = limit.window.call_within(span, cost)?;
         let outcome = Self::decide(limit, state, call);
-        (outcome.zone == Zone::Allowed || span.earliest == span.latest)
-            .then_some(Decided { call, outcome })
+        (outcome.zone == Zone::Allowed || span.earliest == span.latest).then_some(Decided { call, outcome })
     }
 
     #[inline]
@@ -228,12 +209,7 @@ impl Strategy for Suppressed {
     }
 
     #[inline]
-    fn commit(
-        limit: &SuppressedLimit,
-        state: &mut SuppressedState,
-        call: Call,
-        outcome: &SuppressedOutcome,
-    ) {
+    fn commit(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &SuppressedOutcome) {
         let look = limit.window.look(call);
         if call.cost == 0 {
             if outcome.view.is_stepped_back {
@@ -269,9 +245,7 @@ impl Strategy for Suppressed {
     fn fits(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {
         let look = limit.window.look(call);
         let view = state.accepted.view(look);
-        sticky_soft(limit, state, view, look)
-            .saturating_sub(view.used)
-            .min(call.cost)
+        sticky_soft(limit, state, view, look).saturating_sub(view.used).min(call.cost)
     }
 
     fn refund(limit: &SuppressedLimit, state: &mut SuppressedState, refund: Refund) -> u64 {
@@ -288,20 +262,11 @@ impl Strategy for Suppressed {
     }
 
     fn fresh_from(state: &SuppressedState) -> Timestamp {
-        Timestamp::from_micros(
-            state
-                .accepted
-                .fresh_from()
-                .max(state.observed().fresh_from()),
-        )
+        Timestamp::from_micros(state.accepted.fresh_from().max(state.observed().fresh_from()))
     }
 
     #[inline]
-    fn decision(
-        _: &SuppressedLimit,
-        outcome: &SuppressedOutcome,
-        when: When,
-    ) -> SuppressedDecision {
+    fn decision(_: &SuppressedLimit, outcome: SuppressedOutcome, when: When) -> SuppressedDecision {
         let core = Decision {
             is_allowed: is_admitted(outcome.zone),
             limit: outcome.soft,
@@ -310,15 +275,12 @@ impl Strategy for Suppressed {
             resets_at: Timestamp::from_micros(outcome.resets_at),
             when,
         };
-        SuppressedDecision {
-            core,
-            factor: outcome.factor(),
-        }
+        SuppressedDecision { core, factor: outcome.factor() }
     }
 
     #[inline]
-    fn core(decision: &SuppressedDecision) -> &Decision {
-        &decision.core
+    fn core(decision: &SuppressedDecision) -> Decision {
+        decision.core
     }
 }
 
@@ -326,36 +288,16 @@ impl Strategy for Suppressed {
 const OBSERVED_MAX: u64 = crate::units::MAX_EXACT;
 
 fn is_admitted(zone: Zone) -> bool {
-    matches!(
-        zone,
-        Zone::Allowed
-            | Zone::Drawn {
-                is_admitted: true,
-                ..
-            }
-    )
+    matches!(zone, Zone::Allowed | Zone::Drawn { is_admitted: true, .. })
 }
 
 /// The soft limit that holds: the stored one if this limit is sticky and the state still counts something.
 fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, look: Look) -> u64 {
-    let is_live = view.used > 0
-        || state
-            .observed
-            .as_ref()
-            .is_some_and(|seen| seen.view(look).used > 0);
-    if limit.window.is_sticky && is_live {
-        state.capacity
-    } else {
-        limit.window.capacity
-    }
+    let is_live = view.used > 0 || state.observed.as_ref().is_some_and(|seen| seen.view(look).used > 0);
+    if limit.window.is_sticky && is_live { state.capacity } else { limit.window.capacity }
 }
 
-fn above_soft(
-    limit: &SuppressedLimit,
-    state: &SuppressedState,
-    soft: u64,
-    at: (Call, View),
-) -> Zone {
+fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, soft: u64, at: (Call, View)) -> Zone {
     let (call, view) = at;
     let hard = limit.factor.hard_capacity(soft);
     if call.cost > hard.saturating_sub(view.used) {
@@ -364,8 +306,5 @@ fn above_soft(
     let share = state.share(limit.window.look(call), soft, call.cost);
     let threshold = (share * (u64::from(u32::MAX) + 1) as f64) as u64;
     let drawn = u64::from(state.drawn.wrapping_add(GOLDEN));
-    Zone::Drawn {
-        factor: 1.0 - share,
-        is_admitted: drawn < threshold,
-    }
+    Zone::Drawn { factor: 1.0 - share, is_admitted: drawn < threshold }
 }

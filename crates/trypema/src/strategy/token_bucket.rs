@@ -2,13 +2,14 @@
 
 mod debt;
 mod limits;
+mod single;
 
 use debt::{Debt, Pending};
 pub use limits::{TokenBucketLimits, TokenLimit};
 
 use super::{Call, Decided, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{Decision, LimitBalance, NEVER, TokenBucketDecision, When};
+use crate::decision::{Decision, TokenBucketDecision, When};
 
 /// The bucket of tokens that refills continuously; see the [module](super).
 #[derive(Debug, Clone, Copy)]
@@ -35,10 +36,7 @@ struct Many {
 
 impl Default for Debts {
     fn default() -> Self {
-        Self::One {
-            last: 0,
-            debt: Debt::NONE,
-        }
+        Self::One { last: 0, debt: Debt::NONE }
     }
 }
 
@@ -73,11 +71,7 @@ impl TokenBucketState {
     #[inline]
     fn present(&self, limits: &TokenBucketLimits, now: u64) -> u64 {
         let last = self.last();
-        if last > now + limits.memory_us() {
-            now
-        } else {
-            now.max(last)
-        }
+        if last > now + limits.memory_us() { now } else { now.max(last) }
     }
 
     /// What is owed to `limit` at `at`, and how much of that is still to come into force.
@@ -86,28 +80,17 @@ impl TokenBucketState {
         let owed = self.debt(position).owed_to(limit);
         let elapsed = at.saturating_sub(self.last());
         match self.pending() {
-            [] => debt::Owed {
-                due: limit.drained(owed, elapsed),
-                pending: 0,
-            },
+            [] => debt::Owed { due: limit.drained(owed, elapsed), pending: 0 },
             pending => debt::with_pending(limit, owed, (self.last(), at), pending),
         }
     }
 
     /// Replaces what is owed, as of `at`.
     #[inline]
-    fn set(
-        &mut self,
-        limits: &TokenBucketLimits,
-        at: u64,
-        debts: [u64; TokenLimit::MAX_PER_BUCKET],
-    ) {
+    fn set(&mut self, limits: &TokenBucketLimits, at: u64, debts: [u64; TokenLimit::MAX_PER_BUCKET]) {
         let debt = |(limit, owed): (&TokenLimit, u64)| Debt::new(limit, owed);
         if let ([limit], []) = (limits.as_slice(), self.pending()) {
-            self.0 = Debts::One {
-                last: at,
-                debt: debt((limit, debts[0])),
-            };
+            self.0 = Debts::One { last: at, debt: debt((limit, debts[0])) };
             return;
         }
         let debts = limits.as_slice().iter().zip(debts).map(debt);
@@ -119,11 +102,7 @@ impl TokenBucketState {
                 many.pending.retain(|pending| pending.stamp > at);
             }
             Debts::One { .. } => {
-                let many = Many {
-                    last: at,
-                    debts: debts.collect(),
-                    pending: Vec::new(),
-                };
+                let many = Many { last: at, debts: debts.collect(), pending: Vec::new() };
                 self.0 = Debts::Many(Box::new(many));
             }
         }
@@ -132,11 +111,7 @@ impl TokenBucketState {
     /// Adds units that count from `stamp` on.
     fn postpone(&mut self, stamp: u64, units: u64) {
         if let Debts::One { last, debt } = self.0 {
-            self.0 = Debts::Many(Box::new(Many {
-                last,
-                debts: vec![debt],
-                pending: Vec::new(),
-            }));
+            self.0 = Debts::Many(Box::new(Many { last, debts: vec![debt], pending: Vec::new() }));
         }
         if let Debts::Many(many) = &mut self.0 {
             debt::insert(&mut many.pending, Pending { stamp, units });
@@ -147,17 +122,25 @@ impl TokenBucketState {
 /// What the token bucket found.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBucketOutcome {
-    is_admitted: bool,
-    cost: u64,
+    pub(crate) is_admitted: bool,
+    pub(crate) cost: u64,
     /// The position of the first limit that lacked the cost.
-    failed: usize,
+    pub(crate) failed: usize,
     /// The moment it was decided at.
-    at: u64,
+    pub(crate) at: u64,
     /// What was owed to each limit before the call.
-    owed: [u64; TokenLimit::MAX_PER_BUCKET],
-    /// The wait, where pending units make it more than a division.
-    not_before: Option<u64>,
+    pub(crate) owed: [u64; TokenLimit::MAX_PER_BUCKET],
+    /// When the cost fits, where pending units make it more than a division.
+    pub(crate) not_before: Option<u64>,
     is_stepped_back: bool,
+}
+
+impl TokenBucketOutcome {
+    /// What is owed to the limit at `position` after the call.
+    pub(crate) fn owed_after(&self, position: usize, limit: &TokenLimit) -> u64 {
+        let paid = if self.is_admitted { self.cost.min(limit.capacity) } else { 0 };
+        self.owed[position] + limit.units(paid)
+    }
 }
 
 impl Strategy for TokenBucket {
@@ -165,36 +148,14 @@ impl Strategy for TokenBucket {
     type Limit = TokenBucketLimits;
     type State = TokenBucketState;
     type Outcome = TokenBucketOutcome;
-    type Decision = TokenBucketDecision;
+    type Decision<'l> = TokenBucketDecision<'l>;
 
     #[inline]
-    fn decide(
-        limits: &TokenBucketLimits,
-        state: &TokenBucketState,
-        call: Call,
-    ) -> TokenBucketOutcome {
-        let at = state.present(limits, call.now.as_micros());
-        let mut outcome = TokenBucketOutcome {
-            is_admitted: true,
-            cost: call.cost,
-            failed: usize::MAX,
-            at,
-            owed: [0; TokenLimit::MAX_PER_BUCKET],
-            not_before: None,
-            is_stepped_back: at < state.last(),
-        };
-        for (position, limit) in limits.as_slice().iter().enumerate() {
-            let owed = state.owed(position, limit, at).total().min(limit.full);
-            outcome.owed[position] = owed;
-            if !limit.has(owed, call.cost) && call.cost > 0 {
-                outcome.is_admitted = false;
-                outcome.failed = outcome.failed.min(position);
-            }
+    fn decide(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> TokenBucketOutcome {
+        match single::Single::of(limits, state) {
+            Some(single) => single.decide(call),
+            None => decide_all(limits, state, call),
         }
-        if !outcome.is_admitted && !state.pending().is_empty() {
-            outcome.not_before = Some(fits_at_with_pending(limits, state, at, call.cost));
-        }
-        outcome
     }
 
     #[inline]
@@ -206,25 +167,19 @@ impl Strategy for TokenBucket {
     ) -> Option<Decided<TokenBucketOutcome>> {
         let call = Call::new(span.earliest, cost);
         let outcome = Self::decide(limits, state, call);
-        let decided = Decided { call, outcome };
-        if span.earliest == span.latest {
-            return Some(decided);
-        }
-        if !state.pending().is_empty() || outcome.is_stepped_back {
-            return None;
-        }
-        let is_certain = if outcome.is_admitted {
+        if span.earliest != span.latest {
             // While no limit is full, what is owed falls by the same line whenever it is looked at.
-            let latest = span.latest.as_micros();
-            limits
-                .as_slice()
-                .iter()
-                .enumerate()
-                .all(|(i, limit)| state.owed(i, limit, latest).due > 0)
-        } else {
-            !Self::decide(limits, state, Call::new(span.latest, cost)).is_admitted
-        };
-        is_certain.then_some(decided)
+            let latest = Call::new(span.latest, cost);
+            let is_certain = match single::Single::of(limits, state) {
+                Some(single) if outcome.is_admitted => single.is_owed(latest),
+                Some(single) => !single.decide(latest).is_admitted,
+                None => is_certain(limits, state, &outcome, latest),
+            };
+            if !is_certain || outcome.is_stepped_back {
+                return None;
+            }
+        }
+        Some(Decided { call, outcome })
     }
 
     #[inline]
@@ -243,56 +198,25 @@ impl Strategy for TokenBucket {
         if !is_paying && !outcome.is_stepped_back {
             return;
         }
-        let is_postponed = is_paying && call.stamp > call.now;
-        let mut owed = outcome.owed;
-        for (position, limit) in limits.as_slice().iter().enumerate() {
-            if !state.pending().is_empty() {
-                // What is still to come stays pending; after a step back everything is due.
-                let now_owed = state.owed(position, limit, outcome.at);
-                owed[position] = if outcome.is_stepped_back {
-                    now_owed.total()
-                } else {
-                    now_owed.due
-                };
-            }
-            if is_paying && !is_postponed {
-                owed[position] += limit.units(call.cost);
-            }
-        }
-        if outcome.is_stepped_back {
-            *state = TokenBucketState::default();
-        }
-        state.set(limits, outcome.at, owed);
-        if is_postponed {
-            let latest = outcome.at + limits.memory_us();
-            state.postpone(call.stamp.as_micros().min(latest), call.cost);
+        if let (Some(single), true) = (single::Single::of(limits, state), call.stamp == call.now) {
+            state.0 = single.paid(call, outcome);
+        } else {
+            commit_all(limits, state, call, outcome);
         }
     }
 
     /// Debts are paid one after the other: a call's own starts where the earlier ones end.
-    fn recorded_at(
-        limits: &TokenBucketLimits,
-        outcome: &TokenBucketOutcome,
-        call: Call,
-    ) -> Timestamp {
+    fn recorded_at(limits: &TokenBucketLimits, outcome: &TokenBucketOutcome, call: Call) -> Timestamp {
         if call.stamp > call.now {
-            return call.stamp;
+            return Timestamp::from_micros(latest_stamp(limits, outcome.at, call));
         }
-        let starts = limits
-            .as_slice()
-            .iter()
-            .zip(outcome.owed)
-            .map(|(limit, owed)| owed / limit.drain);
+        let starts = limits.as_slice().iter().zip(outcome.owed).map(|(limit, owed)| owed / limit.drain);
         Timestamp::from_micros(outcome.at + starts.min().unwrap_or(0))
     }
 
     fn fits(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
         let outcome = Self::decide(limits, state, call.costing(0));
-        let left = limits
-            .as_slice()
-            .iter()
-            .zip(outcome.owed)
-            .map(|(limit, owed)| limit.left(owed));
+        let left = limits.as_slice().iter().zip(outcome.owed).map(|(limit, owed)| limit.left(owed));
         left.min().unwrap_or(0).min(call.cost)
     }
 
@@ -309,12 +233,8 @@ impl Strategy for TokenBucket {
         for (position, limit) in limits.as_slice().iter().enumerate() {
             let due = state.owed(position, limit, at).due;
             // What has been paid off since is not given back a second time.
-            let paid_us = refund
-                .recorded
-                .map_or(0, |moment| at.saturating_sub(moment.as_micros()));
-            let back = limit
-                .drained(limit.units(units.min(limit.capacity)), paid_us)
-                .min(due);
+            let paid_us = refund.recorded.map_or(0, |moment| at.saturating_sub(moment.as_micros()));
+            let back = limit.drained(limit.units(units.min(limit.capacity)), paid_us).min(due);
             owed[position] = due - back;
             refunded = refunded.min(back / limit.unit);
         }
@@ -336,76 +256,103 @@ impl Strategy for TokenBucket {
     #[inline]
     fn decision(
         limits: &TokenBucketLimits,
-        outcome: &TokenBucketOutcome,
+        outcome: TokenBucketOutcome,
         when: When,
-    ) -> TokenBucketDecision {
-        let paid = if outcome.is_admitted { outcome.cost } else { 0 };
-        let mut balances = [None; TokenLimit::MAX_PER_BUCKET];
-        let (mut tightest, mut not_before, mut resets_at) = (None, outcome.at, outcome.at);
-        for (position, limit) in limits.as_slice().iter().enumerate() {
-            let owed = outcome.owed[position] + limit.units(paid.min(limit.capacity));
-            let remaining = limit.left(owed);
-            if tightest.is_none_or(|(least, _)| remaining < least) {
-                tightest = Some((remaining, limit.capacity));
-            }
-            balances[position] = Some(LimitBalance {
-                limit: *limit,
-                remaining: limit.balance(owed),
-            });
-            resets_at = resets_at.max(outcome.at + owed.div_ceil(limit.drain));
-            not_before =
-                not_before.max(outcome.at + limit.wait_us(outcome.owed[position], outcome.cost));
-        }
-        let (remaining, capacity) = tightest.unwrap_or((0, 0));
-        let is_never = limits
-            .as_slice()
-            .iter()
-            .any(|limit| outcome.cost > limit.capacity);
-        let not_before = Timestamp::from_micros(outcome.not_before.unwrap_or(not_before));
-        let core = Decision {
-            is_allowed: outcome.is_admitted,
-            limit: capacity,
-            remaining,
-            not_before: if is_never { NEVER } else { not_before },
-            resets_at: Timestamp::from_micros(resets_at),
-            when,
-        };
-        let failed = (!outcome.is_admitted).then_some(outcome.failed);
-        TokenBucketDecision {
-            core,
-            failed,
-            balances,
-        }
+    ) -> TokenBucketDecision<'_> {
+        TokenBucketDecision { limits, outcome, when }
     }
 
-    #[inline]
-    fn core(decision: &TokenBucketDecision) -> &Decision {
-        &decision.core
+    fn core(decision: &TokenBucketDecision<'_>) -> Decision {
+        decision.core()
     }
+}
+
+/// Decides where there are several limits, or units to come.
+#[inline(never)]
+fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> TokenBucketOutcome {
+    let at = state.present(limits, call.now.as_micros());
+    let mut outcome = TokenBucketOutcome {
+        is_admitted: true,
+        cost: call.cost,
+        failed: usize::MAX,
+        at,
+        owed: [0; TokenLimit::MAX_PER_BUCKET],
+        not_before: None,
+        is_stepped_back: at < state.last(),
+    };
+    for (position, limit) in limits.as_slice().iter().enumerate() {
+        let owed = state.owed(position, limit, at).total().min(limit.full);
+        outcome.owed[position] = owed;
+        if !limit.has(owed, call.cost) && call.cost > 0 {
+            outcome.is_admitted = false;
+            outcome.failed = outcome.failed.min(position);
+        }
+    }
+    if !outcome.is_admitted && !state.pending().is_empty() {
+        outcome.not_before = Some(fits_at_with_pending(limits, state, at, call.cost));
+    }
+    outcome
+}
+
+/// Whether `outcome` is the same at `latest`, and whenever in between.
+fn is_certain(
+    limits: &TokenBucketLimits,
+    state: &TokenBucketState,
+    outcome: &TokenBucketOutcome,
+    latest: Call,
+) -> bool {
+    if !state.pending().is_empty() {
+        return false;
+    }
+    if !outcome.is_admitted {
+        return !decide_all(limits, state, latest).is_admitted;
+    }
+    let at = latest.now.as_micros();
+    limits.as_slice().iter().enumerate().all(|(position, limit)| state.owed(position, limit, at).due > 0)
+}
+
+/// Records where there are several limits, or units to come.
+#[inline(never)]
+fn commit_all(
+    limits: &TokenBucketLimits,
+    state: &mut TokenBucketState,
+    call: Call,
+    outcome: &TokenBucketOutcome,
+) {
+    let is_paying = outcome.is_admitted && call.cost > 0;
+    let is_postponed = is_paying && call.stamp > call.now;
+    let mut owed = outcome.owed;
+    for (position, limit) in limits.as_slice().iter().enumerate() {
+        if !state.pending().is_empty() {
+            // What is still to come stays pending; after a step back everything is due.
+            let now_owed = state.owed(position, limit, outcome.at);
+            owed[position] = if outcome.is_stepped_back { now_owed.total() } else { now_owed.due };
+        }
+        if is_paying && !is_postponed {
+            owed[position] += limit.units(call.cost);
+        }
+    }
+    if outcome.is_stepped_back {
+        *state = TokenBucketState::default();
+    }
+    state.set(limits, outcome.at, owed);
+    if is_postponed {
+        state.postpone(latest_stamp(limits, outcome.at, call), call.cost);
+    }
+}
+
+/// The time at which a postponed call counts: beyond the longest refill the clock would seem to have gone
+/// back.
+fn latest_stamp(limits: &TokenBucketLimits, at: u64, call: Call) -> u64 {
+    call.stamp.as_micros().min(at + limits.memory_us())
 }
 
 /// The first moment at which every limit has `cost`, when some units are still to come into force.
 #[cold]
-fn fits_at_with_pending(
-    limits: &TokenBucketLimits,
-    state: &TokenBucketState,
-    at: u64,
-    cost: u64,
-) -> u64 {
-    let each = limits
-        .as_slice()
-        .iter()
-        .enumerate()
-        .map(|(position, limit)| {
-            let room = limit
-                .full
-                .saturating_sub(limit.units(cost.min(limit.capacity)));
-            debt::falls_to(
-                limit,
-                state.owed(position, limit, at),
-                (at, room),
-                state.pending(),
-            )
-        });
+fn fits_at_with_pending(limits: &TokenBucketLimits, state: &TokenBucketState, at: u64, cost: u64) -> u64 {
+    let each = limits.as_slice().iter().enumerate().map(|(position, limit)| {
+        let room = limit.full.saturating_sub(limit.units(cost.min(limit.capacity)));
+        debt::falls_to(limit, state.owed(position, limit, at), (at, room), state.pending())
+    });
     each.max().unwrap_or(at)
 }

@@ -81,11 +81,7 @@ impl Ring {
             self.slots = ThinVec::new();
             return;
         }
-        self.set_header(
-            (self.head() + count) % self.capacity(),
-            left,
-            self.is_wide(),
-        );
+        self.set_header((self.head() + count) % self.capacity(), left, self.is_wide());
         if self.capacity() > SHRINK_ABOVE && left < self.capacity() / 4 {
             self.rebuild(left * 2, self.is_wide(), 0);
         }
@@ -100,8 +96,7 @@ impl Ring {
                 self.slots[slot + 1] = self.slots[slot + 1].wrapping_sub(units);
             } else {
                 let word = self.slots[slot];
-                self.slots[slot] =
-                    word & !HALF | u64::from((word as u32).wrapping_sub(units as u32));
+                self.slots[slot] = word & !HALF | u64::from((word as u32).wrapping_sub(units as u32));
             }
         }
     }
@@ -138,11 +133,7 @@ impl Ring {
 
     fn through(&self, index: usize) -> u64 {
         let slot = self.slot(index);
-        if self.is_wide() {
-            self.slots[slot + 1]
-        } else {
-            self.slots[slot] & HALF
-        }
+        if self.is_wide() { self.slots[slot + 1] } else { self.slots[slot] & HALF }
     }
 
     fn put(&mut self, index: usize, stamp: u64, through: u64) {

@@ -13,56 +13,37 @@ pub(super) struct Debt {
 }
 
 impl Debt {
-    pub(super) const NONE: Self = Self {
-        owed: 0,
-        rate: Rate::one(),
-    };
+    pub(super) const NONE: Self = Self { owed: 0, rate: Rate::one() };
 
     #[inline]
     pub(super) fn new(limit: &TokenLimit, owed: u64) -> Self {
-        Self {
-            owed,
-            rate: limit.rate,
-        }
+        Self { owed, rate: limit.rate }
     }
 
     /// The same debt in the units of `limit`, at most its capacity.
     #[inline]
     pub(super) fn owed_to(&self, limit: &TokenLimit) -> u64 {
-        if self.rate == limit.rate {
-            self.owed.min(limit.full)
-        } else {
-            self.converted(limit)
-        }
+        if self.rate == limit.rate { self.owed.min(limit.full) } else { self.converted(limit) }
     }
 
     #[cold]
     fn converted(&self, limit: &TokenLimit) -> u64 {
-        let owed =
-            (u128::from(self.owed) * u128::from(limit.unit)).div_ceil(u128::from(self.rate.unit()));
+        let owed = (u128::from(self.owed) * u128::from(limit.unit)).div_ceil(u128::from(self.rate.unit()));
         owed.min(u128::from(limit.full)) as u64
     }
 
     /// When nothing is owed any more, if this was owed at `last`.
     pub(super) fn paid_at(&self, last: u64) -> u64 {
-        if self.owed == 0 {
-            0
-        } else {
-            last + self.owed.div_ceil(self.rate.drain())
-        }
+        if self.owed == 0 { 0 } else { last + self.owed.div_ceil(self.rate.drain()) }
     }
 }
 
 /// When every debt and everything pending is paid, at the latest.
 pub(super) fn all_paid_at(last: u64, debts: &[Debt], pending: &[Pending]) -> u64 {
-    let from = pending
-        .last()
-        .map_or(last, |pending| pending.stamp.max(last));
+    let from = pending.last().map_or(last, |pending| pending.stamp.max(last));
     let units: u64 = pending.iter().map(|pending| pending.units).sum();
     let paid_at = |debt: &Debt| {
-        let owed = debt
-            .owed
-            .saturating_add(units.saturating_mul(debt.rate.unit()));
+        let owed = debt.owed.saturating_add(units.saturating_mul(debt.rate.unit()));
         Debt { owed, ..*debt }.paid_at(from)
     };
     debts.iter().map(paid_at).max().unwrap_or(0)
@@ -135,22 +116,13 @@ pub(super) fn with_pending(
             later += units;
         }
     }
-    Owed {
-        due: limit.drained(due, at.saturating_sub(from)),
-        pending: later.min(limit.full),
-    }
+    Owed { due: limit.drained(due, at.saturating_sub(from)), pending: later.min(limit.full) }
 }
 
 /// The first moment, from `at` on, at which what is owed has fallen to `room`.
-pub(super) fn falls_to(
-    limit: &TokenLimit,
-    owed: Owed,
-    (at, room): (u64, u64),
-    pending: &[Pending],
-) -> u64 {
+pub(super) fn falls_to(limit: &TokenLimit, owed: Owed, (at, room): (u64, u64), pending: &[Pending]) -> u64 {
     let (mut due, mut later, mut from) = (owed.due, owed.pending, at);
-    let falls_at =
-        |due: u64, from: u64, room: u64| from + due.saturating_sub(room).div_ceil(limit.drain);
+    let falls_at = |due: u64, from: u64, room: u64| from + due.saturating_sub(room).div_ceil(limit.drain);
     for Pending { stamp, units } in pending.iter().filter(|pending| pending.stamp > at) {
         if let Some(room) = room.checked_sub(later) {
             let moment = falls_at(due, from, room);

@@ -33,32 +33,19 @@ pub struct TokenLimit {
 
 impl TokenLimit {
     /// How many limits one bucket may have.
-    pub const MAX_PER_BUCKET: usize = 8;
+    pub const MAX_PER_BUCKET: usize = 4;
 
     /// `capacity` tokens, refilled within `refill_every`, which is rounded up to whole microseconds.
     pub fn new(capacity: u64, refill_every: Duration) -> Result<Self, TrypemaError> {
         if capacity == 0 || capacity > MAX_EXACT {
-            return Err(TrypemaError::InvalidLimit {
-                given: capacity,
-                max: MAX_EXACT,
-            });
+            return Err(TrypemaError::InvalidLimit { given: capacity, max: MAX_EXACT });
         }
         let refill_us = window_micros(refill_every)?;
         let divisor = gcd(capacity, refill_us);
         let (unit, drain) = (refill_us / divisor, capacity / divisor);
         let full = capacity.checked_mul(unit).filter(|full| *full <= MAX_EXACT);
-        let full = full.ok_or(TrypemaError::InexactTokenLimit {
-            capacity,
-            refill_every,
-        })?;
-        Ok(Self {
-            capacity,
-            refill_us,
-            unit,
-            drain,
-            full,
-            rate: Rate::new(unit, drain),
-        })
+        let full = full.ok_or(TrypemaError::InexactTokenLimit { capacity, refill_every })?;
+        Ok(Self { capacity, refill_us, unit, drain, full, rate: Rate::new(unit, drain) })
     }
 
     /// Tokens in a full bucket.
@@ -80,11 +67,7 @@ impl TokenLimit {
     /// What is left of `owed` after `elapsed_us`.
     #[inline]
     pub(super) fn drained(&self, owed: u64, elapsed_us: u64) -> u64 {
-        if elapsed_us >= self.refill_us {
-            0
-        } else {
-            owed.saturating_sub(elapsed_us * self.drain)
-        }
+        if elapsed_us >= self.refill_us { 0 } else { owed.saturating_sub(elapsed_us * self.drain) }
     }
 
     /// Whether a bucket that owes `owed` has `cost` tokens.
@@ -95,20 +78,25 @@ impl TokenLimit {
 
     /// How long until a bucket that owes `owed` has `cost` tokens.
     #[inline]
-    pub(super) fn wait_us(&self, owed: u64, cost: u64) -> u64 {
+    pub(crate) fn wait_us(&self, owed: u64, cost: u64) -> u64 {
         let short = (owed + self.units(cost.min(self.capacity))).saturating_sub(self.full);
         short.div_ceil(self.drain)
     }
 
+    /// How long until nothing of `owed` is left.
+    pub(crate) fn paid_within_us(&self, owed: u64) -> u64 {
+        owed.div_ceil(self.drain)
+    }
+
     /// Whole tokens left in a bucket that owes `owed`.
     #[inline]
-    pub(super) fn left(&self, owed: u64) -> u64 {
+    pub(crate) fn left(&self, owed: u64) -> u64 {
         self.full.saturating_sub(owed) / self.unit
     }
 
     /// Tokens left, fractions included.
     #[inline]
-    pub(super) fn balance(&self, owed: u64) -> f64 {
+    pub(crate) fn balance(&self, owed: u64) -> f64 {
         self.full.saturating_sub(owed) as f64 / self.unit as f64
     }
 }
@@ -139,16 +127,9 @@ impl TokenBucketLimits {
         let limits: Box<[TokenLimit]> = limits.into_iter().collect();
         if limits.is_empty() || limits.len() > TokenLimit::MAX_PER_BUCKET {
             let max = TokenLimit::MAX_PER_BUCKET;
-            return Err(TrypemaError::InvalidLimitCount {
-                given: limits.len(),
-                max,
-            });
+            return Err(TrypemaError::InvalidLimitCount { given: limits.len(), max });
         }
-        let memory_us = limits
-            .iter()
-            .map(|limit| limit.refill_us)
-            .max()
-            .unwrap_or(0);
+        let memory_us = limits.iter().map(|limit| limit.refill_us).max().unwrap_or(0);
         Ok(Self { limits, memory_us })
     }
 
@@ -167,10 +148,7 @@ impl TokenBucketLimits {
 
 impl From<TokenLimit> for TokenBucketLimits {
     fn from(limit: TokenLimit) -> Self {
-        Self {
-            memory_us: limit.refill_us,
-            limits: Box::new([limit]),
-        }
+        Self { memory_us: limit.refill_us, limits: Box::new([limit]) }
     }
 }
 
@@ -222,19 +200,12 @@ mod tests {
 
     #[test]
     fn rates_survive_packing() {
-        for (capacity, micros) in [
-            (1, 1),
-            (10, 1_000_000),
-            (7, 86_400_000_000),
-            (1 << 44, 1 << 44),
-            (3, 1 << 44),
-        ] {
-            let limit = TokenLimit::new(capacity, Duration::from_micros(micros))
-                .unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(
-                (limit.rate.unit(), limit.rate.drain()),
-                (limit.unit, limit.drain)
-            );
+        for (capacity, micros) in
+            [(1, 1), (10, 1_000_000), (7, 86_400_000_000), (1 << 44, 1 << 44), (3, 1 << 44)]
+        {
+            let limit =
+                TokenLimit::new(capacity, Duration::from_micros(micros)).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!((limit.rate.unit(), limit.rate.drain()), (limit.unit, limit.drain));
         }
         assert_eq!((Rate::one().unit(), Rate::one().drain()), (1, 1));
     }
@@ -242,9 +213,6 @@ mod tests {
     #[test]
     fn what_cannot_be_exact_is_refused() {
         let error = TokenLimit::new((1 << 40) + 1, Duration::from_secs(86_400)).unwrap_err();
-        assert!(
-            matches!(error, TrypemaError::InexactTokenLimit { .. }),
-            "{error}"
-        );
+        assert!(matches!(error, TrypemaError::InexactTokenLimit { .. }), "{error}");
     }
 }

@@ -1,0 +1,39 @@
+//! The least that a check can cost.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::contender::{Contender, Load};
+
+/// One atomic word and the cheapest clock: no key, no map, no exactness.
+pub struct AtomicGcra {
+    arrival: AtomicU64,
+    step: u64,
+    burst: u64,
+}
+
+impl AtomicGcra {
+    pub fn new(load: Load) -> Self {
+        let (step, burst) = match load {
+            Load::Plenty => (1_000_000, 1_000_000 * u64::from(u32::MAX)),
+            Load::Scarce => (36_000_000_000, 3_600_000_000_000),
+            Load::Full => (1, 1_000_000_000),
+            Load::Slow => (36_500_000_000, 31_609_000_000_000_000),
+        };
+        Self { arrival: AtomicU64::new(0), step, burst }
+    }
+}
+
+impl Contender for AtomicGcra {
+    #[inline]
+    fn check(&self, _: &String) -> bool {
+        let time = clock_gettime(ClockId::MonotonicCoarse);
+        let now = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        let admit = |arrival: u64| {
+            let next = arrival.max(now) + self.step;
+            (next <= now + self.burst).then_some(next)
+        };
+        self.arrival.fetch_update(Ordering::AcqRel, Ordering::Relaxed, admit).is_ok()
+    }
+}

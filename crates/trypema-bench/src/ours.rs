@@ -1,0 +1,125 @@
+//! Our own strategies on the local provider, as a user calls them.
+
+use std::time::Duration;
+
+use trypema::{
+    FixedWindowLimit, KeyHandle, RateLimit, RateLimiter, SlidingWindowLimit, TokenBucketLimits, TokenLimit,
+};
+
+use crate::contender::{Contender, Load};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn limiter() -> RateLimiter {
+    RateLimiter::builder().build().expect("valid options")
+}
+
+pub struct TokenBucket(RateLimiter, TokenBucketLimits);
+
+impl TokenBucket {
+    pub fn new(load: Load) -> Self {
+        Self(limiter(), token_limits(load))
+    }
+}
+
+fn token_limits(load: Load) -> TokenBucketLimits {
+    let burst = u64::from(u32::MAX);
+    let limit = match load {
+        Load::Plenty => TokenLimit::new(burst, Duration::from_millis(burst)),
+        Load::Scarce => TokenLimit::new(100, HOUR),
+        Load::Full => TokenLimit::new(1_000_000_000, Duration::from_secs(1)),
+        Load::Slow => TokenLimit::new(866_000, Duration::from_secs(31_609_000)),
+    };
+    limit.expect("a valid limit").into()
+}
+
+impl Contender for TokenBucket {
+    #[inline]
+    fn check(&self, key: &String) -> bool {
+        self.0.local().token_bucket().take(key, &self.1, 1).is_allowed()
+    }
+}
+
+pub struct SlidingWindow(RateLimiter, SlidingWindowLimit);
+
+impl SlidingWindow {
+    pub fn new(load: Load) -> Self {
+        let limit = if load == Load::Scarce { 100 } else { u64::from(u32::MAX) };
+        Self(limiter(), SlidingWindowLimit::new(limit, HOUR).expect("a valid limit"))
+    }
+}
+
+impl Contender for SlidingWindow {
+    #[inline]
+    fn check(&self, key: &String) -> bool {
+        self.0.local().sliding_window().take(key, &self.1, 1).is_allowed()
+    }
+}
+
+pub struct FixedWindow(RateLimiter, FixedWindowLimit);
+
+impl FixedWindow {
+    pub fn new(load: Load) -> Self {
+        let limit = if load == Load::Scarce { 100 } else { u64::from(u32::MAX) };
+        Self(limiter(), FixedWindowLimit::new(limit, HOUR).expect("a valid limit"))
+    }
+}
+
+impl Contender for FixedWindow {
+    #[inline]
+    fn check(&self, key: &String) -> bool {
+        self.0.local().fixed_window().take(key, &self.1, 1).is_allowed()
+    }
+}
+
+fn rate(load: Load) -> RateLimit {
+    let per_second = if load == Load::Scarce { 0.2 } else { 1e8 };
+    RateLimit::try_from(per_second).expect("a valid rate")
+}
+
+pub struct Absolute(RateLimiter, RateLimit);
+
+impl Absolute {
+    pub fn new(load: Load) -> Self {
+        Self(limiter(), rate(load))
+    }
+}
+
+impl Contender for Absolute {
+    #[inline]
+    fn check(&self, key: &String) -> bool {
+        self.0.local().absolute().inc(key, &self.1, 1).is_allowed()
+    }
+}
+
+pub struct Suppressed(RateLimiter, RateLimit);
+
+impl Suppressed {
+    pub fn new(load: Load) -> Self {
+        Self(limiter(), rate(load))
+    }
+}
+
+impl Contender for Suppressed {
+    #[inline]
+    fn check(&self, key: &String) -> bool {
+        self.0.local().suppressed().inc(key, &self.1, 1).is_allowed()
+    }
+}
+
+/// A handle borrows its limiter, so both live as long as the process.
+pub struct Handle(KeyHandle<'static, trypema::strategy::TokenBucket>, TokenBucketLimits);
+
+impl Handle {
+    pub fn new(load: Load) -> Self {
+        let limiter: &'static RateLimiter = Box::leak(Box::new(limiter()));
+        Self(limiter.local().token_bucket().key("user:00000000000000"), token_limits(load))
+    }
+}
+
+impl Contender for Handle {
+    #[inline]
+    fn check(&self, _: &String) -> bool {
+        self.0.take(&self.1, 1).is_allowed()
+    }
+}

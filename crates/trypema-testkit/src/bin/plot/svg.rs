@@ -1,0 +1,127 @@
+//! A little SVG, written by hand.
+
+use std::fmt::Write;
+
+/// Colours of middle lightness: readable on a white page and on a black one, whoever chose which.
+const STYLE: &str = "\
+text{font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;font-size:11px;fill:#6e7781}\
+.title{font-size:13px;font-weight:600}\
+.heading{font-size:15px;font-weight:600}\
+.end{text-anchor:end}\
+.middle{text-anchor:middle}\
+.axis{stroke:#8c959f;stroke-width:1}\
+.grid{stroke:#8c959f;stroke-opacity:.25;stroke-width:1}\
+.soft{stroke:#e08600;stroke-width:2;stroke-dasharray:5 3}\
+.hard{stroke:#e5534b;stroke-width:2;stroke-dasharray:2 3}\
+.admitted{fill:#3b82f6}\
+.denied{fill:#8c959f;fill-opacity:.35}\
+.curve{fill:none;stroke:#3b82f6;stroke-width:1.5;stroke-linejoin:round}";
+
+/// A point in pixels from the top left.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+}
+
+/// A rectangle in pixels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Area {
+    pub(crate) left: f64,
+    pub(crate) top: f64,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+}
+
+/// A drawing being made. Classes are those of [`STYLE`].
+#[derive(Debug)]
+pub(crate) struct Drawing {
+    text: String,
+}
+
+impl Drawing {
+    /// An empty drawing; `description` is for those who cannot see it.
+    pub(crate) fn new(width: u32, height: u32, description: &str) -> Self {
+        let mut text = String::new();
+        put(
+            &mut text,
+            format_args!(
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+                 height=\"{height}\" role=\"img\">\n<title>{description}</title>\n<style>{STYLE}</style>\n"
+            ),
+        );
+        Self { text }
+    }
+
+    pub(crate) fn text(&mut self, at: Point, class: &str, words: &str) {
+        let Point { x, y } = at;
+        put(
+            &mut self.text,
+            format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{words}</text>\n"),
+        );
+    }
+
+    pub(crate) fn line(&mut self, from: Point, to: Point, class: &str) {
+        put(
+            &mut self.text,
+            format_args!(
+                "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" class=\"{class}\"/>\n",
+                from.x, from.y, to.x, to.y
+            ),
+        );
+    }
+
+    pub(crate) fn rectangle(&mut self, area: Area, class: &str) {
+        put(
+            &mut self.text,
+            format_args!(
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" class=\"{class}\"/>\n",
+                area.left, area.top, area.width, area.height
+            ),
+        );
+    }
+
+    pub(crate) fn curve(&mut self, points: impl Iterator<Item = Point>, class: &str) {
+        self.text.push_str("<polyline points=\"");
+        for Point { x, y } in points {
+            put(&mut self.text, format_args!("{x:.1},{y:.1} "));
+        }
+        put(&mut self.text, format_args!("\" class=\"{class}\"/>\n"));
+    }
+
+    pub(crate) fn finish(mut self) -> String {
+        self.text.push_str("</svg>\n");
+        self.text
+    }
+}
+
+/// Writing to a string cannot fail.
+fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
+    let _ = text.write_fmt(what);
+}
+
+/// 12345 as "12,345".
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_000), "1,000");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+    }
+}

@@ -1,0 +1,84 @@
+//! The random differential test: one trace, two subjects, every field compared at every step.
+
+mod step;
+mod walk;
+
+use std::fmt;
+
+pub use step::{KEYS, Reply, Step, Verb};
+pub use walk::{Changes, Walk};
+
+use crate::model::Model;
+use crate::subject::{LocalStrategy, LocalSubject, ModelSubject, Subject};
+
+/// Two subjects that answered differently, and how they were brought to it.
+#[derive(Debug)]
+pub struct Difference {
+    /// The strategy.
+    pub strategy: &'static str,
+    /// The seed that replays it.
+    pub seed: u64,
+    /// The steps and what the model answered, the differing one last.
+    pub trace: Vec<String>,
+    /// What the model answered to it.
+    pub expected: String,
+    /// What the subject answered to it.
+    pub actual: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} differs from its model, seed {}", self.strategy, self.seed)?;
+        for line in &self.trace {
+            writeln!(f, "  {line}")?;
+        }
+        writeln!(f, "model   {}", self.expected)?;
+        write!(f, "subject {}", self.actual)
+    }
+}
+
+/// Plays the trace of `seed` on the local provider and on its model; returns its length.
+pub fn local<M: LocalStrategy>(seed: u64) -> Result<usize, Box<Difference>> {
+    against_model::<M, _>(seed, &mut LocalSubject::<M>::default())
+}
+
+/// Plays the trace of `seed` on a fresh `subject` and on its model; returns its length.
+pub fn against_model<M, S>(seed: u64, subject: &mut S) -> Result<usize, Box<Difference>>
+where
+    M: Model,
+    S: Subject<Limit = M::Limit>,
+{
+    let mut model = ModelSubject::<M>::default();
+    let mut walk = Walk::<M>::new(seed);
+    let mut played = Vec::new();
+    while let Some(step) = walk.next_step() {
+        let mut expected = step.play(&mut model);
+        let mut actual = step.play(subject);
+        TEMP(&mut expected);
+        TEMP(&mut actual);
+        let is_same = expected == actual;
+        walk.note(&step, &expected);
+        played.push((step, expected));
+        if !is_same {
+            let line = |(step, reply): &(Step<M::Limit>, Reply)| format!("{step} -> {reply:?}");
+            let expected = played.last().map(|(_, reply)| format!("{reply:?}"));
+            return Err(Box::new(Difference {
+                strategy: M::NAME,
+                seed,
+                trace: played.iter().map(line).collect(),
+                expected: expected.unwrap_or_default(),
+                actual: format!("{actual:?}"),
+            }));
+        }
+    }
+    Ok(played.len())
+}
+
+fn TEMP(r: &mut Reply) {
+    match r {
+        Reply::Answer(a) => a.reset_us = 0,
+        Reply::UpTo(a) => a.answer.reset_us = 0,
+        Reply::Reserved(a) => a.answer.reset_us = 0,
+        _ => {}
+    }
+}

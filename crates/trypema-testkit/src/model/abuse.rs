@@ -1,0 +1,236 @@
+//! Abuse: attempts over a short and a long window, and blocks that outlast them.
+
+use trypema::BlockScope;
+
+use super::{Ask, Model, Refund, Taken, first_moment, wait_until};
+use crate::random::Random;
+use crate::subject::{Answer, Detail, Wait};
+
+/// A window, how many attempts in it are too many, and for how long that blocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Tier {
+    /// The window.
+    pub window_us: u64,
+    /// The attempt that makes this many is denied.
+    pub threshold: u64,
+    /// For how long.
+    pub block_us: u64,
+}
+
+/// The two tiers.
+#[derive(Debug, Clone, Copy)]
+pub struct AttemptLimit {
+    /// The short tier.
+    pub temp: Tier,
+    /// The long tier.
+    pub long: Tier,
+    /// What attempts during a block do.
+    pub while_blocked: WhileBlocked,
+}
+
+/// What attempts during a block do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhileBlocked {
+    /// They count and may lengthen the block.
+    Count,
+    /// They are denied and not counted.
+    Ignore,
+}
+
+impl AttemptLimit {
+    fn tiers(&self) -> [(BlockScope, Tier); 2] {
+        [(BlockScope::Temp, self.temp), (BlockScope::Long, self.long)]
+    }
+
+    fn longest_window(&self) -> i64 {
+        self.temp.window_us.max(self.long.window_us) as i64
+    }
+
+    /// How many attempts are kept at most.
+    fn kept(&self) -> u64 {
+        self.temp.threshold.max(self.long.threshold)
+    }
+
+    /// How many attempts pass.
+    fn allowed(&self) -> u64 {
+        self.temp.threshold.min(self.long.threshold) - 1
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    ends_at: i64,
+    scope: BlockScope,
+}
+
+/// What one key has tried.
+#[derive(Debug, Clone, Default)]
+pub struct AbuseModel {
+    /// When each was made, the oldest first.
+    attempts: Vec<i64>,
+    block: Option<Block>,
+    /// When something was last written.
+    last: i64,
+}
+
+impl AbuseModel {
+    /// Time went back by more than the longest window: all that happened happens now, and a block lasts as long
+    /// as it would have.
+    fn repair(&mut self, limit: &AttemptLimit, now: i64) {
+        if self.last > now + limit.longest_window() {
+            self.attempts.fill(now);
+            if let Some(block) = &mut self.block {
+                block.ends_at = now + (block.ends_at - self.last);
+            }
+            self.last = now;
+        }
+    }
+
+    fn block_at(&self, now: i64) -> Option<Block> {
+        self.block.filter(|block| block.ends_at > now)
+    }
+
+    fn count(&self, window_us: u64, now: i64) -> u64 {
+        let live = self.attempts.iter().filter(|at| **at + window_us as i64 > now);
+        live.count() as u64
+    }
+
+    fn drop_expired(&mut self, limit: &AttemptLimit, now: i64) {
+        let window_us = limit.longest_window();
+        self.attempts.retain(|at| at + window_us > now);
+    }
+
+    /// Counts every unit as an attempt; only the newest are kept.
+    fn record(&mut self, limit: &AttemptLimit, now: i64, cost: u64) {
+        self.drop_expired(limit, now);
+        for _ in 0..cost.min(limit.kept()) {
+            self.attempts.push(now);
+        }
+        let surplus = self.attempts.len().saturating_sub(limit.kept() as usize);
+        self.attempts.drain(..surplus);
+        self.last = now;
+    }
+
+    /// Blocks for every tier that is reached; the block that ends last holds, and of two the long one.
+    fn block_if_reached(&mut self, limit: &AttemptLimit, now: i64) {
+        for (scope, tier) in limit.tiers() {
+            if self.count(tier.window_us, now) < tier.threshold {
+                continue;
+            }
+            let ends_at = now + tier.block_us as i64;
+            let is_longer =
+                |held: Block| held.ends_at < ends_at || held.ends_at == ends_at && scope == BlockScope::Long;
+            if self.block_at(now).is_none_or(is_longer) {
+                self.block = Some(Block { ends_at, scope });
+            }
+        }
+    }
+
+    /// Whether `cost` more at `now` reach no threshold and no block holds.
+    fn is_free(&self, limit: &AttemptLimit, now: i64, cost: u64) -> bool {
+        let is_below = |(_, tier): (BlockScope, Tier)| {
+            self.count(tier.window_us, now).saturating_add(cost) < tier.threshold
+        };
+        self.block_at(now).is_none() && (cost == 0 || limit.tiers().into_iter().all(is_below))
+    }
+
+    /// When nothing that is known counts any more.
+    fn all_over_at(&self, limit: &AttemptLimit, now: i64) -> i64 {
+        let forgotten_at = self.attempts.last().map_or(now, |at| at + limit.longest_window());
+        let block_ends_at = self.block.map_or(now, |block| block.ends_at);
+        forgotten_at.max(block_ends_at).max(now)
+    }
+
+    fn wait(&self, limit: &AttemptLimit, now: i64, ask: Ask) -> Wait {
+        if ask.cost > limit.allowed() {
+            return Wait::Never;
+        }
+        let free_from =
+            first_moment(now, self.all_over_at(limit, now), |moment| self.is_free(limit, moment, ask.cost));
+        wait_until(ask.now, Some(free_from))
+    }
+}
+
+impl Model for AbuseModel {
+    const NAME: &'static str = "abuse";
+    type Limit = AttemptLimit;
+
+    fn take(&mut self, limit: &AttemptLimit, ask: Ask) -> Taken {
+        self.repair(limit, ask.now);
+        let now = ask.now.max(self.last);
+        let is_allowed = self.is_free(limit, now, ask.cost);
+        let counts = self.block_at(now).is_none() || limit.while_blocked == WhileBlocked::Count;
+        if ask.cost > 0 && counts {
+            self.record(limit, now, ask.cost);
+            self.block_if_reached(limit, now);
+        }
+        let wait = if is_allowed { Wait::Micros(0) } else { self.wait(limit, now, ask) };
+        let block = self.block_at(now);
+        let left = |(_, tier): (BlockScope, Tier)| {
+            (tier.threshold - 1).saturating_sub(self.count(tier.window_us, now))
+        };
+        let remaining = limit.tiers().into_iter().map(left).min().unwrap_or(0);
+        let answer = Answer {
+            is_allowed,
+            limit: limit.allowed(),
+            remaining: if block.is_some() { 0 } else { remaining },
+            wait,
+            reset_us: (self.all_over_at(limit, now) - ask.now) as u64,
+            detail: Detail::Abuse {
+                scope: block.map(|block| block.scope),
+                short_count: self.count(limit.temp.window_us, now).min(limit.kept()),
+                long_count: self.count(limit.long.window_us, now).min(limit.kept()),
+                block_us: block.map_or(0, |block| (block.ends_at - ask.now) as u64),
+            },
+        };
+        Taken { answer, recorded: now }
+    }
+
+    fn fits(&self, limit: &AttemptLimit, ask: Ask) -> u64 {
+        let nothing = self.peek(limit, Ask { cost: 0, ..ask });
+        nothing.remaining.min(ask.cost)
+    }
+
+    fn refund(&mut self, limit: &AttemptLimit, refund: Refund) -> u64 {
+        self.drop_expired(limit, refund.now.max(self.last));
+        let mut left = refund.units;
+        self.attempts.retain(|at| {
+            let is_meant = refund.recorded.is_none_or(|moment| moment == *at);
+            let is_given_back = left > 0 && is_meant;
+            left -= u64::from(is_given_back);
+            !is_given_back
+        });
+        refund.units - left
+    }
+
+    fn memory_us(limit: &AttemptLimit) -> i64 {
+        limit.longest_window()
+    }
+
+    fn random_limit(random: &mut Random) -> AttemptLimit {
+        let windows = [1, 10, 1_000_000, 1_000_000, 60_000_000, 3_600_000_000];
+        let blocks = [1, 999_999, 1_000_000, 600_000_000, 86_400_000_000];
+        let mut tier = || Tier {
+            window_us: random.pick(&windows),
+            threshold: random.pick(&[1, 2, 3, 3, 5, 10, 40]),
+            block_us: random.pick(&blocks),
+        };
+        let (temp, long) = (tier(), tier());
+        AttemptLimit {
+            temp,
+            long,
+            while_blocked: random.pick(&[WhileBlocked::Count, WhileBlocked::Count, WhileBlocked::Ignore]),
+        }
+    }
+
+    fn spans_us(limit: &AttemptLimit) -> Vec<u64> {
+        let mut spans =
+            vec![limit.temp.window_us, limit.long.window_us, limit.temp.block_us, limit.long.block_us];
+        spans.sort_unstable();
+        spans
+    }
+
+    fn capacity(limit: &AttemptLimit) -> u64 {
+        limit.allowed()
+    }
+}

@@ -1,0 +1,123 @@
+//! The coalesced buckets of a sliding window, as a plain list.
+
+use super::{Ask, Refund};
+
+/// A sliding window has at most about this many groups.
+const MOST_GROUPS: u64 = 65_536;
+
+/// Calls that are counted together.
+#[derive(Debug, Clone)]
+struct Bucket {
+    first: i64,
+    newest: i64,
+    units: u128,
+}
+
+/// All buckets, the oldest first. One that was emptied by refunds stays in its place, and in time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Buckets(Vec<Bucket>);
+
+/// How calls are counted together, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    pub(super) window_us: i64,
+    pub(super) group_us: i64,
+}
+
+impl Window {
+    pub(super) fn new(window_us: u64, group_us: u64) -> Self {
+        Self { window_us: window_us as i64, group_us: group_us.max(window_us.div_ceil(MOST_GROUPS)) as i64 }
+    }
+}
+
+impl Buckets {
+    /// What happened more than a window in the future happens now: the clock was set back.
+    pub(super) fn repair(&mut self, now: i64, window_us: i64) {
+        let units = self.total();
+        if units > 0 && self.newest() > now + window_us {
+            self.0 = vec![Bucket { first: now, newest: now, units }];
+        }
+    }
+
+    /// The units whose bucket is not yet `window_us` old at `now`.
+    pub(super) fn used(&self, now: i64, window_us: i64) -> u128 {
+        let live = self.0.iter().filter(|bucket| bucket.newest + window_us > now);
+        live.map(|bucket| bucket.units).sum()
+    }
+
+    /// The first moment at which at most `room` units are used; never before `now`.
+    pub(super) fn fits_from(&self, now: i64, window_us: i64, room: u128) -> i64 {
+        let leavings = self.0.iter().map(|bucket| bucket.newest + window_us);
+        let mut moments: Vec<i64> = leavings.filter(|leaving| *leaving > now).collect();
+        moments.push(now);
+        moments.sort_unstable();
+        let fitting = moments.into_iter().find(|moment| self.used(*moment, window_us) <= room);
+        fitting.unwrap_or(now)
+    }
+
+    /// When the last unit stops counting; `now` if none counts.
+    pub(super) fn empty_from(&self, now: i64, window_us: i64) -> i64 {
+        self.fits_from(now, window_us, 0)
+    }
+
+    /// Counts a call, which joins the newest bucket if that is young enough; returns the moment it counts at.
+    pub(super) fn record(&mut self, window: Window, ask: Ask) -> i64 {
+        self.drop_expired(ask.now, window.window_us);
+        // A stamp more than a window ahead would look like a clock that went back.
+        let latest = ask.now + window.window_us;
+        let stamp = ask.stamp.min(latest).max(self.newest());
+        let bucket = Bucket { first: stamp, newest: stamp, units: u128::from(ask.cost) };
+        match self.0.last_mut() {
+            Some(newest) if newest.units == 0 => *newest = bucket,
+            Some(newest) if stamp - newest.first < window.group_us => {
+                newest.newest = stamp;
+                newest.units += bucket.units;
+            }
+            _ => self.0.push(bucket),
+        }
+        stamp
+    }
+
+    /// Takes units out of the bucket of a take, or out of the oldest that count.
+    pub(super) fn refund(&mut self, window: Window, refund: Refund) -> u64 {
+        self.drop_expired(refund.now, window.window_us);
+        let meant = match refund.recorded {
+            None => 0..self.0.len(),
+            Some(moment) => self.bucket_of(window, moment).map_or(0..0, |place| place..place + 1),
+        };
+        let mut left = u128::from(refund.units);
+        for bucket in &mut self.0[meant] {
+            let given_back = bucket.units.min(left);
+            bucket.units -= given_back;
+            left -= given_back;
+        }
+        refund.units - left as u64
+    }
+
+    /// Where a take of `moment` was counted. Of all buckets but the newest only the last call's time is known,
+    /// and that its first was less than a group before.
+    fn bucket_of(&self, window: Window, moment: i64) -> Option<usize> {
+        let newest = self.0.last()?;
+        if moment >= newest.first {
+            return (moment <= newest.newest).then_some(self.0.len() - 1);
+        }
+        let closed = &self.0[..self.0.len() - 1];
+        let place = closed.iter().position(|bucket| bucket.newest >= moment)?;
+        (closed[place].newest - moment < window.group_us).then_some(place)
+    }
+
+    fn drop_expired(&mut self, now: i64, window_us: i64) {
+        self.0.retain(|bucket| bucket.newest + window_us > now);
+        if self.total() == 0 {
+            self.0.clear();
+        }
+    }
+
+    fn total(&self) -> u128 {
+        self.0.iter().map(|bucket| bucket.units).sum()
+    }
+
+    fn newest(&self) -> i64 {
+        self.0.last().map_or(0, |bucket| bucket.newest)
+    }
+}

@@ -1,0 +1,169 @@
+//! Suppressed: sheds a growing share of the calls between a soft and a hard limit.
+
+use super::absolute::WindowLimit;
+use super::buckets::{Buckets, Window};
+use super::{Ask, Model, Refund, Taken, wait_until};
+use crate::random::Random;
+use crate::subject::{Answer, Detail, Wait};
+
+const SECOND_US: i64 = 1_000_000;
+const GOLDEN_RATIO: u32 = 0x9E37_79B9;
+
+/// What was observed saturates here.
+const MOST_OBSERVED: u128 = (1 << 53) - 1;
+
+/// The limits between which load is shed.
+#[derive(Debug, Clone, Copy)]
+pub struct SheddingLimit {
+    /// The soft limit.
+    pub soft: WindowLimit,
+    /// The hard limit is this many times the soft one.
+    pub hard_limit_factor: f64,
+}
+
+impl SheddingLimit {
+    /// What is never passed.
+    pub fn hard(&self) -> u64 {
+        let soft = self.soft.capacity();
+        let hard = (soft as f64 * self.hard_limit_factor * (1.0 + 1e-12)).floor() as u64;
+        hard.clamp(soft, (1 << 53) - 1)
+    }
+}
+
+/// What one key has asked for and been given.
+#[derive(Debug, Clone, Default)]
+pub struct SuppressedModel {
+    observed: Buckets,
+    accepted: Buckets,
+    drawn: u32,
+}
+
+/// Which of the three answers a call gets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Verdict {
+    Allowed,
+    Drawn { factor: f64, is_allowed: bool },
+    Rejected,
+}
+
+impl SuppressedModel {
+    /// Once nothing that was observed counts any more, the key is as good as never seen: draws start anew.
+    fn start_anew_if_stale(&mut self, now: i64, window: Window) {
+        let observed = self.observed.used(now, window.window_us);
+        let accepted = self.accepted.used(now, window.window_us);
+        if observed == 0 && accepted == 0 {
+            self.drawn = 0;
+        }
+    }
+
+    fn observe(&mut self, window: Window, ask: Ask) {
+        let room = MOST_OBSERVED - self.observed.used(ask.now, window.window_us);
+        let cost = u128::from(ask.cost).min(room) as u64;
+        self.observed.record(window, Ask { cost, ..ask });
+    }
+
+    /// The share of calls to admit, this one being observed, too.
+    fn share(&self, limit: &SheddingLimit, ask: Ask) -> f64 {
+        let observed = |window_us| self.observed.used(ask.now, window_us) + u128::from(ask.cost);
+        let in_window = observed(limit.soft.window().window_us) as f64;
+        let last_second = observed(SECOND_US) as f64;
+        let perceived = in_window.max(last_second * limit.soft.window_s as f64);
+        (limit.soft.capacity() as f64 / perceived).min(1.0)
+    }
+
+    fn verdict(&mut self, limit: &SheddingLimit, ask: Ask) -> Verdict {
+        let used = self.accepted.used(ask.now, limit.soft.window().window_us);
+        let wanted = used + u128::from(ask.cost);
+        if ask.cost == 0 || wanted <= u128::from(limit.soft.capacity()) {
+            return Verdict::Allowed;
+        }
+        if wanted > u128::from(limit.hard()) {
+            return Verdict::Rejected;
+        }
+        let share = self.share(limit, ask);
+        self.drawn = self.drawn.wrapping_add(GOLDEN_RATIO);
+        Verdict::Drawn {
+            factor: 1.0 - share,
+            is_allowed: u64::from(self.drawn) < (share * 4_294_967_296.0).floor() as u64,
+        }
+    }
+
+    fn wait(&self, limit: &SheddingLimit, ask: Ask) -> Wait {
+        match limit.soft.capacity().checked_sub(ask.cost) {
+            None => Wait::Never,
+            Some(room) => {
+                let window_us = limit.soft.window().window_us;
+                let fits_from = self.accepted.fits_from(ask.now, window_us, room.into());
+                wait_until(ask.now, Some(fits_from))
+            }
+        }
+    }
+}
+
+impl Model for SuppressedModel {
+    const NAME: &'static str = "suppressed";
+    type Limit = SheddingLimit;
+
+    fn take(&mut self, limit: &SheddingLimit, ask: Ask) -> Taken {
+        let window = limit.soft.window();
+        self.observed.repair(ask.now, window.window_us);
+        self.accepted.repair(ask.now, window.window_us);
+        if ask.cost > 0 {
+            self.start_anew_if_stale(ask.now, window);
+        }
+        let verdict = self.verdict(limit, ask);
+        if ask.cost > 0 {
+            self.observe(window, ask);
+        }
+        let (is_allowed, factor) = match verdict {
+            Verdict::Allowed => (true, None),
+            Verdict::Drawn { factor, is_allowed } => (is_allowed, Some(factor)),
+            Verdict::Rejected => (false, None),
+        };
+        let recorded = if is_allowed && ask.cost > 0 { self.accepted.record(window, ask) } else { ask.now };
+        let wait = if is_allowed { Wait::Micros(0) } else { self.wait(limit, ask) };
+        let used = self.accepted.used(ask.now, window.window_us);
+        let empty_from = self.accepted.empty_from(ask.now, window.window_us);
+        let answer = Answer {
+            is_allowed,
+            limit: limit.soft.capacity(),
+            remaining: u128::from(limit.soft.capacity()).saturating_sub(used) as u64,
+            wait,
+            reset_us: (empty_from - ask.now) as u64,
+            detail: Detail::Suppressed { factor },
+        };
+        Taken { answer, recorded }
+    }
+
+    fn fits(&self, limit: &SheddingLimit, ask: Ask) -> u64 {
+        let nothing = self.peek(limit, Ask { cost: 0, ..ask });
+        nothing.remaining.min(ask.cost)
+    }
+
+    fn refund(&mut self, limit: &SheddingLimit, refund: Refund) -> u64 {
+        let window = limit.soft.window();
+        self.observed.repair(refund.now, window.window_us);
+        self.accepted.repair(refund.now, window.window_us);
+        self.accepted.refund(window, refund)
+    }
+
+    fn memory_us(limit: &SheddingLimit) -> i64 {
+        limit.soft.window().window_us
+    }
+
+    fn random_limit(random: &mut Random) -> SheddingLimit {
+        SheddingLimit {
+            soft: WindowLimit::random(random),
+            hard_limit_factor: random.pick(&[1.0, 1.5, 2.0, 2.0, 3.3, 1_000_000.0]),
+        }
+    }
+
+    fn spans_us(limit: &SheddingLimit) -> Vec<u64> {
+        let window = limit.soft.window();
+        vec![window.group_us as u64, SECOND_US as u64, window.window_us as u64]
+    }
+
+    fn capacity(limit: &SheddingLimit) -> u64 {
+        limit.soft.capacity()
+    }
+}

@@ -1,0 +1,296 @@
+//! Token bucket: limits that pay together or not at all, as debts that are paid off by time.
+
+use super::rational::{Rational, greatest_common_divisor};
+use super::{Ask, Model, Refund, Taken, first_moment, wait_until};
+use crate::random::Random;
+use crate::subject::{Answer, Detail, Wait};
+
+/// One limit of a token bucket.
+#[derive(Debug, Clone, Copy)]
+pub struct Bucket {
+    /// Tokens when full.
+    pub capacity: u64,
+    /// An empty one is full after this.
+    pub refill_us: u64,
+}
+
+impl Bucket {
+    /// What is paid off in `elapsed_us`.
+    fn paid_in(&self, elapsed_us: i64) -> Rational {
+        Rational::new(i128::from(self.capacity) * i128::from(elapsed_us), i128::from(self.refill_us))
+    }
+
+    /// How long it takes to pay `owed` off, exactly.
+    fn time_to_pay(&self, owed: Rational) -> Rational {
+        owed.times(i128::from(self.refill_us), i128::from(self.capacity))
+    }
+
+    /// What is owed under another limit is owed under this one, at most all of it, rounded up to the part of a
+    /// token that this one pays off in whole numbers.
+    fn takes_over(&self, owed: Rational) -> Rational {
+        let refill_us = i128::from(self.refill_us);
+        let parts = refill_us / greatest_common_divisor(refill_us, self.capacity.into());
+        Rational::new(owed.times(parts, 1).ceil(), parts).min(self.full())
+    }
+
+    fn full(&self) -> Rational {
+        Rational::whole(self.capacity)
+    }
+}
+
+/// Units that are owed from a later moment on.
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    stamp: i64,
+    units: u64,
+}
+
+/// What one key owes.
+#[derive(Debug, Clone, Default)]
+pub struct TokenBucketModel {
+    last: i64,
+    owed: Vec<Rational>,
+    leases: Vec<Lease>,
+}
+
+/// What is owed to one limit at some moment.
+#[derive(Debug, Clone, Copy)]
+struct Owed {
+    due: Rational,
+    /// What is leased and not yet due.
+    later: Rational,
+}
+
+impl Owed {
+    fn total(self) -> Rational {
+        self.due + self.later
+    }
+}
+
+impl TokenBucketModel {
+    /// Time went back by more than any limit remembers: everything is owed from now on.
+    fn repair(&mut self, limits: &[Bucket], now: i64) {
+        if self.owed.iter().all(|owed| *owed == Rational::ZERO) && self.leases.is_empty() {
+            // Nothing is owed: as good as never seen.
+            self.last = 0;
+        }
+        if self.last > now + longest_refill(limits) {
+            let owed = self.owed_at(limits, self.last);
+            self.settle(now, owed.into_iter().map(Owed::total).collect());
+            self.leases.clear();
+        }
+    }
+
+    /// Writes what is due at `now`.
+    fn settle(&mut self, now: i64, due: Vec<Rational>) {
+        self.last = now;
+        self.owed = due;
+        self.leases.retain(|lease| lease.stamp > now);
+    }
+
+    /// What is owed to each limit at `now`, which is not before the last time.
+    fn owed_at(&self, limits: &[Bucket], now: i64) -> Vec<Owed> {
+        let each = limits.iter().enumerate().map(|(position, limit)| {
+            let owed = self.owed.get(position).copied().unwrap_or(Rational::ZERO);
+            self.owed_to(limit, limit.takes_over(owed), now)
+        });
+        each.collect()
+    }
+
+    fn owed_to(&self, limit: &Bucket, owed: Rational, now: i64) -> Owed {
+        let paid = |due: Rational, elapsed| (due - limit.paid_in(elapsed)).max(Rational::ZERO);
+        let (mut due, mut from, mut later) = (owed, self.last, Rational::ZERO);
+        for lease in &self.leases {
+            let units = Rational::whole(lease.units).min(limit.full());
+            if lease.stamp <= now {
+                due = (paid(due, (lease.stamp - from).max(0)) + units).min(limit.full());
+                from = from.max(lease.stamp);
+            } else {
+                later = later + units;
+            }
+        }
+        Owed { due: paid(due, now - from), later: later.min(limit.full()) }
+    }
+
+    /// The first limit that lacks `cost` at `now`.
+    fn lacking(&self, limits: &[Bucket], now: i64, cost: u64) -> Option<usize> {
+        let cost = Rational::whole(cost);
+        let owed = self.owed_at(limits, now);
+        let lacks = |(limit, owed): (&Bucket, &Owed)| owed.total() + cost > limit.full();
+        limits.iter().zip(&owed).position(lacks)
+    }
+
+    /// From when on every limit has `cost`, which is at most its capacity.
+    fn has_from(&self, limits: &[Bucket], now: i64, cost: u64) -> i64 {
+        if self.lacking(limits, now, cost).is_none() {
+            return now;
+        }
+        if self.leases.is_empty() {
+            let cost = Rational::whole(cost);
+            let owed = self.owed_at(limits, now);
+            let waits = limits.iter().zip(owed).map(|(limit, owed)| {
+                let lacking = owed.due + cost - limit.full();
+                limit.time_to_pay(lacking.max(Rational::ZERO)).ceil() as i64
+            });
+            return now + waits.max().unwrap_or(0);
+        }
+        // Leases come into force in between: try moments, up to a refill after the last of them.
+        let due_at = self.leases.iter().map(|lease| lease.stamp).max();
+        let surely_at = due_at.unwrap_or(now).max(now) + longest_refill(limits);
+        first_moment(now, surely_at, |moment| self.lacking(limits, moment, cost).is_none())
+    }
+
+    /// From when on nothing is owed.
+    fn all_paid_from(&self, limits: &[Bucket], now: i64) -> i64 {
+        let each = limits.iter().enumerate().map(|(position, limit)| {
+            let mut alone = self.clone();
+            alone.owed = self.owed.get(position).copied().into_iter().collect();
+            alone.has_from(&[*limit], now, limit.capacity)
+        });
+        each.max().unwrap_or(now)
+    }
+
+    fn wait(&self, limits: &[Bucket], now: i64, ask: Ask) -> Wait {
+        if limits.iter().any(|limit| ask.cost > limit.capacity) {
+            return Wait::Never;
+        }
+        wait_until(ask.now, Some(self.has_from(limits, now, ask.cost)))
+    }
+
+    /// The moment a take names itself by: debts are paid one after the other, and this one's turn comes when
+    /// the earlier ones are paid, at the earliest by any limit.
+    fn own_turn(limits: &[Bucket], now: i64, owed: &[Owed]) -> i64 {
+        let turns =
+            limits.iter().zip(owed).map(|(limit, owed)| now + limit.time_to_pay(owed.total()).floor() as i64);
+        turns.min().unwrap_or(now)
+    }
+
+    /// Records an admitted call; returns the moment that names it.
+    fn record(&mut self, limits: &[Bucket], now: i64, ask: Ask) -> i64 {
+        let owed = self.owed_at(limits, now);
+        if ask.stamp > ask.now {
+            let stamp = ask.stamp.min(now + longest_refill(limits));
+            self.settle(now, owed.iter().map(|owed| owed.due).collect());
+            let units = ask.cost;
+            self.leases.push(Lease { stamp, units });
+            self.leases.sort_by_key(|lease| lease.stamp);
+            return stamp;
+        }
+        let cost = Rational::whole(ask.cost);
+        self.settle(now, owed.iter().map(|owed| owed.due + cost).collect());
+        Self::own_turn(limits, now, &owed)
+    }
+
+    fn answer(&self, limits: &[Bucket], now: i64) -> Answer {
+        let owed = self.owed_at(limits, now);
+        let balances: Vec<Rational> = limits
+            .iter()
+            .zip(&owed)
+            .map(|(limit, owed)| (limit.full() - owed.total()).max(Rational::ZERO))
+            .collect();
+        let scarcest = (0..limits.len()).min_by_key(|position| balances[*position].floor()).unwrap_or(0);
+        Answer {
+            is_allowed: true,
+            limit: limits[scarcest].capacity,
+            remaining: balances[scarcest].floor() as u64,
+            wait: Wait::Micros(0),
+            reset_us: 0,
+            detail: Detail::Tokens {
+                failed: None,
+                balances: balances.into_iter().map(Rational::to_f64).collect(),
+            },
+        }
+    }
+
+    /// Takes units out of the lease that is named; returns how many.
+    fn end_lease(&mut self, refund: Refund) -> u64 {
+        let mut left = refund.units;
+        for lease in &mut self.leases {
+            if Some(lease.stamp) == refund.recorded {
+                let given_back = lease.units.min(left);
+                lease.units -= given_back;
+                left -= given_back;
+            }
+        }
+        self.leases.retain(|lease| lease.units > 0);
+        refund.units - left
+    }
+}
+
+fn longest_refill(limits: &[Bucket]) -> i64 {
+    let refills = limits.iter().map(|limit| limit.refill_us as i64);
+    refills.max().unwrap_or(0)
+}
+
+impl Model for TokenBucketModel {
+    const NAME: &'static str = "token_bucket";
+    type Limit = Vec<Bucket>;
+
+    fn take(&mut self, limits: &Vec<Bucket>, ask: Ask) -> Taken {
+        self.repair(limits, ask.now);
+        let now = ask.now.max(self.last);
+        let failed = if ask.cost == 0 { None } else { self.lacking(limits, now, ask.cost) };
+        let wait = match failed {
+            None => Wait::Micros(0),
+            Some(_) => self.wait(limits, now, ask),
+        };
+        let recorded = if failed.is_none() && ask.cost > 0 { self.record(limits, now, ask) } else { now };
+        let mut answer = self.answer(limits, now);
+        answer.is_allowed = failed.is_none();
+        answer.wait = wait;
+        answer.reset_us = (self.all_paid_from(limits, now) - ask.now) as u64;
+        if let Detail::Tokens { failed: first, .. } = &mut answer.detail {
+            *first = failed;
+        }
+        Taken { answer, recorded }
+    }
+
+    fn fits(&self, limits: &Vec<Bucket>, ask: Ask) -> u64 {
+        let nothing = self.peek(limits, Ask { cost: 0, ..ask });
+        nothing.remaining.min(ask.cost)
+    }
+
+    /// Each limit gets back what time has not paid off yet of the take; the answer is the least, in whole tokens.
+    fn refund(&mut self, limits: &Vec<Bucket>, refund: Refund) -> u64 {
+        self.repair(limits, refund.now);
+        let now = refund.now.max(self.last);
+        let leased = self.end_lease(refund);
+        let units = refund.units - leased;
+        let paid_us = refund.recorded.map_or(0, |moment| (now - moment).max(0));
+        let mut least = Rational::whole(units);
+        let mut due = Vec::new();
+        for (limit, owed) in limits.iter().zip(self.owed_at(limits, now)) {
+            let taken = Rational::whole(units).min(limit.full());
+            let unpaid = (taken - limit.paid_in(paid_us)).max(Rational::ZERO);
+            let given_back = unpaid.min(owed.due);
+            least = least.min(given_back);
+            due.push(owed.due - given_back);
+        }
+        self.settle(now, due);
+        leased + least.floor() as u64
+    }
+
+    fn memory_us(limits: &Vec<Bucket>) -> i64 {
+        longest_refill(limits)
+    }
+
+    fn random_limit(random: &mut Random) -> Vec<Bucket> {
+        let count = random.pick(&[1, 1, 1, 2, 2, 3]);
+        let refills = [1, 7, 999_983, 1_000_000, 1_000_000, 3_000_000, 60_000_000, 86_400_000_000];
+        let each = (0..count).map(|_| Bucket {
+            capacity: random.pick(&[1, 2, 3, 7, 10, 100, 1_000]),
+            refill_us: random.pick(&refills),
+        });
+        each.collect()
+    }
+
+    fn spans_us(limits: &Vec<Bucket>) -> Vec<u64> {
+        let a_token = |limit: &Bucket| limit.refill_us.div_ceil(limit.capacity);
+        let each = limits.iter().flat_map(|limit| [a_token(limit), limit.refill_us]);
+        each.collect()
+    }
+
+    fn capacity(limits: &Vec<Bucket>) -> u64 {
+        limits.iter().map(|limit| limit.capacity).min().unwrap_or(0)
+    }
+}

@@ -1,0 +1,249 @@
+//! The local provider as a subject.
+#![allow(clippy::unwrap_used, reason = "a test that makes an invalid limit should stop right there")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::clock::{ManualClock, Timestamp};
+use trypema::local::Limiter;
+use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket};
+use trypema::{
+    AbsoluteLimit, AbuseDecision, AbuseLimit, AbuseTier, Decision, FixedWindowLimit, HardLimitFactor,
+    RateGroupSizeMs, RateLimit, RateLimiter, Receipt, SlidingWindowLimit, SuppressedDecision,
+    SuppressedLimit, TokenBucketDecision, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
+};
+
+use super::{Answer, Detail, Reserved, Subject, UpTo, Wait};
+use crate::model::{
+    AbsoluteModel, AbuseModel, AlignedLimit, AttemptLimit, Bucket, FixedWindowModel, Model, SheddingLimit,
+    SlidingWindowModel, SuppressedModel, Tier, TokenBucketModel, WhileBlocked, WindowLimit,
+};
+
+/// A model whose strategy the library has.
+pub trait LocalStrategy: Model {
+    /// The strategy.
+    type Strategy: Strategy;
+
+    /// Where the library keeps its keys.
+    fn limiter(limits: &RateLimiter) -> &Limiter<Self::Strategy>;
+
+    /// The library's limit with these numbers.
+    fn limit(limit: &Self::Limit) -> <Self::Strategy as Strategy>::Limit;
+
+    /// What only this strategy's decisions tell.
+    fn detail(decision: &<Self::Strategy as Strategy>::Decision<'_>) -> Detail;
+}
+
+/// A limiter of its own with a clock of its own.
+#[derive(Debug)]
+pub struct LocalSubject<M> {
+    clock: Arc<ManualClock>,
+    limits: RateLimiter,
+    receipts: Vec<Receipt>,
+    strategy: std::marker::PhantomData<M>,
+}
+
+impl<M: LocalStrategy> Default for LocalSubject<M> {
+    fn default() -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let limits = RateLimiter::builder().clock(clock.clone()).build().unwrap();
+        Self { clock, limits, receipts: Vec::new(), strategy: std::marker::PhantomData }
+    }
+}
+
+impl<M: LocalStrategy> LocalSubject<M> {
+    fn limiter(&self) -> &Limiter<M::Strategy> {
+        M::limiter(&self.limits)
+    }
+}
+
+fn answer<M: LocalStrategy>(decision: &<M::Strategy as Strategy>::Decision<'_>) -> Answer {
+    let core = M::Strategy::core(decision);
+    Answer {
+        is_allowed: core.is_allowed(),
+        limit: core.limit(),
+        remaining: core.remaining(),
+        wait: core.retry_after().map_or(Wait::Never, |wait| Wait::Micros(micros(wait))),
+        reset_us: micros(core.reset_after()),
+        detail: M::detail(decision),
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+impl<M: LocalStrategy> Subject for LocalSubject<M> {
+    type Limit = M::Limit;
+
+    fn set_clock(&mut self, now_us: u64) {
+        self.clock.set(Timestamp::from_micros(now_us));
+    }
+
+    fn take(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        answer::<M>(&self.limiter().take(key, &M::limit(limit), cost))
+    }
+
+    fn peek(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        answer::<M>(&self.limiter().peek(key, &M::limit(limit), cost))
+    }
+
+    fn take_up_to(&mut self, key: &str, limit: &M::Limit, cost: u64) -> UpTo {
+        let limit = M::limit(limit);
+        let granted = self.limiter().take_up_to(key, &limit, cost);
+        UpTo { units: granted.units, answer: answer::<M>(&granted.decision) }
+    }
+
+    fn reserve(&mut self, key: &str, limit: &M::Limit, cost: u64, lease_us: u64) -> Reserved {
+        let lease = Duration::from_micros(lease_us);
+        let limit = M::limit(limit);
+        let reservation = self.limiter().reserve_for(key, &limit, cost, lease);
+        let receipt = reservation.receipt.map(|receipt| {
+            self.receipts.push(receipt);
+            self.receipts.len() - 1
+        });
+        Reserved { answer: answer::<M>(&reservation.decision), receipt }
+    }
+
+    fn refund(&mut self, key: &str, limit: &M::Limit, receipt: usize) -> u64 {
+        self.limiter().refund(key, &M::limit(limit), &self.receipts[receipt])
+    }
+
+    fn refund_units(&mut self, key: &str, limit: &M::Limit, units: u64) -> u64 {
+        self.limiter().refund_units(key, &M::limit(limit), units)
+    }
+
+    fn reset(&mut self, key: &str) {
+        self.limiter().reset(key);
+    }
+
+    fn forget_stale(&mut self) {
+        self.limiter().forget_stale(Duration::ZERO);
+    }
+}
+
+fn absolute_limit(limit: &WindowLimit) -> (RateLimit, WindowSizeSeconds, RateGroupSizeMs) {
+    (
+        RateLimit::try_from(limit.rate).unwrap(),
+        WindowSizeSeconds::try_from(limit.window_s).unwrap(),
+        RateGroupSizeMs::try_from(limit.group_ms).unwrap(),
+    )
+}
+
+impl LocalStrategy for AbsoluteModel {
+    type Strategy = Absolute;
+
+    fn limiter(limits: &RateLimiter) -> &Limiter<Absolute> {
+        limits.local().absolute()
+    }
+
+    fn limit(limit: &WindowLimit) -> AbsoluteLimit {
+        let (rate, window, group) = absolute_limit(limit);
+        AbsoluteLimit::new(rate, window, group)
+    }
+
+    fn detail(_: &Decision) -> Detail {
+        Detail::Plain
+    }
+}
+
+impl LocalStrategy for SuppressedModel {
+    type Strategy = Suppressed;
+
+    fn limiter(limits: &RateLimiter) -> &Limiter<Suppressed> {
+        limits.local().suppressed()
+    }
+
+    fn limit(limit: &SheddingLimit) -> SuppressedLimit {
+        let (rate, window, group) = absolute_limit(&limit.soft);
+        let factor = HardLimitFactor::try_from(limit.hard_limit_factor).unwrap();
+        SuppressedLimit::new(rate, window, group, factor)
+    }
+
+    fn detail(decision: &SuppressedDecision) -> Detail {
+        Detail::Suppressed { factor: decision.suppression_factor() }
+    }
+}
+
+impl LocalStrategy for TokenBucketModel {
+    type Strategy = TokenBucket;
+
+    fn limiter(limits: &RateLimiter) -> &Limiter<TokenBucket> {
+        limits.local().token_bucket()
+    }
+
+    fn limit(limits: &Vec<Bucket>) -> TokenBucketLimits {
+        let each = limits
+            .iter()
+            .map(|limit| TokenLimit::new(limit.capacity, Duration::from_micros(limit.refill_us)).unwrap());
+        TokenBucketLimits::new(each).unwrap()
+    }
+
+    fn detail(decision: &TokenBucketDecision<'_>) -> Detail {
+        Detail::Tokens {
+            failed: decision.failed_limit(),
+            balances: decision.balances().map(|balance| balance.remaining).collect(),
+        }
+    }
+}
+
+impl LocalStrategy for SlidingWindowModel {
+    type Strategy = SlidingWindow;
+
+    fn limiter(limits: &RateLimiter) -> &Limiter<SlidingWindow> {
+        limits.local().sliding_window()
+    }
+
+    fn limit(limit: &AlignedLimit) -> SlidingWindowLimit {
+        SlidingWindowLimit::new(limit.limit, Duration::from_micros(limit.window_us)).unwrap()
+    }
+
+    fn detail(_: &Decision) -> Detail {
+        Detail::Plain
+    }
+}
+
+impl LocalStrategy for FixedWindowModel {
+    type Strategy = FixedWindow;
+
+    fn limiter(limits: &RateLimiter) -> &Limiter<FixedWindow> {
+        limits.local().fixed_window()
+    }
+
+    fn limit(limit: &AlignedLimit) -> FixedWindowLimit {
+        FixedWindowLimit::new(limit.limit, Duration::from_micros(limit.window_us)).unwrap()
+    }
+
+    fn detail(_: &Decision) -> Detail {
+        Detail::Plain
+    }
+}
+
+impl LocalStrategy for AbuseModel {
+    type Strategy = Abuse;
+
+    fn limiter(limits: &RateLimiter) -> &Limiter<Abuse> {
+        limits.local().abuse()
+    }
+
+    fn limit(limit: &AttemptLimit) -> AbuseLimit {
+        let tier = |tier: Tier| {
+            let window = Duration::from_micros(tier.window_us);
+            AbuseTier::new(window, tier.threshold, Duration::from_micros(tier.block_us)).unwrap()
+        };
+        let both = AbuseLimit::new(tier(limit.temp), tier(limit.long));
+        match limit.while_blocked {
+            WhileBlocked::Count => both,
+            WhileBlocked::Ignore => both.ignoring_attempts_while_blocked(),
+        }
+    }
+
+    fn detail(decision: &AbuseDecision) -> Detail {
+        Detail::Abuse {
+            scope: decision.scope(),
+            short_count: decision.short_count(),
+            long_count: decision.long_count(),
+            block_us: micros(decision.block_ends_after()),
+        }
+    }
+}

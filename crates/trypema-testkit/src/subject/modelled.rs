@@ -1,0 +1,98 @@
+//! A model per key, as a subject.
+
+use std::collections::BTreeMap;
+
+use super::{Answer, Reserved, Subject, UpTo};
+use crate::model::{Ask, Model, Refund, Taken};
+
+/// Every key's model, and the receipts that were given.
+#[derive(Debug, Clone, Default)]
+pub struct ModelSubject<M: Model> {
+    now_us: u64,
+    keys: BTreeMap<String, M>,
+    receipts: Vec<Receipt>,
+}
+
+#[derive(Debug, Clone)]
+struct Receipt {
+    key: String,
+    units: u64,
+    recorded: i64,
+    is_spent: bool,
+}
+
+impl<M: Model> ModelSubject<M> {
+    fn key(&mut self, key: &str) -> &mut M {
+        self.keys.entry(key.to_owned()).or_default()
+    }
+
+    fn ask(&self, cost: u64) -> Ask {
+        Ask { now: self.now_us as i64, stamp: self.now_us as i64, cost }
+    }
+}
+
+impl<M: Model> Subject for ModelSubject<M> {
+    type Limit = M::Limit;
+
+    fn set_clock(&mut self, now_us: u64) {
+        self.now_us = now_us;
+    }
+
+    fn take(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        let ask = self.ask(cost);
+        self.key(key).take(limit, ask).answer
+    }
+
+    fn peek(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        let ask = self.ask(cost);
+        self.key(key).peek(limit, ask)
+    }
+
+    fn take_up_to(&mut self, key: &str, limit: &M::Limit, cost: u64) -> UpTo {
+        let ask = self.ask(cost);
+        let model = self.key(key);
+        let units = model.fits(limit, ask);
+        let answer = if units == 0 {
+            let one = cost.min(1);
+            model.peek(limit, Ask { cost: one, ..ask })
+        } else {
+            model.take(limit, Ask { cost: units, ..ask }).answer
+        };
+        UpTo { units, answer }
+    }
+
+    fn reserve(&mut self, key: &str, limit: &M::Limit, cost: u64, lease_us: u64) -> Reserved {
+        let number = self.receipts.len();
+        let ask = Ask { stamp: (self.now_us + lease_us) as i64, ..self.ask(cost) };
+        let Taken { answer, recorded } = self.key(key).take(limit, ask);
+        let is_taken = answer.is_allowed && cost > 0;
+        if is_taken {
+            self.receipts.push(Receipt { key: key.to_owned(), units: cost, recorded, is_spent: false });
+        }
+        Reserved { answer, receipt: is_taken.then_some(number) }
+    }
+
+    fn refund(&mut self, key: &str, limit: &M::Limit, receipt: usize) -> u64 {
+        let now = self.now_us as i64;
+        let named = &mut self.receipts[receipt];
+        let is_over = named.recorded + M::memory_us(limit) <= now;
+        if named.is_spent || named.key != key || is_over {
+            return 0;
+        }
+        named.is_spent = true;
+        let refund = Refund { now, units: named.units, recorded: Some(named.recorded) };
+        self.key(key).refund(limit, refund)
+    }
+
+    fn refund_units(&mut self, key: &str, limit: &M::Limit, units: u64) -> u64 {
+        let refund = Refund { now: self.now_us as i64, units, recorded: None };
+        self.key(key).refund(limit, refund)
+    }
+
+    fn reset(&mut self, key: &str) {
+        self.keys.remove(key);
+    }
+
+    /// A model never needs to forget: whether forgetting changes anything is what is tested.
+    fn forget_stale(&mut self) {}
+}

@@ -1,0 +1,39 @@
+//! Traces: timed calls with the answers they must get, written as text and replayed on any provider.
+//!
+//! The format is described in `testdata/traces/README.md`. [`Trace::parse`] reads one, [`replay`] runs it on
+//! a [`Provider`], and the two providers here are [`Local`] (the library's own, on a manual clock) and
+//! [`Pure`] (the strategies alone, one state per key).
+//!
+//! ```
+//! use trypema_testkit::trace::{Local, Trace, replay};
+//!
+//! let text = "# two a second\nfixed_window 2/1s\n+0 ann 2 -> allowed left=0\n+0 ann -> denied 1s\n";
+//! let trace = Trace::parse("two.trace", text)?;
+//! let mismatches = replay(&trace, &mut Local::for_trace(&trace)?)?;
+//! assert!(mismatches.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod answer;
+mod expected;
+mod limit;
+mod local;
+mod parse;
+mod provider;
+mod pure;
+mod replay;
+mod step;
+mod time;
+mod view;
+
+pub use answer::{Answer, Head, Value, Wait};
+pub use limit::{Limit, Seed};
+pub use local::Local;
+pub use parse::{Line, ParseError, Trace, What};
+pub use provider::{Provider, TimedCall, Unsupported};
+pub use pure::Pure;
+pub use replay::{Mismatch, replay};
+pub use step::{Step, Verb};
+
+#[cfg(test)]
+mod tests;

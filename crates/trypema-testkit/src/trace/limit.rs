@@ -1,0 +1,193 @@
+//! Limit lines: what is allowed from there on.
+
+use std::time::Duration;
+
+use trypema::{
+    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, LocalRateLimiterOptions,
+    RateGroupSizeMs, RateLimit, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit,
+    TrypemaError, WindowSizeSeconds,
+};
+
+use super::time;
+
+/// What is allowed, for one of the six strategies.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Limit {
+    /// A sliding window.
+    Absolute(AbsoluteLimit, Seed),
+    /// A sliding window that sheds load.
+    Suppressed(SuppressedLimit, Seed),
+    /// One or more token buckets.
+    TokenBucket(TokenBucketLimits),
+    /// A fixed window.
+    FixedWindow(FixedWindowLimit),
+    /// A sliding-window counter.
+    SlidingWindow(SlidingWindowLimit),
+    /// Attempts and blocks.
+    Abuse(AbuseLimit),
+}
+
+/// What the seeds' `inc` is given: a rate with each call, the rest once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seed {
+    /// The rate of each call.
+    pub rate: RateLimit,
+    /// The options of the limiter.
+    pub options: LocalRateLimiterOptions,
+}
+
+/// Why a line gives no limit.
+#[derive(Debug)]
+pub(super) enum NoLimit {
+    /// It is not in the format.
+    Unreadable(String),
+    /// The library refuses it.
+    Refused(TrypemaError),
+}
+
+impl From<String> for NoLimit {
+    fn from(message: String) -> Self {
+        Self::Unreadable(message)
+    }
+}
+
+impl From<TrypemaError> for NoLimit {
+    fn from(error: TrypemaError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// Whether `word` begins a limit line.
+pub(super) fn is_strategy(word: &str) -> bool {
+    let names = ["absolute", "suppressed", "token_bucket", "fixed_window", "sliding_window", "abuse"];
+    names.contains(&word)
+}
+
+/// Reads the words of a limit line.
+pub(super) fn limit(words: &[&str]) -> Result<Limit, NoLimit> {
+    match words {
+        ["absolute", options @ ..] => windowed(options).map(|(window, seed)| Limit::Absolute(window, seed)),
+        ["suppressed", options @ ..] => suppressed(options),
+        ["token_bucket", limits @ ..] => {
+            let limits = limits.iter().map(|word| {
+                let (capacity, refill_every) = quota(word)?;
+                Ok(TokenLimit::new(capacity, refill_every)?)
+            });
+            let limits = limits.collect::<Result<Vec<_>, NoLimit>>()?;
+            Ok(Limit::TokenBucket(TokenBucketLimits::new(limits)?))
+        }
+        ["fixed_window", word] => {
+            let (limit, window) = quota(word)?;
+            Ok(Limit::FixedWindow(FixedWindowLimit::new(limit, window)?))
+        }
+        ["sliding_window", word] => {
+            let (limit, window) = quota(word)?;
+            Ok(Limit::SlidingWindow(SlidingWindowLimit::new(limit, window)?))
+        }
+        ["abuse", options @ ..] => abuse(options),
+        _ => Err(NoLimit::Unreadable(format!("`{}` is no limit", words.join(" ")))),
+    }
+}
+
+/// Reads a rate such as `5/s` or `1/60s`.
+pub(super) fn rate(text: &str) -> Result<RateLimit, NoLimit> {
+    let unreadable = || NoLimit::Unreadable(format!("`{text}` is no rate"));
+    let (units, per) = text.split_once('/').ok_or_else(unreadable)?;
+    let units: f64 = units.parse().map_err(|_| unreadable())?;
+    let per_us = if per == "s" { Some(1_000_000) } else { time::micros(per) };
+    let per_us = per_us.filter(|us| *us > 0).ok_or_else(unreadable)?;
+    Ok(RateLimit::try_from(units / (per_us as f64 / 1e6))?)
+}
+
+fn windowed(options: &[&str]) -> Result<(AbsoluteLimit, Seed), NoLimit> {
+    let mut rate_word = None;
+    let mut window = None;
+    let mut group = RateGroupSizeMs::try_from(10)?;
+    let mut factor = HardLimitFactor::default();
+    let mut is_sticky = false;
+    for option in options {
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("rate", value) => rate_word = Some(rate(value)?),
+            ("window", value) => window = Some(WindowSizeSeconds::try_from(whole(value, "s")?)?),
+            ("group", value) => group = RateGroupSizeMs::try_from(whole(value, "ms")?)?,
+            ("factor", value) => factor = hard_limit_factor(value)?,
+            ("sticky", "") => is_sticky = true,
+            _ => return Err(unknown_option(option)),
+        }
+    }
+    let (Some(rate), Some(window)) = (rate_word, window) else {
+        return Err(NoLimit::Unreadable("a rate and a window are needed".to_owned()));
+    };
+    let limit = AbsoluteLimit::new(rate, window, group);
+    let options = LocalRateLimiterOptions {
+        window_size_seconds: window,
+        rate_group_size_ms: group,
+        hard_limit_factor: factor,
+    };
+    Ok((if is_sticky { limit.sticky() } else { limit }, Seed { rate, options }))
+}
+
+fn suppressed(options: &[&str]) -> Result<Limit, NoLimit> {
+    let (_, seed) = windowed(options)?;
+    let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } = seed.options;
+    let limit = SuppressedLimit::new(seed.rate, window_size_seconds, rate_group_size_ms, hard_limit_factor);
+    let limit = if options.contains(&"sticky") { limit.sticky() } else { limit };
+    Ok(Limit::Suppressed(limit, seed))
+}
+
+fn abuse(options: &[&str]) -> Result<Limit, NoLimit> {
+    let (mut short, mut long, mut is_ignoring) = (None, None, false);
+    for option in options {
+        match option.split_once('=') {
+            Some(("short", value)) => short = Some(tier(value)?),
+            Some(("long", value)) => long = Some(tier(value)?),
+            Some(("count_blocked", "no")) => is_ignoring = true,
+            _ => return Err(unknown_option(option)),
+        }
+    }
+    let (Some(short), Some(long)) = (short, long) else {
+        return Err(NoLimit::Unreadable("a short and a long tier are needed".to_owned()));
+    };
+    let limit = AbuseLimit::new(short, long);
+    Ok(Limit::Abuse(if is_ignoring { limit.ignoring_attempts_while_blocked() } else { limit }))
+}
+
+/// Reads a tier: window, threshold, block.
+fn tier(text: &str) -> Result<AbuseTier, NoLimit> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [window, threshold, block] = parts[..] else {
+        return Err(NoLimit::Unreadable(format!("`{text}` is no window/threshold/block")));
+    };
+    let threshold = time::count(threshold)
+        .ok_or_else(|| NoLimit::Unreadable(format!("`{threshold}` is no whole number")))?;
+    Ok(AbuseTier::new(duration(window)?, threshold, duration(block)?)?)
+}
+
+/// Reads so many per so long, such as `10/1s`.
+fn quota(text: &str) -> Result<(u64, Duration), NoLimit> {
+    let read = text.split_once('/').and_then(|(units, per)| Some((time::count(units)?, per)));
+    let (units, per) = read.ok_or_else(|| NoLimit::Unreadable(format!("`{text}` is no limit/window")))?;
+    Ok((units, duration(per)?))
+}
+
+fn hard_limit_factor(text: &str) -> Result<HardLimitFactor, NoLimit> {
+    let factor: f64 = text.parse().map_err(|_| NoLimit::Unreadable(format!("`{text}` is no factor")))?;
+    Ok(HardLimitFactor::try_from(factor)?)
+}
+
+/// Reads a time that is a whole number of `unit` (`s` or `ms`).
+fn whole(text: &str, unit: &str) -> Result<u64, NoLimit> {
+    let unit_us = if unit == "s" { 1_000_000 } else { 1_000 };
+    let us = time::micros(text).filter(|us| us.is_multiple_of(unit_us));
+    us.map(|us| us / unit_us)
+        .ok_or_else(|| NoLimit::Unreadable(format!("`{text}` is no whole number of {unit}")))
+}
+
+fn duration(text: &str) -> Result<Duration, NoLimit> {
+    let us = time::micros(text).ok_or_else(|| NoLimit::Unreadable(format!("`{text}` is no time")))?;
+    Ok(Duration::from_micros(us))
+}
+
+fn unknown_option(option: &str) -> NoLimit {
+    NoLimit::Unreadable(format!("unknown option `{option}`"))
+}

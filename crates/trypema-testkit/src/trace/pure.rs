@@ -1,0 +1,152 @@
+//! The strategies alone: one state per key, no clock, no map, no lock.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use trypema::When;
+use trypema::clock::Timestamp;
+use trypema::strategy::{
+    Absolute, Abuse, Call, FixedWindow, Refund, SlidingWindow, Strategy, Suppressed, TokenBucket,
+};
+
+use super::answer::{Answer, Head, Value};
+use super::limit::Limit;
+use super::provider::{Provider, TimedCall, Unsupported};
+use super::step::Verb;
+use super::view::Worded;
+
+/// The pure model: what every provider must equal. It has no seeds' calls and no blocks by hand.
+#[derive(Debug, Default)]
+pub struct Pure {
+    absolute: Keys<Absolute>,
+    suppressed: Keys<Suppressed>,
+    token_bucket: Keys<TokenBucket>,
+    fixed_window: Keys<FixedWindow>,
+    sliding_window: Keys<SlidingWindow>,
+    abuse: Keys<Abuse>,
+}
+
+impl Provider for Pure {
+    fn call(&mut self, call: TimedCall<'_>) -> Result<Answer, Unsupported> {
+        match call.limit {
+            Limit::Absolute(limit, _) => self.absolute.call(limit, call),
+            Limit::Suppressed(limit, _) => self.suppressed.call(limit, call),
+            Limit::TokenBucket(limit) => self.token_bucket.call(limit, call),
+            Limit::FixedWindow(limit) => self.fixed_window.call(limit, call),
+            Limit::SlidingWindow(limit) => self.sliding_window.call(limit, call),
+            Limit::Abuse(limit) => self.abuse.call(limit, call),
+        }
+    }
+}
+
+/// The states of one strategy.
+#[derive(Debug)]
+struct Keys<S: Strategy> {
+    states: HashMap<String, S::State>,
+    receipts: HashMap<String, Taken>,
+    refunded: HashSet<String>,
+}
+
+/// What a receipt names.
+#[derive(Debug, Clone)]
+struct Taken {
+    key: String,
+    units: u64,
+    recorded: Timestamp,
+}
+
+impl<S: Strategy> Default for Keys<S> {
+    fn default() -> Self {
+        Self { states: HashMap::new(), receipts: HashMap::new(), refunded: HashSet::new() }
+    }
+}
+
+impl<S: Worded> Keys<S> {
+    fn call(&mut self, limit: &S::Limit, timed: TimedCall<'_>) -> Result<Answer, Unsupported> {
+        let (key, now) = (timed.key, timed.now);
+        Ok(match timed.verb {
+            Verb::Take(cost) => self.take(limit, key, Call::new(now, *cost)).0,
+            Verb::Peek(cost) => self.peek(limit, key, Call::new(now, *cost)),
+            Verb::Usage => self.peek(limit, key, Call::new(now, 0)),
+            Verb::UpTo(cost) => self.up_to(limit, key, Call::new(now, *cost)),
+            Verb::Reserve { cost, name, lease } => {
+                let call = Call::new(now, *cost).stamped(now + *lease);
+                self.reserve(limit, key, call, name)
+            }
+            Verb::Refund(name) => self.refund_receipt(limit, key, now, name)?,
+            Verb::RefundUnits(units) => {
+                let refund = Refund { now, units: *units, recorded: None };
+                Answer::new(Head::Refunded(self.refund(limit, key, refund)))
+            }
+            Verb::Reset => Answer::new(Head::Truth(self.states.remove(key).is_some())),
+            Verb::Forget => {
+                self.states.retain(|_, state| S::fresh_from(state) > now);
+                Answer::new(Head::Done).with("keys", Value::Count(self.states.len() as u64))
+            }
+            _ => {
+                return Err(Unsupported("the pure model has the verbs of every strategy only"));
+            }
+        })
+    }
+
+    fn take(&mut self, limit: &S::Limit, key: &str, call: Call) -> (Answer, Option<Timestamp>) {
+        let mut state = self.states.remove(key).unwrap_or_default();
+        let outcome = S::decide(limit, &state, call);
+        S::commit(limit, &mut state, call, &outcome);
+        self.keep(key, state, call.now);
+        let is_recorded = S::is_admitted(&outcome) && call.cost > 0;
+        let recorded = is_recorded.then(|| S::recorded_at(limit, &outcome, call));
+        (S::answer(&S::decision(limit, outcome, When::exactly(call.now))), recorded)
+    }
+
+    fn peek(&self, limit: &S::Limit, key: &str, call: Call) -> Answer {
+        let fresh = S::State::default();
+        let outcome = S::decide(limit, self.states.get(key).unwrap_or(&fresh), call);
+        S::answer(&S::decision(limit, outcome, When::exactly(call.now)))
+    }
+
+    fn up_to(&mut self, limit: &S::Limit, key: &str, call: Call) -> Answer {
+        let fresh = S::State::default();
+        match S::fits(limit, self.states.get(key).unwrap_or(&fresh), call) {
+            0 => self.peek(limit, key, call.costing(call.cost.min(1))).headed(Head::Granted(0)),
+            units => self.take(limit, key, call.costing(units)).0.headed(Head::Granted(units)),
+        }
+    }
+
+    fn reserve(&mut self, limit: &S::Limit, key: &str, call: Call, name: &str) -> Answer {
+        let (answer, recorded) = self.take(limit, key, call);
+        let Some(recorded) = recorded else {
+            return answer;
+        };
+        let taken = Taken { key: key.to_owned(), units: call.cost, recorded };
+        self.receipts.insert(name.to_owned(), taken);
+        let ahead_us = recorded.as_micros().saturating_sub(call.now.as_micros());
+        answer.with_time("stamp", Duration::from_micros(ahead_us))
+    }
+
+    fn refund_receipt(
+        &mut self,
+        limit: &S::Limit,
+        key: &str,
+        now: Timestamp,
+        name: &str,
+    ) -> Result<Answer, Unsupported> {
+        let taken = self.receipts.get(name).cloned().ok_or(Unsupported("a refund of what was not taken"))?;
+        let until = taken.recorded + Duration::from_micros(S::memory_us(limit));
+        let is_good = taken.key == key && until > now && self.refunded.insert(name.to_owned());
+        let refund = Refund { now, units: taken.units, recorded: Some(taken.recorded) };
+        let units = if is_good { self.refund(limit, key, refund) } else { 0 };
+        Ok(Answer::new(Head::Refunded(units)))
+    }
+
+    fn refund(&mut self, limit: &S::Limit, key: &str, refund: Refund) -> u64 {
+        self.states.get_mut(key).map_or(0, |state| S::refund(limit, state, refund))
+    }
+
+    /// A state that is as good as fresh need not be kept.
+    fn keep(&mut self, key: &str, state: S::State, now: Timestamp) {
+        if S::fresh_from(&state) > now {
+            self.states.insert(key.to_owned(), state);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the user asked for, parsed by hand.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::traffic::Load;
+
+pub(crate) const HELP: &str = "\
+Limits real traffic in the terminal and draws what happens.
+
+  cargo run --release --example live -- [options]
+
+Threads call one key of every strategy at the same moments, faster than its limit
+allows. Green is what was admitted, red what was denied; time runs to the right.
+
+  --strategy NAME   show one strategy, larger:
+                      absolute        a strict sliding window
+                      suppressed      a sliding window that sheds load by degrees
+                      token-bucket    a burst, then a steady refill
+                      sliding-window  two aligned windows, the older one fading out
+                      fixed-window    a count that starts anew with every window
+                      abuse           too many attempts block for a while
+                    (default: all six, on the same traffic)
+  --limit N         calls allowed per window (default: 1000)
+  --window S        the window, in whole seconds (default: 2)
+  --load SHAPE      what is offered, as a multiple of the limit:
+                      waves    calm, a flood of 3, silence, a little too much (default)
+                      steady   2 all the time
+                      bursts   spikes of 8 out of a trickle
+                      ramp     from nothing to 4
+  --seconds N       how long to run (default: 20, at most 600)
+  --plain           a line per second without colours or cursor movement
+                    (automatic when the output is not a terminal)
+  --help            this text
+
+Try: --strategy suppressed --load steady       the limit holds, nobody is shut out
+     --strategy absolute --load steady         the same load against a strict limit
+     --strategy token-bucket --load bursts     bursts pass, the average holds
+     --strategy fixed-window --window 5        see twice the limit around a boundary
+";
+
+/// Longer runs would keep too many milliseconds to look back on.
+const MAX_SECONDS: u64 = 600;
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Asked {
+    Help,
+    Run(Plan),
+}
+
+/// A run as it was asked for.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) strategies: Vec<Name>,
+    pub(crate) limit: u64,
+    pub(crate) window: Duration,
+    pub(crate) load: Load,
+    pub(crate) seconds: u64,
+    pub(crate) style: Style,
+}
+
+/// How the run is shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Style {
+    /// Drawn where the output is a terminal.
+    Drawn,
+    /// Printed line by line.
+    Plain,
+}
+
+/// The strategies by the names of the command line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Name {
+    Absolute,
+    Suppressed,
+    TokenBucket,
+    SlidingWindow,
+    FixedWindow,
+    Abuse,
+}
+
+impl Name {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Absolute,
+        Self::Suppressed,
+        Self::TokenBucket,
+        Self::SlidingWindow,
+        Self::FixedWindow,
+        Self::Abuse,
+    ];
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Absolute => "absolute",
+            Self::Suppressed => "suppressed",
+            Self::TokenBucket => "token-bucket",
+            Self::SlidingWindow => "sliding-window",
+            Self::FixedWindow => "fixed-window",
+            Self::Abuse => "abuse",
+        }
+    }
+}
+
+pub(crate) fn parse(words: &[String]) -> Result<Asked, String> {
+    let mut plan = Plan {
+        strategies: Name::ALL.to_vec(),
+        limit: 1_000,
+        window: Duration::from_secs(2),
+        load: Load::Waves,
+        seconds: 20,
+        style: Style::Drawn,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || {
+            let value = words.next().map(String::as_str);
+            value.ok_or_else(|| format!("{word} needs a value"))
+        };
+        match word.as_str() {
+            "--help" | "-h" => return Ok(Asked::Help),
+            "--plain" => plan.style = Style::Plain,
+            "--strategy" => plan.strategies = vec![strategy(value()?)?],
+            "--limit" => plan.limit = whole(word, value()?, 1..=u64::MAX)?,
+            "--window" => plan.window = Duration::from_secs(whole(word, value()?, 1..=60)?),
+            "--seconds" => plan.seconds = whole(word, value()?, 1..=MAX_SECONDS)?,
+            "--load" => plan.load = load(value()?)?,
+            _ => return Err(format!("unknown argument `{word}`")),
+        }
+    }
+    Ok(Asked::Run(plan))
+}
+
+fn strategy(text: &str) -> Result<Name, String> {
+    let named = Name::ALL.into_iter().find(|name| name.text() == text);
+    named.ok_or_else(|| {
+        let names = Name::ALL.map(Name::text).join(", ");
+        format!("unknown strategy `{text}`: need one of {names}")
+    })
+}
+
+fn load(text: &str) -> Result<Load, String> {
+    let named = Load::ALL.into_iter().find(|load| load.text() == text);
+    named.ok_or_else(|| {
+        let names = Load::ALL.map(Load::text).join(", ");
+        format!("unknown load `{text}`: need one of {names}")
+    })
+}
+
+fn whole(name: &str, text: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64, String> {
+    match u64::from_str(text) {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ if *range.end() == u64::MAX => Err(format!("{name} {text}: need a whole number above 0")),
+        _ => {
+            let (least, most) = range.into_inner();
+            Err(format!("{name} {text}: need a whole number from {least} to {most}"))
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What was admitted and denied, millisecond by millisecond.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// What a call was told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Answer {
+    Admitted,
+    Denied,
+}
+
+/// Calls of one lane, counted in milliseconds since the run's start.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    /// Admitted calls by when they were made.
+    asked: Vec<AtomicU32>,
+    /// Admitted calls by when they were answered.
+    admitted: Vec<AtomicU32>,
+    denied: Vec<AtomicU32>,
+}
+
+/// Calls in some stretch of time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) admitted: u64,
+    pub(crate) denied: u64,
+}
+
+impl Tally {
+    pub(crate) fn offered(self) -> u64 {
+        self.admitted + self.denied
+    }
+
+    /// The same, per second, if it was counted over `span`.
+    pub(crate) fn per_second(self, span: Duration) -> Self {
+        let rate = |count: u64| (count as f64 / span.as_secs_f64().max(0.001)).round() as u64;
+        Self { admitted: rate(self.admitted), denied: rate(self.denied) }
+    }
+}
+
+impl Ledger {
+    /// Room for a run of `seconds`, and for calls that are answered a little late.
+    pub(crate) fn new(seconds: u64) -> Self {
+        let milliseconds = seconds as usize * 1_000 + 1_000;
+        let empty = || (0..milliseconds).map(|_| AtomicU32::new(0)).collect();
+        Self { asked: empty(), admitted: empty(), denied: empty() }
+    }
+
+    pub(crate) fn record(&self, answer: Answer, before: Duration, after: Duration) {
+        match answer {
+            Answer::Admitted => {
+                count(&self.asked, before);
+                count(&self.admitted, after);
+            }
+            Answer::Denied => count(&self.denied, after),
+        }
+    }
+
+    /// What was answered from the start of `span` to before its end.
+    pub(crate) fn tally(&self, span: Range<Duration>) -> Tally {
+        let sum = |counts: &[AtomicU32]| {
+            let (start, end) = (place(counts, span.start), place(counts, span.end));
+            counts[start..end.max(start)].iter().map(load).sum()
+        };
+        Tally { admitted: sum(&self.admitted), denied: sum(&self.denied) }
+    }
+
+    pub(crate) fn total(&self) -> Tally {
+        self.tally(Duration::ZERO..Duration::MAX)
+    }
+
+    /// The most that was surely admitted in any interval as long as `window`, in steps of a millisecond.
+    ///
+    /// A call is decided at some moment between being made and being answered. So an interval surely holds
+    /// those answered before its end, less those made before its start.
+    pub(crate) fn worst(&self, window: Duration) -> u64 {
+        let length = window.as_millis() as usize;
+        let (mut answered, mut made, mut worst) = (0_u64, 0_u64, 0);
+        for (end, count) in self.admitted.iter().enumerate() {
+            answered += load(count);
+            if let Some(start) = end.checked_sub(length) {
+                made += load(&self.asked[start]);
+            }
+            worst = worst.max(answered.saturating_sub(made));
+        }
+        worst
+    }
+}
+
+fn count(counts: &[AtomicU32], at: Duration) {
+    // What is answered after the end of the ledger counts in its last millisecond.
+    let last = counts.len() - 1;
+    counts[place(counts, at).min(last)].fetch_add(1, Ordering::Relaxed);
+}
+
+fn place(counts: &[AtomicU32], at: Duration) -> usize {
+    usize::try_from(at.as_millis()).map_or(counts.len(), |at| at.min(counts.len()))
+}
+
+fn load(count: &AtomicU32) -> u64 {
+    u64::from(count.load(Ordering::Relaxed))
+}

@@ -1,0 +1,71 @@
+//! Limits real traffic in the terminal and draws what happens.
+//!
+//! ```text
+//! cargo run --release --example live
+//! cargo run --release --example live -- --help
+//! ```
+
+mod arguments;
+mod lanes;
+mod ledger;
+mod plain;
+mod screen;
+mod status;
+mod summary;
+mod traffic;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use arguments::{Asked, Plan};
+use lanes::Lane;
+use ledger::Ledger;
+use traffic::Run;
+
+/// Often enough to look alive, seldom enough to cost nothing.
+const REDRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// A line per second is what a log can take.
+const PRINT_EVERY: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let plan = match arguments::parse(&words) {
+        Ok(Asked::Help) => {
+            print!("{}", arguments::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Ok(Asked::Run(plan)) => plan,
+        Err(message) => return refuse(&message),
+    };
+    match lanes::of(&plan) {
+        Ok(lanes) => run(&plan, &lanes),
+        Err(message) => refuse(&message),
+    }
+}
+
+fn refuse(message: &str) -> ExitCode {
+    eprintln!("live: {message}\nTry `cargo run --release --example live -- --help`.");
+    ExitCode::from(2)
+}
+
+/// Sends the traffic, shows it while it runs, and sums it up.
+fn run(plan: &Plan, lanes: &[Lane]) -> ExitCode {
+    let run = Run::starting_now(plan);
+    let ledgers: Vec<Ledger> = lanes.iter().map(|_| Ledger::new(plan.seconds)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..traffic::WORKERS {
+            scope.spawn(|| traffic::send(&run, lanes, &ledgers));
+        }
+        match screen::Screen::of_terminal(plan, lanes) {
+            Some(mut screen) => {
+                run.every(REDRAW_EVERY, |now| screen.draw(now, lanes, &ledgers));
+            }
+            None => {
+                plain::print_header(plan, lanes);
+                run.every(PRINT_EVERY, |now| plain::print_second(now, lanes, &ledgers));
+            }
+        }
+    });
+    summary::print(plan, lanes, &ledgers)
+}

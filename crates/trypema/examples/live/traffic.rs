@@ -1,0 +1,144 @@
+//! Threads that call in real time, and how much they offer.
+
+use std::time::Duration;
+
+use trypema::clock::{Clock, SystemClock, Timestamp};
+
+use crate::arguments::Plan;
+use crate::lanes::Lane;
+use crate::ledger::Ledger;
+
+/// Enough to contend for the key, few enough for a laptop.
+pub(crate) const WORKERS: u32 = 4;
+
+/// How often a worker looks how many calls are due.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A worker that falls behind drops what it missed instead of sending it all at once.
+const MAX_CALLS_PER_PAUSE: f64 = 20_000.0;
+
+/// What is offered over time, as a multiple of the limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Load {
+    Waves,
+    Steady,
+    Bursts,
+    Ramp,
+}
+
+impl Load {
+    pub(crate) const ALL: [Self; 4] = [Self::Waves, Self::Steady, Self::Bursts, Self::Ramp];
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Waves => "waves",
+            Self::Steady => "steady",
+            Self::Bursts => "bursts",
+            Self::Ramp => "ramp",
+        }
+    }
+
+    /// The most that is ever offered.
+    pub(crate) fn peak(self) -> f64 {
+        match self {
+            Self::Waves => 3.0,
+            Self::Steady => 2.0,
+            Self::Bursts => 8.0,
+            Self::Ramp => 4.0,
+        }
+    }
+
+    /// What is offered `at` seconds into a run of `whole` seconds.
+    fn at(self, at: f64, whole: f64) -> f64 {
+        match self {
+            Self::Waves => match at % 10.0 {
+                calm if calm < 2.0 => 0.5,
+                flood if flood < 6.0 => 3.0,
+                silence if silence < 7.5 => 0.0,
+                _ => 1.3,
+            },
+            Self::Steady => 2.0,
+            Self::Bursts => match at % 2.5 {
+                spike if spike < 0.25 => 8.0,
+                _ => 0.2,
+            },
+            Self::Ramp => 4.0 * at / whole,
+        }
+    }
+}
+
+/// A run in time.
+#[derive(Debug)]
+pub(crate) struct Run {
+    starts_at: Timestamp,
+    seconds: u64,
+    load: Load,
+    /// The limit, per second.
+    allowed: f64,
+}
+
+impl Run {
+    pub(crate) fn starting_now(plan: &Plan) -> Self {
+        Self {
+            starts_at: SystemClock.now(),
+            seconds: plan.seconds,
+            load: plan.load,
+            allowed: plan.limit as f64 / plan.window.as_secs_f64(),
+        }
+    }
+
+    /// How long it has been running.
+    fn now(&self) -> Duration {
+        let now = SystemClock.now().as_micros();
+        Duration::from_micros(now - self.starts_at.as_micros())
+    }
+
+    fn ends_after(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+
+    /// Calls per second that are due at `now`.
+    fn rate(&self, now: Duration) -> f64 {
+        let whole = self.ends_after().as_secs_f64();
+        self.allowed * self.load.at(now.as_secs_f64(), whole)
+    }
+
+    /// Shows the run every `period` until it ends, and then once more.
+    pub(crate) fn every(&self, period: Duration, mut show: impl FnMut(Duration)) {
+        let mut next = period;
+        while next < self.ends_after() {
+            std::thread::sleep(next.saturating_sub(self.now()));
+            show(self.now().min(self.ends_after()));
+            next += period;
+        }
+        std::thread::sleep(self.ends_after().saturating_sub(self.now()));
+        show(self.ends_after());
+    }
+}
+
+/// Calls every lane at the same moments, as often as is due, until the run ends.
+pub(crate) fn send(run: &Run, lanes: &[Lane], ledgers: &[Ledger]) {
+    let mut last = run.now();
+    let mut due = 0.0;
+    while last < run.ends_after() {
+        std::thread::sleep(PAUSE);
+        let now = run.now();
+        due += run.rate(now) * (now - last).as_secs_f64() / f64::from(WORKERS);
+        due = due.min(MAX_CALLS_PER_PAUSE);
+        last = now;
+        while due >= 1.0 {
+            due -= 1.0;
+            call_each(run, lanes, ledgers);
+        }
+    }
+}
+
+fn call_each(run: &Run, lanes: &[Lane], ledgers: &[Ledger]) {
+    let mut before = run.now();
+    for (lane, ledger) in lanes.iter().zip(ledgers) {
+        let answer = lane.take();
+        let after = run.now();
+        ledger.record(answer, before, after);
+        before = after;
+    }
+}

@@ -1,0 +1,46 @@
+//! Windows aligned to the epoch.
+
+/// A window's length, with what makes dividing by it a multiplication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Aligned {
+    pub(super) window_us: u64,
+    /// 2^64 divided by the length, rounded down.
+    reciprocal: u64,
+}
+
+impl Aligned {
+    pub(super) fn new(window_us: u64) -> Self {
+        let reciprocal = (u128::from(u64::MAX) + 1) / u128::from(window_us.max(1));
+        Self { window_us, reciprocal: u64::try_from(reciprocal).unwrap_or(u64::MAX) }
+    }
+
+    /// When the window of `now` starts.
+    #[inline]
+    pub(super) fn start_of(&self, now: u64) -> u64 {
+        // The quotient is exact or one too small, since `now` is far below 2^64.
+        let quotient = ((u128::from(now) * u128::from(self.reciprocal)) >> 64) as u64;
+        let start = quotient * self.window_us;
+        if now - start >= self.window_us { start + self.window_us } else { start }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_multiples() {
+        let mut now = 0x9E37_79B9_7F4A_7C15_u64;
+        for window_us in [1, 2, 3, 7, 1_000, 999_999, 3_600_000_000, 31_622_400_000_000] {
+            let aligned = Aligned::new(window_us);
+            for edge in [0, window_us - 1, window_us, window_us * 5, window_us * 5 - 1] {
+                assert_eq!(aligned.start_of(edge), edge - edge % window_us);
+            }
+            for _ in 0..1_000 {
+                now = now.rotate_left(7).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+                let now = now >> 11;
+                assert_eq!(aligned.start_of(now), now - now % window_us, "{now} {window_us}");
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Every trace under `testdata/traces`, on the local provider and on the pure strategies.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+
+use trypema_testkit::trace::{Local, Provider, Pure, Trace, Value, Verb, Wait, What, replay};
+
+/// Issue 2 asks for at least this many.
+const MIN_TRACES: usize = 60;
+
+fn traces() -> Vec<Trace> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "trace")).collect();
+    files.sort();
+    files.iter().map(|path| read(path)).collect()
+}
+
+fn read(path: &PathBuf) -> Trace {
+    let name = path.file_name().unwrap().to_string_lossy();
+    let text = std::fs::read_to_string(path).unwrap();
+    Trace::parse(&name, &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Fails with every difference of every trace at once.
+fn assert_none(failures: &[String]) {
+    assert!(failures.is_empty(), "{} answers differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+fn failures(trace: &Trace, provider: &mut dyn Provider) -> Vec<String> {
+    match replay(trace, provider) {
+        Ok(mismatches) => mismatches.iter().map(ToString::to_string).collect(),
+        Err(unsupported) => vec![format!("{}: {unsupported}", trace.name)],
+    }
+}
+
+#[test]
+fn the_local_provider_answers_every_trace() {
+    let run = |trace: &Trace| failures(trace, &mut Local::for_trace(trace).unwrap());
+    assert_none(&traces().iter().flat_map(run).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_pure_strategies_answer_every_trace_of_their_verbs() {
+    let traces = traces();
+    let run = |trace: &&Trace| failures(trace, &mut Pure::default());
+    let (ours, beyond): (Vec<&Trace>, Vec<&Trace>) =
+        traces.iter().partition(|trace| has_core_verbs_only(trace));
+    assert_none(&ours.iter().flat_map(run).collect::<Vec<_>>());
+    assert!(ours.len() > 4 * beyond.len(), "most traces need no facade: {} and {}", ours.len(), beyond.len());
+}
+
+/// Whether the pure strategies have every verb of `trace`.
+fn has_core_verbs_only(trace: &Trace) -> bool {
+    trace.lines.iter().all(|line| match &line.what {
+        What::Limit(_) => true,
+        What::Step(step) => !matches!(
+            step.verb,
+            Verb::Inc(_) | Verb::IsAllowed | Verb::SetRate(_) | Verb::Check | Verb::Block(..) | Verb::Unblock
+        ),
+    })
+}
+
+#[test]
+fn there_are_enough_traces() {
+    assert!(traces().len() >= MIN_TRACES);
+}
+
+/// A suite that cannot fail holds nothing.
+#[test]
+fn a_wrong_expectation_is_reported_with_its_line() {
+    let wrong = "# one a second\nfixed_window 1/1s\n+0 ann -> allowed left=0\n+1us ann -> denied 1s\n";
+    let trace = Trace::parse("wrong.trace", wrong).unwrap();
+    let mismatches = replay(&trace, &mut Local::for_trace(&trace).unwrap()).unwrap();
+    let [mismatch] = &mismatches[..] else { panic!("{mismatches:?}") };
+    assert_eq!((mismatch.name.as_str(), mismatch.number), ("wrong.trace", 4));
+    assert_eq!(mismatch.expected, "denied 1s");
+    assert!(mismatch.got.starts_with("denied 999999us"), "{}", mismatch.got);
+}
+
+/// Every number that any trace expects is compared: adding one to it is a mismatch.
+#[test]
+fn every_expected_number_counts() {
+    for trace in traces() {
+        for (at, line) in trace.lines.iter().enumerate() {
+            let What::Step(step) = &line.what else { continue };
+            for (field, (name, value)) in step.expected.fields.iter().enumerate() {
+                let mut wrong = trace.clone();
+                if let What::Step(step) = &mut wrong.lines[at].what {
+                    step.expected.fields[field].1 = off_by_one(value);
+                }
+                let mismatches = replay(&wrong, &mut Local::for_trace(&wrong).unwrap()).unwrap();
+                let is_found = mismatches.iter().any(|mismatch| mismatch.number == line.number);
+                assert!(is_found, "{}:{}: {name} is not compared", trace.name, line.number);
+            }
+        }
+    }
+}
+
+fn off_by_one(value: &Value) -> Value {
+    match value {
+        Value::Count(count) => Value::Count(count + 1),
+        Value::Time(Wait::Micros(us)) => Value::Time(Wait::Micros(us + 1)),
+        Value::Time(Wait::Never) => Value::Time(Wait::Micros(1)),
+        Value::Fractions(fractions) => {
+            Value::Fractions(fractions.iter().map(|fraction| fraction + 0.001).collect())
+        }
+    }
+}

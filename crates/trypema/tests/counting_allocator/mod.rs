@@ -1,0 +1,58 @@
+//! A global allocator that counts what the current thread allocates, so that tests can run side by side.
+
+#![allow(unsafe_code, reason = "an allocator cannot be written without")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+/// How often this thread has allocated so far, reallocations included.
+pub(crate) fn allocations() -> u64 {
+    ALLOCATIONS.get()
+}
+
+/// The bytes this thread has allocated so far, less those it has freed.
+pub(crate) fn live_bytes() -> i64 {
+    LIVE_BYTES.get()
+}
+
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged; the counters allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count_allocation();
+        count_bytes(layout.size() as i64);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count_bytes(-(layout.size() as i64));
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count_allocation();
+        count_bytes(size as i64 - layout.size() as i64);
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+fn count_allocation() {
+    // A thread that is ending has no counters any more; nobody asks for them either.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+fn count_bytes(bytes: i64) {
+    let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
+}

@@ -1,0 +1,105 @@
+//! A small executor on a manual clock: tasks run when they are woken, and time moves when all of them sleep.
+
+#![allow(clippy::expect_used, reason = "a test whose tasks hang has failed")]
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use trypema::clock::{Clock, ManualClock, Timestamp};
+
+/// Runs tasks and keeps the moment at which each one ended.
+pub(crate) struct Executor<'a, T> {
+    clock: Arc<ManualClock>,
+    tasks: Vec<Task<'a, T>>,
+    woken: Arc<Woken>,
+    ended: Vec<Ended<T>>,
+}
+
+/// A task that is done.
+#[derive(Debug)]
+pub(crate) struct Ended<T> {
+    /// Its number, in the order of spawning.
+    pub(crate) task: usize,
+    pub(crate) at: Timestamp,
+    pub(crate) output: T,
+}
+
+struct Task<'a, T> {
+    future: Option<Pin<Box<dyn Future<Output = T> + 'a>>>,
+    waker: Waker,
+}
+
+type Woken = Mutex<VecDeque<usize>>;
+
+struct TaskWaker {
+    task: usize,
+    woken: Arc<Woken>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        woken.push_back(self.task);
+    }
+}
+
+impl<'a, T> Executor<'a, T> {
+    pub(crate) fn new(clock: &Arc<ManualClock>) -> Self {
+        Self { clock: Arc::clone(clock), tasks: Vec::new(), woken: Arc::default(), ended: Vec::new() }
+    }
+
+    /// Adds a task and polls it once; its number.
+    pub(crate) fn spawn(&mut self, future: impl Future<Output = T> + 'a) -> usize {
+        let task = self.tasks.len();
+        let woken = Arc::clone(&self.woken);
+        self.tasks
+            .push(Task { future: Some(Box::pin(future)), waker: Arc::new(TaskWaker { task, woken }).into() });
+        self.poll(task);
+        task
+    }
+
+    /// Drops a task before it is done.
+    pub(crate) fn cancel(&mut self, task: usize) {
+        self.tasks[task].future = None;
+    }
+
+    /// Polls who was woken, in that order, until nobody is left; time stands still.
+    pub(crate) fn run_woken(&mut self) {
+        while let Some(task) = self.next_woken() {
+            self.poll(task);
+        }
+    }
+
+    /// Runs until nobody sleeps any more, moving the clock from one wake to the next.
+    pub(crate) fn run(&mut self) {
+        self.run_woken();
+        while self.tasks.iter().any(|task| task.future.is_some()) {
+            let next = self.clock.next_wake();
+            self.clock.set(next.expect("a task waits for nothing"));
+            self.run_woken();
+        }
+    }
+
+    /// Who has ended so far, in that order.
+    pub(crate) fn ended(&self) -> &[Ended<T>] {
+        &self.ended
+    }
+
+    fn next_woken(&self) -> Option<usize> {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        woken.pop_front()
+    }
+
+    fn poll(&mut self, task: usize) {
+        let Task { future, waker } = &mut self.tasks[task];
+        let Some(running) = future else { return };
+        if let Poll::Ready(output) = running.as_mut().poll(&mut Context::from_waker(waker)) {
+            *future = None;
+            let at = self.clock.now();
+            self.ended.push(Ended { task, at, output });
+        }
+    }
+}
