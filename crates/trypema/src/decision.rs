@@ -12,7 +12,7 @@ pub use rate_limit::RateLimitDecision;
 pub use suppressed::SuppressedDecision;
 pub use token_bucket::{LimitBalance, TokenBucketDecision};
 
-use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::clock::{Clock, Span, SystemClock, Timestamp};
 
 /// The answer to one call, whatever the strategy and the provider.
 ///
@@ -104,9 +104,10 @@ impl When {
         Self(Some(now))
     }
 
-    /// A moment ago by the system's clock.
-    pub(crate) const fn recently() -> Self {
-        Self(None)
+    /// Somewhere in `span`: a moment ago by the system's clock, unless it is a point.
+    #[inline]
+    pub(crate) fn in_span(span: Span) -> Self {
+        Self((span.earliest == span.latest).then_some(span.earliest))
     }
 
     #[inline]

@@ -69,15 +69,6 @@ impl Call {
     }
 }
 
-/// A call and what was decided of it.
-#[derive(Debug, Clone, Copy)]
-pub struct Decided<O> {
-    /// The call as it is to be committed.
-    pub call: Call,
-    /// What [`Strategy::decide`] said of it.
-    pub outcome: O,
-}
-
 /// Units to give back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refund {
@@ -105,21 +96,22 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// What this call would get; nothing is changed.
     fn decide(limit: &Self::Limit, state: &Self::State, call: Call) -> Self::Outcome;
 
-    /// Whether the exact time is sure to matter, so that [`Strategy::decide_within`] need not be tried.
+    /// Whether the exact time is sure to matter, so that [`Strategy::take_within`] need not be tried.
     #[inline]
     fn needs_exact_time(limit: &Self::Limit, state: &Self::State, cost: u64) -> bool {
         let _ = (limit, state, cost);
         false
     }
 
-    /// Decides with a time that is only known to lie in `span`, if every moment of it gives the same answer
-    /// or if the answer can be recorded so that it is stricter than any of them. `None` asks for the time.
-    fn decide_within(
+    /// Decides and commits with a time that is only known to lie in `span`, if every moment of it gives the
+    /// same answer, or if the answer can be recorded so that it is stricter than any of them. `None`, with
+    /// nothing changed, asks for the exact time.
+    fn take_within(
         limit: &Self::Limit,
-        state: &Self::State,
+        state: &mut Self::State,
         span: Span,
         cost: u64,
-    ) -> Option<Decided<Self::Outcome>>;
+    ) -> Option<Self::Outcome>;
 
     /// Whether `outcome` lets the call pass.
     fn is_admitted(outcome: &Self::Outcome) -> bool;

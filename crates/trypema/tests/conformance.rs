@@ -15,7 +15,7 @@ fn traces() -> Vec<Trace> {
     let mut files: Vec<PathBuf> =
         files.filter(|path| path.extension().is_some_and(|extension| extension == "trace")).collect();
     files.sort();
-    files.iter().map(|path| read(path)).collect()
+    files.iter().map(read).collect()
 }
 
 fn read(path: &PathBuf) -> Trace {

@@ -115,9 +115,12 @@ fn limits() {
 #[test]
 fn token_limits() {
     let limit = TokenLimit::new(1, SECOND).unwrap();
-    says(TokenBucketLimits::new([]), "0 token bucket limits: need 1 to 8");
-    says(TokenBucketLimits::new([limit; 9]), "9 token bucket limits: need 1 to 8");
-    assert!(TokenBucketLimits::new([limit; 8]).is_ok());
+    let most = TokenLimit::MAX_PER_BUCKET;
+    for count in [0, most + 1, 1_000] {
+        let message = format!("{count} token bucket limits: need 1 to {most}");
+        says(TokenBucketLimits::new(std::iter::repeat_n(limit, count)), &message);
+    }
+    assert!(TokenBucketLimits::new(std::iter::repeat_n(limit, most)).is_ok());
 
     // The capacity is prime to the microseconds of a day: no unit is small enough.
     says(

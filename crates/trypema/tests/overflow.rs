@@ -10,8 +10,9 @@ use trypema::clock::ManualClock;
 use trypema::local::Limiter;
 use trypema::strategy::Strategy;
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit,
-    RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
+    AbsoluteLimit, AbuseLimit, AbuseTier, BlockScope, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs,
+    RateLimit, RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit,
+    WindowSizeSeconds,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,11 +43,13 @@ fn a_fast_key_frees_no_slow_one<S: Strategy>(
 ) {
     assert!(is_taken(limiter, "resident", slow));
     while is_taken(limiter, "slow", slow) {}
-    for _ in 0..10 {
-        fast_keys().for_each(|key| drop(limiter.take(&key, fast, 1)));
-        // What the fast keys took no longer counts for them; what the slow one took does for it.
+    // One at a time: what a fast key takes counts against the slow one as well and would hide the loss.
+    for key in fast_keys() {
         clock.advance(3 * SECOND);
-        assert!(!is_taken(limiter, "slow", slow), "{} freed it", S::NAME);
+        limiter.take(&key, fast, 1);
+        assert!(!is_taken(limiter, "slow", slow), "{} freed it at once", S::NAME);
+        clock.advance(3 * SECOND);
+        assert!(!is_taken(limiter, "slow", slow), "{} freed it later", S::NAME);
     }
     assert_eq!(limiter.len(), 1, "only the resident has a state of its own");
 }
@@ -143,4 +146,45 @@ fn a_sticky_rate_of_the_suppressed_strategy_does_not_spread() {
     let admitted = (0..100).filter(|_| suppressed.inc("slow", &slow, 1).is_allowed());
     let admitted = admitted.count();
     assert!(admitted <= 6, "{admitted} of 6 admitted");
+}
+
+/// However many limits the keys without room have between them.
+#[test]
+fn many_limits_are_no_looser_than_two() {
+    let (clock, rl) = one_key();
+    let windows = rl.local().fixed_window();
+    assert!(is_taken(windows, "resident", &FixedWindowLimit::new(3, HOUR).unwrap()));
+    for limit in 3..100 {
+        let slow = FixedWindowLimit::new(limit, HOUR).unwrap();
+        while is_taken(windows, "slow", &slow) {}
+        for key in fast_keys() {
+            let fast = FixedWindowLimit::new(1_000 + limit, SECOND).unwrap();
+            windows.take(&key, &fast, 1);
+        }
+        clock.advance(3 * SECOND);
+        assert!(!is_taken(windows, "slow", &slow), "freed under limit {limit}");
+    }
+}
+
+/// Changing a limit keeps what was spent, also by a key without room.
+#[test]
+fn a_changed_limit_gains_nothing() {
+    let (_, rl) = one_key();
+    let windows = rl.local().fixed_window();
+    let (before, after) = (FixedWindowLimit::new(3, HOUR).unwrap(), FixedWindowLimit::new(4, HOUR).unwrap());
+    assert!(is_taken(windows, "resident", &before));
+    while is_taken(windows, "late", &before) {}
+    let admitted = (0..10).filter(|_| is_taken(windows, "late", &after)).count();
+    assert!(admitted <= 1, "3 of 4 were spent, and {admitted} more were admitted");
+}
+
+/// A block by hand holds, whether or not there is room to remember it for one key.
+#[test]
+fn a_block_by_hand_holds_without_room() {
+    let (_, rl) = one_key();
+    let tier = AbuseTier::new(HOUR, 100, HOUR).unwrap();
+    let (abuse, limit) = (rl.local().abuse(), AbuseLimit::new(tier, tier));
+    assert!(is_taken(abuse, "resident", &limit));
+    abuse.block("mallory", HOUR, BlockScope::Long);
+    assert!(!is_taken(abuse, "mallory", &limit), "the block was lost");
 }

@@ -44,13 +44,19 @@ pub struct Walk<M: Model> {
     /// The wait and what was left in the last answer.
     last_wait_us: u64,
     last_remaining: u64,
-    /// The key of every receipt; `None` after the key was reset.
+    /// The key of every receipt; `None` after another key was reset, which may void it.
     receipts: Vec<Option<&'static str>>,
 }
 
 impl<M: Model> Walk<M> {
     /// The trace of `seed`.
     pub fn new(seed: u64) -> Self {
+        let kinds = [Changes::Forgetting, Changes::Limits, Changes::ClockAndLimits];
+        Self::changing(seed, kinds[(seed % 3) as usize])
+    }
+
+    /// The trace of `seed` in which this changes.
+    pub fn changing(seed: u64, changes: Changes) -> Self {
         let mut random = Random::seeded(seed);
         let limit = M::random_limit(&mut random);
         let other_limit = M::random_limit(&mut random);
@@ -61,7 +67,7 @@ impl<M: Model> Walk<M> {
             USUAL_START_US + random.below(longest_us)
         };
         Self {
-            changes: random.pick(&[Changes::Forgetting, Changes::Limits, Changes::ClockAndLimits]),
+            changes,
             leases_left: MOST_LEASES,
             steps_left: random.between(SHORTEST, LONGEST),
             now_us,
@@ -103,9 +109,8 @@ impl<M: Model> Walk<M> {
             self.receipts.push(Some(step.key));
         }
         if matches!(step.verb, Verb::Reset) {
-            let of_this_key = |key: &&mut Option<&str>| **key == Some(step.key);
-            let reset = self.receipts.iter_mut().filter(of_this_key);
-            reset.for_each(|key| *key = None);
+            let others = self.receipts.iter_mut().filter(|key| **key != Some(step.key));
+            others.for_each(|key| *key = None);
         }
     }
 

@@ -202,11 +202,11 @@ impl TokenBucketModel {
         }
     }
 
-    /// Takes units out of the lease that is named; returns how many.
-    fn end_lease(&mut self, refund: Refund) -> u64 {
+    /// Takes units out of the lease that is named, if it has yet to come into force; returns how many.
+    fn end_lease(&mut self, now: i64, refund: Refund) -> u64 {
         let mut left = refund.units;
         for lease in &mut self.leases {
-            if Some(lease.stamp) == refund.recorded {
+            if Some(lease.stamp) == refund.recorded && lease.stamp > now {
                 let given_back = lease.units.min(left);
                 lease.units -= given_back;
                 left -= given_back;
@@ -254,7 +254,7 @@ impl Model for TokenBucketModel {
     fn refund(&mut self, limits: &Vec<Bucket>, refund: Refund) -> u64 {
         self.repair(limits, refund.now);
         let now = refund.now.max(self.last);
-        let leased = self.end_lease(refund);
+        let leased = self.end_lease(now, refund);
         let units = refund.units - leased;
         let paid_us = refund.recorded.map_or(0, |moment| (now - moment).max(0));
         let mut least = Rational::whole(units);

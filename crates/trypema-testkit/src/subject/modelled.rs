@@ -91,6 +91,9 @@ impl<M: Model> Subject for ModelSubject<M> {
 
     fn reset(&mut self, key: &str) {
         self.keys.remove(key);
+        // What the key's receipts name is forgotten with it.
+        let own = self.receipts.iter_mut().filter(|receipt| receipt.key == key);
+        own.for_each(|receipt| receipt.is_spent = true);
     }
 
     /// A model never needs to forget: whether forgetting changes anything is what is tested.

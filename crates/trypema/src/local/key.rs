@@ -32,6 +32,11 @@ impl Key {
     }
 
     #[inline]
+    pub(super) fn is(&self, key: &[u8]) -> bool {
+        are_equal(self.as_bytes(), key)
+    }
+
+    #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
@@ -68,6 +73,20 @@ impl KeyHasher {
     }
 }
 
+/// Compares keys of the usual length by two to three words, which is quicker than a call.
+#[inline]
+fn are_equal(one: &[u8], other: &[u8]) -> bool {
+    let len = one.len();
+    if len != other.len() {
+        return false;
+    }
+    if !(8..=24).contains(&len) {
+        return one == other;
+    }
+    let is_equal_at = |at: usize| one[at..at + 8] == other[at..at + 8];
+    is_equal_at(0) && is_equal_at(len - 8) && (len <= 16 || is_equal_at(8))
+}
+
 #[inline]
 fn hash_with(state: &RandomState, bytes: &[u8]) -> u64 {
     let mut hasher = state.build_hasher();
@@ -86,6 +105,20 @@ mod tests {
             assert_eq!(Key::new(text.as_bytes()).as_bytes(), text.as_bytes());
         }
         assert_eq!(size_of::<Key>(), 24);
+    }
+
+    #[test]
+    fn keys_differ_wherever_they_differ() {
+        for len in 0..40 {
+            let one = vec![b'k'; len];
+            assert!(are_equal(&one, &one));
+            assert!(!are_equal(&one, &vec![b'k'; len + 1]));
+            for at in 0..len {
+                let mut other = one.clone();
+                other[at] = b'x';
+                assert!(!are_equal(&one, &other), "{len} {at}");
+            }
+        }
     }
 
     #[test]

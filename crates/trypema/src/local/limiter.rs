@@ -257,11 +257,8 @@ impl<S: Strategy> Limiter<S> {
             self.clock.now()
         } else {
             let span = self.clock.recent();
-            if let Some(decided) = S::decide_within(limit, state, span, cost) {
-                S::commit(limit, state, decided.call, &decided.outcome);
-                let is_exact = span.earliest == span.latest;
-                let when = if is_exact { When::exactly(span.earliest) } else { When::recently() };
-                return Found { outcome: decided.outcome, when };
+            if let Some(outcome) = S::take_within(limit, state, span, cost) {
+                return Found { outcome, when: When::in_span(span) };
             }
             self.clock.narrow(span)
         };

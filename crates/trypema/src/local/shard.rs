@@ -48,19 +48,19 @@ impl<S: Strategy> Default for Shard<S> {
 impl<S: Strategy> Shard<S> {
     #[inline]
     pub(super) fn find(&mut self, hash: u64, key: &[u8]) -> Option<&mut S::State> {
-        self.table.find_mut(hash, |entry| entry.key.as_bytes() == key).map(|entry| &mut entry.state)
+        self.table.find_mut(hash, |entry| entry.key.is(key)).map(|entry| &mut entry.state)
     }
 
     /// The place of a key, good until the table changes.
     pub(super) fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        self.table.find_bucket_index(hash, |entry| entry.key.as_bytes() == key)
+        self.table.find_bucket_index(hash, |entry| entry.key.is(key))
     }
 
     /// The state at `place`, if it is still that of `key`.
     #[inline]
     pub(super) fn at(&mut self, place: usize, key: &[u8]) -> Option<&mut S::State> {
         let entry = self.table.get_bucket_mut(place)?;
-        (entry.key.as_bytes() == key).then_some(&mut entry.state)
+        entry.key.is(key).then_some(&mut entry.state)
     }
 
     pub(super) fn insert(&mut self, key: &[u8], state: S::State, hash: impl Fn(&[u8]) -> u64) {
@@ -87,7 +87,7 @@ impl<S: Strategy> Shard<S> {
     }
 
     pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
-        match self.table.entry(hash, |entry| entry.key.as_bytes() == key, |_| hash) {
+        match self.table.entry(hash, |entry| entry.key.is(key), |_| hash) {
             Bucket::Occupied(entry) => {
                 entry.remove();
                 self.void_receipts();

@@ -1,7 +1,7 @@
 //! Absolute: a sliding window that never admits more than its capacity in any interval of its length.
 
-use super::series::{Look, Record, Series, View, bounded_group_us};
-use super::{Call, Decided, Refund, Strategy};
+use super::series::{Joined, Look, Record, Series, View, bounded_group_us};
+use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, NEVER, When};
 use crate::units::{MAX_EXACT, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
@@ -113,6 +113,21 @@ pub struct AbsoluteOutcome {
 }
 
 impl AbsoluteOutcome {
+    /// Of a call that joined the open bucket.
+    #[inline]
+    fn joined(limit: &AbsoluteLimit, capacity: u64, joined: Joined) -> Self {
+        Self {
+            is_admitted: true,
+            capacity,
+            remaining: capacity - joined.view.used,
+            not_before: joined.recorded,
+            used_after_wait: 0,
+            recorded: joined.recorded,
+            resets_at: joined.recorded + limit.window_us,
+            view: joined.view,
+        }
+    }
+
     /// What is still used after a denied caller has waited, in whole milliseconds, if nobody else calls.
     pub(crate) fn used_after_wait(&self) -> u64 {
         self.used_after_wait
@@ -161,15 +176,25 @@ impl Strategy for Absolute {
     }
 
     #[inline]
-    fn decide_within(
+    fn take_within(
         limit: &AbsoluteLimit,
-        state: &AbsoluteState,
+        state: &mut AbsoluteState,
         span: Span,
         cost: u64,
-    ) -> Option<Decided<AbsoluteOutcome>> {
+    ) -> Option<AbsoluteOutcome> {
         let call = limit.call_within(span, cost)?;
+        let capacity =
+            if limit.is_sticky && state.series.total() > 0 { state.capacity } else { limit.capacity };
+        if let Some(joined) = state.series.join(limit.look(call), limit.record(call), capacity) {
+            state.capacity = capacity;
+            return Some(AbsoluteOutcome::joined(limit, capacity, joined));
+        }
         let outcome = Self::decide(limit, state, call);
-        (outcome.is_admitted || span.earliest == span.latest).then_some(Decided { call, outcome })
+        let is_certain = outcome.is_admitted || span.earliest == span.latest;
+        is_certain.then(|| {
+            Self::commit(limit, state, call, &outcome);
+            outcome
+        })
     }
 
     #[inline]

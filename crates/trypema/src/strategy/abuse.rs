@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::series::{Look, Record, Series, View};
-use super::{Call, Decided, Refund, Strategy};
+use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{AbuseDecision, BlockScope, Decision, NEVER, When};
 use crate::error::TrypemaError;
@@ -186,14 +186,8 @@ impl Strategy for Abuse {
         true
     }
 
-    fn decide_within(
-        limit: &AbuseLimit,
-        state: &AbuseState,
-        span: Span,
-        cost: u64,
-    ) -> Option<Decided<AbuseOutcome>> {
-        let call = Call::new(span.earliest, cost);
-        (span.earliest == span.latest).then(|| Decided { call, outcome: Self::decide(limit, state, call) })
+    fn take_within(_: &AbuseLimit, _: &mut AbuseState, _: Span, _: u64) -> Option<AbuseOutcome> {
+        None
     }
 
     fn is_admitted(outcome: &AbuseOutcome) -> bool {

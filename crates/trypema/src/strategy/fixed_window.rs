@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::aligned::Aligned;
-use super::{Call, Decided, Refund, Strategy};
+use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, NEVER, When};
 use crate::error::TrypemaError;
@@ -63,7 +63,6 @@ pub struct FixedWindowOutcome {
     is_admitted: bool,
     is_never: bool,
     is_stepped_back: bool,
-    limit: u64,
     used: u64,
     remaining: u64,
     ends_at: u64,
@@ -85,23 +84,26 @@ impl Strategy for FixedWindow {
             is_admitted,
             is_never: call.cost > limit.limit,
             is_stepped_back,
-            limit: limit.limit,
             used,
             remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
             ends_at,
         }
     }
 
+    /// The answer is the same throughout a window.
     #[inline]
-    fn decide_within(
+    fn take_within(
         limit: &FixedWindowLimit,
-        state: &FixedWindowState,
+        state: &mut FixedWindowState,
         span: Span,
         cost: u64,
-    ) -> Option<Decided<FixedWindowOutcome>> {
+    ) -> Option<FixedWindowOutcome> {
         let call = Call::new(span.earliest, cost);
         let outcome = Self::decide(limit, state, call);
-        (span.latest.as_micros() < outcome.ends_at).then_some(Decided { call, outcome })
+        (span.latest.as_micros() < outcome.ends_at).then(|| {
+            Self::commit(limit, state, call, &outcome);
+            outcome
+        })
     }
 
     #[inline]
@@ -150,11 +152,11 @@ impl Strategy for FixedWindow {
     }
 
     #[inline]
-    fn decision(_: &FixedWindowLimit, outcome: FixedWindowOutcome, when: When) -> Decision {
+    fn decision(limit: &FixedWindowLimit, outcome: FixedWindowOutcome, when: When) -> Decision {
         let ends_at = Timestamp::from_micros(outcome.ends_at);
         Decision {
             is_allowed: outcome.is_admitted,
-            limit: outcome.limit,
+            limit: limit.limit,
             remaining: outcome.remaining,
             not_before: if outcome.is_never { NEVER } else { ends_at },
             resets_at: ends_at,

@@ -3,7 +3,7 @@
 mod ring;
 
 use crate::units::MAX_EXACT;
-use ring::Ring;
+use ring::{Buckets, Ring};
 
 /// At most this many groups in a window, so that one key's memory is bounded whatever the options say. It
 /// delays capacity by less than 0.002 % of the window.
@@ -66,7 +66,7 @@ impl Series {
         let whole = View { used: total, expired: 0, is_stepped_back: false };
         let newest = self.newest();
         if look.now >= newest + look.window_us {
-            return View { used: 0, expired: self.ring.len() as u32, ..whole };
+            return View { used: 0, ..whole };
         }
         if newest > look.now + look.window_us {
             return View { is_stepped_back: total > 0, ..whole };
@@ -78,10 +78,35 @@ impl Series {
     }
 
     fn view_past_oldest(&self, look: Look) -> View {
-        let newest = self.newest();
-        let expired = self.ring.partition(|i| self.ring.stamp(i, newest) + look.window_us <= look.now);
-        let left = if expired == 0 { self.closed } else { self.ring.units_after(expired - 1) };
+        let closed = self.closed();
+        let expired = closed.partition(|i| closed.stamp(i) + look.window_us <= look.now);
+        let left = if expired == 0 { self.closed } else { closed.units_after(expired - 1) };
         View { used: left + self.open, expired: expired as u32, is_stepped_back: false }
+    }
+
+    /// Counts units in the open bucket, if they belong there, fit under `capacity` and nothing is to be
+    /// forgotten first: the usual case on a busy key, without a look at the closed buckets.
+    #[inline]
+    pub(super) fn join(&mut self, look: Look, record: Record, capacity: u64) -> Option<Joined> {
+        let newest = self.newest();
+        let recorded = record.stamp.max(newest);
+        let stretch = recorded - self.first;
+        let used = self.total().checked_add(record.units)?;
+        let is_whole = self.closed == 0
+            || look.now < self.oldest + look.window_us && recorded - self.oldest <= u64::from(u32::MAX);
+        let is_joining = self.open > 0
+            && stretch < record.group_us
+            && look.now < newest + look.window_us
+            && newest <= look.now + look.window_us
+            && self.horizon.micros() >= look.window_us
+            && is_whole
+            && used <= capacity;
+        if !is_joining || record.units == 0 {
+            return None;
+        }
+        self.open += record.units;
+        self.stretch = stretch as u32;
+        Some(Joined { recorded, view: View { used, expired: 0, is_stepped_back: false } })
     }
 
     /// Counts `units` at `stamp`, which is not before `look.now`; `view` is this series at `look`.
@@ -129,12 +154,12 @@ impl Series {
     fn drop_oldest(&mut self, buckets: usize, left: u64) {
         self.ring.drop_front(buckets);
         self.closed = left;
-        self.oldest = if self.ring.len() > 0 { self.ring.stamp(0, self.newest()) } else { 0 };
+        self.oldest = if self.ring.is_empty() { 0 } else { self.closed().stamp(0) };
     }
 
     fn close(&mut self) {
         let newest = self.newest();
-        if self.ring.len() == 0 {
+        if self.ring.is_empty() {
             self.oldest = newest;
         }
         if self.closed + self.open > u64::from(u32::MAX) {
@@ -149,37 +174,37 @@ impl Series {
         if view.is_stepped_back {
             return look.now + look.window_us;
         }
-        let newest = self.newest();
         let staying = view.used.saturating_sub(units);
-        if self.open > staying || self.ring.len() == 0 {
-            return newest + look.window_us;
+        if self.open > staying || self.ring.is_empty() {
+            return self.newest() + look.window_us;
         }
-        let first_enough = self.ring.partition(|i| self.ring.units_after(i) + self.open > staying);
-        self.ring.stamp(first_enough, newest) + look.window_us
+        let closed = self.closed();
+        let first_enough = closed.partition(|i| closed.units_after(i) + self.open > staying);
+        closed.stamp(first_enough) + look.window_us
     }
 
     /// Units counted after `moment`.
     pub(super) fn units_since(&self, moment: u64) -> u64 {
-        let newest = self.newest();
-        if newest <= moment {
+        if self.newest() <= moment {
             return 0;
         }
-        let before = self.ring.partition(|i| self.ring.stamp(i, newest) <= moment);
-        let closed = if before == 0 { self.closed } else { self.ring.units_after(before - 1) };
-        closed + self.open
+        let closed = self.closed();
+        let before = closed.partition(|i| closed.stamp(i) <= moment);
+        let left = if before == 0 { self.closed } else { closed.units_after(before - 1) };
+        left + self.open
     }
 
     /// Takes back up to `units` from the bucket that counted them at `moment`, and says how many it had.
     pub(super) fn refund_at(&mut self, moment: u64, group_us: u64, units: u64) -> u64 {
-        let newest = self.newest();
         if moment >= self.first {
-            let refunded = if moment > newest { 0 } else { units.min(self.open) };
+            let refunded = if moment > self.newest() { 0 } else { units.min(self.open) };
             self.open -= refunded;
             return refunded;
         }
-        let index = self.ring.partition(|i| self.ring.stamp(i, newest) < moment);
+        let closed = self.closed();
+        let index = closed.partition(|i| closed.stamp(i) < moment);
         // A bucket spans less than a group: one that ends later than that is another call's.
-        if index == self.ring.len() || self.ring.stamp(index, newest) - moment >= group_us.max(1) {
+        if index == closed.len() || closed.stamp(index) - moment >= group_us.max(1) {
             return 0;
         }
         self.refund_closed(index, units)
@@ -189,7 +214,7 @@ impl Series {
     pub(super) fn refund_oldest(&mut self, units: u64) -> u64 {
         let mut left = units;
         let mut index = 0;
-        while left > 0 && index < self.ring.len() {
+        while left > 0 && index < self.closed().len() {
             left -= self.refund_closed(index, left);
             index += 1;
         }
@@ -199,8 +224,9 @@ impl Series {
     }
 
     fn refund_closed(&mut self, index: usize, units: u64) -> u64 {
-        let before = if index == 0 { self.closed } else { self.ring.units_after(index - 1) };
-        let refunded = units.min(before - self.ring.units_after(index));
+        let closed = self.closed();
+        let before = if index == 0 { self.closed } else { closed.units_after(index - 1) };
+        let refunded = units.min(before - closed.units_after(index));
         self.ring.subtract(index, refunded);
         self.closed -= refunded;
         refunded
@@ -211,7 +237,8 @@ impl Series {
         self.open = self.open.min(units);
         let closed = self.closed.min(units - self.open);
         if closed < self.closed {
-            let gone = self.ring.partition(|i| self.ring.units_after(i) >= closed);
+            let buckets = self.closed();
+            let gone = buckets.partition(|i| buckets.units_after(i) >= closed);
             self.drop_oldest(gone, closed);
         }
     }
@@ -232,10 +259,24 @@ impl Series {
         if self.total() == 0 { 0 } else { self.newest() + self.horizon.micros() }
     }
 
+    #[inline]
+    fn closed(&self) -> Buckets<'_> {
+        self.ring.read(self.newest())
+    }
+
     #[cfg(test)]
     fn buckets(&self) -> usize {
-        self.ring.len() + usize::from(self.open > 0)
+        self.closed().len() + usize::from(self.open > 0)
     }
+}
+
+/// Units that joined the open bucket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Joined {
+    /// The moment they are counted at.
+    pub(super) recorded: u64,
+    /// The series with them.
+    pub(super) view: View,
 }
 
 /// Something to count.

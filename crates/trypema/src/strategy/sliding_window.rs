@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::aligned::Aligned;
 use super::series::Horizon;
-use super::{Call, Decided, Refund, Strategy};
+use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, NEVER, When};
 use crate::error::TrypemaError;
@@ -168,24 +168,24 @@ impl Strategy for SlidingWindow {
         SlidingWindowOutcome { is_admitted, cost: call.cost, remaining, counts }
     }
 
+    /// The estimate only falls within a window: admitted early is admitted later, and denied late is denied
+    /// earlier.
     #[inline]
-    fn decide_within(
+    fn take_within(
         limit: &SlidingWindowLimit,
-        state: &SlidingWindowState,
+        state: &mut SlidingWindowState,
         span: Span,
         cost: u64,
-    ) -> Option<Decided<SlidingWindowOutcome>> {
+    ) -> Option<SlidingWindowOutcome> {
         let call = Call::new(span.earliest, cost);
         let outcome = Self::decide(limit, state, call);
-        if span.latest.as_micros() >= outcome.counts.ends_at {
-            return None;
-        }
-        // The estimate only falls within a window: admitted early is admitted later, and denied late is
-        // denied earlier.
         let is_certain = outcome.is_admitted
             || span.earliest == span.latest
             || !Self::decide(limit, state, Call::new(span.latest, cost)).is_admitted;
-        is_certain.then_some(Decided { call, outcome })
+        (is_certain && span.latest.as_micros() < outcome.counts.ends_at).then(|| {
+            Self::commit(limit, state, call, &outcome);
+            outcome
+        })
     }
 
     #[inline]

@@ -1,8 +1,8 @@
 //! Suppressed: a sliding window that sheds load by degrees instead of shutting at its limit.
 
 use super::absolute::{AbsoluteLimit, Denied, refund_series};
-use super::series::{Look, Series, View};
-use super::{Call, Decided, Refund, Strategy};
+use super::series::{Joined, Look, Series, View};
+use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, SuppressedDecision, When};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
@@ -131,6 +131,21 @@ enum Zone {
 }
 
 impl SuppressedOutcome {
+    /// Of a call that joined the open bucket, below the soft limit.
+    #[inline]
+    fn joined(limit: &SuppressedLimit, soft: u64, joined: Joined) -> Self {
+        Self {
+            zone: Zone::Allowed,
+            soft,
+            remaining: soft - joined.view.used,
+            not_before: joined.recorded,
+            used_after_wait: 0,
+            recorded: joined.recorded,
+            resets_at: joined.recorded + limit.window.window_us,
+            view: joined.view,
+        }
+    }
+
     /// The share being denied, where the answer was drawn.
     pub(crate) fn factor(&self) -> Option<f64> {
         match self.zone {
@@ -192,15 +207,28 @@ impl Strategy for Suppressed {
     }
 
     #[inline]
-    fn decide_within(
+    fn take_within(
         limit: &SuppressedLimit,
-        state: &SuppressedState,
+        state: &mut SuppressedState,
         span: Span,
         cost: u64,
-    ) -> Option<Decided<SuppressedOutcome>> {
+    ) -> Option<SuppressedOutcome> {
         let call = limit.window.call_within(span, cost)?;
+        if state.observed.is_none() {
+            let is_live = limit.window.is_sticky && state.accepted.total() > 0;
+            let soft = if is_live { state.capacity } else { limit.window.capacity };
+            let (look, record) = (limit.window.look(call), limit.window.record(call));
+            if let Some(joined) = state.accepted.join(look, record, soft) {
+                state.capacity = soft;
+                return Some(SuppressedOutcome::joined(limit, soft, joined));
+            }
+        }
         let outcome = Self::decide(limit, state, call);
-        (outcome.zone == Zone::Allowed || span.earliest == span.latest).then_some(Decided { call, outcome })
+        let is_certain = outcome.zone == Zone::Allowed || span.earliest == span.latest;
+        is_certain.then(|| {
+            Self::commit(limit, state, call, &outcome);
+            outcome
+        })
     }
 
     #[inline]

@@ -7,7 +7,7 @@ mod single;
 use debt::{Debt, Pending};
 pub use limits::{TokenBucketLimits, TokenLimit};
 
-use super::{Call, Decided, Refund, Strategy};
+use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, TokenBucketDecision, When};
 
@@ -158,28 +158,26 @@ impl Strategy for TokenBucket {
         }
     }
 
+    /// While no limit is full, what is owed falls by the same line whenever it is looked at.
     #[inline]
-    fn decide_within(
+    fn take_within(
         limits: &TokenBucketLimits,
-        state: &TokenBucketState,
+        state: &mut TokenBucketState,
         span: Span,
         cost: u64,
-    ) -> Option<Decided<TokenBucketOutcome>> {
-        let call = Call::new(span.earliest, cost);
-        let outcome = Self::decide(limits, state, call);
-        if span.earliest != span.latest {
-            // While no limit is full, what is owed falls by the same line whenever it is looked at.
-            let latest = Call::new(span.latest, cost);
-            let is_certain = match single::Single::of(limits, state) {
-                Some(single) if outcome.is_admitted => single.is_owed(latest),
-                Some(single) => !single.decide(latest).is_admitted,
-                None => is_certain(limits, state, &outcome, latest),
-            };
-            if !is_certain || outcome.is_stepped_back {
-                return None;
-            }
+    ) -> Option<TokenBucketOutcome> {
+        if let Some(mut single) = single::Single::of(limits, state) {
+            let outcome = single.take_within(span, cost)?;
+            state.0 = Debts::One { last: single.last, debt: single.debt };
+            return Some(outcome);
         }
-        Some(Decided { call, outcome })
+        let call = Call::new(span.earliest, cost);
+        let outcome = decide_all(limits, state, call);
+        let is_point = span.earliest == span.latest;
+        (is_point || is_certain(limits, state, &outcome, Call::new(span.latest, cost))).then(|| {
+            Self::commit(limits, state, call, &outcome);
+            outcome
+        })
     }
 
     #[inline]
@@ -198,11 +196,7 @@ impl Strategy for TokenBucket {
         if !is_paying && !outcome.is_stepped_back {
             return;
         }
-        if let (Some(single), true) = (single::Single::of(limits, state), call.stamp == call.now) {
-            state.0 = single.paid(call, outcome);
-        } else {
-            commit_all(limits, state, call, outcome);
-        }
+        commit_all(limits, state, call, outcome);
     }
 
     /// Debts are paid one after the other: a call's own starts where the earlier ones end.
@@ -301,7 +295,7 @@ fn is_certain(
     outcome: &TokenBucketOutcome,
     latest: Call,
 ) -> bool {
-    if !state.pending().is_empty() {
+    if !state.pending().is_empty() || outcome.is_stepped_back {
         return false;
     }
     if !outcome.is_admitted {

@@ -2,13 +2,14 @@
 
 use super::debt::Debt;
 use super::{Debts, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
+use crate::clock::Span;
 use crate::strategy::Call;
 
 /// A bucket of one limit.
 pub(super) struct Single<'a> {
     limit: &'a TokenLimit,
-    last: u64,
-    debt: Debt,
+    pub(super) last: u64,
+    pub(super) debt: Debt,
 }
 
 impl<'a> Single<'a> {
@@ -26,31 +27,48 @@ impl<'a> Single<'a> {
         let is_stepped_back = self.last > now + self.limit.refill_us;
         let at = if is_stepped_back { now } else { now.max(self.last) };
         let due = self.due(at);
+        TokenBucketOutcome { is_stepped_back, ..self.outcome(at, due, call.cost) }
+    }
+
+    /// Takes at the earliest moment of `span`, if any other moment leads to the same.
+    #[inline]
+    pub(super) fn take_within(&mut self, span: Span, cost: u64) -> Option<TokenBucketOutcome> {
+        let (earliest, latest) = (span.earliest.as_micros(), span.latest.as_micros());
+        if self.last > earliest + self.limit.refill_us {
+            return None;
+        }
+        let at = earliest.max(self.last);
+        let due = self.due(at);
+        let outcome = self.outcome(at, due, cost);
+        if earliest != latest {
+            let due_at_latest = self.due(latest);
+            let is_certain =
+                if outcome.is_admitted { due_at_latest > 0 } else { !self.limit.has(due_at_latest, cost) };
+            if !is_certain {
+                return None;
+            }
+        }
+        if outcome.is_admitted && cost > 0 {
+            self.last = at;
+            self.debt = Debt::new(self.limit, due + self.limit.units(cost));
+        }
+        Some(outcome)
+    }
+
+    #[inline]
+    fn outcome(&self, at: u64, due: u64, cost: u64) -> TokenBucketOutcome {
         let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
         owed[0] = due;
-        let is_admitted = self.limit.has(due, call.cost) || call.cost == 0;
+        let is_admitted = self.limit.has(due, cost) || cost == 0;
         TokenBucketOutcome {
             is_admitted,
-            cost: call.cost,
+            cost,
             failed: 0,
             at,
             owed,
             not_before: None,
-            is_stepped_back,
+            is_stepped_back: false,
         }
-    }
-
-    /// Whether anything is owed at the time of `call`.
-    #[inline]
-    pub(super) fn is_owed(&self, call: Call) -> bool {
-        self.due(call.now.as_micros()) > 0
-    }
-
-    /// The state after `outcome`.
-    #[inline]
-    pub(super) fn paid(&self, call: Call, outcome: &TokenBucketOutcome) -> Debts {
-        let paid = if outcome.is_admitted { self.limit.units(call.cost) } else { 0 };
-        Debts::One { last: outcome.at, debt: Debt::new(self.limit, outcome.owed[0] + paid) }
     }
 
     #[inline]

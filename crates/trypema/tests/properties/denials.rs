@@ -1,0 +1,103 @@
+//! A denial changes nothing, its wait is exact, and what remains is what passes.
+
+use trypema_testkit::differential::{Changes, Step, Verb, Walk};
+use trypema_testkit::model::{AbuseModel, Model, SuppressedModel};
+use trypema_testkit::subject::{Answer, Detail, LocalStrategy, LocalSubject, Subject};
+
+use super::for_every_strategy;
+
+const TRACES: u64 = 300;
+
+/// Plays the trace of every seed; `law` looks at the subject after each step and leaves it as it is.
+fn after_every_step<M: LocalStrategy>(law: impl Fn(&mut LocalSubject<M>, &Step<M::Limit>, &Answer, u64)) {
+    for seed in 0..TRACES {
+        let mut subject = LocalSubject::<M>::default();
+        let mut walk = Walk::<M>::new(seed);
+        while let Some(step) = walk.next_step() {
+            let reply = step.play(&mut subject);
+            walk.note(&step, &reply);
+            if let Some(answer) = reply.answer() {
+                law(&mut subject, &step, answer, seed);
+            }
+            subject.set_clock(step.now_us);
+        }
+    }
+}
+
+/// Whether a call passes without a draw: the waits of the suppressed strategy are for that.
+fn passes(answer: &Answer) -> bool {
+    answer.is_allowed && !matches!(answer.detail, Detail::Suppressed { factor: Some(_) })
+}
+
+fn waits_are_exact<M: LocalStrategy>() {
+    after_every_step::<M>(|subject, step, answer, seed| {
+        let Verb::Take(cost) = step.verb else { return };
+        let Some(wait_us) = answer.wait.micros().filter(|_| !answer.is_allowed) else { return };
+        assert!(wait_us > 0, "seed {seed}: {step} is denied without a wait");
+        subject.set_clock(step.now_us + wait_us);
+        let after = subject.peek(step.key, &step.limit, cost);
+        assert!(passes(&after), "seed {seed}: {step} waited {wait_us} µs in vain: {after:?}");
+        subject.set_clock(step.now_us + wait_us - 1);
+        let before = subject.peek(step.key, &step.limit, cost);
+        assert!(!passes(&before), "seed {seed}: {step} passes before {wait_us} µs: {before:?}");
+    });
+}
+
+for_every_strategy!(waits_are_exact);
+
+fn what_remains_passes<M: LocalStrategy>() {
+    after_every_step::<M>(|subject, step, _, seed| {
+        let usage = subject.peek(step.key, &step.limit, 0);
+        let remaining = usage.remaining;
+        assert!(remaining <= usage.limit, "seed {seed}: after {step}: {usage:?}");
+        if remaining > 0 {
+            let all = subject.peek(step.key, &step.limit, remaining);
+            assert!(passes(&all), "seed {seed}: after {step}: {remaining} remain but {all:?}");
+        }
+        let more = subject.peek(step.key, &step.limit, remaining + 1);
+        assert!(!passes(&more), "seed {seed}: after {step}: {remaining} remain but one more passes");
+    });
+}
+
+for_every_strategy!(what_remains_passes);
+
+/// What a key tells of itself, now and later, without being asked for anything.
+fn portrait<M: LocalStrategy>(subject: &mut LocalSubject<M>, step: &Step<M::Limit>) -> Vec<Answer> {
+    let capacity = M::capacity(&step.limit);
+    // What would be drawn depends on what was observed, which denials are: only what was accepted must not change.
+    let costs: &[u64] = if M::NAME == SuppressedModel::NAME { &[0] } else { &[0, 1, capacity] };
+    let moments = [0].into_iter().chain(M::spans_us(&step.limit)).map(|span| step.now_us + span / 2);
+    let mut answers = Vec::new();
+    for moment in moments {
+        subject.set_clock(moment);
+        answers.extend(costs.iter().map(|cost| subject.peek(step.key, &step.limit, *cost)));
+    }
+    subject.set_clock(step.now_us);
+    answers
+}
+
+fn denials_change_nothing<M: LocalStrategy>() {
+    if M::NAME == AbuseModel::NAME {
+        // Denied attempts count.
+        return;
+    }
+    for seed in 0..TRACES {
+        let mut subject = LocalSubject::<M>::default();
+        // A denial writes the repair after a step back of the clock, and a much shorter window looks like one.
+        let mut walk = Walk::<M>::changing(seed, Changes::Forgetting);
+        while let Some(step) = walk.next_step() {
+            subject.set_clock(step.now_us);
+            let before = portrait(&mut subject, &step);
+            let reply = step.play(&mut subject);
+            walk.note(&step, &reply);
+            let is_denied = reply.answer().is_some_and(|answer| !answer.is_allowed);
+            if is_denied {
+                let after = portrait(&mut subject, &step);
+                let changed = before.iter().zip(&after).find(|(before, after)| before != after);
+                assert_eq!(changed, None, "seed {seed}: {step} was denied and changed something");
+            }
+        }
+    }
+}
+
+for_every_strategy!(denials_change_nothing);
