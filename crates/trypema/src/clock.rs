@@ -26,12 +26,18 @@ use crate::units::MAX_EXACT;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The last moment that is counted exactly everywhere (the year 2255).
-    pub const MAX: Self = Self(MAX_EXACT);
+    /// The last moment a clock can show (in the year 2250): whatever is added to it, windows and blocks, is
+    /// still counted exactly.
+    pub const MAX: Self = Self(MAX_EXACT - (1 << 47));
 
     /// The moment `micros` after the epoch; later ones than [`Timestamp::MAX`] become it.
     pub const fn from_micros(micros: u64) -> Self {
-        Self(if micros > MAX_EXACT { MAX_EXACT } else { micros })
+        if micros > Self::MAX.0 { Self::MAX } else { Self(micros) }
+    }
+
+    /// A moment that was worked out from others, and may lie after all that a clock can show.
+    pub(crate) const fn derived(micros: u64) -> Self {
+        Self(micros)
     }
 
     /// Microseconds since the epoch.
@@ -75,6 +81,11 @@ pub trait Clock: std::fmt::Debug + Send + Sync {
 
     /// Wakes `waker` once the time is `at` or later. Waking more often or too early does no harm.
     fn wake_at(&self, at: Timestamp, waker: &Waker);
+
+    /// `waker` need no longer be woken at `at`. Waking it all the same does no harm.
+    fn forget(&self, at: Timestamp, waker: &Waker) {
+        let _ = (at, waker);
+    }
 }
 
 /// A stretch of time that the present lies in; a point where the clock is precise.
@@ -136,6 +147,13 @@ impl Source {
         match self {
             Source::System => SystemClock.wake_at(at, waker),
             Source::Custom(clock) => clock.wake_at(at, waker),
+        }
+    }
+
+    pub(crate) fn forget(&self, at: Timestamp, waker: &Waker) {
+        match self {
+            Source::System => SystemClock.forget(at, waker),
+            Source::Custom(clock) => clock.forget(at, waker),
         }
     }
 }

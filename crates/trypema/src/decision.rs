@@ -43,7 +43,7 @@ pub struct Decision {
 }
 
 /// The `not_before` of a cost that can never fit: later than every moment.
-pub(crate) const NEVER: Timestamp = Timestamp::MAX;
+pub(crate) const NEVER: Timestamp = Timestamp::derived(u64::MAX);
 
 impl Decision {
     /// Whether the call may go ahead.

@@ -106,10 +106,15 @@ impl Buckets {
         (closed[place].newest - moment < window.group_us).then_some(place)
     }
 
+    /// Forgets what has left. Emptied buckets stay as long as only the newest one counts, so that receipts of
+    /// their takes still find them.
     fn drop_expired(&mut self, now: i64, window_us: i64) {
-        self.0.retain(|bucket| bucket.newest + window_us > now);
-        if self.total() == 0 {
+        if self.used(now, window_us) == 0 {
             self.0.clear();
+        }
+        let older = self.0.len().saturating_sub(1);
+        if self.0[..older].iter().any(|bucket| bucket.units > 0) {
+            self.0.retain(|bucket| bucket.newest + window_us > now);
         }
     }
 

@@ -88,14 +88,18 @@ impl SuppressedModel {
         }
     }
 
+    /// Until the cost fits under the soft limit. One above that can only be drawn: until it fits under the hard
+    /// limit, and at the least for another group.
     fn wait(&self, limit: &SheddingLimit, ask: Ask) -> Wait {
-        match limit.soft.capacity().checked_sub(ask.cost) {
-            None => Wait::Never,
-            Some(room) => {
-                let window_us = limit.soft.window().window_us;
-                let fits_from = self.accepted.fits_from(ask.now, window_us, room.into());
-                wait_until(ask.now, Some(fits_from))
-            }
+        let window = limit.soft.window();
+        let fits_under =
+            |most: u64| self.accepted.fits_from(ask.now, window.window_us, (most - ask.cost).into());
+        if ask.cost <= limit.soft.capacity() {
+            wait_until(ask.now, Some(fits_under(limit.soft.capacity())))
+        } else if ask.cost <= limit.hard() {
+            wait_until(ask.now, Some(fits_under(limit.hard()).max(ask.now + window.group_us)))
+        } else {
+            Wait::Never
         }
     }
 }

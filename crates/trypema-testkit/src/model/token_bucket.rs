@@ -75,7 +75,7 @@ impl TokenBucketModel {
             self.last = 0;
         }
         if self.last > now + longest_refill(limits) {
-            let owed = self.owed_at(limits, self.last);
+            let owed = self.owed_at(limits, now);
             self.settle(now, owed.into_iter().map(Owed::total).collect());
             self.leases.clear();
         }
@@ -88,7 +88,7 @@ impl TokenBucketModel {
         self.leases.retain(|lease| lease.stamp > now);
     }
 
-    /// What is owed to each limit at `now`, which is not before the last time.
+    /// What is owed to each limit at `now`; before the last time nothing of it was paid off.
     fn owed_at(&self, limits: &[Bucket], now: i64) -> Vec<Owed> {
         let each = limits.iter().enumerate().map(|(position, limit)| {
             let owed = self.owed.get(position).copied().unwrap_or(Rational::ZERO);
@@ -98,12 +98,12 @@ impl TokenBucketModel {
     }
 
     fn owed_to(&self, limit: &Bucket, owed: Rational, now: i64) -> Owed {
-        let paid = |due: Rational, elapsed| (due - limit.paid_in(elapsed)).max(Rational::ZERO);
+        let paid = |due: Rational, elapsed: i64| (due - limit.paid_in(elapsed.max(0))).max(Rational::ZERO);
         let (mut due, mut from, mut later) = (owed, self.last, Rational::ZERO);
         for lease in &self.leases {
             let units = Rational::whole(lease.units).min(limit.full());
             if lease.stamp <= now {
-                due = (paid(due, (lease.stamp - from).max(0)) + units).min(limit.full());
+                due = (paid(due, lease.stamp - from) + units).min(limit.full());
                 from = from.max(lease.stamp);
             } else {
                 later = later + units;

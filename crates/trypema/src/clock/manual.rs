@@ -83,4 +83,13 @@ impl Clock for ManualClock {
             inner.sleepers.push((at, waker.clone()));
         }
     }
+
+    fn forget(&self, at: Timestamp, waker: &Waker) {
+        let mut inner = self.lock();
+        let found =
+            inner.sleepers.iter().position(|(other, sleeper)| *other == at && sleeper.will_wake(waker));
+        if let Some(place) = found {
+            inner.sleepers.swap_remove(place);
+        }
+    }
 }

@@ -24,6 +24,10 @@ impl Clock for SystemClock {
     fn wake_at(&self, at: Timestamp, waker: &Waker) {
         timer::wake_at(at, waker.clone());
     }
+
+    fn forget(&self, at: Timestamp, waker: &Waker) {
+        timer::forget(at, waker);
+    }
 }
 
 /// What turns monotonic time into time since the epoch.

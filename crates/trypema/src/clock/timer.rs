@@ -52,6 +52,15 @@ pub(super) fn wake_at(at: Timestamp, waker: Waker) {
     TIMER.changed.notify_one();
 }
 
+/// Removes what [`wake_at`] added, if it is still there.
+pub(super) fn forget(at: Timestamp, waker: &Waker) {
+    let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = queue.sleepers.range((at, 0)..=(at, u64::MAX)).find(|(_, other)| other.will_wake(waker));
+    if let Some(place) = found.map(|(place, _)| *place) {
+        queue.sleepers.remove(&place);
+    }
+}
+
 fn run() {
     let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
@@ -89,6 +98,18 @@ mod tests {
         fn wake(self: std::sync::Arc<Self>) {
             let _ = self.0.send(self.1);
         }
+    }
+
+    #[test]
+    fn who_is_forgotten_is_not_woken() {
+        let (tell, told) = mpsc::channel();
+        let start = SystemClock.now();
+        let at = start + Duration::from_millis(5);
+        let wakers = [0, 1].map(|name| Waker::from(std::sync::Arc::new(Tell(tell.clone(), name))));
+        wakers.iter().for_each(|waker| wake_at(at, waker.clone()));
+        forget(at, &wakers[0]);
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(1));
+        assert!(told.try_recv().is_err());
     }
 
     #[test]

@@ -104,13 +104,13 @@ impl TokenBucketDecision<'_> {
         }
         let (remaining, limit) = tightest.unwrap_or((0, 0));
         let is_never = self.limits.as_slice().iter().any(|limit| outcome.cost > limit.capacity());
-        let not_before = Timestamp::from_micros(outcome.not_before.unwrap_or(not_before));
+        let not_before = Timestamp::derived(outcome.not_before.unwrap_or(not_before));
         Decision {
             is_allowed: outcome.is_admitted,
             limit,
             remaining,
             not_before: if is_never { NEVER } else { not_before },
-            resets_at: Timestamp::from_micros(resets_at),
+            resets_at: Timestamp::derived(outcome.resets_at.unwrap_or(resets_at)),
             when: self.when,
         }
     }

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
 
+#[cfg(loom)]
+use foldhash::quality::FixedState as RandomState;
+#[cfg(not(loom))]
 use foldhash::quality::RandomState;
 
 /// Keys up to this long are kept as they are; longer ones are named by their start and a digest, so that a

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::KeyHandle;
-use super::map::{Bound, Hashed, Map};
+use super::map::{Bound, Hashed, Kept, Map};
 use super::receipt::{Granted, Receipt, Reservation};
 use super::shard::Shard;
 use super::wait::Turns;
 use crate::clock::{Source, Timestamp};
-use crate::decision::{BlockScope, LimiterDecision, When};
+use crate::decision::{BlockScope, Decision, LimiterDecision, When};
 use crate::observer::{Event, Observer};
-use crate::strategy::{Abuse, AbuseLimit, Call, Refund, Strategy};
+use crate::strategy::{Abuse, AbuseLimit, AbuseState, Call, Refund, Strategy};
 
 /// Limits by one strategy, inside this process.
 ///
-/// Every verb is atomic, takes the limit that applies, and may be called from any thread. Calls on keys that
-/// are already known allocate nothing. A key is forgotten once a fresh one would be treated the same.
+/// Every verb is atomic, takes the limit that applies, and may be called from any thread. Takes on known keys
+/// of up to 255 bytes allocate nothing. A key is forgotten once a fresh one would be treated the same.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,10 +87,18 @@ impl<S: Strategy> Limiter<S> {
 
     /// Takes as much of `cost` as fits, possibly nothing.
     pub fn take_up_to<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>> {
-        let key = self.map.hashed(key);
+        self.telling(
+            key,
+            cost,
+            |granted: &Granted<_>| S::core(&granted.decision),
+            || self.granted(&self.map.hashed(key), limit, cost),
+        )
+    }
+
+    fn granted<'l>(&self, key: &Hashed<'_>, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>> {
         self.map.with_shard(key.hash, |shard| {
             let now = self.clock.now();
-            self.with_state(shard, &key, (Some(limit), now), |state| {
+            self.with_state(shard, key, (limit, now), |state| {
                 let units = S::fits(limit, state, Call::new(now, cost));
                 // Where nothing fits, the answer says why a single unit does not; it is not recorded.
                 let call = Call::new(now, if units == 0 { cost.min(1) } else { units });
@@ -132,11 +140,24 @@ impl<S: Strategy> Limiter<S> {
         cost: u64,
         lease: Duration,
     ) -> Reservation<S::Decision<'l>> {
-        let key = self.map.hashed(key);
+        self.telling(
+            key,
+            cost,
+            |reserved: &Reservation<_>| S::core(&reserved.decision),
+            || self.reserved(&self.map.hashed(key), limit, (cost, lease)),
+        )
+    }
+
+    fn reserved<'l>(
+        &self,
+        key: &Hashed<'_>,
+        limit: &'l S::Limit,
+        (cost, lease): (u64, Duration),
+    ) -> Reservation<S::Decision<'l>> {
         self.map.with_shard(key.hash, |shard| {
             let now = self.clock.now();
             let call = Call::new(now, cost).stamped(now + lease);
-            let outcome = self.with_state(shard, &key, (Some(limit), now), |state| {
+            let outcome = self.with_state(shard, key, (limit, now), |state| {
                 let outcome = S::decide(limit, state, call);
                 S::commit(limit, state, call, &outcome);
                 outcome
@@ -221,10 +242,11 @@ impl<S: Strategy> Limiter<S> {
     /// Takes, and tells the observer if there is one.
     #[inline]
     pub(super) fn found(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
-        match &self.observer {
-            None => self.taken(key, limit, cost),
-            Some(observer) => self.observed(observer.as_ref(), key, limit, cost),
+        if self.observer.is_none() {
+            return self.taken(key, limit, cost);
         }
+        let core = |found: &Found<S>| S::core(&S::decision(limit, found.outcome, found.when));
+        self.telling(key, cost, core, || self.taken(key, limit, cost))
     }
 
     /// What taking would find.
@@ -235,7 +257,7 @@ impl<S: Strategy> Limiter<S> {
             let call = Call::new(now, cost);
             let outcome = match shard.find(key.hash, &key.key) {
                 Some(state) => S::decide(limit, state, call),
-                None => S::decide(limit, &self.map.start(shard, Some(limit), now), call),
+                None => S::decide(limit, &self.map.start(shard, limit, now), call),
             };
             Found { outcome, when: When::exactly(now) }
         })
@@ -279,7 +301,7 @@ impl<S: Strategy> Limiter<S> {
     ) -> Found<S> {
         let now = self.clock.now();
         let call = Call::new(now, cost);
-        let outcome = self.with_state(shard, key, (Some(limit), now), |state| {
+        let outcome = self.with_state(shard, key, (limit, now), |state| {
             let outcome = S::decide(limit, state, call);
             S::commit(limit, state, call, &outcome);
             outcome
@@ -292,7 +314,7 @@ impl<S: Strategy> Limiter<S> {
         &self,
         shard: &mut Shard<S>,
         key: &Hashed<'_>,
-        (limit, now): (Option<&S::Limit>, Timestamp),
+        (limit, now): (&S::Limit, Timestamp),
         change: impl FnOnce(&mut S::State) -> R,
     ) -> R {
         if let Some(state) = shard.find(key.hash, &key.key) {
@@ -301,7 +323,7 @@ impl<S: Strategy> Limiter<S> {
         let mut state = self.map.start(shard, limit, now);
         let result = change(&mut state);
         if S::fresh_from(&state) > now {
-            self.map.keep(shard, key, limit, state);
+            self.map.keep(shard, key, Kept { state, limit, now });
         }
         result
     }
@@ -317,15 +339,15 @@ impl<S: Strategy> Limiter<S> {
         shard.find(key.hash, &key.key).map_or(0, |state| S::refund(limit, state, refund))
     }
 
-    #[cold]
-    fn observed(&self, observer: &dyn Observer, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+    /// Runs `work` and tells the observer, if there is one, what it decided.
+    fn telling<R>(&self, key: &str, cost: u64, core: impl Fn(&R) -> Decision, work: impl FnOnce() -> R) -> R {
+        let Some(observer) = &self.observer else { return work() };
         let started = self.clock.now();
-        let found = self.taken(key, limit, cost);
+        let result = work();
         let ended = self.clock.now();
         let latency = Duration::from_micros(ended.as_micros().saturating_sub(started.as_micros()));
-        let decision = S::core(&S::decision(limit, found.outcome, found.when));
-        observer.decided(&Event { strategy: S::NAME, key, cost, decision: &decision, latency });
-        found
+        observer.decided(&Event { strategy: S::NAME, key, cost, decision: &core(&result), latency });
+        result
     }
 }
 
@@ -362,7 +384,7 @@ impl Limiter<Abuse> {
         LimiterDecision::from(&self.take(key, limit, 1))
     }
 
-    /// Blocks `key` for at least `duration`, whatever it has done.
+    /// Blocks `key` for at least `duration`, whatever it has done. A block by hand is kept beyond `max_keys`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -378,7 +400,14 @@ impl Limiter<Abuse> {
         let block_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.map.with_shard(key.hash, |shard| {
             let now = self.clock.now();
-            self.with_state(shard, &key, (None, now), |state| state.block(now, block_us, scope));
+            match shard.find(key.hash, &key.key) {
+                Some(state) => state.block(now, block_us, scope),
+                None => {
+                    let mut state = AbuseState::default();
+                    state.block(now, block_us, scope);
+                    self.map.keep_always(shard, &key, state);
+                }
+            }
         });
     }
 

@@ -32,12 +32,29 @@ impl<T> Lock<T> {
     /// Runs `work` alone with the value. `work` must not come back to the same lock.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        if self.is_held.swap(true, Ordering::Acquire) {
+        if !self.is_taken() {
             self.wait();
         }
+        self.run(work)
+    }
+
+    /// As [`Lock::with`], unless another thread is inside. Waits for nobody, so that a thread that is inside
+    /// one lock may try another.
+    pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.is_taken().then(|| self.run(work))
+    }
+
+    /// Whether the lock was free and is now held by the caller, who must go on to [`Lock::run`].
+    #[inline]
+    fn is_taken(&self) -> bool {
+        self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn run<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let _held = Held(&self.is_held);
-        // SAFETY: `is_held` was false and is true now, and it stays so until `_held` is dropped, after the
-        // reference: no other thread is inside.
+        // SAFETY: the caller has just set `is_held`, which was false, and it stays set until `_held` is
+        // dropped, after the reference: no other thread is inside.
         self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
@@ -53,7 +70,7 @@ impl<T> Lock<T> {
             }
             #[cfg(loom)]
             yield_now();
-            if !self.is_held.swap(true, Ordering::Acquire) {
+            if self.is_taken() {
                 return;
             }
         }

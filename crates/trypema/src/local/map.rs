@@ -41,12 +41,25 @@ pub(super) struct Map<S: Strategy> {
     bound: Option<Bound>,
     /// Keys in all shards; kept only where they are bounded.
     len: AtomicUsize,
+    /// The shard that is asked next for room.
+    next_other: AtomicUsize,
 }
+
+/// How many other shards are asked for room when there is none: a few, so that a flood of new keys stays
+/// cheap.
+const OTHERS_PER_MISS: usize = 8;
 
 /// A shard on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Padded<S: Strategy>(Lock<Shard<S>>);
+
+/// A state to keep, with the limit it was made by.
+pub(super) struct Kept<'a, S: Strategy> {
+    pub(super) state: S::State,
+    pub(super) limit: &'a S::Limit,
+    pub(super) now: Timestamp,
+}
 
 /// A key with its hash.
 #[derive(Debug, Clone)]
@@ -60,7 +73,13 @@ impl<S: Strategy> Map<S> {
         let wanted = bound.map_or(MAX_SHARDS, |bound| bound.max_keys / KEYS_PER_SHARD);
         let shards = 3 * (wanted.min(MAX_SHARDS) / 3).max(1).next_power_of_two();
         let shards = (0..shards).map(|_| Padded(Lock::new(Shard::default()))).collect();
-        Self { shards, hasher: KeyHasher::default(), bound, len: AtomicUsize::new(0) }
+        Self {
+            shards,
+            hasher: KeyHasher::default(),
+            bound,
+            len: AtomicUsize::new(0),
+            next_other: AtomicUsize::new(0),
+        }
     }
 
     #[inline]
@@ -75,29 +94,27 @@ impl<S: Strategy> Map<S> {
         self.shards[place(hash, self.shards.len())].0.with(work)
     }
 
-    /// What a key starts with that is not in `shard`: nothing, or what it may have spent under `limit` while
-    /// there was no room for it.
-    pub(super) fn start(&self, shard: &mut Shard<S>, limit: Option<&S::Limit>, now: Timestamp) -> S::State {
+    /// What a key starts with that is not in `shard`: nothing, or what it may have spent while there was no
+    /// room for it.
+    pub(super) fn start(&self, shard: &mut Shard<S>, limit: &S::Limit, now: Timestamp) -> S::State {
         let forgotten = shard.sweep(now);
         self.count_removed(forgotten);
-        let shared = limit.and_then(|limit| shard.shared(limit));
-        shared.filter(|state| S::fresh_from(state) > now).cloned().unwrap_or_default()
+        shard.shared(limit, now).cloned().unwrap_or_default()
     }
 
-    /// Keeps the state of a key that is not in `shard`: its own where there is room, else, if it goes by a
-    /// limit, the shared one.
-    pub(super) fn keep(
-        &self,
-        shard: &mut Shard<S>,
-        key: &Hashed<'_>,
-        limit: Option<&S::Limit>,
-        state: S::State,
-    ) {
-        if self.has_room(shard) {
-            shard.insert(&key.key, state, |key| self.hasher.hash(key));
-        } else if let Some(limit) = limit {
-            shard.share(limit, state);
+    /// Keeps the state of a key that is not in `shard`: its own where there is room, else the shared one.
+    pub(super) fn keep(&self, shard: &mut Shard<S>, key: &Hashed<'_>, kept: Kept<'_, S>) {
+        if self.has_room(shard, kept.now) {
+            shard.insert(&key.key, kept.state, |key| self.hasher.hash(key));
+        } else {
+            shard.share(kept.limit, kept.state, kept.now);
         }
+    }
+
+    /// Keeps the state of a key that is not in `shard`, whether or not there is room.
+    pub(super) fn keep_always(&self, shard: &mut Shard<S>, key: &Hashed<'_>, state: S::State) {
+        self.len.fetch_add(usize::from(self.bound.is_some()), Ordering::Relaxed);
+        shard.insert(&key.key, state, |key| self.hasher.hash(key));
     }
 
     pub(super) fn remove(&self, shard: &mut Shard<S>, key: &Hashed<'_>) -> bool {
@@ -126,14 +143,34 @@ impl<S: Strategy> Map<S> {
     }
 
     /// Whether one more key may be kept; if so it is counted.
-    fn has_room(&self, shard: &mut Shard<S>) -> bool {
+    fn has_room(&self, shard: &mut Shard<S>, now: Timestamp) -> bool {
         let Some(bound) = self.bound else { return true };
-        let one_more = |len: usize| (len < bound.max_keys).then_some(len + 1);
-        if self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
+        if self.count_one_more(bound) {
+            return true;
+        }
+        // The sweep of this shard found nothing; another may have what no longer matters.
+        let forgotten = self.first_of_others(|other| Some(other.sweep(now)).filter(|keys| *keys > 0));
+        self.count_removed(forgotten.unwrap_or(0));
+        if self.count_one_more(bound) {
             return true;
         }
         // An evicted key makes room for this one: the count stays.
-        bound.when_full == WhenFull::Evict && shard.evict()
+        let evict = |shard: &mut Shard<S>| shard.evict().then_some(());
+        bound.when_full == WhenFull::Evict
+            && (evict(shard).is_some() || self.first_of_others(evict).is_some())
+    }
+
+    fn count_one_more(&self, bound: Bound) -> bool {
+        let one_more = |len: usize| (len < bound.max_keys).then_some(len + 1);
+        self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// What `work` finds first in the next few other shards that nobody is inside.
+    fn first_of_others<R>(&self, mut work: impl FnMut(&mut Shard<S>) -> Option<R>) -> Option<R> {
+        (0..OTHERS_PER_MISS).find_map(|_| {
+            let next = self.next_other.fetch_add(1, Ordering::Relaxed) % self.shards.len();
+            self.shards[next].0.try_with(&mut work).flatten()
+        })
     }
 
     fn count_removed(&self, keys: usize) {

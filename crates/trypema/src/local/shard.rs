@@ -36,8 +36,9 @@ pub(super) struct Shard<S: Strategy> {
 /// in a long one.
 type Overflow<S> = Vec<(<S as Strategy>::Limit, <S as Strategy>::State)>;
 
-/// Limits that can have an overflow state each; calls under a further one use the last.
-const MAX_OVERFLOW: usize = 16;
+/// Limits of one shard that can have an overflow state each at a time; calls under a further one use the
+/// last. Limits are chosen by the operator, so there are few.
+const MAX_OVERFLOW: usize = 256;
 
 impl<S: Strategy> Default for Shard<S> {
     fn default() -> Self {
@@ -68,21 +69,29 @@ impl<S: Strategy> Shard<S> {
         self.table.insert_unique(hash(key), entry, |entry| hash(entry.key.as_bytes()));
     }
 
-    /// What the keys without room share under `limit`, if they do.
-    pub(super) fn shared(&self, limit: &S::Limit) -> Option<&S::State> {
+    /// What the keys without room share under `limit`, if it matters. Where there is nothing under this limit
+    /// it is what matters longest under another: a key's limit may have changed.
+    pub(super) fn shared(&self, limit: &S::Limit, now: Timestamp) -> Option<&S::State> {
         let overflow = self.overflow.as_deref()?;
         let own = overflow.iter().find(|(other, _)| other == limit);
-        let last = || overflow.last().filter(|_| overflow.len() == MAX_OVERFLOW);
-        own.or_else(last).map(|(_, state)| state)
+        let longest = || overflow.iter().max_by_key(|(_, state)| S::fresh_from(state));
+        own.or_else(longest).map(|(_, state)| state).filter(|state| S::fresh_from(state) > now)
     }
 
     /// Makes `state` what the keys without room share under `limit`.
-    pub(super) fn share(&mut self, limit: &S::Limit, state: S::State) {
+    pub(super) fn share(&mut self, limit: &S::Limit, state: S::State, now: Timestamp) {
         let overflow = self.overflow.get_or_insert_default();
-        let own = overflow.iter().position(|(other, _)| other == limit);
-        match own.or((overflow.len() == MAX_OVERFLOW).then_some(MAX_OVERFLOW - 1)) {
-            Some(at) => overflow[at].1 = state,
-            None => overflow.push((limit.clone(), state)),
+        if let Some((_, own)) = overflow.iter_mut().find(|(other, _)| other == limit) {
+            *own = state;
+            return;
+        }
+        if overflow.len() == MAX_OVERFLOW {
+            overflow.retain(|(_, state)| S::fresh_from(state) > now);
+        }
+        if overflow.len() < MAX_OVERFLOW {
+            overflow.push((limit.clone(), state));
+        } else if let Some((_, last)) = overflow.last_mut() {
+            *last = state;
         }
     }
 

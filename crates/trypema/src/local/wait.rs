@@ -3,10 +3,10 @@
 //! The waiters of a key stand in line: only the first one watches the clock, and the next one moves up when
 //! it is done. So a thousand waiters cost a thousand takes, not a million.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -84,9 +84,10 @@ impl<S: Strategy> Limiter<S> {
     ) -> Result<S::Decision<'l>, WaitError> {
         let too_long = WaitError::TooLong { patience };
         let deadline = self.clock.now() + patience;
-        let line = self.turns.join(key)?;
-        let in_time = Sleep::until(&self.clock, deadline);
-        let _turn = first(line.turn.lock_arc(), in_time).await.ok_or(too_long)?;
+        let place = self.turns.join(&self.map.hashed(key).key)?;
+        first(poll_fn(|context| place.poll_turn(context)), Sleep::until(&self.clock, deadline))
+            .await
+            .ok_or(too_long)?;
         loop {
             let decision = self.take(key, limit, cost);
             let core = S::core(&decision);
@@ -94,8 +95,10 @@ impl<S: Strategy> Limiter<S> {
                 return Ok(decision);
             }
             let wait = core.retry_after().ok_or(WaitError::Never)?;
-            let again = self.clock.now() + wait;
-            if again > deadline {
+            let now = self.clock.now();
+            let again = now + wait;
+            // A clock at the end of time never gets there.
+            if again > deadline || again == now {
                 return Err(too_long);
             }
             Sleep::until(&self.clock, again).await;
@@ -105,56 +108,95 @@ impl<S: Strategy> Limiter<S> {
 
 /// The lines of waiters, by key.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<HashMap<Box<str>, Arc<Turn>>>);
+pub(super) struct Turns(Mutex<HashMap<Box<[u8]>, Line>>);
 
-type Turn = async_lock::Mutex<()>;
+/// Who waits for one key, in the order of coming; the first has the turn.
+#[derive(Debug, Default)]
+struct Line {
+    next_ticket: u64,
+    waiters: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    waker: Option<Waker>,
+}
+
+impl Turns {
+    fn join(&self, key: &[u8]) -> Result<Place<'_>, WaitError> {
+        let mut lines = self.lock();
+        let line = lines.entry(key.into()).or_default();
+        if line.waiters.len() == MAX_WAITERS_PER_KEY {
+            return Err(WaitError::TooManyWaiters);
+        }
+        let ticket = line.next_ticket;
+        line.next_ticket += 1;
+        line.waiters.push_back(Waiter { ticket, waker: None });
+        Ok(Place { turns: self, key: key.into(), ticket })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Line>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// A place in the line of a key; leaving it is dropping it.
 struct Place<'a> {
     turns: &'a Turns,
-    key: &'a str,
-    turn: Arc<Turn>,
+    key: Box<[u8]>,
+    ticket: u64,
 }
 
-impl Turns {
-    fn join<'a>(&'a self, key: &'a str) -> Result<Place<'a>, WaitError> {
-        let mut lines = self.lock();
-        let turn = match lines.get(key) {
-            // One count is the map's; a waiter has one for its place and one while it waits or holds the turn.
-            Some(turn) if Arc::strong_count(turn) > 2 * MAX_WAITERS_PER_KEY => {
-                return Err(WaitError::TooManyWaiters);
+impl Place<'_> {
+    /// Ready when nobody stands in front.
+    fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
+        let mut lines = self.turns.lock();
+        let Some(line) = lines.get_mut(&self.key) else { return Poll::Ready(()) };
+        match line.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) {
+            Ok(0) | Err(_) => Poll::Ready(()),
+            Ok(position) => {
+                line.waiters[position].waker = Some(context.waker().clone());
+                Poll::Pending
             }
-            Some(turn) => Arc::clone(turn),
-            None => Arc::clone(lines.entry(key.into()).or_default()),
-        };
-        Ok(Place { turns: self, key, turn })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Turn>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut lines = self.turns.lock();
-        // The map's count and this one: nobody else is in line.
-        if Arc::strong_count(&self.turn) <= 2 {
-            lines.remove(self.key);
+        let Some(line) = lines.get_mut(&self.key) else { return };
+        if let Ok(position) = line.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) {
+            line.waiters.remove(position);
+        }
+        let next = line.waiters.front_mut().and_then(|waiter| waiter.waker.take());
+        if line.waiters.is_empty() {
+            lines.remove(&self.key);
+        }
+        drop(lines);
+        if let Some(waker) = next {
+            waker.wake();
         }
     }
 }
 
-/// Ready once a moment has come.
+/// Ready once a moment has come. Its waker is known to the clock once at a time, and no longer than it waits.
 struct Sleep<'a> {
     clock: &'a Source,
     at: Timestamp,
-    registered: Option<Waker>,
+    alarm: Option<Waker>,
 }
 
 impl<'a> Sleep<'a> {
     fn until(clock: &'a Source, at: Timestamp) -> Self {
-        Self { clock, at, registered: None }
+        Self { clock, at, alarm: None }
+    }
+
+    fn cancel(&mut self) {
+        if let Some(waker) = self.alarm.take() {
+            self.clock.forget(self.at, &waker);
+        }
     }
 }
 
@@ -162,14 +204,20 @@ impl Future for Sleep<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // The clock may have rung and gone back since: what it knows is replaced, never assumed.
+        self.cancel();
         if self.clock.now() >= self.at {
             return Poll::Ready(());
         }
-        if !self.registered.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            self.registered = Some(context.waker().clone());
-            self.clock.wake_at(self.at, context.waker());
-        }
+        self.alarm = Some(context.waker().clone());
+        self.clock.wake_at(self.at, context.waker());
         Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        self.cancel();
     }
 }
 

@@ -148,9 +148,12 @@ impl Strategy for Absolute {
         let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
         let free = capacity.saturating_sub(view.used);
         let is_admitted = call.cost <= free || call.cost == 0;
-        let newest = if view.is_stepped_back { look.now } else { state.series.newest() };
-        let recorded = limit.latest_stamp(call).max(newest);
-        let counts = if is_admitted && call.cost > 0 { recorded } else { newest };
+        let recorded = state.series.recorded_at(look, view, limit.latest_stamp(call));
+        let resets_at = if is_admitted && call.cost > 0 {
+            recorded + limit.window_us
+        } else {
+            state.series.empty_at(look, view)
+        };
         let denied = if is_admitted {
             Denied { not_before: look.now, used_after_wait: 0 }
         } else {
@@ -163,7 +166,7 @@ impl Strategy for Absolute {
             not_before: denied.not_before,
             used_after_wait: denied.used_after_wait,
             recorded,
-            resets_at: counts + limit.window_us,
+            resets_at,
             view,
         }
     }
@@ -214,7 +217,7 @@ impl Strategy for Absolute {
     }
 
     fn recorded_at(_: &AbsoluteLimit, outcome: &AbsoluteOutcome, _: Call) -> Timestamp {
-        Timestamp::from_micros(outcome.recorded)
+        Timestamp::derived(outcome.recorded)
     }
 
     fn fits(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {
@@ -233,7 +236,7 @@ impl Strategy for Absolute {
     }
 
     fn fresh_from(state: &AbsoluteState) -> Timestamp {
-        Timestamp::from_micros(state.series.fresh_from())
+        Timestamp::derived(state.series.fresh_from())
     }
 
     #[inline]
@@ -242,8 +245,8 @@ impl Strategy for Absolute {
             is_allowed: outcome.is_admitted,
             limit: outcome.capacity,
             remaining: outcome.remaining,
-            not_before: Timestamp::from_micros(outcome.not_before),
-            resets_at: Timestamp::from_micros(outcome.resets_at),
+            not_before: Timestamp::derived(outcome.not_before),
+            resets_at: Timestamp::derived(outcome.resets_at),
             when,
         }
     }

@@ -7,7 +7,7 @@ use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{AbuseDecision, BlockScope, Decision, NEVER, When};
 use crate::error::TrypemaError;
-use crate::units::window_micros;
+use crate::units::{MAX_EXACT, window_micros};
 
 /// Every attempt up to the threshold is kept, with its time: this bounds a key's memory.
 const MAX_THRESHOLD: u64 = 10_000;
@@ -112,7 +112,8 @@ impl AbuseState {
     /// Blocks until `for_us` from `now`, unless a block already lasts longer.
     pub(crate) fn block(&mut self, now: Timestamp, for_us: u64, scope: BlockScope) {
         let now = now.as_micros().max(self.last);
-        self.block = later(self.block, Some(Block { ends_at: now + for_us, scope }));
+        self.block =
+            later(self.block, Some(Block { ends_at: now.saturating_add(for_us).min(MAX_EXACT), scope }));
         self.last = now;
     }
 
@@ -133,6 +134,7 @@ pub struct AbuseOutcome {
     at: u64,
     block: Option<Block>,
     not_before: u64,
+    resets_at: u64,
     short_count: u64,
     long_count: u64,
     view: View,
@@ -169,12 +171,16 @@ impl Strategy for Abuse {
                 .fold(block.ends_at, u64::max),
         };
         let (at, view) = (present.at, present.attempts);
+        let forgotten_at =
+            if is_recording { at + limit.memory_us() } else { state.attempts.empty_at(limit.look(at), view) };
+        let resets_at = block.map_or(0, |block| block.ends_at).max(forgotten_at);
         AbuseOutcome {
             is_admitted: block.is_none(),
             is_recording,
             at,
             block,
             not_before,
+            resets_at,
             short_count,
             long_count,
             view,
@@ -212,7 +218,7 @@ impl Strategy for Abuse {
     }
 
     fn recorded_at(_: &AbuseLimit, outcome: &AbuseOutcome, _: Call) -> Timestamp {
-        Timestamp::from_micros(outcome.at)
+        Timestamp::derived(outcome.at)
     }
 
     fn fits(limit: &AbuseLimit, state: &AbuseState, call: Call) -> u64 {
@@ -236,19 +242,19 @@ impl Strategy for Abuse {
 
     fn fresh_from(state: &AbuseState) -> Timestamp {
         let block_ends = state.block.map_or(0, |block| block.ends_at);
-        Timestamp::from_micros(state.attempts.fresh_from().max(block_ends))
+        Timestamp::derived(state.attempts.fresh_from().max(block_ends))
     }
 
     fn decision(limit: &AbuseLimit, outcome: AbuseOutcome, when: When) -> AbuseDecision {
         let short_left = (limit.temp.threshold - 1).saturating_sub(outcome.short_count);
         let long_left = (limit.long.threshold - 1).saturating_sub(outcome.long_count);
-        let block_ends_at = Timestamp::from_micros(outcome.block.map_or(0, |block| block.ends_at));
+        let block_ends_at = Timestamp::derived(outcome.block.map_or(0, |block| block.ends_at));
         let core = Decision {
             is_allowed: outcome.is_admitted,
             limit: limit.allowed(),
             remaining: if outcome.is_admitted { short_left.min(long_left) } else { 0 },
-            not_before: Timestamp::from_micros(outcome.not_before),
-            resets_at: Timestamp::from_micros(outcome.at + limit.memory_us()).max(block_ends_at),
+            not_before: Timestamp::derived(outcome.not_before),
+            resets_at: Timestamp::derived(outcome.resets_at),
             when,
         };
         AbuseDecision {

@@ -22,6 +22,12 @@ impl Aligned {
         let start = quotient * self.window_us;
         if now - start >= self.window_us { start + self.window_us } else { start }
     }
+
+    /// When the window that ends at or after `moment` does.
+    #[inline]
+    pub(super) fn end_from(&self, moment: u64) -> u64 {
+        self.start_of(moment.saturating_sub(1)) + self.window_us
+    }
 }
 
 #[cfg(test)]
@@ -35,6 +41,7 @@ mod tests {
             let aligned = Aligned::new(window_us);
             for edge in [0, window_us - 1, window_us, window_us * 5, window_us * 5 - 1] {
                 assert_eq!(aligned.start_of(edge), edge - edge % window_us);
+                assert_eq!(aligned.end_from(edge.max(1)), edge.max(1).next_multiple_of(window_us));
             }
             for _ in 0..1_000 {
                 now = now.rotate_left(7).wrapping_mul(0xBF58_476D_1CE4_E5B9);

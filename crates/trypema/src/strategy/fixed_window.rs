@@ -121,8 +121,9 @@ impl Strategy for FixedWindow {
     }
 
     /// Units counted later than this window are counted in it all the same: they may be spent now.
-    fn recorded_at(_: &FixedWindowLimit, outcome: &FixedWindowOutcome, call: Call) -> Timestamp {
-        call.stamp.min(Timestamp::from_micros(outcome.ends_at - 1))
+    fn recorded_at(limit: &FixedWindowLimit, outcome: &FixedWindowOutcome, call: Call) -> Timestamp {
+        let (start, end) = (outcome.ends_at - limit.window.window_us, outcome.ends_at - 1);
+        Timestamp::derived(call.stamp.as_micros().clamp(start, end))
     }
 
     fn fits(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> u64 {
@@ -148,12 +149,12 @@ impl Strategy for FixedWindow {
     }
 
     fn fresh_from(state: &FixedWindowState) -> Timestamp {
-        Timestamp::from_micros(if state.counted == 0 { 0 } else { state.ends_at })
+        Timestamp::derived(if state.counted == 0 { 0 } else { state.ends_at })
     }
 
     #[inline]
     fn decision(limit: &FixedWindowLimit, outcome: FixedWindowOutcome, when: When) -> Decision {
-        let ends_at = Timestamp::from_micros(outcome.ends_at);
+        let ends_at = Timestamp::derived(outcome.ends_at);
         Decision {
             is_allowed: outcome.is_admitted,
             limit: limit.limit,
@@ -182,13 +183,14 @@ struct Counted {
 fn counted(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> Counted {
     let starts_at = limit.window.start_of(now);
     let ends_at = starts_at + limit.window.window_us;
-    if state.ends_at <= starts_at {
+    if state.ends_at <= starts_at || state.counted == 0 {
         return Counted { ends_at, used: 0, is_stepped_back: false };
     }
     // The state's window starts in the future by more than a window.
     if state.ends_at > now + 2 * limit.window.window_us {
-        return Counted { ends_at, used: state.counted, is_stepped_back: state.counted > 0 };
+        return Counted { ends_at, used: state.counted, is_stepped_back: true };
     }
     // The same window, the next one (the clock went back), or one of another length (the limit changed).
-    Counted { ends_at: ends_at.max(state.ends_at), used: state.counted, is_stepped_back: false }
+    let ends_at = if state.ends_at <= ends_at { ends_at } else { limit.window.end_from(state.ends_at) };
+    Counted { ends_at, used: state.counted, is_stepped_back: false }
 }

@@ -143,9 +143,7 @@ impl Series {
             let horizon = self.horizon;
             *self = Self { first: look.now, open: view.used, horizon, ..Self::default() };
         } else if view.used == 0 {
-            if self.first > 0 {
-                *self = Self::default();
-            }
+            *self = Self::default();
         } else if view.expired > 0 {
             self.drop_oldest(view.expired as usize, view.used - self.open);
         }
@@ -183,13 +181,29 @@ impl Series {
         closed.stamp(first_enough) + look.window_us
     }
 
-    /// Units counted after `moment`.
-    pub(super) fn units_since(&self, moment: u64) -> u64 {
-        if self.newest() <= moment {
+    /// When nothing of `view` counts any more, if nobody calls; 0 if nothing does.
+    #[inline]
+    pub(super) fn empty_at(&self, look: Look, view: View) -> u64 {
+        if view.used == 0 { 0 } else { self.leaves_at(look, view, view.used) }
+    }
+
+    /// The moment that units counted at `stamp` are counted at, given `view`: never before the newest.
+    #[inline]
+    pub(super) fn recorded_at(&self, look: Look, view: View, stamp: u64) -> u64 {
+        match view {
+            View { is_stepped_back: true, .. } => stamp.max(look.now),
+            View { used: 0, .. } => stamp,
+            _ => stamp.max(self.newest()),
+        }
+    }
+
+    /// Units whose newest call is less than `look.window_us` old.
+    pub(super) fn units_within(&self, look: Look) -> u64 {
+        if self.newest() + look.window_us <= look.now {
             return 0;
         }
         let closed = self.closed();
-        let before = closed.partition(|i| closed.stamp(i) <= moment);
+        let before = closed.partition(|i| closed.stamp(i) + look.window_us <= look.now);
         let left = if before == 0 { self.closed } else { closed.units_after(before - 1) };
         left + self.open
     }

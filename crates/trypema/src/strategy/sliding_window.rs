@@ -105,15 +105,16 @@ impl Counts {
         let ends_at = starts_at + limit.window.window_us;
         let (previous, current) = (u64::from(state.previous), u64::from(state.current));
         let known = state.ends_at();
-        if known + limit.window.window_us <= starts_at {
+        if known + limit.window.window_us <= starts_at || previous + current == 0 {
             Self { ends_at, previous: 0, current: 0, is_stepped_back: false }
         } else if known <= starts_at {
             Self { ends_at, previous: current, current: 0, is_stepped_back: false }
         } else if known > now + 2 * limit.window.window_us {
             let current = (previous + current).min(MAX_LIMIT);
-            Self { ends_at, previous: 0, current, is_stepped_back: current > 0 }
+            Self { ends_at, previous: 0, current, is_stepped_back: true }
         } else {
-            Self { ends_at: ends_at.max(known), previous, current, is_stepped_back: false }
+            let ends_at = if known <= ends_at { ends_at } else { limit.window.end_from(known) };
+            Self { ends_at, previous, current, is_stepped_back: false }
         }
     }
 
@@ -209,8 +210,9 @@ impl Strategy for SlidingWindow {
     }
 
     /// Units counted later than this window are counted in it all the same: they may be spent now.
-    fn recorded_at(_: &SlidingWindowLimit, outcome: &SlidingWindowOutcome, call: Call) -> Timestamp {
-        call.stamp.min(Timestamp::from_micros(outcome.counts.ends_at - 1))
+    fn recorded_at(limit: &SlidingWindowLimit, outcome: &SlidingWindowOutcome, call: Call) -> Timestamp {
+        let ends_at = outcome.counts.ends_at;
+        Timestamp::derived(call.stamp.as_micros().clamp(ends_at - limit.window.window_us, ends_at - 1))
     }
 
     fn fits(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> u64 {
@@ -237,7 +239,7 @@ impl Strategy for SlidingWindow {
     }
 
     fn fresh_from(state: &SlidingWindowState) -> Timestamp {
-        Timestamp::from_micros(match (state.previous, state.current) {
+        Timestamp::derived(match (state.previous, state.current) {
             (0, 0) => 0,
             (_, 0) => state.ends_at(),
             (_, _) => state.ends_at() + state.horizon_us(),
@@ -249,14 +251,14 @@ impl Strategy for SlidingWindow {
         let not_before = if outcome.is_admitted || outcome.cost > limit.limit {
             NEVER
         } else {
-            Timestamp::from_micros(outcome.counts.fits_at(limit, outcome.cost))
+            Timestamp::derived(outcome.counts.fits_at(limit, outcome.cost))
         };
         Decision {
             is_allowed: outcome.is_admitted,
             limit: limit.limit,
             remaining: outcome.remaining,
             not_before,
-            resets_at: Timestamp::from_micros(outcome.counts.ends_at),
+            resets_at: Timestamp::derived(outcome.counts.ends_at),
             when,
         }
     }

@@ -99,11 +99,31 @@ impl SuppressedState {
     /// The share of calls to admit once `cost` more are observed at `look`.
     fn share(&self, look: Look, soft: u64, cost: u64) -> f64 {
         let observed = self.observed();
-        let in_window = observed.view(look).used.saturating_add(cost) as f64;
-        let last_second =
-            observed.units_since(look.now.saturating_sub(SECOND_US)).saturating_add(cost) as f64;
-        let windows_worth = last_second * (look.window_us as f64 / SECOND_US as f64);
+        let view = observed.view(look);
+        let last_second = if view.is_stepped_back {
+            view.used
+        } else {
+            observed.units_within(Look { window_us: SECOND_US, ..look })
+        };
+        let in_window = view.used.saturating_add(cost) as f64;
+        let windows_worth =
+            last_second.saturating_add(cost) as f64 * (look.window_us as f64 / SECOND_US as f64);
         (soft as f64 / in_window.max(windows_worth)).min(1.0)
+    }
+
+    /// The last draw, unless nothing that was observed counts any more: then it starts anew.
+    fn drawn(&self, look: Look) -> u32 {
+        if self.observed().view(look).used == 0 { 0 } else { self.drawn }
+    }
+
+    /// Moves what was observed to now, if the clock went back by more than a window.
+    fn repair_observed(&mut self, look: Look) {
+        if let Some(observed) = &mut self.observed {
+            let view = observed.view(look);
+            if view.is_stepped_back {
+                observed.settle(look, view);
+            }
+        }
     }
 }
 
@@ -125,7 +145,7 @@ enum Zone {
     /// Below the limit.
     Allowed,
     /// Between the limits: drawn.
-    Drawn { factor: f64, is_admitted: bool },
+    Drawn { factor: f64, drawn: u32, is_admitted: bool },
     /// Above the hard limit.
     Rejected,
 }
@@ -179,13 +199,16 @@ impl Strategy for Suppressed {
             above_soft(limit, state, soft, (call, view))
         };
         let is_admitted = is_admitted(zone);
-        let newest = if view.is_stepped_back { look.now } else { state.accepted.newest() };
-        let recorded = limit.window.latest_stamp(call).max(newest);
-        let counts = if is_admitted && call.cost > 0 { recorded } else { newest };
+        let recorded = state.accepted.recorded_at(look, view, limit.window.latest_stamp(call));
+        let resets_at = if is_admitted && call.cost > 0 {
+            recorded + limit.window.window_us
+        } else {
+            state.accepted.empty_at(look, view)
+        };
         let denied = if is_admitted {
             Denied { not_before: look.now, used_after_wait: 0 }
         } else {
-            Denied::until_fits(&state.accepted, look, view, [soft, call.cost])
+            until_admitted(limit, state, (look, view), [soft, call.cost])
         };
         SuppressedOutcome {
             zone,
@@ -194,7 +217,7 @@ impl Strategy for Suppressed {
             not_before: denied.not_before,
             used_after_wait: denied.used_after_wait,
             recorded,
-            resets_at: counts + limit.window.window_us,
+            resets_at,
             view,
         }
     }
@@ -243,11 +266,14 @@ impl Strategy for Suppressed {
             if outcome.view.is_stepped_back {
                 state.accepted.settle(look, outcome.view);
             }
+            state.repair_observed(look);
             return;
         }
         state.capacity = outcome.soft;
-        if matches!(outcome.zone, Zone::Drawn { .. }) {
-            state.drawn = state.drawn.wrapping_add(GOLDEN);
+        if let Zone::Drawn { drawn, .. } = outcome.zone {
+            state.drawn = drawn;
+        } else if outcome.view.used == 0 {
+            state.drawn = state.drawn(look);
         }
         let is_admitted = is_admitted(outcome.zone);
         if !is_admitted && state.observed.is_none() {
@@ -267,7 +293,7 @@ impl Strategy for Suppressed {
     }
 
     fn recorded_at(_: &SuppressedLimit, outcome: &SuppressedOutcome, _: Call) -> Timestamp {
-        Timestamp::from_micros(outcome.recorded)
+        Timestamp::derived(outcome.recorded)
     }
 
     fn fits(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {
@@ -282,6 +308,7 @@ impl Strategy for Suppressed {
             // The call was seen all the same: from here on the two series differ.
             state.observed = Some(Box::new(state.accepted.clone()));
         }
+        state.repair_observed(look);
         refund_series(&mut state.accepted, look, limit.window.group_us, refund)
     }
 
@@ -290,7 +317,7 @@ impl Strategy for Suppressed {
     }
 
     fn fresh_from(state: &SuppressedState) -> Timestamp {
-        Timestamp::from_micros(state.accepted.fresh_from().max(state.observed().fresh_from()))
+        Timestamp::derived(state.accepted.fresh_from().max(state.observed().fresh_from()))
     }
 
     #[inline]
@@ -299,8 +326,8 @@ impl Strategy for Suppressed {
             is_allowed: is_admitted(outcome.zone),
             limit: outcome.soft,
             remaining: outcome.remaining,
-            not_before: Timestamp::from_micros(outcome.not_before),
-            resets_at: Timestamp::from_micros(outcome.resets_at),
+            not_before: Timestamp::derived(outcome.not_before),
+            resets_at: Timestamp::derived(outcome.resets_at),
             when,
         };
         SuppressedDecision { core, factor: outcome.factor() }
@@ -325,14 +352,35 @@ fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, loo
     if limit.window.is_sticky && is_live { state.capacity } else { limit.window.capacity }
 }
 
+/// The wait until the cost fits under the soft limit. A cost above that can only be drawn, as long as it fits
+/// under the hard one: then it is the wait until it can be, or, at the least, for another group.
+fn until_admitted(
+    limit: &SuppressedLimit,
+    state: &SuppressedState,
+    (look, view): (Look, View),
+    [soft, cost]: [u64; 2],
+) -> Denied {
+    let hard = limit.factor.hard_capacity(soft);
+    if cost <= soft || cost > hard {
+        return Denied::until_fits(&state.accepted, look, view, [soft, cost]);
+    }
+    let again = look.now + limit.window.group_us;
+    if view.used + cost <= hard {
+        return Denied { not_before: again, used_after_wait: view.used };
+    }
+    let denied = Denied::until_fits(&state.accepted, look, view, [hard, cost]);
+    Denied { not_before: denied.not_before.max(again), ..denied }
+}
+
 fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, soft: u64, at: (Call, View)) -> Zone {
     let (call, view) = at;
     let hard = limit.factor.hard_capacity(soft);
     if call.cost > hard.saturating_sub(view.used) {
         return Zone::Rejected;
     }
-    let share = state.share(limit.window.look(call), soft, call.cost);
+    let look = limit.window.look(call);
+    let share = state.share(look, soft, call.cost);
     let threshold = (share * (u64::from(u32::MAX) + 1) as f64) as u64;
-    let drawn = u64::from(state.drawn.wrapping_add(GOLDEN));
-    Zone::Drawn { factor: 1.0 - share, is_admitted: drawn < threshold }
+    let drawn = state.drawn(look).wrapping_add(GOLDEN);
+    Zone::Drawn { factor: 1.0 - share, drawn, is_admitted: u64::from(drawn) < threshold }
 }

@@ -41,10 +41,13 @@ impl Default for Debts {
 }
 
 impl TokenBucketState {
+    /// When the debts were counted; where there are none it does not matter.
     #[inline]
     fn last(&self) -> u64 {
         match &self.0 {
+            Debts::One { debt, .. } if debt.is_none() => 0,
             Debts::One { last, .. } => *last,
+            Debts::Many(many) if many.pending.is_empty() && many.debts.iter().all(Debt::is_none) => 0,
             Debts::Many(many) => many.last,
         }
     }
@@ -108,6 +111,16 @@ impl TokenBucketState {
         }
     }
 
+    /// Makes everything due at `at`, after the clock went back to it.
+    fn repair(&mut self, limits: &TokenBucketLimits, at: u64) {
+        let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
+        for (position, limit) in limits.as_slice().iter().enumerate() {
+            owed[position] = self.owed(position, limit, at).total().min(limit.full);
+        }
+        self.0 = Debts::default();
+        self.set(limits, at, owed);
+    }
+
     /// Adds units that count from `stamp` on.
     fn postpone(&mut self, stamp: u64, units: u64) {
         if let Debts::One { last, debt } = self.0 {
@@ -130,8 +143,9 @@ pub struct TokenBucketOutcome {
     pub(crate) at: u64,
     /// What was owed to each limit before the call.
     pub(crate) owed: [u64; TokenLimit::MAX_PER_BUCKET],
-    /// When the cost fits, where pending units make it more than a division.
+    /// When the cost fits and when nothing is owed, where pending units make these more than divisions.
     pub(crate) not_before: Option<u64>,
+    pub(crate) resets_at: Option<u64>,
     is_stepped_back: bool,
 }
 
@@ -202,10 +216,10 @@ impl Strategy for TokenBucket {
     /// Debts are paid one after the other: a call's own starts where the earlier ones end.
     fn recorded_at(limits: &TokenBucketLimits, outcome: &TokenBucketOutcome, call: Call) -> Timestamp {
         if call.stamp > call.now {
-            return Timestamp::from_micros(latest_stamp(limits, outcome.at, call));
+            return Timestamp::derived(latest_stamp(limits, outcome.at, call));
         }
         let starts = limits.as_slice().iter().zip(outcome.owed).map(|(limit, owed)| owed / limit.drain);
-        Timestamp::from_micros(outcome.at + starts.min().unwrap_or(0))
+        Timestamp::derived(outcome.at + starts.min().unwrap_or(0))
     }
 
     fn fits(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
@@ -215,25 +229,30 @@ impl Strategy for TokenBucket {
     }
 
     fn refund(limits: &TokenBucketLimits, state: &mut TokenBucketState, refund: Refund) -> u64 {
-        let now = refund.now.as_micros();
-        let at = state.present(limits, now);
-        let mut units = refund.units;
-        if let (Debts::Many(many), Some(recorded)) = (&mut state.0, refund.recorded) {
-            units -= debt::remove(&mut many.pending, recorded.as_micros(), units);
+        let at = state.present(limits, refund.now.as_micros());
+        if at < state.last() {
+            state.repair(limits, at);
         }
-        let from_pending = refund.units - units;
+        let recorded = refund.recorded.map(Timestamp::as_micros);
+        let from_pending = match (&mut state.0, recorded) {
+            (Debts::Many(many), Some(stamp)) if stamp > at => {
+                debt::remove(&mut many.pending, stamp, refund.units)
+            }
+            _ => 0,
+        };
+        let units = refund.units - from_pending;
         let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
-        let mut refunded = u64::MAX;
+        let mut refunded = units;
         for (position, limit) in limits.as_slice().iter().enumerate() {
             let due = state.owed(position, limit, at).due;
             // What has been paid off since is not given back a second time.
-            let paid_us = refund.recorded.map_or(0, |moment| at.saturating_sub(moment.as_micros()));
+            let paid_us = recorded.map_or(0, |stamp| at.saturating_sub(stamp));
             let back = limit.drained(limit.units(units.min(limit.capacity)), paid_us).min(due);
             owed[position] = due - back;
             refunded = refunded.min(back / limit.unit);
         }
         state.set(limits, at, owed);
-        from_pending + refunded.min(units)
+        from_pending + refunded
     }
 
     fn memory_us(limits: &TokenBucketLimits) -> u64 {
@@ -241,7 +260,7 @@ impl Strategy for TokenBucket {
     }
 
     fn fresh_from(state: &TokenBucketState) -> Timestamp {
-        Timestamp::from_micros(match &state.0 {
+        Timestamp::derived(match &state.0 {
             Debts::One { last, debt } => debt.paid_at(*last),
             Debts::Many(many) => debt::all_paid_at(many.last, &many.debts, &many.pending),
         })
@@ -272,6 +291,7 @@ fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) 
         at,
         owed: [0; TokenLimit::MAX_PER_BUCKET],
         not_before: None,
+        resets_at: None,
         is_stepped_back: at < state.last(),
     };
     for (position, limit) in limits.as_slice().iter().enumerate() {
@@ -282,10 +302,37 @@ fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) 
             outcome.failed = outcome.failed.min(position);
         }
     }
-    if !outcome.is_admitted && !state.pending().is_empty() {
-        outcome.not_before = Some(fits_at_with_pending(limits, state, at, call.cost));
+    if !outcome.is_stepped_back && (!state.pending().is_empty() || call.stamp > call.now) {
+        look_ahead(limits, state, call, &mut outcome);
     }
     outcome
+}
+
+/// Works out when what is owed falls, where some of it is still to come into force.
+#[cold]
+fn look_ahead(
+    limits: &TokenBucketLimits,
+    state: &TokenBucketState,
+    call: Call,
+    outcome: &mut TokenBucketOutcome,
+) {
+    let at = outcome.at;
+    let mut pending = state.pending().to_vec();
+    let is_paying = outcome.is_admitted && call.cost > 0;
+    let is_postponed = call.stamp > call.now;
+    if is_paying && is_postponed {
+        debt::insert(&mut pending, Pending { stamp: latest_stamp(limits, at, call), units: call.cost });
+    }
+    let (mut fits_at, mut resets_at) = (at, at);
+    for (position, limit) in limits.as_slice().iter().enumerate() {
+        let cost = limit.units(call.cost.min(limit.capacity));
+        let due = state.owed(position, limit, at).due;
+        let paid = if is_paying && !is_postponed { cost } else { 0 };
+        fits_at = fits_at.max(debt::falls_to(limit, due, (at, limit.full - cost), &pending));
+        resets_at = resets_at.max(debt::falls_to(limit, due + paid, (at, 0), &pending));
+    }
+    outcome.not_before = Some(fits_at);
+    outcome.resets_at = Some(resets_at);
 }
 
 /// Whether `outcome` is the same at `latest`, and whenever in between.
@@ -313,21 +360,15 @@ fn commit_all(
     call: Call,
     outcome: &TokenBucketOutcome,
 ) {
+    if outcome.is_stepped_back {
+        state.repair(limits, outcome.at);
+    }
     let is_paying = outcome.is_admitted && call.cost > 0;
     let is_postponed = is_paying && call.stamp > call.now;
-    let mut owed = outcome.owed;
+    let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
     for (position, limit) in limits.as_slice().iter().enumerate() {
-        if !state.pending().is_empty() {
-            // What is still to come stays pending; after a step back everything is due.
-            let now_owed = state.owed(position, limit, outcome.at);
-            owed[position] = if outcome.is_stepped_back { now_owed.total() } else { now_owed.due };
-        }
-        if is_paying && !is_postponed {
-            owed[position] += limit.units(call.cost);
-        }
-    }
-    if outcome.is_stepped_back {
-        *state = TokenBucketState::default();
+        let paid = if is_paying && !is_postponed { limit.units(call.cost) } else { 0 };
+        owed[position] = state.owed(position, limit, outcome.at).due + paid;
     }
     state.set(limits, outcome.at, owed);
     if is_postponed {
@@ -339,14 +380,4 @@ fn commit_all(
 /// back.
 fn latest_stamp(limits: &TokenBucketLimits, at: u64, call: Call) -> u64 {
     call.stamp.as_micros().min(at + limits.memory_us())
-}
-
-/// The first moment at which every limit has `cost`, when some units are still to come into force.
-#[cold]
-fn fits_at_with_pending(limits: &TokenBucketLimits, state: &TokenBucketState, at: u64, cost: u64) -> u64 {
-    let each = limits.as_slice().iter().enumerate().map(|(position, limit)| {
-        let room = limit.full.saturating_sub(limit.units(cost.min(limit.capacity)));
-        debt::falls_to(limit, state.owed(position, limit, at), (at, room), state.pending())
-    });
-    each.max().unwrap_or(at)
 }

@@ -35,8 +35,10 @@ fn leases<M: LocalStrategy>(limit: &M::Limit, random: &mut Random) -> Vec<Lease>
         let cost = random.between(1, M::capacity(limit).max(1));
         let reservation = limiter.reserve_for("ann", &core, cost, Duration::from_micros(lease_us));
         if let Some(receipt) = reservation.receipt {
-            let until_us = receipt.recorded_at().as_micros().max(clock.now().as_micros());
-            list.push(Lease { granted_us: clock.now().as_micros(), until_us, units: receipt.units() });
+            let granted_us = clock.now().as_micros();
+            // Without a lease, units are spent at once; a token bucket then names the take by when it is paid off.
+            let until_us = if lease_us == 0 { granted_us } else { receipt.recorded_at().as_micros() };
+            list.push(Lease { granted_us, until_us, units: receipt.units() });
         }
     }
     list

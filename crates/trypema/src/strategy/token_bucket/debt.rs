@@ -20,6 +20,11 @@ impl Debt {
         Self { owed, rate: limit.rate }
     }
 
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        self.owed == 0
+    }
+
     /// The same debt in the units of `limit`, at most its capacity.
     #[inline]
     pub(super) fn owed_to(&self, limit: &TokenLimit) -> u64 {
@@ -34,7 +39,7 @@ impl Debt {
 
     /// When nothing is owed any more, if this was owed at `last`.
     pub(super) fn paid_at(&self, last: u64) -> u64 {
-        if self.owed == 0 { 0 } else { last + self.owed.div_ceil(self.rate.drain()) }
+        if self.owed == 0 { 0 } else { last.saturating_add(self.owed.div_ceil(self.rate.drain())) }
     }
 }
 
@@ -71,14 +76,12 @@ pub(super) fn insert(list: &mut Vec<Pending>, new: Pending) {
     }
 }
 
-/// Takes up to `units` from what counts from `stamp` on (or from what that became), and says how many.
+/// Takes up to `units` from what counts from `stamp` on, and says how many. Units that were coalesced with
+/// later ones are not found again, which is stricter.
 pub(super) fn remove(list: &mut Vec<Pending>, stamp: u64, units: u64) -> u64 {
-    let position = list.partition_point(|pending| pending.stamp < stamp);
-    let Some(pending) = list.get_mut(position) else {
-        return 0;
-    };
-    let removed = units.min(pending.units);
-    pending.units -= removed;
+    let Ok(position) = list.binary_search_by_key(&stamp, |pending| pending.stamp) else { return 0 };
+    let removed = units.min(list[position].units);
+    list[position].units -= removed;
     list.retain(|pending| pending.units > 0);
     removed
 }
@@ -119,21 +122,24 @@ pub(super) fn with_pending(
     Owed { due: limit.drained(due, at.saturating_sub(from)), pending: later.min(limit.full) }
 }
 
-/// The first moment, from `at` on, at which what is owed has fallen to `room`.
-pub(super) fn falls_to(limit: &TokenLimit, owed: Owed, (at, room): (u64, u64), pending: &[Pending]) -> u64 {
-    let (mut due, mut later, mut from) = (owed.due, owed.pending, at);
+/// The first moment, from `at` on, at which what is owed has fallen to `room`, if `due` is owed at `at` and
+/// what is pending after it comes on top.
+pub(super) fn falls_to(limit: &TokenLimit, due: u64, (at, room): (u64, u64), pending: &[Pending]) -> u64 {
+    let units_of = |pending: &Pending| limit.units(pending.units.min(limit.capacity));
     let falls_at = |due: u64, from: u64, room: u64| from + due.saturating_sub(room).div_ceil(limit.drain);
-    for Pending { stamp, units } in pending.iter().filter(|pending| pending.stamp > at) {
-        if let Some(room) = room.checked_sub(later) {
+    let later = || pending.iter().filter(|pending| pending.stamp > at);
+    let (mut due, mut from, mut left) = (due, at, later().map(units_of).sum::<u64>());
+    for pending in later() {
+        if let Some(room) = room.checked_sub(left) {
             let moment = falls_at(due, from, room);
-            if moment <= *stamp {
+            if moment <= pending.stamp {
                 return moment;
             }
         }
-        let units = limit.units((*units).min(limit.capacity));
-        due = limit.drained(due, stamp - from) + units;
-        later = later.saturating_sub(units);
-        from = *stamp;
+        let units = units_of(pending);
+        due = (limit.drained(due, pending.stamp - from) + units).min(limit.full);
+        left -= units;
+        from = pending.stamp;
     }
     falls_at(due, from, room)
 }

@@ -16,6 +16,10 @@ impl<'a> Single<'a> {
     #[inline]
     pub(super) fn of(limits: &'a TokenBucketLimits, state: &TokenBucketState) -> Option<Self> {
         match (limits.as_slice(), &state.0) {
+            // Where nothing is owed it does not matter since when.
+            ([limit], Debts::One { debt, .. }) if debt.is_none() => {
+                Some(Self { limit, last: 0, debt: *debt })
+            }
             ([limit], Debts::One { last, debt }) => Some(Self { limit, last: *last, debt: *debt }),
             _ => None,
         }
@@ -67,6 +71,7 @@ impl<'a> Single<'a> {
             at,
             owed,
             not_before: None,
+            resets_at: None,
             is_stepped_back: false,
         }
     }
