@@ -123,6 +123,11 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// Where committing an admitted `outcome` records it, for [`Refund::recorded`].
     fn recorded_at(limit: &Self::Limit, outcome: &Self::Outcome, call: Call) -> Timestamp;
 
+    /// Lets `state`, made under another limit, go on under `limit` where that is remembered in it.
+    fn adopt(limit: &Self::Limit, state: &mut Self::State) {
+        let _ = (limit, state);
+    }
+
     /// The most units, up to `call.cost`, that are sure to be admitted now.
     fn fits(limit: &Self::Limit, state: &Self::State, call: Call) -> u64;
 

@@ -136,17 +136,19 @@ impl AbuseModel {
 
     /// When nothing that is known counts any more.
     fn all_over_at(&self, limit: &AttemptLimit, now: i64) -> i64 {
-        let forgotten_at = self.attempts.last().map_or(now, |at| at + limit.longest_window());
-        let block_ends_at = self.block.map_or(now, |block| block.ends_at);
-        forgotten_at.max(block_ends_at).max(now)
+        let counts = self.attempts.last().filter(|at| *at + limit.longest_window() > now);
+        let forgotten_at = counts.map_or(0, |at| at + limit.longest_window());
+        let block_ends_at = self.block.filter(|block| block.ends_at > now).map_or(0, |block| block.ends_at);
+        forgotten_at.max(block_ends_at)
     }
 
     fn wait(&self, limit: &AttemptLimit, now: i64, ask: Ask) -> Wait {
         if ask.cost > limit.allowed() {
             return Wait::Never;
         }
-        let free_from =
-            first_moment(now, self.all_over_at(limit, now), |moment| self.is_free(limit, moment, ask.cost));
+        let free_from = first_moment(now, self.all_over_at(limit, now).max(now), |moment| {
+            self.is_free(limit, moment, ask.cost)
+        });
         wait_until(ask.now, Some(free_from))
     }
 }
@@ -175,7 +177,7 @@ impl Model for AbuseModel {
             limit: limit.allowed(),
             remaining: if block.is_some() { 0 } else { remaining },
             wait,
-            reset_us: (self.all_over_at(limit, now) - ask.now) as u64,
+            reset_us: (self.all_over_at(limit, now) - ask.now).max(0) as u64,
             detail: Detail::Abuse {
                 scope: block.map(|block| block.scope),
                 short_count: self.count(limit.temp.window_us, now).min(limit.kept()),

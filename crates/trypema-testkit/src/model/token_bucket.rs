@@ -75,9 +75,15 @@ impl TokenBucketModel {
             self.last = 0;
         }
         if self.last > now + longest_refill(limits) {
-            let owed = self.owed_at(limits, now);
-            self.settle(now, owed.into_iter().map(Owed::total).collect());
-            self.leases.clear();
+            // What is owed stays as it is, whatever the limits are now, and all leases are due.
+            let known = self.owed.len().max(limits.len());
+            self.owed.resize(known, Rational::ZERO);
+            for lease in self.leases.drain(..) {
+                for owed in &mut self.owed {
+                    *owed = *owed + Rational::whole(lease.units);
+                }
+            }
+            self.last = now;
         }
     }
 
@@ -168,8 +174,8 @@ impl TokenBucketModel {
     /// Records an admitted call; returns the moment that names it.
     fn record(&mut self, limits: &[Bucket], now: i64, ask: Ask) -> i64 {
         let owed = self.owed_at(limits, now);
-        if ask.stamp > ask.now {
-            let stamp = ask.stamp.min(now + longest_refill(limits));
+        let stamp = ask.stamp.min(now + longest_refill(limits));
+        if ask.stamp > ask.now && stamp > now {
             self.settle(now, owed.iter().map(|owed| owed.due).collect());
             let units = ask.cost;
             self.leases.push(Lease { stamp, units });

@@ -99,7 +99,7 @@ impl<S: Strategy> Map<S> {
     pub(super) fn start(&self, shard: &mut Shard<S>, limit: &S::Limit, now: Timestamp) -> S::State {
         let forgotten = shard.sweep(now);
         self.count_removed(forgotten);
-        shard.shared(limit, now).cloned().unwrap_or_default()
+        shard.shared(limit, now).unwrap_or_default()
     }
 
     /// Keeps the state of a key that is not in `shard`: its own where there is room, else the shared one.

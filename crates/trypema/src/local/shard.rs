@@ -71,11 +71,14 @@ impl<S: Strategy> Shard<S> {
 
     /// What the keys without room share under `limit`, if it matters. Where there is nothing under this limit
     /// it is what matters longest under another: a key's limit may have changed.
-    pub(super) fn shared(&self, limit: &S::Limit, now: Timestamp) -> Option<&S::State> {
+    pub(super) fn shared(&self, limit: &S::Limit, now: Timestamp) -> Option<S::State> {
         let overflow = self.overflow.as_deref()?;
         let own = overflow.iter().find(|(other, _)| other == limit);
         let longest = || overflow.iter().max_by_key(|(_, state)| S::fresh_from(state));
-        own.or_else(longest).map(|(_, state)| state).filter(|state| S::fresh_from(state) > now)
+        let (_, state) = own.or_else(longest).filter(|(_, state)| S::fresh_from(state) > now)?;
+        let mut state = state.clone();
+        S::adopt(limit, &mut state);
+        Some(state)
     }
 
     /// Makes `state` what the keys without room share under `limit`.

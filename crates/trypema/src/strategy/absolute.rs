@@ -220,6 +220,10 @@ impl Strategy for Absolute {
         Timestamp::derived(outcome.recorded)
     }
 
+    fn adopt(limit: &AbsoluteLimit, state: &mut AbsoluteState) {
+        state.capacity = limit.capacity;
+    }
+
     fn fits(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {
         let view = state.series.view(limit.look(call));
         let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };

@@ -111,9 +111,9 @@ impl SuppressedState {
         (soft as f64 / in_window.max(windows_worth)).min(1.0)
     }
 
-    /// The last draw, unless nothing that was observed counts any more: then it starts anew.
-    fn drawn(&self, look: Look) -> u32 {
-        if self.observed().view(look).used == 0 { 0 } else { self.drawn }
+    /// The last draw, unless nothing counts any more, `accepted` included: then it starts anew.
+    fn drawn(&self, look: Look, accepted: View) -> u32 {
+        if accepted.used == 0 && self.observed().view(look).used == 0 { 0 } else { self.drawn }
     }
 
     /// Moves what was observed to now, if the clock went back by more than a window.
@@ -272,8 +272,8 @@ impl Strategy for Suppressed {
         state.capacity = outcome.soft;
         if let Zone::Drawn { drawn, .. } = outcome.zone {
             state.drawn = drawn;
-        } else if outcome.view.used == 0 {
-            state.drawn = state.drawn(look);
+        } else {
+            state.drawn = state.drawn(look, outcome.view);
         }
         let is_admitted = is_admitted(outcome.zone);
         if !is_admitted && state.observed.is_none() {
@@ -294,6 +294,10 @@ impl Strategy for Suppressed {
 
     fn recorded_at(_: &SuppressedLimit, outcome: &SuppressedOutcome, _: Call) -> Timestamp {
         Timestamp::derived(outcome.recorded)
+    }
+
+    fn adopt(limit: &SuppressedLimit, state: &mut SuppressedState) {
+        state.capacity = limit.window.capacity;
     }
 
     fn fits(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {
@@ -381,6 +385,6 @@ fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, soft: u64, at: (
     let look = limit.window.look(call);
     let share = state.share(look, soft, call.cost);
     let threshold = (share * (u64::from(u32::MAX) + 1) as f64) as u64;
-    let drawn = state.drawn(look).wrapping_add(GOLDEN);
+    let drawn = state.drawn(look, view).wrapping_add(GOLDEN);
     Zone::Drawn { factor: 1.0 - share, drawn, is_admitted: u64::from(drawn) < threshold }
 }

@@ -111,14 +111,20 @@ impl TokenBucketState {
         }
     }
 
-    /// Makes everything due at `at`, after the clock went back to it.
+    /// Makes everything due at `at`, after the clock went back to it. What is owed stays as it was counted,
+    /// whatever the limits are now.
     fn repair(&mut self, limits: &TokenBucketLimits, at: u64) {
-        let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
-        for (position, limit) in limits.as_slice().iter().enumerate() {
-            owed[position] = self.owed(position, limit, at).total().min(limit.full);
+        match &mut self.0 {
+            Debts::One { last, .. } => *last = at,
+            Debts::Many(many) => {
+                let units =
+                    many.pending.drain(..).fold(0, |sum: u64, pending| sum.saturating_add(pending.units));
+                let known = many.debts.len().min(limits.as_slice().len());
+                many.debts.extend(limits.as_slice()[known..].iter().map(|limit| Debt::new(limit, 0)));
+                many.debts.iter_mut().for_each(|debt| debt.add(units));
+                many.last = at;
+            }
         }
-        self.0 = Debts::default();
-        self.set(limits, at, owed);
     }
 
     /// Adds units that count from `stamp` on.
@@ -167,8 +173,8 @@ impl Strategy for TokenBucket {
     #[inline]
     fn decide(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> TokenBucketOutcome {
         match single::Single::of(limits, state) {
-            Some(single) => single.decide(call),
-            None => decide_all(limits, state, call),
+            Some(single) if call.stamp == call.now => single.decide(call),
+            _ => decide_all(limits, state, call),
         }
     }
 
@@ -215,8 +221,8 @@ impl Strategy for TokenBucket {
 
     /// Debts are paid one after the other: a call's own starts where the earlier ones end.
     fn recorded_at(limits: &TokenBucketLimits, outcome: &TokenBucketOutcome, call: Call) -> Timestamp {
-        if call.stamp > call.now {
-            return Timestamp::derived(latest_stamp(limits, outcome.at, call));
+        if let Some(stamp) = postponed_to(limits, outcome.at, call) {
+            return Timestamp::derived(stamp);
         }
         let starts = limits.as_slice().iter().zip(outcome.owed).map(|(limit, owed)| owed / limit.drain);
         Timestamp::derived(outcome.at + starts.min().unwrap_or(0))
@@ -302,7 +308,7 @@ fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) 
             outcome.failed = outcome.failed.min(position);
         }
     }
-    if !outcome.is_stepped_back && (!state.pending().is_empty() || call.stamp > call.now) {
+    if !state.pending().is_empty() || call.stamp > call.now {
         look_ahead(limits, state, call, &mut outcome);
     }
     outcome
@@ -317,17 +323,21 @@ fn look_ahead(
     outcome: &mut TokenBucketOutcome,
 ) {
     let at = outcome.at;
-    let mut pending = state.pending().to_vec();
+    // After a step back nothing is pending any more: everything is due.
+    let mut pending = if outcome.is_stepped_back { Vec::new() } else { state.pending().to_vec() };
     let is_paying = outcome.is_admitted && call.cost > 0;
-    let is_postponed = call.stamp > call.now;
-    if is_paying && is_postponed {
-        debt::insert(&mut pending, Pending { stamp: latest_stamp(limits, at, call), units: call.cost });
+    let postponed_to = postponed_to(limits, at, call);
+    if let (Some(stamp), true) = (postponed_to, is_paying) {
+        debt::insert(&mut pending, Pending { stamp, units: call.cost });
     }
     let (mut fits_at, mut resets_at) = (at, at);
     for (position, limit) in limits.as_slice().iter().enumerate() {
         let cost = limit.units(call.cost.min(limit.capacity));
-        let due = state.owed(position, limit, at).due;
-        let paid = if is_paying && !is_postponed { cost } else { 0 };
+        let due = match outcome.is_stepped_back {
+            true => outcome.owed[position],
+            false => state.owed(position, limit, at).due,
+        };
+        let paid = if is_paying && postponed_to.is_none() { cost } else { 0 };
         fits_at = fits_at.max(debt::falls_to(limit, due, (at, limit.full - cost), &pending));
         resets_at = resets_at.max(debt::falls_to(limit, due + paid, (at, 0), &pending));
     }
@@ -364,20 +374,24 @@ fn commit_all(
         state.repair(limits, outcome.at);
     }
     let is_paying = outcome.is_admitted && call.cost > 0;
-    let is_postponed = is_paying && call.stamp > call.now;
+    if !is_paying {
+        return;
+    }
+    let postponed_to = postponed_to(limits, outcome.at, call);
     let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
     for (position, limit) in limits.as_slice().iter().enumerate() {
-        let paid = if is_paying && !is_postponed { limit.units(call.cost) } else { 0 };
+        let paid = if postponed_to.is_none() { limit.units(call.cost) } else { 0 };
         owed[position] = state.owed(position, limit, outcome.at).due + paid;
     }
     state.set(limits, outcome.at, owed);
-    if is_postponed {
-        state.postpone(latest_stamp(limits, outcome.at, call), call.cost);
+    if let Some(stamp) = postponed_to {
+        state.postpone(stamp, call.cost);
     }
 }
 
-/// The time at which a postponed call counts: beyond the longest refill the clock would seem to have gone
-/// back.
-fn latest_stamp(limits: &TokenBucketLimits, at: u64, call: Call) -> u64 {
-    call.stamp.as_micros().min(at + limits.memory_us())
+/// The time at which a call counts that does so later than at `at`: beyond the longest refill the clock would
+/// seem to have gone back.
+fn postponed_to(limits: &TokenBucketLimits, at: u64, call: Call) -> Option<u64> {
+    let stamp = call.stamp.as_micros().min(at + limits.memory_us());
+    (call.stamp > call.now && stamp > at).then_some(stamp)
 }

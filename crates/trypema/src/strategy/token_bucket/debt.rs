@@ -25,6 +25,11 @@ impl Debt {
         self.owed == 0
     }
 
+    /// Owes `tokens` more.
+    pub(super) fn add(&mut self, tokens: u64) {
+        self.owed = self.owed.saturating_add(tokens.saturating_mul(self.rate.unit()));
+    }
+
     /// The same debt in the units of `limit`, at most its capacity.
     #[inline]
     pub(super) fn owed_to(&self, limit: &TokenLimit) -> u64 {
