@@ -1,7 +1,6 @@
 //! One shard of the map: a table of keys with their states, cleaned a little with every new key.
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Bucket;
 
 use super::key::Key;
 use super::receipt::Refunded;
@@ -99,13 +98,13 @@ impl<S: Strategy> Shard<S> {
     }
 
     pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
-        match self.table.entry(hash, |entry| entry.key.is(key), |_| hash) {
-            Bucket::Occupied(entry) => {
+        match self.table.find_entry(hash, |entry| entry.key.is(key)) {
+            Ok(entry) => {
                 entry.remove();
                 self.void_receipts();
                 true
             }
-            Bucket::Vacant(_) => false,
+            Err(_) => false,
         }
     }
 
