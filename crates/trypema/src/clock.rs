@@ -121,7 +121,7 @@ impl Source {
     }
 
     /// A cheap bound on the present.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn recent(&self) -> Span {
         match self {
             Source::System => system::recent(),

@@ -14,7 +14,8 @@ use trypema::{FixedWindowLimit, RateLimiter};
 fn others_stay() {
     let clock = Arc::new(ManualClock::default());
     let rl = RateLimiter::builder().clock(clock).max_keys(1_000).build().unwrap();
-    let (windows, limit) = (rl.local().fixed_window(), FixedWindowLimit::new(1, Duration::from_secs(10)).unwrap());
+    let (windows, limit) =
+        (rl.local().fixed_window(), FixedWindowLimit::new(1, Duration::from_secs(10)).unwrap());
     let key = |number: usize| format!("key {number}");
     for count in 1..500 {
         assert!(windows.take(&key(count), &limit, 1).is_allowed());

@@ -1,6 +1,5 @@
 //! The system's clock: monotonic, anchored to the wall clock once, when it is first read.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,15 +29,29 @@ impl Clock for SystemClock {
     }
 }
 
-/// What turns monotonic time into time since the epoch.
+/// What turns monotonic time into time since the epoch; 0 until it is first asked for.
+static OFFSET_US: AtomicU64 = AtomicU64::new(0);
+
 #[inline]
 fn offset_us() -> u64 {
-    static OFFSET_US: OnceLock<u64> = OnceLock::new();
-    *OFFSET_US.get_or_init(|| {
-        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(wall.as_micros()).unwrap_or(0).saturating_sub(precise_us())
-    })
+    match OFFSET_US.load(Ordering::Relaxed) {
+        0 => anchor(),
+        offset_us => offset_us,
+    }
+}
+
+/// Anchors monotonic time to the wall clock, once for the process.
+#[cold]
+fn anchor() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let wall_us = u64::try_from(wall.as_micros()).unwrap_or(0);
+    let offset_us = wall_us.saturating_sub(precise_us()).max(1);
+    // Of several threads at once the first one's anchor holds.
+    match OFFSET_US.compare_exchange(0, offset_us, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => offset_us,
+        Err(first) => first,
+    }
 }
 
 /// How far the recent time may lag behind the present; 0 once it may not be used, `UNKNOWN` at first.
@@ -46,7 +59,7 @@ static LAG_US: AtomicU64 = AtomicU64::new(UNKNOWN);
 const UNKNOWN: u64 = u64::MAX;
 
 /// A bound on the present that costs a fraction of reading the precise time.
-#[inline]
+#[inline(always)]
 pub(super) fn recent() -> Span {
     match LAG_US.load(Ordering::Relaxed) {
         0 => Span::at(SystemClock.now()),
@@ -78,6 +91,7 @@ fn precise_us() -> u64 {
 
 #[cfg(not(target_os = "linux"))]
 fn precise_us() -> u64 {
+    use std::sync::OnceLock;
     use std::time::Instant;
     static START: OnceLock<Instant> = OnceLock::new();
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]

@@ -34,23 +34,20 @@ impl<'a, S: Strategy> KeyHandle<'a, S> {
     }
 
     /// As [`Limiter::take`].
-    #[inline]
+    #[inline(always)]
     pub fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         let limiter = self.limiter;
         if limiter.observer.is_some() {
             return limiter.take(self.text, limit, cost);
         }
-        let found = limiter.map.with_shard(self.key.hash, |shard| {
-            let place = self.place.load(Ordering::Relaxed);
-            if let Some(state) = shard.at(place, &self.key.key) {
-                return limiter.take_known(state, limit, cost);
-            }
-            let found = limiter.take_new(shard, &self.key, limit, cost);
-            if let Some(place) = shard.place(self.key.hash, &self.key.key) {
-                self.place.store(place, Ordering::Relaxed);
-            }
-            found
-        });
+        let shard = &mut *limiter.map.shard(self.key.hash);
+        if let Some(state) = shard.at(self.place.load(Ordering::Relaxed), &self.key.key) {
+            return limiter.take_known(state, limit, cost).decision(limit);
+        }
+        let found = limiter.take_new(shard, &self.key, limit, cost);
+        if let Some(place) = shard.place(self.key.hash, &self.key.key) {
+            self.place.store(place, Ordering::Relaxed);
+        }
         found.decision(limit)
     }
 

@@ -61,10 +61,15 @@ impl KeyHasher {
         hash_with(&self.place, key)
     }
 
+    /// Whether a key is kept as it is.
+    #[inline(always)]
+    pub(super) fn is_short(key: &str) -> bool {
+        key.len() <= MAX_BYTES
+    }
+
     /// The key as it is kept.
-    #[inline]
     pub(super) fn bounded<'k>(&self, key: &'k str) -> Cow<'k, [u8]> {
-        if key.len() <= MAX_BYTES { Cow::Borrowed(key.as_bytes()) } else { self.digested(key.as_bytes()) }
+        if Self::is_short(key) { Cow::Borrowed(key.as_bytes()) } else { self.digested(key.as_bytes()) }
     }
 
     #[cold]

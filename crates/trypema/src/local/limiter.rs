@@ -49,7 +49,7 @@ pub(super) struct Found<S: Strategy> {
 }
 
 impl<S: Strategy> Found<S> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
         S::decision(limit, self.outcome, self.when)
     }
@@ -70,7 +70,7 @@ impl<S: Strategy> Limiter<S> {
     }
 
     /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.
-    #[inline]
+    #[inline(always)]
     pub fn take<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.found(key, limit, cost).decision(limit)
     }
@@ -96,18 +96,17 @@ impl<S: Strategy> Limiter<S> {
     }
 
     fn granted<'l>(&self, key: &Hashed<'_>, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>> {
-        self.map.with_shard(key.hash, |shard| {
-            let now = self.clock.now();
-            self.with_state(shard, key, (limit, now), |state| {
-                let units = S::fits(limit, state, Call::new(now, cost));
-                // Where nothing fits, the answer says why a single unit does not; it is not recorded.
-                let call = Call::new(now, if units == 0 { cost.min(1) } else { units });
-                let outcome = S::decide(limit, state, call);
-                if units > 0 {
-                    S::commit(limit, state, call, &outcome);
-                }
-                Granted { units, decision: S::decision(limit, outcome, When::exactly(now)) }
-            })
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        self.with_state(shard, key, (limit, now), |state| {
+            let units = S::fits(limit, state, Call::new(now, cost));
+            // Where nothing fits, the answer says why a single unit does not; it is not recorded.
+            let call = Call::new(now, if units == 0 { cost.min(1) } else { units });
+            let outcome = S::decide(limit, state, call);
+            if units > 0 {
+                S::commit(limit, state, call, &outcome);
+            }
+            Granted { units, decision: S::decision(limit, outcome, When::exactly(now)) }
         })
     }
 
@@ -154,54 +153,52 @@ impl<S: Strategy> Limiter<S> {
         limit: &'l S::Limit,
         (cost, lease): (u64, Duration),
     ) -> Reservation<S::Decision<'l>> {
-        self.map.with_shard(key.hash, |shard| {
-            let now = self.clock.now();
-            let call = Call::new(now, cost).stamped(now + lease);
-            let outcome = self.with_state(shard, key, (limit, now), |state| {
-                let outcome = S::decide(limit, state, call);
-                S::commit(limit, state, call, &outcome);
-                outcome
-            });
-            let receipt = (S::is_admitted(&outcome) && cost > 0).then(|| Receipt {
-                id: shard.refunded.get_or_insert_default().next_id(),
-                hash: key.hash,
-                recorded: S::recorded_at(limit, &outcome, call),
-                units: cost,
-            });
-            Reservation { decision: S::decision(limit, outcome, When::exactly(now)), receipt }
-        })
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        let call = Call::new(now, cost).stamped(now + lease);
+        let outcome = self.with_state(shard, key, (limit, now), |state| {
+            let outcome = S::decide(limit, state, call);
+            S::commit(limit, state, call, &outcome);
+            outcome
+        });
+        let receipt = (S::is_admitted(&outcome) && cost > 0).then(|| Receipt {
+            id: shard.refunded.get_or_insert_default().next_id(),
+            hash: key.hash,
+            recorded: S::recorded_at(limit, &outcome, call),
+            units: cost,
+        });
+        Reservation { decision: S::decision(limit, outcome, When::exactly(now)), receipt }
     }
 
     /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second
     /// time, or with another key, nothing happens.
     pub fn refund(&self, key: &str, limit: &S::Limit, receipt: &Receipt) -> u64 {
         let key = self.map.hashed(key);
-        self.map.with_shard(key.hash, |shard| {
-            let now = self.clock.now();
-            let until = receipt.recorded + Duration::from_micros(S::memory_us(limit));
-            let refunded = shard.refunded.get_or_insert_default();
-            if receipt.hash != key.hash || until <= now || !refunded.is_first(receipt.id, until, now) {
-                return 0;
-            }
-            let refund = Refund { now, units: receipt.units, recorded: Some(receipt.recorded) };
-            self.refund_in(shard, &key, limit, refund)
-        })
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        let until = receipt.recorded + Duration::from_micros(S::memory_us(limit));
+        let refunded = shard.refunded.get_or_insert_default();
+        if receipt.hash != key.hash || until <= now || !refunded.is_first(receipt.id, until, now) {
+            return 0;
+        }
+        let refund = Refund { now, units: receipt.units, recorded: Some(receipt.recorded) };
+        self.refund_in(shard, &key, limit, refund)
     }
 
     /// Gives back up to `units`, the oldest first; returns how many were still counted. Prefer
     /// [`Limiter::refund`], which gives back where the take was recorded, and only once.
     pub fn refund_units(&self, key: &str, limit: &S::Limit, units: u64) -> u64 {
         let key = self.map.hashed(key);
-        self.map.with_shard(key.hash, |shard| {
-            let refund = Refund { now: self.clock.now(), units, recorded: None };
-            self.refund_in(shard, &key, limit, refund)
-        })
+        let shard = &mut *self.map.shard(key.hash);
+        let refund = Refund { now: self.clock.now(), units, recorded: None };
+        self.refund_in(shard, &key, limit, refund)
     }
 
     /// Forgets what `key` has spent; whether there was anything.
     pub fn reset(&self, key: &str) -> bool {
         let key = self.map.hashed(key);
-        self.map.with_shard(key.hash, |shard| self.map.remove(shard, &key))
+        let shard = &mut *self.map.shard(key.hash);
+        self.map.remove(shard, &key)
     }
 
     /// A handle to `key` that skips hashing and looking up, for callers that check it in a tight loop.
@@ -240,7 +237,7 @@ impl<S: Strategy> Limiter<S> {
     }
 
     /// Takes, and tells the observer if there is one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn found(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
         if self.observer.is_none() {
             return self.taken(key, limit, cost);
@@ -252,28 +249,39 @@ impl<S: Strategy> Limiter<S> {
     /// What taking would find.
     pub(super) fn foreseen(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
         let key = self.map.hashed(key);
-        self.map.with_shard(key.hash, |shard| {
-            let now = self.clock.now();
-            let call = Call::new(now, cost);
-            let outcome = match shard.find(key.hash, &key.key) {
-                Some(state) => S::decide(limit, state, call),
-                None => S::decide(limit, &self.map.start(shard, limit, now), call),
-            };
-            Found { outcome, when: When::exactly(now) }
-        })
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        let call = Call::new(now, cost);
+        let outcome = match shard.find(key.hash, &key.key) {
+            Some(state) => S::decide(limit, state, call),
+            None => S::decide(limit, &self.map.start(shard, limit, now), call),
+        };
+        Found { outcome, when: When::exactly(now) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn taken(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+        let Some(hash) = self.map.short_hash(key) else { return self.taken_long(key, limit, cost) };
+        let shard = &mut *self.map.shard(hash);
+        if let Some(state) = shard.find(hash, key.as_bytes()) {
+            return self.take_known(state, limit, cost);
+        }
+        self.take_new(shard, &Hashed { key: key.as_bytes().into(), hash }, limit, cost)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn taken_long(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
         let key = self.map.hashed(key);
-        self.map.with_shard(key.hash, |shard| match shard.find(key.hash, &key.key) {
+        let shard = &mut *self.map.shard(key.hash);
+        match shard.find(key.hash, &key.key) {
             Some(state) => self.take_known(state, limit, cost),
             None => self.take_new(shard, &key, limit, cost),
-        })
+        }
     }
 
     /// Decides and records, reading the precise time only where it matters.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_known(&self, state: &mut S::State, limit: &S::Limit, cost: u64) -> Found<S> {
         let now = if S::needs_exact_time(limit, state, cost) {
             self.clock.now()
@@ -331,7 +339,7 @@ impl<S: Strategy> Limiter<S> {
     /// Changes the state of a key that is known; whether it is.
     pub(super) fn change(&self, key: &str, change: impl FnOnce(&mut S::State)) -> bool {
         let key = self.map.hashed(key);
-        self.map.with_shard(key.hash, |shard| shard.find(key.hash, &key.key).map(change).is_some())
+        self.map.shard(key.hash).find(key.hash, &key.key).map(change).is_some()
     }
 
     fn refund_in(&self, shard: &mut Shard<S>, key: &Hashed<'_>, limit: &S::Limit, refund: Refund) -> u64 {
@@ -398,26 +406,24 @@ impl Limiter<Abuse> {
     pub fn block(&self, key: &str, duration: Duration, scope: BlockScope) {
         let key = self.map.hashed(key);
         let block_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.map.with_shard(key.hash, |shard| {
-            let now = self.clock.now();
-            match shard.find(key.hash, &key.key) {
-                Some(state) => state.block(now, block_us, scope),
-                None => {
-                    let mut state = AbuseState::default();
-                    state.block(now, block_us, scope);
-                    self.map.keep_always(shard, &key, state);
-                }
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        match shard.find(key.hash, &key.key) {
+            Some(state) => state.block(now, block_us, scope),
+            None => {
+                let mut state = AbuseState::default();
+                state.block(now, block_us, scope);
+                self.map.keep_always(shard, &key, state);
             }
-        });
+        }
     }
 
     /// Ends a block and forgets the attempts that led to it; whether `key` was blocked.
     pub fn unblock(&self, key: &str) -> bool {
         let key = self.map.hashed(key);
-        self.map.with_shard(key.hash, |shard| {
-            let now = self.clock.now();
-            shard.void_receipts();
-            shard.find(key.hash, &key.key).is_some_and(|state| state.unblock(now))
-        })
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        shard.void_receipts();
+        shard.find(key.hash, &key.key).is_some_and(|state| state.unblock(now))
     }
 }

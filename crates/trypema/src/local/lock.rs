@@ -6,6 +6,10 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(not(loom))]
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
 #[cfg(loom)]
 use loom::{cell::UnsafeCell, sync::atomic::AtomicBool, sync::atomic::Ordering, thread::yield_now};
 #[cfg(not(loom))]
@@ -20,7 +24,7 @@ pub(crate) struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through `with`, by one thread at a time, so sharing the lock between
+// SAFETY: the value is reached only through `Held`, by one thread at a time, so sharing the lock between
 // threads only ever sends the value from one to the next.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
@@ -29,33 +33,25 @@ impl<T> Lock<T> {
         Self { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Runs `work` alone with the value. `work` must not come back to the same lock.
-    #[inline]
-    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+    /// Waits until no other thread is inside. A thread must not ask twice.
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> Held<'_, T> {
         if !self.is_taken() {
             self.wait();
         }
-        self.run(work)
+        Held::of(self)
     }
 
-    /// As [`Lock::with`], unless another thread is inside. Waits for nobody, so that a thread that is inside
+    /// As [`Lock::lock`], unless another thread is inside. Waits for nobody, so that a thread that is inside
     /// one lock may try another.
-    pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.is_taken().then(|| self.run(work))
+    pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
+        self.is_taken().then(|| Held::of(self))
     }
 
-    /// Whether the lock was free and is now held by the caller, who must go on to [`Lock::run`].
-    #[inline]
+    /// Whether the lock was free and is now held by the caller, who must go on to [`Held::of`].
+    #[inline(always)]
     fn is_taken(&self) -> bool {
         self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    #[inline]
-    fn run<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let _held = Held(&self.is_held);
-        // SAFETY: the caller has just set `is_held`, which was false, and it stays set until `_held` is
-        // dropped, after the reference: no other thread is inside.
-        self.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
     #[cold]
@@ -77,29 +73,59 @@ impl<T> Lock<T> {
     }
 }
 
-/// Lets go of the lock, also when the work panics.
-struct Held<'a>(&'a AtomicBool);
+/// The value of a lock that is held; dropping it lets go, also in a panic.
+pub(crate) struct Held<'a, T> {
+    is_held: &'a AtomicBool,
+    #[cfg(not(loom))]
+    value: &'a UnsafeCell<T>,
+    #[cfg(loom)]
+    value: Option<loom::cell::MutPtr<T>>,
+}
 
-impl Drop for Held<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+impl<'a, T> Held<'a, T> {
+    /// Only for who has just set `is_held`.
+    #[inline(always)]
+    fn of(lock: &'a Lock<T>) -> Self {
+        #[cfg(not(loom))]
+        let value = &lock.value;
+        #[cfg(loom)]
+        let value = Some(lock.value.get_mut());
+        Self { is_held: &lock.is_held, value }
+    }
+
+    #[inline(always)]
+    fn pointer(&self) -> *mut T {
+        #[cfg(not(loom))]
+        return self.value.get();
+        #[cfg(loom)]
+        return self.value.as_ref().map_or(std::ptr::null_mut(), |value| value.with(|pointer| pointer));
     }
 }
 
-/// The standard cell with loom's way of access.
-#[cfg(not(loom))]
-#[derive(Debug)]
-struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
 
-#[cfg(not(loom))]
-impl<T> UnsafeCell<T> {
-    fn new(value: T) -> Self {
-        Self(std::cell::UnsafeCell::new(value))
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: `is_held` was false when this was made and stays set as long as it lives, so no other
+        // thread is inside; and `self` is borrowed as the reference is, so it cannot be changed meanwhile.
+        unsafe { &*self.pointer() }
     }
+}
 
-    #[inline]
-    fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
-        work(self.0.get())
+impl<T> DerefMut for Held<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above; and `self` is borrowed mutably, so there is no other reference.
+        unsafe { &mut *self.pointer() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        #[cfg(loom)]
+        drop(self.value.take());
+        self.is_held.store(false, Ordering::Release);
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::key::KeyHasher;
-use super::lock::Lock;
+use super::lock::{Held, Lock};
 use super::shard::Shard;
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
@@ -82,16 +82,21 @@ impl<S: Strategy> Map<S> {
         }
     }
 
-    #[inline]
+    /// The hash of a key that is kept as it is; `None` for one that is too long for that.
+    #[inline(always)]
+    pub(super) fn short_hash(&self, key: &str) -> Option<u64> {
+        KeyHasher::is_short(key).then(|| self.hasher.hash(key.as_bytes()))
+    }
+
     pub(super) fn hashed<'k>(&self, key: &'k str) -> Hashed<'k> {
         let key = self.hasher.bounded(key);
         Hashed { hash: self.hasher.hash(&key), key }
     }
 
-    /// Runs `work` alone with the shard of `hash`.
-    #[inline]
-    pub(super) fn with_shard<R>(&self, hash: u64, work: impl FnOnce(&mut Shard<S>) -> R) -> R {
-        self.shards[place(hash, self.shards.len())].0.with(work)
+    /// The shard of `hash`, for this thread alone.
+    #[inline(always)]
+    pub(super) fn shard(&self, hash: u64) -> Held<'_, Shard<S>> {
+        self.shards[place(hash, self.shards.len())].0.lock()
     }
 
     /// What a key starts with that is not in `shard`: nothing, or what it may have spent while there was no
@@ -126,7 +131,7 @@ impl<S: Strategy> Map<S> {
     /// Forgets every key that has been as good as fresh since `moment`, shard by shard.
     pub(super) fn forget_since(&self, moment: Timestamp) {
         for shard in &self.shards {
-            let forgotten = shard.0.with(|shard| shard.forget_since(moment, |key| self.hasher.hash(key)));
+            let forgotten = shard.0.lock().forget_since(moment, |key| self.hasher.hash(key));
             self.count_removed(forgotten);
         }
     }
@@ -134,12 +139,12 @@ impl<S: Strategy> Map<S> {
     /// The keys of shard `index` that still matter at `now`; `None` past the last shard.
     pub(super) fn live_in(&self, index: usize, now: Timestamp) -> Option<Vec<(String, Timestamp)>> {
         let text = |(key, until): (&[u8], Timestamp)| (String::from_utf8_lossy(key).into_owned(), until);
-        Some(self.shards.get(index)?.0.with(|shard| shard.live(now).map(text).collect()))
+        Some(self.shards.get(index)?.0.lock().live(now).map(text).collect())
     }
 
     /// How many keys are kept, those included that no longer matter but were not swept yet.
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.with(|shard| shard.len())).sum()
+        self.shards.iter().map(|shard| shard.0.lock().len()).sum()
     }
 
     /// Whether one more key may be kept; if so it is counted.
@@ -169,7 +174,7 @@ impl<S: Strategy> Map<S> {
     fn first_of_others<R>(&self, mut work: impl FnMut(&mut Shard<S>) -> Option<R>) -> Option<R> {
         (0..OTHERS_PER_MISS).find_map(|_| {
             let next = self.next_other.fetch_add(1, Ordering::Relaxed) % self.shards.len();
-            self.shards[next].0.try_with(&mut work).flatten()
+            self.shards[next].0.try_lock().and_then(|mut other| work(&mut other))
         })
     }
 
@@ -185,7 +190,7 @@ impl<S: Strategy> Map<S> {
 /// Tables double when they are full; if every shard had the same share of the keys, all would double at
 /// once, and memory per key would swing by a factor of two. So the last shards get twice the share of the
 /// first: where the hash is the fraction u, the shard is u (4 - u) / 3 of the way.
-#[inline]
+#[inline(always)]
 fn place(hash: u64, shards: usize) -> usize {
     // Bits that the tables themselves use neither to place a key nor to tag it.
     let u = (hash >> 24) & ((1 << 31) - 1);

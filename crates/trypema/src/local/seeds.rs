@@ -36,7 +36,7 @@ impl AbsoluteLocalRateLimiter {
 
     /// Takes `count` if it fits into the window at `rate_limit`, or at the rate the key was first called
     /// with.
-    #[inline]
+    #[inline(always)]
     pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
         let limit = self.limit(rate_limit).sticky();
         self.view(&limit, self.core.found(key, &limit, count))
@@ -74,7 +74,7 @@ impl AbsoluteLocalRateLimiter {
         self.core.change(key, |state| state.set_capacity(capacity))
     }
 
-    #[inline]
+    #[inline(always)]
     fn view(&self, limit: &AbsoluteLimit, found: Found<Absolute>) -> RateLimitDecision {
         if Absolute::is_admitted(&found.outcome) {
             return RateLimitDecision::Allowed;
@@ -118,7 +118,7 @@ impl SuppressedLocalRateLimiter {
     }
 
     /// Observes `count` and admits it at `rate_limit`, or at the rate the key was first called with.
-    #[inline]
+    #[inline(always)]
     pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
         let limit = self.limit(rate_limit).sticky();
         self.view(&limit, self.core.found(key, &limit, count))
@@ -147,7 +147,7 @@ impl SuppressedLocalRateLimiter {
         self.core.change(key, |state| state.set_capacity(capacity))
     }
 
-    #[inline]
+    #[inline(always)]
     fn view(&self, limit: &SuppressedLimit, found: Found<Suppressed>) -> RateLimitDecision {
         let is_allowed = Suppressed::is_admitted(&found.outcome);
         let used_after_wait = found.outcome.used_after_wait();
@@ -168,6 +168,7 @@ impl Deref for SuppressedLocalRateLimiter {
 }
 
 /// A denial in the seeds' words, its wait rounded up to milliseconds.
+#[inline(always)]
 fn rejected(
     options: &LocalRateLimiterOptions,
     decision: &Decision,

@@ -1,6 +1,6 @@
 //! Absolute: a sliding window that never admits more than its capacity in any interval of its length.
 
-use super::series::{Joined, Look, Record, Series, View, bounded_group_us};
+use super::series::{Joined, Left, Look, Record, Series, View, bounded_group_us};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, NEVER, When};
@@ -114,7 +114,7 @@ pub struct AbsoluteOutcome {
 
 impl AbsoluteOutcome {
     /// Of a call that joined the open bucket.
-    #[inline]
+    #[inline(always)]
     fn joined(limit: &AbsoluteLimit, capacity: u64, joined: Joined) -> Self {
         Self {
             is_admitted: true,
@@ -141,7 +141,7 @@ impl Strategy for Absolute {
     type Outcome = AbsoluteOutcome;
     type Decision<'l> = Decision;
 
-    #[inline]
+    #[inline(always)]
     fn decide(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> AbsoluteOutcome {
         let look = limit.look(call);
         let view = state.series.view(look);
@@ -178,7 +178,7 @@ impl Strategy for Absolute {
         cost > capacity.saturating_sub(state.series.total())
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_within(
         limit: &AbsoluteLimit,
         state: &mut AbsoluteState,
@@ -205,7 +205,7 @@ impl Strategy for Absolute {
         outcome.is_admitted
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(limit: &AbsoluteLimit, state: &mut AbsoluteState, call: Call, outcome: &AbsoluteOutcome) {
         let look = limit.look(call);
         if outcome.is_admitted && call.cost > 0 {
@@ -243,7 +243,7 @@ impl Strategy for Absolute {
         Timestamp::derived(state.series.fresh_from())
     }
 
-    #[inline]
+    #[inline(always)]
     fn decision(_: &AbsoluteLimit, outcome: AbsoluteOutcome, when: When) -> Decision {
         Decision {
             is_allowed: outcome.is_admitted,
@@ -270,15 +270,14 @@ pub(super) struct Denied {
 impl Denied {
     /// Until `cost` fits under `capacity`, and what is still used after waiting for that in whole
     /// milliseconds.
+    #[inline(always)]
     pub(super) fn until_fits(series: &Series, look: Look, view: View, [capacity, cost]: [u64; 2]) -> Self {
         if cost > capacity {
             return Self { not_before: NEVER.as_micros(), used_after_wait: 0 };
         }
-        let not_before = series.leaves_at(look, view, view.used + cost - capacity);
-        let wait_us = not_before.saturating_sub(look.now).div_ceil(1_000) * 1_000;
-        let then = Look { now: look.now + wait_us, ..look };
-        let used_after_wait = if view.is_stepped_back { 0 } else { series.view(then).used };
-        Self { not_before, used_after_wait }
+        let excess = view.used + cost - capacity;
+        let Left { at: not_before, staying } = series.left_after(look, view, excess);
+        Self { not_before, used_after_wait: staying }
     }
 }
 

@@ -75,7 +75,7 @@ impl Strategy for FixedWindow {
     type Outcome = FixedWindowOutcome;
     type Decision<'l> = Decision;
 
-    #[inline]
+    #[inline(always)]
     fn decide(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> FixedWindowOutcome {
         let Counted { ends_at, used, is_stepped_back } = counted(limit, state, call.now.as_micros());
         let free = limit.limit.saturating_sub(used);
@@ -91,7 +91,7 @@ impl Strategy for FixedWindow {
     }
 
     /// The answer is the same throughout a window.
-    #[inline]
+    #[inline(always)]
     fn take_within(
         limit: &FixedWindowLimit,
         state: &mut FixedWindowState,
@@ -111,7 +111,7 @@ impl Strategy for FixedWindow {
         outcome.is_admitted
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(_: &FixedWindowLimit, state: &mut FixedWindowState, call: Call, outcome: &FixedWindowOutcome) {
         let is_counting = outcome.is_admitted && call.cost > 0;
         if is_counting || outcome.is_stepped_back {
@@ -152,7 +152,7 @@ impl Strategy for FixedWindow {
         Timestamp::derived(if state.counted == 0 { 0 } else { state.ends_at })
     }
 
-    #[inline]
+    #[inline(always)]
     fn decision(limit: &FixedWindowLimit, outcome: FixedWindowOutcome, when: When) -> Decision {
         let ends_at = Timestamp::derived(outcome.ends_at);
         Decision {
@@ -179,7 +179,7 @@ struct Counted {
     is_stepped_back: bool,
 }
 
-#[inline]
+#[inline(always)]
 fn counted(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> Counted {
     let starts_at = limit.window.start_of(now);
     let ends_at = starts_at + limit.window.window_us;

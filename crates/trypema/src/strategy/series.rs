@@ -60,7 +60,7 @@ pub(super) struct Look {
 
 impl Series {
     /// What counts at `look.now`. A bucket is in the window until its newest call is a window old.
-    #[inline]
+    #[inline(always)]
     pub(super) fn view(&self, look: Look) -> View {
         let total = self.closed + self.open;
         let whole = View { used: total, expired: 0, is_stepped_back: false };
@@ -86,7 +86,7 @@ impl Series {
 
     /// Counts units in the open bucket, if they belong there, fit under `capacity` and nothing is to be
     /// forgotten first: the usual case on a busy key, without a look at the closed buckets.
-    #[inline]
+    #[inline(always)]
     pub(super) fn join(&mut self, look: Look, record: Record, capacity: u64) -> Option<Joined> {
         let newest = self.newest();
         let recorded = record.stamp.max(newest);
@@ -168,6 +168,7 @@ impl Series {
     }
 
     /// The first moment at which at least `units` of those in `view` have left.
+    #[inline(always)]
     pub(super) fn leaves_at(&self, look: Look, view: View, units: u64) -> u64 {
         if view.is_stepped_back {
             return look.now + look.window_us;
@@ -181,14 +182,28 @@ impl Series {
         closed.stamp(first_enough) + look.window_us
     }
 
+    /// When [`Series::leaves_at`] is, and what is still counted then, rounded up to whole milliseconds from now.
+    #[inline(always)]
+    pub(super) fn left_after(&self, look: Look, view: View, units: u64) -> Left {
+        let at = self.leaves_at(look, view, units);
+        let then = look.now + at.saturating_sub(look.now).div_ceil(1_000) * 1_000;
+        if view.is_stepped_back || self.newest() + look.window_us <= then {
+            return Left { at, staying: 0 };
+        }
+        let closed = self.closed();
+        let gone = closed.partition(|i| closed.stamp(i) + look.window_us <= then);
+        let staying = if gone == 0 { self.closed } else { closed.units_after(gone - 1) };
+        Left { at, staying: staying + self.open }
+    }
+
     /// When nothing of `view` counts any more, if nobody calls; 0 if nothing does.
-    #[inline]
+    #[inline(always)]
     pub(super) fn empty_at(&self, look: Look, view: View) -> u64 {
         if view.used == 0 { 0 } else { self.leaves_at(look, view, view.used) }
     }
 
     /// The moment that units counted at `stamp` are counted at, given `view`: never before the newest.
-    #[inline]
+    #[inline(always)]
     pub(super) fn recorded_at(&self, look: Look, view: View, stamp: u64) -> u64 {
         match view {
             View { is_stepped_back: true, .. } => stamp.max(look.now),
@@ -282,6 +297,13 @@ impl Series {
     fn buckets(&self) -> usize {
         self.closed().len() + usize::from(self.open > 0)
     }
+}
+
+/// What waiting leaves behind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left {
+    pub(super) at: u64,
+    pub(super) staying: u64,
 }
 
 /// Units that joined the open bucket.

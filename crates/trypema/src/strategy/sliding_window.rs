@@ -99,7 +99,7 @@ struct Counts {
 }
 
 impl Counts {
-    #[inline]
+    #[inline(always)]
     fn at(limit: &SlidingWindowLimit, state: &SlidingWindowState, now: u64) -> Self {
         let starts_at = limit.window.start_of(now);
         let ends_at = starts_at + limit.window.window_us;
@@ -119,7 +119,7 @@ impl Counts {
     }
 
     /// What the previous window still weighs at `now`, rounded up.
-    #[inline]
+    #[inline(always)]
     fn weighed(&self, limit: &SlidingWindowLimit, now: u64) -> u64 {
         if self.previous == 0 {
             return 0;
@@ -159,7 +159,7 @@ impl Strategy for SlidingWindow {
     type Outcome = SlidingWindowOutcome;
     type Decision<'l> = Decision;
 
-    #[inline]
+    #[inline(always)]
     fn decide(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> SlidingWindowOutcome {
         let now = call.now.as_micros();
         let counts = Counts::at(limit, state, now);
@@ -171,7 +171,7 @@ impl Strategy for SlidingWindow {
 
     /// The estimate only falls within a window: admitted early is admitted later, and denied late is denied
     /// earlier.
-    #[inline]
+    #[inline(always)]
     fn take_within(
         limit: &SlidingWindowLimit,
         state: &mut SlidingWindowState,
@@ -194,7 +194,7 @@ impl Strategy for SlidingWindow {
         outcome.is_admitted
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(
         limit: &SlidingWindowLimit,
         state: &mut SlidingWindowState,
@@ -246,7 +246,7 @@ impl Strategy for SlidingWindow {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn decision(limit: &SlidingWindowLimit, outcome: SlidingWindowOutcome, when: When) -> Decision {
         let not_before = if outcome.is_admitted || outcome.cost > limit.limit {
             NEVER

@@ -152,7 +152,7 @@ enum Zone {
 
 impl SuppressedOutcome {
     /// Of a call that joined the open bucket, below the soft limit.
-    #[inline]
+    #[inline(always)]
     fn joined(limit: &SuppressedLimit, soft: u64, joined: Joined) -> Self {
         Self {
             zone: Zone::Allowed,
@@ -229,7 +229,7 @@ impl Strategy for Suppressed {
         cost > soft.saturating_sub(state.accepted.total())
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_within(
         limit: &SuppressedLimit,
         state: &mut SuppressedState,
@@ -324,7 +324,7 @@ impl Strategy for Suppressed {
         Timestamp::derived(state.accepted.fresh_from().max(state.observed().fresh_from()))
     }
 
-    #[inline]
+    #[inline(always)]
     fn decision(_: &SuppressedLimit, outcome: SuppressedOutcome, when: When) -> SuppressedDecision {
         let core = Decision {
             is_allowed: is_admitted(outcome.zone),

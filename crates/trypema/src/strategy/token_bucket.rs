@@ -179,7 +179,7 @@ impl Strategy for TokenBucket {
     }
 
     /// While no limit is full, what is owed falls by the same line whenever it is looked at.
-    #[inline]
+    #[inline(always)]
     fn take_within(
         limits: &TokenBucketLimits,
         state: &mut TokenBucketState,
@@ -272,7 +272,7 @@ impl Strategy for TokenBucket {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn decision(
         limits: &TokenBucketLimits,
         outcome: TokenBucketOutcome,

@@ -13,7 +13,7 @@ pub(super) struct Single<'a> {
 }
 
 impl<'a> Single<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(limits: &'a TokenBucketLimits, state: &TokenBucketState) -> Option<Self> {
         match (limits.as_slice(), &state.0) {
             // Where nothing is owed it does not matter since when.
@@ -35,7 +35,7 @@ impl<'a> Single<'a> {
     }
 
     /// Takes at the earliest moment of `span`, if any other moment leads to the same.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_within(&mut self, span: Span, cost: u64) -> Option<TokenBucketOutcome> {
         let (earliest, latest) = (span.earliest.as_micros(), span.latest.as_micros());
         if self.last > earliest + self.limit.refill_us {
@@ -59,7 +59,7 @@ impl<'a> Single<'a> {
         Some(outcome)
     }
 
-    #[inline]
+    #[inline(always)]
     fn outcome(&self, at: u64, due: u64, cost: u64) -> TokenBucketOutcome {
         let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
         owed[0] = due;
@@ -76,7 +76,7 @@ impl<'a> Single<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn due(&self, at: u64) -> u64 {
         self.limit.drained(self.debt.owed_to(self.limit), at.saturating_sub(self.last))
     }
