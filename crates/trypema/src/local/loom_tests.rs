@@ -1,9 +1,9 @@
 //! Interleavings explored with loom: the lock of a shard, and the verbs that meet in one.
 //!
 //! Two threads at a time: of three, two would wait for the third, and loom explores for ever how they take
-//! turns at waiting. Loom models the lock's word and cell. What is not modelled (the clock's mutex, the count of keys) is used
-//! as it is: it is never held while another thread could want it, since loom switches threads only at what
-//! it models.
+//! turns at waiting. Loom models the lock's word and cell. What is not modelled (the clock's mutex, the count
+//! of keys) is used as it is: it is never held while another thread could want it, since loom switches threads
+//! only at what it models.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,8 +72,8 @@ fn loom_two_threads_exclude_each_other() {
     explore(|| {
         let lock = Arc::new(Lock::new(0));
         let shared = Arc::clone(&lock);
-        together(move |_| shared.with(increment));
-        assert_eq!(lock.with(|count| *count), 2);
+        together(move |_| increment(&mut shared.lock()));
+        assert_eq!(*lock.lock(), 2);
     });
 }
 
@@ -82,8 +82,8 @@ fn loom_threads_that_come_back_exclude_each_other() {
     explore(|| {
         let lock = Arc::new(Lock::new(0));
         let shared = Arc::clone(&lock);
-        together(move |_| (0..2).for_each(|_| shared.with(increment)));
-        assert_eq!(lock.with(|count| *count), 4);
+        together(move |_| (0..2).for_each(|_| increment(&mut shared.lock())));
+        assert_eq!(*lock.lock(), 4);
     });
 }
 
@@ -94,13 +94,16 @@ fn loom_a_panic_lets_go_of_the_lock() {
         let shared = Arc::clone(&lock);
         together(move |number| match number {
             0 => {
-                let panicking = || shared.with(|_| std::panic::resume_unwind(Box::new("inside")));
+                let panicking = || {
+                    let _held = shared.lock();
+                    std::panic::resume_unwind(Box::new("inside"))
+                };
                 let caught: Result<(), _> = catch_unwind(AssertUnwindSafe(panicking));
                 assert!(caught.is_err());
             }
-            _ => shared.with(increment),
+            _ => increment(&mut shared.lock()),
         });
-        assert_eq!(lock.with(|count| *count), 1);
+        assert_eq!(*lock.lock(), 1);
     });
 }
 
@@ -113,9 +116,9 @@ fn admits_three<S: Strategy>(limit: S::Limit) {
         let total = Arc::clone(&admitted);
         together(move |_| {
             let taken = (0..2).filter(|_| is_taken(&shared, "ann", &given)).count();
-            total.with(|total| *total += taken);
+            *total.lock() += taken;
         });
-        assert_eq!(admitted.with(|total| *total), 3);
+        assert_eq!(*admitted.lock(), 3);
     });
 }
 
@@ -158,9 +161,9 @@ fn loom_two_keys_share_a_full_shard() {
         together(move |number| {
             let key = ["ann", "bob"][number];
             let taken = (0..2).filter(|_| is_taken(&shared, key, &fixed(1))).count();
-            totals.with(|totals| totals[number] += taken);
+            totals.lock()[number] += taken;
         });
-        assert_eq!(admitted.with(|totals| *totals), [1, 1]);
+        assert_eq!(*admitted.lock(), [1, 1]);
         assert_eq!(limiter.len(), 1);
     });
 }
@@ -184,10 +187,10 @@ fn take_meets(
             0 => work(&shared),
             _ => {
                 let taken = usize::from(is_taken(&shared, "ann", &bucket(1)));
-                total.with(|total| *total += taken);
+                *total.lock() += taken;
             }
         });
-        let admitted = admitted.with(|total| *total);
+        let admitted = *admitted.lock();
         let left = limiter.usage("ann", &bucket(1)).remaining() as usize;
         assert_eq!(admitted + left, freed);
         assert_eq!(limiter.len(), 1 - left);
@@ -243,9 +246,9 @@ fn loom_a_receipt_is_good_once() {
         let total = Arc::clone(&given_back);
         together(move |_| {
             let units = shared.refund("ann", &fixed(2), &receipt);
-            total.with(|total| *total += units);
+            *total.lock() += units;
         });
-        assert_eq!(given_back.with(|total| *total), 2);
+        assert_eq!(*given_back.lock(), 2);
         assert_eq!(limiter.usage("ann", &fixed(2)).remaining(), 2);
     });
 }
