@@ -113,6 +113,13 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
         cost: u64,
     ) -> Option<Self::Outcome>;
 
+    /// Corrects what [`Strategy::take_within`] recorded later than it was, now that the exact time is known:
+    /// what was taken was not taken after `now`.
+    #[inline(always)]
+    fn sharpen(state: &mut Self::State, now: Timestamp) {
+        let _ = (state, now);
+    }
+
     /// Whether `outcome` lets the call pass.
     fn is_admitted(outcome: &Self::Outcome) -> bool;
 

@@ -253,7 +253,10 @@ impl<S: Strategy> Limiter<S> {
         let now = self.clock.now();
         let call = Call::new(now, cost);
         let outcome = match shard.find(key.hash, &key.key) {
-            Some(state) => S::decide(limit, state, call),
+            Some(state) => {
+                S::sharpen(state, now);
+                S::decide(limit, state, call)
+            }
             None => S::decide(limit, &self.map.start(shard, limit, now), call),
         };
         Found { outcome, when: When::exactly(now) }
@@ -292,6 +295,7 @@ impl<S: Strategy> Limiter<S> {
             }
             self.clock.narrow(span)
         };
+        S::sharpen(state, now);
         let call = Call::new(now, cost);
         let outcome = S::decide(limit, state, call);
         S::commit(limit, state, call, &outcome);
@@ -326,6 +330,7 @@ impl<S: Strategy> Limiter<S> {
         change: impl FnOnce(&mut S::State) -> R,
     ) -> R {
         if let Some(state) = shard.find(key.hash, &key.key) {
+            S::sharpen(state, now);
             return change(state);
         }
         let mut state = self.map.start(shard, limit, now);

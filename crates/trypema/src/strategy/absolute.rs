@@ -80,7 +80,12 @@ impl AbsoluteLimit {
     }
 
     pub(super) fn record(&self, call: Call) -> Record {
-        Record { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost }
+        Record { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost, is_late: false }
+    }
+
+    /// The same for a call that [`AbsoluteLimit::call_within`] made.
+    pub(super) fn late_record(&self, call: Call) -> Record {
+        Record { is_late: call.stamp > call.now, ..self.record(call) }
     }
 }
 
@@ -188,14 +193,14 @@ impl Strategy for Absolute {
         let call = limit.call_within(span, cost)?;
         let capacity =
             if limit.is_sticky && state.series.total() > 0 { state.capacity } else { limit.capacity };
-        if let Some(joined) = state.series.join(limit.look(call), limit.record(call), capacity) {
+        if let Some(joined) = state.series.join(limit.look(call), limit.late_record(call), capacity) {
             state.capacity = capacity;
             return Some(AbsoluteOutcome::joined(limit, capacity, joined));
         }
         let outcome = Self::decide(limit, state, call);
         let is_certain = outcome.is_admitted || span.earliest == span.latest;
         is_certain.then(|| {
-            Self::commit(limit, state, call, &outcome);
+            record(limit, state, (call, limit.late_record(call)), &outcome);
             outcome
         })
     }
@@ -207,13 +212,12 @@ impl Strategy for Absolute {
 
     #[inline(always)]
     fn commit(limit: &AbsoluteLimit, state: &mut AbsoluteState, call: Call, outcome: &AbsoluteOutcome) {
-        let look = limit.look(call);
-        if outcome.is_admitted && call.cost > 0 {
-            state.series.record(look, outcome.view, limit.record(call));
-            state.capacity = outcome.capacity;
-        } else if outcome.view.is_stepped_back {
-            state.series.settle(look, outcome.view);
-        }
+        record(limit, state, (call, limit.record(call)), outcome);
+    }
+
+    #[inline(always)]
+    fn sharpen(state: &mut AbsoluteState, now: Timestamp) {
+        state.series.sharpen(now.as_micros());
     }
 
     fn recorded_at(_: &AbsoluteLimit, outcome: &AbsoluteOutcome, _: Call) -> Timestamp {
@@ -258,6 +262,22 @@ impl Strategy for Absolute {
     #[inline]
     fn core(decision: &Decision) -> Decision {
         *decision
+    }
+}
+
+#[inline(always)]
+fn record(
+    limit: &AbsoluteLimit,
+    state: &mut AbsoluteState,
+    (call, record): (Call, Record),
+    outcome: &AbsoluteOutcome,
+) {
+    let look = limit.look(call);
+    if outcome.is_admitted && call.cost > 0 {
+        state.series.record(look, outcome.view, record);
+        state.capacity = outcome.capacity;
+    } else if outcome.view.is_stepped_back {
+        state.series.settle(look, outcome.view);
     }
 }
 

@@ -207,7 +207,8 @@ impl Strategy for Abuse {
         let look = limit.look(outcome.at);
         if outcome.is_recording {
             // An attempt counts when it is made: a later stamp has no meaning here.
-            let record = Record { stamp: outcome.at, group_us: 0, units: call.cost.min(limit.kept()) };
+            let record =
+                Record { stamp: outcome.at, group_us: 0, units: call.cost.min(limit.kept()), is_late: false };
             state.attempts.record(look, outcome.view, record);
             state.attempts.keep_newest(limit.kept());
         } else {

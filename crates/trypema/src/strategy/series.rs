@@ -31,6 +31,10 @@ pub(super) struct Series {
     stretch: u32,
     /// From the newest call until all is forgotten, see [`Horizon`].
     horizon: Horizon,
+    /// Whether the newest time is only a bound on when the newest call was, see [`Series::sharpen`].
+    is_late: bool,
+    /// Whether the newest time was asked for: its units may be spent until then.
+    is_leased: bool,
 }
 
 /// What of a series counts at some moment.
@@ -104,6 +108,7 @@ impl Series {
         if !is_joining || record.units == 0 {
             return None;
         }
+        self.mark(look, record);
         self.open += record.units;
         self.stretch = stretch as u32;
         Some(Joined { recorded, view: View { used, expired: 0, is_stepped_back: false } })
@@ -118,6 +123,7 @@ impl Series {
         if self.horizon.micros() < look.window_us {
             self.horizon = Horizon::at_least(look.window_us);
         }
+        self.mark(look, record);
         let newest = self.newest();
         let stamp = record.stamp.max(newest);
         let is_joining = self.open > 0 && stamp - self.first < record.group_us.max(1);
@@ -134,6 +140,28 @@ impl Series {
             (self.first, self.stretch, self.open) = (stamp, 0, record.units);
         }
         stamp
+    }
+
+    /// Notes what the newest time will be: a bound, if the record's is, unless a lease goes on.
+    #[inline(always)]
+    fn mark(&mut self, look: Look, record: Record) {
+        let is_lease = !record.is_late && record.stamp > look.now;
+        self.is_leased = is_lease || self.is_leased && self.newest() > look.now;
+        self.is_late = record.is_late && !self.is_leased;
+    }
+
+    /// Now that it is known to be `now`, takes back what the newest time was set too late; never to before a
+    /// closed bucket.
+    #[inline]
+    pub(super) fn sharpen(&mut self, now: u64) {
+        if self.is_late && self.newest() > now {
+            let closed = self.closed();
+            let last = if closed.len() == 0 { 0 } else { closed.stamp(closed.len() - 1) };
+            let newest = now.max(last);
+            self.first = self.first.min(newest);
+            self.stretch = (newest - self.first) as u32;
+        }
+        self.is_late = false;
     }
 
     /// Forgets what `view` says has left; after a step back of more than a window, moves all history to now.
@@ -321,6 +349,8 @@ pub(super) struct Record {
     pub(super) stamp: u64,
     pub(super) group_us: u64,
     pub(super) units: u64,
+    /// Whether the stamp is a bound on the present, and not a time that was asked for.
+    pub(super) is_late: bool,
 }
 
 /// A length of time in 11 bits, rounded up by at most 1/16: enough to know when to forget.

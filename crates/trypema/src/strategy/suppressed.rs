@@ -1,7 +1,7 @@
 //! Suppressed: a sliding window that sheds load by degrees instead of shutting at its limit.
 
 use super::absolute::{AbsoluteLimit, Denied, refund_series};
-use super::series::{Joined, Look, Series, View};
+use super::series::{Joined, Look, Record, Series, View};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, SuppressedDecision, When};
@@ -240,7 +240,7 @@ impl Strategy for Suppressed {
         if state.observed.is_none() {
             let is_live = limit.window.is_sticky && state.accepted.total() > 0;
             let soft = if is_live { state.capacity } else { limit.window.capacity };
-            let (look, record) = (limit.window.look(call), limit.window.record(call));
+            let (look, record) = (limit.window.look(call), limit.window.late_record(call));
             if let Some(joined) = state.accepted.join(look, record, soft) {
                 state.capacity = soft;
                 return Some(SuppressedOutcome::joined(limit, soft, joined));
@@ -249,7 +249,7 @@ impl Strategy for Suppressed {
         let outcome = Self::decide(limit, state, call);
         let is_certain = outcome.zone == Zone::Allowed || span.earliest == span.latest;
         is_certain.then(|| {
-            Self::commit(limit, state, call, &outcome);
+            commit_record(limit, state, (call, limit.window.late_record(call)), &outcome);
             outcome
         })
     }
@@ -261,34 +261,14 @@ impl Strategy for Suppressed {
 
     #[inline]
     fn commit(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &SuppressedOutcome) {
-        let look = limit.window.look(call);
-        if call.cost == 0 {
-            if outcome.view.is_stepped_back {
-                state.accepted.settle(look, outcome.view);
-            }
-            state.repair_observed(look);
-            return;
-        }
-        state.capacity = outcome.soft;
-        if let Zone::Drawn { drawn, .. } = outcome.zone {
-            state.drawn = drawn;
-        } else {
-            state.drawn = state.drawn(look, outcome.view);
-        }
-        let is_admitted = is_admitted(outcome.zone);
-        if !is_admitted && state.observed.is_none() {
-            state.observed = Some(Box::new(state.accepted.clone()));
-        }
-        let mut record = limit.window.record(call);
-        if is_admitted {
-            state.accepted.record(look, outcome.view, record);
-        } else if outcome.view.is_stepped_back {
-            state.accepted.settle(look, outcome.view);
-        }
+        commit_record(limit, state, (call, limit.window.record(call)), outcome);
+    }
+
+    #[inline(always)]
+    fn sharpen(state: &mut SuppressedState, now: Timestamp) {
+        state.accepted.sharpen(now.as_micros());
         if let Some(observed) = &mut state.observed {
-            let view = observed.view(look);
-            record.units = record.units.min(OBSERVED_MAX.saturating_sub(view.used));
-            observed.record(look, view, record);
+            observed.sharpen(now.as_micros());
         }
     }
 
@@ -340,6 +320,42 @@ impl Strategy for Suppressed {
     #[inline]
     fn core(decision: &SuppressedDecision) -> Decision {
         decision.core
+    }
+}
+
+fn commit_record(
+    limit: &SuppressedLimit,
+    state: &mut SuppressedState,
+    (call, mut record): (Call, Record),
+    outcome: &SuppressedOutcome,
+) {
+    let look = limit.window.look(call);
+    if call.cost == 0 {
+        if outcome.view.is_stepped_back {
+            state.accepted.settle(look, outcome.view);
+        }
+        state.repair_observed(look);
+        return;
+    }
+    state.capacity = outcome.soft;
+    if let Zone::Drawn { drawn, .. } = outcome.zone {
+        state.drawn = drawn;
+    } else {
+        state.drawn = state.drawn(look, outcome.view);
+    }
+    let is_admitted = is_admitted(outcome.zone);
+    if !is_admitted && state.observed.is_none() {
+        state.observed = Some(Box::new(state.accepted.clone()));
+    }
+    if is_admitted {
+        state.accepted.record(look, outcome.view, record);
+    } else if outcome.view.is_stepped_back {
+        state.accepted.settle(look, outcome.view);
+    }
+    if let Some(observed) = &mut state.observed {
+        let view = observed.view(look);
+        record.units = record.units.min(OBSERVED_MAX.saturating_sub(view.used));
+        observed.record(look, view, record);
     }
 }
 

@@ -9,7 +9,7 @@ fn look(now: u64) -> Look {
 
 fn record(series: &mut Series, now: u64, units: u64) {
     let view = series.view(look(now));
-    series.record(look(now), view, Record { stamp: now, group_us: GROUP_US, units });
+    series.record(look(now), view, Record { stamp: now, group_us: GROUP_US, units, is_late: false });
 }
 
 #[test]
@@ -45,7 +45,11 @@ fn times_beyond_32_bits_are_exact() {
     for hour in 0..24 {
         let now = 1_000_000_000_000 + hour * 3_600_000_000;
         let view = series.view(look(now));
-        series.record(look(now), view, Record { stamp: now, group_us: 1_000_000, units: 1 + hour });
+        series.record(
+            look(now),
+            view,
+            Record { stamp: now, group_us: 1_000_000, units: 1 + hour, is_late: false },
+        );
     }
     let used = |now| series.view(look(1_000_000_000_000 + now)).used;
     assert_eq!(used(day_us - 1), 300);
@@ -88,4 +92,37 @@ fn horizons_round_up_by_little() {
         assert!(rounded >= micros && rounded <= micros + micros / 16, "{micros} became {rounded}");
         assert!(u32::from(Horizon::at_least(micros).bits()) < 1 << 11);
     }
+}
+
+#[test]
+fn late_stamps_are_corrected_and_others_are_not() {
+    let late = |now, stamp, is_late| {
+        let mut series = Series::default();
+        record(&mut series, 1_000, 1);
+        let view = series.view(look(now));
+        series.record(look(now), view, Record { stamp, group_us: GROUP_US, units: 1, is_late });
+        series.sharpen(now + 10);
+        series.newest()
+    };
+    assert_eq!(late(50_000, 66_000, true), 50_010);
+    assert_eq!(late(5_000, 9_000, true), 5_010);
+    assert_eq!(late(50_000, 66_000, false), 66_000);
+
+    // A lease that counts later stays where it is, whatever joins it.
+    let mut series = Series::default();
+    for (now, stamp, is_late) in [(1_000, 30_000, false), (2_000, 8_000, true)] {
+        let view = series.view(look(now));
+        series.record(look(now), view, Record { stamp, group_us: GROUP_US, units: 1, is_late });
+    }
+    series.sharpen(2_500);
+    assert_eq!(series.newest(), 30_000);
+
+    // Nothing goes before what is closed.
+    let mut series = Series::default();
+    for (now, stamp) in [(1_000, 17_000), (12_000, 28_000)] {
+        let view = series.view(look(now));
+        series.record(look(now), view, Record { stamp, group_us: GROUP_US, units: 1, is_late: true });
+    }
+    series.sharpen(13_000);
+    assert_eq!((series.newest(), series.view(look(13_000)).used), (17_000, 2));
 }
