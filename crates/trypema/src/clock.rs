@@ -76,7 +76,7 @@ impl std::ops::Add<Duration> for Timestamp {
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
 pub trait Clock: std::fmt::Debug + Send + Sync {
-    /// What time it is.
+    /// What time it is. Asked while a key is locked: it must be quick, and must not call a limiter.
     fn now(&self) -> Timestamp;
 
     /// Wakes `waker` once the time is `at` or later. Waking more often or too early does no harm.

@@ -1,5 +1,6 @@
 //! The local provider: limits inside this process, synchronous, exact, for any number of threads.
 
+mod abuse;
 mod handle;
 mod key;
 mod limiter;

@@ -1,0 +1,76 @@
+//! What only the abuse strategy has: its document's words, and blocks by hand.
+
+use std::time::Duration;
+
+use super::limiter::Limiter;
+use crate::decision::{BlockScope, LimiterDecision};
+use crate::strategy::{Abuse, AbuseLimit, AbuseState};
+
+impl Limiter<Abuse> {
+    /// Records an attempt, in the words of the abuse limiter's document.
+    ///
+    /// To count failures only, [`peek`](Limiter::peek) before the attempt and `check` after it failed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::{AbuseLimit, AbuseTier, LimiterDecision, RateLimiter};
+    ///
+    /// let rl = RateLimiter::builder().build()?;
+    /// let limit = AbuseLimit::new(
+    ///     AbuseTier::new(Duration::from_secs(60), 3, Duration::from_secs(600))?,
+    ///     AbuseTier::new(Duration::from_secs(3600), 10, Duration::from_secs(86_400))?,
+    /// );
+    /// let abuse = rl.local().abuse();
+    /// let log_in = |password: &str| {
+    ///     if !abuse.peek("ann", &limit, 1).is_allowed() {
+    ///         return false;
+    ///     }
+    ///     let is_right = password == "secret";
+    ///     if !is_right {
+    ///         abuse.check("ann", &limit);
+    ///     }
+    ///     is_right
+    /// };
+    /// assert!(!log_in("1234") && !log_in("0000"));
+    /// assert!(!log_in("secret"), "the third attempt would be one too many");
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    pub fn check(&self, key: &str, limit: &AbuseLimit) -> LimiterDecision {
+        LimiterDecision::from(&self.take(key, limit, 1))
+    }
+
+    /// Blocks `key` for at least `duration`, whatever it has done. A block by hand is kept beyond `max_keys`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::{BlockScope, RateLimiter};
+    ///
+    /// let rl = RateLimiter::builder().build()?;
+    /// rl.local().abuse().block("mallory", Duration::from_secs(3600), BlockScope::Long);
+    /// assert!(rl.local().abuse().unblock("mallory"));
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    pub fn block(&self, key: &str, duration: Duration, scope: BlockScope) {
+        let key = self.map.hashed(key);
+        let block_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        match shard.find(key.hash, &key.key) {
+            Some(state) => state.block(now, block_us, scope),
+            None => {
+                let mut state = AbuseState::default();
+                state.block(now, block_us, scope);
+                self.map.keep_always(shard, &key, state);
+            }
+        }
+    }
+
+    /// Ends a block and forgets the attempts that led to it; whether `key` was blocked.
+    pub fn unblock(&self, key: &str) -> bool {
+        let key = self.map.hashed(key);
+        let shard = &mut *self.map.shard(key.hash);
+        let now = self.clock.now();
+        shard.void_receipts();
+        shard.find(key.hash, &key.key).is_some_and(|state| state.unblock(now))
+    }
+}
