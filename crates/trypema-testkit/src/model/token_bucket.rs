@@ -163,14 +163,6 @@ impl TokenBucketModel {
         wait_until(ask.now, Some(self.has_from(limits, now, ask.cost)))
     }
 
-    /// The moment a take names itself by: debts are paid one after the other, and this one's turn comes when
-    /// the earlier ones are paid, at the earliest by any limit.
-    fn own_turn(limits: &[Bucket], now: i64, owed: &[Owed]) -> i64 {
-        let turns =
-            limits.iter().zip(owed).map(|(limit, owed)| now + limit.time_to_pay(owed.total()).floor() as i64);
-        turns.min().unwrap_or(now)
-    }
-
     /// Records an admitted call; returns the moment that names it.
     fn record(&mut self, limits: &[Bucket], now: i64, ask: Ask) -> i64 {
         let owed = self.owed_at(limits, now);
@@ -184,7 +176,7 @@ impl TokenBucketModel {
         }
         let cost = Rational::whole(ask.cost);
         self.settle(now, owed.iter().map(|owed| owed.due + cost).collect());
-        Self::own_turn(limits, now, &owed)
+        now
     }
 
     fn answer(&self, limits: &[Bucket], now: i64) -> Answer {

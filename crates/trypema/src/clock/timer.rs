@@ -69,7 +69,10 @@ fn run() {
         let due = std::mem::replace(&mut queue.sleepers, later);
         if !due.is_empty() {
             drop(queue);
-            due.into_values().for_each(Waker::wake);
+            for waker in due.into_values() {
+                // A waker that panics must not take the others with it.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+            }
             queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
             continue;
         }

@@ -9,7 +9,8 @@ use crate::strategy::{Abuse, AbuseLimit, AbuseState};
 impl Limiter<Abuse> {
     /// Records an attempt, in the words of the abuse limiter's document.
     ///
-    /// To count failures only, [`peek`](Limiter::peek) before the attempt and `check` after it failed.
+    /// To count failures only, look at the [`usage`](Limiter::usage) before the attempt, which only a block
+    /// denies, and `check` after it failed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -22,7 +23,7 @@ impl Limiter<Abuse> {
     /// );
     /// let abuse = rl.local().abuse();
     /// let log_in = |password: &str| {
-    ///     if !abuse.peek("ann", &limit, 1).is_allowed() {
+    ///     if !abuse.usage("ann", &limit).is_allowed() {
     ///         return false;
     ///     }
     ///     let is_right = password == "secret";
@@ -31,8 +32,9 @@ impl Limiter<Abuse> {
     ///     }
     ///     is_right
     /// };
-    /// assert!(!log_in("1234") && !log_in("0000"));
-    /// assert!(!log_in("secret"), "the third attempt would be one too many");
+    /// assert!(log_in("secret") && !log_in("1234") && !log_in("0000") && log_in("secret"));
+    /// assert!(!log_in("1111"), "the third failure");
+    /// assert!(!log_in("secret"), "blocks for ten minutes");
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
     pub fn check(&self, key: &str, limit: &AbuseLimit) -> LimiterDecision {
@@ -65,7 +67,8 @@ impl Limiter<Abuse> {
         }
     }
 
-    /// Ends a block and forgets the attempts that led to it; whether `key` was blocked.
+    /// Ends a block and forgets the attempts that led to it; whether `key` was blocked. Keys that share a state
+    /// because there is no room for their own cannot be unblocked one by one.
     pub fn unblock(&self, key: &str) -> bool {
         let key = self.map.hashed(key);
         let shard = &mut *self.map.shard(key.hash);

@@ -15,6 +15,9 @@ use crate::strategy::{Call, Refund, Strategy};
 
 /// Limits by one strategy, inside this process.
 ///
+/// A key has one state per strategy, whatever limits it is called with: to hold a key to two limits at once,
+/// use two keys (`"ann:second"`, `"ann:hour"`), or one token bucket with both.
+///
 /// Every verb is atomic, takes the limit that applies, and may be called from any thread. Takes on known keys
 /// of up to 255 bytes allocate nothing. A key is forgotten once a fresh one would be treated the same.
 ///

@@ -4,7 +4,9 @@ use crate::clock::Timestamp;
 
 /// What one take recorded, for giving it back with [`Limiter::refund`](super::Limiter::refund).
 ///
-/// A receipt is good for the key and limiter it came from, once, and as long as the take still counts.
+/// A receipt is good for the key and limiter it came from, once, and as long as the take still counts. It
+/// gives nothing back once a key of the same shard was reset, unblocked or evicted, or while 4,096 refunds of
+/// that shard are remembered: a refund can only be stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     pub(super) id: u64,

@@ -72,9 +72,11 @@ impl<S: Strategy> Shard<S> {
     /// it is what matters longest under another: a key's limit may have changed.
     pub(super) fn shared(&self, limit: &S::Limit, now: Timestamp) -> Option<S::State> {
         let overflow = self.overflow.as_deref()?;
-        let own = overflow.iter().find(|(other, _)| other == limit);
-        let longest = || overflow.iter().max_by_key(|(_, state)| S::fresh_from(state));
-        let (_, state) = own.or_else(longest).filter(|(_, state)| S::fresh_from(state) > now)?;
+        let matters = |entry: &&(S::Limit, S::State)| S::fresh_from(&entry.1) > now;
+        let own = overflow.iter().filter(matters).find(|(other, _)| other == limit);
+        let last = || overflow.last().filter(matters).filter(|_| overflow.len() == MAX_OVERFLOW);
+        let longest = || overflow.iter().filter(matters).max_by_key(|(_, state)| S::fresh_from(state));
+        let (_, state) = own.or_else(last).or_else(longest)?;
         let mut state = state.clone();
         S::adopt(limit, &mut state);
         Some(state)

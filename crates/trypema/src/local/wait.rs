@@ -19,7 +19,7 @@ use crate::strategy::Strategy;
 /// Who finds more waiters than this in front of a key is turned away.
 const MAX_WAITERS_PER_KEY: usize = 10_000;
 
-/// Why waiting ended without being admitted. Nothing was spent.
+/// Why waiting ended without being admitted. Nothing was spent; what a strategy counts of denials was counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WaitError {
@@ -40,8 +40,9 @@ pub enum WaitError {
 impl<S: Strategy> Limiter<S> {
     /// Waits until `cost` is admitted, at most for `patience`; first come, first served for each key.
     ///
-    /// Runs on any executor. Dropping the future leaves the line and spends nothing. A wait that would be
-    /// longer than `patience` ends at once, without sleeping.
+    /// Runs on any executor. Dropping the future leaves the line and spends nothing. A wait that is already
+    /// known to be longer than `patience` ends at once, without sleeping. Tries are takes: abuse counts them
+    /// as attempts, and suppressed observes them. A refund or a reset does not wake who already waits.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -84,6 +85,12 @@ impl<S: Strategy> Limiter<S> {
     ) -> Result<S::Decision<'l>, WaitError> {
         let too_long = WaitError::TooLong { patience };
         let deadline = self.clock.now() + patience;
+        // Whoever stands in line waits at least as long as if there were none.
+        match S::core(&self.peek(key, limit, cost)).retry_after() {
+            None => return Err(WaitError::Never),
+            Some(wait) if wait > patience => return Err(too_long),
+            Some(_) => {}
+        }
         let place = self.turns.join(&self.map.hashed(key).key)?;
         first(poll_fn(|context| place.poll_turn(context)), Sleep::until(&self.clock, deadline))
             .await
@@ -156,7 +163,10 @@ impl Place<'_> {
         match line.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) {
             Ok(0) | Err(_) => Poll::Ready(()),
             Ok(position) => {
-                line.waiters[position].waker = Some(context.waker().clone());
+                let old = line.waiters[position].waker.replace(context.waker().clone());
+                // Dropping a waker may run code of the executor's: not under the lock.
+                drop(lines);
+                drop(old);
                 Poll::Pending
             }
         }
@@ -167,14 +177,14 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut lines = self.turns.lock();
         let Some(line) = lines.get_mut(&self.key) else { return };
-        if let Ok(position) = line.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) {
-            line.waiters.remove(position);
-        }
+        let position = line.waiters.binary_search_by_key(&self.ticket, |waiter| waiter.ticket);
+        let left = position.ok().and_then(|position| line.waiters.remove(position));
         let next = line.waiters.front_mut().and_then(|waiter| waiter.waker.take());
         if line.waiters.is_empty() {
             lines.remove(&self.key);
         }
         drop(lines);
+        drop(left);
         if let Some(waker) = next {
             waker.wake();
         }

@@ -57,6 +57,11 @@ impl AbsoluteLimit {
         Self { capacity: MAX_EXACT, window_us, group_us, is_sticky: true }
     }
 
+    /// Whether this is [`AbsoluteLimit::of_live_state`]: no rate gives that capacity.
+    pub(super) fn is_of_live_state(&self) -> bool {
+        self.capacity == MAX_EXACT
+    }
+
     /// What fits into the window.
     pub fn capacity(&self) -> u64 {
         self.capacity
@@ -71,7 +76,7 @@ impl AbsoluteLimit {
     /// A call that is stricter than any in `span`: what has left is judged by the earliest moment, what is
     /// counted by the latest. `None` where that would cost too much of the window.
     pub(super) fn call_within(&self, span: Span, cost: u64) -> Option<Call> {
-        let lag = span.latest.as_micros() - span.earliest.as_micros();
+        let lag = span.latest.as_micros().saturating_sub(span.earliest.as_micros());
         (lag <= self.window_us / WINDOW_PER_LAG).then(|| Call::new(span.earliest, cost).stamped(span.latest))
     }
 
@@ -225,7 +230,9 @@ impl Strategy for Absolute {
     }
 
     fn adopt(limit: &AbsoluteLimit, state: &mut AbsoluteState) {
-        state.capacity = limit.capacity;
+        if !limit.is_of_live_state() {
+            state.capacity = limit.capacity;
+        }
     }
 
     fn fits(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {

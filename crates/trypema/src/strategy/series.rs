@@ -173,7 +173,7 @@ impl Series {
         } else if view.used == 0 {
             *self = Self::default();
         } else if view.expired > 0 {
-            self.drop_oldest(view.expired as usize, view.used - self.open);
+            self.drop_oldest(view.expired as usize, view.used.saturating_sub(self.open));
         }
     }
 

@@ -277,7 +277,9 @@ impl Strategy for Suppressed {
     }
 
     fn adopt(limit: &SuppressedLimit, state: &mut SuppressedState) {
-        state.capacity = limit.window.capacity;
+        if !limit.window.is_of_live_state() {
+            state.capacity = limit.window.capacity;
+        }
     }
 
     fn fits(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {

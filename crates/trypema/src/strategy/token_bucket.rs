@@ -219,13 +219,9 @@ impl Strategy for TokenBucket {
         commit_all(limits, state, call, outcome);
     }
 
-    /// Debts are paid one after the other: a call's own starts where the earlier ones end.
+    /// When it was taken: what has refilled since may have paid for it.
     fn recorded_at(limits: &TokenBucketLimits, outcome: &TokenBucketOutcome, call: Call) -> Timestamp {
-        if let Some(stamp) = postponed_to(limits, outcome.at, call) {
-            return Timestamp::derived(stamp);
-        }
-        let starts = limits.as_slice().iter().zip(outcome.owed).map(|(limit, owed)| owed / limit.drain);
-        Timestamp::derived(outcome.at + starts.min().unwrap_or(0))
+        Timestamp::derived(postponed_to(limits, outcome.at, call).unwrap_or(outcome.at))
     }
 
     fn fits(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
