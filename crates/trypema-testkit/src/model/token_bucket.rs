@@ -76,8 +76,6 @@ impl TokenBucketModel {
         }
         if self.last > now + longest_refill(limits) {
             // What is owed stays as it is, whatever the limits are now, and all leases are due.
-            let known = self.owed.len().max(limits.len());
-            self.owed.resize(known, Rational::ZERO);
             for lease in self.leases.drain(..) {
                 for owed in &mut self.owed {
                     *owed = *owed + Rational::whole(lease.units);
@@ -94,10 +92,18 @@ impl TokenBucketModel {
         self.leases.retain(|lease| lease.stamp > now);
     }
 
+    /// What was owed to the limit at `position`: where the number of limits has changed, the most that was owed
+    /// to any.
+    fn owed_of(&self, limits: &[Bucket], position: usize) -> Rational {
+        let most = || self.owed.iter().copied().max();
+        let known = if self.owed.len() == limits.len() { self.owed.get(position).copied() } else { most() };
+        known.unwrap_or(Rational::ZERO)
+    }
+
     /// What is owed to each limit at `now`; before the last time nothing of it was paid off.
     fn owed_at(&self, limits: &[Bucket], now: i64) -> Vec<Owed> {
         let each = limits.iter().enumerate().map(|(position, limit)| {
-            let owed = self.owed.get(position).copied().unwrap_or(Rational::ZERO);
+            let owed = self.owed_of(limits, position);
             self.owed_to(limit, limit.takes_over(owed), now)
         });
         each.collect()
@@ -150,7 +156,7 @@ impl TokenBucketModel {
     fn all_paid_from(&self, limits: &[Bucket], now: i64) -> i64 {
         let each = limits.iter().enumerate().map(|(position, limit)| {
             let mut alone = self.clone();
-            alone.owed = self.owed.get(position).copied().into_iter().collect();
+            alone.owed = vec![self.owed_of(limits, position)];
             alone.has_from(&[*limit], now, limit.capacity)
         });
         each.max().unwrap_or(now)

@@ -52,13 +52,17 @@ impl TokenBucketState {
         }
     }
 
-    #[inline]
-    fn debt(&self, position: usize) -> Debt {
-        match &self.0 {
-            Debts::One { debt, .. } if position == 0 => *debt,
-            Debts::One { .. } => Debt::NONE,
-            Debts::Many(many) => many.debts.get(position).copied().unwrap_or(Debt::NONE),
+    /// What was owed to the limit at `position`. Where the number of limits has changed it is not known which
+    /// one that was: then it is the largest debt, which is stricter.
+    fn debt(&self, limits: &TokenBucketLimits, position: usize) -> Debt {
+        let debts = match &self.0 {
+            Debts::One { debt, .. } => std::slice::from_ref(debt),
+            Debts::Many(many) => &many.debts,
+        };
+        if debts.len() == limits.as_slice().len() {
+            return debts.get(position).copied().unwrap_or(Debt::NONE);
         }
+        debts.iter().copied().reduce(Debt::larger).unwrap_or(Debt::NONE)
     }
 
     #[inline]
@@ -77,13 +81,15 @@ impl TokenBucketState {
         if last > now + limits.memory_us() { now } else { now.max(last) }
     }
 
-    /// What is owed to `limit` at `at`, and how much of that is still to come into force.
-    #[inline]
-    fn owed(&self, position: usize, limit: &TokenLimit, at: u64) -> debt::Owed {
-        let owed = self.debt(position).owed_to(limit);
-        let elapsed = at.saturating_sub(self.last());
+    /// What is owed to the limit at `position` at `at`, and how much of that is still to come into force.
+    fn owed(&self, limits: &TokenBucketLimits, position: usize, at: u64) -> debt::Owed {
+        let limit = &limits.as_slice()[position];
+        let owed = self.debt(limits, position).owed_to(limit);
         match self.pending() {
-            [] => debt::Owed { due: limit.drained(owed, elapsed), pending: 0 },
+            [] => {
+                let elapsed = at.saturating_sub(self.last());
+                debt::Owed { due: limit.drained(owed, elapsed), pending: 0 }
+            }
             pending => debt::with_pending(limit, owed, (self.last(), at), pending),
         }
     }
@@ -113,14 +119,12 @@ impl TokenBucketState {
 
     /// Makes everything due at `at`, after the clock went back to it. What is owed stays as it was counted,
     /// whatever the limits are now.
-    fn repair(&mut self, limits: &TokenBucketLimits, at: u64) {
+    fn repair(&mut self, at: u64) {
         match &mut self.0 {
             Debts::One { last, .. } => *last = at,
             Debts::Many(many) => {
                 let units =
                     many.pending.drain(..).fold(0, |sum: u64, pending| sum.saturating_add(pending.units));
-                let known = many.debts.len().min(limits.as_slice().len());
-                many.debts.extend(limits.as_slice()[known..].iter().map(|limit| Debt::new(limit, 0)));
                 many.debts.iter_mut().for_each(|debt| debt.add(units));
                 many.last = at;
             }
@@ -233,7 +237,7 @@ impl Strategy for TokenBucket {
     fn refund(limits: &TokenBucketLimits, state: &mut TokenBucketState, refund: Refund) -> u64 {
         let at = state.present(limits, refund.now.as_micros());
         if at < state.last() {
-            state.repair(limits, at);
+            state.repair(at);
         }
         let recorded = refund.recorded.map(Timestamp::as_micros);
         let from_pending = match (&mut state.0, recorded) {
@@ -246,7 +250,7 @@ impl Strategy for TokenBucket {
         let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
         let mut refunded = units;
         for (position, limit) in limits.as_slice().iter().enumerate() {
-            let due = state.owed(position, limit, at).due;
+            let due = state.owed(limits, position, at).due;
             // What has been paid off since is not given back a second time.
             let paid_us = recorded.map_or(0, |stamp| at.saturating_sub(stamp));
             let back = limit.drained(limit.units(units.min(limit.capacity)), paid_us).min(due);
@@ -297,7 +301,7 @@ fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) 
         is_stepped_back: at < state.last(),
     };
     for (position, limit) in limits.as_slice().iter().enumerate() {
-        let owed = state.owed(position, limit, at).total().min(limit.full);
+        let owed = state.owed(limits, position, at).total().min(limit.full);
         outcome.owed[position] = owed;
         if !limit.has(owed, call.cost) && call.cost > 0 {
             outcome.is_admitted = false;
@@ -331,7 +335,7 @@ fn look_ahead(
         let cost = limit.units(call.cost.min(limit.capacity));
         let due = match outcome.is_stepped_back {
             true => outcome.owed[position],
-            false => state.owed(position, limit, at).due,
+            false => state.owed(limits, position, at).due,
         };
         let paid = if is_paying && postponed_to.is_none() { cost } else { 0 };
         fits_at = fits_at.max(debt::falls_to(limit, due, (at, limit.full - cost), &pending));
@@ -355,7 +359,7 @@ fn is_certain(
         return !decide_all(limits, state, latest).is_admitted;
     }
     let at = latest.now.as_micros();
-    limits.as_slice().iter().enumerate().all(|(position, limit)| state.owed(position, limit, at).due > 0)
+    (0..limits.as_slice().len()).all(|position| state.owed(limits, position, at).due > 0)
 }
 
 /// Records where there are several limits, or units to come.
@@ -367,7 +371,7 @@ fn commit_all(
     outcome: &TokenBucketOutcome,
 ) {
     if outcome.is_stepped_back {
-        state.repair(limits, outcome.at);
+        state.repair(outcome.at);
     }
     let is_paying = outcome.is_admitted && call.cost > 0;
     if !is_paying {
@@ -377,7 +381,7 @@ fn commit_all(
     let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
     for (position, limit) in limits.as_slice().iter().enumerate() {
         let paid = if postponed_to.is_none() { limit.units(call.cost) } else { 0 };
-        owed[position] = state.owed(position, limit, outcome.at).due + paid;
+        owed[position] = state.owed(limits, position, outcome.at).due + paid;
     }
     state.set(limits, outcome.at, owed);
     if let Some(stamp) = postponed_to {

@@ -25,6 +25,12 @@ impl Debt {
         self.owed == 0
     }
 
+    /// The one that is more tokens.
+    pub(super) fn larger(self, other: Self) -> Self {
+        let tokens = |debt: &Self, by: &Self| u128::from(debt.owed) * u128::from(by.rate.unit());
+        if tokens(&other, &self) > tokens(&self, &other) { other } else { self }
+    }
+
     /// Owes `tokens` more.
     pub(super) fn add(&mut self, tokens: u64) {
         self.owed = self.owed.saturating_add(tokens.saturating_mul(self.rate.unit()));
