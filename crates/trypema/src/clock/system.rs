@@ -153,8 +153,10 @@ mod tests {
             let span = recent();
             let after = SystemClock.now();
             assert!(span.earliest <= after, "{span:?} starts after {after:?}");
-            if LAG_US.load(Ordering::Relaxed) != 0 {
-                assert!(span.latest >= before, "{span:?} ends before {before:?}");
+            if span.latest < before {
+                // A machine that lags more than it may is found out, and its recent time no longer used.
+                check_recent(SystemClock.now());
+                assert!(recent().latest >= before, "{span:?} ends before {before:?}");
             }
         }
     }
