@@ -84,6 +84,13 @@ impl Decision {
         !self.is_allowed && self.not_before == NEVER
     }
 
+    /// Whether the store could not be asked, and this is what was chosen for that case (see
+    /// `redis::OnFailure`). Not a matter of the caller's: a server answers a denial of this kind with 503 and
+    /// not with 429.
+    pub fn is_substitute(&self) -> bool {
+        self.when.is_substitute()
+    }
+
     /// How long until nothing of what was spent counts any more (for windows aligned to the epoch: until the
     /// current one ends), if nobody else calls.
     pub fn reset_after(&self) -> Duration {
@@ -91,28 +98,60 @@ impl Decision {
     }
 }
 
-/// When a decision was made.
+/// When a decision was made, and by whom.
 ///
 /// Reading the precise time is the dearest part of a check, so a decision that did not need it reads it only
 /// when it is asked for a wait; the wait then counts from being asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct When(Option<Timestamp>);
+pub struct When(u64);
 
 impl When {
+    /// In place of a time: a moment ago by the system's clock.
+    const RECENTLY: u64 = (1 << 62) - 1;
+    /// Set where the store could not be asked.
+    const SUBSTITUTE: u64 = 1 << 63;
+    /// Set where nothing was counted at all.
+    const UNCOUNTED: u64 = 1 << 62;
+
     /// At this moment.
     pub const fn exactly(now: Timestamp) -> Self {
-        Self(Some(now))
+        Self(now.as_micros())
     }
 
     /// Somewhere in `span`: a moment ago by the system's clock, unless it is a point.
     #[inline]
     pub(crate) fn in_span(span: Span) -> Self {
-        Self((span.earliest == span.latest).then_some(span.earliest))
+        if span.earliest == span.latest { Self::exactly(span.earliest) } else { Self(Self::RECENTLY) }
+    }
+
+    /// The same moment, decided in place of a store that could not be asked.
+    #[cfg(feature = "_redis")]
+    pub(crate) fn substitute(self) -> Self {
+        Self(self.0 | Self::SUBSTITUTE)
+    }
+
+    /// The same, by a rule that counts nothing.
+    #[cfg(feature = "_redis")]
+    pub(crate) fn uncounted(self) -> Self {
+        Self(self.substitute().0 | Self::UNCOUNTED)
+    }
+
+    fn is_substitute(self) -> bool {
+        self.0 & Self::SUBSTITUTE != 0
     }
 
     #[inline]
     fn micros_until(self, then: Timestamp) -> u64 {
-        let now = self.0.unwrap_or_else(|| SystemClock.now());
-        then.as_micros().saturating_sub(now.as_micros())
+        if self.0 & Self::UNCOUNTED != 0 {
+            return UNCOUNTED_RETRY_US;
+        }
+        let now = match self.0 & Self::RECENTLY {
+            Self::RECENTLY => SystemClock.now().as_micros(),
+            now => now,
+        };
+        then.as_micros().saturating_sub(now)
     }
 }
+
+/// When to try again after a denial that no count stands behind: a store that failed may be back by then.
+const UNCOUNTED_RETRY_US: u64 = 1_000_000;

@@ -89,4 +89,35 @@ pub enum TrypemaError {
     /// A bound on keys that leaves no room for any.
     #[error("invalid max_keys 0: need at least 1")]
     InvalidMaxKeys,
+    /// A key that cannot be part of a Redis key's name.
+    #[cfg(feature = "_redis")]
+    #[error("invalid redis key {given:?}: need 1 to {max_bytes} bytes without `:`")]
+    InvalidRedisKey {
+        /// The key that was given, or its start.
+        given: String,
+        /// The longest key allowed.
+        max_bytes: usize,
+    },
+    /// An address that no connection can be made from.
+    #[cfg(feature = "_redis")]
+    #[error("invalid redis address: {reason}")]
+    InvalidRedisAddress {
+        /// What is wrong with it; never a password.
+        reason: String,
+    },
+    /// Checks that cannot be asked together.
+    #[cfg(feature = "_redis")]
+    #[error("invalid checks: {reason}")]
+    InvalidChecks {
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// A deadline of zero.
+    #[cfg(feature = "_redis")]
+    #[error("invalid redis deadline 0: need at least 1 microsecond")]
+    InvalidRedisDeadline,
+    /// Redis gave no answer; see [`RedisFailureKind`](crate::redis::RedisFailureKind) for what is known.
+    #[cfg(feature = "_redis")]
+    #[error(transparent)]
+    RedisError(#[from] crate::redis::RedisFailure),
 }

@@ -219,6 +219,8 @@ mod error;
 pub mod local;
 pub mod observer;
 mod rate_limiter;
+#[cfg(feature = "_redis")]
+pub mod redis;
 pub mod strategy;
 mod units;
 
@@ -234,6 +236,12 @@ pub use local::{
     WhenFull,
 };
 pub use rate_limiter::{RateLimiter, RateLimiterBuilder, RateLimiterOptions};
+#[cfg(feature = "_redis")]
+pub use redis::{
+    AbsoluteRedisRateLimiter, AbuseRedisRateLimiter, FixedWindowRedisRateLimiter, RedisKey,
+    RedisRateLimiterOptions, RedisRateLimiterProvider, SlidingWindowRedisRateLimiter,
+    SuppressedRedisRateLimiter, TokenBucketRedisRateLimiter,
+};
 pub use strategy::{
     AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, SlidingWindowLimit, SuppressedLimit,
     TokenBucketLimits, TokenLimit,

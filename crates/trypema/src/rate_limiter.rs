@@ -9,6 +9,11 @@ use crate::clock::{Clock, Source};
 use crate::error::TrypemaError;
 use crate::local::{Bound, LocalRateLimiterOptions, LocalRateLimiterProvider, WhenFull};
 use crate::observer::Observer;
+#[cfg(feature = "_redis")]
+use crate::redis::{
+    OnFailure, Parts as RedisParts, RedisConnection, RedisKey, RedisRateLimiterOptions,
+    RedisRateLimiterProvider, Windows,
+};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 use cleanup::Cleanup;
 
@@ -17,6 +22,9 @@ use cleanup::Cleanup;
 pub struct RateLimiterOptions {
     /// Options of the local provider.
     pub local: LocalRateLimiterOptions,
+    /// Options of the Redis provider.
+    #[cfg(feature = "_redis")]
+    pub redis: RedisRateLimiterOptions,
 }
 
 /// Rate limits by any strategy, on any provider.
@@ -47,13 +55,18 @@ pub struct RateLimiterOptions {
 #[derive(Debug)]
 pub struct RateLimiter {
     local: LocalRateLimiterProvider,
+    #[cfg(feature = "_redis")]
+    redis: RedisRateLimiterProvider,
     cleanup: Cleanup,
 }
 
 impl RateLimiter {
     /// A limiter with these options and the system's clock. Starts nothing.
     pub fn new(options: RateLimiterOptions) -> Self {
-        RateLimiterBuilder { local: options.local, ..RateLimiterBuilder::default() }.build_checked()
+        let builder = RateLimiterBuilder { local: options.local, ..RateLimiterBuilder::default() };
+        #[cfg(feature = "_redis")]
+        let builder = builder.redis_options(options.redis);
+        builder.build_checked()
     }
 
     /// A limiter with more to choose: a window of 60 s in groups of 10 ms, unless told otherwise.
@@ -65,6 +78,12 @@ impl RateLimiter {
     #[inline]
     pub fn local(&self) -> &LocalRateLimiterProvider {
         &self.local
+    }
+
+    /// The strategies that are shared through Redis. Without a connection every call is an error.
+    #[cfg(feature = "_redis")]
+    pub fn redis(&self) -> &RedisRateLimiterProvider {
+        &self.redis
     }
 
     /// Starts forgetting stale keys in the background: every 30 seconds, those that have been as good as
@@ -109,6 +128,33 @@ pub struct RateLimiterBuilder {
     when_full: WhenFull,
     clock: Source,
     observer: Option<Arc<dyn Observer>>,
+    #[cfg(feature = "_redis")]
+    redis: RedisChoices,
+}
+
+/// What there is to choose about Redis.
+#[cfg(feature = "_redis")]
+#[derive(Debug, Clone)]
+struct RedisChoices {
+    connection: Option<RedisConnection>,
+    prefix: RedisKey,
+    deadline: Duration,
+    on_failure: OnFailure,
+    /// The window of `inc`, where it is not the local one.
+    windows: Option<Windows>,
+}
+
+#[cfg(feature = "_redis")]
+impl Default for RedisChoices {
+    fn default() -> Self {
+        Self {
+            connection: None,
+            prefix: RedisKey::default_prefix(),
+            deadline: RedisParts::DEADLINE,
+            on_failure: OnFailure::default(),
+            windows: None,
+        }
+    }
 }
 
 impl Default for RateLimiterBuilder {
@@ -118,7 +164,15 @@ impl Default for RateLimiterBuilder {
             rate_group_size_ms: RateGroupSizeMs::DEFAULT,
             hard_limit_factor: HardLimitFactor::default(),
         };
-        Self { local, max_keys: None, when_full: WhenFull::Share, clock: Source::System, observer: None }
+        Self {
+            local,
+            max_keys: None,
+            when_full: WhenFull::Share,
+            clock: Source::System,
+            observer: None,
+            #[cfg(feature = "_redis")]
+            redis: RedisChoices::default(),
+        }
     }
 }
 
@@ -153,7 +207,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// The clock to go by, in place of the system's.
+    /// The clock to go by, in place of the system's and of Redis's own.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Source::Custom(clock);
         self
@@ -165,18 +219,101 @@ impl RateLimiterBuilder {
         self
     }
 
+    /// The Redis that limits are shared through.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use trypema::RateLimiter;
+    /// use trypema::redis::{OnFailure, RedisConnection, RedisKey};
+    ///
+    /// # async fn example() -> Result<(), trypema::TrypemaError> {
+    /// let rl = RateLimiter::builder()
+    ///     .redis(RedisConnection::connect("redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster").await?)
+    ///     .redis_prefix(RedisKey::try_from("shop")?)
+    ///     .redis_deadline(Duration::from_millis(20))
+    ///     .on_redis_failure(OnFailure::Allow)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "_redis")]
+    pub fn redis(mut self, connection: impl Into<RedisConnection>) -> Self {
+        self.redis.connection = Some(connection.into());
+        self
+    }
+
+    /// What the names of all keys in Redis start with, in place of `trypema`.
+    #[cfg(feature = "_redis")]
+    pub fn redis_prefix(mut self, prefix: RedisKey) -> Self {
+        self.redis.prefix = prefix;
+        self
+    }
+
+    /// How long a call waits for Redis at most: 50 ms unless told otherwise.
+    #[cfg(feature = "_redis")]
+    pub fn redis_deadline(mut self, deadline: Duration) -> Self {
+        self.redis.deadline = deadline;
+        self
+    }
+
+    /// What a failure of Redis means: an `Err` unless told otherwise.
+    #[cfg(feature = "_redis")]
+    pub fn on_redis_failure(mut self, on_failure: OnFailure) -> Self {
+        self.redis.on_failure = on_failure;
+        self
+    }
+
+    #[cfg(feature = "_redis")]
+    fn redis_options(mut self, options: RedisRateLimiterOptions) -> Self {
+        self.redis.windows = Some(Windows {
+            window: options.window_size_seconds,
+            group: options.rate_group_size_ms,
+            factor: options.hard_limit_factor,
+        });
+        self.redis.prefix = options.prefix.unwrap_or_else(RedisKey::default_prefix);
+        self.redis(options.connection_manager)
+    }
+
     /// The limiter; an error if a choice is invalid. Starts nothing.
     pub fn build(self) -> Result<RateLimiter, TrypemaError> {
         if self.max_keys == Some(0) {
             return Err(TrypemaError::InvalidMaxKeys);
         }
+        #[cfg(feature = "_redis")]
+        if self.redis.deadline < Duration::from_micros(1) {
+            return Err(TrypemaError::InvalidRedisDeadline);
+        }
         Ok(self.build_checked())
     }
 
     fn build_checked(self) -> RateLimiter {
+        #[cfg(feature = "_redis")]
+        let redis = self.redis_provider();
         let bound = self.max_keys.map(|max_keys| Bound { max_keys, when_full: self.when_full });
         let parts = crate::local::Parts { clock: self.clock, bound, observer: self.observer };
         let local = LocalRateLimiterProvider::new(self.local, parts);
-        RateLimiter { local, cleanup: Cleanup::default() }
+        RateLimiter {
+            local,
+            #[cfg(feature = "_redis")]
+            redis,
+            cleanup: Cleanup::default(),
+        }
+    }
+
+    #[cfg(feature = "_redis")]
+    fn redis_provider(&self) -> RedisRateLimiterProvider {
+        let RedisChoices { connection, prefix, deadline, on_failure, windows } = self.redis.clone();
+        let clock = match &self.clock {
+            Source::System => None,
+            Source::Custom(_) => Some(self.clock.clone()),
+        };
+        let observer = self.observer.clone();
+        let windows = windows.unwrap_or(Windows {
+            window: self.local.window_size_seconds,
+            group: self.local.rate_group_size_ms,
+            factor: self.local.hard_limit_factor,
+        });
+        let parts = RedisParts { connection, prefix, deadline, on_failure, clock, observer };
+        RedisRateLimiterProvider::new(windows, parts)
     }
 }

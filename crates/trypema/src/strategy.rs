@@ -28,6 +28,8 @@ mod series;
 mod sliding_window;
 mod suppressed;
 mod token_bucket;
+#[cfg(feature = "_redis")]
+mod wire;
 
 use std::fmt::Debug;
 
@@ -37,6 +39,12 @@ pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedW
 pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
+
+#[cfg(feature = "_redis")]
+#[doc(hidden)]
+pub use wire::Wire;
+#[cfg(feature = "_redis")]
+pub(crate) use wire::{Facts, LUA, put_count, put_number};
 
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, When};

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::Decision;
+use crate::units::WindowSizeSeconds;
+
 /// The answer of `inc` and `is_allowed`.
 ///
 /// ```
@@ -41,6 +44,16 @@ pub enum RateLimitDecision {
 impl RateLimitDecision {
     /// The `retry_after_ms` of a cost that can never fit.
     pub const NEVER_MS: u64 = u64::MAX;
+
+    /// A denial, its wait rounded up to milliseconds.
+    #[inline(always)]
+    pub(crate) fn rejected(window: WindowSizeSeconds, decision: &Decision, used_after_wait: u64) -> Self {
+        Self::Rejected {
+            window_size_seconds: *window,
+            retry_after_ms: decision.retry_after_us().map_or(Self::NEVER_MS, |us| us.div_ceil(1_000)),
+            remaining_after_waiting: used_after_wait,
+        }
+    }
 
     /// Whether the call may go ahead.
     pub fn is_allowed(&self) -> bool {

@@ -46,9 +46,9 @@ pub struct Limiter<S: Strategy> {
 }
 
 /// What a verb found, before it is told.
-pub(super) struct Found<S: Strategy> {
-    pub(super) outcome: S::Outcome,
-    pub(super) when: When,
+pub(crate) struct Found<S: Strategy> {
+    pub(crate) outcome: S::Outcome,
+    pub(crate) when: When,
 }
 
 impl<S: Strategy> Found<S> {
@@ -241,7 +241,7 @@ impl<S: Strategy> Limiter<S> {
 
     /// Takes, and tells the observer if there is one.
     #[inline(always)]
-    pub(super) fn found(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+    pub(crate) fn found(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
         if self.observer.is_none() {
             return self.taken(key, limit, cost);
         }
@@ -250,7 +250,7 @@ impl<S: Strategy> Limiter<S> {
     }
 
     /// What taking would find.
-    pub(super) fn foreseen(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+    pub(crate) fn foreseen(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
         let key = self.map.hashed(key);
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();

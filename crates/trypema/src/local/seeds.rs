@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use super::limiter::{Found, Limiter};
 use super::provider::LocalRateLimiterOptions;
-use crate::decision::{Decision, RateLimitDecision};
+use crate::decision::RateLimitDecision;
 use crate::strategy::{Absolute, AbsoluteLimit, Strategy, Suppressed, SuppressedLimit};
 use crate::units::RateLimit;
 
@@ -80,7 +80,7 @@ impl AbsoluteLocalRateLimiter {
             return RateLimitDecision::Allowed;
         }
         let used_after_wait = found.outcome.used_after_wait();
-        rejected(&self.options, &found.decision(limit), used_after_wait)
+        RateLimitDecision::rejected(self.options.window_size_seconds, &found.decision(limit), used_after_wait)
     }
 }
 
@@ -154,7 +154,7 @@ impl SuppressedLocalRateLimiter {
         match found.outcome.factor() {
             Some(suppression_factor) => RateLimitDecision::Suppressed { suppression_factor, is_allowed },
             None if is_allowed => RateLimitDecision::Allowed,
-            None => rejected(&self.options, &found.decision(limit), used_after_wait),
+            None => RateLimitDecision::rejected(self.options.window_size_seconds, &found.decision(limit), used_after_wait),
         }
     }
 }
@@ -164,21 +164,5 @@ impl Deref for SuppressedLocalRateLimiter {
 
     fn deref(&self) -> &Limiter<Suppressed> {
         &self.core
-    }
-}
-
-/// A denial in the seeds' words, its wait rounded up to milliseconds.
-#[inline(always)]
-fn rejected(
-    options: &LocalRateLimiterOptions,
-    decision: &Decision,
-    used_after_wait: u64,
-) -> RateLimitDecision {
-    RateLimitDecision::Rejected {
-        window_size_seconds: *options.window_size_seconds,
-        retry_after_ms: decision
-            .retry_after_us()
-            .map_or(RateLimitDecision::NEVER_MS, |us| us.div_ceil(1_000)),
-        remaining_after_waiting: used_after_wait,
     }
 }

@@ -1,5 +1,8 @@
 //! Absolute: a sliding window that never admits more than its capacity in any interval of its length.
 
+#[cfg(feature = "_redis")]
+mod wire;
+
 use super::series::{Joined, Left, Look, Record, Series, View, bounded_group_us};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};

@@ -49,6 +49,12 @@ pub(super) struct View {
 }
 
 impl View {
+    /// So many units, wherever they are.
+    #[cfg(feature = "_redis")]
+    pub(super) fn of_units(used: u64) -> Self {
+        Self { used, expired: 0, is_stepped_back: false }
+    }
+
     /// All history, `used` in total, counting as happening now.
     pub(super) fn stepped_back(used: u64) -> Self {
         Self { used, expired: 0, is_stepped_back: true }

@@ -1,5 +1,8 @@
 //! Suppressed: a sliding window that sheds load by degrees instead of shutting at its limit.
 
+#[cfg(feature = "_redis")]
+mod wire;
+
 use super::absolute::{AbsoluteLimit, Denied, refund_series};
 use super::series::{Joined, Look, Record, Series, View};
 use super::{Call, Refund, Strategy};

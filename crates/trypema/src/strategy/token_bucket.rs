@@ -3,6 +3,8 @@
 mod debt;
 mod limits;
 mod single;
+#[cfg(feature = "_redis")]
+mod wire;
 
 use debt::{Debt, Pending};
 pub use limits::{TokenBucketLimits, TokenLimit};

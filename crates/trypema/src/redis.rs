@@ -1,0 +1,69 @@
+//! The Redis provider: one limit for a whole fleet, exact, in one script call per take.
+//!
+//! Redis 6.2 or later, or Valkey: a single server, one behind Sentinel, or a Cluster. A strategy decides in a Lua
+//! twin of the very code that decides in this process, by the server's clock; every key expires by itself.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use trypema::redis::{RedisConnection, RedisKey};
+//! use trypema::{RateLimiter, TokenBucketLimits, TokenLimit};
+//!
+//! # async fn example() -> Result<(), trypema::TrypemaError> {
+//! let connection = RedisConnection::connect("redis://127.0.0.1").await?;
+//! let rl = RateLimiter::builder().redis(connection).build()?;
+//! let limits = TokenBucketLimits::from(TokenLimit::new(10, Duration::from_secs(1))?);
+//!
+//! let decision = rl.redis().token_bucket().take(&RedisKey::try_from("ann")?, &limits, 1).await?;
+//! if !decision.is_allowed() {
+//!     println!("try again in {:?}", decision.retry_after());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! How it is stored, what it needs and what is lost when: `docs/redis.md` in the repository.
+
+mod abuse;
+mod ask;
+mod failure;
+mod handle;
+mod key;
+mod lane;
+mod limiter;
+mod link;
+mod provider;
+mod receipt;
+mod script;
+mod seeds;
+mod store;
+mod substitute;
+mod together;
+
+/// The client that connections are made with, so that versions cannot differ.
+pub use ::redis as client;
+
+pub use crate::local::Granted;
+pub use failure::{RedisFailure, RedisFailureKind};
+pub use handle::KeyHandle;
+pub use key::RedisKey;
+pub use limiter::Limiter;
+pub use link::RedisConnection;
+pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
+pub use receipt::{Receipt, Reservation};
+pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
+pub use substitute::OnFailure;
+pub use together::{Check, Together};
+
+pub(crate) use provider::Windows;
+pub(crate) use store::Parts;
+
+use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
+
+/// Token buckets in Redis.
+pub type TokenBucketRedisRateLimiter = Limiter<TokenBucket>;
+/// Sliding-window counters in Redis.
+pub type SlidingWindowRedisRateLimiter = Limiter<SlidingWindow>;
+/// Fixed windows in Redis.
+pub type FixedWindowRedisRateLimiter = Limiter<FixedWindow>;
+/// Attempt limits with blocks in Redis.
+pub type AbuseRedisRateLimiter = Limiter<Abuse>;

@@ -1,0 +1,220 @@
+//! What is asked of the scripts, and what they answer.
+
+use super::failure::{RedisFailure, RedisFailureKind};
+use super::link::ScriptCall;
+use super::script;
+use crate::clock::Timestamp;
+use crate::strategy::{Facts, put_count, put_number};
+
+/// The verbs of the driver, by their numbers there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    Take = 1,
+    Peek = 2,
+    UpTo = 3,
+    Reserve = 4,
+    Refund = 5,
+    RefundUnits = 6,
+    Reset = 7,
+    Adopt = 8,
+    Block = 9,
+    Unblock = 10,
+}
+
+impl Verb {
+    /// Whether it answers with a decision.
+    fn is_deciding(self) -> bool {
+        matches!(self, Self::Take | Self::Peek | Self::UpTo | Self::Reserve)
+    }
+}
+
+/// One check for a script.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Ask {
+    /// The state's name, then those of what helps the verb.
+    pub(super) names: Vec<Vec<u8>>,
+    /// The strategy's number.
+    pub(super) strategy: u8,
+    pub(super) verb: Verb,
+    pub(super) cost: u64,
+    /// What else the verb needs: the lease, where units were recorded, how long to block.
+    pub(super) extra: u64,
+    /// How often the key had been reset when a receipt was given.
+    pub(super) resets: u32,
+    /// The limit, as the strategy's twin reads it; empty for verbs that have none.
+    pub(super) limit: Vec<u8>,
+    pub(super) facts_len: usize,
+}
+
+/// What a script told of one check.
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    /// The time it was decided at.
+    pub(super) now: Timestamp,
+    /// The number that the verb answers with.
+    pub(super) number: u64,
+    facts: [u8; MAX_FACTS],
+    facts_len: usize,
+    /// What others have spent since, at the same moment.
+    pub(super) spent: u64,
+}
+
+/// Room for the longest facts, those of a token bucket with four limits.
+const MAX_FACTS: usize = 64;
+
+impl Told {
+    pub(super) fn facts(&self) -> Facts<'_> {
+        Facts::new(&self.facts[..self.facts_len])
+    }
+}
+
+/// A check and how many callers ask for it, one after the other.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    pub(super) ask: &'a Ask,
+    pub(super) times: u32,
+}
+
+/// What one script call is for: a list of requests, each of which is a list of checks.
+#[derive(Debug)]
+pub(super) enum Cargo<'a> {
+    /// Requests of one check each.
+    Runs(Vec<Run<'a>>),
+    /// One request, spent all or nothing.
+    Together(&'a [Ask]),
+}
+
+impl Cargo<'_> {
+    /// The script call that asks for this; `now` is the time to go by, 0 for the server's.
+    pub(super) fn call(&self, now: u64) -> ScriptCall {
+        match self {
+            Self::Runs(runs) => match runs.as_slice() {
+                [run] if run.ask.verb == Verb::Take => single_call(run, now),
+                runs => {
+                    let mut packing = Packing::new(now, runs.len());
+                    for run in runs {
+                        packing.argument.push(1);
+                        packing.add(run.ask, run.times);
+                    }
+                    packing.call()
+                }
+            },
+            Self::Together(asks) => {
+                let mut packing = Packing::new(now, 1);
+                packing.argument.push(asks.len() as u8);
+                asks.iter().for_each(|ask| packing.add(ask, 1));
+                packing.call()
+            }
+        }
+    }
+
+    /// What `reply` tells each caller, in their order; `None` if it makes no sense.
+    pub(super) fn read(&self, reply: &[u8]) -> Option<Vec<Result<Told, RedisFailure>>> {
+        let mut facts = Facts::new(reply);
+        let now = Timestamp::from_micros(facts.count()?);
+        let mut told = Vec::new();
+        match self {
+            Self::Runs(runs) => match runs.as_slice() {
+                [run] if run.ask.verb == Verb::Take => {
+                    let told_of = Told { now, number: 0, facts: [0; MAX_FACTS], facts_len: 0, spent: 0 };
+                    read_stretches(&mut facts, run, told_of, &mut told)?;
+                }
+                runs => runs.iter().try_for_each(|run| read_check(&mut facts, run, now, &mut told))?,
+            },
+            Self::Together(asks) => asks
+                .iter()
+                .try_for_each(|ask| read_check(&mut facts, &Run { ask, times: 1 }, now, &mut told))?,
+        }
+        facts.is_empty().then_some(told)
+    }
+}
+
+fn single_call(run: &Run<'_>, now: u64) -> ScriptCall {
+    let mut argument = Vec::with_capacity(20 + run.ask.limit.len());
+    put_count(&mut argument, now);
+    argument.extend_from_slice(&run.times.to_le_bytes());
+    put_count(&mut argument, run.ask.cost);
+    argument.extend_from_slice(&run.ask.limit);
+    let script = script::single(run.ask.strategy);
+    ScriptCall { script, keys: run.ask.names.clone(), arguments: vec![argument] }
+}
+
+/// The driver's keys and argument as they are put together.
+struct Packing {
+    keys: Vec<Vec<u8>>,
+    argument: Vec<u8>,
+}
+
+impl Packing {
+    fn new(now: u64, requests: usize) -> Self {
+        let mut argument = Vec::with_capacity(64 * (requests + 1));
+        put_count(&mut argument, now);
+        argument.extend_from_slice(&(requests as u16).to_le_bytes());
+        Self { keys: Vec::with_capacity(requests), argument }
+    }
+
+    fn add(&mut self, ask: &Ask, times: u32) {
+        // A name may come twice: the driver reads and writes it once.
+        let index = self.keys.len();
+        self.keys.extend(ask.names.iter().cloned());
+        let times = if ask.verb == Verb::Refund { ask.resets } else { times };
+        self.argument.push(ask.strategy);
+        self.argument.push(ask.verb as u8);
+        self.argument.extend_from_slice(&(index as u16 + 1).to_le_bytes());
+        self.argument.extend_from_slice(&times.to_le_bytes());
+        put_count(&mut self.argument, ask.cost);
+        put_number(&mut self.argument, ask.extra.min(1 << 53) as f64);
+        self.argument.extend_from_slice(&ask.limit);
+    }
+
+    fn call(self) -> ScriptCall {
+        ScriptCall { script: script::driver(), keys: self.keys, arguments: vec![self.argument] }
+    }
+}
+
+/// What became of one check of the driver's reply.
+fn read_check(
+    facts: &mut Facts<'_>,
+    run: &Run<'_>,
+    now: Timestamp,
+    told: &mut Vec<Result<Told, RedisFailure>>,
+) -> Option<()> {
+    if facts.byte()? == 0 {
+        let len = usize::from(facts.short()?);
+        let why = String::from_utf8_lossy(facts.bytes(len)?);
+        let failure = RedisFailure::new(RedisFailureKind::Refused, why);
+        told.extend((0..run.times).map(|_| Err(failure.clone())));
+        return Some(());
+    }
+    let number = facts.count()?;
+    let answer = Told { now, number, facts: [0; MAX_FACTS], facts_len: 0, spent: 0 };
+    if run.ask.verb.is_deciding() {
+        return read_stretches(facts, run, answer, told);
+    }
+    told.extend((0..run.times).map(|_| Ok(answer.clone())));
+    Some(())
+}
+
+/// Reads answers for all callers of `run`, each like `told_of` but for what it decided.
+fn read_stretches(
+    facts: &mut Facts<'_>,
+    run: &Run<'_>,
+    told_of: Told,
+    told: &mut Vec<Result<Told, RedisFailure>>,
+) -> Option<()> {
+    let mut left = run.times;
+    while left > 0 {
+        let count = facts.word().filter(|count| (1..=left).contains(count))?;
+        let bytes = facts.bytes(run.ask.facts_len)?;
+        let mut answer = Told { facts_len: bytes.len(), ..told_of.clone() };
+        answer.facts.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        // All twins begin with a byte that is 1 where the cost was spent without a draw.
+        let is_spending = bytes.first() == Some(&1);
+        for before in 0..u64::from(count) {
+            let spent = if is_spending { before.checked_mul(run.ask.cost)? } else { 0 };
+            told.push(Ok(Told { spent, ..answer.clone() }));
+        }
+        left -= count;
+    }
+    Some(())
+}

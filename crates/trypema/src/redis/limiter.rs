@@ -1,0 +1,369 @@
+//! One strategy on the Redis provider: every verb, for every key.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ask::{Ask, Told, Verb};
+use super::failure::{RedisFailure, RedisFailureKind};
+use super::handle::KeyHandle;
+use super::key::RedisKey;
+use super::receipt::{self, Receipt, Reservation};
+use super::store::Store;
+use super::substitute::Substitute;
+use crate::clock::{Source, Timestamp};
+use crate::decision::{Decision, When};
+use crate::error::TrypemaError;
+use crate::local::Granted;
+use crate::observer::{Event, Failure};
+use crate::strategy::{Call, Strategy, Wire};
+
+/// Limits by one strategy, shared through Redis by every process that uses the same server and prefix.
+///
+/// Every verb is one atomic script call (two round trips the first time a server sees the script) and takes the
+/// limit that applies. A denial is a decision; an `Err` means that Redis gave no answer, and its
+/// [`kind`](RedisFailure::kind) says what is known.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use trypema::redis::{RedisConnection, RedisKey};
+/// use trypema::{FixedWindowLimit, RateLimiter};
+///
+/// # async fn example() -> Result<(), trypema::TrypemaError> {
+/// let rl = RateLimiter::builder().redis(RedisConnection::connect("redis://127.0.0.1").await?).build()?;
+/// let windows = rl.redis().fixed_window();
+/// let limit = FixedWindowLimit::new(10, Duration::from_secs(3600))?;
+/// let ann = RedisKey::try_from("ann")?;
+///
+/// assert!(windows.take(&ann, &limit, 4).await?.is_allowed());
+/// assert_eq!(windows.usage(&ann, &limit).await?.remaining(), 6);
+/// assert_eq!(windows.take_up_to(&ann, &limit, 100).await?.units, 6);
+/// assert!(windows.reset(&ann).await?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Limiter<S: Strategy> {
+    pub(super) store: Arc<Store>,
+    substitute: Substitute<S>,
+    strategy: PhantomData<S>,
+}
+
+/// What a verb found, before it is told.
+pub(super) struct Found<S: Strategy> {
+    pub(super) outcome: S::Outcome,
+    pub(super) told: Told,
+    call: Call,
+}
+
+impl<S: Wire> Found<S> {
+    pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
+        S::decision(limit, self.outcome, When::exactly(self.told.now))
+    }
+}
+
+/// A verb with its numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asking {
+    pub(super) verb: Verb,
+    pub(super) cost: u64,
+    pub(super) extra: u64,
+}
+
+impl Asking {
+    pub(super) fn new(verb: Verb, cost: u64) -> Self {
+        Self { verb, cost, extra: 0 }
+    }
+}
+
+impl<S: Wire> Limiter<S> {
+    pub(super) fn new(store: Arc<Store>) -> Self {
+        Self { store, substitute: Substitute::new(), strategy: PhantomData }
+    }
+
+    /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.
+    ///
+    /// Takes of callers that wait at the same time share script calls. If this future is dropped, the take may
+    /// have been sent, and then stays spent.
+    pub async fn take<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        self.decide(key, &self.store.name(key, S::NAME), (limit, Asking::new(Verb::Take, cost))).await
+    }
+
+    /// What [`Limiter::take`] would answer; nothing is spent.
+    pub async fn peek<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        self.decide(key, &self.store.name(key, S::NAME), (limit, Asking::new(Verb::Peek, cost))).await
+    }
+
+    /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
+    pub async fn usage<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        self.peek(key, limit, 0).await
+    }
+
+    /// Takes as much of `cost` as fits, possibly nothing.
+    pub async fn take_up_to<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
+        let (started, asking) = (self.started(), Asking::new(Verb::UpTo, cost));
+        let result = match self.found_up_to(key, limit, asking).await {
+            Ok((units, found)) => Ok(Granted { units, decision: found.decision(limit) }),
+            Err(failure) => self.or_substitute(key, (limit, asking), Err(failure)).map(|decision| {
+                let units = if S::core(&decision).is_allowed() { cost } else { 0 };
+                Granted { units, decision }
+            }),
+        };
+        self.tell(key, cost, started, result.as_ref().ok().map(|granted| S::core(&granted.decision)));
+        result
+    }
+
+    /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].
+    pub async fn reserve<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
+        self.reserve_for(key, limit, cost, Duration::ZERO).await
+    }
+
+    /// As [`Limiter::reserve`], for units that may be spent at any time until `lease` has passed: they count
+    /// from its end on (or from the end of an aligned window, if that is sooner: see
+    /// [`Receipt::recorded_at`]), so that no interval sees more than is allowed.
+    pub async fn reserve_for<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+        lease: Duration,
+    ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
+        let core = |reservation: &Reservation<S::Decision<'l>>| S::core(&reservation.decision);
+        let extra = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
+        let asking = Asking { verb: Verb::Reserve, cost, extra };
+        let started = self.started();
+        let result = match self.found(key, &self.store.name(key, S::NAME), (limit, asking)).await {
+            Ok(found) => Ok(self.reservation(key, limit, found)),
+            Err(failure) => self
+                .or_substitute(key, (limit, asking), Err(failure))
+                .map(|decision| Reservation { decision, receipt: None }),
+        };
+        self.tell(key, cost, started, result.as_ref().ok().map(core));
+        result
+    }
+
+    fn reservation<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        found: Found<S>,
+    ) -> Reservation<S::Decision<'l>> {
+        let is_taken = S::is_admitted(&found.outcome) && found.call.cost > 0;
+        let receipt = is_taken.then(|| Receipt {
+            id: receipt::next_id(),
+            key: key.clone(),
+            recorded: S::recorded_at(limit, &found.outcome, found.call),
+            units: found.call.cost,
+            resets: u32::try_from(found.told.number).unwrap_or(u32::MAX),
+        });
+        Reservation { decision: found.decision(limit), receipt }
+    }
+
+    /// A handle to `key` that makes its name in Redis once, for callers that check it in a tight loop.
+    pub fn key<'a>(&'a self, key: &'a RedisKey) -> KeyHandle<'a, S> {
+        KeyHandle { limiter: self, key, name: self.store.name(key, S::NAME) }
+    }
+
+    /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second
+    /// time, or with another key, nothing happens.
+    pub async fn refund(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        receipt: &Receipt,
+    ) -> Result<u64, TrypemaError> {
+        if receipt.key != *key {
+            return Ok(0);
+        }
+        let asking =
+            Asking { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
+        let mut ask = self.ask(key, Some(limit), asking);
+        ask.resets = receipt.resets;
+        let mut name = self.store.name(key, S::NAME);
+        name.extend_from_slice(format!(":receipt:{:032x}", receipt.id).as_bytes());
+        ask.names.push(name);
+        self.number(key, ask).await
+    }
+
+    /// Gives back up to `units`, the oldest first; returns how many were still counted. Prefer
+    /// [`Limiter::refund`], which gives back where the take was recorded, and only once.
+    pub async fn refund_units(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        units: u64,
+    ) -> Result<u64, TrypemaError> {
+        let ask = self.ask(key, Some(limit), Asking::new(Verb::RefundUnits, units));
+        self.number(key, ask).await
+    }
+
+    /// Forgets what `key` has spent, and voids its receipts; whether there was anything.
+    pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
+        let ask = self.ask(key, None, Asking::new(Verb::Reset, 0));
+        Ok(self.number(key, ask).await? > 0)
+    }
+
+    /// Decides, in place of Redis if that cannot be asked, and tells the observer of takes.
+    pub(super) async fn decide<'l>(
+        &self,
+        key: &RedisKey,
+        name: &[u8],
+        (limit, asking): (&'l S::Limit, Asking),
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        let started = self.started();
+        let found = self.found(key, name, (limit, asking)).await;
+        let result = self.or_substitute(key, (limit, asking), found.map(|found| found.decision(limit)));
+        if asking.verb == Verb::Take {
+            self.tell(key, asking.cost, started, result.as_ref().ok().map(S::core));
+        }
+        result
+    }
+
+    /// What a deciding verb found in Redis, where the state has this name.
+    pub(super) async fn found(
+        &self,
+        key: &RedisKey,
+        name: &[u8],
+        (limit, asking): (&S::Limit, Asking),
+    ) -> Result<Found<S>, RedisFailure> {
+        self.settle(key, limit).await?;
+        let told = self.store.ask(Self::ask_named(name.to_vec(), Some(limit), asking)).await?;
+        self.read(limit, asking, told)
+    }
+
+    async fn found_up_to(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        asking: Asking,
+    ) -> Result<(u64, Found<S>), RedisFailure> {
+        self.settle(key, limit).await?;
+        let told = self.store.ask(self.ask(key, Some(limit), asking)).await?;
+        let units = told.number;
+        // The decision is for what was taken, or for a single unit.
+        let decided = if units == 0 { asking.cost.min(1) } else { units };
+        Ok((units, self.read(limit, Asking::new(Verb::UpTo, decided), told)?))
+    }
+
+    fn read(&self, limit: &S::Limit, asking: Asking, told: Told) -> Result<Found<S>, RedisFailure> {
+        let lease = if asking.verb == Verb::Reserve { asking.extra } else { 0 };
+        let stamp = told.now + Duration::from_micros(lease);
+        let call = Call::new(told.now, asking.cost).stamped(stamp);
+        match S::read_outcome(limit, &mut told.facts(), call, told.spent) {
+            Some(outcome) => Ok(Found { outcome, told, call }),
+            None => Err(RedisFailure::new(RedisFailureKind::BadReply, "an outcome that cannot be")),
+        }
+    }
+
+    /// A check of this strategy.
+    pub(super) fn ask(&self, key: &RedisKey, limit: Option<&S::Limit>, asking: Asking) -> Ask {
+        Self::ask_named(self.store.name(key, S::NAME), limit, asking)
+    }
+
+    fn ask_named(state: Vec<u8>, limit: Option<&S::Limit>, asking: Asking) -> Ask {
+        let names = match asking.verb {
+            Verb::Reserve | Verb::Refund | Verb::Reset | Verb::Unblock => {
+                let resets = [state.as_slice(), b":resets"].concat();
+                vec![state, resets]
+            }
+            _ => vec![state],
+        };
+        let mut written = Vec::with_capacity(64);
+        if let Some(limit) = limit {
+            S::write_limit(limit, &mut written);
+        }
+        Ask {
+            names,
+            strategy: S::NUMBER,
+            verb: asking.verb,
+            cost: asking.cost,
+            extra: asking.extra,
+            resets: 0,
+            limit: written,
+            facts_len: limit.map_or(0, S::facts_len),
+        }
+    }
+
+    /// Asks for a verb that answers with a number.
+    pub(super) async fn number(&self, key: &RedisKey, ask: Ask) -> Result<u64, TrypemaError> {
+        let told = self.store.ask(ask).await;
+        told.map(|told| told.number).map_err(|failure| self.failed(key, failure))
+    }
+
+    /// Takes from Redis what was admitted without it.
+    async fn settle(&self, key: &RedisKey, limit: &S::Limit) -> Result<(), RedisFailure> {
+        let Some(units) = self.substitute.unsettled_of(key) else { return Ok(()) };
+        let settled = self.store.ask(self.ask(key, Some(limit), Asking::new(Verb::UpTo, units))).await;
+        settled.map(|_| ()).inspect_err(|failure| {
+            if failure.kind() == RedisFailureKind::Unavailable {
+                self.substitute.put_back(key, units);
+            }
+        })
+    }
+
+    /// What Redis decided, or what was chosen for when it cannot.
+    pub(super) fn or_substitute<'l>(
+        &self,
+        key: &RedisKey,
+        (limit, asking): (&'l S::Limit, Asking),
+        decided: Result<S::Decision<'l>, RedisFailure>,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        decided.or_else(|failure| {
+            let error = self.failed(key, failure);
+            self.substitute.decide(self.store.on_failure(), key, (limit, asking)).ok_or(error)
+        })
+    }
+
+    /// Tells the observer of a failure.
+    pub(super) fn failed(&self, key: &RedisKey, failure: RedisFailure) -> TrypemaError {
+        let error = TrypemaError::from(failure);
+        if let Some(observer) = self.store.observer() {
+            observer.failed(&Failure { strategy: S::NAME, key: key.as_str(), error: &error });
+        }
+        error
+    }
+
+    /// When a call starts, if anyone wants to know.
+    pub(super) fn started(&self) -> Option<Timestamp> {
+        self.store.observer().map(|_| Source::System.now())
+    }
+
+    /// Tells the observer of a decision.
+    pub(super) fn tell(
+        &self,
+        key: &RedisKey,
+        cost: u64,
+        started: Option<Timestamp>,
+        decision: Option<Decision>,
+    ) {
+        if let (Some(observer), Some(started), Some(decision)) = (self.store.observer(), started, &decision) {
+            let elapsed_us = Source::System.now().as_micros().saturating_sub(started.as_micros());
+            let latency = Duration::from_micros(elapsed_us);
+            observer.decided(&Event { strategy: S::NAME, key: key.as_str(), cost, decision, latency });
+        }
+    }
+}

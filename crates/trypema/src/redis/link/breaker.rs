@@ -1,0 +1,177 @@
+//! When to stop asking a server that does not answer, and when to try it again. Pure: the caller tells the time.
+
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+/// So many calls in a row without a reply, and the server is taken to be gone. Fewer would open at a single
+/// slow moment; more would let every caller wait out its deadline.
+const FAILURES_TO_OPEN: u32 = 5;
+
+/// How long calls are turned away before one is let through; up to twice as long, so that a fleet does not
+/// come back in step. Short enough that service resumes well within a second of the server's return.
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Counts failures in a row; after enough of them it lets one call through now and then.
+#[derive(Debug)]
+pub(super) struct Breaker {
+    state: State,
+    openings: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Closed { failures: u32 },
+    Open { until: Timestamp },
+    Probing,
+}
+
+/// How a call was let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    Usual,
+    /// The one call that finds out whether the server is back.
+    Probe,
+}
+
+impl Breaker {
+    pub(super) fn new() -> Self {
+        Self { state: State::Closed { failures: 0 }, openings: 0 }
+    }
+
+    /// Whether a call may be made at `now`; `None` turns it away.
+    pub(super) fn admit(&mut self, now: Timestamp) -> Option<Admission> {
+        match self.state {
+            State::Closed { .. } => Some(Admission::Usual),
+            State::Open { until } if now >= until => {
+                self.state = State::Probing;
+                Some(Admission::Probe)
+            }
+            State::Open { .. } | State::Probing => None,
+        }
+    }
+
+    /// The server replied. Late replies count too: they show that it is there.
+    pub(super) fn succeeded(&mut self) {
+        self.state = State::Closed { failures: 0 };
+    }
+
+    /// A call got no reply; if that opens the breaker, calls are turned away until `until`.
+    pub(super) fn failed(&mut self, admission: Admission, until: Timestamp) {
+        match (&mut self.state, admission) {
+            (State::Closed { failures }, _) => {
+                *failures += 1;
+                if *failures >= FAILURES_TO_OPEN {
+                    self.open(until);
+                }
+            }
+            (State::Probing, Admission::Probe) => self.open(until),
+            // A call from before it opened says nothing new.
+            (State::Open { .. } | State::Probing, _) => {}
+        }
+    }
+
+    /// The server cannot be reached at all: no further failures are awaited.
+    pub(super) fn open(&mut self, until: Timestamp) {
+        self.state = State::Open { until };
+        self.openings += 1;
+    }
+
+    /// A call ended without showing anything. If it was the probe, the next call is.
+    pub(super) fn left(&mut self, admission: Admission, now: Timestamp) {
+        if admission == Admission::Probe && matches!(self.state, State::Probing) {
+            self.state = State::Open { until: now };
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed { .. })
+    }
+
+    /// How often it opened. A connection that is older than the last opening is not trusted: a black hole
+    /// never reports an error.
+    pub(super) fn openings(&self) -> u64 {
+        self.openings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_micros(1_000_000);
+
+    fn later(ms: u64) -> Timestamp {
+        START + Duration::from_millis(ms)
+    }
+
+    fn opened() -> Breaker {
+        let mut breaker = Breaker::new();
+        for _ in 0..FAILURES_TO_OPEN {
+            assert_eq!(breaker.admit(START), Some(Admission::Usual));
+            breaker.failed(Admission::Usual, later(100));
+        }
+        breaker
+    }
+
+    #[test]
+    fn five_failures_in_a_row_open_it_and_four_do_not() {
+        let mut breaker = Breaker::new();
+        for _ in 1..FAILURES_TO_OPEN {
+            breaker.failed(Admission::Usual, later(100));
+        }
+        assert!(breaker.is_closed());
+        breaker.succeeded();
+        for _ in 1..FAILURES_TO_OPEN {
+            breaker.failed(Admission::Usual, later(100));
+        }
+        assert_eq!((breaker.admit(START), breaker.openings()), (Some(Admission::Usual), 0));
+        breaker.failed(Admission::Usual, later(100));
+        assert_eq!((breaker.admit(START), breaker.openings()), (None, 1));
+    }
+
+    #[test]
+    fn one_probe_after_the_pause_decides() {
+        let mut breaker = opened();
+        assert_eq!(breaker.admit(later(99)), None);
+        assert_eq!(breaker.admit(later(100)), Some(Admission::Probe));
+        assert_eq!(breaker.admit(later(100)), None);
+        breaker.failed(Admission::Probe, later(200));
+        assert_eq!(breaker.admit(later(199)), None);
+        assert_eq!(breaker.admit(later(200)), Some(Admission::Probe));
+        breaker.succeeded();
+        assert_eq!(breaker.admit(later(200)), Some(Admission::Usual));
+        assert_eq!(breaker.openings(), 2);
+    }
+
+    #[test]
+    fn a_probe_that_leaves_hands_over_to_the_next_call() {
+        let mut breaker = opened();
+        assert_eq!(breaker.admit(later(100)), Some(Admission::Probe));
+        breaker.left(Admission::Usual, later(101));
+        assert_eq!(breaker.admit(later(101)), None);
+        breaker.left(Admission::Probe, later(101));
+        assert_eq!(breaker.admit(later(101)), Some(Admission::Probe));
+    }
+
+    #[test]
+    fn failures_of_older_calls_do_not_lengthen_the_pause_or_end_the_probe() {
+        let mut breaker = opened();
+        breaker.failed(Admission::Usual, later(500));
+        assert_eq!(breaker.admit(later(100)), Some(Admission::Probe));
+        breaker.failed(Admission::Usual, later(500));
+        breaker.failed(Admission::Probe, later(200));
+        assert_eq!(breaker.admit(later(200)), Some(Admission::Probe));
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reached_opens_it_at_once() {
+        let mut breaker = Breaker::new();
+        breaker.open(later(100));
+        assert_eq!(breaker.admit(later(99)), None);
+        // The call that dialled leaves; that must not end the pause.
+        breaker.left(Admission::Usual, later(1));
+        breaker.left(Admission::Probe, later(1));
+        assert_eq!(breaker.admit(later(99)), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! Finding the master of a service, and noticing that it is another one now.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::redis::{ConnectionInfo, PushInfo, PushKind, Value};
+
+use super::address::{SentinelAddress, at};
+use super::budget::within;
+use super::dial::{Dialler, Line, can_listen, dial, dial_and_listen};
+use super::errand::Errand;
+use super::gate::jittered;
+use super::managed::{ManagedConnection, Request};
+use super::reply::Answer;
+use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::redis::{RedisFailure, RedisFailureKind};
+
+/// While calls are made, the sentinels are asked this often (up to twice as far apart) whether the master is
+/// still the master.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What one sentinel may take to be dialled and to answer; the next one is asked after that.
+const SENTINEL_BUDGET: Duration = Duration::from_millis(250);
+
+/// The channel on which sentinels announce a new master.
+const NEW_MASTER: &str = "+switch-master";
+
+/// The connection to the current master of a service.
+///
+/// A new master is looked up when the connection breaks, when the server says that it is a replica, when a sentinel
+/// announces `+switch-master`, and when the sentinels, asked at least once a second while calls are made, name another
+/// one. The last two are for an old master that still takes writes after a failover, which are lost when it is told of
+/// it. Calls can go there until the announcement arrives; if the sentinel that we listen to is gone, for up to about a
+/// second; longer only if no sentinel can be reached from here (`min-replicas-to-write` on the servers bounds that
+/// too). Calls are not delayed by asking.
+pub(super) struct SentinelConnection {
+    sentinels: Arc<Sentinels>,
+    master: ManagedConnection,
+    recheck: Errand,
+    next_recheck: Mutex<Timestamp>,
+}
+
+impl SentinelConnection {
+    pub(super) fn new(address: SentinelAddress) -> Self {
+        let sentinels = Arc::new(Sentinels {
+            address,
+            first: AtomicUsize::new(0),
+            line: Mutex::new(None),
+            master: Arc::default(),
+        });
+        Self {
+            master: ManagedConnection::new(Dialler::Sentinel(Arc::clone(&sentinels))),
+            sentinels,
+            recheck: Errand::new(),
+            next_recheck: Mutex::new(Timestamp::default()),
+        }
+    }
+
+    pub(super) async fn run(&self, request: Request<'_>) -> Answer {
+        self.begin_recheck_if_due();
+        self.recheck.alongside(self.master.run(request)).await
+    }
+
+    pub(super) async fn line(&self) -> Result<Line, RedisFailure> {
+        self.master.line().await
+    }
+
+    fn begin_recheck_if_due(&self) {
+        if self.recheck.is_under_way() {
+            return;
+        }
+        let now = SystemClock.now();
+        {
+            let mut next = self.next_recheck.lock().unwrap_or_else(PoisonError::into_inner);
+            if now < *next {
+                return;
+            }
+            *next = now + jittered(RECHECK_INTERVAL);
+        }
+        let sentinels = Arc::clone(&self.sentinels);
+        self.recheck.begin(async move { sentinels.recheck().await });
+    }
+}
+
+/// The sentinels of one service, and what they said last.
+pub(super) struct Sentinels {
+    address: SentinelAddress,
+    /// Which one answered last: it is asked first.
+    first: AtomicUsize,
+    /// The connection to that one, over which it announces a new master.
+    line: Mutex<Option<Line>>,
+    /// The master that calls go to.
+    master: Arc<CurrentMaster>,
+}
+
+#[derive(Default)]
+struct CurrentMaster(Mutex<Option<Master>>);
+
+struct Master {
+    address: String,
+    line: Line,
+}
+
+impl Sentinels {
+    /// Dials the master that the sentinels name, if it says itself that it is one.
+    pub(super) async fn dial_master(&self) -> Result<Line, RedisFailure> {
+        let address = self.ask().await?;
+        let info = at(&self.address.master, &address)
+            .ok_or_else(|| unavailable(format!("the sentinels name {address:?}, which is no address")))?;
+        let line = dial(&info).await?;
+        match within(SENTINEL_BUDGET, line.send(&::redis::cmd("ROLE"))).await {
+            Some(Ok(role)) if is_other_than_master(&role) => {
+                Err(unavailable(format!("{address} is no master yet, or no longer")))
+            }
+            Some(Ok(_)) => {
+                self.master.set(Master { address, line: line.clone() });
+                Ok(line)
+            }
+            Some(Err(error)) => Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
+            None => Err(unavailable(format!("{address} does not answer"))),
+        }
+    }
+
+    /// Retires the connection if the sentinels name another master by now.
+    async fn recheck(&self) {
+        let Ok(address) = self.ask().await else { return };
+        self.master.retire_if(|master| master.address != address);
+    }
+
+    /// The address of the master, from the first sentinel that knows it.
+    async fn ask(&self) -> Result<String, RedisFailure> {
+        let count = self.address.sentinels.len();
+        let first = self.first.load(Ordering::Relaxed);
+        let mut last_failure = unavailable("no sentinel was named".to_owned());
+        for index in (0..count).map(|offset| (first + offset) % count) {
+            let answer = within(SENTINEL_BUDGET, self.ask_one(&self.address.sentinels[index])).await;
+            match answer.unwrap_or_else(|| Err(unavailable("a sentinel did not answer".to_owned()))) {
+                Ok(address) => {
+                    self.first.store(index, Ordering::Relaxed);
+                    return Ok(address);
+                }
+                Err(failure) => {
+                    *self.line() = None;
+                    last_failure = failure;
+                }
+            }
+        }
+        Err(last_failure)
+    }
+
+    async fn ask_one(&self, sentinel: &ConnectionInfo) -> Result<String, RedisFailure> {
+        let kept = self.line().take().filter(|line| !line.is_retired());
+        let line = match kept {
+            Some(line) => line,
+            None => self.listen_to(sentinel).await?,
+        };
+        let mut question = ::redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.address.service);
+        let reply = line.send(&question).await;
+        let address = match reply {
+            Ok(Value::ServerError(error)) => {
+                return Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error.into()));
+            }
+            Ok(value) => master_address(&value),
+            Err(error) => return Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
+        };
+        *self.line() = Some(line);
+        address
+            .ok_or_else(|| unavailable(format!("the sentinels know no service {:?}", self.address.service)))
+    }
+
+    /// Dials a sentinel and has it announce new masters.
+    async fn listen_to(&self, sentinel: &ConnectionInfo) -> Result<Line, RedisFailure> {
+        let (master, service) = (Arc::clone(&self.master), self.address.service.clone());
+        let listener = move |push: &PushInfo| {
+            if push.kind == PushKind::Message && announces_master(&push.data, &service) {
+                master.retire_if(|_| true);
+            }
+        };
+        let line = dial_and_listen(sentinel, Box::new(listener)).await?;
+        if can_listen(sentinel) {
+            // Where that is not permitted, asking again has to do.
+            let _ = line.subscribe(NEW_MASTER).await;
+        }
+        Ok(line)
+    }
+
+    fn line(&self) -> MutexGuard<'_, Option<Line>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CurrentMaster {
+    fn set(&self, master: Master) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(master);
+    }
+
+    /// Has the next call look the master up, if `is_outdated` says so of this one.
+    fn retire_if(&self, is_outdated: impl Fn(&Master) -> bool) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(master) = current.take_if(|master| is_outdated(master)) {
+            master.line.retire();
+        }
+    }
+}
+
+/// Whether a message (its channel, then the service, the old address and the new one) is about `service`.
+fn announces_master(message: &[Value], service: &str) -> bool {
+    match message {
+        [Value::BulkString(channel), Value::BulkString(text)] => {
+            channel == NEW_MASTER.as_bytes()
+                && text.split(|byte| *byte == b' ').next() == Some(service.as_bytes())
+        }
+        _ => false,
+    }
+}
+
+fn master_address(reply: &Value) -> Option<String> {
+    let Value::Array(parts) = reply else { return None };
+    let [Value::BulkString(host), Value::BulkString(port)] = parts.as_slice() else { return None };
+    Some(format!("{}:{}", std::str::from_utf8(host).ok()?, std::str::from_utf8(port).ok()?))
+}
+
+/// Where `ROLE` is not permitted, the sentinels' word has to do.
+fn is_other_than_master(role: &Value) -> bool {
+    match role {
+        Value::Array(parts) => parts.first() != Some(&Value::BulkString(b"master".to_vec())),
+        _ => false,
+    }
+}
+
+fn unavailable(message: String) -> RedisFailure {
+    RedisFailure::new(RedisFailureKind::Unavailable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_masters_address_is_two_strings() {
+        assert_eq!(
+            master_address(&Value::Array(vec![text("10.0.0.1"), text("6379")])).unwrap(),
+            "10.0.0.1:6379"
+        );
+        assert_eq!(master_address(&Value::Nil), None);
+        assert_eq!(master_address(&Value::Array(vec![text("10.0.0.1"), Value::Int(1)])), None);
+        assert_eq!(master_address(&Value::Array(vec![Value::BulkString(vec![255]), text("1")])), None);
+    }
+
+    #[test]
+    fn an_announcement_is_for_one_service() {
+        let message = |channel, about| [text(channel), text(about)];
+        let about = "main 10.0.0.1 6379 10.0.0.2 6379";
+        assert!(announces_master(&message("+switch-master", about), "main"));
+        assert!(!announces_master(&message("+switch-master", about), "mai"));
+        assert!(!announces_master(&message("+switch-master", ""), "main"));
+        assert!(!announces_master(&message("+sdown", about), "main"));
+        assert!(!announces_master(&[Value::Nil], "main"));
+    }
+
+    #[test]
+    fn replicas_and_sentinels_are_no_masters() {
+        assert!(!is_other_than_master(&Value::Array(vec![text("master"), Value::Int(0)])));
+        assert!(is_other_than_master(&Value::Array(vec![text("slave"), text("10.0.0.1")])));
+        assert!(is_other_than_master(&Value::Array(vec![])));
+        assert!(!is_other_than_master(&Value::Okay));
+    }
+}

@@ -1,0 +1,148 @@
+//! The nodes of a cluster that are known, and who serves which slot.
+
+use std::sync::Arc;
+
+use ::redis::ConnectionInfo;
+
+use super::address::at;
+use super::dial::{Dialler, Line};
+use super::managed::ManagedConnection;
+use super::slots::{SLOTS, SlotRange};
+
+/// A node, with its connection. That is dialled when a call needs it, and closed with the last reference.
+pub(super) struct Node {
+    info: ConnectionInfo,
+    pub(super) connection: ManagedConnection,
+}
+
+pub(super) struct Topology {
+    nodes: Vec<Arc<Node>>,
+    /// For each slot an index into `nodes`.
+    owners: Box<[Option<u16>]>,
+}
+
+impl Topology {
+    pub(super) fn unknown() -> Self {
+        Self { nodes: Vec::new(), owners: vec![None; SLOTS].into_boxed_slice() }
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
+        let index = (*self.owners.get(usize::from(slot))?)?;
+        self.nodes.get(usize::from(index)).cloned()
+    }
+
+    /// The node at `address`, which `named_by` named.
+    pub(super) fn node(&mut self, named_by: &Arc<Node>, address: &str) -> Option<Arc<Node>> {
+        let index = self.index_of(&named_by.info, address)?;
+        self.nodes.get(usize::from(index)).cloned()
+    }
+
+    /// `slot` is served by the node at `address`, which `named_by` named.
+    pub(super) fn assign(&mut self, slot: u16, named_by: &Arc<Node>, address: &str) -> Option<Arc<Node>> {
+        let index = self.index_of(&named_by.info, address)?;
+        *self.owners.get_mut(usize::from(slot))? = Some(index);
+        self.nodes.get(usize::from(index)).cloned()
+    }
+
+    /// The whole shape, as the node `asked` tells it. Nodes that left it are let go; those that stay keep their
+    /// connections.
+    pub(super) fn replace(&mut self, asked: &ConnectionInfo, ranges: &[SlotRange]) {
+        let mut next = Self { nodes: Vec::new(), owners: vec![None; SLOTS].into_boxed_slice() };
+        for range in ranges {
+            let Some(info) = at(asked, &range.address) else { continue };
+            let index = next.position(&info).or_else(|| {
+                let node = self.position(&info).and_then(|index| self.nodes.get(usize::from(index)).cloned());
+                next.add(node.unwrap_or_else(|| Arc::new(Node::new(info))))
+            });
+            if let Some(slots) = next.owners.get_mut(usize::from(range.first)..=usize::from(range.last)) {
+                slots.fill(index);
+            }
+        }
+        *self = next;
+    }
+
+    /// Where the shape can be asked for: over connections that work, and at nodes that are not connected.
+    pub(super) fn nodes_to_ask(&self) -> (Vec<(ConnectionInfo, Line)>, Vec<ConnectionInfo>) {
+        let mut connected = Vec::new();
+        let mut others = Vec::new();
+        for node in &self.nodes {
+            match node.connection.working_line() {
+                Some(line) => connected.push((node.info.clone(), line)),
+                None => others.push(node.info.clone()),
+            }
+        }
+        (connected, others)
+    }
+
+    fn index_of(&mut self, like: &ConnectionInfo, address: &str) -> Option<u16> {
+        let info = at(like, address)?;
+        self.position(&info).or_else(|| self.add(Arc::new(Node::new(info))))
+    }
+
+    fn position(&self, info: &ConnectionInfo) -> Option<u16> {
+        let index = self.nodes.iter().position(|node| node.info.addr() == info.addr())?;
+        u16::try_from(index).ok()
+    }
+
+    /// There are at most as many nodes as slots, and an index for each.
+    fn add(&mut self, node: Arc<Node>) -> Option<u16> {
+        if self.nodes.len() >= SLOTS {
+            return None;
+        }
+        self.nodes.push(node);
+        u16::try_from(self.nodes.len() - 1).ok()
+    }
+}
+
+impl Node {
+    fn new(info: ConnectionInfo) -> Self {
+        Self { connection: ManagedConnection::new(Dialler::Server(info.clone())), info }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::link::address::Address;
+
+    fn asked() -> ConnectionInfo {
+        match Address::parse("redis://:pw@seed:1").unwrap() {
+            Address::Server(info) => info,
+            _ => panic!("not one server"),
+        }
+    }
+
+    fn range(first: u16, last: u16, address: &str) -> SlotRange {
+        SlotRange { first, last, address: address.into() }
+    }
+
+    fn owners(topology: &Topology, slots: [u16; 3]) -> [Option<String>; 3] {
+        slots.map(|slot| topology.owner(slot).map(|node| node.info.addr().to_string()))
+    }
+
+    #[test]
+    fn slots_follow_their_ranges_and_single_moves() {
+        let mut topology = Topology::unknown();
+        assert_eq!(owners(&topology, [0, 1, 16_383]), [None, None, None]);
+        topology.replace(&asked(), &[range(0, 99, "a:1"), range(200, 16_383, ":2"), range(5, 6, "nowhere")]);
+        assert_eq!(owners(&topology, [99, 100, 16_383]), [Some("a:1".into()), None, Some("seed:2".into())]);
+
+        let from = topology.owner(0).unwrap();
+        let to = topology.assign(50, &from, "b:3").unwrap();
+        assert!(Arc::ptr_eq(&to, &topology.node(&from, "b:3").unwrap()));
+        assert_eq!(owners(&topology, [49, 50, 51]), ["a:1", "b:3", "a:1"].map(|name| Some(name.into())));
+        assert!(topology.assign(50, &from, "nowhere").is_none());
+        assert!(topology.assign(16_384, &from, "b:3").is_none());
+    }
+
+    #[test]
+    fn nodes_that_stay_keep_their_connection_and_others_are_let_go() {
+        let mut topology = Topology::unknown();
+        topology.replace(&asked(), &[range(0, 99, "a:1"), range(100, 16_383, "b:2")]);
+        let (stays, leaves) = (topology.owner(0).unwrap(), Arc::downgrade(&topology.owner(100).unwrap()));
+        topology.replace(&asked(), &[range(0, 9, "c:3"), range(10, 16_383, "a:1")]);
+        assert!(Arc::ptr_eq(&stays, &topology.owner(100).unwrap()));
+        assert_eq!(topology.nodes.len(), 2);
+        assert!(leaves.upgrade().is_none());
+    }
+}

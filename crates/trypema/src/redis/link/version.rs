@@ -1,0 +1,66 @@
+//! Whether a server is new enough.
+
+use std::time::Duration;
+
+use ::redis::Value;
+
+use super::budget::within;
+use super::dial::Line;
+use crate::redis::{RedisFailure, RedisFailureKind};
+
+/// From here on scripts may write after they asked for the time, which every one of ours does.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// How long a server that was just dialled may take to say what it is.
+const BUDGET: Duration = Duration::from_secs(1);
+
+/// Refuses a server that is too old. One that may not be asked is taken on trust.
+pub(super) async fn check(line: &Line) -> Result<(), RedisFailure> {
+    let mut question = ::redis::cmd("INFO");
+    question.arg("server");
+    let reply = match within(BUDGET, line.send(&question)).await {
+        Some(Ok(reply)) => reply,
+        Some(Err(error)) => return Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
+        None => return Err(RedisFailure::new(RedisFailureKind::Unavailable, "the server does not answer")),
+    };
+    match text(&reply).and_then(version) {
+        Some((version, number)) if number < OLDEST => Err(RedisFailure::new(
+            RedisFailureKind::Refused,
+            format!("the server is Redis {version}: need {}.{} or later", OLDEST.0, OLDEST.1),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn text(reply: &Value) -> Option<&str> {
+    match reply {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// The version as it is written, and its first two numbers.
+fn version(info: &str) -> Option<(&str, (u32, u32))> {
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"))?.trim();
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    Some((version, (numbers.next()??, numbers.next()??)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_two_numbers_in_order() {
+        let number = |version_line: &str| {
+            version(&format!("# Server\r\n{version_line}\r\nos:x\r\n")).map(|found| found.1)
+        };
+        assert_eq!(number("redis_version:6.0.16"), Some((6, 0)));
+        assert_eq!(number("redis_version:6.2.5"), Some((6, 2)));
+        assert_eq!(number("redis_version:255.255.255"), Some((255, 255)));
+        assert_eq!(number("redis_version:unstable"), None);
+        assert_eq!(number("valkey_version:8.0.1"), None);
+        assert!((5, 9) < OLDEST && (6, 1) < OLDEST && (6, 2) >= OLDEST && (10, 0) >= OLDEST);
+    }
+}

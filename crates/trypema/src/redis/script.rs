@@ -1,0 +1,43 @@
+//! The scripts, put together from the strategies' Lua twins.
+
+use std::sync::{Arc, OnceLock};
+
+use super::link::Script;
+use crate::strategy::LUA;
+
+const TIME: &str = include_str!("script/time.lua");
+const TAKE: &str = include_str!("script/take.lua");
+const SINGLE: &str = include_str!("script/single.lua");
+const DRIVER: &str = include_str!("script/driver.lua");
+
+/// The script for takes of one cost from one key, for the strategy with this number.
+pub(super) fn single(number: u8) -> Arc<Script> {
+    static SINGLES: [OnceLock<Arc<Script>>; LUA.len()] = [const { OnceLock::new() }; LUA.len()];
+    let index = usize::from(number - 1);
+    let made = || {
+        let lua = &LUA[index];
+        Arc::new(Script::new([TIME, lua.base, lua.source, TAKE, SINGLE].join("\n")))
+    };
+    Arc::clone(SINGLES[index].get_or_init(made))
+}
+
+/// The script for any requests. A strategy's functions are made only when a request needs them.
+pub(super) fn driver() -> Arc<Script> {
+    static SCRIPT: OnceLock<Arc<Script>> = OnceLock::new();
+    let made = || {
+        let mut source = format!("{TIME}\nlocal strategies = {{}}\n");
+        for (index, lua) in LUA.iter().enumerate() {
+            source.push_str(&format!("-- {}\nstrategies[{}] = function()\n", lua.name, index + 1));
+            source.push_str("local forgo, block_for, is_blocked\n");
+            source.push_str(&[lua.base, lua.source, TAKE].join("\n"));
+            source.push_str(
+                "\nreturn {read = read, load = load, save = save, decide = decide, commit = commit, fits = fits, \
+                 refund = refund, memory = memory, facts = facts, take = take, forgo = forgo, \
+                 block_for = block_for, is_blocked = is_blocked}\nend\n",
+            );
+        }
+        source.push_str(DRIVER);
+        Arc::new(Script::new(source))
+    };
+    Arc::clone(SCRIPT.get_or_init(made))
+}

@@ -1,0 +1,219 @@
+-- Any number of requests, decided in their order; each a list of checks that are spent all or none.
+-- KEYS     the states, each followed by its helpers: for `reserve` and `reset` the count of resets, for `refund` that and
+--          what remembers the receipt
+-- ARGV[1]  <d now, 0 = the server's> <I2 requests>, for each <B checks>, for each
+--          <B strategy> <B verb> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>, then the limit, unless the verb has none
+-- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them;
+--          or <B 0> <I2 length> and why its request failed: then nothing of that request was spent
+local argument, at = ARGV[1], 1
+local given, requests
+given, requests, at = struct.unpack('<dI2', argument, at)
+local now = time_from(given)
+local TAKE, PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+
+local loaded, states, order = {}, {}, {}
+
+local function strategy_of(number)
+  if not loaded[number] then
+    loaded[number] = strategies[number]()
+  end
+  return loaded[number]
+end
+
+-- The state of a check: read once, and written once, when all is decided, however many checks are on it.
+local function state_at(check)
+  local key = KEYS[check.index]
+  local entry = states[key]
+  if not entry then
+    entry = {strategy = check.strategy, state = check.strategy.load(key), key = key}
+    states[key] = entry
+    order[#order + 1] = entry
+  end
+  entry.limit = check.limit or entry.limit
+  return entry.state
+end
+
+local function save_entry(entry)
+  if entry.state.is_changed then
+    entry.strategy.save(entry.key, entry.limit, entry.state, now)
+    entry.state.is_changed = false
+  end
+end
+
+-- Whether there is anything to give back, change or forget.
+local function is_known(state)
+  return state.is_known or state.is_changed
+end
+
+-- How often the key was reset, as long as receipts from before may be around.
+local function resets_of(index)
+  return tonumber(redis.call('GET', KEYS[index + 1]) or 0)
+end
+
+local function outlive(key, ttl)
+  if redis.call('PTTL', key) < ttl then
+    redis.call('PEXPIRE', key, ttl)
+  end
+end
+
+local function reset(check)
+  local key, counter = KEYS[check.index], KEYS[check.index + 1]
+  local entry = states[key]
+  save_entry(entry)
+  local ttl = redis.call('PTTL', key)
+  if redis.call('DEL', key) == 0 then
+    return 0
+  end
+  redis.call('INCR', counter)
+  outlive(counter, math.max(1, ttl))
+  entry.state = entry.strategy.load(key)
+  return 1
+end
+
+local function refund(check, state)
+  local s = check.strategy
+  local counts_until = check.extra + s.memory(check.limit)
+  if resets_of(check.index) ~= check.times or counts_until <= now then
+    return 0
+  end
+  local ttl = time_to_live(counts_until, now)
+  if not redis.call('SET', KEYS[check.index + 2], '', 'NX', 'PX', ttl) or not is_known(state) then
+    return 0
+  end
+  state.is_changed = true
+  return s.refund(check.limit, state, now, check.cost, check.extra)
+end
+
+-- Decides one call and, unless `spend` is false, records it; returns its stretch.
+local function decided(check, state, cost, stamp, is_spending)
+  local s = check.strategy
+  local outcome = s.decide(check.limit, state, now, stamp, cost)
+  if is_spending then
+    s.commit(check.limit, state, now, cost, outcome)
+  end
+  return struct.pack('<I4', 1) .. s.facts(check.limit, outcome), outcome
+end
+
+local verbs = {}
+verbs[TAKE] = function(check, state, reply)
+  check.strategy.take(check.limit, state, now, check.cost, check.times, reply)
+  return 0
+end
+verbs[PEEK] = function(check, state, reply)
+  reply[#reply + 1] = decided(check, state, check.cost, now, false)
+  return 0
+end
+verbs[UP_TO] = function(check, state, reply)
+  local units = check.strategy.fits(check.limit, state, now, check.cost)
+  -- Where nothing fits, the answer says why a single unit does not; it is not recorded.
+  local cost = units == 0 and math.min(check.cost, 1) or units
+  reply[#reply + 1] = decided(check, state, cost, now, units > 0)
+  return units
+end
+verbs[RESERVE] = function(check, state, reply)
+  local stretch, outcome = decided(check, state, check.cost, now + check.extra, true)
+  reply[#reply + 1] = stretch
+  local resets = resets_of(check.index)
+  if resets > 0 and outcome.admitted then
+    -- A receipt counts for one memory after it was recorded, which is up to one memory, or the lease, from now.
+    local memory = check.strategy.memory(check.limit)
+    outlive(KEYS[check.index + 1], time_to_live(now + check.extra + 2 * memory, now))
+  end
+  return resets
+end
+verbs[REFUND] = function(check, state)
+  return refund(check, state)
+end
+verbs[REFUND_UNITS] = function(check, state)
+  if not is_known(state) then
+    return 0
+  end
+  state.is_changed = true
+  return check.strategy.refund(check.limit, state, now, check.cost, -1)
+end
+verbs[RESET] = function(check)
+  return reset(check)
+end
+verbs[ADOPT] = function(check, state)
+  if not is_known(state) then
+    return 0
+  end
+  state.capacity, state.is_changed = check.limit.capacity, true
+  return 1
+end
+verbs[BLOCK] = function(check, state)
+  check.strategy.block_for(state, now, check.extra, check.cost)
+  return 1
+end
+verbs[UNBLOCK] = function(check, state)
+  local was_blocked = check.strategy.is_blocked(state, now)
+  reset(check)
+  return was_blocked and 1 or 0
+end
+
+local function read_check()
+  local check, number = {}, 0
+  number, check.verb, check.index, check.times, check.cost, check.extra, at =
+    struct.unpack('<BBI2I4dd', argument, at)
+  check.strategy = strategy_of(number)
+  if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
+    check.limit, at = check.strategy.read(argument, at)
+  end
+  return check
+end
+
+-- Spends all checks of a request or none. One that is denied records what its strategy counts of denials.
+local function all_or_nothing(checks, reply)
+  local outcomes, is_admitted = {}, true
+  for i, check in ipairs(checks) do
+    outcomes[i] = check.strategy.decide(check.limit, check.state, now, now, check.cost)
+    is_admitted = is_admitted and outcomes[i].admitted
+  end
+  for i, check in ipairs(checks) do
+    local s, outcome = check.strategy, outcomes[i]
+    reply[#reply + 1] = struct.pack('<BdI4', 1, 0, 1) .. s.facts(check.limit, outcome)
+    if is_admitted or not outcome.admitted then
+      s.commit(check.limit, check.state, now, check.cost, outcome)
+    elseif s.forgo then
+      s.forgo(check.limit, check.state, now, check.cost, outcome)
+    end
+  end
+end
+
+local function failed(checks, why, reply)
+  local text = tostring(type(why) == 'table' and why.err or why):sub(1, 500)
+  for _ = 1, #checks do
+    reply[#reply + 1] = struct.pack('<BI2', 0, #text) .. text
+  end
+end
+
+-- A key that holds something else fails its own request, and no other.
+local function load_all(checks)
+  for _, check in ipairs(checks) do
+    check.state = state_at(check)
+  end
+end
+
+local reply = {struct.pack('<d', now)}
+for _ = 1, requests do
+  local count
+  count, at = struct.unpack('<B', argument, at)
+  local checks = {}
+  for i = 1, count do
+    checks[i] = read_check()
+  end
+  local is_loaded, why = pcall(load_all, checks)
+  if not is_loaded then
+    failed(checks, why, reply)
+  elseif count == 1 then
+    local stretches = {}
+    local number = verbs[checks[1].verb](checks[1], checks[1].state, stretches)
+    reply[#reply + 1] = struct.pack('<Bd', 1, number) .. table.concat(stretches)
+  else
+    all_or_nothing(checks, reply)
+  end
+end
+for _, entry in ipairs(order) do
+  save_entry(entry)
+end
+return table.concat(reply)

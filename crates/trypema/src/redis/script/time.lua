@@ -1,0 +1,27 @@
+-- What every script starts with: the time, asked for once, and what the strategies do with it.
+
+-- Given times are the callers' own, and their clocks may differ by this much: keys live that much longer.
+local CLOCKS_DIFFER_MS = 60000
+local extra_ms = 0
+
+-- The time to go by: the one that was given, or the server's.
+local function time_from(given)
+  if given > 0 then
+    extra_ms = CLOCKS_DIFFER_MS
+    return given
+  end
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- In whole milliseconds, how long a key must live that matters until `moment`.
+local function time_to_live(moment, now)
+  return math.max(1, math.ceil((moment - now) / 1000)) + extra_ms
+end
+
+-- A string that some other program or strategy wrote is left alone.
+local function check_tag(tag, expected)
+  if tag ~= expected then
+    error('the key holds something that is not a state of this strategy')
+  end
+end

@@ -1,0 +1,119 @@
+//! What all Redis limiters of a provider share: the way to Redis, names, and whom to tell.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::ask::{Ask, Told};
+use super::failure::{RedisFailure, RedisFailureKind};
+use super::key::{RedisKey, state_name};
+use super::lane::{Lane, Route};
+use super::link::{RedisConnection, slot_of};
+use super::substitute::OnFailure;
+use crate::clock::Source;
+use crate::observer::Observer;
+
+/// Lanes of a Cluster are forgotten, when nobody uses them, above this many.
+const MAX_IDLE_LANES: usize = 1_024;
+
+/// What a provider is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Parts {
+    pub(crate) connection: Option<RedisConnection>,
+    pub(crate) prefix: RedisKey,
+    pub(crate) deadline: Duration,
+    pub(crate) on_failure: OnFailure,
+    /// The time that scripts go by, if it is not the server's.
+    pub(crate) clock: Option<Source>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+}
+
+impl Parts {
+    /// Enough for a network round trip and a busy server, short enough that callers hardly notice an outage.
+    pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
+}
+
+#[derive(Debug)]
+pub(super) struct Store {
+    parts: Parts,
+    lanes: Lanes,
+}
+
+/// One lane for a server; one per slot for a Cluster, where only keys of one slot share a script call.
+#[derive(Debug)]
+enum Lanes {
+    None,
+    Server(Arc<Lane>),
+    Cluster(Route, Mutex<HashMap<u16, Arc<Lane>>>),
+}
+
+impl Store {
+    pub(super) fn new(parts: Parts) -> Self {
+        let (deadline, clock) = (parts.deadline, parts.clock.clone());
+        let lanes = match parts.connection.clone() {
+            None => Lanes::None,
+            Some(connection) => {
+                let is_cluster = connection.is_cluster();
+                let route = Route { connection: connection.with_deadline(deadline), deadline, clock };
+                match is_cluster {
+                    true => Lanes::Cluster(route, Mutex::default()),
+                    false => Lanes::Server(Lane::new(route)),
+                }
+            }
+        };
+        Self { parts, lanes }
+    }
+
+    /// The name of a key's state.
+    pub(super) fn name(&self, key: &RedisKey, strategy: &str) -> Vec<u8> {
+        state_name(&self.parts.prefix, key, strategy)
+    }
+
+    pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        self.parts.observer.as_ref()
+    }
+
+    pub(super) fn on_failure(&self) -> OnFailure {
+        self.parts.on_failure
+    }
+
+    /// Asks for one check.
+    pub(super) async fn ask(&self, ask: Ask) -> Result<Told, RedisFailure> {
+        let mut told = self.ask_together(vec![ask]).await?;
+        let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
+        told.pop().ok_or_else(missing)
+    }
+
+    /// Asks for several checks that are spent all or nothing. On a Cluster they must be in one slot.
+    pub(super) async fn ask_together(&self, asks: Vec<Ask>) -> Result<Vec<Told>, RedisFailure> {
+        let lane = match &self.lanes {
+            Lanes::None => {
+                let message = "no connection was given: see RateLimiter::builder().redis(…)";
+                return Err(RedisFailure::new(RedisFailureKind::Unavailable, message));
+            }
+            Lanes::Server(lane) => Arc::clone(lane),
+            Lanes::Cluster(route, lanes) => {
+                let mut slots = asks.iter().flat_map(|ask| &ask.names).map(|name| slot_of(name));
+                let slot = slots.next().unwrap_or(0);
+                if slots.any(|other| other != slot) {
+                    let message = "checks on keys in different slots of a cluster cannot be spent together";
+                    return Err(RedisFailure::new(RedisFailureKind::Refused, message));
+                }
+                lane_of(slot, route, lanes)
+            }
+        };
+        lane.ask(asks).await
+    }
+}
+
+fn lane_of(slot: u16, route: &Route, lanes: &Mutex<HashMap<u16, Arc<Lane>>>) -> Arc<Lane> {
+    let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lane) = lanes.get(&slot) {
+        return Arc::clone(lane);
+    }
+    if lanes.len() >= MAX_IDLE_LANES {
+        // One that somebody is about to use is held by them, too.
+        lanes.retain(|_, lane| Arc::strong_count(lane) > 1 || !lane.is_idle());
+    }
+    Arc::clone(lanes.entry(slot).or_insert_with(|| Lane::new(route.clone())))
+}

@@ -1,0 +1,127 @@
+//! What a call is answered when Redis cannot be asked.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::ask::Verb;
+use super::key::RedisKey;
+use super::limiter::Asking;
+use crate::clock::{Source, Timestamp};
+use crate::decision::When;
+use crate::local::{Bound, Limiter as LocalLimiter, WhenFull};
+use crate::strategy::{Call, Strategy, Wire};
+
+/// What a failure of Redis means for the caller. Decisions that are made in its place say so
+/// ([`Decision::is_substitute`](crate::Decision::is_substitute)); the observer is told of every failure.
+///
+/// ```no_run
+/// use trypema::RateLimiter;
+/// use trypema::redis::{OnFailure, RedisConnection};
+///
+/// # async fn example() -> Result<(), trypema::TrypemaError> {
+/// let rl = RateLimiter::builder()
+///     .redis(RedisConnection::connect("redis://127.0.0.1").await?)
+///     .on_redis_failure(OnFailure::Allow)
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// The call is an `Err`.
+    #[default]
+    Fail,
+    /// The call is allowed, unless its cost could never fit.
+    Allow,
+    /// The call is denied.
+    Deny,
+    /// The call is decided in this process, where every unit counts as often as there are instances. What is
+    /// admitted is taken from Redis when it is back, as far as it fits.
+    Local {
+        /// How many instances share the limit.
+        instances: NonZeroU32,
+    },
+}
+
+/// Keys that are counted for in this process at most while Redis is away, per strategy.
+const MAX_KEYS: usize = 100_000;
+
+/// What is counted in this process while Redis is away.
+#[derive(Debug)]
+pub(super) struct Substitute<S: Strategy> {
+    local: OnceLock<LocalLimiter<S>>,
+    /// What Redis does not know of yet.
+    unsettled: Mutex<HashMap<RedisKey, u64>>,
+}
+
+impl<S: Wire> Substitute<S> {
+    pub(super) fn new() -> Self {
+        Self { local: OnceLock::new(), unsettled: Mutex::default() }
+    }
+
+    /// What `on_failure` answers; `None` if it leaves the call undecided.
+    pub(super) fn decide<'l>(
+        &self,
+        on_failure: OnFailure,
+        key: &RedisKey,
+        (limit, asking): (&'l S::Limit, Asking),
+    ) -> Option<S::Decision<'l>> {
+        let (now, cost) = (Source::System.now(), asking.cost);
+        let fresh = || S::decide(limit, &S::State::default(), Call::new(now, cost));
+        let when = When::exactly(now).uncounted();
+        match on_failure {
+            OnFailure::Fail => None,
+            OnFailure::Allow => Some(S::decision(limit, fresh(), when)),
+            OnFailure::Deny => Some(S::decision(limit, S::denied(fresh()), when)),
+            OnFailure::Local { instances } => Some(self.decide_here(instances, key, (limit, asking))),
+        }
+    }
+
+    fn decide_here<'l>(
+        &self,
+        instances: NonZeroU32,
+        key: &RedisKey,
+        (limit, asking): (&'l S::Limit, Asking),
+    ) -> S::Decision<'l> {
+        let cost = asking.cost;
+        let bound = Bound { max_keys: MAX_KEYS, when_full: WhenFull::Share };
+        let local = self.local.get_or_init(|| LocalLimiter::new(Source::System, Some(bound), None));
+        // At least one call of its size fits, however many instances there are.
+        let whole = Call::new(Timestamp::default(), u64::MAX);
+        let capacity = S::fits(limit, &S::State::default(), whole);
+        let weight = cost.saturating_mul(u64::from(instances.get())).min(capacity.max(cost));
+        let found = match asking.verb {
+            Verb::Peek => local.foreseen(key.as_str(), limit, weight),
+            _ => local.found(key.as_str(), limit, weight),
+        };
+        if S::is_admitted(&found.outcome) && cost > 0 && asking.verb != Verb::Peek {
+            self.note(key, cost);
+        }
+        S::decision(limit, found.outcome, found.when.substitute())
+    }
+
+    fn note(&self, key: &RedisKey, units: u64) {
+        let mut unsettled = self.unsettled();
+        if unsettled.len() < MAX_KEYS || unsettled.contains_key(key) {
+            let noted = unsettled.entry(key.clone()).or_default();
+            *noted = noted.saturating_add(units);
+        }
+    }
+
+    /// What was admitted here while Redis was away, to be taken there.
+    pub(super) fn unsettled_of(&self, key: &RedisKey) -> Option<u64> {
+        self.local.get()?;
+        self.unsettled().remove(key)
+    }
+
+    /// Redis could still not be asked.
+    pub(super) fn put_back(&self, key: &RedisKey, units: u64) {
+        self.note(key, units);
+    }
+
+    fn unsettled(&self) -> MutexGuard<'_, HashMap<RedisKey, u64>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,100 @@
+-- absolute: the twin of absolute.rs. Change both or neither.
+--   limit    <d capacity> <d window> <d group> <B 1 if a live state's own capacity goes first>
+--   state    <B 'A'> <I7 capacity> and a series
+--   outcome  <B admitted> <d capacity> <d used before> <d not before, -1 = never> <d used after that wait>
+--            <d recorded at> <d resets at>
+
+local function read(argument, at)
+  local limit = {}
+  local sticky
+  limit.capacity, limit.window, limit.group, sticky, at = struct.unpack('<dddB', argument, at)
+  limit.is_sticky = sticky == 1
+  return limit, at
+end
+
+local function load(key)
+  local text = redis.call('GETRANGE', key, '0', '1023')
+  if #text == 0 then
+    return {text = text, capacity = 0, series = new_series(), fresh_from = 0}
+  end
+  local tag, capacity, at = struct.unpack('<BI7', text)
+  check_tag(tag, 65)
+  local series
+  series, at = read_head(key, text, at)
+  place({series}, at)
+  local fresh_from = series_fresh_from(series)
+  return {text = text, capacity = capacity, series = series, fresh_from = fresh_from, is_known = true}
+end
+
+local function save(key, _, state, now)
+  local s = state.series
+  local prefix = struct.pack('<BI7', 65, state.capacity)
+  save_series(key, state.text, prefix, {s}, now, series_fresh_from(s), state.fresh_from)
+end
+
+-- Until `cost` fits under `capacity`, and what is still used after waiting for that.
+local function until_fits(s, now, window, used, is_back, capacity, cost)
+  if cost > capacity then
+    return -1, 0
+  end
+  return left_after(s, now, window, used, is_back, used - capacity + cost)
+end
+
+local function decide(limit, state, now, stamp, cost)
+  local s, window = state.series, limit.window
+  local used, expired, is_back = view(s, now, window)
+  local capacity = limit.capacity
+  if limit.is_sticky and used > 0 then
+    capacity = state.capacity
+  end
+  local admitted = cost <= capacity - used or cost == 0
+  stamp = math.min(stamp, now + window)
+  local recorded = recorded_at(s, now, used, is_back, stamp)
+  local not_before, used_after, resets_at = now, 0, 0
+  if admitted and cost > 0 then
+    resets_at = recorded + window
+  else
+    resets_at = empty_at(s, now, window, used, is_back)
+  end
+  if not admitted then
+    not_before, used_after = until_fits(s, now, window, used, is_back, capacity, cost)
+  end
+  return {
+    admitted = admitted, capacity = capacity, used = used, expired = expired, is_back = is_back, stamp = stamp,
+    not_before = not_before, used_after = used_after, recorded = recorded, resets_at = resets_at,
+  }
+end
+
+local function commit(limit, state, now, cost, outcome)
+  local s = state.series
+  if outcome.admitted and cost > 0 then
+    record(s, now, limit.window, outcome.used, outcome.expired, outcome.is_back, outcome.stamp, limit.group, cost)
+    state.capacity = outcome.capacity
+    state.is_changed = true
+  elseif outcome.is_back then
+    settle(s, now, outcome.used, outcome.expired, true)
+    state.is_changed = true
+  end
+end
+
+local function fits(limit, state, now, cost)
+  local used = view(state.series, now, limit.window)
+  local capacity = limit.capacity
+  if limit.is_sticky and used > 0 then
+    capacity = state.capacity
+  end
+  return math.min(cost, math.max(0, capacity - used))
+end
+
+local function refund(limit, state, now, units, recorded)
+  return refund_series(state.series, now, limit.window, limit.group, units, recorded)
+end
+
+local function memory(limit)
+  return limit.window
+end
+
+local function facts(_, o)
+  return struct.pack('<Bdddddd', o.admitted and 1 or 0, o.capacity, o.used, o.not_before, o.used_after,
+    o.recorded, o.resets_at)
+end

@@ -1,0 +1,47 @@
+//! How the absolute strategy talks to its Lua twin.
+
+use super::{Absolute, AbsoluteLimit, AbsoluteOutcome};
+use crate::decision::NEVER;
+use crate::strategy::series::View;
+use crate::strategy::{Call, Facts, Wire, put_count};
+
+impl Wire for Absolute {
+    const NUMBER: u8 = 1;
+
+    fn write_limit(limit: &AbsoluteLimit, out: &mut Vec<u8>) {
+        put_count(out, limit.capacity);
+        put_count(out, limit.window_us);
+        put_count(out, limit.group_us);
+        out.push(u8::from(limit.is_sticky));
+    }
+
+    fn facts_len(_: &AbsoluteLimit) -> usize {
+        1 + 6 * 8
+    }
+
+    fn read_outcome(
+        _: &AbsoluteLimit,
+        facts: &mut Facts<'_>,
+        call: Call,
+        spent: u64,
+    ) -> Option<AbsoluteOutcome> {
+        let is_admitted = facts.byte()? == 1;
+        let capacity = facts.count()?;
+        let used = facts.count()?.checked_add(spent)?;
+        let free = capacity.saturating_sub(used);
+        Some(AbsoluteOutcome {
+            is_admitted,
+            capacity,
+            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
+            not_before: facts.optional_count()?.unwrap_or(NEVER.as_micros()),
+            used_after_wait: facts.count()?,
+            recorded: facts.count()?,
+            resets_at: facts.count()?,
+            view: View::of_units(used),
+        })
+    }
+
+    fn denied(outcome: AbsoluteOutcome) -> AbsoluteOutcome {
+        AbsoluteOutcome { is_admitted: false, remaining: 0, ..outcome }
+    }
+}

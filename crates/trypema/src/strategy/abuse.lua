@@ -1,0 +1,183 @@
+-- abuse: the twin of abuse.rs. Change both or neither.
+--   limit    for the short and the long tier <d window> <d threshold> <d block>, then <B 1 if attempts during a
+--            block count>
+--   state    <B 'B'> <d last> <d block ends at, 0 = none> <B scope> and a series
+--   outcome  <B admitted> <B scope: 0 short, 1 long> <d decided at> <d block ends at, 0 = none>
+--            <d not before, -1 = never> <d resets at> <d short count> <d long count>
+
+local MAX_EXACT = 2 ^ 53 - 1
+
+local function read(argument, at)
+  local temp, long, counting = {}, {}, 0
+  temp.window, temp.threshold, temp.block, long.window, long.threshold, long.block, counting, at =
+    struct.unpack('<ddddddB', argument, at)
+  local limit = {temp = temp, long = long, is_counting_blocked = counting == 1}
+  limit.memory = math.max(temp.window, long.window)
+  limit.kept = math.max(temp.threshold, long.threshold)
+  return limit, at
+end
+
+local function abuse_fresh_from(state)
+  return math.max(series_fresh_from(state.attempts), state.block)
+end
+
+local function load(key)
+  local text = redis.call('GETRANGE', key, '0', '1023')
+  if #text == 0 then
+    return {text = text, last = 0, block = 0, scope = 0, attempts = new_series(), fresh_from = 0}
+  end
+  local tag, last, block, scope, at = struct.unpack('<BddB', text)
+  check_tag(tag, 66)
+  local state = {text = text, last = last, block = block, scope = scope, is_known = true}
+  state.attempts, at = read_head(key, text, at)
+  place({state.attempts}, at)
+  state.fresh_from = abuse_fresh_from(state)
+  return state
+end
+
+local function save(key, _, state, now)
+  local prefix = struct.pack('<BddB', 66, state.last, state.block, state.scope)
+  -- A block may last longer than a quarter more than the attempts: then the string is written anew.
+  if state.block > state.attempts.newest + state.attempts.horizon then
+    state.attempts.is_moved = true
+  end
+  save_series(key, state.text, prefix, {state.attempts}, now, abuse_fresh_from(state), state.fresh_from)
+end
+
+-- A state as it counts at `now`: the time to go by, its block, and whether all history happens now.
+local function present_of(limit, state, now)
+  if state.last > now + limit.memory then
+    -- A block keeps what was left of it.
+    local block = 0
+    if state.block > state.last then
+      block = now + state.block - state.last
+    end
+    return now, block, true
+  end
+  local at = math.max(now, state.last)
+  return at, state.block > at and state.block or 0, false
+end
+
+-- The attempts in the window of `tier`.
+local function attempts_in(state, tier, at, is_back)
+  if is_back then
+    return state.attempts.closed + state.attempts.open, true
+  end
+  local used, _, is_series_back = view(state.attempts, at, tier.window)
+  return used, is_series_back
+end
+
+-- The block that ends later; of two that end together the long one. A block that ends at 0 is none.
+local function later(block, scope, other, other_scope)
+  if other > block or other == block and other > 0 and other_scope == 1 then
+    return other, other_scope
+  end
+  return block, scope
+end
+
+-- From when on `cost` attempts reach no threshold of `tier`, after `recorded` ones were made now.
+local function allowed_at(state, tier, at, is_back, recorded, cost)
+  local used, is_series_back = attempts_in(state, tier, at, is_back)
+  local excess = used + recorded + cost - (tier.threshold - 1)
+  if excess <= 0 then
+    return at
+  end
+  if excess <= used then
+    return leaves_at(state.attempts, at, tier.window, used, is_series_back, excess)
+  end
+  return at + tier.window
+end
+
+local function decide(limit, state, now, _, cost)
+  local temp, long = limit.temp, limit.long
+  local at, block, is_back = present_of(limit, state, now)
+  local scope = state.scope
+  local is_recording = cost > 0 and (block == 0 or limit.is_counting_blocked)
+  local recorded = is_recording and cost or 0
+  local short_count = math.min(attempts_in(state, temp, at, is_back) + recorded, limit.kept)
+  local long_count = math.min(attempts_in(state, long, at, is_back) + recorded, limit.kept)
+  if is_recording and short_count >= temp.threshold then
+    block, scope = later(block, scope, at + temp.block, 0)
+  end
+  if is_recording and long_count >= long.threshold then
+    block, scope = later(block, scope, at + long.block, 1)
+  end
+  local used, expired, is_series_back
+  if is_back then
+    used, expired, is_series_back = state.attempts.closed + state.attempts.open, 0, true
+  else
+    used, expired, is_series_back = view(state.attempts, at, limit.memory)
+  end
+  local not_before = 0
+  if block > 0 then
+    not_before = block
+    if cost > math.min(temp.threshold, long.threshold) - 1 then
+      not_before = -1
+    elseif cost > 0 then
+      -- What this attempt leaves behind counts against the same attempt made later.
+      not_before = math.max(block, allowed_at(state, temp, at, is_back, recorded, cost),
+        allowed_at(state, long, at, is_back, recorded, cost))
+    end
+  end
+  local forgotten_at
+  if is_recording then
+    forgotten_at = at + limit.memory
+  else
+    forgotten_at = empty_at(state.attempts, at, limit.memory, used, is_series_back)
+  end
+  return {
+    admitted = block == 0, is_recording = is_recording, at = at, block = block, scope = scope,
+    not_before = not_before, resets_at = math.max(block, forgotten_at), short_count = short_count,
+    long_count = long_count, used = used, expired = expired, is_back = is_series_back,
+  }
+end
+
+local function commit(limit, state, _, cost, o)
+  if not o.is_recording and not o.is_back then
+    return
+  end
+  local s = state.attempts
+  if o.is_recording then
+    -- An attempt counts when it is made: a later stamp has no meaning here.
+    record(s, o.at, limit.memory, o.used, o.expired, o.is_back, o.at, 0, math.min(cost, limit.kept))
+    keep_newest(s, limit.kept)
+  else
+    settle(s, o.at, o.used, o.expired, o.is_back)
+  end
+  state.block, state.scope, state.last = o.block, o.scope, o.at
+  state.is_changed = true
+end
+
+local function fits(limit, state, now, cost)
+  local seen = decide(limit, state, now, now, 0)
+  if seen.block > 0 then
+    return 0
+  end
+  local short = math.max(0, limit.temp.threshold - 1 - seen.short_count)
+  local long = math.max(0, limit.long.threshold - 1 - seen.long_count)
+  return math.min(short, long, cost)
+end
+
+local function refund(limit, state, now, units, recorded)
+  return refund_series(state.attempts, math.max(now, state.last), limit.memory, 0, units, recorded)
+end
+
+-- Blocks for `duration` from now, unless a block already lasts longer.
+local function block_for(state, now, duration, scope)
+  now = math.max(now, state.last)
+  state.block, state.scope = later(state.block, state.scope, math.min(now + duration, MAX_EXACT), scope)
+  state.last, state.is_changed = now, true
+end
+
+local function is_blocked(state, now)
+  return state.block > now
+end
+
+local function memory(limit)
+  return limit.memory
+end
+
+local function facts(_, o)
+  return struct.pack('<BBdddddd', o.admitted and 1 or 0, o.scope, o.at, o.block, o.not_before, o.resets_at,
+    o.short_count, o.long_count)
+end

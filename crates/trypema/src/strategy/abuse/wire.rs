@@ -1,0 +1,49 @@
+//! How the abuse strategy talks to its Lua twin.
+
+use super::{Abuse, AbuseLimit, AbuseOutcome, Block};
+use crate::decision::{BlockScope, NEVER};
+use crate::strategy::series::View;
+use crate::strategy::{Call, Facts, Wire, put_count};
+
+impl Wire for Abuse {
+    const NUMBER: u8 = 6;
+
+    fn write_limit(limit: &AbuseLimit, out: &mut Vec<u8>) {
+        for tier in [&limit.temp, &limit.long] {
+            put_count(out, tier.window_us);
+            put_count(out, tier.threshold);
+            put_count(out, tier.block_us);
+        }
+        out.push(u8::from(limit.is_counting_blocked));
+    }
+
+    fn facts_len(_: &AbuseLimit) -> usize {
+        2 + 6 * 8
+    }
+
+    fn read_outcome(limit: &AbuseLimit, facts: &mut Facts<'_>, call: Call, spent: u64) -> Option<AbuseOutcome> {
+        let is_admitted = facts.byte()? == 1;
+        let scope = if facts.byte()? == 1 { BlockScope::Long } else { BlockScope::Temp };
+        let at = facts.count()?;
+        let ends_at = facts.count()?;
+        let not_before = facts.optional_count()?.unwrap_or(NEVER.as_micros());
+        let resets_at = facts.count()?;
+        let count = |count: u64| count.saturating_add(spent).min(limit.kept());
+        Some(AbuseOutcome {
+            is_admitted,
+            is_recording: call.cost > 0,
+            at,
+            block: (ends_at > 0).then_some(Block { ends_at, scope }),
+            not_before,
+            resets_at,
+            short_count: count(facts.count()?),
+            long_count: count(facts.count()?),
+            view: View::of_units(0),
+        })
+    }
+
+    fn denied(outcome: AbuseOutcome) -> AbuseOutcome {
+        let block = Some(Block { ends_at: outcome.at, scope: BlockScope::Temp });
+        AbuseOutcome { is_admitted: false, block, not_before: outcome.at, ..outcome }
+    }
+}

@@ -1,0 +1,40 @@
+//! How the fixed window talks to its Lua twin.
+
+use super::{FixedWindow, FixedWindowLimit, FixedWindowOutcome};
+use crate::strategy::{Call, Facts, Wire, put_count};
+
+impl Wire for FixedWindow {
+    const NUMBER: u8 = 5;
+
+    fn write_limit(limit: &FixedWindowLimit, out: &mut Vec<u8>) {
+        put_count(out, limit.limit);
+        put_count(out, limit.window.window_us);
+    }
+
+    fn facts_len(_: &FixedWindowLimit) -> usize {
+        1 + 2 * 8
+    }
+
+    fn read_outcome(
+        limit: &FixedWindowLimit,
+        facts: &mut Facts<'_>,
+        call: Call,
+        spent: u64,
+    ) -> Option<FixedWindowOutcome> {
+        let is_admitted = facts.byte()? == 1;
+        let used = facts.count()?.checked_add(spent)?;
+        let free = limit.limit.saturating_sub(used);
+        Some(FixedWindowOutcome {
+            is_admitted,
+            is_never: call.cost > limit.limit,
+            is_stepped_back: false,
+            used,
+            remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
+            ends_at: facts.count()?,
+        })
+    }
+
+    fn denied(outcome: FixedWindowOutcome) -> FixedWindowOutcome {
+        FixedWindowOutcome { is_admitted: false, remaining: 0, ..outcome }
+    }
+}

@@ -1,0 +1,127 @@
+-- sliding_window: the twin of sliding_window.rs. Change both or neither.
+--   limit    <d limit> <d window>
+--   state    <B 'W'> <d ends at> <I4 previous> <I4 current> <I6 window>
+--   outcome  <B admitted> <d ends at> <d previous> <d current>, the counts as they were before
+
+local STEPS = 2 ^ 20
+local MAX_LIMIT = 2 ^ 32 - 1
+
+local function read(argument, at)
+  local limit = {}
+  limit.limit, limit.window, at = struct.unpack('<dd', argument, at)
+  return limit, at
+end
+
+local function load(key)
+  local text = redis.call('GET', key)
+  if not text then
+    return {ends_at = 0, previous = 0, current = 0, window = 0}
+  end
+  local tag, ends_at, previous, current, window = struct.unpack('<BdI4I4I6', text)
+  check_tag(tag, 87)
+  return {ends_at = ends_at, previous = previous, current = current, window = window, is_known = true}
+end
+
+local function save(key, _, state, now)
+  local fresh_from = 0
+  if state.current > 0 then
+    fresh_from = state.ends_at + state.window
+  elseif state.previous > 0 then
+    fresh_from = state.ends_at
+  end
+  if fresh_from <= now then
+    if state.is_known then
+      redis.call('DEL', key)
+    end
+    return
+  end
+  local text = struct.pack('<BdI4I4I6', 87, state.ends_at, state.previous, state.current, state.window)
+  redis.call('SET', key, text, 'PX', time_to_live(fresh_from, now))
+end
+
+-- The two counts as they stand at `now`.
+local function counts(limit, state, now)
+  local starts_at = now - now % limit.window
+  local ends_at = starts_at + limit.window
+  local known = state.ends_at
+  if known + limit.window <= starts_at or state.previous + state.current == 0 then
+    return {ends_at = ends_at, previous = 0, current = 0}
+  end
+  if known <= starts_at then
+    return {ends_at = ends_at, previous = state.current, current = 0}
+  end
+  if known > now + 2 * limit.window then
+    local current = math.min(state.previous + state.current, MAX_LIMIT)
+    return {ends_at = ends_at, previous = 0, current = current, is_back = true}
+  end
+  if known > ends_at then
+    ends_at = known - 1 - (known - 1) % limit.window + limit.window
+  end
+  return {ends_at = ends_at, previous = state.previous, current = state.current}
+end
+
+-- How many steps of its window have passed, rounded down: at once where that is exact, else five bits at a time.
+local function steps(elapsed, window)
+  if elapsed < 2 ^ 33 then
+    return math.floor(elapsed * STEPS / window)
+  end
+  local passed = 0
+  for _ = 1, 4 do
+    elapsed = elapsed * 32
+    local digit = math.floor(elapsed / window)
+    passed = passed * 32 + digit
+    elapsed = elapsed - digit * window
+  end
+  return passed
+end
+
+-- What is used at `now`, the previous window weighed and rounded up.
+local function estimate(limit, c, now)
+  if c.previous == 0 then
+    return c.current
+  end
+  local elapsed = limit.window - math.min(c.ends_at - now, limit.window)
+  return math.ceil(c.previous * (STEPS - steps(elapsed, limit.window)) / STEPS) + c.current
+end
+
+local function decide(limit, state, now, _, cost)
+  local c = counts(limit, state, now)
+  c.admitted = cost <= limit.limit - estimate(limit, c, now) or cost == 0
+  return c
+end
+
+local function commit(limit, state, _, cost, c)
+  local is_counting = c.admitted and cost > 0
+  if is_counting or c.is_back then
+    state.ends_at, state.previous = c.ends_at, c.previous
+    state.current = c.current + (is_counting and cost or 0)
+    state.window, state.is_changed = limit.window, true
+  end
+end
+
+local function fits(limit, state, now, cost)
+  return math.min(cost, math.max(0, limit.limit - estimate(limit, counts(limit, state, now), now)))
+end
+
+local function refund(limit, state, now, units, recorded)
+  local c = counts(limit, state, now)
+  local starts_at = c.ends_at - limit.window
+  local from_previous, from_current = 0, 0
+  if recorded < 0 or recorded < starts_at and recorded + limit.window >= starts_at then
+    from_previous = math.min(units, c.previous)
+  end
+  if recorded < 0 or recorded >= starts_at and recorded < c.ends_at then
+    from_current = math.min(units - from_previous, c.current)
+  end
+  state.ends_at, state.previous = c.ends_at, c.previous - from_previous
+  state.current, state.window = c.current - from_current, limit.window
+  return from_previous + from_current
+end
+
+local function memory(limit)
+  return 2 * limit.window
+end
+
+local function facts(_, c)
+  return struct.pack('<Bddd', c.admitted and 1 or 0, c.ends_at, c.previous, c.current)
+end

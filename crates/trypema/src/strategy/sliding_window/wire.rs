@@ -1,0 +1,42 @@
+//! How the sliding-window counter talks to its Lua twin.
+
+use super::{Counts, SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome};
+use crate::strategy::{Call, Facts, Wire, put_count};
+
+impl Wire for SlidingWindow {
+    const NUMBER: u8 = 4;
+
+    fn write_limit(limit: &SlidingWindowLimit, out: &mut Vec<u8>) {
+        put_count(out, limit.limit);
+        put_count(out, limit.window.window_us);
+    }
+
+    fn facts_len(_: &SlidingWindowLimit) -> usize {
+        1 + 3 * 8
+    }
+
+    fn read_outcome(
+        limit: &SlidingWindowLimit,
+        facts: &mut Facts<'_>,
+        call: Call,
+        spent: u64,
+    ) -> Option<SlidingWindowOutcome> {
+        let is_admitted = facts.byte()? == 1;
+        let ends_at = facts.count()?;
+        let previous = facts.count()?;
+        let current = facts.count()?.checked_add(spent)?;
+        let now = call.now.as_micros();
+        // What is weighed next must not overflow, whatever was sent.
+        if ends_at < now.max(limit.window.window_us) || previous.max(current) > super::MAX_LIMIT {
+            return None;
+        }
+        let counts = Counts { ends_at, previous, current, is_stepped_back: false };
+        let free = limit.limit.saturating_sub(counts.weighed(limit, now) + current);
+        let remaining = if is_admitted { free.saturating_sub(call.cost) } else { free };
+        Some(SlidingWindowOutcome { is_admitted, cost: call.cost, remaining, counts })
+    }
+
+    fn denied(outcome: SlidingWindowOutcome) -> SlidingWindowOutcome {
+        SlidingWindowOutcome { is_admitted: false, remaining: 0, ..outcome }
+    }
+}

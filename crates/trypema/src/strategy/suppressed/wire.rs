@@ -1,0 +1,58 @@
+//! How the suppressed strategy talks to its Lua twin.
+
+use super::{Suppressed, SuppressedLimit, SuppressedOutcome, Zone};
+use crate::decision::NEVER;
+use crate::strategy::series::View;
+use crate::strategy::{Call, Facts, Wire, put_count, put_number};
+
+impl Wire for Suppressed {
+    const NUMBER: u8 = 2;
+
+    fn write_limit(limit: &SuppressedLimit, out: &mut Vec<u8>) {
+        put_count(out, limit.window.capacity);
+        put_count(out, limit.window.window_us);
+        put_count(out, limit.window.group_us);
+        put_number(out, *limit.factor);
+        out.push(u8::from(limit.window.is_sticky));
+    }
+
+    fn facts_len(_: &SuppressedLimit) -> usize {
+        1 + 7 * 8
+    }
+
+    fn read_outcome(
+        _: &SuppressedLimit,
+        facts: &mut Facts<'_>,
+        call: Call,
+        spent: u64,
+    ) -> Option<SuppressedOutcome> {
+        let zone = facts.byte()?;
+        let factor = facts.number()?;
+        // The draw itself stays in the state.
+        let drawn = |is_admitted| Zone::Drawn { factor, drawn: 0, is_admitted };
+        let zone = match zone {
+            0 => Zone::Rejected,
+            1 => Zone::Allowed,
+            2 => drawn(false),
+            3 => drawn(true),
+            _ => return None,
+        };
+        let soft = facts.count()?;
+        let used = facts.count()?.checked_add(spent)?;
+        let free = soft.saturating_sub(used);
+        Some(SuppressedOutcome {
+            zone,
+            soft,
+            remaining: if super::is_admitted(zone) { free.saturating_sub(call.cost) } else { free },
+            not_before: facts.optional_count()?.unwrap_or(NEVER.as_micros()),
+            used_after_wait: facts.count()?,
+            recorded: facts.count()?,
+            resets_at: facts.count()?,
+            view: View::of_units(used),
+        })
+    }
+
+    fn denied(outcome: SuppressedOutcome) -> SuppressedOutcome {
+        SuppressedOutcome { zone: Zone::Rejected, remaining: 0, ..outcome }
+    }
+}

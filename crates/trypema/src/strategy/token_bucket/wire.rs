@@ -1,0 +1,46 @@
+//! How the token bucket talks to its Lua twin.
+
+use super::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenLimit};
+use crate::strategy::{Call, Facts, Wire, put_count};
+
+impl Wire for TokenBucket {
+    const NUMBER: u8 = 3;
+
+    fn write_limit(limits: &TokenBucketLimits, out: &mut Vec<u8>) {
+        out.push(limits.as_slice().len() as u8);
+        for limit in limits.as_slice() {
+            put_count(out, limit.capacity);
+            put_count(out, limit.refill_us);
+            put_count(out, limit.unit);
+            put_count(out, limit.drain);
+        }
+    }
+
+    fn facts_len(limits: &TokenBucketLimits) -> usize {
+        2 + 3 * 8 + limits.as_slice().len() * 8
+    }
+
+    fn read_outcome(
+        limits: &TokenBucketLimits,
+        facts: &mut Facts<'_>,
+        call: Call,
+        spent: u64,
+    ) -> Option<TokenBucketOutcome> {
+        let is_admitted = facts.byte()? == 1;
+        let failed = usize::from(facts.byte()?);
+        let at = facts.count()?;
+        let not_before = facts.optional_count()?;
+        let resets_at = facts.optional_count()?;
+        let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
+        for (owed, limit) in owed.iter_mut().zip(limits.as_slice()) {
+            *owed = facts.count()?.checked_add(spent.checked_mul(limit.unit)?)?.min(limit.full);
+        }
+        let cost = call.cost;
+        let is_stepped_back = false;
+        Some(TokenBucketOutcome { is_admitted, cost, failed, at, owed, not_before, resets_at, is_stepped_back })
+    }
+
+    fn denied(outcome: TokenBucketOutcome) -> TokenBucketOutcome {
+        TokenBucketOutcome { is_admitted: false, failed: 0, ..outcome }
+    }
+}
