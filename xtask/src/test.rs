@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
-use crate::{Step, cargo, lint};
+use crate::{Step, cargo, install, lint};
 
 pub(crate) fn run() -> Step {
+    install::run()?;
     lint::run()?;
     if has_nextest() {
         cargo(["nextest", "run", "--all-features"])?;

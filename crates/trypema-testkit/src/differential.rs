@@ -10,6 +10,10 @@ pub use walk::{Changes, Walk};
 
 use crate::model::Model;
 use crate::subject::{LocalStrategy, LocalSubject, ModelSubject, Subject};
+#[cfg(feature = "redis")]
+use crate::subject::{RedisStrategy, RedisSubject};
+#[cfg(feature = "redis")]
+use trypema::redis::RedisConnection;
 
 /// Two subjects that answered differently, and how they were brought to it.
 #[derive(Debug)]
@@ -40,6 +44,13 @@ impl fmt::Display for Difference {
 /// Plays the trace of `seed` on the local provider and on its model; returns its length.
 pub fn local<M: LocalStrategy>(seed: u64) -> Result<usize, Box<Difference>> {
     against_model::<M, _>(seed, &mut LocalSubject::<M>::default())
+}
+
+/// Plays the trace of `seed` on the Redis provider, with keys of its own, and on its model; returns its length.
+#[cfg(feature = "redis")]
+pub fn redis<M: RedisStrategy>(connection: &RedisConnection, seed: u64) -> Result<usize, Box<Difference>> {
+    let prefix = format!("{}_{}_{seed}", M::NAME, std::process::id());
+    against_model::<M, _>(seed, &mut RedisSubject::<M>::on(connection, &prefix))
 }
 
 /// Plays the trace of `seed` on a fresh `subject` and on its model; returns its length.

@@ -1,8 +1,12 @@
 //! Tools for testing: slow models of every strategy, random traces, and what drives them.
 
+#[cfg(feature = "redis")]
+pub mod blocking;
 pub mod differential;
 pub mod model;
 pub mod random;
+pub mod redis;
 pub mod simulator;
 pub mod subject;
 pub mod trace;
+pub mod verbs;

@@ -1,12 +1,18 @@
 //! What a random trace is played on: anything that has the verbs and answers in plain numbers.
 
+mod library;
 mod local;
 mod modelled;
+#[cfg(feature = "redis")]
+mod redis;
 
 use trypema::BlockScope;
 
-pub use local::{LocalStrategy, LocalSubject};
+pub use library::{LibrarySubject, Provides};
+pub use local::{LocalStrategy, LocalSubject, OnLocal};
 pub use modelled::ModelSubject;
+#[cfg(feature = "redis")]
+pub use redis::{OnRedis, RedisStrategy, RedisSubject};
 
 /// A provider, or a model of one, as a trace sees it.
 ///

@@ -1,7 +1,7 @@
 //! Traces: timed calls with the answers they must get, written as text and replayed on any provider.
 //!
 //! The format is described in `testdata/traces/README.md`. [`Trace::parse`] reads one, [`replay`] runs it on
-//! a [`Provider`], and the two providers here are [`Local`] (the library's own, on a manual clock) and
+//! a [`Provider`]: [`Local`] and, with the feature `redis`, `OnRedis` (the library's own, on a manual clock), and
 //! [`Pure`] (the strategies alone, one state per key).
 //!
 //! ```
@@ -15,12 +15,15 @@
 //! ```
 
 mod answer;
+mod core;
 mod expected;
 mod limit;
 mod local;
 mod parse;
 mod provider;
 mod pure;
+#[cfg(feature = "redis")]
+mod redis;
 mod replay;
 mod step;
 mod time;
@@ -32,6 +35,8 @@ pub use local::Local;
 pub use parse::{Line, ParseError, Trace, What};
 pub use provider::{Provider, TimedCall, Unsupported};
 pub use pure::Pure;
+#[cfg(feature = "redis")]
+pub use redis::OnRedis;
 pub use replay::{Mismatch, replay};
 pub use step::{Step, Verb};
 

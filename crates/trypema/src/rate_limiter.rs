@@ -31,26 +31,19 @@ pub struct RateLimiterOptions {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use trypema::{
-///     HardLimitFactor, LocalRateLimiterOptions, RateGroupSizeMs, RateLimit, RateLimitDecision,
-///     RateLimiter, RateLimiterOptions, WindowSizeSeconds,
-/// };
+/// use trypema::{RateLimit, RateLimitDecision, RateLimiter, WindowSizeSeconds};
 ///
-/// let rl = Arc::new(RateLimiter::new(RateLimiterOptions {
-///     local: LocalRateLimiterOptions {
-///         window_size_seconds: WindowSizeSeconds::try_from(60).unwrap(),
-///         rate_group_size_ms: RateGroupSizeMs::try_from(10).unwrap(),
-///         hard_limit_factor: HardLimitFactor::default(),
-///     },
-/// }));
+/// let window = WindowSizeSeconds::try_from(60)?;
+/// let rl = Arc::new(RateLimiter::builder().window_size_seconds(window).build()?);
 /// rl.run_cleanup_loop();
 ///
-/// let rate_limit = RateLimit::try_from(5.0).unwrap();
+/// let rate_limit = RateLimit::try_from(5.0)?;
 /// match rl.local().absolute().inc("user:123", &rate_limit, 1) {
 ///     RateLimitDecision::Allowed => {}
 ///     RateLimitDecision::Rejected { retry_after_ms, .. } => println!("back off for {retry_after_ms} ms"),
 ///     RateLimitDecision::Suppressed { .. } => unreachable!("only the suppressed strategy suppresses"),
 /// }
+/// # Ok::<(), trypema::TrypemaError>(())
 /// ```
 #[derive(Debug)]
 pub struct RateLimiter {

@@ -2,53 +2,27 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::path::PathBuf;
+#[path = "traces/mod.rs"]
+mod traces;
 
-use trypema_testkit::trace::{Local, Provider, Pure, Trace, Value, Verb, Wait, What, replay};
+use trypema_testkit::trace::{Local, Pure, Trace, Value, Verb, Wait, What, replay};
 
 /// Issue 2 asks for at least this many.
 const MIN_TRACES: usize = 60;
 
-fn traces() -> Vec<Trace> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
-    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> =
-        files.filter(|path| path.extension().is_some_and(|extension| extension == "trace")).collect();
-    files.sort();
-    files.iter().map(read).collect()
-}
-
-fn read(path: &PathBuf) -> Trace {
-    let name = path.file_name().unwrap().to_string_lossy();
-    let text = std::fs::read_to_string(path).unwrap();
-    Trace::parse(&name, &text).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Fails with every difference of every trace at once.
-fn assert_none(failures: &[String]) {
-    assert!(failures.is_empty(), "{} answers differ:\n{}", failures.len(), failures.join("\n"));
-}
-
-fn failures(trace: &Trace, provider: &mut dyn Provider) -> Vec<String> {
-    match replay(trace, provider) {
-        Ok(mismatches) => mismatches.iter().map(ToString::to_string).collect(),
-        Err(unsupported) => vec![format!("{}: {unsupported}", trace.name)],
-    }
-}
-
 #[test]
 fn the_local_provider_answers_every_trace() {
-    let run = |trace: &Trace| failures(trace, &mut Local::for_trace(trace).unwrap());
-    assert_none(&traces().iter().flat_map(run).collect::<Vec<_>>());
+    let run = |trace: &Trace| traces::failures(trace, &mut Local::for_trace(trace).unwrap());
+    traces::assert_none(&traces::all().iter().flat_map(run).collect::<Vec<_>>());
 }
 
 #[test]
 fn the_pure_strategies_answer_every_trace_of_their_verbs() {
-    let traces = traces();
-    let run = |trace: &&Trace| failures(trace, &mut Pure::default());
+    let traces = traces::all();
+    let run = |trace: &&Trace| traces::failures(trace, &mut Pure::default());
     let (ours, beyond): (Vec<&Trace>, Vec<&Trace>) =
         traces.iter().partition(|trace| has_core_verbs_only(trace));
-    assert_none(&ours.iter().flat_map(run).collect::<Vec<_>>());
+    traces::assert_none(&ours.iter().flat_map(run).collect::<Vec<_>>());
     assert!(ours.len() > 4 * beyond.len(), "most traces need no facade: {} and {}", ours.len(), beyond.len());
 }
 
@@ -65,7 +39,7 @@ fn has_core_verbs_only(trace: &Trace) -> bool {
 
 #[test]
 fn there_are_enough_traces() {
-    assert!(traces().len() >= MIN_TRACES);
+    assert!(traces::all().len() >= MIN_TRACES);
 }
 
 /// A suite that cannot fail holds nothing.
@@ -83,7 +57,7 @@ fn a_wrong_expectation_is_reported_with_its_line() {
 /// Every number that any trace expects is compared: adding one to it is a mismatch.
 #[test]
 fn every_expected_number_counts() {
-    for trace in traces() {
+    for trace in traces::all() {
         for (at, line) in trace.lines.iter().enumerate() {
             let What::Step(step) = &line.what else { continue };
             for (field, (name, value)) in step.expected.fields.iter().enumerate() {

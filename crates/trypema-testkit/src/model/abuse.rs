@@ -108,6 +108,7 @@ impl AbuseModel {
         }
         let surplus = self.attempts.len().saturating_sub(limit.kept() as usize);
         self.attempts.drain(..surplus);
+        self.block = self.block_at(now);
         self.last = now;
     }
 
@@ -202,6 +203,10 @@ impl Model for AbuseModel {
             left -= u64::from(is_given_back);
             !is_given_back
         });
+        if self.attempts.is_empty() && self.block.is_none() {
+            // Nothing is remembered, not even the time.
+            self.last = 0;
+        }
         refund.units - left
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trypema::clock::{ManualClock, Timestamp};
+use trypema::clock::ManualClock;
 use trypema::local::Limiter;
 use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket};
 use trypema::{
@@ -13,7 +13,8 @@ use trypema::{
     SuppressedLimit, TokenBucketDecision, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
 };
 
-use super::{Answer, Detail, Reserved, Subject, UpTo, Wait};
+use super::Detail;
+use super::library::{LibrarySubject, Provides, micros};
 use crate::model::{
     AbsoluteModel, AbuseModel, AlignedLimit, AttemptLimit, Bucket, FixedWindowModel, Model, SheddingLimit,
     SlidingWindowModel, SuppressedModel, Tier, TokenBucketModel, WhileBlocked, WindowLimit,
@@ -34,92 +35,38 @@ pub trait LocalStrategy: Model {
     fn detail(decision: &<Self::Strategy as Strategy>::Decision<'_>) -> Detail;
 }
 
-/// A limiter of its own with a clock of its own.
+/// Local limiters of a strategy.
 #[derive(Debug)]
-pub struct LocalSubject<M> {
-    clock: Arc<ManualClock>,
+pub struct OnLocal<M> {
     limits: RateLimiter,
-    receipts: Vec<Receipt>,
     strategy: std::marker::PhantomData<M>,
 }
+
+/// A limiter of its own with a clock of its own.
+pub type LocalSubject<M> = LibrarySubject<M, OnLocal<M>>;
 
 impl<M: LocalStrategy> Default for LocalSubject<M> {
     fn default() -> Self {
         let clock = Arc::new(ManualClock::default());
         // Room for all, in so few shards that keys share them.
         let limits = RateLimiter::builder().max_keys(40).clock(clock.clone()).build().unwrap();
-        Self { clock, limits, receipts: Vec::new(), strategy: std::marker::PhantomData }
+        Self::new(clock, OnLocal { limits, strategy: std::marker::PhantomData })
     }
 }
 
-impl<M: LocalStrategy> LocalSubject<M> {
-    fn limiter(&self) -> &Limiter<M::Strategy> {
+impl<M: LocalStrategy> Provides<M> for OnLocal<M> {
+    type Receipt = Receipt;
+    type Verbs<'a>
+        = &'a Limiter<M::Strategy>
+    where
+        M: 'a;
+
+    fn verbs(&self) -> &Limiter<M::Strategy> {
         M::limiter(&self.limits)
     }
-}
 
-fn answer<M: LocalStrategy>(decision: &<M::Strategy as Strategy>::Decision<'_>) -> Answer {
-    let core = M::Strategy::core(decision);
-    Answer {
-        is_allowed: core.is_allowed(),
-        limit: core.limit(),
-        remaining: core.remaining(),
-        wait: core.retry_after().map_or(Wait::Never, |wait| Wait::Micros(micros(wait))),
-        reset_us: micros(core.reset_after()),
-        detail: M::detail(decision),
-    }
-}
-
-fn micros(duration: Duration) -> u64 {
-    duration.as_micros() as u64
-}
-
-impl<M: LocalStrategy> Subject for LocalSubject<M> {
-    type Limit = M::Limit;
-
-    fn set_clock(&mut self, now_us: u64) {
-        self.clock.set(Timestamp::from_micros(now_us));
-    }
-
-    fn take(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
-        answer::<M>(&self.limiter().take(key, &M::limit(limit), cost))
-    }
-
-    fn peek(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
-        answer::<M>(&self.limiter().peek(key, &M::limit(limit), cost))
-    }
-
-    fn take_up_to(&mut self, key: &str, limit: &M::Limit, cost: u64) -> UpTo {
-        let limit = M::limit(limit);
-        let granted = self.limiter().take_up_to(key, &limit, cost);
-        UpTo { units: granted.units, answer: answer::<M>(&granted.decision) }
-    }
-
-    fn reserve(&mut self, key: &str, limit: &M::Limit, cost: u64, lease_us: u64) -> Reserved {
-        let lease = Duration::from_micros(lease_us);
-        let limit = M::limit(limit);
-        let reservation = self.limiter().reserve_for(key, &limit, cost, lease);
-        let receipt = reservation.receipt.map(|receipt| {
-            self.receipts.push(receipt);
-            self.receipts.len() - 1
-        });
-        Reserved { answer: answer::<M>(&reservation.decision), receipt }
-    }
-
-    fn refund(&mut self, key: &str, limit: &M::Limit, receipt: usize) -> u64 {
-        self.limiter().refund(key, &M::limit(limit), &self.receipts[receipt])
-    }
-
-    fn refund_units(&mut self, key: &str, limit: &M::Limit, units: u64) -> u64 {
-        self.limiter().refund_units(key, &M::limit(limit), units)
-    }
-
-    fn reset(&mut self, key: &str) {
-        self.limiter().reset(key);
-    }
-
-    fn forget_stale(&mut self) {
-        self.limiter().forget_stale(Duration::ZERO);
+    fn forget_stale(&self) {
+        self.limits.local().forget_stale(Duration::ZERO);
     }
 }
 

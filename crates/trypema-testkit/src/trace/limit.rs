@@ -8,6 +8,7 @@ use trypema::{
     TrypemaError, WindowSizeSeconds,
 };
 
+use super::provider::Unsupported;
 use super::time;
 
 /// What is allowed, for one of the six strategies.
@@ -34,6 +35,16 @@ pub struct Seed {
     pub rate: RateLimit,
     /// The options of the limiter.
     pub options: LocalRateLimiterOptions,
+}
+
+impl Seed {
+    /// The seeds' calls take their window once: a trace may not change it under them.
+    pub(super) fn check(&self, options: &LocalRateLimiterOptions) -> Result<(), Unsupported> {
+        if self.options == *options {
+            return Ok(());
+        }
+        Err(Unsupported("the seeds' calls keep the window, group and factor of the first limit line"))
+    }
 }
 
 /// Why a line gives no limit.

@@ -1,6 +1,5 @@
 //! The library's local provider on a manual clock.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +9,12 @@ use trypema::strategy::Abuse;
 use trypema::{AbuseLimit, LocalRateLimiterOptions, RateLimiter, Receipt, TrypemaError};
 
 use super::answer::{Answer, Head, Value};
-use super::limit::{Limit, Seed};
+use super::core::{Receipts, core, truth};
+use super::limit::Limit;
 use super::parse::Trace;
 use super::provider::{Provider, TimedCall, Unsupported};
 use super::step::Verb;
-use super::view::{Worded, check_answer, seed_answer};
+use super::view::{check_answer, seed_answer};
 
 /// The local provider, every verb of it.
 #[derive(Debug)]
@@ -22,11 +22,8 @@ pub struct Local {
     clock: Arc<ManualClock>,
     limiter: RateLimiter,
     options: LocalRateLimiterOptions,
-    receipts: Receipts,
+    receipts: Receipts<Receipt>,
 }
-
-/// What was reserved, by name; `None` where nothing was.
-type Receipts = HashMap<String, Option<Receipt>>;
 
 impl Local {
     /// A provider without keys, whose options for the seeds' calls are those that `trace` wants.
@@ -41,89 +38,60 @@ impl Local {
         Ok(Self { clock, limiter, options, receipts: Receipts::new() })
     }
 
-    /// The seeds' calls take their window once: a trace may not change it under them.
-    fn check_options(&self, seed: &Seed) -> Result<(), Unsupported> {
-        if seed.options == self.options {
-            Ok(())
-        } else {
-            Err(Unsupported("the seeds' calls keep the window, group and factor of the first limit line"))
-        }
+    /// Forgets what is as good as fresh under the strategy of `limit`.
+    fn forget(&self, limit: &Limit) -> Answer {
+        let local = self.limiter.local();
+        local.forget_stale(Duration::ZERO);
+        let keys = match limit {
+            Limit::Absolute(..) => local.absolute().len(),
+            Limit::Suppressed(..) => local.suppressed().len(),
+            Limit::TokenBucket(_) => local.token_bucket().len(),
+            Limit::FixedWindow(_) => local.fixed_window().len(),
+            Limit::SlidingWindow(_) => local.sliding_window().len(),
+            Limit::Abuse(_) => local.abuse().len(),
+        };
+        Answer::new(Head::Done).with("keys", Value::Count(keys as u64))
     }
 }
 
 impl Provider for Local {
     fn call(&mut self, call: TimedCall<'_>) -> Result<Answer, Unsupported> {
         self.clock.set(call.now);
+        if let Verb::Forget = call.verb {
+            return Ok(self.forget(call.limit));
+        }
         let local = self.limiter.local();
         match call.limit {
             Limit::Absolute(limit, seed) => match call.verb {
                 Verb::Inc(cost) => {
-                    self.check_options(seed)?;
+                    seed.check(&self.options)?;
                     Ok(seed_answer(local.absolute().inc(call.key, &seed.rate, *cost)))
                 }
                 Verb::IsAllowed => {
-                    self.check_options(seed)?;
+                    seed.check(&self.options)?;
                     Ok(seed_answer(local.absolute().is_allowed(call.key)))
                 }
                 Verb::SetRate(rate) => Ok(truth(local.absolute().set_rate_limit(call.key, rate))),
-                _ => core(local.absolute(), limit, call, &mut self.receipts),
+                _ => core::<_, &Limiter<_>>(&&**local.absolute(), limit, call, &mut self.receipts),
             },
             Limit::Suppressed(limit, seed) => match call.verb {
                 Verb::Inc(cost) => {
-                    self.check_options(seed)?;
+                    seed.check(&self.options)?;
                     Ok(seed_answer(local.suppressed().inc(call.key, &seed.rate, *cost)))
                 }
                 Verb::IsAllowed => {
-                    self.check_options(seed)?;
+                    seed.check(&self.options)?;
                     Ok(seed_answer(local.suppressed().is_allowed(call.key)))
                 }
                 Verb::SetRate(rate) => Ok(truth(local.suppressed().set_rate_limit(call.key, rate))),
-                _ => core(local.suppressed(), limit, call, &mut self.receipts),
+                _ => core::<_, &Limiter<_>>(&&**local.suppressed(), limit, call, &mut self.receipts),
             },
-            Limit::TokenBucket(limit) => core(local.token_bucket(), limit, call, &mut self.receipts),
-            Limit::FixedWindow(limit) => core(local.fixed_window(), limit, call, &mut self.receipts),
-            Limit::SlidingWindow(limit) => core(local.sliding_window(), limit, call, &mut self.receipts),
+            Limit::TokenBucket(limit) => core(&local.token_bucket(), limit, call, &mut self.receipts),
+            Limit::FixedWindow(limit) => core(&local.fixed_window(), limit, call, &mut self.receipts),
+            Limit::SlidingWindow(limit) => core(&local.sliding_window(), limit, call, &mut self.receipts),
             Limit::Abuse(limit) => abuse(local.abuse(), limit, call, &mut self.receipts),
         }
     }
-}
-
-/// The verbs that every strategy has.
-fn core<S: Worded>(
-    limiter: &Limiter<S>,
-    limit: &S::Limit,
-    call: TimedCall<'_>,
-    receipts: &mut Receipts,
-) -> Result<Answer, Unsupported> {
-    let key = call.key;
-    Ok(match call.verb {
-        Verb::Take(cost) => S::answer(&limiter.take(key, limit, *cost)),
-        Verb::Peek(cost) => S::answer(&limiter.peek(key, limit, *cost)),
-        Verb::Usage => S::answer(&limiter.usage(key, limit)),
-        Verb::UpTo(cost) => {
-            let most = limiter.take_up_to(key, limit, *cost);
-            S::answer(&most.decision).headed(Head::Granted(most.units))
-        }
-        Verb::Reserve { cost, name, lease } => {
-            let reservation = limiter.reserve_for(key, limit, *cost, *lease);
-            let answer = S::answer(&reservation.decision);
-            let answer = stamped(answer, call, reservation.receipt.as_ref());
-            receipts.insert(name.clone(), reservation.receipt);
-            answer
-        }
-        Verb::Refund(name) => {
-            let receipt = receipts.get(name).copied().flatten();
-            let receipt = receipt.ok_or(Unsupported("a refund of what was not taken"))?;
-            Answer::new(Head::Refunded(limiter.refund(key, limit, &receipt)))
-        }
-        Verb::RefundUnits(units) => Answer::new(Head::Refunded(limiter.refund_units(key, limit, *units))),
-        Verb::Reset => truth(limiter.reset(key)),
-        Verb::Forget => {
-            limiter.forget_stale(Duration::ZERO);
-            Answer::new(Head::Done).with("keys", Value::Count(limiter.len() as u64))
-        }
-        _ => return Err(Unsupported("a verb that this strategy does not have")),
-    })
 }
 
 /// What only the abuse strategy has.
@@ -131,7 +99,7 @@ fn abuse(
     limiter: &Limiter<Abuse>,
     limit: &AbuseLimit,
     call: TimedCall<'_>,
-    receipts: &mut Receipts,
+    receipts: &mut Receipts<Receipt>,
 ) -> Result<Answer, Unsupported> {
     match call.verb {
         Verb::Check => Ok(check_answer(limiter.check(call.key, limit))),
@@ -140,19 +108,6 @@ fn abuse(
             Ok(Answer::new(Head::Done))
         }
         Verb::Unblock => Ok(truth(limiter.unblock(call.key))),
-        _ => core(limiter, limit, call, receipts),
+        _ => core(&limiter, limit, call, receipts),
     }
-}
-
-/// Adds how far ahead the units of `receipt` are counted.
-fn stamped(answer: Answer, call: TimedCall<'_>, receipt: Option<&Receipt>) -> Answer {
-    let Some(receipt) = receipt else {
-        return answer;
-    };
-    let ahead_us = receipt.recorded_at().as_micros().saturating_sub(call.now.as_micros());
-    answer.with_time("stamp", Duration::from_micros(ahead_us))
-}
-
-fn truth(is_so: bool) -> Answer {
-    Answer::new(Head::Truth(is_so))
 }

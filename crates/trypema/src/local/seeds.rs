@@ -154,7 +154,11 @@ impl SuppressedLocalRateLimiter {
         match found.outcome.factor() {
             Some(suppression_factor) => RateLimitDecision::Suppressed { suppression_factor, is_allowed },
             None if is_allowed => RateLimitDecision::Allowed,
-            None => RateLimitDecision::rejected(self.options.window_size_seconds, &found.decision(limit), used_after_wait),
+            None => RateLimitDecision::rejected(
+                self.options.window_size_seconds,
+                &found.decision(limit),
+                used_after_wait,
+            ),
         }
     }
 }

@@ -85,8 +85,8 @@ pub(super) enum Cargo<'a> {
 }
 
 impl Cargo<'_> {
-    /// The script call that asks for this; `now` is the time to go by, 0 for the server's.
-    pub(super) fn call(&self, now: u64) -> ScriptCall {
+    /// The script call that asks for this; `now` is the time to go by, if not the server's.
+    pub(super) fn call(&self, now: Option<Timestamp>) -> ScriptCall {
         match self {
             Self::Runs(runs) => match runs.as_slice() {
                 [run] if run.ask.verb == Verb::Take => single_call(run, now),
@@ -129,14 +129,19 @@ impl Cargo<'_> {
     }
 }
 
-fn single_call(run: &Run<'_>, now: u64) -> ScriptCall {
+fn single_call(run: &Run<'_>, now: Option<Timestamp>) -> ScriptCall {
     let mut argument = Vec::with_capacity(20 + run.ask.limit.len());
-    put_count(&mut argument, now);
+    put_time(&mut argument, now);
     argument.extend_from_slice(&run.times.to_le_bytes());
     put_count(&mut argument, run.ask.cost);
     argument.extend_from_slice(&run.ask.limit);
     let script = script::single(run.ask.strategy);
     ScriptCall { script, keys: run.ask.names.clone(), arguments: vec![argument] }
+}
+
+/// Appends a time, -1 for the server's.
+fn put_time(argument: &mut Vec<u8>, now: Option<Timestamp>) {
+    put_number(argument, now.map_or(-1.0, |now| now.as_micros() as f64));
 }
 
 /// The driver's keys and argument as they are put together.
@@ -146,9 +151,9 @@ struct Packing {
 }
 
 impl Packing {
-    fn new(now: u64, requests: usize) -> Self {
+    fn new(now: Option<Timestamp>, requests: usize) -> Self {
         let mut argument = Vec::with_capacity(64 * (requests + 1));
-        put_count(&mut argument, now);
+        put_time(&mut argument, now);
         argument.extend_from_slice(&(requests as u16).to_le_bytes());
         Self { keys: Vec::with_capacity(requests), argument }
     }

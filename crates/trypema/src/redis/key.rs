@@ -40,8 +40,7 @@ impl TryFrom<String> for RedisKey {
         if !key.is_empty() && key.len() <= MAX_BYTES && !key.contains(':') {
             return Ok(Self(key));
         }
-        let end = key.floor_char_boundary(64);
-        Err(TrypemaError::InvalidRedisKey { given: key[..end].to_owned(), max_bytes: MAX_BYTES })
+        Err(TrypemaError::InvalidRedisKey { given: key.chars().take(64).collect(), max_bytes: MAX_BYTES })
     }
 }
 

@@ -154,10 +154,9 @@ impl Lane {
         state.flights == 0 && state.queue.is_empty()
     }
 
-    /// The time for a script to go by; 0 for the server's.
-    fn now(&self) -> u64 {
-        // A clock that shows the epoch would ask for the server's time.
-        self.route.clock.as_ref().map_or(0, |clock| clock.now().max(Timestamp::from_micros(1)).as_micros())
+    /// The time for a script to go by, if it is not the server's.
+    fn now(&self) -> Option<Timestamp> {
+        self.route.clock.as_ref().map(Source::now)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -199,8 +199,7 @@ impl<S: Wire> Limiter<S> {
         if receipt.key != *key {
             return Ok(0);
         }
-        let asking =
-            Asking { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
+        let asking = Asking { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
         let mut ask = self.ask(key, Some(limit), asking);
         ask.resets = receipt.resets;
         let mut name = self.store.name(key, S::NAME);

@@ -65,11 +65,7 @@ impl AbsoluteRedisRateLimiter {
     }
 
     /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
-    pub async fn set_rate_limit(
-        &self,
-        key: &RedisKey,
-        rate_limit: &RateLimit,
-    ) -> Result<bool, TrypemaError> {
+    pub async fn set_rate_limit(&self, key: &RedisKey, rate_limit: &RateLimit) -> Result<bool, TrypemaError> {
         let ask = self.core.ask(key, Some(&self.limit(rate_limit)), Asking::new(Verb::Adopt, 0));
         Ok(self.core.number(key, ask).await? > 0)
     }
@@ -142,11 +138,7 @@ impl SuppressedRedisRateLimiter {
     }
 
     /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
-    pub async fn set_rate_limit(
-        &self,
-        key: &RedisKey,
-        rate_limit: &RateLimit,
-    ) -> Result<bool, TrypemaError> {
+    pub async fn set_rate_limit(&self, key: &RedisKey, rate_limit: &RateLimit) -> Result<bool, TrypemaError> {
         let ask = self.core.ask(key, Some(&self.limit(rate_limit)), Asking::new(Verb::Adopt, 0));
         Ok(self.core.number(key, ask).await? > 0)
     }

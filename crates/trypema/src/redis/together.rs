@@ -15,8 +15,11 @@ const MAX_CHECKS: usize = 64;
 /// One take of several that are spent all or nothing; made by [`Limiter::check_of`].
 pub struct Check<'l> {
     ask: Ask,
-    read: Box<dyn Fn(&Told) -> Option<Decision> + Send + Sync + 'l>,
+    read: Read<'l>,
 }
+
+/// Makes a decision of what a script told.
+type Read<'l> = Box<dyn Fn(&Told) -> Option<Decision> + Send + Sync + 'l>;
 
 impl std::fmt::Debug for Check<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -61,8 +64,9 @@ fn validate(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
     let reason = if checks.is_empty() || checks.len() > MAX_CHECKS {
         Some(format!("{} of them: need 1 to {MAX_CHECKS}", checks.len()))
     } else {
-        let is_repeated =
-            |(index, check): (usize, &Check<'_>)| checks[..index].iter().any(|c| c.ask.names == check.ask.names);
+        let is_repeated = |(index, check): (usize, &Check<'_>)| {
+            checks[..index].iter().any(|c| c.ask.names == check.ask.names)
+        };
         let repeated = checks.iter().enumerate().any(is_repeated);
         repeated.then(|| "a key is asked for twice by one strategy".to_owned())
     };

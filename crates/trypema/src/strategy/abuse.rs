@@ -112,9 +112,14 @@ struct Block {
 }
 
 impl AbuseState {
+    /// When it was last written; where nothing is remembered that does not matter.
+    fn last(&self) -> u64 {
+        if self.attempts.total() == 0 && self.block.is_none() { 0 } else { self.last }
+    }
+
     /// Blocks until `for_us` from `now`, unless a block already lasts longer.
     pub(crate) fn block(&mut self, now: Timestamp, for_us: u64, scope: BlockScope) {
-        let now = now.as_micros().max(self.last);
+        let now = now.as_micros().max(self.last());
         self.block =
             later(self.block, Some(Block { ends_at: now.saturating_add(for_us).min(MAX_EXACT), scope }));
         self.last = now;
@@ -236,7 +241,7 @@ impl Strategy for Abuse {
     }
 
     fn refund(limit: &AbuseLimit, state: &mut AbuseState, refund: Refund) -> u64 {
-        let now = refund.now.as_micros().max(state.last);
+        let now = refund.now.as_micros().max(state.last());
         super::absolute::refund_series(&mut state.attempts, limit.look(now), 0, refund)
     }
 
@@ -286,14 +291,14 @@ struct Present {
 
 impl Present {
     fn of(limit: &AbuseLimit, state: &AbuseState, now: u64) -> Self {
-        if state.last > now + limit.memory_us() {
+        if state.last() > now + limit.memory_us() {
             // All history happens now, and a block keeps what was left of it.
-            let left_us = |block: Block| block.ends_at.saturating_sub(state.last);
+            let left_us = |block: Block| block.ends_at.saturating_sub(state.last());
             let block = state.block.map(|block| Block { ends_at: now + left_us(block), ..block });
             let attempts = View::stepped_back(state.attempts.total());
             return Self { at: now, block: block.filter(|block| block.ends_at > now), attempts };
         }
-        let at = now.max(state.last);
+        let at = now.max(state.last());
         let attempts = state.attempts.view(limit.look(at));
         Self { at, block: state.block.filter(|block| block.ends_at > at), attempts }
     }

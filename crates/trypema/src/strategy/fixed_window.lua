@@ -20,7 +20,7 @@ local function load(key)
 end
 
 local function save(key, _, state, now)
-  if state.counted == 0 or state.ends_at <= now then
+  if state.counted == 0 then
     if state.is_known then
       redis.call('DEL', key)
     end

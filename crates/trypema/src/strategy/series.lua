@@ -443,7 +443,7 @@ end
 
 -- Writes a state that was read as `text`. `fresh_from` and `was_fresh_from` are when it is forgotten, now and as read.
 local function save_series(key, text, prefix, list, now, fresh_from, was_fresh_from)
-  if fresh_from <= now then
+  if fresh_from == 0 then
     if #text > 0 then
       redis.call('DEL', key)
     end

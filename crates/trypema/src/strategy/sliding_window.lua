@@ -23,13 +23,10 @@ local function load(key)
 end
 
 local function save(key, _, state, now)
-  local fresh_from = 0
+  local fresh_from = state.ends_at
   if state.current > 0 then
-    fresh_from = state.ends_at + state.window
-  elseif state.previous > 0 then
-    fresh_from = state.ends_at
-  end
-  if fresh_from <= now then
+    fresh_from = fresh_from + state.window
+  elseif state.previous == 0 then
     if state.is_known then
       redis.call('DEL', key)
     end

@@ -76,7 +76,7 @@ local function save(key, limits, state, now)
     return
   end
   local fresh_from = paid_at(limits, state)
-  if fresh_from > now then
+  if fresh_from > 0 then
     redis.call('SET', key, table.concat(parts), 'PX', time_to_live(fresh_from, now))
   elseif state.is_known then
     redis.call('DEL', key)

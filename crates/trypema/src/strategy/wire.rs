@@ -15,7 +15,12 @@ pub trait Wire: Strategy {
 
     /// What the twin decided for `call`, if others had spent `spent` units at the same moment since; `None` if
     /// `facts` make no sense.
-    fn read_outcome(limit: &Self::Limit, facts: &mut Facts<'_>, call: Call, spent: u64) -> Option<Self::Outcome>;
+    fn read_outcome(
+        limit: &Self::Limit,
+        facts: &mut Facts<'_>,
+        call: Call,
+        spent: u64,
+    ) -> Option<Self::Outcome>;
 
     /// The same outcome as a denial with nothing left.
     fn denied(outcome: Self::Outcome) -> Self::Outcome;

@@ -37,3 +37,34 @@ pub(super) async fn within<F: Future>(budget: Duration, future: F) -> Option<F::
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn work_that_is_done_at_once_needs_no_budget_and_other_work_ends_without_one() {
+        assert_eq!(poll(pin!(within(Duration::ZERO, async { 7 }))), Poll::Ready(Some(7)));
+        assert_eq!(poll(pin!(within(Duration::ZERO, pending::<u8>()))), Poll::Ready(None));
+        assert_eq!(poll(pin!(within(Duration::from_secs(3_600), pending::<u8>()))), Poll::Pending);
+    }
+
+    #[test]
+    fn the_budget_runs_out_while_it_is_driven_and_not_before() {
+        let budget = Duration::from_millis(5);
+        let start = SystemClock.now();
+        let mut work = pin!(within(budget, pending::<u8>()));
+        while poll(work.as_mut()).is_pending() {
+            assert!(SystemClock.now() < start + Duration::from_secs(10));
+            std::thread::yield_now();
+        }
+        assert!(SystemClock.now() >= start + budget);
+    }
+}

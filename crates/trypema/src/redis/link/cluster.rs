@@ -1,12 +1,10 @@
 //! Bringing a call to the node that serves its slot, and following slots when they move.
 
-use std::sync::Mutex;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use ::redis::ConnectionInfo;
 
-use super::address::at;
 use super::budget::within;
 use super::dial::{Line, dial};
 use super::errand::Errand;
@@ -185,7 +183,7 @@ impl Shape {
         self.topology.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failure(&self) -> std::sync::MutexGuard<'_, Option<RedisFailure>> {
+    fn failure(&self) -> MutexGuard<'_, Option<RedisFailure>> {
         self.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

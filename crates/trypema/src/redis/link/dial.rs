@@ -33,7 +33,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 
 /// Where a connection leads.
 pub(super) enum Dialler {
-    Server(ConnectionInfo),
+    Server(Box<ConnectionInfo>),
     Sentinel(Arc<Sentinels>),
 }
 

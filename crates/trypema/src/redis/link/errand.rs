@@ -196,3 +196,101 @@ impl Wake for Drivers {
         wakers.into_iter().for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Work that ends at the third step, and asks to be driven on after each.
+    fn three_steps() -> impl Future<Output = ()> + Send + 'static {
+        let mut steps = 0;
+        poll_fn(move |context| {
+            steps += 1;
+            if steps == 3 {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+    }
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn poll_once<F: Future>(future: Pin<&mut F>, count: &Arc<Count>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(count))))
+    }
+
+    #[test]
+    fn work_outlives_the_driver_that_leaves() {
+        let (errand, count) = (Errand::new(), Arc::new(Count::default()));
+        errand.begin(three_steps());
+        for _ in 0..2 {
+            assert!(errand.is_left_alone());
+            let mut join = Box::pin(errand.join());
+            assert!(poll_once(join.as_mut(), &count).is_pending());
+            assert!(!errand.is_left_alone());
+        }
+        assert!(poll_once(pin!(errand.join()), &count).is_ready());
+        assert!(!errand.is_under_way());
+        assert!(poll_once(pin!(errand.join()), &count).is_ready());
+    }
+
+    #[test]
+    fn those_who_stay_are_woken_when_one_leaves_and_when_the_work_ends() {
+        let (errand, counts) = (Errand::new(), [(); 2].map(|()| Arc::new(Count::default())));
+        let wakes = || [0, 1].map(|index: usize| counts[index].0.load(Ordering::Relaxed));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&is_over);
+        let end = move |_: &mut Context<'_>| {
+            if seen.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        };
+        errand.begin(poll_fn(end));
+        let (mut first, mut second) = (Box::pin(errand.join()), Box::pin(errand.join()));
+        assert!(poll_once(first.as_mut(), &counts[0]).is_pending());
+        assert!(poll_once(second.as_mut(), &counts[1]).is_pending());
+        assert_eq!(wakes(), [0, 0]);
+        let mut third = Box::pin(errand.join());
+        assert!(poll_once(third.as_mut(), &counts[1]).is_pending());
+        drop(third);
+        assert_eq!(wakes(), [1, 1]);
+        assert!(poll_once(first.as_mut(), &counts[0]).is_pending());
+        assert!(poll_once(second.as_mut(), &counts[1]).is_pending());
+        is_over.store(true, Ordering::Relaxed);
+        assert!(poll_once(first.as_mut(), &counts[0]).is_ready());
+        assert_eq!(wakes()[1], 2);
+        // The next piece of work is not what the second one waited for.
+        errand.begin(pending());
+        assert!(poll_once(second.as_mut(), &counts[1]).is_ready());
+    }
+
+    #[test]
+    fn work_moves_on_alongside_a_call_and_does_not_delay_it() {
+        let (errand, count) = (Errand::new(), Arc::new(Count::default()));
+        errand.begin(three_steps());
+        for _ in 0..3 {
+            assert_eq!(poll_once(pin!(errand.alongside(async { 7 })), &count), Poll::Ready(7));
+        }
+        assert!(!errand.is_under_way());
+        errand.begin(pending());
+        errand.begin(async { panic!("there is work under way already") });
+        assert_eq!(poll_once(pin!(errand.alongside(async { 7 })), &count), Poll::Ready(7));
+    }
+
+    #[test]
+    fn a_panic_ends_the_work_and_not_its_driver() {
+        let (errand, count) = (Errand::new(), Arc::new(Count::default()));
+        errand.begin(async { panic!("on purpose") });
+        assert!(poll_once(pin!(errand.join()), &count).is_ready());
+        errand.begin(async {});
+        assert!(poll_once(pin!(errand.join()), &count).is_ready());
+    }
+}

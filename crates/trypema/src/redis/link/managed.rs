@@ -95,7 +95,10 @@ impl ManagedConnection {
         if let Some(line) = self.shared.usable_line() {
             return Ok(line);
         }
-        self.begin_dial()?;
+        if let Err(failure) = self.begin_dial() {
+            // A dial may have ended since we looked.
+            return self.shared.usable_line().ok_or(failure);
+        }
         self.dial.join().await;
         self.shared.usable_line().ok_or_else(|| self.shared.dial_failure())
     }

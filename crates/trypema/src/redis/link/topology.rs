@@ -96,7 +96,7 @@ impl Topology {
 
 impl Node {
     fn new(info: ConnectionInfo) -> Self {
-        Self { connection: ManagedConnection::new(Dialler::Server(info.clone())), info }
+        Self { connection: ManagedConnection::new(Dialler::Server(Box::new(info.clone()))), info }
     }
 }
 

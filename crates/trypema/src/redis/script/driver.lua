@@ -1,7 +1,7 @@
 -- Any number of requests, decided in their order; each a list of checks that are spent all or none.
 -- KEYS     the states, each followed by its helpers: for `reserve` and `reset` the count of resets, for `refund` that and
 --          what remembers the receipt
--- ARGV[1]  <d now, 0 = the server's> <I2 requests>, for each <B checks>, for each
+-- ARGV[1]  <d now, -1 = the server's> <I2 requests>, for each <B checks>, for each
 --          <B strategy> <B verb> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>, then the limit, unless the verb has none
 -- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them;
 --          or <B 0> <I2 length> and why its request failed: then nothing of that request was spent

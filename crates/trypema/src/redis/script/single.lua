@@ -1,6 +1,6 @@
 -- One key, one strategy, one cost: what nearly every call is.
 -- KEYS[1]  the state
--- ARGV[1]  <d now, 0 = the server's> <I4 callers> <d cost>, then the limit
+-- ARGV[1]  <d now, -1 = the server's> <I4 callers> <d cost>, then the limit
 -- returns  <d now>, then stretches as `take` adds them
 local given, times, cost, at = struct.unpack('<dI4d', ARGV[1])
 local now = time_from(given)

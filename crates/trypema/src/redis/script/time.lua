@@ -6,7 +6,7 @@ local extra_ms = 0
 
 -- The time to go by: the one that was given, or the server's.
 local function time_from(given)
-  if given > 0 then
+  if given >= 0 then
     extra_ms = CLOCKS_DIFFER_MS
     return given
   end

@@ -21,7 +21,12 @@ impl Wire for Abuse {
         2 + 6 * 8
     }
 
-    fn read_outcome(limit: &AbuseLimit, facts: &mut Facts<'_>, call: Call, spent: u64) -> Option<AbuseOutcome> {
+    fn read_outcome(
+        limit: &AbuseLimit,
+        facts: &mut Facts<'_>,
+        call: Call,
+        spent: u64,
+    ) -> Option<AbuseOutcome> {
         let is_admitted = facts.byte()? == 1;
         let scope = if facts.byte()? == 1 { BlockScope::Long } else { BlockScope::Temp };
         let at = facts.count()?;

@@ -37,7 +37,16 @@ impl Wire for TokenBucket {
         }
         let cost = call.cost;
         let is_stepped_back = false;
-        Some(TokenBucketOutcome { is_admitted, cost, failed, at, owed, not_before, resets_at, is_stepped_back })
+        Some(TokenBucketOutcome {
+            is_admitted,
+            cost,
+            failed,
+            at,
+            owed,
+            not_before,
+            resets_at,
+            is_stepped_back,
+        })
     }
 
     fn denied(outcome: TokenBucketOutcome) -> TokenBucketOutcome {

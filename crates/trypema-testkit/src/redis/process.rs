@@ -1,0 +1,103 @@
+//! A child process that cannot outlive the test.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::wait::poll;
+use super::{Error, Result};
+
+/// Waits for the end of its input, which comes with the end of the process that started it, however that ends.
+/// Signals meant for a whole process group must not end it before its task is done.
+const WATCHDOG: &str = r#"trap "" HUP INT TERM; read _; kill -9 "$0"; rm -rf -- "$1""#;
+const SIGNAL: &str = r#"kill -s "$0" "$1""#;
+
+/// A running server, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    server: Child,
+    /// Kills the server if this process is killed itself and so can drop nothing.
+    watchdog: Child,
+    is_stopped: bool,
+}
+
+impl Process {
+    /// Starts `command` in `directory`, which the watchdog removes; its output is appended to the file `log`.
+    pub(crate) fn start(command: &mut Command, directory: &Path, log: &Path) -> Result<Self> {
+        let program = command.get_program().to_owned();
+        let failed = || Error::during(format!("starting {}", program.display()));
+        let output = File::options().create(true).append(true).open(log).map_err(failed())?;
+        let errors = output.try_clone().map_err(failed())?;
+        command.current_dir(directory).stdin(Stdio::null()).stdout(output).stderr(errors);
+        let mut server = command.spawn().map_err(failed())?;
+        let mut watchdog = Command::new("sh");
+        watchdog.args(["-c", WATCHDOG, &server.id().to_string()]).arg(directory);
+        watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        match watchdog.spawn() {
+            Ok(watchdog) => Ok(Self { server, watchdog, is_stopped: false }),
+            Err(error) => {
+                let _ = server.kill().and_then(|()| server.wait());
+                Err(Error::new(format!("starting a watchdog: {error}")))
+            }
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// Fails if the server has ended.
+    pub(crate) fn check_running(&mut self) -> Result<()> {
+        match self.server.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(Error::new(format!("the server ended with {status}"))),
+            Err(error) => Err(Error::new(format!("the server's state is unknown: {error}"))),
+        }
+    }
+
+    /// SIGSTOP: the server does nothing more, but the system still accepts connections for it.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        self.signal("STOP")?;
+        self.is_stopped = true;
+        poll(
+            "the server to stop",
+            || if self.has_come_to_rest() { Ok(()) } else { Err(Error::new("it runs")) },
+        )
+    }
+
+    /// SIGCONT: the server goes on where it was stopped.
+    pub(crate) fn cont(&mut self) -> Result<()> {
+        self.signal("CONT")?;
+        self.is_stopped = false;
+        Ok(())
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    fn signal(&self, name: &str) -> Result<()> {
+        let mut kill = Command::new("sh");
+        match kill.args(["-c", SIGNAL, name, &self.id().to_string()]).status() {
+            Ok(status) if status.success() => Ok(()),
+            outcome => Err(Error::new(format!("sending {name} to the server gave {outcome:?}"))),
+        }
+    }
+
+    /// A signal takes effect a moment after it is sent. Where there is no `/proc` to see it, that has to do.
+    fn has_come_to_rest(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()));
+        status.map_or(true, |status| status.lines().any(|line| line.starts_with("State:\tT")))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The watchdog first: once the server is reaped, its number may become another's.
+        for child in [&mut self.watchdog, &mut self.server] {
+            // It fails only for a process that has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The open connections of a proxy, and what they share.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::fault::Fault;
+use super::pump::{Direction, Pump};
+
+/// All that the threads of one proxy share.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    pub(super) accepted: AtomicU64,
+    pub(super) bytes_up: AtomicU64,
+    pub(super) bytes_down: AtomicU64,
+    fault: Mutex<Fault>,
+    open: Mutex<HashMap<u64, Pair>>,
+    begun: AtomicU64,
+    has_ended: AtomicBool,
+}
+
+/// The two ends of one connection.
+#[derive(Debug)]
+struct Pair {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Connections {
+    pub(super) fn fault(&self) -> Fault {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_fault(&self, fault: Fault) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+
+    pub(super) fn open(&self) -> usize {
+        self.pairs().len()
+    }
+
+    /// Passes bytes both ways between the two, on threads of their own, until either closes.
+    pub(super) fn begin(self: &Arc<Self>, client: TcpStream, server: TcpStream) -> io::Result<()> {
+        let id = self.begun.fetch_add(1, Ordering::Relaxed);
+        let requests = Pump::new(Direction::Requests, client.try_clone()?, server.try_clone()?)?;
+        let replies = Pump::new(Direction::Replies, server.try_clone()?, client.try_clone()?)?;
+        self.pairs().insert(id, Pair { client, server });
+        // It may have been refused or ended while the server was being reached.
+        if self.has_ended() || self.fault() == Fault::Refuse {
+            self.close(id);
+        }
+        for pump in [requests, replies] {
+            let connections = Arc::clone(self);
+            thread::spawn(move || {
+                pump.run(&connections);
+                connections.close(id);
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn close_all(&self) {
+        for (_, pair) in self.pairs().drain() {
+            pair.shut_down();
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.close_all();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn close(&self, id: u64) {
+        if let Some(pair) = self.pairs().remove(&id) {
+            pair.shut_down();
+        }
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, HashMap<u64, Pair>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pair {
+    /// Ends the connection for the peers and for the pumps, which hold it too.
+    fn shut_down(&self) {
+        for end in [&self.client, &self.server] {
+            // It fails only for a peer that is gone already.
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+}

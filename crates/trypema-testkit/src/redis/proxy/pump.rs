@@ -1,0 +1,127 @@
+//! One direction of one connection.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use trypema::clock::{Clock, SystemClock, Timestamp};
+
+use super::connection::Connections;
+use super::fault::Fault;
+
+/// How long a pump that holds something back rests before it looks again.
+const GLANCE: Duration = Duration::from_millis(5);
+/// Read at once.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// Chunks held back by a delay; with more, the sender waits.
+const HELD_CHUNKS: usize = 64;
+
+/// Which way the bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Requests,
+    Replies,
+}
+
+/// Reads from one end and writes to the other, as the fault allows.
+pub(super) struct Pump {
+    direction: Direction,
+    from: TcpStream,
+    to: TcpStream,
+    /// What a delay holds back, with the moment it goes.
+    held: VecDeque<(Timestamp, Vec<u8>)>,
+    /// How long to wait for something to read.
+    patience: Option<Duration>,
+}
+
+impl Pump {
+    pub(super) fn new(direction: Direction, from: TcpStream, to: TcpStream) -> io::Result<Self> {
+        from.set_read_timeout(None)?;
+        to.set_nodelay(true)?;
+        Ok(Self { direction, from, to, held: VecDeque::new(), patience: None })
+    }
+
+    /// Goes on until either end is closed.
+    pub(super) fn run(mut self, connections: &Connections) {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        // An error is the end of the connection, as the fault or a peer wanted it.
+        while let Ok(true) = self.step(&mut chunk, connections) {}
+    }
+
+    /// False at the end of the connection.
+    fn step(&mut self, chunk: &mut [u8], connections: &Connections) -> io::Result<bool> {
+        if connections.fault() == Fault::Freeze || self.held.len() >= HELD_CHUNKS {
+            thread::sleep(GLANCE);
+        } else {
+            self.be_ready_to_read()?;
+            match self.from.read(chunk) {
+                Ok(0) => return Ok(false),
+                Ok(length) => {
+                    if !self.pass(&chunk[..length], connections)? {
+                        return Ok(false);
+                    }
+                }
+                Err(error) if is_silence(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.release_due(connections)?;
+        Ok(true)
+    }
+
+    /// With nothing held back there is nothing to do before something comes, whatever the fault.
+    fn be_ready_to_read(&mut self) -> io::Result<()> {
+        let patience = (!self.held.is_empty()).then_some(GLANCE);
+        if patience != self.patience {
+            self.from.set_read_timeout(patience)?;
+            self.patience = patience;
+        }
+        Ok(())
+    }
+
+    /// Does to a chunk what the fault says; false if that is the end of the connection.
+    fn pass(&mut self, chunk: &[u8], connections: &Connections) -> io::Result<bool> {
+        let now = SystemClock.now();
+        match (connections.fault(), self.direction) {
+            (Fault::DropReplies, Direction::Replies) => {}
+            (Fault::CutOnReply, Direction::Replies) => return Ok(false),
+            (Fault::Delay(by), Direction::Replies) => self.held.push_back((now + by, chunk.to_vec())),
+            // Read just before it froze: it goes first when that ends.
+            (Fault::Freeze, _) => self.held.push_back((now, chunk.to_vec())),
+            // Nothing overtakes what is held back.
+            _ if !self.held.is_empty() => self.held.push_back((now, chunk.to_vec())),
+            _ => self.write(chunk, connections)?,
+        }
+        Ok(true)
+    }
+
+    fn release_due(&mut self, connections: &Connections) -> io::Result<()> {
+        while let Some((due, _)) = self.held.front() {
+            if connections.fault() == Fault::Freeze || *due > SystemClock.now() {
+                break;
+            }
+            if let Some((_, chunk)) = self.held.pop_front() {
+                self.write(&chunk, connections)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, chunk: &[u8], connections: &Connections) -> io::Result<()> {
+        self.to.write_all(chunk)?;
+        let counter = match self.direction {
+            Direction::Requests => &connections.bytes_up,
+            Direction::Replies => &connections.bytes_down,
+        };
+        counter.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Nothing came within the read timeout.
+fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

@@ -1,0 +1,107 @@
+//! A provider of the library as a subject.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::clock::{ManualClock, Timestamp};
+use trypema::strategy::Strategy;
+
+use super::local::LocalStrategy;
+use super::{Answer, Reserved, Subject, UpTo, Wait};
+use crate::verbs::{Lease, Verbs};
+
+/// Limiters of one strategy.
+pub trait Provides<M: LocalStrategy> {
+    /// What names a take.
+    type Receipt: Clone;
+    /// Its verbs.
+    type Verbs<'a>: Verbs<M::Strategy, Receipt = Self::Receipt>
+    where
+        Self: 'a;
+
+    /// Its verbs.
+    fn verbs(&self) -> Self::Verbs<'_>;
+
+    /// Drops every state that is as good as fresh, where that does not happen by itself.
+    fn forget_stale(&self) {}
+}
+
+/// A provider with a clock of its own.
+#[derive(Debug)]
+pub struct LibrarySubject<M: LocalStrategy, P: Provides<M>> {
+    clock: Arc<ManualClock>,
+    provider: P,
+    receipts: Vec<P::Receipt>,
+}
+
+impl<M: LocalStrategy, P: Provides<M>> LibrarySubject<M, P> {
+    /// A subject whose time is `clock`.
+    pub fn new(clock: Arc<ManualClock>, provider: P) -> Self {
+        Self { clock, provider, receipts: Vec::new() }
+    }
+}
+
+fn answer<M: LocalStrategy>(decision: &<M::Strategy as Strategy>::Decision<'_>) -> Answer {
+    let core = M::Strategy::core(decision);
+    Answer {
+        is_allowed: core.is_allowed(),
+        limit: core.limit(),
+        remaining: core.remaining(),
+        wait: core.retry_after().map_or(Wait::Never, |wait| Wait::Micros(micros(wait))),
+        reset_us: micros(core.reset_after()),
+        detail: M::detail(decision),
+    }
+}
+
+pub(super) fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+impl<M: LocalStrategy, P: Provides<M>> Subject for LibrarySubject<M, P> {
+    type Limit = M::Limit;
+
+    fn set_clock(&mut self, now_us: u64) {
+        self.clock.set(Timestamp::from_micros(now_us));
+    }
+
+    fn take(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        answer::<M>(&self.provider.verbs().take(key, &M::limit(limit), cost))
+    }
+
+    fn peek(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        answer::<M>(&self.provider.verbs().peek(key, &M::limit(limit), cost))
+    }
+
+    fn take_up_to(&mut self, key: &str, limit: &M::Limit, cost: u64) -> UpTo {
+        let limit = M::limit(limit);
+        let granted = self.provider.verbs().take_up_to(key, &limit, cost);
+        UpTo { units: granted.units, answer: answer::<M>(&granted.decision) }
+    }
+
+    fn reserve(&mut self, key: &str, limit: &M::Limit, cost: u64, lease_us: u64) -> Reserved {
+        let lease = Lease { cost, lease: Duration::from_micros(lease_us) };
+        let limit = M::limit(limit);
+        let (decision, receipt) = self.provider.verbs().reserve_for(key, &limit, lease);
+        let receipt = receipt.map(|receipt| {
+            self.receipts.push(receipt);
+            self.receipts.len() - 1
+        });
+        Reserved { answer: answer::<M>(&decision), receipt }
+    }
+
+    fn refund(&mut self, key: &str, limit: &M::Limit, receipt: usize) -> u64 {
+        self.provider.verbs().refund(key, &M::limit(limit), &self.receipts[receipt])
+    }
+
+    fn refund_units(&mut self, key: &str, limit: &M::Limit, units: u64) -> u64 {
+        self.provider.verbs().refund_units(key, &M::limit(limit), units)
+    }
+
+    fn reset(&mut self, key: &str) {
+        self.provider.verbs().reset(key);
+    }
+
+    fn forget_stale(&mut self) {
+        self.provider.forget_stale();
+    }
+}

@@ -1,0 +1,89 @@
+//! The Redis provider as a subject.
+#![allow(clippy::unwrap_used, reason = "a test that cannot make its limiter should stop right there")]
+
+use std::sync::Arc;
+
+use trypema::RateLimiter;
+use trypema::clock::ManualClock;
+use trypema::redis::{Limiter, Receipt, RedisConnection};
+use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire};
+
+use super::library::{LibrarySubject, Provides};
+use super::local::LocalStrategy;
+use crate::blocking::{self, Blocking};
+use crate::model::{
+    AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+};
+
+/// A model whose strategy the library has on Redis.
+pub trait RedisStrategy: LocalStrategy<Strategy: Wire> {
+    /// Where the library asks for its keys.
+    fn redis_limiter(limits: &RateLimiter) -> &Limiter<Self::Strategy>;
+}
+
+/// Redis limiters of a strategy.
+#[derive(Debug)]
+pub struct OnRedis<M> {
+    limits: RateLimiter,
+    strategy: std::marker::PhantomData<M>,
+}
+
+/// A limiter of its own with a clock and keys of its own.
+pub type RedisSubject<M> = LibrarySubject<M, OnRedis<M>>;
+
+impl<M: RedisStrategy> RedisSubject<M> {
+    /// A subject on `connection` whose keys start with `prefix`.
+    pub fn on(connection: &RedisConnection, prefix: &str) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let limits = blocking::limiter(connection, prefix, &clock).build().unwrap();
+        Self::new(clock, OnRedis { limits, strategy: std::marker::PhantomData })
+    }
+}
+
+impl<M: RedisStrategy> Provides<M> for OnRedis<M> {
+    type Receipt = Receipt;
+    type Verbs<'a>
+        = Blocking<'a, M::Strategy>
+    where
+        M: 'a;
+
+    fn verbs(&self) -> Blocking<'_, M::Strategy> {
+        Blocking(M::redis_limiter(&self.limits))
+    }
+}
+
+impl RedisStrategy for AbsoluteModel {
+    fn redis_limiter(limits: &RateLimiter) -> &Limiter<Absolute> {
+        limits.redis().absolute()
+    }
+}
+
+impl RedisStrategy for SuppressedModel {
+    fn redis_limiter(limits: &RateLimiter) -> &Limiter<Suppressed> {
+        limits.redis().suppressed()
+    }
+}
+
+impl RedisStrategy for TokenBucketModel {
+    fn redis_limiter(limits: &RateLimiter) -> &Limiter<TokenBucket> {
+        limits.redis().token_bucket()
+    }
+}
+
+impl RedisStrategy for SlidingWindowModel {
+    fn redis_limiter(limits: &RateLimiter) -> &Limiter<SlidingWindow> {
+        limits.redis().sliding_window()
+    }
+}
+
+impl RedisStrategy for FixedWindowModel {
+    fn redis_limiter(limits: &RateLimiter) -> &Limiter<FixedWindow> {
+        limits.redis().fixed_window()
+    }
+}
+
+impl RedisStrategy for AbuseModel {
+    fn redis_limiter(limits: &RateLimiter) -> &Limiter<Abuse> {
+        limits.redis().abuse()
+    }
+}

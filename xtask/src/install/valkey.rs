@@ -1,0 +1,82 @@
+//! Valkey 8, unpacked from bookworm-backports. Nothing is installed into the system, so nobody need be root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{servers, unpack, works};
+use crate::Step;
+
+const DIRECTORY: &str = "valkey-8";
+const PROGRAM: &str = "usr/bin/valkey-server";
+const VERSION: &str = "v=8.";
+const SUITE: &str = "bookworm-backports";
+/// What the address of the release that this is backported to ends with, after that of the mirror.
+const RELEASE: &str = "/dists/bookworm/InRelease";
+/// The server is a link to a program of the tools.
+const PACKAGES: [&str; 2] = ["valkey-server", "valkey-tools"];
+/// What apt keeps while it downloads: a source of packages of our own, its lists and the packages.
+const SCRATCH: &str = "valkey-8.apt";
+
+/// Tests run on Valkey where it can be had; where not, one line says so.
+pub(super) fn install_if_possible() {
+    if works(&servers().join(DIRECTORY).join(PROGRAM), VERSION) || works(Path::new("valkey-server"), VERSION)
+    {
+        return;
+    }
+    println!("Valkey 8 is missing: unpacking it from {SUITE} below target/servers");
+    let outcome = unpack(DIRECTORY, PROGRAM, VERSION, download_and_extract);
+    let _ = fs::remove_dir_all(servers().join(SCRATCH));
+    if let Err(why) = outcome {
+        println!("Valkey 8 cannot be had here, so nothing is tested on it: {}", why.replace('\n', " "));
+    }
+}
+
+fn download_and_extract(directory: &Path) -> Step {
+    let scratch = servers().join(SCRATCH);
+    let failed = |error: std::io::Error| format!("preparing to download: {error}");
+    for needed in ["lists/partial", "cache/archives/partial"] {
+        fs::create_dir_all(scratch.join(needed)).map_err(failed)?;
+    }
+    let scratch = scratch.canonicalize().map_err(failed)?;
+    fs::write(scratch.join("sources.list"), format!("deb {} {SUITE} main\n", mirror()?)).map_err(failed)?;
+    crate::run(apt_get(&scratch).arg("update"))?;
+    crate::run(apt_get(&scratch).current_dir(&scratch).arg("download").args(PACKAGES))?;
+    for package in packages(&scratch)? {
+        crate::run(Command::new("dpkg-deb").arg("--extract").arg(package).arg(directory))?;
+    }
+    Ok(())
+}
+
+/// apt with directories of its own, so that what the system knows of packages stays as it is.
+fn apt_get(scratch: &Path) -> Command {
+    let mut apt_get = Command::new("apt-get");
+    let settings = [
+        ("Dir::Etc::SourceList", "sources.list"),
+        ("Dir::Etc::SourceParts", "no-other-sources"),
+        ("Dir::State::Lists", "lists"),
+        ("Dir::Cache", "cache"),
+    ];
+    for (setting, place) in settings {
+        apt_get.arg("--option").arg(format!("{setting}={}", scratch.join(place).display()));
+    }
+    // The user that apt would download as cannot reach into this directory.
+    apt_get.args(["--quiet", "--option", "APT::Sandbox::User=root"]);
+    apt_get
+}
+
+/// Where this machine gets Debian bookworm from.
+fn mirror() -> Result<String, String> {
+    let output = Command::new("apt-get").args(["update", "--print-uris"]).output();
+    let output = output.map_err(|error| format!("apt-get could not be started: {error}"))?;
+    let addresses = String::from_utf8_lossy(&output.stdout);
+    let mut mirrors = addresses.lines().filter_map(|line| line.split_once(RELEASE).map(|(mirror, _)| mirror));
+    let mirror = mirrors.next().ok_or("this machine does not get its packages from Debian bookworm")?;
+    Ok(mirror.trim_start_matches('\'').to_owned())
+}
+
+fn packages(scratch: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(scratch).map_err(|error| format!("looking for the packages: {error}"))?;
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    Ok(paths.filter(|path| path.extension().is_some_and(|extension| extension == "deb")).collect())
+}
