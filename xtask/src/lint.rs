@@ -1,5 +1,6 @@
 //! What a tool can check of how the code reads.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::{Step, cargo};
@@ -7,10 +8,11 @@ use crate::{Step, cargo};
 pub(crate) fn run() -> Step {
     cargo(["fmt", "--all", "--check"])?;
     cargo(["clippy", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
-    for features in ["", "tracing"] {
+    for features in ["", "tracing", "redis-tokio", "redis-smol"] {
         cargo(["check", "--package", "trypema", "--no-default-features", "--features", features])?;
     }
     lean_tree()?;
+    twins()?;
     let mut docs = Command::new(env!("CARGO"));
     docs.args(["doc", "--no-deps", "--all-features"]);
     crate::run(docs.env("RUSTDOCFLAGS", "-D warnings"))
@@ -29,5 +31,32 @@ fn lean_tree() -> Step {
             return Err(format!("`{banned}` is in the tree of trypema without features:\n{tree}"));
         }
     }
+    Ok(())
+}
+
+/// Every file that implements a strategy has a Lua twin beside it, and every twin names its file.
+fn twins() -> Step {
+    let folder = Path::new("crates/trypema/src/strategy");
+    let files = folder.read_dir().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut strategies = 0;
+    for path in files.filter_map(|file| file.ok().map(|file| file.path())) {
+        let source = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("rs") => std::fs::read_to_string(&path).unwrap_or_default(),
+            _ => continue,
+        };
+        if !source.lines().any(|line| line.starts_with("impl Strategy for ")) {
+            continue;
+        }
+        strategies += 1;
+        let (twin, name) = (path.with_extension("lua"), path.file_name().unwrap_or_default().to_string_lossy());
+        let lua = std::fs::read_to_string(&twin).unwrap_or_default();
+        if !lua.lines().next().is_some_and(|first| first.contains(&format!("the twin of {name}"))) {
+            return Err(format!("{} has no twin: {} should say so", path.display(), twin.display()));
+        }
+    }
+    if strategies == 0 {
+        return Err(format!("no strategy was found in {}", folder.display()));
+    }
+    println!("{strategies} strategies have their Lua twins");
     Ok(())
 }

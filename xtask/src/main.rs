@@ -13,10 +13,14 @@ cargo xtask <command>
   test               everything CI runs: unit tests, traces, properties, model checks, docs, lints
   lint               formatting, clippy, docs, each feature alone
   bench local        the in-process benchmarks beside the peers; updates docs/performance.md
-  soak [strategy]    the random tests at full length: a million traces per strategy
+  bench redis        the same on a Redis started for it; both take --quick, and then update nothing
+  soak [strategy]    the random tests at full length: a million traces per strategy; --redis plays them on a Redis
   plot suppressed    draws docs/img/suppressed.svg from the simulator
   plot strategies    draws docs/img/strategies.svg: one burst through all six strategies
 ";
+
+/// A workspace of its own: one of the peers it measures is also named trypema.
+const BENCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/trypema-bench/Cargo.toml");
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,10 +29,10 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["lint"] => lint::run(),
         ["bench", rest @ ..] => {
-            cargo(["run", "--release", "--package", "trypema-bench", "--"].iter().chain(rest))
+            cargo(["run", "--release", "--manifest-path", BENCH, "--"].iter().chain(rest))
         }
         ["soak", rest @ ..] => {
-            let soak = ["run", "--release", "--package", "trypema-testkit", "--bin", "soak", "--"];
+            let soak = ["run", "--release", "--package", "trypema-testkit", "--features", "redis", "--bin", "soak", "--"];
             cargo(soak.iter().chain(rest))
         }
         ["plot", rest @ ..] => {

@@ -1,4 +1,4 @@
-//! Side by side with the peers, in one run: `cargo xtask bench local`.
+//! Side by side with the peers, in one run: `cargo xtask bench local` and `cargo xtask bench redis`.
 
 mod allocator;
 mod bars;
@@ -9,15 +9,21 @@ mod measure;
 mod ours;
 mod peers;
 mod process;
+mod redis;
 mod report;
 
 use std::process::ExitCode;
+
+use measure::Effort;
 
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting;
 
 const HELP: &str = "\
 cargo xtask bench local [--quick [TITLE]]
+cargo xtask bench redis [--quick [TITLE]]
+
+Inside the process, or on a Redis server that is started for it.
 
 Measures every contender on every workload in interleaved rounds and prints medians, ratios and bars;
 rewrites the measured part of docs/performance.md. `--quick` does fewer rounds, only of the columns whose
@@ -28,9 +34,12 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["local"] => report::local(measure::Effort::Full),
-        ["local", "--quick"] => report::local(measure::Effort::Quick("")),
-        ["local", "--quick", title] => report::local(measure::Effort::Quick(title)),
+        ["local"] => report::local(Effort::Full),
+        ["local", "--quick"] => report::local(Effort::Quick("")),
+        ["local", "--quick", title] => report::local(Effort::Quick(title)),
+        ["redis"] => redis::run(Effort::Full),
+        ["redis", "--quick"] => redis::run(Effort::Quick("")),
+        ["redis", "--quick", title] => redis::run(Effort::Quick(title)),
         // What `local` starts in processes of their own.
         ["memory", contender, keys] => process::memory(contender, keys),
         ["buckets", count] => process::buckets(count),

@@ -39,8 +39,15 @@ pub fn local(effort: Effort<'_>) -> ExitCode {
     let mut text = String::new();
     write_table(&mut text, &table);
     write_bars(&mut text, &bars);
+    print_and_keep(&text, ("local", effort))
+}
+
+/// Prints what `cargo xtask bench` of this name measured, and after a full run writes it to the page.
+pub fn print_and_keep(text: &str, (name, effort): (&str, Effort<'_>)) -> ExitCode {
     println!("{text}");
-    if effort == Effort::Full && let Err(error) = update_page(&text) {
+    if effort == Effort::Full
+        && let Err(error) = update_page(name, text)
+    {
         eprintln!("docs/performance.md was not updated: {error}");
         return ExitCode::FAILURE;
     }
@@ -59,7 +66,8 @@ fn measured(effort: Effort<'_>) -> Table {
         return Table { columns, bytes, allocations, bytes_per_bucket: None, worst_call_us: None };
     }
     eprintln!("measuring: memory, allocations, growth");
-    let bytes = |name: &&str| (!is_single_key(name)).then(|| process::ask(&["memory", name, "1000000"])).flatten();
+    let bytes =
+        |name: &&str| (!is_single_key(name)).then(|| process::ask(&["memory", name, "1000000"])).flatten();
     let allocations =
         |name: &&str| [Load::Plenty, Load::Scarce].map(|load| process::allocations_per_call(name, load));
     let worst = ["ours: token bucket", "ours: absolute", "ours: suppressed"];
@@ -75,7 +83,11 @@ fn measured(effort: Effort<'_>) -> Table {
 
 fn write_table(text: &mut String, table: &Table) {
     let titles: Vec<&str> = table.columns.iter().map(|(title, _)| *title).collect();
-    let _ = writeln!(text, "| ns per check | {} | bytes per key | allocations (allowed, denied) |", titles.join(" | "));
+    let _ = writeln!(
+        text,
+        "| ns per check | {} | bytes per key | allocations (allowed, denied) |",
+        titles.join(" | ")
+    );
     let _ = writeln!(text, "| --- |{}", " ---: |".repeat(titles.len() + 2));
     for (at, name) in NAMES.iter().enumerate() {
         let _ = write!(text, "| {name} |");
@@ -91,7 +103,7 @@ fn write_table(text: &mut String, table: &Table) {
     }
 }
 
-fn write_bars(text: &mut String, bars: &[bars::Bar]) {
+pub fn write_bars(text: &mut String, bars: &[bars::Bar]) {
     let _ = writeln!(text, "\n| bar | measured | bound | holds |\n| --- | ---: | ---: | --- |");
     for bar in bars {
         let sign = if bar.at_most { "≤" } else { "≥" };
@@ -101,13 +113,13 @@ fn write_bars(text: &mut String, bars: &[bars::Bar]) {
 }
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/performance.md");
-const START: &str = "<!-- measured by `cargo xtask bench local` -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
-/// Replaces what stands between the two marks.
-fn update_page(text: &str) -> Result<(), String> {
+/// Replaces what stands between the marks of this benchmark.
+fn update_page(name: &str, text: &str) -> Result<(), String> {
+    let start = format!("<!-- measured by `cargo xtask bench {name}` -->\n");
     let page = std::fs::read_to_string(PAGE).map_err(|error| error.to_string())?;
-    let (before, rest) = page.split_once(START).ok_or("it has no start mark")?;
+    let (before, rest) = page.split_once(&start).ok_or("it has no start mark")?;
     let (_, after) = rest.split_once(END).ok_or("it has no end mark")?;
-    std::fs::write(PAGE, format!("{before}{START}\n{text}\n{END}{after}")).map_err(|error| error.to_string())
+    std::fs::write(PAGE, format!("{before}{start}\n{text}\n{END}{after}")).map_err(|error| error.to_string())
 }

@@ -1,42 +1,70 @@
 //! Plays random traces on every strategy and its model, by the million.
 //!
-//! `soak [strategy] [--traces N] [--seed S]`: the trace number i of a run has the seed S + i, so a difference is
-//! replayed by `soak <strategy> --traces 1 --seed <its seed>`.
+//! `soak [strategy] [--redis] [--traces N] [--seed S]`: on the local provider, or on a Redis of its own. The trace number i of a run has the seed S + i, so a
+//! difference is replayed by `soak <strategy> --traces 1 --seed <its seed>`.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use trypema::clock::{Clock, SystemClock};
+use trypema::redis::RedisConnection;
+use trypema_testkit::blocking::connect;
 use trypema_testkit::differential::{self, Difference};
 use trypema_testkit::model::{
-    AbsoluteModel, AbuseModel, FixedWindowModel, Model, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+    AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
 };
+use trypema_testkit::redis::Server;
+use trypema_testkit::subject::RedisStrategy;
 
-const USAGE: &str = "usage: soak [strategy] [--traces N] [--seed S]";
-const THREADS: usize = 2;
+const USAGE: &str = "usage: soak [strategy] [--redis] [--traces N] [--seed S]";
+/// Playing on Redis is mostly waiting.
+const THREADS: usize = 4;
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// More than these many differences of one strategy are only counted.
 const SHOWN: u64 = 3;
 
 type Play = fn(u64) -> Result<usize, Box<Difference>>;
 
-const STRATEGIES: [(&str, Play); 6] = [
-    (AbsoluteModel::NAME, differential::local::<AbsoluteModel>),
-    (SuppressedModel::NAME, differential::local::<SuppressedModel>),
-    (TokenBucketModel::NAME, differential::local::<TokenBucketModel>),
-    (SlidingWindowModel::NAME, differential::local::<SlidingWindowModel>),
-    (FixedWindowModel::NAME, differential::local::<FixedWindowModel>),
-    (AbuseModel::NAME, differential::local::<AbuseModel>),
+/// Each strategy, with what plays a trace on the local provider and on Redis.
+const STRATEGIES: [(&str, [Play; 2]); 6] = [
+    plays::<AbsoluteModel>(),
+    plays::<SuppressedModel>(),
+    plays::<TokenBucketModel>(),
+    plays::<SlidingWindowModel>(),
+    plays::<FixedWindowModel>(),
+    plays::<AbuseModel>(),
 ];
+
+const fn plays<M: RedisStrategy>() -> (&'static str, [Play; 2]) {
+    (M::NAME, [differential::local::<M>, on_redis::<M>])
+}
+
+/// The server that traces are played on, while the program runs.
+static CONNECTION: OnceLock<RedisConnection> = OnceLock::new();
+
+fn on_redis<M: RedisStrategy>(seed: u64) -> Result<usize, Box<Difference>> {
+    match CONNECTION.get() {
+        Some(connection) => differential::redis::<M>(connection, seed),
+        None => Ok(0),
+    }
+}
 
 /// What to run.
 struct Plan {
     strategy: Option<String>,
+    provider: Provider,
     traces: u64,
     seed: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Provider {
+    Local,
+    Redis,
 }
 
 /// What has been done of one strategy, by all threads.
@@ -56,12 +84,25 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let _server = match plan.provider {
+        Provider::Local => None,
+        Provider::Redis => match Server::start() {
+            Ok(server) => {
+                CONNECTION.get_or_init(|| connect(&server.url()));
+                Some(server)
+            }
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        },
+    };
     println!("strategy        traces      steps        differences  seconds");
     let is_chosen = |name: &str| plan.strategy.as_deref().is_none_or(|chosen| chosen == name);
     let mut differences = 0;
-    for (name, play) in STRATEGIES {
+    for (name, plays) in STRATEGIES {
         if is_chosen(name) {
-            differences += soak(&plan, name, play);
+            differences += soak(&plan, name, plays[plan.provider as usize]);
         }
     }
     if differences == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -69,13 +110,14 @@ fn main() -> ExitCode {
 
 impl Plan {
     fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut plan = Self { strategy: None, traces: 1_000_000, seed: 0 };
+        let mut plan = Self { strategy: None, provider: Provider::Local, traces: 1_000_000, seed: 0 };
         while let Some(argument) = arguments.next() {
             let mut number = || {
                 let given = arguments.next().unwrap_or_default();
                 given.parse().map_err(|_| format!("{argument} needs a number, not `{given}`"))
             };
             match argument.as_str() {
+                "--redis" => plan.provider = Provider::Redis,
                 "--traces" => plan.traces = number()?,
                 "--seed" => plan.seed = number()?,
                 name if STRATEGIES.iter().any(|(known, _)| *known == name) => {

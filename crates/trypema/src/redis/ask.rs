@@ -1,7 +1,7 @@
 //! What is asked of the scripts, and what they answer.
 
 use super::failure::{RedisFailure, RedisFailureKind};
-use super::link::ScriptCall;
+use super::link::{Departure, ScriptCall};
 use super::script;
 use crate::clock::Timestamp;
 use crate::strategy::{Facts, put_count, put_number};
@@ -136,7 +136,8 @@ fn single_call(run: &Run<'_>, now: Option<Timestamp>) -> ScriptCall {
     put_count(&mut argument, run.ask.cost);
     argument.extend_from_slice(&run.ask.limit);
     let script = script::single(run.ask.strategy);
-    ScriptCall { script, keys: run.ask.names.clone(), arguments: vec![argument] }
+    let keys = run.ask.names.clone();
+    ScriptCall { script, keys, arguments: vec![argument], departure: Departure::default() }
 }
 
 /// Appends a time, -1 for the server's.
@@ -173,7 +174,8 @@ impl Packing {
     }
 
     fn call(self) -> ScriptCall {
-        ScriptCall { script: script::driver(), keys: self.keys, arguments: vec![self.argument] }
+        let (script, arguments) = (script::driver(), vec![self.argument]);
+        ScriptCall { script, keys: self.keys, arguments, departure: Departure::default() }
     }
 }
 

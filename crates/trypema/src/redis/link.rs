@@ -32,7 +32,7 @@ use self::sentinel::SentinelConnection;
 use super::{RedisFailure, RedisFailureKind};
 use crate::TrypemaError;
 
-pub(crate) use self::script::{Script, ScriptCall};
+pub(crate) use self::script::{Departure, Script, ScriptCall};
 pub(crate) use self::slots::slot_of;
 
 /// What a call may take unless the provider says otherwise.

@@ -7,6 +7,7 @@ use crate::strategy::LUA;
 
 const TIME: &str = include_str!("script/time.lua");
 const TAKE: &str = include_str!("script/take.lua");
+const FIRST: &str = include_str!("script/first.lua");
 const SINGLE: &str = include_str!("script/single.lua");
 const DRIVER: &str = include_str!("script/driver.lua");
 
@@ -16,7 +17,8 @@ pub(super) fn single(number: u8) -> Arc<Script> {
     let index = usize::from(number - 1);
     let made = || {
         let lua = &LUA[index];
-        Arc::new(Script::new([TIME, lua.base, lua.source, TAKE, SINGLE].join("\n")))
+        let parts = [TIME, "local quick", lua.quick_base, lua.quick, FIRST, lua.base, lua.source, TAKE, SINGLE];
+        Arc::new(Script::new(parts.join("\n")))
     };
     Arc::clone(SINGLES[index].get_or_init(made))
 }
@@ -25,9 +27,14 @@ pub(super) fn single(number: u8) -> Arc<Script> {
 pub(super) fn driver() -> Arc<Script> {
     static SCRIPT: OnceLock<Arc<Script>> = OnceLock::new();
     let made = || {
-        let mut source = format!("{TIME}\nlocal strategies = {{}}\n");
+        let mut source = format!("{TIME}\nlocal strategies, quick_of = {{}}, {{}}\n");
         for (index, lua) in LUA.iter().enumerate() {
-            source.push_str(&format!("-- {}\nstrategies[{}] = function()\n", lua.name, index + 1));
+            let (name, number) = (lua.name, index + 1);
+            if !lua.quick.is_empty() {
+                let quick = [lua.quick_base, lua.quick].join("\n");
+                source.push_str(&format!("quick_of[{number}] = function()\n{quick}\nreturn quick\nend\n"));
+            }
+            source.push_str(&format!("-- {name}\nstrategies[{number}] = function()\n"));
             source.push_str("local forgo, block_for, is_blocked\n");
             source.push_str(&[lua.base, lua.source, TAKE].join("\n"));
             source.push_str(

@@ -32,19 +32,54 @@ pub(crate) struct Lua {
     /// What it is built on, if it is.
     pub(crate) base: &'static str,
     pub(crate) source: &'static str,
+    /// What its usual case is built on, if it is.
+    pub(crate) quick_base: &'static str,
+    /// Its usual case on its own, if that is worth it.
+    pub(crate) quick: &'static str,
 }
 
 /// The strategies in the order of their numbers.
 pub(crate) const LUA: [Lua; 6] = [
-    Lua { name: "absolute", base: SERIES, source: include_str!("absolute.lua") },
-    Lua { name: "suppressed", base: SERIES, source: include_str!("suppressed.lua") },
-    Lua { name: "token_bucket", base: "", source: include_str!("token_bucket.lua") },
-    Lua { name: "sliding_window", base: "", source: include_str!("sliding_window.lua") },
-    Lua { name: "fixed_window", base: "", source: include_str!("fixed_window.lua") },
-    Lua { name: "abuse", base: SERIES, source: include_str!("abuse.lua") },
+    Lua {
+        name: "absolute",
+        base: SERIES,
+        source: include_str!("absolute.lua"),
+        quick_base: QUICK_SERIES,
+        quick: include_str!("quick/absolute.lua"),
+    },
+    Lua {
+        name: "suppressed",
+        base: SERIES,
+        source: include_str!("suppressed.lua"),
+        quick_base: QUICK_SERIES,
+        quick: include_str!("quick/suppressed.lua"),
+    },
+    Lua {
+        name: "token_bucket",
+        base: "",
+        source: include_str!("token_bucket.lua"),
+        quick_base: "",
+        quick: include_str!("quick/token_bucket.lua"),
+    },
+    Lua {
+        name: "sliding_window",
+        base: "",
+        source: include_str!("sliding_window.lua"),
+        quick_base: "",
+        quick: include_str!("quick/sliding_window.lua"),
+    },
+    Lua {
+        name: "fixed_window",
+        base: "",
+        source: include_str!("fixed_window.lua"),
+        quick_base: "",
+        quick: include_str!("quick/fixed_window.lua"),
+    },
+    Lua { name: "abuse", base: SERIES, source: include_str!("abuse.lua"), quick_base: "", quick: "" },
 ];
 
 const SERIES: &str = include_str!("series.lua");
+const QUICK_SERIES: &str = include_str!("quick/series.lua");
 
 /// Appends a number.
 pub(crate) fn put_number(out: &mut Vec<u8>, number: f64) {

@@ -9,25 +9,28 @@ use super::Lane;
 use super::seat::{Role, Seat};
 use crate::redis::ask::{Cargo, Run, Told, Verb};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
+use crate::redis::link::ScriptCall;
 
 type Reply = Result<::redis::Value, RedisFailure>;
-type Call = Pin<Box<dyn Future<Output = Reply> + Send>>;
+type Trip = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// A script call under way.
 pub(super) struct Flight {
     lane: Arc<Lane>,
     seats: Vec<Arc<Seat>>,
-    /// The call, as long as it is under way.
-    call: Mutex<Option<Call>>,
+    call: Arc<ScriptCall>,
+    /// The call's way there and back, as long as it is under way.
+    under_way: Mutex<Option<Trip>>,
 }
 
 impl Flight {
     /// Prepares the call for `seats`, in their order; the first of them drives.
     pub(super) fn start(lane: &Arc<Lane>, seats: Vec<Arc<Seat>>) {
-        let call = cargo(&seats).call(lane.now());
-        let connection = lane.route.connection.clone();
-        let call: Call = Box::pin(async move { connection.run(&call).await });
-        let flight = Arc::new(Self { lane: Arc::clone(lane), seats, call: Mutex::new(Some(call)) });
+        let call = Arc::new(cargo(&seats).call(lane.now()));
+        let (connection, sent) = (lane.route.connection.clone(), Arc::clone(&call));
+        let trip: Trip = Box::pin(async move { connection.run(&sent).await });
+        let flight = Self { lane: Arc::clone(lane), seats, call, under_way: Mutex::new(Some(trip)) };
+        let flight = Arc::new(flight);
         if let Some(leader) = flight.seats.first() {
             leader.drive(&flight);
         }
@@ -35,13 +38,18 @@ impl Flight {
 
     /// Polls the call; ready when all have been answered.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(under_way) = call.as_mut() else { return Poll::Ready(()) };
-        let Poll::Ready(reply) = under_way.as_mut().poll(context) else { return Poll::Pending };
-        *call = None;
-        drop(call);
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(trip) = under_way.as_mut() else { return Poll::Ready(()) };
+        let Poll::Ready(reply) = trip.as_mut().poll(context) else { return Poll::Pending };
+        *under_way = None;
+        drop(under_way);
         self.land(reply);
         Poll::Ready(())
+    }
+
+    /// Makes sure that nothing is sent; `false` if it may have been, or if it is not for one caller alone.
+    pub(super) fn call_off(&self) -> bool {
+        self.seats.len() == 1 && self.call.departure.call_off()
     }
 
     /// The driver leaves: another rider goes on, or, if there is none, the call is given up.
@@ -51,7 +59,7 @@ impl Flight {
                 return waker.wake();
             }
         }
-        *self.call.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.lane.free_flight();
     }
 

@@ -113,13 +113,15 @@ impl Seat {
         if progress.is_over {
             return None;
         }
-        let failure = match progress.role {
-            Role::Queued | Role::Leading => {
-                RedisFailure::new(RedisFailureKind::Unavailable, "not sent before the deadline")
-            }
-            Role::Driving(_) | Role::Riding | Role::Landed => {
-                RedisFailure::new(RedisFailureKind::OutcomeUnknown, "no reply before the deadline")
-            }
+        let is_unsent = match &progress.role {
+            Role::Queued | Role::Leading => true,
+            Role::Driving(flight) => flight.call_off(),
+            Role::Riding | Role::Landed => false,
+        };
+        let failure = if is_unsent {
+            RedisFailure::new(RedisFailureKind::Unavailable, "not sent before the deadline")
+        } else {
+            RedisFailure::new(RedisFailureKind::OutcomeUnknown, "no reply before the deadline")
         };
         progress.answer = Some(Err(failure));
         progress.is_over = true;

@@ -77,6 +77,9 @@ impl Line {
     /// Makes the call once: a second send follows only the reply that the script is not known, which proves
     /// that the first did not run.
     pub(super) async fn run(&self, request: Request<'_>) -> Answer {
+        if !request.call.departure.set_off() {
+            return called_off();
+        }
         match self.send_as(&request.call.by_digest(), request.standing).await {
             Answer::NoScript => self.send_as(&request.call.by_source(), request.standing).await,
             answer => answer,
@@ -97,11 +100,18 @@ impl Line {
 
 /// Makes the call once on a connection that was given to us, which dials by itself.
 pub(super) async fn run_on_manager(manager: &ConnectionManager, request: Request<'_>) -> Answer {
+    if !request.call.departure.set_off() {
+        return called_off();
+    }
     let mut manager = manager.clone();
     match Answer::of(manager.send_packed_command(&request.call.by_digest()).await) {
         Answer::NoScript => Answer::of(manager.send_packed_command(&request.call.by_source()).await),
         answer => answer,
     }
+}
+
+fn called_off() -> Answer {
+    Answer::Refused(RedisFailure::new(RedisFailureKind::Unavailable, "called off before it was sent"))
 }
 
 /// Told of what a server says unasked.

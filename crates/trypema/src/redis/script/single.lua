@@ -2,18 +2,8 @@
 -- KEYS[1]  the state
 -- ARGV[1]  <d now, -1 = the server's> <I4 callers> <d cost>, then the limit
 -- returns  <d now>, then stretches as `take` adds them
-local given, times, cost, at = struct.unpack('<dI4d', ARGV[1])
-local now = time_from(given)
 local limit = read(ARGV[1], at)
 local state = load(KEYS[1])
-if times == 1 then
-  local outcome = decide(limit, state, now, now, cost)
-  commit(limit, state, now, cost, outcome)
-  if state.is_changed then
-    save(KEYS[1], limit, state, now)
-  end
-  return struct.pack('<dI4', now, 1) .. facts(limit, outcome)
-end
 local reply = {struct.pack('<d', now)}
 take(limit, state, now, cost, times, reply)
 if state.is_changed then

@@ -1,0 +1,13 @@
+//! Redis beside the least that a script can do and the published crate: `cargo xtask bench redis`.
+
+mod bars;
+mod contender;
+mod floors;
+mod measure;
+mod memory;
+mod ours;
+mod peers;
+mod report;
+mod server;
+
+pub use report::run;

@@ -1,0 +1,78 @@
+//! Bytes in Redis, by `MEMORY USAGE` of all keys that one subject has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use trypema::clock::ManualClock;
+
+use super::contender::{
+    ABSOLUTE, ABUSE, FIXED_WINDOW, GCRA, Load, PUBLISHED_ABSOLUTE, PUBLISHED_SUPPRESSED, SLIDING_WINDOW,
+    SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO, key_names, open, open_ours,
+};
+use super::measure::Driven;
+use super::ours;
+use super::server::Watched;
+
+/// How many buckets the subject has.
+pub const BUCKETS: [usize; 4] = [1, 50, 500, 6_000];
+
+/// The group that the published crate and ours have unless told otherwise.
+const GROUP: Duration = Duration::from_millis(10);
+
+/// What one contender's subject takes.
+pub struct Bytes {
+    pub name: &'static str,
+    /// One hit for the key that the seeds' documents use.
+    pub seeds_key: f64,
+    /// With a key of 19 bytes, for each of [`BUCKETS`].
+    pub buckets: Vec<f64>,
+}
+
+pub fn measured(runtime: &Runtime, server: &mut Watched) -> Vec<Bytes> {
+    let rows = [
+        (GCRA, 1),
+        (PUBLISHED_ABSOLUTE, 2),
+        (PUBLISHED_SUPPRESSED, 2),
+        (ABSOLUTE, 4),
+        (SUPPRESSED, 4),
+        (TOKEN_BUCKET, 1),
+        (TOKEN_BUCKET_OF_TWO, 1),
+        (SLIDING_WINDOW, 1),
+        (FIXED_WINDOW, 1),
+        (ABUSE, 1),
+    ];
+    let mut row = |(name, counts): (&'static str, usize)| {
+        let mut bytes = |key: &str, buckets| {
+            server.flush();
+            fill(runtime, (name, &server.url()), (key, buckets));
+            server.bytes()
+        };
+        let seeds_key = bytes("user_123", 1);
+        let buckets = BUCKETS[..counts].iter().map(|buckets| bytes(&key_names(1)[0], *buckets)).collect();
+        Bytes { name, seeds_key, buckets }
+    };
+    rows.into_iter().map(&mut row).collect()
+}
+
+/// Opens so many buckets of `key`: ours by a clock that is moved, the others' as time passes.
+fn fill(runtime: &Runtime, (name, url): (&str, &str), (key, buckets): (&str, usize)) {
+    let names = [key.to_owned()];
+    let is_ours = name.starts_with("ours");
+    let clock = Arc::new(ManualClock::default());
+    let contender: Box<dyn Driven> = if is_ours {
+        let builder = runtime.block_on(ours::builder(url)).clock(clock.clone());
+        open_ours(name, Load::Young, &names, builder.build().expect("valid options"))
+    } else {
+        runtime.block_on(open(name, Load::Young, (url, &names)))
+    };
+    for bucket in 0..buckets {
+        match bucket {
+            0 => {}
+            _ if is_ours => clock.advance(GROUP),
+            // A bucket is joined until its group is over.
+            _ => std::thread::sleep(GROUP + Duration::from_millis(1)),
+        }
+        contender.call(runtime);
+    }
+}

@@ -1,0 +1,58 @@
+//! The server that all contenders share, and what it says of itself.
+
+use trypema_testkit::redis::{Control, Server};
+
+/// A server of this run's own, and a connection to ask it.
+pub struct Watched {
+    server: Server,
+    control: Control,
+}
+
+/// What the server has spent so far, in microseconds.
+#[derive(Clone, Copy)]
+pub struct Spent {
+    /// Of processor time, with all it does besides commands.
+    pub cpu: f64,
+    /// Inside the commands that contenders send.
+    pub commands: f64,
+}
+
+impl Watched {
+    pub fn start() -> Self {
+        let server = Server::start().expect("a Redis server");
+        let control = server.control().expect("a connection to it");
+        Self { server, control }
+    }
+
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    pub fn flush(&mut self) {
+        self.control.command(&["FLUSHALL"]).expect("an empty database");
+    }
+
+    pub fn spent(&self) -> Spent {
+        let info = self.server.info("cpu").expect("INFO cpu");
+        let seconds = |field| info.text(field).parse::<f64>().expect("a time");
+        let cpu = (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6;
+        let stats = self.server.info("commandstats").expect("INFO commandstats");
+        let of_command = |command| {
+            let text = stats.text(command);
+            let number = text.split(',').find_map(|part| part.strip_prefix("usec="));
+            number.map_or(0.0, |number| number.parse::<f64>().expect("a time"))
+        };
+        let commands = ["cmdstat_incr", "cmdstat_evalsha", "cmdstat_eval"].into_iter().map(of_command).sum();
+        Spent { cpu, commands }
+    }
+
+    /// What all keys take, by `MEMORY USAGE`.
+    pub fn bytes(&mut self) -> f64 {
+        let keys = self.control.command(&["KEYS", "*"]).expect("the keys");
+        let usage = |key: &[u8]| {
+            let command: [&[u8]; 5] = [b"MEMORY", b"USAGE", key, b"SAMPLES", b"0"];
+            self.control.command(&command).expect("its bytes").integer().expect("a number") as f64
+        };
+        keys.items().iter().map(|key| key.bytes()).map(usage).sum()
+    }
+}

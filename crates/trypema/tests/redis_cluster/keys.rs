@@ -1,0 +1,98 @@
+//! Keys of any bytes, each with a counter of its own, all of its parts in one slot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::TrypemaError;
+use trypema::clock::ManualClock;
+use trypema::redis::{Limiter, RedisFailureKind};
+use trypema::strategy::Wire;
+use trypema_testkit::blocking::{self, Blocking, connect, key, wait_for};
+use trypema_testkit::redis::Cluster;
+use trypema_testkit::verbs::{Lease, Verbs};
+
+use crate::strategies::{Limits, Visit, each};
+
+/// More than the keys take together.
+const CAPACITY: u64 = 5_000;
+
+/// Keys that a careless name would confuse, or tear apart.
+fn odd_keys() -> Vec<String> {
+    let short = [
+        "a", "a ", " a", " ", "  ", "{", "}", "{}", "}{", "{a}", "a}", "{a", "}a{", "{{a}}", "{a}b", "b{a}", "%", "%%",
+        "%7B", "%7D", "%25", "%257B", "%7Ba%7D", "a%7D", "{}a", "a{}", "a}{b", "a{b", "a}b", "ab", "ключ", "ключ}",
+        "鍵", "é", "e\u{301}", "\u{1F511}", "\0", "\r\n", "a\nb", "\"", "\\", "*", "[a]", "?",
+    ];
+    let long = ["x", "{", "}", "%"].map(|last| format!("{}{last}", "x".repeat(254)));
+    let others = ["{".repeat(255), "}".repeat(255), "%".repeat(255), "é".repeat(127)];
+    short.into_iter().map(str::to_owned).chain(long).chain(others).collect()
+}
+
+#[test]
+fn keys_that_differ_in_any_byte_never_share_a_counter() {
+    let cluster = Cluster::start().unwrap();
+    let clock = Arc::new(ManualClock::default());
+    let rl = blocking::limiter(&connect(&cluster.url()), "odd", &clock).build().unwrap();
+    each(&rl, &Limits::of(CAPACITY, Duration::from_secs(60)), &mut OddKeys(odd_keys()));
+}
+
+struct OddKeys(Vec<String>);
+
+impl Visit for OddKeys {
+    fn visit<S: Wire>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
+        let redis = Blocking(limiter);
+        let left = |name: &str| S::core(&redis.peek(name, limit, 0)).remaining();
+        for (name, cost) in self.0.iter().zip(1..) {
+            assert!(S::core(&redis.take(name, limit, cost)).is_allowed());
+        }
+        for (name, cost) in self.0.iter().zip(1..) {
+            assert_eq!(left(name), CAPACITY - cost, "{} {name:?}", S::NAME);
+        }
+        for (name, cost) in self.0.iter().zip(1..) {
+            let lease = Lease { cost: 7, lease: Duration::ZERO };
+            let (_, receipt) = redis.reserve_for(name, limit, lease);
+            assert_eq!(left(name), CAPACITY - cost - 7, "{} {name:?}", S::NAME);
+            assert_eq!(redis.refund(name, limit, receipt.as_ref().unwrap()), 7);
+            assert_eq!(left(name), CAPACITY - cost, "{} {name:?}", S::NAME);
+        }
+        for (index, name) in self.0.iter().enumerate() {
+            assert!(redis.reset(name), "{} {name:?}", S::NAME);
+            assert_eq!(left(name), CAPACITY);
+            let next = self.0.get(index + 1).map(|next| left(next));
+            assert_eq!(next.unwrap_or(0), next.map_or(0, |_| CAPACITY - index as u64 - 2));
+        }
+    }
+}
+
+#[test]
+fn checks_are_spent_together_in_one_slot_and_refused_across_slots() {
+    let cluster = Cluster::start().unwrap();
+    let clock = Arc::new(ManualClock::default());
+    let rl = blocking::limiter(&connect(&cluster.url()), "all", &clock).build().unwrap();
+    let (redis, limits) = (rl.redis(), Limits::of(10, Duration::from_secs(60)));
+    let (ann, bob) = (key("ann}"), key("bob"));
+    let left_of_ann = || {
+        let window = wait_for(redis.fixed_window().usage(&ann, &limits.fixed_window)).unwrap().remaining();
+        let bucket = wait_for(redis.token_bucket().usage(&ann, &limits.token_bucket)).unwrap().remaining();
+        (window, bucket)
+    };
+    let same_key = |cost| {
+        let window = redis.fixed_window().check_of(&ann, &limits.fixed_window, 3);
+        wait_for(redis.take_all([window, redis.token_bucket().check_of(&ann, &limits.token_bucket, cost)]))
+    };
+    assert!(same_key(4).unwrap().is_allowed);
+    assert_eq!(left_of_ann(), (7, 6));
+    assert!(!same_key(7).unwrap().is_allowed);
+    assert_eq!(left_of_ann(), (7, 6));
+
+    let checks = [&ann, &bob].map(|name| redis.fixed_window().check_of(name, &limits.fixed_window, 1));
+    match wait_for(redis.take_all(checks)) {
+        Err(TrypemaError::RedisError(failure)) => {
+            assert_eq!(failure.kind(), RedisFailureKind::Refused);
+            assert!(failure.to_string().contains("different slots"), "{failure}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(left_of_ann(), (7, 6));
+    assert_eq!(wait_for(redis.fixed_window().usage(&bob, &limits.fixed_window)).unwrap().remaining(), 10);
+}

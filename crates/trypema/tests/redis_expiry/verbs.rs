@@ -1,0 +1,129 @@
+//! Every verb of every strategy, in the states that matter: fresh, used, full, denied, reset. What is answered is
+//! tested elsewhere; here windows may pass at any time.
+
+use std::time::Duration;
+
+use trypema::redis::{Limiter, RedisKey};
+use trypema::strategy::Wire;
+use trypema::{BlockScope, RateLimit, RateLimiter};
+use trypema_testkit::blocking::{Blocking, key, wait_for};
+use trypema_testkit::verbs::{Lease, Verbs};
+
+use crate::strategies::{Limits, Visit, each};
+
+/// What the limits of [`run`] allow.
+pub(crate) const CAPACITY: u64 = 10;
+
+/// Runs everything there is, and calls `after` with what was just done.
+pub(crate) fn run(rl: &RateLimiter, window: Duration, mut after: impl FnMut(&str)) {
+    let limits = Limits::of(CAPACITY, window);
+    each(rl, &limits, &mut EveryVerb { window, after: &mut after });
+    seed_calls(rl, &mut after);
+    blocks(rl, &limits, (window, &mut after));
+    together(rl, &limits, &mut after);
+}
+
+struct EveryVerb<'a> {
+    window: Duration,
+    after: &'a mut dyn FnMut(&str),
+}
+
+impl Visit for EveryVerb<'_> {
+    fn visit<S: Wire>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
+        let redis = Blocking(limiter);
+        let mut did = |verb: &str| (self.after)(&format!("{} {verb}", S::NAME));
+        redis.peek("ann", limit, 1);
+        redis.take("ann", limit, 0);
+        did("looked at a fresh key");
+        redis.take("ann", limit, 1);
+        did("take");
+        assert_eq!(redis.take_up_to("ann", limit, 2).units, 2);
+        did("take up to");
+        let (_, now) = redis.reserve_for("ann", limit, Lease { cost: 2, lease: Duration::ZERO });
+        did("reserve");
+        let (_, later) = redis.reserve_for("ann", limit, Lease { cost: 2, lease: self.window / 2 });
+        did("reserve for a lease");
+        redis.refund("ann", limit, now.as_ref().unwrap());
+        redis.refund("ann", limit, now.as_ref().unwrap());
+        did("refund");
+        redis.refund("ann", limit, later.as_ref().unwrap());
+        did("refund of a lease");
+        redis.refund_units("ann", limit, 1);
+        did("refund of units");
+        redis.take("ann", limit, CAPACITY * 3);
+        did("take of what never fits");
+        (0..2 * CAPACITY).for_each(|_| drop(redis.take("ann", limit, 1)));
+        did("denials");
+        redis.reserve_for("ann", limit, Lease { cost: CAPACITY, lease: self.window / 2 });
+        did("denied reservation");
+        redis.reset("ann");
+        did("reset");
+        redis.reset("ann");
+        did("reset of nothing");
+        redis.refund("ann", limit, now.as_ref().unwrap());
+        did("refund of a void receipt");
+        let (_, again) = redis.reserve_for("ann", limit, Lease { cost: 2, lease: self.window / 2 });
+        did("reservation after a reset");
+        redis.refund("ann", limit, again.as_ref().unwrap());
+        did("refund after a reset");
+        let name = key("ann");
+        wait_for(limiter.key(&name).take(limit, 1)).unwrap();
+        did("take by handle");
+        redis.refund_units("bob", limit, 1);
+        redis.refund("bob", limit, again.as_ref().unwrap());
+        did("refunds to a key never seen");
+        redis.take("cid", limit, 1);
+        redis.refund_units("cid", limit, 1);
+        did("a refund of all there is");
+    }
+}
+
+/// What only absolute and suppressed have.
+fn seed_calls(rl: &RateLimiter, after: &mut dyn FnMut(&str)) {
+    let (ann, slow, fast) =
+        (key("ann"), RateLimit::try_from(1.0).unwrap(), RateLimit::try_from(2.0).unwrap());
+    let (absolute, suppressed) = (rl.redis().absolute(), rl.redis().suppressed());
+    for _ in 0..5 {
+        wait_for(absolute.inc(&ann, &slow, 1)).unwrap();
+        wait_for(suppressed.inc(&ann, &slow, 1)).unwrap();
+    }
+    after("inc");
+    wait_for(absolute.set_rate_limit(&ann, &fast)).unwrap();
+    wait_for(suppressed.set_rate_limit(&ann, &fast)).unwrap();
+    after("set_rate_limit");
+    wait_for(absolute.is_allowed(&ann)).unwrap();
+    wait_for(suppressed.is_allowed(&ann)).unwrap();
+    assert!(!wait_for(absolute.set_rate_limit(&key("never seen"), &fast)).unwrap());
+    after("is_allowed");
+}
+
+/// What only abuse has.
+fn blocks(rl: &RateLimiter, limits: &Limits, (window, after): (Duration, &mut dyn FnMut(&str))) {
+    let (abuse, limit) = (rl.redis().abuse(), &limits.abuse);
+    for name in ["ann", "dan"] {
+        wait_for(abuse.block(&key(name), window, BlockScope::Long)).unwrap();
+        after("block");
+        wait_for(abuse.check(&key(name), limit)).unwrap();
+        after("check of a blocked key");
+    }
+    wait_for(abuse.unblock(&key("dan"))).unwrap();
+    assert!(!wait_for(abuse.unblock(&key("dan"))).unwrap());
+    after("unblock");
+}
+
+/// Checks that are spent together: once all of them, once none.
+fn together(rl: &RateLimiter, limits: &Limits, after: &mut dyn FnMut(&str)) {
+    let (all, redis): (RedisKey, _) = (key("all"), rl.redis());
+    for (cost, is_allowed) in [(4, true), (CAPACITY + 1, false)] {
+        let checks = [
+            redis.absolute().check_of(&all, &limits.absolute, 1),
+            redis.suppressed().check_of(&all, &limits.suppressed, 1),
+            redis.token_bucket().check_of(&all, &limits.token_bucket, 1),
+            redis.sliding_window().check_of(&all, &limits.sliding_window, 1),
+            redis.abuse().check_of(&all, &limits.abuse, 1),
+            redis.fixed_window().check_of(&all, &limits.fixed_window, cost),
+        ];
+        assert_eq!(wait_for(redis.take_all(checks)).unwrap().is_allowed, is_allowed);
+        after("take_all");
+    }
+}

@@ -1,0 +1,74 @@
+//! Calls that fail leave nothing behind.
+
+use std::fs;
+use std::sync::PoisonError;
+
+use trypema_testkit::redis::{FaultProxy, Server};
+
+use super::load::{Counts, Target, calls};
+use super::on_both_links;
+use super::scene::{Link, PROCESS, target};
+
+on_both_links!(memory_when_dead, memory_when_stopped, memory_when_replies_are_dropped, memory_when_refused);
+
+/// Failing calls that are measured.
+const CALLS: usize = 10_000;
+
+/// Failing calls before that, by which everything has grown to its size.
+const WARM_UP: usize = 5_000;
+
+/// A kilobyte kept per call would be more than this.
+const MAX_GROWTH_KB: u64 = 8 * 1_024;
+
+fn memory_when_dead(link: Link) {
+    let server = Server::start().unwrap();
+    stays_flat(link, &server.url(), || server.kill_9().unwrap());
+}
+
+fn memory_when_stopped(link: Link) {
+    let server = Server::start().unwrap();
+    stays_flat(link, &server.url(), || server.stop().unwrap());
+}
+
+fn memory_when_replies_are_dropped(link: Link) {
+    let server = Server::start().unwrap();
+    let proxy = FaultProxy::start(server.addr()).unwrap();
+    stays_flat(link, &proxy.url(), || proxy.drop_replies());
+}
+
+/// Here every call travels to the server and back.
+fn memory_when_refused(link: Link) {
+    let server = Server::start().unwrap();
+    let fill = || {
+        server.control().unwrap().command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    };
+    let counts = stays_flat(link, &server.url(), fill);
+    assert_eq!(counts.refused, counts.failed());
+}
+
+fn stays_flat(link: Link, url: &str, strike: impl FnOnce()) -> Counts {
+    let _alone = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
+    let target = target(link.open(url));
+    let served = calls(&target, 100);
+    assert_eq!(served.failed(), 0, "{served:?}");
+    strike();
+    fails(&target, WARM_UP);
+    let before = resident_kb();
+    let counts = fails(&target, CALLS);
+    let grown = resident_kb().saturating_sub(before);
+    assert!(grown < MAX_GROWTH_KB, "{grown} kB more after {counts:?}");
+    counts
+}
+
+fn fails(target: &Target, number: usize) -> Counts {
+    let counts = calls(target, number);
+    assert_eq!(counts.admitted, 0, "{counts:?}");
+    counts
+}
+
+/// The memory of this process, as the system tells it.
+fn resident_kb() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse().unwrap()
+}

@@ -1,0 +1,116 @@
+//! A server, a limiter on it, and what the server counted in the end.
+
+use std::sync::{Arc, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use trypema::redis::client::Client;
+use trypema::redis::client::aio::ConnectionManager;
+use trypema::redis::{RedisConnection, RedisKey};
+use trypema::{AbsoluteLimit, RateGroupSizeMs, RateLimit, RateLimiter, WindowSizeSeconds};
+use trypema_testkit::blocking::{connect, key, wait_for};
+use trypema_testkit::redis::{Control, FaultProxy, Server};
+
+use super::load::{Counts, Load, Target};
+
+/// What a caller gives Redis. Longer than the default, so that a busy machine is no fault.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
+
+/// How much later than its deadline a call may return here; the tight number is measured by the soak.
+const ALLOWANCE: Duration = Duration::from_millis(500);
+
+/// Of tests that measure the whole process none runs beside another.
+pub(crate) static PROCESS: RwLock<()> = RwLock::new(());
+
+/// Who dials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// `RedisConnection::connect`.
+    Ours,
+    /// A connection manager of the client's, with its own settings.
+    Manager,
+}
+
+impl Link {
+    pub(crate) fn open(self, url: &str) -> RedisConnection {
+        match self {
+            Self::Ours => connect(url),
+            Self::Manager => {
+                let client = Client::open(url).unwrap();
+                RedisConnection::from(wait_for(ConnectionManager::new(client)).unwrap())
+            }
+        }
+    }
+}
+
+/// A server with a limiter on it.
+pub(crate) struct Scene {
+    pub(crate) server: Server,
+    pub(crate) target: Target,
+    _turn: RwLockReadGuard<'static, ()>,
+}
+
+impl Scene {
+    /// A limiter that asks the server directly.
+    pub(crate) fn on(server: Server, link: Link) -> Self {
+        let url = server.url();
+        Self::at(server, &url, link)
+    }
+
+    /// A limiter behind a proxy that can fail.
+    pub(crate) fn behind_proxy(link: Link) -> (Self, FaultProxy) {
+        let server = Server::start().unwrap();
+        let proxy = FaultProxy::start(server.addr()).unwrap();
+        let scene = Self::at(server, &proxy.url(), link);
+        (scene, proxy)
+    }
+
+    /// A limiter that reaches the server at `url`.
+    pub(crate) fn at(server: Server, url: &str, link: Link) -> Self {
+        let turn = PROCESS.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Self { target: target(link.open(url)), server, _turn: turn }
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        Load::start(&self.target)
+    }
+
+    pub(crate) fn command(&self, words: &[&str]) {
+        self.control().command(words).unwrap();
+    }
+
+    pub(crate) fn control(&self) -> Control {
+        self.server.control().unwrap()
+    }
+
+    /// What the server has counted, asked over a connection of its own.
+    pub(crate) fn counted(&self) -> u64 {
+        let limiter = RateLimiter::builder().redis(connect(&self.server.url()));
+        let limiter = limiter.redis_deadline(Duration::from_secs(20)).build().unwrap();
+        let Target { key, limit, .. } = &self.target;
+        let usage = wait_for(limiter.redis().absolute().usage(key, limit)).unwrap();
+        usage.limit() - usage.remaining()
+    }
+
+    /// No call was sent twice, and none that was admitted is lost.
+    pub(crate) fn assert_counted_once(&self, counts: &Counts) {
+        let counted = self.counted();
+        let possible = counts.admitted..=counts.admitted + counts.unknown + counts.bad_replies;
+        assert!(possible.contains(&counted), "{counted} counted of {counts:?}");
+    }
+}
+
+/// What callers on `connection` take from: a limit that is never reached.
+pub(crate) fn target(connection: RedisConnection) -> Target {
+    let rl = RateLimiter::builder().redis(connection).redis_deadline(DEADLINE).build().unwrap();
+    Target { rl: Arc::new(rl), key: ann(), limit: ample(), patience: DEADLINE + ALLOWANCE }
+}
+
+pub(crate) fn ann() -> RedisKey {
+    key("ann")
+}
+
+/// Nothing expires and nothing is denied while a test runs.
+fn ample() -> AbsoluteLimit {
+    let (window, group) = (WindowSizeSeconds::try_from(3_600).unwrap(), RateGroupSizeMs::try_from(10).unwrap());
+    AbsoluteLimit::new(RateLimit::try_from(10_000.0).unwrap(), window, group)
+}

@@ -1,0 +1,56 @@
+//! What the server knows is taken from it: callers notice nothing.
+
+use trypema_testkit::redis::Server;
+
+use super::on_both_links;
+use super::scene::{Link, Scene};
+
+on_both_links!(script_flush, flushall, acl_without_script);
+
+/// How often something is flushed under load.
+const FLUSHES: usize = 20;
+
+fn script_flush(link: Link) {
+    let scene = Scene::on(Server::start().unwrap(), link);
+    let load = scene.load();
+    for _ in 0..FLUSHES {
+        scene.command(&["SCRIPT", "FLUSH"]);
+        load.wait_until_served();
+    }
+    let counts = load.finish();
+    counts.assert_all_admitted();
+    assert_eq!(scene.counted(), counts.admitted);
+}
+
+/// What was spent is forgotten, as it was asked for, and nothing else happens.
+fn flushall(link: Link) {
+    let scene = Scene::on(Server::start().unwrap(), link);
+    let load = scene.load();
+    for _ in 0..FLUSHES {
+        scene.command(&["FLUSHALL"]);
+        load.wait_until_served();
+    }
+    let before = load.finish();
+    before.assert_all_admitted();
+    assert!(scene.counted() < before.admitted);
+
+    scene.command(&["FLUSHALL"]);
+    let after = scene.load().finish();
+    after.assert_all_admitted();
+    assert_eq!(scene.counted(), after.admitted);
+}
+
+/// `EVAL` makes a script known as well as `SCRIPT LOAD` does, and needs no other permission.
+fn acl_without_script(link: Link) {
+    let user = "limiter on >secret ~trypema:* +eval +evalsha +time +get +set +getrange +setrange +del +pttl +pexpire +incr \
+                +hello +auth +ping +info +client";
+    let server = Server::builder().user(user).start().unwrap();
+    let url = server.url_as("limiter", "secret");
+    let scene = Scene::at(server, &url, link);
+    let load = scene.load();
+    scene.command(&["SCRIPT", "FLUSH"]);
+    load.wait_until_served();
+    let counts = load.finish();
+    counts.assert_all_admitted();
+    assert_eq!(scene.counted(), counts.admitted);
+}

@@ -1,0 +1,96 @@
+//! A key of ours holds what somebody else wrote: it is refused and left alone, and no other key is harmed.
+
+use trypema::redis::{Limiter, RedisFailureKind};
+use trypema::strategy::Wire;
+use trypema::{RateLimiter, TrypemaError};
+use trypema_testkit::blocking::{key, wait_for};
+use trypema_testkit::redis::{Control, Server};
+
+use super::limits::{CAPACITY, Claim, for_every_strategy};
+use super::load::{CALLERS, Load};
+use super::on_both_links;
+use super::scene::{Link, Scene, ann};
+
+on_both_links!(wrongtype, wrongtype_beside_others);
+
+/// Another type, strings that are too short, and a string that only looks long enough.
+const STRANGERS: [&[&str]; 4] = [
+    &["SADD", "$", "member"],
+    &["SET", "$", ""],
+    &["SET", "$", "7"],
+    &["SET", "$", "somebody else's words, which are long enough to be any state of ours: 0123456789"],
+];
+
+fn wrongtype(link: Link) {
+    let server = Server::start().unwrap();
+    let rl = RateLimiter::builder().redis(link.open(&server.url())).build().unwrap();
+    for stranger in STRANGERS {
+        for_every_strategy(&rl, &LeavesAlone { rl: &rl, server: &server, stranger });
+    }
+}
+
+/// A stranger under a key's name stays as it is, and the key works when the stranger has left.
+struct LeavesAlone<'a> {
+    rl: &'a RateLimiter,
+    server: &'a Server,
+    stranger: &'a [&'a str],
+}
+
+impl Claim for LeavesAlone<'_> {
+    fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+        let mut control = self.server.control().unwrap();
+        let name = format!("trypema:{{ann}}:{}", S::NAME);
+        let words: Vec<&str> = self.stranger.iter().map(|word| if *word == "$" { &name } else { *word }).collect();
+        control.command(&words).unwrap();
+        let before = dump(&mut control, &name);
+
+        let ann = ann();
+        let refused = |what, error: Option<TrypemaError>| match error {
+            Some(TrypemaError::RedisError(failure)) if failure.kind() == RedisFailureKind::Refused => {}
+            other => panic!("{} {what} beside {words:?}: {other:?}", S::NAME),
+        };
+        refused("take", wait_for(limiter.take(&ann, limit, 1)).err());
+        refused("peek", wait_for(limiter.peek(&ann, limit, 1)).err());
+        refused("usage", wait_for(limiter.usage(&ann, limit)).err());
+        refused("take_up_to", wait_for(limiter.take_up_to(&ann, limit, 1)).err());
+        refused("reserve", wait_for(limiter.reserve(&ann, limit, 1)).err());
+        refused("refund_units", wait_for(limiter.refund_units(&ann, limit, 1)).err());
+        refused("reset", wait_for(limiter.reset(&ann)).err());
+        let ben = key("ben");
+        let together = [limiter.check_of(&ben, limit, 1), limiter.check_of(&ann, limit, 1)];
+        refused("take_all", wait_for(self.rl.redis().take_all(together)).err());
+
+        assert_eq!(dump(&mut control, &name), before, "{} beside {words:?}", S::NAME);
+        let usage = wait_for(limiter.usage(&ben, limit)).unwrap();
+        assert_eq!(S::core(&usage).remaining(), CAPACITY, "nothing was spent together");
+        control.command(&["DEL", &name]).unwrap();
+        let decision = wait_for(limiter.take(&ann, limit, 1)).unwrap();
+        assert_eq!(S::core(&decision).remaining(), CAPACITY - 1, "{}", S::NAME);
+        wait_for(limiter.reset(&ann)).unwrap();
+    }
+}
+
+/// What a key holds, and for how long.
+fn dump(control: &mut Control, name: &str) -> (Vec<u8>, Option<i64>) {
+    let value = control.command(&["DUMP", name]).unwrap().bytes().to_vec();
+    (value, control.command(&["PTTL", name]).unwrap().integer())
+}
+
+/// Callers of a key that is refused share script calls with others, who notice nothing.
+fn wrongtype_beside_others(link: Link) {
+    let scene = Scene::on(Server::start().unwrap(), link);
+    scene.command(&["SADD", "trypema:{ben}:absolute", "member"]);
+    let load = scene.load();
+    let mut bens = scene.target.clone();
+    bens.key = key("ben");
+    let refused = super::load::calls(&bens, 100 * CALLERS);
+    assert_eq!(refused.refused, refused.failed(), "{refused:?}");
+    assert_eq!(refused.admitted, 0, "{refused:?}");
+    load.wait_until_served();
+    let counts = load.finish();
+    counts.assert_all_admitted();
+    assert_eq!(scene.counted(), counts.admitted);
+
+    scene.command(&["DEL", "trypema:{ben}:absolute"]);
+    Load::start(&bens).finish().assert_all_admitted();
+}
