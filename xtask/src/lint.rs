@@ -48,7 +48,8 @@ fn twins() -> Step {
             continue;
         }
         strategies += 1;
-        let (twin, name) = (path.with_extension("lua"), path.file_name().unwrap_or_default().to_string_lossy());
+        let (twin, name) =
+            (path.with_extension("lua"), path.file_name().unwrap_or_default().to_string_lossy());
         let lua = std::fs::read_to_string(&twin).unwrap_or_default();
         if !lua.lines().next().is_some_and(|first| first.contains(&format!("the twin of {name}"))) {
             return Err(format!("{} has no twin: {} should say so", path.display(), twin.display()));

@@ -32,7 +32,17 @@ fn main() -> ExitCode {
             cargo(["run", "--release", "--manifest-path", BENCH, "--"].iter().chain(rest))
         }
         ["soak", rest @ ..] => {
-            let soak = ["run", "--release", "--package", "trypema-testkit", "--features", "redis", "--bin", "soak", "--"];
+            let soak = [
+                "run",
+                "--release",
+                "--package",
+                "trypema-testkit",
+                "--features",
+                "redis",
+                "--bin",
+                "soak",
+                "--",
+            ];
             cargo(soak.iter().chain(rest))
         }
         ["plot", rest @ ..] => {

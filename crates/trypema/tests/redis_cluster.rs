@@ -32,8 +32,7 @@ fn every_trace_and_random_ones_are_answered_as_on_one_server() {
     let connection = connect(&cluster.url());
     let mut failures = Vec::new();
     for (number, trace) in traces::all().iter().enumerate() {
-        let forgets =
-            |what: &What| matches!(what, What::Step(step) if matches!(step.verb, Verb::Forget));
+        let forgets = |what: &What| matches!(what, What::Step(step) if matches!(step.verb, Verb::Forget));
         if !trace.lines.iter().any(|line| forgets(&line.what)) {
             let mut provider = OnRedis::for_trace(trace, &connection, &format!("trace_{number}")).unwrap();
             failures.extend(traces::failures(trace, &mut provider));

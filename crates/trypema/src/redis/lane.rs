@@ -11,7 +11,6 @@ mod seat;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
-use std::time::Duration;
 
 use super::ask::{Ask, Told};
 use super::failure::{RedisFailure, RedisFailureKind};
@@ -34,8 +33,6 @@ const MAX_WAITING: usize = 65_536;
 #[derive(Debug, Clone)]
 pub(super) struct Route {
     pub(super) connection: RedisConnection,
-    /// How long a caller waits at most.
-    pub(super) deadline: Duration,
     /// The time that scripts go by, if it is not the server's.
     pub(super) clock: Option<Source>,
 }
@@ -64,9 +61,12 @@ impl Lane {
         Arc::new(Self { route, state: Mutex::default() })
     }
 
-    /// Brings `asks` to Redis as one request and says what it told.
-    pub(super) async fn ask(self: &Arc<Self>, asks: Vec<Ask>) -> Result<Vec<Told>, RedisFailure> {
-        let deadline = SystemClock.now() + self.route.deadline;
+    /// Brings `asks` to Redis as one request, and says what it told before `deadline`.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        asks: Vec<Ask>,
+        deadline: Timestamp,
+    ) -> Result<Vec<Told>, RedisFailure> {
         let seat = Seat::new(asks, deadline);
         self.admit(&seat)?;
         Ride { lane: Arc::clone(self), seat }.await

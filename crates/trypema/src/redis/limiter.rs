@@ -123,10 +123,14 @@ impl<S: Wire> Limiter<S> {
         let (started, asking) = (self.started(), Asking::new(Verb::UpTo, cost));
         let result = match self.found_up_to(key, limit, asking).await {
             Ok((units, found)) => Ok(Granted { units, decision: found.decision(limit) }),
-            Err(failure) => self.or_substitute(key, (limit, asking), Err(failure)).map(|decision| {
-                let units = if S::core(&decision).is_allowed() { cost } else { 0 };
-                Granted { units, decision }
-            }),
+            Err(failure) => {
+                let asking =
+                    Asking::new(Verb::UpTo, self.substitute.most_of(self.store.on_failure(), limit, cost));
+                self.or_substitute(key, (limit, asking), Err(failure)).map(|decision| {
+                    let units = if S::core(&decision).is_allowed() { asking.cost } else { 0 };
+                    Granted { units, decision }
+                })
+            }
         };
         self.tell(key, cost, started, result.as_ref().ok().map(|granted| S::core(&granted.decision)));
         result
@@ -249,8 +253,9 @@ impl<S: Wire> Limiter<S> {
         name: &[u8],
         (limit, asking): (&S::Limit, Asking),
     ) -> Result<Found<S>, RedisFailure> {
-        self.settle(key, limit).await?;
-        let told = self.store.ask(Self::ask_named(name.to_vec(), Some(limit), asking)).await?;
+        let deadline = self.store.deadline();
+        self.settle(key, limit, deadline).await?;
+        let told = self.store.ask(Self::ask_named(name.to_vec(), Some(limit), asking), deadline).await?;
         self.read(limit, asking, told)
     }
 
@@ -260,8 +265,9 @@ impl<S: Wire> Limiter<S> {
         limit: &S::Limit,
         asking: Asking,
     ) -> Result<(u64, Found<S>), RedisFailure> {
-        self.settle(key, limit).await?;
-        let told = self.store.ask(self.ask(key, Some(limit), asking)).await?;
+        let deadline = self.store.deadline();
+        self.settle(key, limit, deadline).await?;
+        let told = self.store.ask(self.ask(key, Some(limit), asking), deadline).await?;
         let units = told.number;
         // The decision is for what was taken, or for a single unit.
         let decided = if units == 0 { asking.cost.min(1) } else { units };
@@ -309,19 +315,26 @@ impl<S: Wire> Limiter<S> {
 
     /// Asks for a verb that answers with a number.
     pub(super) async fn number(&self, key: &RedisKey, ask: Ask) -> Result<u64, TrypemaError> {
-        let told = self.store.ask(ask).await;
+        let told = self.store.ask(ask, self.store.deadline()).await;
         told.map(|told| told.number).map_err(|failure| self.failed(key, failure))
     }
 
     /// Takes from Redis what was admitted without it.
-    async fn settle(&self, key: &RedisKey, limit: &S::Limit) -> Result<(), RedisFailure> {
-        let Some(units) = self.substitute.unsettled_of(key) else { return Ok(()) };
-        let settled = self.store.ask(self.ask(key, Some(limit), Asking::new(Verb::UpTo, units))).await;
-        settled.map(|_| ()).inspect_err(|failure| {
-            if failure.kind() == RedisFailureKind::Unavailable {
-                self.substitute.put_back(key, units);
-            }
-        })
+    async fn settle(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        deadline: Timestamp,
+    ) -> Result<(), RedisFailure> {
+        let Some(debt) = self.substitute.debt_of(key) else { return Ok(()) };
+        let ask = self.ask(key, Some(limit), Asking::new(Verb::UpTo, debt.units()));
+        let settled = self.store.ask(ask, deadline).await;
+        match &settled {
+            Err(failure) if failure.is_retryable() => {}
+            // What may have been taken is not taken again.
+            _ => debt.settle(),
+        }
+        settled.map(|_| ())
     }
 
     /// What Redis decided, or what was chosen for when it cannot.

@@ -17,7 +17,8 @@ pub(super) fn single(number: u8) -> Arc<Script> {
     let index = usize::from(number - 1);
     let made = || {
         let lua = &LUA[index];
-        let parts = [TIME, "local quick", lua.quick_base, lua.quick, FIRST, lua.base, lua.source, TAKE, SINGLE];
+        let parts =
+            [TIME, "local quick", lua.quick_base, lua.quick, FIRST, lua.base, lua.source, TAKE, SINGLE];
         Arc::new(Script::new(parts.join("\n")))
     };
     Arc::clone(SINGLES[index].get_or_init(made))

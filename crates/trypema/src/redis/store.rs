@@ -10,7 +10,7 @@ use super::key::{RedisKey, state_name};
 use super::lane::{Lane, Route};
 use super::link::{RedisConnection, slot_of};
 use super::substitute::OnFailure;
-use crate::clock::Source;
+use crate::clock::{Clock, Source, SystemClock, Timestamp};
 use crate::observer::Observer;
 
 /// Lanes of a Cluster are forgotten, when nobody uses them, above this many.
@@ -54,7 +54,7 @@ impl Store {
             None => Lanes::None,
             Some(connection) => {
                 let is_cluster = connection.is_cluster();
-                let route = Route { connection: connection.with_deadline(deadline), deadline, clock };
+                let route = Route { connection: connection.with_deadline(deadline), clock };
                 match is_cluster {
                     true => Lanes::Cluster(route, Mutex::default()),
                     false => Lanes::Server(Lane::new(route)),
@@ -77,15 +77,24 @@ impl Store {
         self.parts.on_failure
     }
 
+    /// When a call that starts now is given up.
+    pub(super) fn deadline(&self) -> Timestamp {
+        SystemClock.now() + self.parts.deadline
+    }
+
     /// Asks for one check.
-    pub(super) async fn ask(&self, ask: Ask) -> Result<Told, RedisFailure> {
-        let mut told = self.ask_together(vec![ask]).await?;
+    pub(super) async fn ask(&self, ask: Ask, deadline: Timestamp) -> Result<Told, RedisFailure> {
+        let mut told = self.ask_together(vec![ask], deadline).await?;
         let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
         told.pop().ok_or_else(missing)
     }
 
     /// Asks for several checks that are spent all or nothing. On a Cluster they must be in one slot.
-    pub(super) async fn ask_together(&self, asks: Vec<Ask>) -> Result<Vec<Told>, RedisFailure> {
+    pub(super) async fn ask_together(
+        &self,
+        asks: Vec<Ask>,
+        deadline: Timestamp,
+    ) -> Result<Vec<Told>, RedisFailure> {
         let lane = match &self.lanes {
             Lanes::None => {
                 let message = "no connection was given: see RateLimiter::builder().redis(…)";
@@ -102,7 +111,7 @@ impl Store {
                 lane_of(slot, route, lanes)
             }
         };
-        lane.ask(asks).await
+        lane.ask(asks, deadline).await
     }
 }
 

@@ -89,9 +89,7 @@ impl<S: Wire> Substitute<S> {
         let bound = Bound { max_keys: MAX_KEYS, when_full: WhenFull::Share };
         let local = self.local.get_or_init(|| LocalLimiter::new(Source::System, Some(bound), None));
         // At least one call of its size fits, however many instances there are.
-        let whole = Call::new(Timestamp::default(), u64::MAX);
-        let capacity = S::fits(limit, &S::State::default(), whole);
-        let weight = cost.saturating_mul(u64::from(instances.get())).min(capacity.max(cost));
+        let weight = cost.saturating_mul(u64::from(instances.get())).min(capacity_of::<S>(limit).max(cost));
         let found = match asking.verb {
             Verb::Peek => local.foreseen(key.as_str(), limit, weight),
             _ => local.found(key.as_str(), limit, weight),
@@ -111,17 +109,52 @@ impl<S: Wire> Substitute<S> {
     }
 
     /// What was admitted here while Redis was away, to be taken there.
-    pub(super) fn unsettled_of(&self, key: &RedisKey) -> Option<u64> {
+    pub(super) fn debt_of<'a>(&'a self, key: &'a RedisKey) -> Option<Debt<'a, S>> {
         self.local.get()?;
-        self.unsettled().remove(key)
+        let units = self.unsettled().remove(key)?;
+        Some(Debt { substitute: self, key, units })
     }
 
-    /// Redis could still not be asked.
-    pub(super) fn put_back(&self, key: &RedisKey, units: u64) {
-        self.note(key, units);
+    /// How much of `cost` to ask for in place of Redis, where what fits is wanted.
+    pub(super) fn most_of(&self, on_failure: OnFailure, limit: &S::Limit, cost: u64) -> u64 {
+        let capacity = capacity_of::<S>(limit);
+        match on_failure {
+            OnFailure::Local { instances } => cost.min((capacity / u64::from(instances.get())).max(1)),
+            OnFailure::Fail | OnFailure::Allow | OnFailure::Deny => cost.min(capacity.max(1)),
+        }
     }
 
     fn unsettled(&self) -> MutexGuard<'_, HashMap<RedisKey, u64>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a fresh key admits at most.
+fn capacity_of<S: Strategy>(limit: &S::Limit) -> u64 {
+    S::fits(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
+}
+
+/// Units that Redis is about to be told of; noted again unless that is settled.
+pub(super) struct Debt<'a, S: Wire> {
+    substitute: &'a Substitute<S>,
+    key: &'a RedisKey,
+    units: u64,
+}
+
+impl<S: Wire> Debt<'_, S> {
+    pub(super) fn units(&self) -> u64 {
+        self.units
+    }
+
+    pub(super) fn settle(mut self) {
+        self.units = 0;
+    }
+}
+
+impl<S: Wire> Drop for Debt<'_, S> {
+    fn drop(&mut self) {
+        if self.units > 0 {
+            self.substitute.note(self.key, self.units);
+        }
     }
 }

@@ -1,12 +1,16 @@
 //! Several checks that are spent all or nothing.
 
+use std::time::Duration;
+
 use super::ask::{Ask, Told, Verb};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
 use super::limiter::{Asking, Limiter};
 use super::store::Store;
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::{Decision, When};
 use crate::error::TrypemaError;
+use crate::observer::{Event, Failure, Observer};
 use crate::strategy::{Call, Wire};
 
 /// More checks than any set of rules applies to one request, few enough to bound a script call.
@@ -14,6 +18,8 @@ const MAX_CHECKS: usize = 64;
 
 /// One take of several that are spent all or nothing; made by [`Limiter::check_of`].
 pub struct Check<'l> {
+    strategy: &'static str,
+    key: RedisKey,
     ask: Ask,
     read: Read<'l>,
 }
@@ -46,18 +52,49 @@ impl<S: Wire> Limiter<S> {
             Some(S::core(&S::decision(limit, outcome, When::exactly(told.now))))
         };
         let ask = self.ask(key, Some(limit), Asking::new(Verb::Take, cost));
-        Check { ask, read: Box::new(read) }
+        Check { strategy: S::NAME, key: key.clone(), ask, read: Box::new(read) }
     }
 }
 
 pub(super) async fn take_all(store: &Store, checks: Vec<Check<'_>>) -> Result<Together, TrypemaError> {
     validate(&checks)?;
-    let (asks, reads): (Vec<_>, Vec<_>) = checks.into_iter().map(|check| (check.ask, check.read)).unzip();
-    let told = store.ask_together(asks).await?;
-    let decisions: Option<Vec<Decision>> = told.iter().zip(&reads).map(|(told, read)| read(told)).collect();
+    let started = SystemClock.now();
+    let asks = checks.iter().map(|check| check.ask.clone()).collect();
+    let told = store.ask_together(asks, store.deadline()).await;
+    let result = told.and_then(|told| together(&checks, &told)).map_err(TrypemaError::from);
+    if let Some(observer) = store.observer() {
+        tell(observer.as_ref(), &checks, started, &result);
+    }
+    result
+}
+
+fn together(checks: &[Check<'_>], told: &[Told]) -> Result<Together, RedisFailure> {
+    let decisions: Option<Vec<Decision>> =
+        checks.iter().zip(told).map(|(check, told)| (check.read)(told)).collect();
     let bad_reply = || RedisFailure::new(RedisFailureKind::BadReply, "an outcome that cannot be");
-    let decisions = decisions.filter(|decisions| decisions.len() == reads.len()).ok_or_else(bad_reply)?;
+    let decisions = decisions.filter(|decisions| decisions.len() == checks.len()).ok_or_else(bad_reply)?;
     Ok(Together { is_allowed: decisions.iter().all(Decision::is_allowed), decisions })
+}
+
+/// Tells the observer what became of each check.
+fn tell(
+    observer: &dyn Observer,
+    checks: &[Check<'_>],
+    started: Timestamp,
+    result: &Result<Together, TrypemaError>,
+) {
+    let elapsed_us = SystemClock.now().as_micros().saturating_sub(started.as_micros());
+    let latency = Duration::from_micros(elapsed_us);
+    for (index, check) in checks.iter().enumerate() {
+        let (strategy, key, cost) = (check.strategy, check.key.as_str(), check.ask.cost);
+        match result {
+            Ok(answer) => {
+                let decision = &answer.decisions[index];
+                observer.decided(&Event { strategy, key, cost, decision, latency });
+            }
+            Err(error) => observer.failed(&Failure { strategy, key, error }),
+        }
+    }
 }
 
 fn validate(checks: &[Check<'_>]) -> Result<(), TrypemaError> {

@@ -15,21 +15,20 @@ end
 local function load(key)
   local text = redis.call('GETRANGE', key, '0', '1023')
   if #text == 0 then
-    return {text = text, capacity = 0, series = new_series(), fresh_from = 0}
+    return {text = text, capacity = 0, series = new_series()}
   end
   local tag, capacity, at = struct.unpack('<BI7', text)
   check_tag(tag, 65)
   local series
   series, at = read_head(key, text, at)
   place({series}, at)
-  local fresh_from = series_fresh_from(series)
-  return {text = text, capacity = capacity, series = series, fresh_from = fresh_from, is_known = true}
+  return {text = text, capacity = capacity, series = series, is_known = true}
 end
 
 local function save(key, _, state, now)
   local s = state.series
   local prefix = struct.pack('<BI7', 65, state.capacity)
-  save_series(key, state.text, prefix, {s}, now, series_fresh_from(s), state.fresh_from)
+  save_series(key, state.text, prefix, {s}, now, series_fresh_from(s))
 end
 
 -- Until `cost` fits under `capacity`, and what is still used after waiting for that.

@@ -17,31 +17,23 @@ local function read(argument, at)
   return limit, at
 end
 
-local function abuse_fresh_from(state)
-  return math.max(series_fresh_from(state.attempts), state.block)
-end
-
 local function load(key)
   local text = redis.call('GETRANGE', key, '0', '1023')
   if #text == 0 then
-    return {text = text, last = 0, block = 0, scope = 0, attempts = new_series(), fresh_from = 0}
+    return {text = text, last = 0, block = 0, scope = 0, attempts = new_series()}
   end
   local tag, last, block, scope, at = struct.unpack('<BddB', text)
   check_tag(tag, 66)
   local state = {text = text, last = last, block = block, scope = scope, is_known = true}
   state.attempts, at = read_head(key, text, at)
   place({state.attempts}, at)
-  state.fresh_from = abuse_fresh_from(state)
   return state
 end
 
 local function save(key, _, state, now)
   local prefix = struct.pack('<BddB', 66, state.last, state.block, state.scope)
-  -- A block may last longer than a quarter more than the attempts: then the string is written anew.
-  if state.block > state.attempts.newest + state.attempts.horizon then
-    state.attempts.is_moved = true
-  end
-  save_series(key, state.text, prefix, {state.attempts}, now, abuse_fresh_from(state), state.fresh_from)
+  local fresh_from = math.max(series_fresh_from(state.attempts), state.block)
+  save_series(key, state.text, prefix, {state.attempts}, now, fresh_from)
 end
 
 -- A state as it counts at `now`: the time to go by, its block, and whether all history happens now.

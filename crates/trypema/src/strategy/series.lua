@@ -17,10 +17,12 @@ local SPARE = 16
 -- Rings above this are written anew when three quarters of them are unused.
 local SHRINK_ABOVE = 128
 
+-- `tail` holds the buckets that were closed since the string was read, `pushed` of them. These are as many fields as
+-- fit a table that is made at once: one more makes it twice as dear.
 local function new_series()
   return {
-    first = 0, newest = 0, open = 0, horizon = 0, closed = 0, oldest = 0, through = 0,
-    start = 0, stored = 0, room = 0, width = 6, base = 0, tail = '', pushed = 0,
+    first = 0, newest = 0, open = 0, horizon = 0, closed = 0, oldest = 0, through = 0, start = 0, stored = 0,
+    room = 0, width = 6, base = 0, tail = '', pushed = 0, key = '', text = '',
   }
 end
 
@@ -160,7 +162,7 @@ end
 -- From here on the closed buckets are `text`, and the string is written anew.
 local function relocate(s, text)
   s.tail, s.pushed = text, #text / (s.width + 6)
-  s.start, s.stored, s.room, s.is_moved = 0, 0, 0, true
+  s.start, s.stored, s.room = 0, 0, 0
 end
 
 -- Forgets the `count` oldest closed buckets; `left` units are in the others.
@@ -231,9 +233,7 @@ end
 -- Counts `units` at `stamp`; the rest as `settle`. Returns the moment they are counted at.
 local function record(s, now, window, used, expired, is_back, stamp, group, units)
   settle(s, now, used, expired, is_back)
-  if s.horizon < window then
-    s.horizon, s.is_moved = window, true
-  end
+  s.horizon = math.max(s.horizon, window)
   stamp = math.max(stamp, s.newest)
   if s.open > 0 and stamp - s.first < math.max(group, 1) then
     s.open = s.open + units
@@ -441,26 +441,21 @@ local function store_pushed(key, s)
   end
 end
 
--- Writes a state that was read as `text`. `fresh_from` and `was_fresh_from` are when it is forgotten, now and as read.
-local function save_series(key, text, prefix, list, now, fresh_from, was_fresh_from)
+-- Writes a state that was read as `text` and matters until `fresh_from`.
+local function save_series(key, text, prefix, list, now, fresh_from)
   if fresh_from == 0 then
     if #text > 0 then
       redis.call('DEL', key)
     end
     return
   end
-  local is_in_place, horizon = #text >= WHOLE, 0
+  local is_in_place = #text >= WHOLE
   for i = 1, #list do
     local s = list[i]
-    is_in_place = is_in_place and not s.is_moved and s.stored + s.pushed <= s.room
-    horizon = math.max(horizon, s.horizon)
+    is_in_place = is_in_place and s.room > 0 and s.stored + s.pushed <= s.room
   end
-  -- A long string's time to live is refreshed once in a quarter of its horizon, and lasts that much longer.
-  local quarter = math.max(1, math.floor(horizon / 4))
   if not is_in_place then
-    local written = anew(prefix, list)
-    local extra = #written >= WHOLE and quarter or 0
-    redis.call('SET', key, written, 'PX', time_to_live(fresh_from + extra, now))
+    redis.call('SET', key, anew(prefix, list), 'PX', time_to_live(fresh_from, now))
     return
   end
   local heads = {prefix}
@@ -469,7 +464,5 @@ local function save_series(key, text, prefix, list, now, fresh_from, was_fresh_f
     heads[i + 1] = head(list[i])
   end
   redis.call('SETRANGE', key, 0, table.concat(heads))
-  if math.floor(fresh_from / quarter) ~= math.floor(was_fresh_from / quarter) then
-    redis.call('PEXPIRE', key, time_to_live(fresh_from + quarter, now))
-  end
+  redis.call('PEXPIRE', key, time_to_live(fresh_from, now))
 end

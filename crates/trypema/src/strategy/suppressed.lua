@@ -21,18 +21,10 @@ local function hard_of(limit, soft)
   return math.min(math.floor(soft * limit.factor * (1 + 1e-12)), MAX_EXACT)
 end
 
-local function suppressed_fresh_from(state)
-  local fresh_from = series_fresh_from(state.accepted)
-  if state.observed then
-    return math.max(fresh_from, series_fresh_from(state.observed))
-  end
-  return fresh_from
-end
-
 local function load(key)
   local text = redis.call('GETRANGE', key, '0', '1023')
   if #text == 0 then
-    return {text = text, capacity = 0, drawn = 0, accepted = new_series(), fresh_from = 0}
+    return {text = text, capacity = 0, drawn = 0, accepted = new_series()}
   end
   local tag, capacity, drawn, series, at = struct.unpack('<BI7I4B', text)
   check_tag(tag, 83)
@@ -42,14 +34,17 @@ local function load(key)
     state.observed, at = read_head(key, text, at)
   end
   place({state.accepted, state.observed}, at)
-  state.fresh_from = suppressed_fresh_from(state)
   return state
 end
 
 local function save(key, _, state, now)
   local list = {state.accepted, state.observed}
   local prefix = struct.pack('<BI7I4B', 83, state.capacity, state.drawn, #list)
-  save_series(key, state.text, prefix, list, now, suppressed_fresh_from(state), state.fresh_from)
+  local fresh_from = series_fresh_from(state.accepted)
+  if state.observed then
+    fresh_from = math.max(fresh_from, series_fresh_from(state.observed))
+  end
+  save_series(key, state.text, prefix, list, now, fresh_from)
 end
 
 -- A copy of a series, to go its own way; its string is then written anew.

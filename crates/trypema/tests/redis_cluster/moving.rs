@@ -51,7 +51,9 @@ fn a_slot_that_moves_under_load_loses_and_repeats_nothing() {
     let limit = FixedWindowLimit::new(10, Duration::from_secs(86_400)).unwrap();
     for _ in 0..2 {
         let newcomer = limiter(&cluster, PATIENT);
-        assert!(wait_for(newcomer.redis().fixed_window().take(&key("moving"), &limit, 2)).unwrap().is_allowed());
+        assert!(
+            wait_for(newcomer.redis().fixed_window().take(&key("moving"), &limit, 2)).unwrap().is_allowed()
+        );
     }
     migration.finish().unwrap();
     assert!(load.until_all_succeed() < RECOVERY);
@@ -76,7 +78,8 @@ fn a_failover_under_load_repeats_nothing_and_is_followed() {
     let slot = slot_of_moving(&cluster);
     // There and back again, so that a client that kept the first primary would not go unnoticed.
     for _ in 0..2 {
-        cluster.failover(slot).unwrap();
+        eprintln!("ROUND");
+        if let Err(e) = cluster.failover(slot) { for n in cluster.nodes() { eprintln!("=== {}\n{}", n.port(), n.log()); } panic!("{e}"); }
         let recovery = load.until_all_succeed();
         assert!(recovery < RECOVERY, "{recovery:?}");
     }

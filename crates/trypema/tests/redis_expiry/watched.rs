@@ -77,6 +77,7 @@ impl Seen {
 
 /// The keys of `EVALSHA <digest> <count> <key>… <argument>…`.
 fn keys_of(line: &Monitored) -> Vec<Vec<u8>> {
-    let count = line.words.get(2).and_then(|count| std::str::from_utf8(count).ok()?.parse().ok()).unwrap_or(0);
+    let count =
+        line.words.get(2).and_then(|count| std::str::from_utf8(count).ok()?.parse().ok()).unwrap_or(0);
     line.words.iter().skip(3).take(count).cloned().collect()
 }

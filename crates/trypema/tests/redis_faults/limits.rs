@@ -5,8 +5,8 @@ use std::time::Duration;
 use trypema::redis::Limiter;
 use trypema::strategy::Wire;
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit, RateLimiter,
-    SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
+    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit,
+    RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
 };
 
 /// What fits into a window.
@@ -29,8 +29,14 @@ pub(crate) fn for_every_strategy(rl: &RateLimiter, claim: &impl Claim) {
     let tier = AbuseTier::new(WINDOW, CAPACITY + 1, WINDOW).unwrap();
 
     claim.holds_for(redis.absolute(), &AbsoluteLimit::new(rate, window, group));
-    claim.holds_for(redis.suppressed(), &SuppressedLimit::new(rate, window, group, HardLimitFactor::default()));
-    claim.holds_for(redis.token_bucket(), &TokenBucketLimits::from(TokenLimit::new(CAPACITY, WINDOW).unwrap()));
+    claim.holds_for(
+        redis.suppressed(),
+        &SuppressedLimit::new(rate, window, group, HardLimitFactor::default()),
+    );
+    claim.holds_for(
+        redis.token_bucket(),
+        &TokenBucketLimits::from(TokenLimit::new(CAPACITY, WINDOW).unwrap()),
+    );
     claim.holds_for(redis.sliding_window(), &SlidingWindowLimit::new(CAPACITY, WINDOW).unwrap());
     claim.holds_for(redis.fixed_window(), &FixedWindowLimit::new(CAPACITY, WINDOW).unwrap());
     claim.holds_for(redis.abuse(), &AbuseLimit::new(tier, tier));

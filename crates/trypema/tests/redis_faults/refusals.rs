@@ -33,10 +33,8 @@ impl Refusal<'_> {
 
 /// `noeviction`, the default: writes are refused and nothing is forgotten.
 fn oom(link: Link) {
-    let full = Refusal {
-        begin: &["CONFIG", "SET", "maxmemory", "1"],
-        end: &["CONFIG", "SET", "maxmemory", "0"],
-    };
+    let full =
+        Refusal { begin: &["CONFIG", "SET", "maxmemory", "1"], end: &["CONFIG", "SET", "maxmemory", "0"] };
     let scene = Scene::on(Server::start().unwrap(), link);
     let counts = full.is_survived_on(&scene);
     assert_eq!(counts.unavailable, 0, "a server that answers is not given up: {counts:?}");
@@ -47,10 +45,7 @@ fn oom(link: Link) {
 
 /// A primary that became a replica, of a primary that cannot be reached.
 fn readonly(link: Link) {
-    let demoted = Refusal {
-        begin: &["REPLICAOF", "127.0.0.1", "1"],
-        end: &["REPLICAOF", "NO", "ONE"],
-    };
+    let demoted = Refusal { begin: &["REPLICAOF", "127.0.0.1", "1"], end: &["REPLICAOF", "NO", "ONE"] };
     demoted.is_survived_on(&Scene::on(Server::start().unwrap(), link));
 }
 

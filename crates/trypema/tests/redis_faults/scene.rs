@@ -111,6 +111,7 @@ pub(crate) fn ann() -> RedisKey {
 
 /// Nothing expires and nothing is denied while a test runs.
 fn ample() -> AbsoluteLimit {
-    let (window, group) = (WindowSizeSeconds::try_from(3_600).unwrap(), RateGroupSizeMs::try_from(10).unwrap());
+    let (window, group) =
+        (WindowSizeSeconds::try_from(3_600).unwrap(), RateGroupSizeMs::try_from(10).unwrap());
     AbsoluteLimit::new(RateLimit::try_from(10_000.0).unwrap(), window, group)
 }

@@ -7,7 +7,15 @@ use trypema_testkit::redis::Server;
 use super::on_both_links;
 use super::scene::{DEADLINE, Link, Scene};
 
-on_both_links!(kill_9, kill_9_without_persistence, sigstop, asleep, slow_within_the_deadline, slow_beyond_the_deadline, loading);
+on_both_links!(
+    kill_9,
+    kill_9_without_persistence,
+    sigstop,
+    asleep,
+    slow_within_the_deadline,
+    slow_beyond_the_deadline,
+    loading
+);
 
 /// What is written before it is acknowledged survives `kill -9`.
 fn persistent() -> Server {
@@ -73,7 +81,7 @@ fn asleep(link: Link) {
 fn slow_within_the_deadline(link: Link) {
     let (scene, proxy) = Scene::behind_proxy(link);
     let load = scene.load();
-    proxy.delay(DEADLINE / 4);
+    proxy.delay(DEADLINE / 10);
     load.wait_until_served();
     proxy.heal();
     load.wait_until_served();

@@ -13,12 +13,11 @@ use super::scene::{Link, Scene, ann};
 
 on_both_links!(wrongtype, wrongtype_beside_others);
 
-/// Another type, strings that are too short, and a string that only looks long enough.
-const STRANGERS: [&[&str]; 4] = [
+/// Another type, a string that is too short, and one that is long enough to be a state of ours.
+const STRANGERS: [&[&str]; 3] = [
     &["SADD", "$", "member"],
-    &["SET", "$", ""],
     &["SET", "$", "7"],
-    &["SET", "$", "somebody else's words, which are long enough to be any state of ours: 0123456789"],
+    &["SET", "$", "somebody else's words, of which there are as many as in any state of ours"],
 ];
 
 fn wrongtype(link: Link) {
@@ -40,7 +39,8 @@ impl Claim for LeavesAlone<'_> {
     fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
         let mut control = self.server.control().unwrap();
         let name = format!("trypema:{{ann}}:{}", S::NAME);
-        let words: Vec<&str> = self.stranger.iter().map(|word| if *word == "$" { &name } else { *word }).collect();
+        let words: Vec<&str> =
+            self.stranger.iter().map(|word| if *word == "$" { &name } else { *word }).collect();
         control.command(&words).unwrap();
         let before = dump(&mut control, &name);
 

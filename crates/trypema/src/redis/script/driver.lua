@@ -11,6 +11,9 @@ given, requests, at = struct.unpack('<dI2', argument, at)
 local now = time_from(given)
 local TAKE, PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
+-- Longer than any receipt is good for: two of the longest windows.
+local LONGEST_MS = 2 * 366 * 86400000
+
 local loaded, states, order = {}, {}, {}
 
 local function strategy_of(number)
@@ -65,7 +68,7 @@ local function reset(check)
     return 0
   end
   redis.call('INCR', counter)
-  outlive(counter, math.max(1, ttl))
+  outlive(counter, ttl < 0 and LONGEST_MS or math.max(1, ttl))
   entry.state = entry.strategy.load(key)
   return 1
 end

@@ -1,0 +1,152 @@
+//! Random calls of any strategy and verb, made on the Redis provider and on the local one.
+
+use std::time::Duration;
+
+use trypema::strategy::{Strategy, Wire};
+use trypema::{RateLimiter, local, redis};
+use trypema_testkit::blocking::key;
+use trypema_testkit::random::Random;
+
+use crate::strategies::Limits;
+
+const NAMES: [&str; 4] = ["ann", "bob", "c}d", "{"];
+
+/// One call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    strategy: u64,
+    verb: Verb,
+    name: &'static str,
+    /// Which of the limits.
+    limit: usize,
+    cost: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Verb {
+    Take,
+    Peek,
+    UpTo,
+    Reserve,
+    RefundUnits,
+    Reset,
+}
+
+/// What a call was told.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Told {
+    /// What was granted or given back.
+    number: u64,
+    decided: Option<Decided>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Decided {
+    is_allowed: bool,
+    limit: u64,
+    remaining: u64,
+    retry_after: Option<Duration>,
+    reset_after: Duration,
+}
+
+fn decided<S: Strategy>(decision: &S::Decision<'_>) -> Option<Decided> {
+    let core = S::core(decision);
+    Some(Decided {
+        is_allowed: core.is_allowed(),
+        limit: core.limit(),
+        remaining: core.remaining(),
+        retry_after: core.retry_after(),
+        reset_after: core.reset_after(),
+    })
+}
+
+impl Call {
+    /// Half of the calls are like the one before, as they are where many callers share a limit.
+    pub(crate) fn random(random: &mut Random, last: Option<Self>) -> Self {
+        if let Some(last) = last.filter(|_| random.once_in(2)) {
+            return last;
+        }
+        let verb = match random.below(12) {
+            0 => Verb::Peek,
+            1 => Verb::UpTo,
+            2 => Verb::Reserve,
+            3 => Verb::RefundUnits,
+            4 => Verb::Reset,
+            _ => Verb::Take,
+        };
+        Self {
+            strategy: random.below(6),
+            verb,
+            name: random.pick(&NAMES),
+            limit: random.below(2) as usize,
+            cost: random.pick(&[0, 1, 1, 1, 2, 3, 7, 10, 25]),
+        }
+    }
+
+    pub(crate) async fn on_redis(self, rl: &RateLimiter, limits: &[Limits; 2]) -> Told {
+        let (redis, limits) = (rl.redis(), &limits[self.limit]);
+        match self.strategy {
+            0 => self.ask_redis(redis.absolute(), &limits.absolute).await,
+            1 => self.ask_redis(redis.suppressed(), &limits.suppressed).await,
+            2 => self.ask_redis(redis.token_bucket(), &limits.token_bucket).await,
+            3 => self.ask_redis(redis.sliding_window(), &limits.sliding_window).await,
+            4 => self.ask_redis(redis.fixed_window(), &limits.fixed_window).await,
+            _ => self.ask_redis(redis.abuse(), &limits.abuse).await,
+        }
+    }
+
+    pub(crate) fn on_local(self, rl: &RateLimiter, limits: &[Limits; 2]) -> Told {
+        let (local, limits) = (rl.local(), &limits[self.limit]);
+        match self.strategy {
+            0 => self.ask_local(local.absolute(), &limits.absolute),
+            1 => self.ask_local(local.suppressed(), &limits.suppressed),
+            2 => self.ask_local(local.token_bucket(), &limits.token_bucket),
+            3 => self.ask_local(local.sliding_window(), &limits.sliding_window),
+            4 => self.ask_local(local.fixed_window(), &limits.fixed_window),
+            _ => self.ask_local(local.abuse(), &limits.abuse),
+        }
+    }
+
+    async fn ask_redis<S: Wire>(self, limiter: &redis::Limiter<S>, limit: &S::Limit) -> Told {
+        let name = &key(self.name);
+        match self.verb {
+            Verb::Take => told(0, decided::<S>(&limiter.take(name, limit, self.cost).await.unwrap())),
+            Verb::Peek => told(0, decided::<S>(&limiter.peek(name, limit, self.cost).await.unwrap())),
+            Verb::UpTo => {
+                let granted = limiter.take_up_to(name, limit, self.cost).await.unwrap();
+                told(granted.units, decided::<S>(&granted.decision))
+            }
+            Verb::Reserve => {
+                let reserved = limiter.reserve(name, limit, self.cost).await.unwrap();
+                told(reserved.receipt.map_or(0, |receipt| receipt.units()), decided::<S>(&reserved.decision))
+            }
+            Verb::RefundUnits => told(limiter.refund_units(name, limit, self.cost).await.unwrap(), None),
+            Verb::Reset => told(u64::from(limiter.reset(name).await.is_err()), None),
+        }
+    }
+
+    fn ask_local<S: Strategy>(self, limiter: &local::Limiter<S>, limit: &S::Limit) -> Told {
+        match self.verb {
+            Verb::Take => told(0, decided::<S>(&limiter.take(self.name, limit, self.cost))),
+            Verb::Peek => told(0, decided::<S>(&limiter.peek(self.name, limit, self.cost))),
+            Verb::UpTo => {
+                let granted = limiter.take_up_to(self.name, limit, self.cost);
+                told(granted.units, decided::<S>(&granted.decision))
+            }
+            Verb::Reserve => {
+                let reserved = limiter.reserve(self.name, limit, self.cost);
+                told(reserved.receipt.map_or(0, |receipt| receipt.units()), decided::<S>(&reserved.decision))
+            }
+            Verb::RefundUnits => told(limiter.refund_units(self.name, limit, self.cost), None),
+            // Whether there was something that no longer counts is not the same everywhere.
+            Verb::Reset => {
+                limiter.reset(self.name);
+                told(0, None)
+            }
+        }
+    }
+}
+
+fn told(number: u64, decided: Option<Decided>) -> Told {
+    Told { number, decided }
+}

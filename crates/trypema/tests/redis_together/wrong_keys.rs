@@ -1,0 +1,93 @@
+//! What is wrong with one caller's key or limit is no matter of the others in its flight.
+
+use trypema::redis::RedisFailureKind;
+use trypema::{TokenBucketLimits, TokenLimit, TrypemaError};
+use trypema_testkit::blocking::{key, runtime};
+use trypema_testkit::redis::Server;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::crowd::Crowd;
+use crate::{FLIGHTS, limiter, long_window};
+
+/// A caller that says what is left.
+type Caller<'a> = Pin<Box<dyn Future<Output = Result<u64, TrypemaError>> + 'a>>;
+
+/// Sends `callers` as one flight, in their order.
+fn in_one_flight<'a>(
+    fillers: impl Fn() -> Caller<'a>,
+    callers: Vec<Caller<'a>>,
+) -> Vec<Result<u64, TrypemaError>> {
+    let _runtime = runtime().enter();
+    let mut crowd = Crowd::new();
+    (0..FLIGHTS).for_each(|_| drop(crowd.add(fillers())));
+    callers.into_iter().for_each(|caller| drop(crowd.add(caller)));
+    crowd.finish().into_iter().flatten().skip(FLIGHTS).collect()
+}
+
+/// A list where a state or a count of resets should be, and strings that no strategy wrote.
+#[test]
+fn a_key_that_holds_something_else_fails_its_own_caller() {
+    let server = Server::start().unwrap();
+    let mut control = server.control().unwrap();
+    control.command(&["LPUSH", "trypema:{list}:fixed_window", "1"]).unwrap();
+    control.command(&["LPUSH", "trypema:{resets}:fixed_window:resets", "1"]).unwrap();
+    control.command(&["SET", "trypema:{short}:fixed_window", "F"]).unwrap();
+    control.command(&["SET", "trypema:{other}:fixed_window", "a string of some other program"]).unwrap();
+    let (_, rl) = limiter(&server.url());
+    let (windows, limit) = (rl.redis().fixed_window(), long_window(10));
+    let take = |name: &'static str| -> Caller<'_> {
+        let limit = &limit;
+        Box::pin(async move { windows.take(&key(name), limit, 1).await.map(|decision| decision.remaining()) })
+    };
+    let reserve = |name: &'static str| -> Caller<'_> {
+        let limit = &limit;
+        Box::pin(async move {
+            windows.reserve(&key(name), limit, 1).await.map(|reserved| reserved.decision.remaining())
+        })
+    };
+    for wrong in [take("list"), take("short"), take("other"), reserve("list"), reserve("resets")] {
+        let callers = vec![take("ann"), take("bob"), wrong, take("ann"), reserve("bob")];
+        let mut told = in_one_flight(|| take("filler"), callers);
+        match told.remove(2) {
+            Err(TrypemaError::RedisError(failure)) => assert_eq!(failure.kind(), RedisFailureKind::Refused),
+            other => panic!("{other:?}"),
+        }
+        let left: Vec<u64> = told.into_iter().map(|left| left.unwrap()).collect();
+        assert_eq!([left[0] - 1, left[1] - 1], [left[2], left[3]], "{left:?}");
+    }
+    let before = control.command(&["LRANGE", "trypema:{list}:fixed_window", "0", "-1"]).unwrap();
+    assert_eq!(before.items().len(), 1, "left alone");
+}
+
+/// Callers of one key may go by different limits: what is kept must live as long as it counts.
+#[test]
+fn a_look_by_another_limit_changes_nothing_for_a_token_bucket() {
+    let server = Server::start().unwrap();
+    let rl = trypema::RateLimiter::builder()
+        .redis(trypema_testkit::blocking::connect(&server.url()))
+        .redis_deadline(Duration::from_secs(20))
+        .build()
+        .unwrap();
+    let bucket = |capacity, seconds| TokenLimit::new(capacity, Duration::from_secs(seconds)).unwrap();
+    let slow = TokenBucketLimits::new([bucket(10, 3_600), bucket(20, 7_200)]).unwrap();
+    let quick = TokenBucketLimits::from(bucket(7, 1));
+    let (buckets, mut control) = (rl.redis().token_bucket(), server.control().unwrap());
+    let take = |name: &'static str| -> Caller<'_> {
+        let slow = &slow;
+        Box::pin(async move { buckets.take(&key(name), slow, 10).await.map(|decision| decision.remaining()) })
+    };
+    let peek = |name: &'static str| -> Caller<'_> {
+        let quick = &quick;
+        Box::pin(async move { buckets.peek(&key(name), quick, 1).await.map(|decision| decision.remaining()) })
+    };
+    let told = in_one_flight(|| peek("filler"), vec![take("ann"), peek("ann"), take("bob"), peek("cid")]);
+    let told: Vec<u64> = told.into_iter().map(|left| left.unwrap()).collect();
+    assert_eq!([told[0], told[2], told[3]], [0, 0, 7]);
+    for name in ["trypema:{ann}:token_bucket", "trypema:{bob}:token_bucket"] {
+        let left_s = control.command(&["PTTL", name]).unwrap().integer().unwrap() / 1_000;
+        assert!((3_590..=3_600).contains(&left_s), "{name} has {left_s} s");
+    }
+}
