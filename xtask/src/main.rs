@@ -15,6 +15,7 @@ cargo xtask <command>
   bench local        the in-process benchmarks beside the peers; updates docs/performance.md
   bench redis        the same on a Redis started for it; both take --quick, and then update nothing
   soak [strategy]    the random tests at full length: a million traces per strategy; --redis plays them on a Redis
+  soak faults [row]  how late calls return when Redis fails, and how soon they are served again
   plot suppressed    draws docs/img/suppressed.svg from the simulator
   plot strategies    draws docs/img/strategies.svg: one burst through all six strategies
 ";
@@ -31,20 +32,8 @@ fn main() -> ExitCode {
         ["bench", rest @ ..] => {
             cargo(["run", "--release", "--manifest-path", BENCH, "--"].iter().chain(rest))
         }
-        ["soak", rest @ ..] => {
-            let soak = [
-                "run",
-                "--release",
-                "--package",
-                "trypema-testkit",
-                "--features",
-                "redis",
-                "--bin",
-                "soak",
-                "--",
-            ];
-            cargo(soak.iter().chain(rest))
-        }
+        ["soak", "faults", rest @ ..] => soak("faults", rest),
+        ["soak", rest @ ..] => soak("soak", rest),
         ["plot", rest @ ..] => {
             let plot = ["run", "--release", "--package", "trypema-testkit", "--bin", "plot", "--"];
             cargo(plot.iter().chain(rest))
@@ -63,6 +52,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs a program of the testkit that needs a Redis.
+fn soak(program: &str, arguments: &[&str]) -> Step {
+    let run =
+        ["run", "--release", "--package", "trypema-testkit", "--features", "redis", "--bin", program, "--"];
+    cargo(run.iter().chain(arguments))
 }
 
 /// What a step gives: nothing, or what to tell the user.

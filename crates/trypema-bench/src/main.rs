@@ -21,13 +21,14 @@ static ALLOCATOR: allocator::Counting = allocator::Counting;
 
 const HELP: &str = "\
 cargo xtask bench local [--quick [TITLE]]
-cargo xtask bench redis [--quick [TITLE]]
+cargo xtask bench redis [--quick [TITLE [CONTENDER]]]
 
 Inside the process, or on a Redis server that is started for it.
 
 Measures every contender on every workload in interleaved rounds and prints medians, ratios and bars;
 rewrites the measured part of docs/performance.md. `--quick` does fewer rounds, only of the columns whose
-title contains TITLE if one is given, and writes nothing.
+title contains TITLE if one is given (on Redis also only of contenders whose name contains CONTENDER), and
+writes nothing.
 ";
 
 fn main() -> ExitCode {
@@ -37,9 +38,10 @@ fn main() -> ExitCode {
         ["local"] => report::local(Effort::Full),
         ["local", "--quick"] => report::local(Effort::Quick("")),
         ["local", "--quick", title] => report::local(Effort::Quick(title)),
-        ["redis"] => redis::run(Effort::Full),
-        ["redis", "--quick"] => redis::run(Effort::Quick("")),
-        ["redis", "--quick", title] => redis::run(Effort::Quick(title)),
+        ["redis"] => redis::run(Effort::Full, ""),
+        ["redis", "--quick"] => redis::run(Effort::Quick(""), ""),
+        ["redis", "--quick", title] => redis::run(Effort::Quick(title), ""),
+        ["redis", "--quick", title, contender] => redis::run(Effort::Quick(title), contender),
         // What `local` starts in processes of their own.
         ["memory", contender, keys] => process::memory(contender, keys),
         ["buckets", count] => process::buckets(count),

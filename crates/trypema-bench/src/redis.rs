@@ -2,6 +2,7 @@
 
 mod bars;
 mod contender;
+mod drive;
 mod floors;
 mod measure;
 mod memory;

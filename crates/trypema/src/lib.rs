@@ -1,7 +1,8 @@
-//! Rate limiting that can be trusted: six strategies, exact decisions, bounded memory, inside one process.
+//! Rate limiting that can be trusted: six strategies, exact decisions, in one process or shared through Redis.
 //!
-//! A *strategy* is the algorithm, a *key* is who is limited, a *cost* is what one call spends. A denial is a
-//! decision and never an `Err`: an error means that a value was invalid, and nothing was recorded.
+//! A *strategy* is the algorithm, a *provider* is where state lives, a *key* is who is limited, a *cost* is what one
+//! call spends. A denial is a decision and never an `Err`: an error means that a value was invalid, or that Redis
+//! gave no answer.
 //!
 //! # Quick start
 //!
@@ -146,9 +147,37 @@
 //! when the cost can never fit) and [`reset_after`](Decision::reset_after). Strategies add what they know: the
 //! balance of each limit, the suppression factor, the scope of a block.
 //!
+//! # Redis
+//!
+//! With the feature `redis-tokio` (on by default) or `redis-smol`, `rl.redis()` has the same verbs, async, for limits
+//! that a fleet shares: one server, Sentinel or a Cluster. Each call is one script that decides and records, by
+//! the server's clock; every key expires by itself. A call has a deadline, and what a failure means is chosen in the
+//! builder: an `Err`, or a decision that says that it was made in place of Redis
+//! ([`is_substitute`](Decision::is_substitute)).
+#![cfg_attr(feature = "redis-tokio", doc = "```no_run")]
+#![cfg_attr(not(feature = "redis-tokio"), doc = "```ignore")]
+//! use std::time::Duration;
+//! use trypema::redis::{OnFailure, RedisConnection, RedisKey};
+//! use trypema::{FixedWindowLimit, RateLimiter};
+//!
+//! # async fn example() -> Result<(), trypema::TrypemaError> {
+//! let rl = RateLimiter::builder()
+//!     .redis(RedisConnection::connect("redis://127.0.0.1").await?)
+//!     .on_redis_failure(OnFailure::Allow)
+//!     .build()?;
+//! let limit = FixedWindowLimit::new(1_000, Duration::from_secs(3600))?;
+//! let decision = rl.redis().fixed_window().take(&RedisKey::try_from("ann")?, &limit, 1).await?;
+//! println!("{} left", decision.remaining());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What is stored, which permissions suffice, what is lost when: `docs/redis.md` in the repository.
+//!
 //! # Clocks and tests
 //!
-//! Time comes from the machine's monotonic clock, or from a [`Clock`](clock::Clock) that you give. With a
+//! Time comes from the machine's monotonic clock (in Redis, from the server's), or from a [`Clock`](clock::Clock) that
+//! you give. With a
 //! [`ManualClock`](clock::ManualClock) tests need not sleep:
 //!
 //! ```
@@ -170,7 +199,7 @@
 //!
 //! # Memory
 //!
-//! A key is forgotten once a fresh one would be treated the same: a few are looked at whenever a new key
+//! In process a key is forgotten once a fresh one would be treated the same: a few are looked at whenever a new key
 //! comes, and [`run_cleanup_loop`](RateLimiter::run_cleanup_loop) does it when none do. With
 //! [`max_keys`](RateLimiterBuilder::max_keys) the number of keys is bounded, whoever makes them up: when all
 //! of them still matter, new keys share one state per shard, which is stricter and never looser
@@ -191,15 +220,15 @@
 //!
 //! # Watching
 //!
-//! An [`Observer`](observer::Observer) is told of every take, with its decision and how long that took;
-//! without one this costs nothing. The feature `tracing` adds `observer::TracingObserver`, which turns
+//! An [`Observer`](observer::Observer) is told of every take, with its decision and how long that took, and of
+//! every failure of Redis; without one this costs nothing. The feature `tracing` adds `observer::TracingObserver`, which turns
 //! each decision into a debug event.
 //!
 //! # Errors
 //!
 //! Numbers are checked when a limit is made, and a [`TrypemaError`] says what was wrong and what is allowed.
-//! After that no verb can fail, except [`wait`](local::Limiter::wait), whose patience may end
-//! ([`WaitError`]).
+//! After that no verb of the local provider can fail, except [`wait`](local::Limiter::wait), whose patience may end
+//! ([`WaitError`]). Verbs on Redis may give `TrypemaError::RedisError`, whose kind says whether anything was spent.
 //!
 //! ```
 //! use trypema::RateLimit;
@@ -248,7 +277,7 @@ pub use strategy::{
 };
 pub use units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
-/// The README's examples, compiled and run with the documentation's.
-#[cfg(doctest)]
+/// The README's examples, compiled and run with the documentation's. One of them needs the default feature.
+#[cfg(all(doctest, feature = "redis-tokio"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

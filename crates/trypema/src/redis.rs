@@ -50,7 +50,7 @@ pub use limiter::Limiter;
 pub use link::RedisConnection;
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::{Receipt, Reservation};
-pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
+pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use substitute::OnFailure;
 pub use together::{Check, Together};
 

@@ -20,6 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
+use trypema::redis::Limiter;
+use trypema::strategy::Wire;
 use trypema::{FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenLimit};
 use trypema_testkit::blocking::{self, connect, key, runtime, wait_for};
 use trypema_testkit::random::Random;
@@ -27,7 +29,7 @@ use trypema_testkit::redis::Server;
 
 use calls::{Call, Told};
 use crowd::Crowd;
-use strategies::Limits;
+use strategies::{Limits, Visit, each};
 
 /// Calls that lead a flight of their own, before others have to wait and travel together.
 pub(crate) const FLIGHTS: usize = 4;
@@ -36,7 +38,7 @@ pub(crate) const FLIGHTS: usize = 4;
 const WAVE: u64 = FLIGHTS as u64 + 256;
 
 /// Waves of random calls.
-const WAVES: u64 = 60;
+const WAVES: u64 = 200;
 
 /// Far away from the end of any window.
 pub(crate) fn long_window(capacity: u64) -> FixedWindowLimit {
@@ -49,6 +51,18 @@ pub(crate) fn limiter(url: &str) -> (Arc<ManualClock>, Arc<RateLimiter>) {
     (clock, Arc::new(rl))
 }
 
+/// A call whose script the server does not know is sent again with the script, and overtaken meanwhile.
+fn tell_scripts(rl: &RateLimiter, limits: &Limits) {
+    struct Tell;
+    impl Visit for Tell {
+        fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
+            wait_for(limiter.take(&key("ann"), limit, 0)).unwrap();
+            wait_for(limiter.peek(&key("ann"), limit, 0)).unwrap();
+        }
+    }
+    each(rl, limits, &mut Tell);
+}
+
 /// Callers are sent in their order as long as no caller that may fly is kept from being polled: each wave has the
 /// first few alone and all others in one flight.
 #[test]
@@ -59,6 +73,7 @@ fn calls_made_together_are_answered_as_the_local_provider_answers_them_one_by_on
     let mut limits = [Limits::of(20, Duration::from_secs(60)), Limits::of(7, Duration::from_secs(10))];
     let bucket = |capacity, seconds| TokenLimit::new(capacity, Duration::from_secs(seconds)).unwrap();
     limits[1].token_bucket = TokenBucketLimits::new([bucket(7, 1), bucket(30, 60)]).unwrap();
+    tell_scripts(&rl, &limits[0]);
     let mut random = Random::seeded(3);
     for wave in 0..WAVES {
         clock.advance(Duration::from_micros(random.below(8_000_000)));

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
+use super::drive::{Driven, Loaded};
 use super::floors::{Floor, Gcra};
-use super::measure::{Driven, Loaded};
 use super::{ours, peers};
 
 /// A limiter under one limit for all keys, on one connection.
@@ -46,7 +46,8 @@ pub const FIXED_WINDOW: &str = "ours: fixed window";
 pub const ABUSE: &str = "ours: abuse";
 const INCR: &str = "`INCR`";
 const RETURN_1: &str = "`EVALSHA` of `return 1`";
-const HYBRID: &str = "trypema 2.2.1 hybrid absolute (overshoots)";
+/// It works on after its answers, so it has a place of its own.
+pub const HYBRID: &str = "trypema 2.2.1 hybrid absolute (overshoots)";
 
 /// The names, in the order of the table.
 pub const NAMES: [&str; 13] = [

@@ -1,20 +1,14 @@
 //! Interleaved rounds and their medians.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::runtime::Runtime;
-
-use super::contender::{Contender, EXACTLY, Load, NAMES, key_names, open, takes_part};
-use super::server::{Spent, Watched};
+use super::contender::{EXACTLY, Load, NAMES, key_names, open, takes_part};
+use super::drive::{Driven, Tally};
+use super::server::{Place, Spent};
 use crate::measure::{Effort, median};
 
-/// A task that never waits (the hybrid's) lets others run after so many calls.
-const CALLS_BETWEEN_YIELDS: usize = 128;
-
-/// What is left of a contender's calls (the hybrid's commits) is over before the next one starts.
+/// What is left of a contender's calls is over before the next one starts.
 const PAUSE: Duration = Duration::from_millis(15);
 
 /// One column of the table.
@@ -26,6 +20,12 @@ pub struct Workload {
     /// Calls before every slice, so that the state is what the column says.
     settle: Duration,
 }
+
+/// Keys are made known in slices of this length, the first of which also loads the script.
+const PRIMING: Duration = Duration::from_millis(50);
+
+/// Every key is called so often before the rounds: it is known, and still young.
+const CALLS_TO_BE_KNOWN: u64 = 3;
 
 pub const ALONE: &str = "1 in flight";
 pub const HOT_256: &str = "256 in flight, one key";
@@ -66,32 +66,63 @@ fn slice(effort: Effort<'_>) -> Duration {
     Duration::from_millis(if effort == Effort::Full { 350 } else { 100 })
 }
 
-/// Measures all contenders that take part, one slice each a round.
-pub fn column(runtime: &Runtime, server: &mut Watched, of: (&Workload, Effort<'_>)) -> Vec<Option<Sample>> {
-    let (workload, effort) = of;
-    server.flush();
-    let (url, names) = (server.url(), key_names(workload.keys));
+/// Measures the contenders that take part and are `wanted`, one slice each a round.
+pub fn column(
+    place: &mut Place,
+    (workload, effort): (&Workload, Effort<'_>),
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Option<Sample>> {
+    place.server.flush();
+    let (url, names) = (place.server.url(), key_names(workload.keys));
     let opened = |name: &&str| {
-        takes_part(name, workload.load).then(|| runtime.block_on(open(name, workload.load, (&url, &names))))
+        (takes_part(name, workload.load) && wanted(name))
+            .then(|| place.runtime.block_on(open(name, workload.load, (&url, &names))))
     };
     let contenders: Vec<Option<Box<dyn Driven>>> = NAMES.iter().map(opened).collect();
+    contenders.iter().flatten().for_each(|contender| make_keys_known(place, contender.as_ref(), workload));
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); NAMES.len()];
-    for round in 0..=rounds(effort) {
+    for _ in 0..rounds(effort) {
         for (at, contender) in contenders.iter().enumerate() {
             let Some(contender) = contender else { continue };
-            contender.drive(runtime, workload.in_flight, workload.settle);
-            let before = server.spent();
-            let tally = contender.drive(runtime, workload.in_flight, slice(effort));
-            let sample = tally.sample(before, server.spent());
-            // The first round loads scripts and makes keys known.
-            if round > 0 {
-                tally.warn(NAMES[at], workload);
-                samples[at].push(sample);
-            }
+            contender.drive(&place.runtime, workload.in_flight, workload.settle);
+            let before = place.server.spent();
+            let tally = contender.drive(&place.runtime, workload.in_flight, slice(effort));
+            samples[at].push(Sample::new(&tally, before, place.server.spent()));
+            warn(NAMES[at], &tally, workload);
             thread::sleep(PAUSE);
         }
     }
     samples.iter().map(|samples| median_of(samples)).collect()
+}
+
+fn make_keys_known(place: &Place, contender: &dyn Driven, workload: &Workload) {
+    let mut calls = 0;
+    while calls < CALLS_TO_BE_KNOWN * workload.keys as u64 {
+        calls += contender.drive(&place.runtime, workload.in_flight, PRIMING).calls;
+    }
+}
+
+impl Sample {
+    fn new(tally: &Tally, before: Spent, after: Spent) -> Self {
+        let calls = tally.calls as f64;
+        Self {
+            calls_per_second: (tally.calls - tally.failed) as f64 / tally.took.as_secs_f64(),
+            command_us: (after.commands - before.commands) / calls,
+            cpu_us: (after.cpu - before.cpu) / calls,
+        }
+    }
+}
+
+/// Says so if the calls were not what the column is about.
+fn warn(name: &str, tally: &Tally, workload: &Workload) {
+    if tally.failed > 0 {
+        eprintln!("  {name}: {} of {} calls failed: {}", tally.failed, tally.calls, tally.failure);
+    }
+    let answered = tally.calls - tally.failed;
+    let expected = if workload.load == Load::Scarce { 0 } else { answered };
+    if tally.admitted.abs_diff(expected) * 100 > answered {
+        eprintln!("  {name}: {} of {answered} calls were admitted", tally.admitted);
+    }
 }
 
 fn median_of(samples: &[Sample]) -> Option<Sample> {
@@ -104,144 +135,19 @@ fn median_of(samples: &[Sample]) -> Option<Sample> {
 }
 
 /// How far from its limit each contender ends with 256 callers on one key, by name.
-pub fn exactness(runtime: &Runtime, server: &mut Watched) -> Vec<(&'static str, f64)> {
-    let (url, names) = (server.url(), key_names(1));
+pub fn exactness(place: &mut Place) -> Vec<(&'static str, f64)> {
+    let (url, names) = (place.server.url(), key_names(1));
     let counted = NAMES.iter().filter(|name| takes_part(name, Load::Counted));
     let mut miss = |name: &&'static str| {
-        server.flush();
-        let contender = runtime.block_on(open(name, Load::Counted, (&url, &names)));
+        place.server.flush();
+        let contender = place.runtime.block_on(open(name, Load::Counted, (&url, &names)));
         let (mut calls, mut admitted) = (0, 0);
         while calls < 2 * EXACTLY {
-            let tally = contender.drive(runtime, 256, Duration::from_millis(50));
+            let tally = contender.drive(&place.runtime, 256, Duration::from_millis(50));
             calls += tally.calls.max(1);
             admitted += tally.admitted;
         }
         (*name, admitted.abs_diff(EXACTLY) as f64)
     };
     counted.map(&mut miss).collect()
-}
-
-/// A contender with the keys that it is called for.
-pub trait Driven {
-    /// Calls from `in_flight` tasks for `duration`.
-    fn drive(&self, runtime: &Runtime, in_flight: usize, duration: Duration) -> Tally;
-
-    /// One call for the first key.
-    fn call(&self, runtime: &Runtime);
-}
-
-pub struct Loaded<C: Contender> {
-    contender: Arc<C>,
-    keys: Arc<Vec<C::Key>>,
-}
-
-/// What came of the calls.
-#[derive(Default)]
-pub struct Tally {
-    calls: u64,
-    admitted: u64,
-    /// Those without an answer, and why the last one had none.
-    failed: u64,
-    failure: String,
-    took: Duration,
-}
-
-impl<C: Contender> Loaded<C> {
-    pub fn new(contender: C, names: &[String]) -> Self {
-        let keys = names.iter().map(|name| C::key(name)).collect();
-        Self { contender: Arc::new(contender), keys: Arc::new(keys) }
-    }
-}
-
-impl<C: Contender> Driven for Loaded<C> {
-    fn drive(&self, runtime: &Runtime, in_flight: usize, duration: Duration) -> Tally {
-        if duration.is_zero() {
-            return Tally::default();
-        }
-        let is_over = Arc::new(AtomicBool::new(false));
-        let start = Instant::now();
-        let tasks: Vec<_> = (0..in_flight)
-            .map(|task| {
-                let (contender, keys) = (Arc::clone(&self.contender), Arc::clone(&self.keys));
-                // The tasks follow each other through the keys at even distances.
-                let first = task * keys.len() / in_flight;
-                runtime.spawn(call_until(contender, (keys, first), Arc::clone(&is_over)))
-            })
-            .collect();
-        thread::sleep(duration);
-        is_over.store(true, Ordering::Relaxed);
-        let mut total = Tally::default();
-        for task in tasks {
-            total.add(runtime.block_on(task).expect("a task that ends"));
-        }
-        total.took = start.elapsed();
-        total
-    }
-
-    fn call(&self, runtime: &Runtime) {
-        runtime.block_on(self.contender.check(&self.keys[0])).expect("an answer");
-    }
-}
-
-async fn call_until<C: Contender>(
-    contender: Arc<C>,
-    (keys, first): (Arc<Vec<C::Key>>, usize),
-    is_over: Arc<AtomicBool>,
-) -> Tally {
-    let mut tally = Tally::default();
-    let mut at = first;
-    let mut until_yield = CALLS_BETWEEN_YIELDS;
-    while !is_over.load(Ordering::Relaxed) {
-        tally.count(contender.check(&keys[at]).await);
-        at = if at + 1 == keys.len() { 0 } else { at + 1 };
-        until_yield -= 1;
-        if until_yield == 0 {
-            until_yield = CALLS_BETWEEN_YIELDS;
-            tokio::task::yield_now().await;
-        }
-    }
-    tally
-}
-
-impl Tally {
-    fn count(&mut self, answer: Result<bool, String>) {
-        self.calls += 1;
-        match answer {
-            Ok(is_admitted) => self.admitted += u64::from(is_admitted),
-            Err(failure) => {
-                self.failed += 1;
-                self.failure = failure;
-            }
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.calls += other.calls;
-        self.admitted += other.admitted;
-        self.failed += other.failed;
-        if other.failed > 0 {
-            self.failure = other.failure;
-        }
-    }
-
-    fn sample(&self, before: Spent, after: Spent) -> Sample {
-        let calls = self.calls as f64;
-        Sample {
-            calls_per_second: (self.calls - self.failed) as f64 / self.took.as_secs_f64(),
-            command_us: (after.commands - before.commands) / calls,
-            cpu_us: (after.cpu - before.cpu) / calls,
-        }
-    }
-
-    /// Says so if the calls were not what the column is about.
-    fn warn(&self, name: &str, workload: &Workload) {
-        if self.failed > 0 {
-            eprintln!("  {name}: {} of {} calls failed: {}", self.failed, self.calls, self.failure);
-        }
-        let answered = self.calls - self.failed;
-        let expected = if workload.load == Load::Scarce { 0 } else { answered };
-        if self.admitted.abs_diff(expected) * 100 > answered {
-            eprintln!("  {name}: {} of {answered} calls were admitted", self.admitted);
-        }
-    }
 }

@@ -10,9 +10,9 @@ use super::contender::{
     ABSOLUTE, ABUSE, FIXED_WINDOW, GCRA, Load, PUBLISHED_ABSOLUTE, PUBLISHED_SUPPRESSED, SLIDING_WINDOW,
     SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO, key_names, open, open_ours,
 };
-use super::measure::Driven;
+use super::drive::Driven;
 use super::ours;
-use super::server::Watched;
+use super::server::Place;
 
 /// How many buckets the subject has.
 pub const BUCKETS: [usize; 4] = [1, 50, 500, 6_000];
@@ -29,7 +29,7 @@ pub struct Bytes {
     pub buckets: Vec<f64>,
 }
 
-pub fn measured(runtime: &Runtime, server: &mut Watched) -> Vec<Bytes> {
+pub fn measured(place: &mut Place) -> Vec<Bytes> {
     let rows = [
         (GCRA, 1),
         (PUBLISHED_ABSOLUTE, 2),
@@ -44,9 +44,9 @@ pub fn measured(runtime: &Runtime, server: &mut Watched) -> Vec<Bytes> {
     ];
     let mut row = |(name, counts): (&'static str, usize)| {
         let mut bytes = |key: &str, buckets| {
-            server.flush();
-            fill(runtime, (name, &server.url()), (key, buckets));
-            server.bytes()
+            place.server.flush();
+            fill(&place.runtime, (name, &place.server.url()), (key, buckets));
+            place.server.bytes()
         };
         let seeds_key = bytes("user_123", 1);
         let buckets = BUCKETS[..counts].iter().map(|buckets| bytes(&key_names(1)[0], *buckets)).collect();

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::bars;
-use super::contender::NAMES;
+use super::contender::{HYBRID, NAMES};
 use super::measure::{self, ALONE, MANY_KEYS, Sample};
 use super::memory::{self, BUCKETS, Bytes};
-use super::server::Watched;
+use super::server::Place;
 use crate::measure::Effort;
 use crate::report::{print_and_keep, write_bars};
 
@@ -32,8 +32,9 @@ impl Table {
     }
 }
 
-pub fn run(effort: Effort<'_>) -> ExitCode {
-    let table = measured(effort);
+/// Measures the contenders whose names contain `only`.
+pub fn run(effort: Effort<'_>, only: &str) -> ExitCode {
+    let table = measured(effort, only);
     let mut text = String::new();
     write_rates(&mut text, &table);
     write_bytes(&mut text, &table.bytes);
@@ -41,19 +42,22 @@ pub fn run(effort: Effort<'_>) -> ExitCode {
     print_and_keep(&text, ("redis", effort))
 }
 
-fn measured(effort: Effort<'_>) -> Table {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    let mut server = Watched::start();
+fn measured(effort: Effort<'_>, only: &str) -> Table {
+    let mut place = Place::new();
     let title = if let Effort::Quick(title) = effort { title } else { "" };
     let mut table = Table { columns: Vec::new(), bytes: Vec::new(), misses: Vec::new() };
     for workload in measure::workloads().into_iter().filter(|workload| workload.title.contains(title)) {
         eprintln!("measuring: {}", workload.title);
-        table.columns.push((workload.title, measure::column(&runtime, &mut server, (&workload, effort))));
+        let of = (&workload, effort);
+        let side_by_side = measure::column(&mut place, of, |name| name != HYBRID && name.contains(only));
+        let alone = measure::column(&mut Place::new(), of, |name| name == HYBRID && name.contains(only));
+        let samples = side_by_side.into_iter().zip(alone).map(|(sample, other)| sample.or(other));
+        table.columns.push((workload.title, samples.collect()));
     }
-    if title.is_empty() {
+    if title.is_empty() && only.is_empty() {
         eprintln!("measuring: exactness, bytes");
-        table.misses = measure::exactness(&runtime, &mut server);
-        table.bytes = memory::measured(&runtime, &mut server);
+        table.misses = measure::exactness(&mut place);
+        table.bytes = memory::measured(&mut place);
     }
     table
 }

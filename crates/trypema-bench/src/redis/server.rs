@@ -1,6 +1,20 @@
 //! The server that all contenders share, and what it says of itself.
 
+use tokio::runtime::{Builder, Runtime};
 use trypema_testkit::redis::{Control, Server};
+
+/// Where contenders run: what one leaves behind can only disturb those in the same place.
+pub struct Place {
+    pub runtime: Runtime,
+    pub server: Watched,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let runtime = Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        Self { runtime, server: Watched::start() }
+    }
+}
 
 /// A server of this run's own, and a connection to ask it.
 pub struct Watched {
@@ -18,7 +32,7 @@ pub struct Spent {
 }
 
 impl Watched {
-    pub fn start() -> Self {
+    fn start() -> Self {
         let server = Server::start().expect("a Redis server");
         let control = server.control().expect("a connection to it");
         Self { server, control }

@@ -30,11 +30,11 @@ impl Receipt {
 
 /// A decision with the receipt of what it took.
 #[derive(Debug, Clone)]
-pub struct Reservation<D> {
+pub struct Reservation<D, R = Receipt> {
     /// What was decided.
     pub decision: D,
-    /// What names the take; `None` when it was denied or cost nothing.
-    pub receipt: Option<Receipt>,
+    /// What names the take; `None` when nothing was taken.
+    pub receipt: Option<R>,
 }
 
 /// How much of what was asked for was granted.

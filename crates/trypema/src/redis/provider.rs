@@ -42,7 +42,7 @@ impl std::fmt::Debug for RedisRateLimiterOptions {
 
 /// What `inc` counts in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Windows {
+pub struct Windows {
     pub(crate) window: WindowSizeSeconds,
     pub(crate) group: RateGroupSizeMs,
     pub(crate) factor: HardLimitFactor,

@@ -33,14 +33,8 @@ impl Receipt {
     }
 }
 
-/// A decision with the receipt of what it took.
-#[derive(Debug, Clone)]
-pub struct Reservation<D> {
-    /// What was decided.
-    pub decision: D,
-    /// What names the take; `None` when it was denied, cost nothing, or was decided in place of Redis.
-    pub receipt: Option<Receipt>,
-}
+/// A decision with the receipt of what it took; `None` also where it was decided in place of Redis.
+pub type Reservation<D> = crate::local::Reservation<D, Receipt>;
 
 /// A number that no other receipt of any process has: a random part per process and a count.
 pub(super) fn next_id() -> u128 {

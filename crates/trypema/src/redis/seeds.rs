@@ -6,25 +6,45 @@ use super::ask::Verb;
 use super::key::RedisKey;
 use super::limiter::{Asking, Limiter};
 use super::provider::Windows;
-use crate::decision::RateLimitDecision;
+use crate::decision::{Decision, RateLimitDecision, SuppressedDecision};
 use crate::error::TrypemaError;
-use crate::strategy::{Absolute, AbsoluteLimit, Suppressed, SuppressedLimit};
+use crate::strategy::{Absolute, AbsoluteLimit, Suppressed, SuppressedLimit, Wire};
 use crate::units::RateLimit;
 
 /// A sliding window, shared through Redis, that never admits more than its capacity in any interval of its
 /// length.
+pub type AbsoluteRedisRateLimiter = WindowLimiter<Absolute>;
+
+/// A sliding window, shared through Redis, that sheds load by degrees instead of shutting at its limit.
+pub type SuppressedRedisRateLimiter = WindowLimiter<Suppressed>;
+
+/// A limiter that is given rates, and counts them in the window of its options.
 ///
 /// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a key
 /// holds until the key is forgotten. The verbs of [`Limiter`], to which this derefs, take the limit with
 /// every call.
 #[derive(Debug)]
-pub struct AbsoluteRedisRateLimiter {
-    core: Limiter<Absolute>,
+pub struct WindowLimiter<S: Windowed> {
+    core: Limiter<S>,
     windows: Windows,
 }
 
-impl AbsoluteRedisRateLimiter {
-    pub(super) fn new(core: Limiter<Absolute>, windows: Windows) -> Self {
+/// A strategy whose limits are rates over a window.
+pub trait Windowed: Wire {
+    /// `rate` over the window.
+    fn limit(windows: &Windows, rate: RateLimit) -> Self::Limit;
+    /// The same, giving way to the one that a live key was first called with.
+    fn sticky(limit: Self::Limit) -> Self::Limit;
+    /// The limit of a live state, whatever it is; without one, none.
+    fn of_live_state(windows: &Windows) -> Self::Limit;
+    /// What is still used after a denied caller has waited.
+    fn used_after_wait(outcome: &Self::Outcome) -> u64;
+    /// The decision in the seeds' words.
+    fn view(windows: &Windows, decision: &Self::Decision<'_>, used_after_wait: u64) -> RateLimitDecision;
+}
+
+impl<S: Windowed> WindowLimiter<S> {
+    pub(super) fn new(core: Limiter<S>, windows: Windows) -> Self {
         Self { core, windows }
     }
 
@@ -50,18 +70,17 @@ impl AbsoluteRedisRateLimiter {
         rate_limit: &RateLimit,
         count: u64,
     ) -> Result<RateLimitDecision, TrypemaError> {
-        self.view(key, &self.limit(rate_limit).sticky(), Asking::new(Verb::Take, count)).await
+        self.view(key, &S::sticky(self.limit(rate_limit)), Asking::new(Verb::Take, count)).await
     }
 
-    /// Whether one more would be admitted; records nothing. A key never seen is allowed.
+    /// What [`inc`](Self::inc) would answer for one more; records nothing. A key never seen is allowed.
     pub async fn is_allowed(&self, key: &RedisKey) -> Result<RateLimitDecision, TrypemaError> {
-        let limit = AbsoluteLimit::of_live_state(self.windows.window, self.windows.group);
-        self.view(key, &limit, Asking::new(Verb::Peek, 1)).await
+        self.view(key, &S::of_live_state(&self.windows), Asking::new(Verb::Peek, 1)).await
     }
 
     /// `rate_limit` over this limiter's window, for the verbs that take a limit.
-    pub fn limit(&self, rate_limit: &RateLimit) -> AbsoluteLimit {
-        AbsoluteLimit::new(*rate_limit, self.windows.window, self.windows.group)
+    pub fn limit(&self, rate_limit: &RateLimit) -> S::Limit {
+        S::limit(&self.windows, *rate_limit)
     }
 
     /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
@@ -73,104 +92,77 @@ impl AbsoluteRedisRateLimiter {
     async fn view(
         &self,
         key: &RedisKey,
-        limit: &AbsoluteLimit,
+        limit: &S::Limit,
         asking: Asking,
     ) -> Result<RateLimitDecision, TrypemaError> {
         let started = self.core.started();
-        let name = self.core.store.name(key, "absolute");
+        let name = self.core.store.name(key, S::NAME);
         let found = self.core.found(key, &name, (limit, asking)).await;
-        let used_after_wait = found.as_ref().map_or(0, |found| found.outcome.used_after_wait());
+        let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
         let found = found.map(|found| found.decision(limit));
         let decision = self.core.or_substitute(key, (limit, asking), found)?;
         if asking.verb == Verb::Take {
-            self.core.tell(key, asking.cost, started, Some(decision));
+            self.core.tell(key, asking.cost, started, Some(S::core(&decision)));
         }
-        Ok(match decision.is_allowed() {
+        Ok(S::view(&self.windows, &decision, used_after_wait))
+    }
+}
+
+impl<S: Windowed> Deref for WindowLimiter<S> {
+    type Target = Limiter<S>;
+
+    fn deref(&self) -> &Limiter<S> {
+        &self.core
+    }
+}
+
+impl Windowed for Absolute {
+    fn limit(windows: &Windows, rate: RateLimit) -> AbsoluteLimit {
+        AbsoluteLimit::new(rate, windows.window, windows.group)
+    }
+
+    fn sticky(limit: AbsoluteLimit) -> AbsoluteLimit {
+        limit.sticky()
+    }
+
+    fn of_live_state(windows: &Windows) -> AbsoluteLimit {
+        AbsoluteLimit::of_live_state(windows.window, windows.group)
+    }
+
+    fn used_after_wait(outcome: &Self::Outcome) -> u64 {
+        outcome.used_after_wait()
+    }
+
+    fn view(windows: &Windows, decision: &Decision, used_after_wait: u64) -> RateLimitDecision {
+        match decision.is_allowed() {
             true => RateLimitDecision::Allowed,
-            false => RateLimitDecision::rejected(self.windows.window, &decision, used_after_wait),
-        })
-    }
-}
-
-impl Deref for AbsoluteRedisRateLimiter {
-    type Target = Limiter<Absolute>;
-
-    fn deref(&self) -> &Limiter<Absolute> {
-        &self.core
-    }
-}
-
-/// A sliding window, shared through Redis, that sheds load by degrees instead of shutting at its limit.
-///
-/// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*, as in [`AbsoluteRedisRateLimiter`].
-#[derive(Debug)]
-pub struct SuppressedRedisRateLimiter {
-    core: Limiter<Suppressed>,
-    windows: Windows,
-}
-
-impl SuppressedRedisRateLimiter {
-    pub(super) fn new(core: Limiter<Suppressed>, windows: Windows) -> Self {
-        Self { core, windows }
-    }
-
-    /// Observes `count` and admits it at `rate_limit`, or at the rate the key was first called with.
-    pub async fn inc(
-        &self,
-        key: &RedisKey,
-        rate_limit: &RateLimit,
-        count: u64,
-    ) -> Result<RateLimitDecision, TrypemaError> {
-        self.view(key, &self.limit(rate_limit).sticky(), Asking::new(Verb::Take, count)).await
-    }
-
-    /// What [`inc`](Self::inc) would answer for one more; observes nothing. A key never seen is allowed.
-    pub async fn is_allowed(&self, key: &RedisKey) -> Result<RateLimitDecision, TrypemaError> {
-        let Windows { window, group, factor } = self.windows;
-        let limit = SuppressedLimit::of_live_state(window, group, factor);
-        self.view(key, &limit, Asking::new(Verb::Peek, 1)).await
-    }
-
-    /// `rate_limit` over this limiter's window, for the verbs that take a limit.
-    pub fn limit(&self, rate_limit: &RateLimit) -> SuppressedLimit {
-        let Windows { window, group, factor } = self.windows;
-        SuppressedLimit::new(*rate_limit, window, group, factor)
-    }
-
-    /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
-    pub async fn set_rate_limit(&self, key: &RedisKey, rate_limit: &RateLimit) -> Result<bool, TrypemaError> {
-        let ask = self.core.ask(key, Some(&self.limit(rate_limit)), Asking::new(Verb::Adopt, 0));
-        Ok(self.core.number(key, ask).await? > 0)
-    }
-
-    async fn view(
-        &self,
-        key: &RedisKey,
-        limit: &SuppressedLimit,
-        asking: Asking,
-    ) -> Result<RateLimitDecision, TrypemaError> {
-        let started = self.core.started();
-        let name = self.core.store.name(key, "suppressed");
-        let found = self.core.found(key, &name, (limit, asking)).await;
-        let used_after_wait = found.as_ref().map_or(0, |found| found.outcome.used_after_wait());
-        let found = found.map(|found| found.decision(limit));
-        let decision = self.core.or_substitute(key, (limit, asking), found)?;
-        if asking.verb == Verb::Take {
-            self.core.tell(key, asking.cost, started, Some(*decision));
+            false => RateLimitDecision::rejected(windows.window, decision, used_after_wait),
         }
-        let is_allowed = decision.is_allowed();
-        Ok(match decision.suppression_factor() {
-            Some(suppression_factor) => RateLimitDecision::Suppressed { suppression_factor, is_allowed },
-            None if is_allowed => RateLimitDecision::Allowed,
-            None => RateLimitDecision::rejected(self.windows.window, &decision, used_after_wait),
-        })
     }
 }
 
-impl Deref for SuppressedRedisRateLimiter {
-    type Target = Limiter<Suppressed>;
+impl Windowed for Suppressed {
+    fn limit(windows: &Windows, rate: RateLimit) -> SuppressedLimit {
+        SuppressedLimit::new(rate, windows.window, windows.group, windows.factor)
+    }
 
-    fn deref(&self) -> &Limiter<Suppressed> {
-        &self.core
+    fn sticky(limit: SuppressedLimit) -> SuppressedLimit {
+        limit.sticky()
+    }
+
+    fn of_live_state(windows: &Windows) -> SuppressedLimit {
+        SuppressedLimit::of_live_state(windows.window, windows.group, windows.factor)
+    }
+
+    fn used_after_wait(outcome: &Self::Outcome) -> u64 {
+        outcome.used_after_wait()
+    }
+
+    fn view(windows: &Windows, decision: &SuppressedDecision, used_after_wait: u64) -> RateLimitDecision {
+        let is_allowed = decision.is_allowed();
+        match decision.suppression_factor() {
+            Some(suppression_factor) => RateLimitDecision::Suppressed { suppression_factor, is_allowed },
+            None => Absolute::view(windows, decision, used_after_wait),
+        }
     }
 }

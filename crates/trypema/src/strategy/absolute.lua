@@ -31,14 +31,6 @@ local function save(key, _, state, now)
   save_series(key, state.text, prefix, {s}, now, series_fresh_from(s))
 end
 
--- Until `cost` fits under `capacity`, and what is still used after waiting for that.
-local function until_fits(s, now, window, used, is_back, capacity, cost)
-  if cost > capacity then
-    return -1, 0
-  end
-  return left_after(s, now, window, used, is_back, used - capacity + cost)
-end
-
 local function decide(limit, state, now, stamp, cost)
   local s, window = state.series, limit.window
   local used, expired, is_back = view(s, now, window)

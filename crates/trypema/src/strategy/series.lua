@@ -285,6 +285,14 @@ local function left_after(s, now, window, used, is_back, units)
   return at, staying + s.open
 end
 
+-- When `cost` fits under `capacity`, -1 = never, and what is still used after waiting for that.
+local function until_fits(s, now, window, used, is_back, capacity, cost)
+  if cost > capacity then
+    return -1, 0
+  end
+  return left_after(s, now, window, used, is_back, used - capacity + cost)
+end
+
 -- When nothing of what is used counts any more, if nobody calls; 0 if nothing is.
 local function empty_at(s, now, window, used, is_back)
   if used == 0 then

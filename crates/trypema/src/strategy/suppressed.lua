@@ -87,13 +87,6 @@ local function soft_of(limit, state, now, used)
   return limit.capacity
 end
 
-local function until_fits(s, now, window, used, is_back, capacity, cost)
-  if cost > capacity then
-    return -1, 0
-  end
-  return left_after(s, now, window, used, is_back, used - capacity + cost)
-end
-
 -- The wait until the cost fits under the soft limit. A cost above that can only be drawn, as long as it fits
 -- under the hard one: then it is the wait until it can be, or, at the least, for another group.
 local function until_admitted(limit, state, now, used, is_back, soft, cost)

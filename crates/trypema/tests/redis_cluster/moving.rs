@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trypema::{FixedWindowLimit, RateLimiter};
 use trypema_testkit::blocking::{connect, key, wait_for};
-use trypema_testkit::redis::Cluster;
+use trypema_testkit::redis::{Cluster, wait_until};
 
 use crate::load::{Load, Outcome, used};
 
@@ -27,6 +27,13 @@ fn limiter(cluster: &Cluster, deadline: Duration) -> Arc<RateLimiter> {
 
 fn slot_of_moving(cluster: &Cluster) -> u16 {
     cluster.slot_of("trypema:{moving}:absolute").unwrap()
+}
+
+/// A primary ignores a replica's wish to take over until it has heard that it is one.
+fn is_known_as_replica(cluster: &Cluster, slot: u16) -> bool {
+    let replica = format!(":{}@", cluster.replica_of(slot).unwrap().port());
+    let nodes = cluster.primary_of(slot).unwrap().control().unwrap().command(&["CLUSTER", "NODES"]).unwrap();
+    nodes.text().lines().any(|line| line.contains(&replica) && line.contains("slave"))
 }
 
 /// No call was counted twice, and none was refused.
@@ -78,8 +85,8 @@ fn a_failover_under_load_repeats_nothing_and_is_followed() {
     let slot = slot_of_moving(&cluster);
     // There and back again, so that a client that kept the first primary would not go unnoticed.
     for _ in 0..2 {
-        eprintln!("ROUND");
-        if let Err(e) = cluster.failover(slot) { for n in cluster.nodes() { eprintln!("=== {}\n{}", n.port(), n.log()); } panic!("{e}"); }
+        wait_until("the primary to know its replica", || is_known_as_replica(&cluster, slot)).unwrap();
+        cluster.failover(slot).unwrap();
         let recovery = load.until_all_succeed();
         assert!(recovery < RECOVERY, "{recovery:?}");
     }

@@ -41,7 +41,7 @@ impl Limits {
 
 /// What is done with one strategy.
 pub(crate) trait Visit {
-    fn visit<S: Wire>(&mut self, limiter: &Limiter<S>, limit: &S::Limit);
+    fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit);
 }
 
 /// Does the same with every strategy.

@@ -29,7 +29,7 @@ struct EveryVerb<'a> {
 }
 
 impl Visit for EveryVerb<'_> {
-    fn visit<S: Wire>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
         let redis = Blocking(limiter);
         let mut did = |verb: &str| (self.after)(&format!("{} {verb}", S::NAME));
         redis.peek("ann", limit, 1);

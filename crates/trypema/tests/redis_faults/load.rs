@@ -82,7 +82,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// Takes one unit by one of the verbs that spend; whether it was admitted.
-    async fn take(&self, verb: usize) -> Result<bool, TrypemaError> {
+    pub(crate) async fn take(&self, verb: usize) -> Result<bool, TrypemaError> {
         let Self { rl, key, limit, .. } = self;
         let limiter = rl.redis().absolute();
         Ok(match verb % 4 {

@@ -1,12 +1,20 @@
 //! The server is well and the network is not.
 
-use trypema_testkit::redis::FaultProxy;
+use std::time::Duration;
+
+use trypema::TrypemaError;
+use trypema::redis::RedisFailureKind;
+use trypema_testkit::blocking::{runtime, wait_for};
+use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 
 use super::load::{CALLERS, Counts};
 use super::on_both_links;
 use super::scene::{Link, Scene};
 
-on_both_links!(reply_dropped, cut, cut_instead_of_the_reply, half_open, connections_refused);
+on_both_links!(reply_dropped, cut, cut_instead_of_the_reply, sent_once, half_open, connections_refused);
+
+/// So long after a dial the next one may begin.
+const BETWEEN_DIALS: Duration = Duration::from_millis(300);
 
 /// Calls under a fault that `strike` begins and `heal` ends.
 fn under(link: Link, strike: fn(&FaultProxy), heal: fn(&FaultProxy)) -> Counts {
@@ -46,6 +54,33 @@ fn half_open(link: Link) {
 
 fn connections_refused(link: Link) {
     under(link, FaultProxy::refuse, FaultProxy::heal);
+}
+
+/// A call whose connection ends when the server has counted it is not sent again over the next connection, which can be
+/// had at once.
+fn sent_once(link: Link) {
+    let server = Server::start().unwrap();
+    let proxy = FaultProxy::start(server.addr()).unwrap();
+    let scene = Scene::answering_at(&proxy.url(), server, link);
+    for verb in 0..4 {
+        let is_served = || wait_for(scene.target.take(verb)).is_ok();
+        wait_until("calls to be served", is_served).unwrap();
+        proxy.delay(BETWEEN_DIALS);
+        wait_for(scene.target.take(verb)).unwrap();
+        let before = scene.counted();
+        let target = scene.target.clone();
+        let call = runtime().spawn(async move { target.take(verb).await });
+        wait_until("the call to be counted", || scene.counted() == before + 1).unwrap();
+        proxy.cut();
+        proxy.heal();
+        match wait_for(call).unwrap() {
+            Err(TrypemaError::RedisError(failure)) => {
+                assert_eq!(failure.kind(), RedisFailureKind::OutcomeUnknown, "{failure}");
+            }
+            other => panic!("answered without a reply: {other:?}"),
+        }
+        assert_eq!(scene.counted(), before + 1);
+    }
 }
 
 /// A connection that is cut costs the calls that were under way, and the next are served by a new one.

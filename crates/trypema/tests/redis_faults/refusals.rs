@@ -35,7 +35,7 @@ impl Refusal<'_> {
 fn oom(link: Link) {
     let full =
         Refusal { begin: &["CONFIG", "SET", "maxmemory", "1"], end: &["CONFIG", "SET", "maxmemory", "0"] };
-    let scene = Scene::on(Server::start().unwrap(), link);
+    let scene = Scene::answering(Server::start().unwrap(), link);
     let counts = full.is_survived_on(&scene);
     assert_eq!(counts.unavailable, 0, "a server that answers is not given up: {counts:?}");
     // Reads go on.
@@ -46,7 +46,7 @@ fn oom(link: Link) {
 /// A primary that became a replica, of a primary that cannot be reached.
 fn readonly(link: Link) {
     let demoted = Refusal { begin: &["REPLICAOF", "127.0.0.1", "1"], end: &["REPLICAOF", "NO", "ONE"] };
-    demoted.is_survived_on(&Scene::on(Server::start().unwrap(), link));
+    demoted.is_survived_on(&Scene::answering(Server::start().unwrap(), link));
 }
 
 fn permission_withdrawn(link: Link) {
@@ -56,5 +56,5 @@ fn permission_withdrawn(link: Link) {
     };
     let server = Server::builder().user("limiter on >secret ~* &* +@all").start().unwrap();
     let url = server.url_as("limiter", "secret");
-    withdrawn.is_survived_on(&Scene::at(server, &url, link));
+    withdrawn.is_survived_on(&Scene::answering_at(&url, server, link));
 }

@@ -15,6 +15,9 @@ use super::load::{Counts, Load, Target};
 /// What a caller gives Redis. Longer than the default, so that a busy machine is no fault.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
+/// Where the server answers all the time, no deadline is to be met by a machine that stalls.
+const AMPLE_DEADLINE: Duration = Duration::from_secs(5);
+
 /// How much later than its deadline a call may return here; the tight number is measured by the soak.
 const ALLOWANCE: Duration = Duration::from_millis(500);
 
@@ -50,24 +53,34 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A limiter that asks the server directly.
+    /// A limiter on a server that will not answer.
     pub(crate) fn on(server: Server, link: Link) -> Self {
-        let url = server.url();
-        Self::at(server, &url, link)
+        let connection = link.open(&server.url());
+        Self::with(server, target(connection, DEADLINE))
     }
 
-    /// A limiter behind a proxy that can fail.
+    /// A limiter behind a proxy that will not answer.
     pub(crate) fn behind_proxy(link: Link) -> (Self, FaultProxy) {
         let server = Server::start().unwrap();
         let proxy = FaultProxy::start(server.addr()).unwrap();
-        let scene = Self::at(server, &proxy.url(), link);
-        (scene, proxy)
+        let connection = link.open(&proxy.url());
+        (Self::with(server, target(connection, DEADLINE)), proxy)
     }
 
-    /// A limiter that reaches the server at `url`.
-    pub(crate) fn at(server: Server, url: &str, link: Link) -> Self {
+    /// A limiter on a server that answers all the time, be it with errors.
+    pub(crate) fn answering(server: Server, link: Link) -> Self {
+        let url = server.url();
+        Self::answering_at(&url, server, link)
+    }
+
+    /// The same, where the server is reached by another address than the one with all permissions.
+    pub(crate) fn answering_at(url: &str, server: Server, link: Link) -> Self {
+        Self::with(server, target(link.open(url), AMPLE_DEADLINE))
+    }
+
+    fn with(server: Server, target: Target) -> Self {
         let turn = PROCESS.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Self { target: target(link.open(url)), server, _turn: turn }
+        Self { server, target, _turn: turn }
     }
 
     pub(crate) fn load(&self) -> Load {
@@ -100,9 +113,9 @@ impl Scene {
 }
 
 /// What callers on `connection` take from: a limit that is never reached.
-pub(crate) fn target(connection: RedisConnection) -> Target {
-    let rl = RateLimiter::builder().redis(connection).redis_deadline(DEADLINE).build().unwrap();
-    Target { rl: Arc::new(rl), key: ann(), limit: ample(), patience: DEADLINE + ALLOWANCE }
+pub(crate) fn target(connection: RedisConnection, deadline: Duration) -> Target {
+    let rl = RateLimiter::builder().redis(connection).redis_deadline(deadline).build().unwrap();
+    Target { rl: Arc::new(rl), key: ann(), limit: ample(), patience: deadline + ALLOWANCE }
 }
 
 pub(crate) fn ann() -> RedisKey {

@@ -11,7 +11,7 @@ on_both_links!(script_flush, flushall, acl_without_script);
 const FLUSHES: usize = 20;
 
 fn script_flush(link: Link) {
-    let scene = Scene::on(Server::start().unwrap(), link);
+    let scene = Scene::answering(Server::start().unwrap(), link);
     let load = scene.load();
     for _ in 0..FLUSHES {
         scene.command(&["SCRIPT", "FLUSH"]);
@@ -24,7 +24,7 @@ fn script_flush(link: Link) {
 
 /// What was spent is forgotten, as it was asked for, and nothing else happens.
 fn flushall(link: Link) {
-    let scene = Scene::on(Server::start().unwrap(), link);
+    let scene = Scene::answering(Server::start().unwrap(), link);
     let load = scene.load();
     for _ in 0..FLUSHES {
         scene.command(&["FLUSHALL"]);
@@ -46,7 +46,7 @@ fn acl_without_script(link: Link) {
                 +hello +auth +ping +info +client";
     let server = Server::builder().user(user).start().unwrap();
     let url = server.url_as("limiter", "secret");
-    let scene = Scene::at(server, &url, link);
+    let scene = Scene::answering_at(&url, server, link);
     let load = scene.load();
     scene.command(&["SCRIPT", "FLUSH"]);
     load.wait_until_served();

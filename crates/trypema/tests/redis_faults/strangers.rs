@@ -78,7 +78,7 @@ fn dump(control: &mut Control, name: &str) -> (Vec<u8>, Option<i64>) {
 
 /// Callers of a key that is refused share script calls with others, who notice nothing.
 fn wrongtype_beside_others(link: Link) {
-    let scene = Scene::on(Server::start().unwrap(), link);
+    let scene = Scene::answering(Server::start().unwrap(), link);
     scene.command(&["SADD", "trypema:{ben}:absolute", "member"]);
     let load = scene.load();
     let mut bens = scene.target.clone();

@@ -83,7 +83,10 @@ fn no_checks_too_many_or_the_same_twice_are_an_error_and_spend_nothing() {
     let cases = [
         (named(0), "invalid checks: 0 of them: need 1 to 64"),
         (named(65), "invalid checks: 65 of them: need 1 to 64"),
-        (vec!["a".into(), "b".into(), "a".into()], "invalid checks: a key is asked for twice by one strategy"),
+        (
+            vec!["a".into(), "b".into(), "a".into()],
+            "invalid checks: a key is asked for twice by one strategy",
+        ),
     ];
     for (names, message) in cases {
         let error = of(names).unwrap_err();

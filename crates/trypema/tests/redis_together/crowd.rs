@@ -73,8 +73,7 @@ impl<'a, T> Crowd<'a, T> {
     /// Waits for somebody to be woken.
     pub(crate) fn next_woken(&self) -> usize {
         let lists = self.woken.lists.lock().unwrap();
-        let is_nobody =
-            |lists: &mut Lists| lists.by_callers.is_empty() && lists.by_connection.is_empty();
+        let is_nobody = |lists: &mut Lists| lists.by_callers.is_empty() && lists.by_connection.is_empty();
         let (mut lists, timeout) = self.woken.changed.wait_timeout_while(lists, PATIENCE, is_nobody).unwrap();
         assert!(!timeout.timed_out(), "nobody is woken any more");
         lists.by_callers.pop_front().or_else(|| lists.by_connection.pop_front()).unwrap()

@@ -73,7 +73,9 @@ fn assert_answered(stage: Stage, leaving: &[usize], sent: usize) {
 
 #[test]
 fn one_that_leaves_before_it_was_sent_spends_nothing_and_harms_nobody() {
-    for leaving in [vec![FLIGHTS], vec![FLIGHTS + 1, FLIGHTS + 2], vec![CALLERS - 1], (FLIGHTS..CALLERS).collect()] {
+    for leaving in
+        [vec![FLIGHTS], vec![FLIGHTS + 1, FLIGHTS + 2], vec![CALLERS - 1], (FLIGHTS..CALLERS).collect()]
+    {
         assert_answered(Stage::Started, &leaving, 0);
     }
     assert_answered(Stage::Appointed, &[FLIGHTS], 0);

@@ -48,6 +48,9 @@ impl Wire for Abuse {
     }
 
     fn denied(outcome: AbuseOutcome) -> AbuseOutcome {
+        if !outcome.is_admitted {
+            return outcome;
+        }
         let block = Some(Block { ends_at: outcome.at, scope: BlockScope::Temp });
         AbuseOutcome { is_admitted: false, block, not_before: outcome.at, ..outcome }
     }

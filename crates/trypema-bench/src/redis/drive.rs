@@ -1,0 +1,117 @@
+//! Calls from many tasks at once, and what came of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+use super::contender::Contender;
+
+/// A task that never waits (the hybrid's) lets others run after so many calls.
+const CALLS_BETWEEN_YIELDS: usize = 128;
+
+/// A contender with the keys that it is called for.
+pub trait Driven {
+    /// Calls from `in_flight` tasks for `duration`.
+    fn drive(&self, runtime: &Runtime, in_flight: usize, duration: Duration) -> Tally;
+
+    /// One call for the first key.
+    fn call(&self, runtime: &Runtime);
+}
+
+pub struct Loaded<C: Contender> {
+    contender: Arc<C>,
+    keys: Arc<Vec<C::Key>>,
+}
+
+/// What came of the calls.
+#[derive(Default)]
+pub struct Tally {
+    pub calls: u64,
+    pub admitted: u64,
+    /// Those without an answer, and why the last one had none.
+    pub failed: u64,
+    pub failure: String,
+    pub took: Duration,
+}
+
+impl<C: Contender> Loaded<C> {
+    pub fn new(contender: C, names: &[String]) -> Self {
+        let keys = names.iter().map(|name| C::key(name)).collect();
+        Self { contender: Arc::new(contender), keys: Arc::new(keys) }
+    }
+}
+
+impl<C: Contender> Driven for Loaded<C> {
+    fn drive(&self, runtime: &Runtime, in_flight: usize, duration: Duration) -> Tally {
+        if duration.is_zero() {
+            return Tally::default();
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let start = Instant::now();
+        let tasks: Vec<_> = (0..in_flight)
+            .map(|task| {
+                let (contender, keys) = (Arc::clone(&self.contender), Arc::clone(&self.keys));
+                // The tasks follow each other through the keys at even distances.
+                let first = task * keys.len() / in_flight;
+                runtime.spawn(call_until(contender, (keys, first), Arc::clone(&is_over)))
+            })
+            .collect();
+        thread::sleep(duration);
+        is_over.store(true, Ordering::Relaxed);
+        let mut total = Tally::default();
+        for task in tasks {
+            total.add(runtime.block_on(task).expect("a task that ends"));
+        }
+        total.took = start.elapsed();
+        total
+    }
+
+    fn call(&self, runtime: &Runtime) {
+        runtime.block_on(self.contender.check(&self.keys[0])).expect("an answer");
+    }
+}
+
+async fn call_until<C: Contender>(
+    contender: Arc<C>,
+    (keys, first): (Arc<Vec<C::Key>>, usize),
+    is_over: Arc<AtomicBool>,
+) -> Tally {
+    let mut tally = Tally::default();
+    let mut at = first;
+    let mut until_yield = CALLS_BETWEEN_YIELDS;
+    while !is_over.load(Ordering::Relaxed) {
+        tally.count(contender.check(&keys[at]).await);
+        at = if at + 1 == keys.len() { 0 } else { at + 1 };
+        until_yield -= 1;
+        if until_yield == 0 {
+            until_yield = CALLS_BETWEEN_YIELDS;
+            tokio::task::yield_now().await;
+        }
+    }
+    tally
+}
+
+impl Tally {
+    fn count(&mut self, answer: Result<bool, String>) {
+        self.calls += 1;
+        match answer {
+            Ok(is_admitted) => self.admitted += u64::from(is_admitted),
+            Err(failure) => {
+                self.failed += 1;
+                self.failure = failure;
+            }
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.admitted += other.admitted;
+        self.failed += other.failed;
+        if other.failed > 0 {
+            self.failure = other.failure;
+        }
+    }
+}

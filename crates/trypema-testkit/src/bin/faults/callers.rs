@@ -1,0 +1,118 @@
+//! Callers that take all the time and watch the clock.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use trypema::clock::{Clock, SystemClock, Timestamp};
+use trypema::redis::RedisKey;
+use trypema::{FixedWindowLimit, RateLimiter, TrypemaError};
+use trypema_testkit::blocking::{connect, runtime, wait_for};
+use trypema_testkit::redis::wait_until;
+
+use super::Seen;
+
+/// More callers than script calls are under way at once.
+const CALLERS: usize = 8;
+
+/// The library's default.
+const DEADLINE: Duration = Duration::from_millis(50);
+
+/// Between a caller's calls: all of them together must not use up a small machine.
+const PACE: Duration = Duration::from_millis(1);
+
+/// Callers at work.
+pub(crate) struct Callers {
+    log: Arc<Log>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+struct Log {
+    rl: RateLimiter,
+    key: RedisKey,
+    limit: FixedWindowLimit,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    seen: Seen,
+    /// When the fault ended.
+    healed: Option<Timestamp>,
+    /// Callers that have been served since.
+    served: [bool; CALLERS],
+    /// Callers that have been served at all.
+    started: [bool; CALLERS],
+    is_over: bool,
+}
+
+impl Callers {
+    /// Starts them and waits until all are served.
+    pub(crate) fn start(url: &str) -> Result<Self, Box<dyn std::error::Error>> {
+        let rl = RateLimiter::builder().redis(connect(url)).redis_deadline(DEADLINE).build()?;
+        let log = Arc::new(Log {
+            rl,
+            key: RedisKey::try_from("ann")?,
+            limit: FixedWindowLimit::new(1 << 40, Duration::from_secs(86_400))?,
+            progress: Mutex::default(),
+        });
+        let caller = |number| {
+            let log = Arc::clone(&log);
+            runtime().spawn(async move {
+                while !log.progress().is_over {
+                    log.call(number).await;
+                    tokio::time::sleep(PACE).await;
+                }
+            })
+        };
+        let tasks = (0..CALLERS).map(caller).collect();
+        wait_until("calls to be served", || log.progress().started == [true; CALLERS])?;
+        // What a first call has to set up is not what is measured here.
+        log.progress().seen = Seen::default();
+        Ok(Self { log, tasks })
+    }
+
+    /// From now on the fault is over; waits until every caller is served again.
+    pub(crate) fn finish_when_served(self) -> Result<Seen, Box<dyn std::error::Error>> {
+        self.log.progress().healed = Some(SystemClock.now());
+        wait_until("calls to be served again", || self.log.progress().served == [true; CALLERS])?;
+        self.log.progress().is_over = true;
+        for task in self.tasks {
+            wait_for(task)?;
+        }
+        Ok(self.log.progress().seen)
+    }
+}
+
+impl Log {
+    async fn call(&self, caller: usize) {
+        let start = SystemClock.now();
+        let result = self.rl.redis().fixed_window().take(&self.key, &self.limit, 1).await;
+        let end = SystemClock.now();
+        self.progress().add(caller, [start, end], &result.map(|_| ()));
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Progress {
+    fn add(&mut self, caller: usize, [start, end]: [Timestamp; 2], result: &Result<(), TrypemaError>) {
+        self.seen.calls += 1;
+        self.seen.lateness = self.seen.lateness.max(between(start, end).saturating_sub(DEADLINE));
+        if result.is_err() {
+            self.seen.failed += 1;
+            return;
+        }
+        self.started[caller] = true;
+        if let Some(healed) = self.healed.filter(|healed| start >= *healed && !self.served[caller]) {
+            self.served[caller] = true;
+            self.seen.recovery = self.seen.recovery.max(between(healed, end));
+        }
+    }
+}
+
+fn between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::from_micros(to.as_micros().saturating_sub(from.as_micros()))
+}

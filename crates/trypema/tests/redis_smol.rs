@@ -1,0 +1,81 @@
+//! The Redis provider inside smol.
+#![cfg(feature = "redis-smol")]
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::redis::{RedisConnection, RedisKey};
+use trypema::{FixedWindowLimit, RateLimiter};
+use trypema_testkit::redis::Server;
+
+/// A machine that is busy with other tests may take its time.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A window that does not end during a test.
+fn limit() -> FixedWindowLimit {
+    FixedWindowLimit::new(10, Duration::from_secs(366 * 86_400)).unwrap()
+}
+
+async fn limiter(server: &Server) -> RateLimiter {
+    let connection = RedisConnection::connect(&server.url()).await.unwrap();
+    RateLimiter::builder().redis(connection).redis_deadline(DEADLINE).build().unwrap()
+}
+
+#[test]
+fn the_verbs_work_inside_smol() {
+    let server = Server::start().unwrap();
+    smol::block_on(async {
+        let rl = limiter(&server).await;
+        let (windows, limit, ann) = (rl.redis().fixed_window(), limit(), RedisKey::try_from("ann").unwrap());
+        assert_eq!(windows.take(&ann, &limit, 4).await.unwrap().remaining(), 6);
+        assert!(windows.peek(&ann, &limit, 6).await.unwrap().is_allowed());
+        assert!(!windows.take(&ann, &limit, 7).await.unwrap().is_allowed());
+        let reserved = windows.reserve(&ann, &limit, 2).await.unwrap();
+        assert_eq!(reserved.decision.remaining(), 4);
+        assert_eq!(windows.refund(&ann, &limit, &reserved.receipt.unwrap()).await.unwrap(), 2);
+        assert_eq!(windows.usage(&ann, &limit).await.unwrap().remaining(), 6);
+        assert!(windows.reset(&ann).await.unwrap());
+    });
+}
+
+#[test]
+fn takes_of_many_tasks_admit_exactly_the_capacity_inside_smol() {
+    let server = Server::start().unwrap();
+    let admitted = smol::block_on(async {
+        let rl = Arc::new(limiter(&server).await);
+        let take = |_| {
+            let rl = Arc::clone(&rl);
+            smol::spawn(async move {
+                let ann = RedisKey::try_from("ann").unwrap();
+                rl.redis().fixed_window().take(&ann, &limit(), 1).await.unwrap().is_allowed()
+            })
+        };
+        let tasks: Vec<_> = (0..200).map(take).collect();
+        let mut admitted = 0;
+        for task in tasks {
+            admitted += u64::from(task.await);
+        }
+        admitted
+    });
+    assert_eq!(admitted, limit().limit());
+}
+
+#[test]
+fn a_server_that_comes_back_is_found_again_inside_smol() {
+    let server = Server::start().unwrap();
+    smol::block_on(async {
+        let rl = limiter(&server).await;
+        let (windows, limit, ann) = (rl.redis().fixed_window(), limit(), RedisKey::try_from("ann").unwrap());
+        assert!(windows.take(&ann, &limit, 1).await.unwrap().is_allowed());
+        server.restart().unwrap();
+        // Nothing but time brings a connection back: at most so many calls, a moment apart.
+        for _ in 0..200 {
+            if let Ok(decision) = windows.take(&ann, &limit, 1).await {
+                return assert_eq!(decision.remaining(), 9, "the server started empty");
+            }
+            smol::Timer::after(Duration::from_millis(25)).await;
+        }
+        unreachable!("no call succeeded");
+    });
+}
