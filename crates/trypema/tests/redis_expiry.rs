@@ -98,7 +98,7 @@ struct Persisted {
 
 impl Visit for Persisted {
     fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
-        let name = format!("trypema:{{ann}}:{}", S::NAME);
+        let name = format!("trypema:{{ann}}:{}", S::SUFFIX);
         Blocking(limiter).take("ann", limit, 1);
         assert_eq!(self.control.command(&["PERSIST", &name]).unwrap().integer(), Some(1), "{name}");
         Blocking(limiter).take("ann", limit, 1);

@@ -31,8 +31,10 @@ impl Verb {
 /// One check for a script.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Ask {
-    /// The state's name, then those of what helps the verb.
-    pub(super) names: Vec<Vec<u8>>,
+    /// The state's name.
+    pub(super) name: Vec<u8>,
+    /// The names of what helps the verb.
+    pub(super) helpers: Vec<Vec<u8>>,
     /// The strategy's number.
     pub(super) strategy: u8,
     pub(super) verb: Verb,
@@ -46,6 +48,29 @@ pub(super) struct Ask {
     pub(super) facts_len: usize,
 }
 
+impl Ask {
+    /// The names of all that it touches, the state's first.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Vec<u8>> {
+        std::iter::once(&self.name).chain(&self.helpers)
+    }
+}
+
+/// The checks of one request; mostly there is one.
+#[derive(Debug)]
+pub(super) enum Asks {
+    One(Ask),
+    Many(Vec<Ask>),
+}
+
+impl Asks {
+    pub(super) fn as_slice(&self) -> &[Ask] {
+        match self {
+            Self::One(ask) => std::slice::from_ref(ask),
+            Self::Many(asks) => asks,
+        }
+    }
+}
+
 /// What a script told of one check.
 #[derive(Debug, Clone)]
 pub(super) struct Told {
@@ -57,6 +82,13 @@ pub(super) struct Told {
     facts_len: usize,
     /// What others have spent since, at the same moment.
     pub(super) spent: u64,
+}
+
+/// What a request was told; mostly it had one check.
+#[derive(Debug)]
+pub(super) enum Answers {
+    One(Told),
+    Many(Vec<Told>),
 }
 
 /// Room for the longest facts, those of a token bucket with four limits.
@@ -108,11 +140,18 @@ impl Cargo<'_> {
         }
     }
 
+    fn callers(&self) -> usize {
+        match self {
+            Self::Runs(runs) => runs.iter().map(|run| run.times as usize).sum(),
+            Self::Together(asks) => asks.len(),
+        }
+    }
+
     /// What `reply` tells each caller, in their order; `None` if it makes no sense.
     pub(super) fn read(&self, reply: &[u8]) -> Option<Vec<Result<Told, RedisFailure>>> {
         let mut facts = Facts::new(reply);
         let now = Timestamp::from_micros(facts.count()?);
-        let mut told = Vec::new();
+        let mut told = Vec::with_capacity(self.callers());
         match self {
             Self::Runs(runs) => match runs.as_slice() {
                 [run] if run.ask.verb == Verb::Take => {
@@ -136,7 +175,7 @@ fn single_call(run: &Run<'_>, now: Option<Timestamp>) -> ScriptCall {
     put_count(&mut argument, run.ask.cost);
     argument.extend_from_slice(&run.ask.limit);
     let script = script::single(run.ask.strategy);
-    let keys = run.ask.names.clone();
+    let keys = run.ask.names().cloned().collect();
     ScriptCall { script, keys, arguments: vec![argument], departure: Departure::default() }
 }
 
@@ -162,7 +201,7 @@ impl Packing {
     fn add(&mut self, ask: &Ask, times: u32) {
         // A name may come twice: the driver reads and writes it once.
         let index = self.keys.len();
-        self.keys.extend(ask.names.iter().cloned());
+        self.keys.extend(ask.names().cloned());
         let times = if ask.verb == Verb::Refund { ask.resets } else { times };
         self.argument.push(ask.strategy);
         self.argument.push(ask.verb as u8);

@@ -78,6 +78,9 @@ pub(super) fn state_name(prefix: &RedisKey, key: &RedisKey, strategy: &str) -> V
 }
 
 fn escape(name: &mut Vec<u8>, part: &str) {
+    if !part.contains(['{', '}', '%']) {
+        return name.extend_from_slice(part.as_bytes());
+    }
     for byte in part.bytes() {
         match byte {
             b'{' => name.extend_from_slice(b"%7B"),

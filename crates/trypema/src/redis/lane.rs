@@ -1,9 +1,9 @@
 //! Travelling together: calls that wait while others are in flight share the next script call.
 //!
 //! A call that finds a free flight takes it alone and waits for nobody. When all are taken it queues, and the
-//! next flight carries the whole queue, in order. No task is spawned: a flight is polled by one of its callers,
-//! its *driver*, and handed on when that one goes away, so a caller that is dropped harms no other. Each caller
-//! has its own deadline; one timer per lane watches over the earliest.
+//! next flight carries the whole queue, in order. No task is spawned: a flight is moved on by whichever of its
+//! callers is polled first, so that one that goes away, or is never polled again, harms no other. Each caller has
+//! its own deadline; one timer per lane watches over the earliest.
 
 mod flight;
 mod seat;
@@ -12,18 +12,19 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use super::ask::{Ask, Told};
+use super::ask::{Answers, Asks};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::link::RedisConnection;
 use crate::clock::{Clock, Source, SystemClock, Timestamp};
 use flight::Flight;
-use seat::{Ride, Role, Seat};
+use seat::{Ride, Seat};
 
 /// So many script calls are under way at once: enough that a few callers never wait for each other, few enough
 /// that many of them travel together.
 const MAX_FLIGHTS: usize = 4;
 
-/// Callers that share a script call at most: it keeps the server from other work for less than a millisecond.
+/// Callers that share a script call at most: it keeps the server from other work for less than a few
+/// milliseconds.
 const MAX_TOGETHER: usize = 256;
 
 /// Callers that may wait at most. Beyond it they are turned away at once, unspent.
@@ -42,11 +43,13 @@ pub(super) struct Route {
 pub(super) struct Lane {
     route: Route,
     state: Mutex<State>,
+    /// Held while a flight starts, so that they set off in the order of their callers.
+    runway: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Flights under way, or about to start.
+    /// Flights under way.
     flights: usize,
     /// Callers that wait for one.
     queue: VecDeque<Arc<Seat>>,
@@ -58,21 +61,20 @@ struct State {
 
 impl Lane {
     pub(super) fn new(route: Route) -> Arc<Self> {
-        Arc::new(Self { route, state: Mutex::default() })
+        Arc::new(Self { route, state: Mutex::default(), runway: Mutex::default() })
     }
 
     /// Brings `asks` to Redis as one request, and says what it told before `deadline`.
     pub(super) async fn ask(
         self: &Arc<Self>,
-        asks: Vec<Ask>,
+        asks: Asks,
         deadline: Timestamp,
-    ) -> Result<Vec<Told>, RedisFailure> {
+    ) -> Result<Answers, RedisFailure> {
         let seat = Seat::new(asks, deadline);
         self.admit(&seat)?;
         Ride { lane: Arc::clone(self), seat }.await
     }
 
-    /// Lets the caller lead a flight of its own, or queues it.
     fn admit(self: &Arc<Self>, seat: &Arc<Seat>) -> Result<(), RedisFailure> {
         let mut state = self.state();
         while state.waiting.front().is_some_and(|first| first.is_over()) {
@@ -81,12 +83,7 @@ impl Lane {
         if state.queue.len() >= MAX_WAITING {
             return Err(RedisFailure::new(RedisFailureKind::Unavailable, "too many calls are waiting"));
         }
-        if state.flights < MAX_FLIGHTS && state.queue.is_empty() {
-            state.flights += 1;
-            seat.appoint(Role::Leading);
-        } else {
-            state.queue.push_back(Arc::clone(seat));
-        }
+        state.queue.push_back(Arc::clone(seat));
         state.waiting.push_back(Arc::clone(seat));
         let is_watched = std::mem::replace(&mut state.is_watched, true);
         drop(state);
@@ -96,53 +93,50 @@ impl Lane {
         Ok(())
     }
 
-    /// Starts the flight that `leader` was appointed to, with those who wait.
-    fn launch(self: &Arc<Self>, leader: &Arc<Seat>) {
-        if !leader.board() {
-            // Its time is up: it passes the lead on as it leaves.
-            return;
-        }
-        let mut seats = vec![Arc::clone(leader)];
-        // Several checks in one request travel alone: all of them or none are spent.
-        if leader.is_single() {
-            let mut state = self.state();
-            while seats.len() < MAX_TOGETHER && state.queue.front().is_some_and(|next| next.is_single()) {
-                let next = state.queue.pop_front().filter(|next| next.board());
-                seats.extend(next);
+    /// Starts flights for those who wait, as long as any is free. Runs in a caller's task, whose async runtime
+    /// a dial may need.
+    fn launch(self: &Arc<Self>) {
+        loop {
+            let runway = self.runway.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(seats) = self.state().next_seats() else { return };
+            let flight = Flight::new(self, seats);
+            let reply = flight.advance();
+            drop(runway);
+            if let Some(reply) = reply {
+                flight.land(reply);
             }
         }
-        Flight::start(self, seats);
     }
 
-    /// A flight has ended, or will not start: the next in the queue may lead one.
+    /// A flight has ended; those who wait may start the next.
     fn free_flight(&self) {
-        let mut state = self.state();
-        while let Some(next) = state.queue.pop_front() {
-            if let Some(waker) = next.appoint(Role::Leading) {
-                drop(state);
-                return waker.wake();
-            }
+        self.state().flights -= 1;
+    }
+
+    /// What wakes the first who waits, to start a flight where none of its callers is left to do so.
+    fn first_waker(&self) -> Option<Waker> {
+        let state = self.state();
+        if state.flights >= MAX_FLIGHTS {
+            return None;
         }
-        state.flights -= 1;
+        state.queue.iter().find_map(|seat| seat.take_waker())
     }
 
     /// Ends the wait of those whose deadline has come, and comes back for the next.
     fn watch(self: Arc<Self>) {
         let now = SystemClock.now();
-        let mut wakers = Vec::new();
+        let mut late = Vec::new();
         let mut state = self.state();
         while let Some(first) = state.waiting.front() {
-            if first.is_over() || first.deadline() <= now {
-                wakers.extend(first.time_out());
-                state.waiting.pop_front();
-            } else {
+            if !first.is_over() && first.deadline() > now {
                 break;
             }
+            late.extend(state.waiting.pop_front());
         }
         let next = state.waiting.front().map(|first| first.deadline());
         state.is_watched = next.is_some();
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        late.iter().for_each(|seat| seat.time_out());
         if let Some(next) = next {
             SystemClock.wake_at(next, &Waker::from(self));
         }
@@ -161,6 +155,33 @@ impl Lane {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Those who take the next flight, if one is free and anybody waits.
+    fn next_seats(&mut self) -> Option<Vec<Arc<Seat>>> {
+        if self.flights >= MAX_FLIGHTS {
+            return None;
+        }
+        let mut seats: Vec<Arc<Seat>> = Vec::new();
+        while let Some(next) = self.queue.front() {
+            // Several checks in one request travel alone: all of them or none are spent.
+            let is_room = next.is_single() && seats.len() < MAX_TOGETHER;
+            if !seats.is_empty() && !is_room {
+                break;
+            }
+            let is_alone = !next.is_single();
+            seats.extend(self.queue.pop_front().filter(|next| next.board()));
+            if is_alone && !seats.is_empty() {
+                break;
+            }
+        }
+        if seats.is_empty() {
+            return None;
+        }
+        self.flights += 1;
+        Some(seats)
     }
 }
 

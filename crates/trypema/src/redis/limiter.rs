@@ -91,7 +91,7 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(key, &self.store.name(key, S::NAME), (limit, Asking::new(Verb::Take, cost))).await
+        self.decide(key, &self.store.name(key, S::SUFFIX), (limit, Asking::new(Verb::Take, cost))).await
     }
 
     /// What [`Limiter::take`] would answer; nothing is spent.
@@ -101,7 +101,7 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(key, &self.store.name(key, S::NAME), (limit, Asking::new(Verb::Peek, cost))).await
+        self.decide(key, &self.store.name(key, S::SUFFIX), (limit, Asking::new(Verb::Peek, cost))).await
     }
 
     /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
@@ -160,7 +160,7 @@ impl<S: Wire> Limiter<S> {
         let extra = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
         let asking = Asking { verb: Verb::Reserve, cost, extra };
         let started = self.started();
-        let result = match self.found(key, &self.store.name(key, S::NAME), (limit, asking)).await {
+        let result = match self.found(key, &self.store.name(key, S::SUFFIX), (limit, asking)).await {
             Ok(found) => Ok(self.reservation(key, limit, found)),
             Err(failure) => self
                 .or_substitute(key, (limit, asking), Err(failure))
@@ -189,7 +189,7 @@ impl<S: Wire> Limiter<S> {
 
     /// A handle to `key` that makes its name in Redis once, for callers that check it in a tight loop.
     pub fn key<'a>(&'a self, key: &'a RedisKey) -> KeyHandle<'a, S> {
-        KeyHandle { limiter: self, key, name: self.store.name(key, S::NAME) }
+        KeyHandle { limiter: self, key, name: self.store.name(key, S::SUFFIX) }
     }
 
     /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second
@@ -206,9 +206,9 @@ impl<S: Wire> Limiter<S> {
         let asking = Asking { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
         let mut ask = self.ask(key, Some(limit), asking);
         ask.resets = receipt.resets;
-        let mut name = self.store.name(key, S::NAME);
+        let mut name = self.store.name(key, S::SUFFIX);
         name.extend_from_slice(format!(":receipt:{:032x}", receipt.id).as_bytes());
-        ask.names.push(name);
+        ask.helpers.push(name);
         self.number(key, ask).await
     }
 
@@ -286,23 +286,23 @@ impl<S: Wire> Limiter<S> {
 
     /// A check of this strategy.
     pub(super) fn ask(&self, key: &RedisKey, limit: Option<&S::Limit>, asking: Asking) -> Ask {
-        Self::ask_named(self.store.name(key, S::NAME), limit, asking)
+        Self::ask_named(self.store.name(key, S::SUFFIX), limit, asking)
     }
 
     fn ask_named(state: Vec<u8>, limit: Option<&S::Limit>, asking: Asking) -> Ask {
-        let names = match asking.verb {
+        let helpers = match asking.verb {
             Verb::Reserve | Verb::Refund | Verb::Reset | Verb::Unblock => {
-                let resets = [state.as_slice(), b":resets"].concat();
-                vec![state, resets]
+                vec![[state.as_slice(), b":resets"].concat()]
             }
-            _ => vec![state],
+            _ => Vec::new(),
         };
         let mut written = Vec::with_capacity(64);
         if let Some(limit) = limit {
             S::write_limit(limit, &mut written);
         }
         Ask {
-            names,
+            name: state,
+            helpers,
             strategy: S::NUMBER,
             verb: asking.verb,
             cost: asking.cost,

@@ -96,7 +96,7 @@ impl<S: Windowed> WindowLimiter<S> {
         asking: Asking,
     ) -> Result<RateLimitDecision, TrypemaError> {
         let started = self.core.started();
-        let name = self.core.store.name(key, S::NAME);
+        let name = self.core.store.name(key, S::SUFFIX);
         let found = self.core.found(key, &name, (limit, asking)).await;
         let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
         let found = found.map(|found| found.decision(limit));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::ask::{Ask, Told};
+use super::ask::{Answers, Ask, Asks, Told};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::{RedisKey, state_name};
 use super::lane::{Lane, Route};
@@ -84,9 +84,12 @@ impl Store {
 
     /// Asks for one check.
     pub(super) async fn ask(&self, ask: Ask, deadline: Timestamp) -> Result<Told, RedisFailure> {
-        let mut told = self.ask_together(vec![ask], deadline).await?;
+        let told = self.lane_for(std::slice::from_ref(&ask))?.ask(Asks::One(ask), deadline).await?;
         let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
-        told.pop().ok_or_else(missing)
+        match told {
+            Answers::One(told) => Ok(told),
+            Answers::Many(told) => told.into_iter().next().ok_or_else(missing),
+        }
     }
 
     /// Asks for several checks that are spent all or nothing. On a Cluster they must be in one slot.
@@ -95,23 +98,31 @@ impl Store {
         asks: Vec<Ask>,
         deadline: Timestamp,
     ) -> Result<Vec<Told>, RedisFailure> {
-        let lane = match &self.lanes {
+        let told = self.lane_for(&asks)?.ask(Asks::Many(asks), deadline).await?;
+        Ok(match told {
+            Answers::One(told) => vec![told],
+            Answers::Many(told) => told,
+        })
+    }
+
+    /// Where calls for these keys meet.
+    fn lane_for(&self, asks: &[Ask]) -> Result<Arc<Lane>, RedisFailure> {
+        match &self.lanes {
             Lanes::None => {
                 let message = "no connection was given: see RateLimiter::builder().redis(…)";
-                return Err(RedisFailure::new(RedisFailureKind::Unavailable, message));
+                Err(RedisFailure::new(RedisFailureKind::Unavailable, message))
             }
-            Lanes::Server(lane) => Arc::clone(lane),
+            Lanes::Server(lane) => Ok(Arc::clone(lane)),
             Lanes::Cluster(route, lanes) => {
-                let mut slots = asks.iter().flat_map(|ask| &ask.names).map(|name| slot_of(name));
+                let mut slots = asks.iter().map(|ask| slot_of(&ask.name));
                 let slot = slots.next().unwrap_or(0);
                 if slots.any(|other| other != slot) {
                     let message = "checks on keys in different slots of a cluster cannot be spent together";
                     return Err(RedisFailure::new(RedisFailureKind::Refused, message));
                 }
-                lane_of(slot, route, lanes)
+                Ok(lane_of(slot, route, lanes))
             }
-        };
-        lane.ask(asks, deadline).await
+        }
     }
 }
 

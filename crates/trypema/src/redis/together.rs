@@ -102,7 +102,7 @@ fn validate(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
         Some(format!("{} of them: need 1 to {MAX_CHECKS}", checks.len()))
     } else {
         let is_repeated = |(index, check): (usize, &Check<'_>)| {
-            checks[..index].iter().any(|c| c.ask.names == check.ask.names)
+            checks[..index].iter().any(|c| c.ask.name == check.ask.name)
         };
         let repeated = checks.iter().enumerate().any(is_repeated);
         repeated.then(|| "a key is asked for twice by one strategy".to_owned())

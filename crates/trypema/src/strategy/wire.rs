@@ -7,6 +7,9 @@ pub trait Wire: Strategy {
     /// Its place in the scripts' list of strategies, from 1 on.
     const NUMBER: u8;
 
+    /// What the names of its states end with.
+    const SUFFIX: &'static str = Self::NAME;
+
     /// Appends `limit` as the twin's `read` expects it.
     fn write_limit(limit: &Self::Limit, out: &mut Vec<u8>);
 

@@ -50,7 +50,7 @@ fn stays_flat(link: Link, url: &str, strike: impl FnOnce()) -> Counts {
     let _alone = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
     let target = target(link.open(url), DEADLINE);
     let served = calls(&target, 100);
-    assert_eq!(served.failed(), 0, "{served:?}");
+    assert!(served.admitted > 0, "{served:?}");
     strike();
     fails(&target, WARM_UP);
     let before = resident_kb();

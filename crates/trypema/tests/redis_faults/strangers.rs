@@ -38,7 +38,7 @@ struct LeavesAlone<'a> {
 impl Claim for LeavesAlone<'_> {
     fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
         let mut control = self.server.control().unwrap();
-        let name = format!("trypema:{{ann}}:{}", S::NAME);
+        let name = format!("trypema:{{ann}}:{}", S::SUFFIX);
         let words: Vec<&str> =
             self.stranger.iter().map(|word| if *word == "$" { &name } else { *word }).collect();
         control.command(&words).unwrap();
@@ -47,7 +47,7 @@ impl Claim for LeavesAlone<'_> {
         let ann = ann();
         let refused = |what, error: Option<TrypemaError>| match error {
             Some(TrypemaError::RedisError(failure)) if failure.kind() == RedisFailureKind::Refused => {}
-            other => panic!("{} {what} beside {words:?}: {other:?}", S::NAME),
+            other => panic!("{} {what} beside {words:?}: {other:?}", S::SUFFIX),
         };
         refused("take", wait_for(limiter.take(&ann, limit, 1)).err());
         refused("peek", wait_for(limiter.peek(&ann, limit, 1)).err());
@@ -60,12 +60,12 @@ impl Claim for LeavesAlone<'_> {
         let together = [limiter.check_of(&ben, limit, 1), limiter.check_of(&ann, limit, 1)];
         refused("take_all", wait_for(self.rl.redis().take_all(together)).err());
 
-        assert_eq!(dump(&mut control, &name), before, "{} beside {words:?}", S::NAME);
+        assert_eq!(dump(&mut control, &name), before, "{} beside {words:?}", S::SUFFIX);
         let usage = wait_for(limiter.usage(&ben, limit)).unwrap();
         assert_eq!(S::core(&usage).remaining(), CAPACITY, "nothing was spent together");
         control.command(&["DEL", &name]).unwrap();
         let decision = wait_for(limiter.take(&ann, limit, 1)).unwrap();
-        assert_eq!(S::core(&decision).remaining(), CAPACITY - 1, "{}", S::NAME);
+        assert_eq!(S::core(&decision).remaining(), CAPACITY - 1, "{}", S::SUFFIX);
         wait_for(limiter.reset(&ann)).unwrap();
     }
 }

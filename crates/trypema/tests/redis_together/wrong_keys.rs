@@ -98,7 +98,7 @@ fn a_look_by_another_limit_changes_nothing_for_a_token_bucket() {
     let told: Result<Vec<u64>, _> = in_one_flight(|| peek("filler"), callers).into_iter().collect();
     let told = told.unwrap();
     assert_eq!([told[0], told[2], told[4]], [0, 0, 6]);
-    for name in ["trypema:{ann}:token_bucket", "trypema:{bob}:token_bucket"] {
+    for name in ["trypema:{ann}:tokens", "trypema:{bob}:tokens"] {
         let left_s = control.command(&["PTTL", name]).unwrap().integer().unwrap() / 1_000;
         assert!((3_590..=3_600).contains(&left_s), "{name} has {left_s} s");
     }

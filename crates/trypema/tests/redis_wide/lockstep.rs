@@ -51,17 +51,18 @@ impl<M: RedisStrategy<Limit: Debug>> Lockstep<M> {
         self.receipts += usize::from(expected.receipt.is_some());
     }
 
-    /// One call of any kind, by one of the limits.
+    /// One call of any kind, by one of the limits; it takes and gives back little, so that the
+    /// state stays as long as it is.
     pub(crate) fn anything(&mut self, random: &mut Random, limits: [&M::Limit; 3]) {
         let limit = random.pick(&limits);
         let left = self.peek(limit, 0).remaining;
         match random.below(8) {
             0 => drop(self.peek(limit, left + 1)),
             1 => drop(self.take(limit, left + 1)),
-            2 => drop(self.take(limit, random.below(left + 1))),
+            2 => drop(self.take(limit, random.below(20))),
             3 => self.take_up_to(limit, random.below(20)),
             4 => self.refund_units(limit, random.below(50)),
-            5 => self.refund_units(limit, M::capacity(limit) / 3),
+            5 => self.refund_units(limit, M::capacity(limit).saturating_sub(left) / 10),
             _ => self.refund(limit, random.below(self.receipts as u64) as usize),
         }
     }

@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
 
 use super::Lane;
-use super::seat::{Role, Seat};
-use crate::redis::ask::{Cargo, Run, Told, Verb};
+use super::seat::Seat;
+use crate::redis::ask::{Answers, Cargo, Run, Told, Verb};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
 use crate::redis::link::ScriptCall;
 
@@ -18,33 +19,61 @@ type Trip = Pin<Box<dyn Future<Output = Reply> + Send>>;
 pub(super) struct Flight {
     lane: Arc<Lane>,
     seats: Vec<Arc<Seat>>,
+    /// Callers that have not gone away.
+    riders: AtomicUsize,
     call: Arc<ScriptCall>,
-    /// The call's way there and back, as long as it is under way.
+    /// The call's way there and back. Whoever takes it out frees the flight.
     under_way: Mutex<Option<Trip>>,
 }
 
 impl Flight {
-    /// Prepares the call for `seats`, in their order; the first of them drives.
-    pub(super) fn start(lane: &Arc<Lane>, seats: Vec<Arc<Seat>>) {
+    /// The call for `seats`, in their order; it sets off when it is first advanced.
+    pub(super) fn new(lane: &Arc<Lane>, seats: Vec<Arc<Seat>>) -> Arc<Self> {
         let call = Arc::new(cargo(&seats).call(lane.now()));
         let (connection, sent) = (lane.route.connection.clone(), Arc::clone(&call));
         let trip: Trip = Box::pin(async move { connection.run(&sent).await });
-        let flight = Self { lane: Arc::clone(lane), seats, call, under_way: Mutex::new(Some(trip)) };
-        let flight = Arc::new(flight);
-        if let Some(leader) = flight.seats.first() {
-            leader.drive(&flight);
+        let flight = Arc::new(Self {
+            lane: Arc::clone(lane),
+            riders: AtomicUsize::new(seats.len()),
+            seats,
+            call,
+            under_way: Mutex::new(Some(trip)),
+        });
+        for seat in &flight.seats {
+            if !seat.ride(&flight) {
+                flight.leave();
+            }
         }
+        flight
     }
 
-    /// Polls the call; ready when all have been answered.
-    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(trip) = under_way.as_mut() else { return Poll::Ready(()) };
-        let Poll::Ready(reply) = trip.as_mut().poll(context) else { return Poll::Pending };
+    /// Moves the call on, unless somebody else is doing so; the reply, when it is there, is the caller's to
+    /// [`land`](Self::land).
+    pub(super) fn advance(self: &Arc<Self>) -> Option<Reply> {
+        let mut under_way = match self.under_way.try_lock() {
+            Ok(under_way) => under_way,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let waker = Waker::from(Arc::clone(self));
+        let trip = under_way.as_mut()?;
+        let Poll::Ready(reply) = trip.as_mut().poll(&mut Context::from_waker(&waker)) else { return None };
         *under_way = None;
-        drop(under_way);
-        self.land(reply);
-        Poll::Ready(())
+        Some(reply)
+    }
+
+    /// Tells everyone their part of the reply.
+    pub(super) fn land(&self, reply: Reply) {
+        let mut told = reply.and_then(|reply| self.read(&reply)).map(Vec::into_iter);
+        let mut answer_of = |seat: &Seat| match &mut told {
+            Ok(told) if seat.is_single() => told.next().unwrap_or_else(|| Err(bad_reply())).map(Answers::One),
+            Ok(told) => told.collect::<Result<_, _>>().map(Answers::Many),
+            Err(failure) => Err(failure.clone()),
+        };
+        self.lane.free_flight();
+        // Most have been woken by the reply already, and need no second waking.
+        let wakers: Vec<Waker> = self.seats.iter().filter_map(|seat| seat.land(answer_of(seat))).collect();
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Makes sure that nothing is sent; `false` if it may have been, or if it is not for one caller alone.
@@ -52,32 +81,16 @@ impl Flight {
         self.seats.len() == 1 && self.call.departure.call_off()
     }
 
-    /// The driver leaves: another rider goes on, or, if there is none, the call is given up.
-    pub(super) fn hand_over(self: &Arc<Self>) {
-        for rider in &self.seats {
-            if let Some(waker) = rider.appoint(Role::Driving(Arc::clone(self))) {
-                return waker.wake();
-            }
+    /// A caller goes away; with the last one the call is given up.
+    pub(super) fn leave(&self) {
+        if self.riders.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
         }
-        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.lane.free_flight();
-    }
-
-    /// Tells everyone their part of the reply, and lets the next flight start.
-    fn land(&self, reply: Reply) {
-        let wakers: Vec<Waker> = match reply.and_then(|reply| self.read(&reply)) {
-            Ok(told) => {
-                let mut told = told.into_iter();
-                let answer_of = |seat: &Arc<Seat>| {
-                    let parts: Vec<_> = told.by_ref().take(seat.asks().len()).collect();
-                    seat.land(parts.into_iter().collect())
-                };
-                self.seats.iter().filter_map(answer_of).collect()
-            }
-            Err(failure) => self.seats.iter().filter_map(|seat| seat.land(Err(failure.clone()))).collect(),
-        };
-        self.lane.free_flight();
-        wakers.into_iter().for_each(Waker::wake);
+        let trip = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if trip.is_some() {
+            self.lane.free_flight();
+            self.lane.first_waker().into_iter().for_each(Waker::wake);
+        }
     }
 
     fn read(&self, reply: &::redis::Value) -> Result<Vec<Result<Told, RedisFailure>>, RedisFailure> {
@@ -85,9 +98,27 @@ impl Flight {
             ::redis::Value::BulkString(bytes) => cargo(&self.seats).read(bytes),
             _ => None,
         };
-        let bad_reply = || RedisFailure::new(RedisFailureKind::BadReply, "not what the script answers");
         told.ok_or_else(bad_reply)
     }
+}
+
+/// The call can move on: any of those who wait for it may see to that.
+impl Wake for Flight {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        for seat in &self.seats {
+            if let Some(waker) = seat.take_waker() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+fn bad_reply() -> RedisFailure {
+    RedisFailure::new(RedisFailureKind::BadReply, "not what the script answers")
 }
 
 /// Callers that take the same from the same key, one after the other, are one run.

@@ -8,16 +8,16 @@ use std::task::{Context, Poll, Waker};
 use super::Lane;
 use super::flight::Flight;
 use crate::clock::Timestamp;
-use crate::redis::ask::{Ask, Told};
+use crate::redis::ask::{Answers, Ask, Asks};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
 
 /// What a caller is told in the end.
-pub(super) type Answer = Result<Vec<Told>, RedisFailure>;
+pub(super) type Answer = Result<Answers, RedisFailure>;
 
 /// What a caller asks, and how far it has come.
 #[derive(Debug)]
 pub(super) struct Seat {
-    asks: Vec<Ask>,
+    asks: Asks,
     deadline: Timestamp,
     progress: Mutex<Progress>,
 }
@@ -31,34 +31,32 @@ struct Progress {
     waker: Option<Waker>,
 }
 
-/// What a caller does.
+/// Where a caller is.
 #[derive(Debug, Clone)]
-pub(super) enum Role {
+enum Role {
     /// Waits for a flight.
     Queued,
-    /// Is to start one.
-    Leading,
-    /// Polls this one.
-    Driving(Arc<Flight>),
-    /// Waits for one that somebody else polls.
-    Riding,
-    /// Has nothing left to do.
+    /// Has been taken along by one that is about to start.
+    Boarded,
+    /// Waits for the reply to this one.
+    Riding(Arc<Flight>),
+    /// Has nothing left to wait for.
     Landed,
 }
 
 impl Seat {
-    pub(super) fn new(asks: Vec<Ask>, deadline: Timestamp) -> Arc<Self> {
+    pub(super) fn new(asks: Asks, deadline: Timestamp) -> Arc<Self> {
         let progress = Progress { role: Role::Queued, answer: None, is_over: false, waker: None };
         Arc::new(Self { asks, deadline, progress: Mutex::new(progress) })
     }
 
     pub(super) fn asks(&self) -> &[Ask] {
-        &self.asks
+        self.asks.as_slice()
     }
 
     /// Whether it asks for one check, which can share a script call with others.
     pub(super) fn is_single(&self) -> bool {
-        self.asks.len() == 1
+        matches!(self.asks, Asks::One(_))
     }
 
     pub(super) fn deadline(&self) -> Timestamp {
@@ -70,29 +68,28 @@ impl Seat {
         self.progress().is_over
     }
 
-    /// Gives a caller that still waits a role, and what wakes it for that: `None` if it does not wait.
-    pub(super) fn appoint(&self, role: Role) -> Option<Waker> {
-        let mut progress = self.progress();
-        if progress.is_over {
-            return None;
-        }
-        progress.role = role;
-        // One that was never polled will find its role when it is.
-        Some(progress.waker.take().unwrap_or_else(|| Waker::noop().clone()))
-    }
-
     /// Joins a flight that is about to start, if the caller still waits: from here on it counts as sent.
     pub(super) fn board(&self) -> bool {
         let mut progress = self.progress();
         if !progress.is_over {
-            progress.role = Role::Riding;
+            progress.role = Role::Boarded;
         }
         !progress.is_over
     }
 
-    /// Makes the caller that is being polled the driver; if its time is up it hands over as it leaves.
-    pub(super) fn drive(&self, flight: &Arc<Flight>) {
-        self.progress().role = Role::Driving(Arc::clone(flight));
+    /// Has the caller wait for `flight`; `false` if it went away since it boarded.
+    pub(super) fn ride(&self, flight: &Arc<Flight>) -> bool {
+        let mut progress = self.progress();
+        if !progress.is_over {
+            progress.role = Role::Riding(Arc::clone(flight));
+        }
+        !progress.is_over
+    }
+
+    /// What wakes the caller, if it waits to be woken. It is polled then, and waits anew.
+    pub(super) fn take_waker(&self) -> Option<Waker> {
+        let mut progress = self.progress();
+        if progress.is_over { None } else { progress.waker.take() }
     }
 
     /// Answers, unless the caller's time is up; what wakes it then.
@@ -107,16 +104,17 @@ impl Seat {
         progress.waker.take()
     }
 
-    /// Ends the wait: what was not sent is known to be unspent. What it had to do is passed on as it leaves.
-    pub(super) fn time_out(&self) -> Option<Waker> {
+    /// Ends the wait: what was not sent is known to be unspent.
+    pub(super) fn time_out(&self) {
         let mut progress = self.progress();
         if progress.is_over {
-            return None;
+            return;
         }
-        let is_unsent = match &progress.role {
-            Role::Queued | Role::Leading => true,
-            Role::Driving(flight) => flight.call_off(),
-            Role::Riding | Role::Landed => false,
+        let role = std::mem::replace(&mut progress.role, Role::Landed);
+        let is_unsent = match &role {
+            Role::Queued => true,
+            Role::Riding(flight) => flight.call_off(),
+            Role::Boarded | Role::Landed => false,
         };
         let failure = if is_unsent {
             RedisFailure::new(RedisFailureKind::Unavailable, "not sent before the deadline")
@@ -125,14 +123,17 @@ impl Seat {
         };
         progress.answer = Some(Err(failure));
         progress.is_over = true;
-        progress.waker.take()
+        let waker = progress.waker.take();
+        drop(progress);
+        role.leave();
+        waker.into_iter().for_each(Waker::wake);
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer, or what to do next.
+    /// The answer, or where the caller is; it is woken by `waker` when there is more.
     fn next(&self, waker: &Waker) -> Result<Answer, Role> {
         let mut progress = self.progress();
         if let Some(answer) = progress.answer.take() {
@@ -144,10 +145,22 @@ impl Seat {
         Err(progress.role.clone())
     }
 
-    fn leave(&self) -> Role {
+    /// The caller goes away.
+    fn leave(&self) {
         let mut progress = self.progress();
         progress.is_over = true;
-        std::mem::replace(&mut progress.role, Role::Landed)
+        let role = std::mem::replace(&mut progress.role, Role::Landed);
+        drop(progress);
+        role.leave();
+    }
+}
+
+impl Role {
+    /// Ends it; not while a seat is locked.
+    fn leave(self) {
+        if let Self::Riding(flight) = self {
+            flight.leave();
+        }
     }
 }
 
@@ -161,27 +174,26 @@ impl Future for Ride {
     type Output = Answer;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
-        loop {
-            match self.seat.next(context.waker()) {
-                Ok(answer) => return Poll::Ready(answer),
-                Err(Role::Leading) => self.lane.launch(&self.seat),
-                Err(Role::Driving(flight)) => match flight.poll(context) {
-                    Poll::Ready(()) => {}
-                    Poll::Pending => return Poll::Pending,
-                },
-                Err(Role::Queued | Role::Riding | Role::Landed) => return Poll::Pending,
+        match self.seat.next(context.waker()) {
+            Ok(answer) => return Poll::Ready(answer),
+            Err(Role::Queued) => self.lane.launch(),
+            Err(Role::Riding(flight)) => {
+                if let Some(reply) = flight.advance() {
+                    flight.land(reply);
+                    self.lane.launch();
+                }
             }
+            Err(Role::Boarded | Role::Landed) => {}
+        }
+        match self.seat.progress().answer.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
         }
     }
 }
 
-/// Whatever the caller had to do for others is passed on.
 impl Drop for Ride {
     fn drop(&mut self) {
-        match self.seat.leave() {
-            Role::Leading => self.lane.free_flight(),
-            Role::Driving(flight) => flight.hand_over(),
-            Role::Queued | Role::Riding | Role::Landed => {}
-        }
+        self.seat.leave();
     }
 }

@@ -32,25 +32,36 @@ local function state_at(check)
     states[key] = entry
     order[#order + 1] = entry
   end
-  entry.limit = check.limit or entry.limit
-  return entry.state
+  return entry
 end
+
+-- Whether something was written: what fails after that may have been spent.
+local is_written = false
 
 local function save_entry(entry)
   if entry.state.is_changed then
     entry.strategy.save(entry.key, entry.limit, entry.state, now)
-    entry.state.is_changed = false
+    entry.state.is_changed, is_written = false, true
   end
 end
 
--- Whether there is anything to give back, change or forget.
-local function is_known(state)
-  return state.is_known or state.is_changed
+-- Runs `change` on the state of a check. It is written by the limit that changed it last, whoever looks at it after.
+local function changing(check, change, ...)
+  local entry = check.entry
+  local was_changed = entry.state.is_changed
+  entry.state.is_changed = false
+  local result = change(check, entry.state, ...)
+  if entry.state.is_changed then
+    entry.limit, entry.state.is_known = check.limit or entry.limit, true
+  end
+  entry.state.is_changed = entry.state.is_changed or was_changed
+  return result
 end
 
 -- How often the key was reset, as long as receipts from before may be around.
 local function resets_of(index)
-  return tonumber(redis.call('GET', KEYS[index + 1]) or 0)
+  local resets = tonumber(redis.call('GET', KEYS[index + 1]) or 0)
+  return resets or error('the count of resets is no number')
 end
 
 local function outlive(key, ttl)
@@ -60,13 +71,13 @@ local function outlive(key, ttl)
 end
 
 local function reset(check)
-  local key, counter = KEYS[check.index], KEYS[check.index + 1]
-  local entry = states[key]
+  local key, counter, entry = KEYS[check.index], KEYS[check.index + 1], check.entry
   save_entry(entry)
   local ttl = redis.call('PTTL', key)
   if redis.call('DEL', key) == 0 then
     return 0
   end
+  is_written = true
   redis.call('INCR', counter)
   outlive(counter, ttl < 0 and LONGEST_MS or math.max(1, ttl))
   entry.state = entry.strategy.load(key)
@@ -76,11 +87,11 @@ end
 local function refund(check, state)
   local s = check.strategy
   local counts_until = check.extra + s.memory(check.limit)
-  if resets_of(check.index) ~= check.times or counts_until <= now then
+  if check.resets ~= check.times or counts_until <= now then
     return 0
   end
   local ttl = time_to_live(counts_until, now)
-  if not redis.call('SET', KEYS[check.index + 2], '', 'NX', 'PX', ttl) or not is_known(state) then
+  if not redis.call('SET', KEYS[check.index + 2], '', 'NX', 'PX', ttl) or not state.is_known then
     return 0
   end
   state.is_changed = true
@@ -96,6 +107,8 @@ local function decided(check, state, cost, stamp, is_spending)
   end
   return struct.pack('<I4', 1) .. s.facts(check.limit, outcome), outcome
 end
+
+local WITH_RESETS = {[RESERVE] = true, [REFUND] = true, [RESET] = true, [UNBLOCK] = true}
 
 local verbs = {}
 verbs[TAKE] = function(check, state, reply)
@@ -116,19 +129,18 @@ end
 verbs[RESERVE] = function(check, state, reply)
   local stretch, outcome = decided(check, state, check.cost, now + check.extra, true)
   reply[#reply + 1] = stretch
-  local resets = resets_of(check.index)
-  if resets > 0 and outcome.admitted then
+  if check.resets > 0 and outcome.admitted then
     -- A receipt counts for one memory after it was recorded, which is up to one memory, or the lease, from now.
     local memory = check.strategy.memory(check.limit)
     outlive(KEYS[check.index + 1], time_to_live(now + check.extra + 2 * memory, now))
   end
-  return resets
+  return check.resets
 end
 verbs[REFUND] = function(check, state)
   return refund(check, state)
 end
 verbs[REFUND_UNITS] = function(check, state)
-  if not is_known(state) then
+  if not state.is_known then
     return 0
   end
   state.is_changed = true
@@ -138,7 +150,7 @@ verbs[RESET] = function(check)
   return reset(check)
 end
 verbs[ADOPT] = function(check, state)
-  if not is_known(state) then
+  if not state.is_known then
     return 0
   end
   state.capacity, state.is_changed = check.limit.capacity, true
@@ -177,7 +189,7 @@ local function take_quickly()
   quicks[number] = quicks[number] or quick_of[number]()
   local is_read, outcome, after = pcall(quicks[number], key, argument, limit_at, now, cost)
   if is_read and outcome then
-    at = after
+    at, is_written = after, true
     return struct.pack('<BdI4', 1, 0, 1) .. outcome
   end
 end
@@ -186,16 +198,20 @@ end
 local function all_or_nothing(checks, reply)
   local outcomes, is_admitted = {}, true
   for i, check in ipairs(checks) do
-    outcomes[i] = check.strategy.decide(check.limit, check.state, now, now, check.cost)
+    outcomes[i] = check.strategy.decide(check.limit, check.entry.state, now, now, check.cost)
     is_admitted = is_admitted and outcomes[i].admitted
   end
   for i, check in ipairs(checks) do
     local s, outcome = check.strategy, outcomes[i]
     reply[#reply + 1] = struct.pack('<BdI4', 1, 0, 1) .. s.facts(check.limit, outcome)
+    local record = s.forgo
     if is_admitted or not outcome.admitted then
-      s.commit(check.limit, check.state, now, check.cost, outcome)
-    elseif s.forgo then
-      s.forgo(check.limit, check.state, now, check.cost, outcome)
+      record = s.commit
+    end
+    if record then
+      changing(check, function(_, state)
+        record(check.limit, state, now, check.cost, outcome)
+      end)
     end
   end
 end
@@ -207,10 +223,13 @@ local function failed(checks, why, reply)
   end
 end
 
--- A key that holds something else fails its own request, and no other.
+-- Reads all that a request needs. A key that holds something else fails its own request, and no other.
 local function load_all(checks)
   for _, check in ipairs(checks) do
-    check.state = state_at(check)
+    check.entry = state_at(check)
+    if WITH_RESETS[check.verb] then
+      check.resets = resets_of(check.index)
+    end
   end
 end
 
@@ -226,24 +245,40 @@ local function answer(count)
     failed(checks, why, reply)
   elseif count == 1 then
     local stretches = {}
-    local number = verbs[checks[1].verb](checks[1], checks[1].state, stretches)
+    local check = checks[1]
+    local number
+    if check.verb == RESET or check.verb == UNBLOCK then
+      -- These replace the state.
+      number = verbs[check.verb](check, check.entry.state)
+    else
+      number = changing(check, verbs[check.verb], stretches)
+    end
     reply[#reply + 1] = struct.pack('<Bd', 1, number) .. table.concat(stretches)
   else
     all_or_nothing(checks, reply)
   end
 end
 
-for _ = 1, requests do
-  local count
-  count, at = struct.unpack('<B', argument, at)
-  local taken = count == 1 and take_quickly()
-  if taken then
-    reply[#reply + 1] = taken
-  else
-    answer(count)
+local function answer_all()
+  for _ = 1, requests do
+    local count
+    count, at = struct.unpack('<B', argument, at)
+    local taken = count == 1 and take_quickly()
+    if taken then
+      reply[#reply + 1] = taken
+    else
+      answer(count)
+    end
+  end
+  for _, entry in ipairs(order) do
+    save_entry(entry)
   end
 end
-for _, entry in ipairs(order) do
-  save_entry(entry)
+
+local is_done, why = pcall(answer_all)
+if not is_done and is_written then
+  return 'some of this may have been spent'
+elseif not is_done then
+  error(why, 0)
 end
 return table.concat(reply)

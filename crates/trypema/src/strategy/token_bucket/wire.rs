@@ -6,6 +6,9 @@ use crate::strategy::{Call, Facts, Wire, put_count};
 impl Wire for TokenBucket {
     const NUMBER: u8 = 3;
 
+    /// Short: with it the name of a usual key, such as `trypema:{user_123}:tokens`, takes 8 bytes less in Redis.
+    const SUFFIX: &'static str = "tokens";
+
     fn write_limit(limits: &TokenBucketLimits, out: &mut Vec<u8>) {
         out.push(limits.as_slice().len() as u8);
         for limit in limits.as_slice() {
