@@ -73,6 +73,11 @@ impl TokenBucketDecision<'_> {
         self.core().limit()
     }
 
+    /// Whether the store could not be asked, as [`Decision::is_substitute`].
+    pub fn is_substitute(&self) -> bool {
+        self.core().is_substitute()
+    }
+
     /// The position of the first limit that lacked the cost; `None` when the call was allowed.
     pub fn failed_limit(&self) -> Option<usize> {
         (!self.outcome.is_admitted).then_some(self.outcome.failed)

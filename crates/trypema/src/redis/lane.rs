@@ -19,8 +19,8 @@ use crate::clock::{Clock, Source, SystemClock, Timestamp};
 use flight::Flight;
 use seat::{Ride, Seat};
 
-/// So many script calls are under way at once: enough that a few callers never wait for each other, few enough
-/// that many of them travel together.
+/// So many script calls are under way at once: enough that a few callers never wait for each other. When there are
+/// many, a flight starts only with its share of them: so they travel together, and the server has less to do.
 const MAX_FLIGHTS: usize = 4;
 
 /// Callers that share a script call at most: it keeps the server from other work for less than a few
@@ -51,6 +51,8 @@ pub(super) struct Lane {
 struct State {
     /// Flights under way.
     flights: usize,
+    /// Callers in them.
+    riders: usize,
     /// Callers that wait for one.
     queue: VecDeque<Arc<Seat>>,
     /// Callers that wait for anything, in the order of their deadlines.
@@ -108,15 +110,17 @@ impl Lane {
         }
     }
 
-    /// A flight has ended; those who wait may start the next.
-    fn free_flight(&self) {
-        self.state().flights -= 1;
+    /// A flight of `riders` has ended; those who wait may start the next.
+    fn free_flight(&self, riders: usize) {
+        let mut state = self.state();
+        state.flights -= 1;
+        state.riders -= riders;
     }
 
     /// What wakes the first who waits, to start a flight where none of its callers is left to do so.
     fn first_waker(&self) -> Option<Waker> {
         let state = self.state();
-        if state.flights >= MAX_FLIGHTS {
+        if !state.is_flight_free() {
             return None;
         }
         state.queue.iter().find_map(|seat| seat.take_waker())
@@ -159,9 +163,14 @@ impl Lane {
 }
 
 impl State {
+    /// Whether a flight may start for those who wait.
+    fn is_flight_free(&self) -> bool {
+        self.flights < MAX_FLIGHTS && self.queue.len() * MAX_FLIGHTS >= self.riders
+    }
+
     /// Those who take the next flight, if one is free and anybody waits.
     fn next_seats(&mut self) -> Option<Vec<Arc<Seat>>> {
-        if self.flights >= MAX_FLIGHTS {
+        if !self.is_flight_free() {
             return None;
         }
         let mut seats: Vec<Arc<Seat>> = Vec::new();
@@ -181,6 +190,7 @@ impl State {
             return None;
         }
         self.flights += 1;
+        self.riders += seats.len();
         Some(seats)
     }
 }

@@ -1,6 +1,5 @@
 //! One strategy on the Redis provider: every verb, for every key.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,11 +41,18 @@ use crate::strategy::{Call, Strategy, Wire};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Clones are cheap, and the same limiter.
 #[derive(Debug)]
 pub struct Limiter<S: Strategy> {
     pub(super) store: Arc<Store>,
-    substitute: Substitute<S>,
-    strategy: PhantomData<S>,
+    substitute: Arc<Substitute<S>>,
+}
+
+impl<S: Strategy> Clone for Limiter<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store), substitute: Arc::clone(&self.substitute) }
+    }
 }
 
 /// What a verb found, before it is told.
@@ -78,7 +84,7 @@ impl Asking {
 
 impl<S: Wire> Limiter<S> {
     pub(super) fn new(store: Arc<Store>) -> Self {
-        Self { store, substitute: Substitute::new(), strategy: PhantomData }
+        Self { store, substitute: Arc::new(Substitute::new()) }
     }
 
     /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.

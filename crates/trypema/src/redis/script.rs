@@ -9,6 +9,7 @@ const TIME: &str = include_str!("script/time.lua");
 const TAKE: &str = include_str!("script/take.lua");
 const FIRST: &str = include_str!("script/first.lua");
 const SINGLE: &str = include_str!("script/single.lua");
+const REQUESTS: &str = include_str!("script/requests.lua");
 const DRIVER: &str = include_str!("script/driver.lua");
 
 /// The script for takes of one cost from one key, for the strategy with this number.
@@ -28,18 +29,19 @@ pub(super) fn single(number: u8) -> Arc<Script> {
 pub(super) fn driver() -> Arc<Script> {
     static SCRIPT: OnceLock<Arc<Script>> = OnceLock::new();
     let made = || {
-        let mut source = format!("{TIME}\nlocal strategies, quick_of = {{}}, {{}}\n");
+        let mut source = format!("{TIME}\nlocal quick_of = {{}}\n");
+        for (index, lua) in LUA.iter().enumerate().filter(|(_, lua)| !lua.quick.is_empty()) {
+            let quick = [lua.quick_base, lua.quick].join("\n");
+            source.push_str(&format!("quick_of[{}] = function()\n{quick}\nreturn quick\nend\n", index + 1));
+        }
+        source.push_str(&format!("{REQUESTS}\nlocal strategies = {{}}\n"));
         for (index, lua) in LUA.iter().enumerate() {
+            let parts = [lua.base, lua.source, TAKE].join("\n");
             let (name, number) = (lua.name, index + 1);
-            if !lua.quick.is_empty() {
-                let quick = [lua.quick_base, lua.quick].join("\n");
-                source.push_str(&format!("quick_of[{number}] = function()\n{quick}\nreturn quick\nend\n"));
-            }
             source.push_str(&format!("-- {name}\nstrategies[{number}] = function()\n"));
-            source.push_str("local forgo, block_for, is_blocked\n");
-            source.push_str(&[lua.base, lua.source, TAKE].join("\n"));
+            source.push_str(&format!("local forgo, block_for, is_blocked\n{parts}\n"));
             source.push_str(
-                "\nreturn {read = read, load = load, save = save, decide = decide, commit = commit, fits = fits, \
+                "return {read = read, load = load, save = save, decide = decide, commit = commit, fits = fits, \
                  refund = refund, memory = memory, facts = facts, take = take, forgo = forgo, \
                  block_for = block_for, is_blocked = is_blocked}\nend\n",
             );

@@ -108,6 +108,12 @@ impl<S: Windowed> WindowLimiter<S> {
     }
 }
 
+impl<S: Windowed> Clone for WindowLimiter<S> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone(), windows: self.windows }
+    }
+}
+
 impl<S: Windowed> Deref for WindowLimiter<S> {
     type Target = Limiter<S>;
 

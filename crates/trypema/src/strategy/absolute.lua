@@ -17,8 +17,8 @@ local function load(key)
   if #text == 0 then
     return {text = text, capacity = 0, series = new_series()}
   end
-  local tag, capacity, at = struct.unpack('<BI7', text)
-  check_tag(tag, 65)
+  check_state(text, 65, 32)
+  local _, capacity, at = struct.unpack('<BI7', text)
   local series
   series, at = read_head(key, text, at)
   place({series}, at)

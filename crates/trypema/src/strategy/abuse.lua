@@ -22,8 +22,8 @@ local function load(key)
   if #text == 0 then
     return {text = text, last = 0, block = 0, scope = 0, attempts = new_series()}
   end
-  local tag, last, block, scope, at = struct.unpack('<BddB', text)
-  check_tag(tag, 66)
+  check_state(text, 66, 42)
+  local _, last, block, scope, at = struct.unpack('<BddB', text)
   local state = {text = text, last = last, block = block, scope = scope, is_known = true}
   state.attempts, at = read_head(key, text, at)
   place({state.attempts}, at)

@@ -14,8 +14,8 @@ local function load(key)
   if not text then
     return {ends_at = 0, counted = 0}
   end
-  local tag, ends_at, counted = struct.unpack('<Bdd', text)
-  check_tag(tag, 70)
+  check_state(text, 70, 17)
+  local _, ends_at, counted = struct.unpack('<Bdd', text)
   return {ends_at = ends_at, counted = counted, is_known = true}
 end
 

@@ -17,8 +17,8 @@ local function load(key)
   if not text then
     return {ends_at = 0, previous = 0, current = 0, window = 0}
   end
-  local tag, ends_at, previous, current, window = struct.unpack('<BdI4I4I6', text)
-  check_tag(tag, 87)
+  check_state(text, 87, 23)
+  local _, ends_at, previous, current, window = struct.unpack('<BdI4I4I6', text)
   return {ends_at = ends_at, previous = previous, current = current, window = window, is_known = true}
 end
 

@@ -26,8 +26,8 @@ local function load(key)
   if #text == 0 then
     return {text = text, capacity = 0, drawn = 0, accepted = new_series()}
   end
-  local tag, capacity, drawn, series, at = struct.unpack('<BI7I4B', text)
-  check_tag(tag, 83)
+  check_state(text, 83, 37)
+  local _, capacity, drawn, series, at = struct.unpack('<BI7I4B', text)
   local state = {text = text, capacity = capacity, drawn = drawn, is_known = true}
   state.accepted, at = read_head(key, text, at)
   if series == 2 then

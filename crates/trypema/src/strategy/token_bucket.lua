@@ -26,8 +26,8 @@ local function load(key)
   if not text then
     return {last = 0, debts = {}, pending = {}}
   end
-  local tag, counts, last, at = struct.unpack('<BBd', text)
-  check_tag(tag, 84)
+  check_state(text, 84, 10)
+  local _, counts, last, at = struct.unpack('<BBd', text)
   local state = {debts = {}, pending = {}, is_known = true}
   local is_owing = counts >= 16
   for i = 1, counts % 16 do

@@ -70,7 +70,7 @@ impl Flight {
             Ok(told) => told.collect::<Result<_, _>>().map(Answers::Many),
             Err(failure) => Err(failure.clone()),
         };
-        self.lane.free_flight();
+        self.lane.free_flight(self.seats.len());
         // Most have been woken by the reply already, and need no second waking.
         let wakers: Vec<Waker> = self.seats.iter().filter_map(|seat| seat.land(answer_of(seat))).collect();
         wakers.into_iter().for_each(Waker::wake);
@@ -88,7 +88,7 @@ impl Flight {
         }
         let trip = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take();
         if trip.is_some() {
-            self.lane.free_flight();
+            self.lane.free_flight(self.seats.len());
             self.lane.first_waker().into_iter().for_each(Waker::wake);
         }
     }

@@ -1,20 +1,10 @@
--- Any number of requests, decided in their order; each a list of checks that are spent all or none.
--- KEYS     the states, each followed by its helpers: for `reserve` and `reset` the count of resets, for `refund` that and
---          what remembers the receipt
--- ARGV[1]  <d now, -1 = the server's> <I2 requests>, for each <B checks>, for each
---          <B strategy> <B verb> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>, then the limit, unless the verb has none
--- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them;
---          or <B 0> <I2 length> and why its request failed: then nothing of that request was spent
-local argument, at = ARGV[1], 1
-local given, requests
-given, requests, at = struct.unpack('<dI2', argument, at)
-local now = time_from(given)
-local TAKE, PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+-- The rest of the driver, for requests that are not in their usual case.
+local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK = 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
 
-local loaded, states, order = {}, {}, {}
+local loaded, order = {}, {}
 
 local function strategy_of(number)
   if not loaded[number] then
@@ -34,9 +24,6 @@ local function state_at(check)
   end
   return entry
 end
-
--- Whether something was written: what fails after that may have been spent.
-local is_written = false
 
 local function save_entry(entry)
   if entry.state.is_changed then
@@ -177,23 +164,6 @@ local function read_check()
   return check
 end
 
-local quicks = {}
-
--- A take in its usual case; nothing where that is not so, and `at` stays.
-local function take_quickly()
-  local number, verb, index, times, cost, _, limit_at = struct.unpack('<BBI2I4dd', argument, at)
-  local key = KEYS[index]
-  if verb ~= TAKE or times > 1 or states[key] or not quick_of[number] then
-    return
-  end
-  quicks[number] = quicks[number] or quick_of[number]()
-  local is_read, outcome, after = pcall(quicks[number], key, argument, limit_at, now, cost)
-  if is_read and outcome then
-    at, is_written = after, true
-    return struct.pack('<BdI4', 1, 0, 1) .. outcome
-  end
-end
-
 -- Spends all checks of a request or none. One that is denied records what its strategy counts of denials.
 local function all_or_nothing(checks, reply)
   local outcomes, is_admitted = {}, true
@@ -233,8 +203,6 @@ local function load_all(checks)
   end
 end
 
-local reply = {struct.pack('<d', now)}
-
 local function answer(count)
   local checks = {}
   for i = 1, count do
@@ -260,13 +228,10 @@ local function answer(count)
 end
 
 local function answer_all()
-  for _ = 1, requests do
-    local count
-    count, at = struct.unpack('<B', argument, at)
-    local taken = count == 1 and take_quickly()
-    if taken then
-      reply[#reply + 1] = taken
-    else
+  for _ = answered + 1, requests do
+    if not take_quickly() then
+      local count
+      count, at = struct.unpack('<B', argument, at)
       answer(count)
     end
   end

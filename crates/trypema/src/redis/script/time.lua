@@ -19,9 +19,14 @@ local function time_to_live(moment, now)
   return math.max(1, math.ceil((moment - now) / 1000)) + extra_ms
 end
 
+-- Whether `text` is a state of the strategy with this tag: at least so many bytes, the first of which is the tag.
+local function is_state(text, tag, bytes)
+  return #text >= bytes and text:byte() == tag
+end
+
 -- A string that some other program or strategy wrote is left alone.
-local function check_tag(tag, expected)
-  if tag ~= expected then
-    error('the key holds something that is not a state of this strategy')
+local function check_state(text, tag, bytes)
+  if not is_state(text, tag, bytes) then
+    error('the key holds something that is not a state of this strategy', 0)
   end
 end

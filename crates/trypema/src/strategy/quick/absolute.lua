@@ -4,10 +4,10 @@ local function quick(key, argument, at, now, cost)
   local capacity, window, group, sticky, after = struct.unpack('<dddB', argument, at)
   local text = redis.call('GETRANGE', key, '0', '1023')
   if #text > 0 then
-    local tag, stored_capacity = struct.unpack('<BI7', text)
-    if tag ~= 65 then
+    if not is_state(text, 65, 32) then
       return
     end
+    local _, stored_capacity = struct.unpack('<BI7', text)
     -- Whether something still counts decides which capacity holds.
     if sticky == 1 and stored_capacity ~= capacity then
       return

@@ -5,8 +5,11 @@ local function quick(key, argument, at, now, cost)
   local text = redis.call('GET', key)
   local ends_at, used = now - now % window + window, 0
   if text then
-    local tag, stored_end, counted = struct.unpack('<Bdd', text)
-    if tag ~= 70 or stored_end > ends_at then
+    if not is_state(text, 70, 17) then
+      return
+    end
+    local _, stored_end, counted = struct.unpack('<Bdd', text)
+    if stored_end > ends_at then
       return
     end
     if stored_end > ends_at - window then

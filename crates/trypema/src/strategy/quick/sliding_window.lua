@@ -7,8 +7,11 @@ local function quick(key, argument, at, now, cost)
   local starts_at = now - now % window
   local ends_at, previous, current = starts_at + window, 0, 0
   if text then
-    local tag, stored_end, stored_previous, stored_current = struct.unpack('<BdI4I4', text)
-    if tag ~= 87 or stored_end > ends_at or window > 2 ^ 33 then
+    if not is_state(text, 87, 23) then
+      return
+    end
+    local _, stored_end, stored_previous, stored_current = struct.unpack('<BdI4I4', text)
+    if stored_end > ends_at or window > 2 ^ 33 then
       return
     end
     if stored_end > starts_at then

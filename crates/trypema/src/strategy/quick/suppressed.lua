@@ -6,8 +6,11 @@ local function quick(key, argument, at, now, cost)
   local text = redis.call('GETRANGE', key, '0', '1023')
   local drawn = 0
   if #text > 0 then
-    local tag, stored_soft, stored_drawn, series = struct.unpack('<BI7I4B', text)
-    if tag ~= 83 or series > 1 or sticky == 1 and stored_soft ~= soft then
+    if not is_state(text, 83, 37) then
+      return
+    end
+    local _, stored_soft, stored_drawn, series = struct.unpack('<BI7I4B', text)
+    if series > 1 or sticky == 1 and stored_soft ~= soft then
       return
     end
     drawn = stored_drawn

@@ -7,9 +7,12 @@ local function quick(key, argument, at, now, cost)
   local text = redis.call('GET', key)
   local last, place = 0, 0
   if text then
-    local tag, counts
-    tag, counts, last, place = struct.unpack('<BBd', text)
-    if tag ~= 84 or counts ~= count or last > now then
+    if not is_state(text, 84, 10 + 14 * count) then
+      return
+    end
+    local _, counts
+    _, counts, last, place = struct.unpack('<BBd', text)
+    if counts ~= count or last > now then
       return
     end
   end
