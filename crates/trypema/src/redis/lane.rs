@@ -1,15 +1,16 @@
 //! Travelling together: calls that wait while others are in flight share the next script call.
 //!
-//! A call that finds a free flight takes it alone and waits for nobody. When all are taken it queues, and the
-//! next flight carries the whole queue, in order. No task is spawned: a flight is moved on by whichever of its
-//! callers is polled first, so that one that goes away, or is never polled again, harms no other. Each caller has
-//! its own deadline; one timer per lane watches over the earliest.
+//! A call that finds nobody under way waits for nobody. When there are flights under way it queues, until it is
+//! worth one more or one of them lands, and the next flight carries the whole queue, in order. No task is spawned: a
+//! flight is moved on by whichever caller of the lane is polled first, so that one that goes away, or is never
+//! polled again, harms no other. Each caller has its own deadline; one timer per lane watches over the earliest.
 
 mod flight;
 mod seat;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Wake, Waker};
 
 use super::ask::{Answers, Asks};
@@ -38,6 +39,15 @@ pub(super) struct Route {
     pub(super) clock: Option<Source>,
 }
 
+/// What a caller wants besides an answer.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    /// When it gives up.
+    pub(super) deadline: Timestamp,
+    /// Set when it goes away and nothing was, or will be, sent for it.
+    pub(super) unsent: Option<Arc<AtomicBool>>,
+}
+
 /// Where calls to one server, or one slot of a Cluster, meet.
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -45,12 +55,16 @@ pub(super) struct Lane {
     state: Mutex<State>,
     /// Held while a flight starts, so that they set off in the order of their callers.
     runway: Mutex<()>,
+    /// Whether somebody wants a flight to start.
+    is_wanted: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// Flights under way.
-    flights: usize,
+    flights: Vec<Arc<Flight>>,
+    /// The same, and those about to start.
+    starting_or_flying: usize,
     /// Callers in them.
     riders: usize,
     /// Callers that wait for one.
@@ -63,16 +77,17 @@ struct State {
 
 impl Lane {
     pub(super) fn new(route: Route) -> Arc<Self> {
-        Arc::new(Self { route, state: Mutex::default(), runway: Mutex::default() })
+        Arc::new(Self {
+            route,
+            state: Mutex::default(),
+            runway: Mutex::default(),
+            is_wanted: AtomicBool::new(false),
+        })
     }
 
-    /// Brings `asks` to Redis as one request, and says what it told before `deadline`.
-    pub(super) async fn ask(
-        self: &Arc<Self>,
-        asks: Asks,
-        deadline: Timestamp,
-    ) -> Result<Answers, RedisFailure> {
-        let seat = Seat::new(asks, deadline);
+    /// Brings `asks` to Redis as one request, and says what it told before the deadline.
+    pub(super) async fn ask(self: &Arc<Self>, asks: Asks, terms: Terms) -> Result<Answers, RedisFailure> {
+        let seat = Seat::new(asks, terms);
         self.admit(&seat)?;
         Ride { lane: Arc::clone(self), seat }.await
     }
@@ -98,11 +113,27 @@ impl Lane {
     /// Starts flights for those who wait, as long as any is free. Runs in a caller's task, whose async runtime
     /// a dial may need.
     fn launch(self: &Arc<Self>) {
-        loop {
-            let runway = self.runway.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(seats) = self.state().next_seats() else { return };
+        if !self.state().is_flight_free() {
+            return;
+        }
+        self.is_wanted.store(true, Ordering::Release);
+        // Whoever has the runway looks again before leaving it for good.
+        while self.is_wanted.load(Ordering::Acquire) {
+            let runway = match self.runway.try_lock() {
+                Ok(runway) => runway,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            self.is_wanted.store(false, Ordering::Release);
+            let Some(seats) = self.state().next_seats() else { continue };
             let flight = Flight::new(self, seats);
+            self.state().flights.push(Arc::clone(&flight));
+            if flight.is_given_up() {
+                // All its callers went away before it was in the list.
+                self.state().remove(&flight);
+            }
             let reply = flight.advance();
+            self.is_wanted.store(true, Ordering::Release);
             drop(runway);
             if let Some(reply) = reply {
                 flight.land(reply);
@@ -110,20 +141,32 @@ impl Lane {
         }
     }
 
-    /// A flight of `riders` has ended; those who wait may start the next.
-    fn free_flight(&self, riders: usize) {
-        let mut state = self.state();
-        state.flights -= 1;
-        state.riders -= riders;
+    /// Moves on the flights that can, and starts new ones: what a caller does for all when it is polled.
+    fn work(self: &Arc<Self>) {
+        let ready: Vec<Arc<Flight>> = {
+            let state = self.state();
+            state.flights.iter().filter(|flight| flight.is_woken()).cloned().collect()
+        };
+        for flight in ready {
+            if let Some(reply) = flight.advance() {
+                flight.land(reply);
+            }
+        }
+        self.launch();
     }
 
-    /// What wakes the first who waits, to start a flight where none of its callers is left to do so.
-    fn first_waker(&self) -> Option<Waker> {
-        let state = self.state();
-        if !state.is_flight_free() {
-            return None;
-        }
-        state.queue.iter().find_map(|seat| seat.take_waker())
+    /// A flight has ended; those who wait may start the next.
+    fn free_flight(&self, flight: &Flight) {
+        let mut state = self.state();
+        state.remove(flight);
+        state.starting_or_flying -= 1;
+        state.riders -= flight.seats().len();
+    }
+
+    /// Wakes the first who waits for a flight, to do what is to be done.
+    fn wake_first(&self) {
+        let waker = self.state().queue.iter().find_map(|seat| seat.take_waker());
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Ends the wait of those whose deadline has come, and comes back for the next.
@@ -149,7 +192,7 @@ impl Lane {
     /// Whether nobody is using it.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
-        state.flights == 0 && state.queue.is_empty()
+        state.starting_or_flying == 0 && state.queue.is_empty()
     }
 
     /// The time for a script to go by, if it is not the server's.
@@ -163,9 +206,15 @@ impl Lane {
 }
 
 impl State {
+    fn remove(&mut self, flight: &Flight) {
+        self.flights.retain(|other| !std::ptr::eq(&**other, flight));
+    }
+
     /// Whether a flight may start for those who wait.
     fn is_flight_free(&self) -> bool {
-        self.flights < MAX_FLIGHTS && self.queue.len() * MAX_FLIGHTS >= self.riders
+        !self.queue.is_empty()
+            && self.starting_or_flying < MAX_FLIGHTS
+            && self.queue.len() * MAX_FLIGHTS >= self.riders
     }
 
     /// Those who take the next flight, if one is free and anybody waits.
@@ -189,7 +238,7 @@ impl State {
         if seats.is_empty() {
             return None;
         }
-        self.flights += 1;
+        self.starting_or_flying += 1;
         self.riders += seats.len();
         Some(seats)
     }

@@ -7,6 +7,7 @@ use super::ask::{Ask, Told, Verb};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::handle::KeyHandle;
 use super::key::RedisKey;
+use super::lane::Terms;
 use super::receipt::{self, Receipt, Reservation};
 use super::store::Store;
 use super::substitute::Substitute;
@@ -259,9 +260,9 @@ impl<S: Wire> Limiter<S> {
         name: &[u8],
         (limit, asking): (&S::Limit, Asking),
     ) -> Result<Found<S>, RedisFailure> {
-        let deadline = self.store.deadline();
-        self.settle(key, limit, deadline).await?;
-        let told = self.store.ask(Self::ask_named(name.to_vec(), Some(limit), asking), deadline).await?;
+        let terms = self.store.terms();
+        self.settle(key, limit, terms.clone()).await?;
+        let told = self.store.ask(Self::ask_named(name.to_vec(), Some(limit), asking), terms).await?;
         self.read(limit, asking, told)
     }
 
@@ -271,9 +272,9 @@ impl<S: Wire> Limiter<S> {
         limit: &S::Limit,
         asking: Asking,
     ) -> Result<(u64, Found<S>), RedisFailure> {
-        let deadline = self.store.deadline();
-        self.settle(key, limit, deadline).await?;
-        let told = self.store.ask(self.ask(key, Some(limit), asking), deadline).await?;
+        let terms = self.store.terms();
+        self.settle(key, limit, terms.clone()).await?;
+        let told = self.store.ask(self.ask(key, Some(limit), asking), terms).await?;
         let units = told.number;
         // The decision is for what was taken, or for a single unit.
         let decided = if units == 0 { asking.cost.min(1) } else { units };
@@ -321,26 +322,21 @@ impl<S: Wire> Limiter<S> {
 
     /// Asks for a verb that answers with a number.
     pub(super) async fn number(&self, key: &RedisKey, ask: Ask) -> Result<u64, TrypemaError> {
-        let told = self.store.ask(ask, self.store.deadline()).await;
+        let told = self.store.ask(ask, self.store.terms()).await;
         told.map(|told| told.number).map_err(|failure| self.failed(key, failure))
     }
 
     /// Takes from Redis what was admitted without it.
-    async fn settle(
-        &self,
-        key: &RedisKey,
-        limit: &S::Limit,
-        deadline: Timestamp,
-    ) -> Result<(), RedisFailure> {
-        let Some(debt) = self.substitute.debt_of(key) else { return Ok(()) };
-        let ask = self.ask(key, Some(limit), Asking::new(Verb::UpTo, debt.units()));
-        let settled = self.store.ask(ask, deadline).await;
-        match &settled {
-            Err(failure) if failure.is_retryable() => {}
+    async fn settle(&self, key: &RedisKey, limit: &S::Limit, terms: Terms) -> Result<(), RedisFailure> {
+        let Some(settling) = self.substitute.settling(key) else { return Ok(()) };
+        let ask = self.ask(key, Some(limit), Asking::new(Verb::UpTo, settling.units()));
+        let terms = Terms { unsent: Some(settling.unsent()), ..terms };
+        let settled = self.store.ask(ask, terms).await;
+        settled.map(|_| ()).inspect_err(|failure| match failure.kind() {
+            RedisFailureKind::Unavailable | RedisFailureKind::Refused => settling.put_off(),
             // What may have been taken is not taken again.
-            _ => debt.settle(),
-        }
-        settled.map(|_| ())
+            RedisFailureKind::OutcomeUnknown | RedisFailureKind::BadReply => {}
+        })
     }
 
     /// What Redis decided, or what was chosen for when it cannot.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::ask::{Answers, Ask, Asks, Told};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::{RedisKey, state_name};
-use super::lane::{Lane, Route};
+use super::lane::{Lane, Route, Terms};
 use super::link::{RedisConnection, slot_of};
 use super::substitute::OnFailure;
-use crate::clock::{Clock, Source, SystemClock, Timestamp};
+use crate::clock::{Clock, Source, SystemClock};
 use crate::observer::Observer;
 
 /// Lanes of a Cluster are forgotten, when nobody uses them, above this many.
@@ -77,14 +77,14 @@ impl Store {
         self.parts.on_failure
     }
 
-    /// When a call that starts now is given up.
-    pub(super) fn deadline(&self) -> Timestamp {
-        SystemClock.now() + self.parts.deadline
+    /// For a call that starts now.
+    pub(super) fn terms(&self) -> Terms {
+        Terms { deadline: SystemClock.now() + self.parts.deadline, unsent: None }
     }
 
     /// Asks for one check.
-    pub(super) async fn ask(&self, ask: Ask, deadline: Timestamp) -> Result<Told, RedisFailure> {
-        let told = self.lane_for(std::slice::from_ref(&ask))?.ask(Asks::One(ask), deadline).await?;
+    pub(super) async fn ask(&self, ask: Ask, terms: Terms) -> Result<Told, RedisFailure> {
+        let told = self.lane_for(std::slice::from_ref(&ask))?.ask(Asks::One(ask), terms).await?;
         let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
         match told {
             Answers::One(told) => Ok(told),
@@ -93,12 +93,8 @@ impl Store {
     }
 
     /// Asks for several checks that are spent all or nothing. On a Cluster they must be in one slot.
-    pub(super) async fn ask_together(
-        &self,
-        asks: Vec<Ask>,
-        deadline: Timestamp,
-    ) -> Result<Vec<Told>, RedisFailure> {
-        let told = self.lane_for(&asks)?.ask(Asks::Many(asks), deadline).await?;
+    pub(super) async fn ask_together(&self, asks: Vec<Ask>, terms: Terms) -> Result<Vec<Told>, RedisFailure> {
+        let told = self.lane_for(&asks)?.ask(Asks::Many(asks), terms).await?;
         Ok(match told {
             Answers::One(told) => vec![told],
             Answers::Many(told) => told,

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::ask::Verb;
 use super::key::RedisKey;
@@ -53,7 +55,15 @@ const MAX_KEYS: usize = 100_000;
 pub(super) struct Substitute<S: Strategy> {
     local: OnceLock<LocalLimiter<S>>,
     /// What Redis does not know of yet.
-    unsettled: Mutex<HashMap<RedisKey, u64>>,
+    unsettled: Mutex<HashMap<RedisKey, Debt>>,
+}
+
+/// Units that were admitted without Redis.
+#[derive(Debug, Clone, Copy)]
+struct Debt {
+    units: u64,
+    /// When they no longer count, and need not be settled.
+    counts_until: Timestamp,
 }
 
 impl<S: Wire> Substitute<S> {
@@ -95,24 +105,32 @@ impl<S: Wire> Substitute<S> {
             _ => local.found(key.as_str(), limit, weight),
         };
         if S::is_admitted(&found.outcome) && cost > 0 && asking.verb != Verb::Peek {
-            self.note(key, cost);
+            let counts_until = Source::System.now() + Duration::from_micros(S::memory_us(limit));
+            self.note(key, Debt { units: cost, counts_until });
         }
         S::decision(limit, found.outcome, found.when.substitute())
     }
 
-    fn note(&self, key: &RedisKey, units: u64) {
+    /// Notes what Redis is still to be told of.
+    fn note(&self, key: &RedisKey, debt: Debt) {
         let mut unsettled = self.unsettled();
-        if unsettled.len() < MAX_KEYS || unsettled.contains_key(key) {
-            let noted = unsettled.entry(key.clone()).or_default();
-            *noted = noted.saturating_add(units);
+        if unsettled.len() >= MAX_KEYS && !unsettled.contains_key(key) {
+            let now = Source::System.now();
+            unsettled.retain(|_, debt| debt.counts_until > now);
+            if unsettled.len() >= MAX_KEYS {
+                return;
+            }
         }
+        let noted = unsettled.entry(key.clone()).or_insert(Debt { units: 0, ..debt });
+        noted.units = noted.units.saturating_add(debt.units);
+        noted.counts_until = noted.counts_until.max(debt.counts_until);
     }
 
     /// What was admitted here while Redis was away, to be taken there.
-    pub(super) fn debt_of<'a>(&'a self, key: &'a RedisKey) -> Option<Debt<'a, S>> {
+    pub(super) fn settling<'a>(&'a self, key: &'a RedisKey) -> Option<Settling<'a, S>> {
         self.local.get()?;
-        let units = self.unsettled().remove(key)?;
-        Some(Debt { substitute: self, key, units })
+        let debt = self.unsettled().remove(key).filter(|debt| debt.counts_until > Source::System.now())?;
+        Some(Settling { substitute: self, key, debt, unsent: Arc::default() })
     }
 
     /// How much of `cost` to ask for in place of Redis, where what fits is wanted.
@@ -124,7 +142,7 @@ impl<S: Wire> Substitute<S> {
         }
     }
 
-    fn unsettled(&self) -> MutexGuard<'_, HashMap<RedisKey, u64>> {
+    fn unsettled(&self) -> MutexGuard<'_, HashMap<RedisKey, Debt>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,27 +152,34 @@ fn capacity_of<S: Strategy>(limit: &S::Limit) -> u64 {
     S::fits(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
 }
 
-/// Units that Redis is about to be told of; noted again unless that is settled.
-pub(super) struct Debt<'a, S: Wire> {
+/// Units that Redis is being told of; noted again if it is sure that it was not.
+pub(super) struct Settling<'a, S: Wire> {
     substitute: &'a Substitute<S>,
     key: &'a RedisKey,
-    units: u64,
+    debt: Debt,
+    unsent: Arc<AtomicBool>,
 }
 
-impl<S: Wire> Debt<'_, S> {
+impl<S: Wire> Settling<'_, S> {
     pub(super) fn units(&self) -> u64 {
-        self.units
+        self.debt.units
     }
 
-    pub(super) fn settle(mut self) {
-        self.units = 0;
+    /// To be set if nothing was sent when the caller goes away.
+    pub(super) fn unsent(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.unsent)
+    }
+
+    /// Redis was not told.
+    pub(super) fn put_off(&self) {
+        self.unsent.store(true, Ordering::Release);
     }
 }
 
-impl<S: Wire> Drop for Debt<'_, S> {
+impl<S: Wire> Drop for Settling<'_, S> {
     fn drop(&mut self) {
-        if self.units > 0 {
-            self.substitute.note(self.key, self.units);
+        if self.unsent.load(Ordering::Acquire) {
+            self.substitute.note(self.key, self.debt);
         }
     }
 }

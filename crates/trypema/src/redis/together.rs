@@ -60,7 +60,7 @@ pub(super) async fn take_all(store: &Store, checks: Vec<Check<'_>>) -> Result<To
     validate(&checks)?;
     let started = SystemClock.now();
     let asks = checks.iter().map(|check| check.ask.clone()).collect();
-    let told = store.ask_together(asks, store.deadline()).await;
+    let told = store.ask_together(asks, store.terms()).await;
     let result = told.and_then(|told| together(&checks, &told)).map_err(TrypemaError::from);
     if let Some(observer) = store.observer() {
         tell(observer.as_ref(), &checks, started, &result);

@@ -206,6 +206,7 @@ end
 
 -- Gives every closed bucket a wider count.
 local function widen(s)
+  relocate(s, linear(s))
   local buckets = {}
   for index = 0, s.stored + s.pushed - 1 do
     buckets[index + 1] = struct.pack('<I6I7', stamp_of(s, index) % TIME_WRAP, units_through(s, index))
@@ -314,21 +315,33 @@ local function units_within(s, now, window)
   return left + s.open
 end
 
--- Takes `units` out of closed bucket `index`: what was counted up to each later bucket falls.
+-- The closed buckets from `from` up to, but not including, `to`, with `units` more counted up to each.
+local function counted_up(s, from, to, units)
+  local format = s.width == 6 and '<I6I6' or '<I6I7'
+  local buckets = {}
+  for index = from, to - 1 do
+    local counted = (s.through - units_after(s, index) + units) % wrap_of(s)
+    buckets[#buckets + 1] = struct.pack(format, stamp_of(s, index) % TIME_WRAP, counted)
+  end
+  return table.concat(buckets)
+end
+
+-- Takes up to `units` out of closed bucket `index`, and says how many it had. Either what was counted up to the buckets
+-- before it rises, or up to it and those after it falls: whichever are fewer.
 local function refund_closed(s, index, units)
+  relocate(s, linear(s))
   local before = s.closed
   if index > 0 then
     before = units_after(s, index - 1)
   end
   local refunded = math.min(units, before - units_after(s, index))
-  local format = s.width == 6 and '<I6I6' or '<I6I7'
-  local later = {}
-  for i = index, s.stored + s.pushed - 1 do
-    local counted = (s.through - units_after(s, i) - refunded) % wrap_of(s)
-    later[i - index + 1] = struct.pack(format, stamp_of(s, i) % TIME_WRAP, counted)
+  local at = index * (s.width + 6)
+  if index < s.pushed / 2 then
+    relocate(s, counted_up(s, 0, index, refunded) .. s.tail:sub(at + 1))
+  else
+    relocate(s, s.tail:sub(1, at) .. counted_up(s, index, s.pushed, -refunded))
+    s.through = (s.through - refunded) % wrap_of(s)
   end
-  relocate(s, linear(s):sub(1, index * (s.width + 6)) .. table.concat(later))
-  s.through = (s.through - refunded) % wrap_of(s)
   s.closed = s.closed - refunded
   return refunded
 end
@@ -355,7 +368,8 @@ end
 local function refund_oldest(s, units)
   local from_closed = math.min(units, s.closed)
   if from_closed > 0 then
-    -- The buckets that this empties keep their times.
+    relocate(s, linear(s))
+    -- The buckets that this empties keep their times, and nothing is left in them.
     local emptied = partition(s, units_through, from_closed)
     local left = s.closed - from_closed
     local format = s.width == 6 and '<I6I6' or '<I6I7'
@@ -363,7 +377,7 @@ local function refund_oldest(s, units)
     for index = 0, emptied - 1 do
       buckets[index + 1] = struct.pack(format, stamp_of(s, index) % TIME_WRAP, (s.through - left) % wrap_of(s))
     end
-    relocate(s, table.concat(buckets) .. linear(s):sub(emptied * (s.width + 6) + 1))
+    relocate(s, table.concat(buckets) .. s.tail:sub(emptied * (s.width + 6) + 1))
     s.closed = left
   end
   local from_open = math.min(units - from_closed, s.open)

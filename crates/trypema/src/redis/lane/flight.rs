@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -24,6 +24,8 @@ pub(super) struct Flight {
     call: Arc<ScriptCall>,
     /// The call's way there and back. Whoever takes it out frees the flight.
     under_way: Mutex<Option<Trip>>,
+    /// Whether it can be moved on.
+    is_woken: AtomicBool,
 }
 
 impl Flight {
@@ -38,6 +40,7 @@ impl Flight {
             seats,
             call,
             under_way: Mutex::new(Some(trip)),
+            is_woken: AtomicBool::new(true),
         });
         for seat in &flight.seats {
             if !seat.ride(&flight) {
@@ -47,19 +50,39 @@ impl Flight {
         flight
     }
 
-    /// Moves the call on, unless somebody else is doing so; the reply, when it is there, is the caller's to
-    /// [`land`](Self::land).
+    pub(super) fn seats(&self) -> &[Arc<Seat>] {
+        &self.seats
+    }
+
+    /// Whether it can be moved on.
+    pub(super) fn is_woken(&self) -> bool {
+        self.is_woken.load(Ordering::Acquire)
+    }
+
+    /// Whether nobody waits for it any more.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.riders.load(Ordering::Acquire) == 0
+    }
+
+    /// Moves the call on as long as it can be, unless somebody else is doing so; the reply, when it is there, is the
+    /// caller's to [`land`](Self::land).
     pub(super) fn advance(self: &Arc<Self>) -> Option<Reply> {
-        let mut under_way = match self.under_way.try_lock() {
-            Ok(under_way) => under_way,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        let waker = Waker::from(Arc::clone(self));
-        let trip = under_way.as_mut()?;
-        let Poll::Ready(reply) = trip.as_mut().poll(&mut Context::from_waker(&waker)) else { return None };
-        *under_way = None;
-        Some(reply)
+        // Who finds it locked leaves it to the other, who looks again after unlocking.
+        while self.is_woken() {
+            let mut under_way = match self.under_way.try_lock() {
+                Ok(under_way) => under_way,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            self.is_woken.store(false, Ordering::Release);
+            let waker = Waker::from(Arc::clone(self));
+            let trip = under_way.as_mut()?;
+            if let Poll::Ready(reply) = trip.as_mut().poll(&mut Context::from_waker(&waker)) {
+                *under_way = None;
+                return Some(reply);
+            }
+        }
+        None
     }
 
     /// Tells everyone their part of the reply.
@@ -70,7 +93,7 @@ impl Flight {
             Ok(told) => told.collect::<Result<_, _>>().map(Answers::Many),
             Err(failure) => Err(failure.clone()),
         };
-        self.lane.free_flight(self.seats.len());
+        self.lane.free_flight(self);
         // Most have been woken by the reply already, and need no second waking.
         let wakers: Vec<Waker> = self.seats.iter().filter_map(|seat| seat.land(answer_of(seat))).collect();
         wakers.into_iter().for_each(Waker::wake);
@@ -84,12 +107,24 @@ impl Flight {
     /// A caller goes away; with the last one the call is given up.
     pub(super) fn leave(&self) {
         if self.riders.fetch_sub(1, Ordering::AcqRel) > 1 {
+            if self.is_woken() {
+                // The one that was woken to move it on may be the one that left.
+                self.wake_all();
+            }
             return;
         }
         let trip = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take();
         if trip.is_some() {
-            self.lane.free_flight(self.seats.len());
-            self.lane.first_waker().into_iter().for_each(Waker::wake);
+            self.lane.free_flight(self);
+            self.lane.wake_first();
+        }
+    }
+
+    fn wake_all(&self) {
+        for seat in &self.seats {
+            if let Some(waker) = seat.take_waker() {
+                waker.wake();
+            }
         }
     }
 
@@ -102,18 +137,17 @@ impl Flight {
     }
 }
 
-/// The call can move on: any of those who wait for it may see to that.
+/// The call can move on: whoever is polled first sees to that.
 impl Wake for Flight {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        for seat in &self.seats {
-            if let Some(waker) = seat.take_waker() {
-                waker.wake();
-            }
-        }
+        self.is_woken.store(true, Ordering::Release);
+        self.wake_all();
+        // Its own callers may be kept from being polled; those who wait for a flight want it to land, too.
+        self.lane.wake_first();
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::Lane;
 use super::flight::Flight;
+use super::{Lane, Terms};
 use crate::clock::Timestamp;
 use crate::redis::ask::{Answers, Ask, Asks};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
@@ -18,7 +19,7 @@ pub(super) type Answer = Result<Answers, RedisFailure>;
 #[derive(Debug)]
 pub(super) struct Seat {
     asks: Asks,
-    deadline: Timestamp,
+    terms: Terms,
     progress: Mutex<Progress>,
 }
 
@@ -45,9 +46,9 @@ enum Role {
 }
 
 impl Seat {
-    pub(super) fn new(asks: Asks, deadline: Timestamp) -> Arc<Self> {
+    pub(super) fn new(asks: Asks, terms: Terms) -> Arc<Self> {
         let progress = Progress { role: Role::Queued, answer: None, is_over: false, waker: None };
-        Arc::new(Self { asks, deadline, progress: Mutex::new(progress) })
+        Arc::new(Self { asks, terms, progress: Mutex::new(progress) })
     }
 
     pub(super) fn asks(&self) -> &[Ask] {
@@ -60,7 +61,7 @@ impl Seat {
     }
 
     pub(super) fn deadline(&self) -> Timestamp {
-        self.deadline
+        self.terms.deadline
     }
 
     /// Whether nobody waits for it any more.
@@ -111,12 +112,7 @@ impl Seat {
             return;
         }
         let role = std::mem::replace(&mut progress.role, Role::Landed);
-        let is_unsent = match &role {
-            Role::Queued => true,
-            Role::Riding(flight) => flight.call_off(),
-            Role::Boarded | Role::Landed => false,
-        };
-        let failure = if is_unsent {
+        let failure = if role.call_off() {
             RedisFailure::new(RedisFailureKind::Unavailable, "not sent before the deadline")
         } else {
             RedisFailure::new(RedisFailureKind::OutcomeUnknown, "no reply before the deadline")
@@ -145,17 +141,31 @@ impl Seat {
         Err(progress.role.clone())
     }
 
-    /// The caller goes away.
-    fn leave(&self) {
+    /// The caller goes away; where it was.
+    fn leave(&self) -> Role {
         let mut progress = self.progress();
         progress.is_over = true;
         let role = std::mem::replace(&mut progress.role, Role::Landed);
         drop(progress);
-        role.leave();
+        if let Some(unsent) = &self.terms.unsent
+            && role.call_off()
+        {
+            unsent.store(true, Ordering::Release);
+        }
+        role
     }
 }
 
 impl Role {
+    /// Makes sure that nothing is sent; `false` if it may have been.
+    fn call_off(&self) -> bool {
+        match self {
+            Self::Queued => true,
+            Self::Riding(flight) => flight.call_off(),
+            Self::Boarded | Self::Landed => false,
+        }
+    }
+
     /// Ends it; not while a seat is locked.
     fn leave(self) {
         if let Self::Riding(flight) = self {
@@ -176,13 +186,7 @@ impl Future for Ride {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
         match self.seat.next(context.waker()) {
             Ok(answer) => return Poll::Ready(answer),
-            Err(Role::Queued) => self.lane.launch(),
-            Err(Role::Riding(flight)) => {
-                if let Some(reply) = flight.advance() {
-                    flight.land(reply);
-                    self.lane.launch();
-                }
-            }
+            Err(Role::Queued | Role::Riding(_)) => self.lane.work(),
             Err(Role::Boarded | Role::Landed) => {}
         }
         match self.seat.progress().answer.take() {
@@ -194,6 +198,10 @@ impl Future for Ride {
 
 impl Drop for Ride {
     fn drop(&mut self) {
-        self.seat.leave();
+        match self.seat.leave() {
+            // It may have been woken to do what is now left to another.
+            Role::Queued => self.lane.wake_first(),
+            role => role.leave(),
+        }
     }
 }

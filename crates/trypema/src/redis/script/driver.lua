@@ -119,7 +119,7 @@ verbs[RESERVE] = function(check, state, reply)
   if check.resets > 0 and outcome.admitted then
     -- A receipt counts for one memory after it was recorded, which is up to one memory, or the lease, from now.
     local memory = check.strategy.memory(check.limit)
-    outlive(KEYS[check.index + 1], time_to_live(now + check.extra + 2 * memory, now))
+    outlive(KEYS[check.index + 1], time_to_live(now + math.min(check.extra, memory) + 2 * memory, now))
   end
   return check.resets
 end

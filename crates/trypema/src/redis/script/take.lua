@@ -2,7 +2,9 @@
 -- stretch of callers that get the same answer, <I4 how many> and the outcome. Of admitted callers it is the
 -- first one's; those after it find what it spent, and so on.
 local function take(limit, state, now, cost, times, reply)
-  if times > 1 and cost > 0 then
+  -- Where units are pending, each answer looks ahead for itself.
+  local is_pending = state.pending and #state.pending > 0
+  if times > 1 and cost > 0 and not is_pending then
     local together = math.min(times, math.floor(fits(limit, state, now, cost * times) / cost))
     if together > 1 then
       local outcome = decide(limit, state, now, now, cost)

@@ -4,6 +4,10 @@
 local function advance(text, at, now, window, group, capacity, cost)
   local first, newest, open, closed, oldest, through, stored = 0, 0, 0, 0, 0, 0, 0
   local buckets = at
+  -- A string that is not whole, or will not be with one bucket more.
+  if #text + 67 > 1024 then
+    return
+  end
   if #text > 0 then
     local stretch, horizon
     first, stretch, open, horizon, at = struct.unpack('<I7I4I7I6', text, at)
@@ -35,7 +39,7 @@ local function advance(text, at, now, window, group, capacity, cost)
     until stored == 0 or now < oldest + window
   end
   local used = closed + open
-  if cost > capacity - used or cost == 0 or #text + 67 > 1024 or used >= 2 ^ 48 then
+  if cost > capacity - used or cost == 0 or used >= 2 ^ 48 then
     return
   end
   local pushed = ''
