@@ -57,6 +57,8 @@ pub(super) struct Lane {
     runway: Mutex<()>,
     /// Whether somebody wants a flight to start.
     is_wanted: AtomicBool,
+    /// Whether there may be something to do for those who wait.
+    is_work_left: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -82,17 +84,19 @@ impl Lane {
             state: Mutex::default(),
             runway: Mutex::default(),
             is_wanted: AtomicBool::new(false),
+            is_work_left: AtomicBool::new(false),
         })
     }
 
     /// Brings `asks` to Redis as one request, and says what it told before the deadline.
     pub(super) async fn ask(self: &Arc<Self>, asks: Asks, terms: Terms) -> Result<Answers, RedisFailure> {
         let seat = Seat::new(asks, terms);
-        self.admit(&seat)?;
-        Ride { lane: Arc::clone(self), seat }.await
+        let is_worth_polling = self.admit(&seat)?;
+        Ride { lane: Arc::clone(self), seat, is_worth_polling }.await
     }
 
-    fn admit(self: &Arc<Self>, seat: &Arc<Seat>) -> Result<(), RedisFailure> {
+    /// Queues a caller; whether a flight is free, so that it can start at once.
+    fn admit(self: &Arc<Self>, seat: &Arc<Seat>) -> Result<bool, RedisFailure> {
         let mut state = self.state();
         while state.waiting.front().is_some_and(|first| first.is_over()) {
             state.waiting.pop_front();
@@ -103,19 +107,17 @@ impl Lane {
         state.queue.push_back(Arc::clone(seat));
         state.waiting.push_back(Arc::clone(seat));
         let is_watched = std::mem::replace(&mut state.is_watched, true);
+        let is_flight_free = state.is_flight_free();
         drop(state);
         if !is_watched {
             SystemClock.wake_at(seat.deadline(), &Waker::from(Arc::clone(self)));
         }
-        Ok(())
+        Ok(is_flight_free)
     }
 
     /// Starts flights for those who wait, as long as any is free. Runs in a caller's task, whose async runtime
     /// a dial may need.
     fn launch(self: &Arc<Self>) {
-        if !self.state().is_flight_free() {
-            return;
-        }
         self.is_wanted.store(true, Ordering::Release);
         // Whoever has the runway looks again before leaving it for good.
         while self.is_wanted.load(Ordering::Acquire) {
@@ -143,6 +145,7 @@ impl Lane {
 
     /// Moves on the flights that can, and starts new ones: what a caller does for all when it is polled.
     fn work(self: &Arc<Self>) {
+        self.is_work_left.store(false, Ordering::Release);
         let ready: Vec<Arc<Flight>> = {
             let state = self.state();
             state.flights.iter().filter(|flight| flight.is_woken()).cloned().collect()
@@ -155,6 +158,10 @@ impl Lane {
         self.launch();
     }
 
+    fn is_work_left(&self) -> bool {
+        self.is_work_left.load(Ordering::Acquire)
+    }
+
     /// A flight has ended; those who wait may start the next.
     fn free_flight(&self, flight: &Flight) {
         let mut state = self.state();
@@ -163,8 +170,9 @@ impl Lane {
         state.riders -= flight.seats().len();
     }
 
-    /// Wakes the first who waits for a flight, to do what is to be done.
+    /// Wakes the first who waits for a flight, to do what is to be done. One that comes just now sees to it unasked.
     fn wake_first(&self) {
+        self.is_work_left.store(true, Ordering::Release);
         let waker = self.state().queue.iter().find_map(|seat| seat.take_waker());
         waker.into_iter().for_each(Waker::wake);
     }

@@ -178,16 +178,25 @@ impl Role {
 pub(super) struct Ride {
     pub(super) lane: Arc<Lane>,
     pub(super) seat: Arc<Seat>,
+    /// Whether there is something to do for one that is queued: a flight was free when it came, or it was woken.
+    pub(super) is_worth_polling: bool,
 }
 
 impl Future for Ride {
     type Output = Answer;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        let is_worth_polling = std::mem::replace(&mut self.is_worth_polling, true);
         match self.seat.next(context.waker()) {
             Ok(answer) => return Poll::Ready(answer),
-            Err(Role::Queued | Role::Riding(_)) => self.lane.work(),
-            Err(Role::Boarded | Role::Landed) => {}
+            Err(Role::Queued) if is_worth_polling || self.lane.is_work_left() => self.lane.work(),
+            Err(Role::Riding(flight)) => {
+                if let Some(reply) = flight.advance() {
+                    flight.land(reply);
+                    self.lane.launch();
+                }
+            }
+            Err(Role::Queued | Role::Boarded | Role::Landed) => {}
         }
         match self.seat.progress().answer.take() {
             Some(answer) => Poll::Ready(answer),
