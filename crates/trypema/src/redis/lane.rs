@@ -105,8 +105,8 @@ impl Lane {
             return Err(RedisFailure::new(RedisFailureKind::Unavailable, "too many calls are waiting"));
         }
         state.queue.push_back(Arc::clone(seat));
-        state.waiting.push_back(Arc::clone(seat));
-        let is_watched = std::mem::replace(&mut state.is_watched, true);
+        let is_first = state.watch(seat);
+        let is_watched = std::mem::replace(&mut state.is_watched, true) && !is_first;
         let is_flight_free = state.is_flight_free();
         drop(state);
         if !is_watched {
@@ -118,26 +118,24 @@ impl Lane {
     /// Starts flights for those who wait, as long as any is free. Runs in a caller's task, whose async runtime
     /// a dial may need.
     fn launch(self: &Arc<Self>) {
-        self.is_wanted.store(true, Ordering::Release);
-        // Whoever has the runway looks again before leaving it for good.
-        while self.is_wanted.load(Ordering::Acquire) {
+        self.is_wanted.swap(true, Ordering::AcqRel);
+        // Whoever has the runway looks again after leaving it. Reading by writing, the last word is never missed.
+        while self.is_wanted.fetch_or(false, Ordering::AcqRel) {
             let runway = match self.runway.try_lock() {
                 Ok(runway) => runway,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
-            self.is_wanted.store(false, Ordering::Release);
+            self.is_wanted.swap(false, Ordering::AcqRel);
             let Some(seats) = self.state().next_seats() else { continue };
             let flight = Flight::new(self, seats);
-            self.state().flights.push(Arc::clone(&flight));
-            if flight.is_given_up() {
-                // All its callers went away before it was in the list.
-                self.state().remove(&flight);
-            }
+            // Nobody else knows of it before it has set off.
             let reply = flight.advance();
-            self.is_wanted.store(true, Ordering::Release);
+            self.state().flights.push(Arc::clone(&flight));
+            flight.seat_all();
+            self.is_wanted.swap(true, Ordering::AcqRel);
             drop(runway);
-            if let Some(reply) = reply {
+            if let Some(reply) = reply.or_else(|| flight.advance()) {
                 flight.land(reply);
             }
         }
@@ -145,7 +143,7 @@ impl Lane {
 
     /// Moves on the flights that can, and starts new ones: what a caller does for all when it is polled.
     fn work(self: &Arc<Self>) {
-        self.is_work_left.store(false, Ordering::Release);
+        self.is_work_left.swap(false, Ordering::AcqRel);
         let ready: Vec<Arc<Flight>> = {
             let state = self.state();
             state.flights.iter().filter(|flight| flight.is_woken()).cloned().collect()
@@ -159,22 +157,26 @@ impl Lane {
     }
 
     fn is_work_left(&self) -> bool {
-        self.is_work_left.load(Ordering::Acquire)
+        self.is_work_left.fetch_or(false, Ordering::AcqRel)
     }
 
     /// A flight has ended; those who wait may start the next.
     fn free_flight(&self, flight: &Flight) {
         let mut state = self.state();
-        state.remove(flight);
+        state.flights.retain(|other| !std::ptr::eq(&**other, flight));
         state.starting_or_flying -= 1;
         state.riders -= flight.seats().len();
     }
 
-    /// Wakes the first who waits for a flight, to do what is to be done. One that comes just now sees to it unasked.
-    fn wake_first(&self) {
-        self.is_work_left.store(true, Ordering::Release);
-        let waker = self.state().queue.iter().find_map(|seat| seat.take_waker());
-        waker.into_iter().for_each(Waker::wake);
+    /// Wakes the first and the last who wait for a flight, to do what is to be done: one of them may be kept from
+    /// being polled. One that comes just now sees to it unasked.
+    fn wake_queue(&self) {
+        self.is_work_left.swap(true, Ordering::AcqRel);
+        let state = self.state();
+        let first = state.queue.iter().find_map(|seat| seat.take_waker());
+        let last = state.queue.iter().rev().find_map(|seat| seat.take_waker());
+        drop(state);
+        first.into_iter().chain(last).for_each(Waker::wake);
     }
 
     /// Ends the wait of those whose deadline has come, and comes back for the next.
@@ -192,6 +194,8 @@ impl Lane {
         state.is_watched = next.is_some();
         drop(state);
         late.iter().for_each(|seat| seat.time_out());
+        // One of them may have been woken to do something for others.
+        self.wake_queue();
         if let Some(next) = next {
             SystemClock.wake_at(next, &Waker::from(self));
         }
@@ -214,8 +218,12 @@ impl Lane {
 }
 
 impl State {
-    fn remove(&mut self, flight: &Flight) {
-        self.flights.retain(|other| !std::ptr::eq(&**other, flight));
+    /// Adds a caller to those who wait; whether its deadline comes before all others. Nearly always it comes last.
+    fn watch(&mut self, seat: &Arc<Seat>) -> bool {
+        let before = self.waiting.iter().rev().take_while(|other| other.deadline() > seat.deadline()).count();
+        let position = self.waiting.len() - before;
+        self.waiting.insert(position, Arc::clone(seat));
+        position == 0 && before > 0
     }
 
     /// Whether a flight may start for those who wait.

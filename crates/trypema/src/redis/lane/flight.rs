@@ -34,20 +34,23 @@ impl Flight {
         let call = Arc::new(cargo(&seats).call(lane.now()));
         let (connection, sent) = (lane.route.connection.clone(), Arc::clone(&call));
         let trip: Trip = Box::pin(async move { connection.run(&sent).await });
-        let flight = Arc::new(Self {
+        Arc::new(Self {
             lane: Arc::clone(lane),
             riders: AtomicUsize::new(seats.len()),
             seats,
             call,
             under_way: Mutex::new(Some(trip)),
             is_woken: AtomicBool::new(true),
-        });
-        for seat in &flight.seats {
-            if !seat.ride(&flight) {
-                flight.leave();
+        })
+    }
+
+    /// Has its callers wait for it, once it has set off.
+    pub(super) fn seat_all(self: &Arc<Self>) {
+        for seat in &self.seats {
+            if !seat.ride(self) {
+                self.leave();
             }
         }
-        flight
     }
 
     pub(super) fn seats(&self) -> &[Arc<Seat>] {
@@ -59,22 +62,18 @@ impl Flight {
         self.is_woken.load(Ordering::Acquire)
     }
 
-    /// Whether nobody waits for it any more.
-    pub(super) fn is_given_up(&self) -> bool {
-        self.riders.load(Ordering::Acquire) == 0
-    }
-
     /// Moves the call on as long as it can be, unless somebody else is doing so; the reply, when it is there, is the
     /// caller's to [`land`](Self::land).
     pub(super) fn advance(self: &Arc<Self>) -> Option<Reply> {
-        // Who finds it locked leaves it to the other, who looks again after unlocking.
-        while self.is_woken() {
+        // Who finds it locked leaves it to the other, who looks again after unlocking. Reading by writing, the last
+        // word is never missed.
+        while self.is_woken.fetch_or(false, Ordering::AcqRel) {
             let mut under_way = match self.under_way.try_lock() {
                 Ok(under_way) => under_way,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return None,
             };
-            self.is_woken.store(false, Ordering::Release);
+            self.is_woken.swap(false, Ordering::AcqRel);
             let waker = Waker::from(Arc::clone(self));
             let trip = under_way.as_mut()?;
             if let Poll::Ready(reply) = trip.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -116,7 +115,7 @@ impl Flight {
         let trip = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take();
         if trip.is_some() {
             self.lane.free_flight(self);
-            self.lane.wake_first();
+            self.lane.wake_queue();
         }
     }
 
@@ -144,10 +143,10 @@ impl Wake for Flight {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.is_woken.store(true, Ordering::Release);
+        self.is_woken.swap(true, Ordering::AcqRel);
         self.wake_all();
         // Its own callers may be kept from being polled; those who wait for a flight want it to land, too.
-        self.lane.wake_first();
+        self.lane.wake_queue();
     }
 }
 

@@ -209,7 +209,7 @@ impl Drop for Ride {
     fn drop(&mut self) {
         match self.seat.leave() {
             // It may have been woken to do what is now left to another.
-            Role::Queued => self.lane.wake_first(),
+            Role::Queued => self.lane.wake_queue(),
             role => role.leave(),
         }
     }

@@ -78,7 +78,11 @@ local function refund(check, state)
     return 0
   end
   local ttl = time_to_live(counts_until, now)
-  if not redis.call('SET', KEYS[check.index + 2], '', 'NX', 'PX', ttl) or not state.is_known then
+  if not redis.call('SET', KEYS[check.index + 2], '', 'NX', 'PX', ttl) then
+    return 0
+  end
+  is_written = true
+  if not state.is_known then
     return 0
   end
   state.is_changed = true
