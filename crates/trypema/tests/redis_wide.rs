@@ -61,6 +61,26 @@ fn twenty_thousand_buckets_and_back_answer_as_the_local_provider_does() {
     pair.take(&limit, 1);
 }
 
+/// However many buckets there are, and however many of them a pause leaves: the usual case reads no further than what
+/// it was given.
+#[test]
+fn a_pause_after_any_number_of_buckets_is_answered_as_the_local_provider_does() {
+    let server = Server::start().unwrap();
+    let connection = connect(&server.url());
+    let limit = WindowLimit { rate: 1_000.0, window_s: 10, group_ms: 10 };
+    let mut pair = Lockstep::<AbsoluteModel>::on(&connection);
+    for buckets in 60..160 {
+        for _ in 0..buckets {
+            pair.advance(10_000);
+            pair.take(&limit, 1);
+        }
+        // All but the last one are a window old.
+        pair.advance(10 * SECOND_US - 10_000);
+        pair.take(&limit, 1);
+        pair.advance(20 * SECOND_US);
+    }
+}
+
 #[test]
 fn two_long_series_of_suppressed_answer_as_the_local_provider_does() {
     let server = Server::start().unwrap();

@@ -108,6 +108,25 @@ fn one_that_is_never_polled_again_harms_nobody() {
     assert_eq!(CAPACITY - wait_for(windows.usage(&ann, &limit)).unwrap().remaining(), CALLERS as u64);
 }
 
+/// The caller that is woken to go on for the others goes away itself.
+#[test]
+fn one_that_leaves_when_it_is_its_turn_passes_it_on() {
+    let server = Server::start().unwrap();
+    let (_, rl) = limiter(&server.url());
+    let (windows, limit, ann) = (rl.redis().fixed_window(), long_window(CAPACITY), key("ann"));
+    wait_for(windows.take(&ann, &limit, 0)).unwrap();
+    let _runtime = runtime().enter();
+    let mut crowd = Crowd::new();
+    for _ in 0..FLIGHTS + 2 {
+        crowd.add(async { windows.take(&ann, &limit, 1).await.unwrap().remaining() });
+    }
+    crowd.cancel(0);
+    crowd.cancel(FLIGHTS);
+    while !crowd.poll(FLIGHTS + 1) {
+        crowd.next_woken();
+    }
+}
+
 const DEADLINE: Duration = Duration::from_millis(300);
 const APART: Duration = Duration::from_millis(10);
 /// A busy machine may be so late.

@@ -103,3 +103,27 @@ fn a_look_by_another_limit_changes_nothing_for_a_token_bucket() {
         assert!((3_590..=3_600).contains(&left_s), "{name} has {left_s} s");
     }
 }
+
+/// Where units are pending, callers of one run do not share the first one's look ahead.
+#[test]
+fn takes_beside_a_lease_are_answered_one_by_one() {
+    let server = Server::start().unwrap();
+    let (_, rl) = limiter(&server.url());
+    let limits = TokenBucketLimits::from(TokenLimit::new(10, Duration::from_secs(1)).unwrap());
+    let (redis, local, ann, bob) =
+        (rl.redis().token_bucket(), rl.local().token_bucket(), key("ann"), key("bob"));
+    let lease = Duration::from_millis(500);
+    assert!(local.reserve_for("ann", &limits, 2, lease).receipt.is_some());
+    let reserved = trypema_testkit::blocking::wait_for(redis.reserve_for(&ann, &limits, 2, lease)).unwrap();
+    assert!(reserved.receipt.is_some());
+    let _runtime = runtime().enter();
+    let mut crowd = Crowd::new();
+    for caller in 0..FLIGHTS + 3 {
+        let name = if caller < FLIGHTS { &bob } else { &ann };
+        let (redis, limits) = (redis, &limits);
+        crowd.add(async move { redis.take(name, limits, 2).await.unwrap().reset_after() });
+    }
+    let resets: Vec<Duration> = crowd.finish().into_iter().flatten().skip(FLIGHTS).collect();
+    let expected: Vec<Duration> = (0..3).map(|_| local.take("ann", &limits, 2).reset_after()).collect();
+    assert_eq!(resets, expected);
+}
