@@ -7,18 +7,18 @@
 --          or <B 0> <I2 length> and why its request failed: then nothing of that request was spent
 local argument, at = ARGV[1], 1
 local given, requests
-given, requests, at = struct.unpack('<dI2', argument, at)
+given, requests, at = unpack('<dI2', argument, at)
 local now = time_from(given)
 local TAKE = 1
 
-local reply, answered = {struct.pack('<d', now)}, 0
+local reply, answered = {pack('<d', now)}, 0
 -- What was read of each key, and whether something was written: what fails after that may have been spent.
 local states, is_written = {}, false
 local quicks = {}
 
 -- Answers a request that is one take, in its usual case; if it is not, `at` stays.
 local function take_quickly()
-  local count, number, verb, index, times, cost, _, limit_at = struct.unpack('<BBBI2I4dd', argument, at)
+  local count, number, verb, index, times, cost, _, limit_at = unpack('<BBBI2I4dd', argument, at)
   local key = KEYS[index]
   if count > 1 or verb ~= TAKE or times > 1 or states[key] or not quick_of[number] then
     return false
@@ -29,7 +29,7 @@ local function take_quickly()
     return false
   end
   at, is_written = after, true
-  reply[#reply + 1] = struct.pack('<BdI4', 1, 0, 1) .. outcome
+  reply[#reply + 1] = pack('<BdI4', 1, 0, 1) .. outcome
   return true
 end
 

@@ -1,5 +1,8 @@
 -- What every script starts with: the time, asked for once, and what the strategies do with it.
 
+-- Looked up once: each use costs less.
+local call, pack, unpack, ceil = redis.call, struct.pack, struct.unpack, math.ceil
+
 -- Given times are the callers' own, and their clocks may differ by this much: keys live that much longer.
 local CLOCKS_DIFFER_MS = 60000
 local extra_ms = 0
@@ -10,23 +13,19 @@ local function time_from(given)
     extra_ms = CLOCKS_DIFFER_MS
     return given
   end
-  local time = redis.call('TIME')
+  local time = call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
 -- In whole milliseconds, how long a key must live that matters until `moment`.
 local function time_to_live(moment, now)
-  return math.max(1, math.ceil((moment - now) / 1000)) + extra_ms
+  return math.max(1, ceil((moment - now) / 1000)) + extra_ms
 end
 
--- Whether `text` is a state of the strategy with this tag: at least so many bytes, the first of which is the tag.
-local function is_state(text, tag, bytes)
-  return #text >= bytes and text:byte() == tag
-end
-
--- A string that some other program or strategy wrote is left alone.
+-- A string that some other program or strategy wrote is left alone: a state has at least so many bytes, the first of
+-- which is its strategy's tag.
 local function check_state(text, tag, bytes)
-  if not is_state(text, tag, bytes) then
+  if #text < bytes or text:byte() ~= tag then
     error('the key holds something that is not a state of this strategy', 0)
   end
 end

@@ -1,15 +1,15 @@
 -- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome and what comes
 -- after the limit in `argument`; nothing, and nothing is written, where fixed_window.lua has to look.
 local function quick(key, argument, at, now, cost)
-  local limit, window, after = struct.unpack('<dd', argument, at)
-  local text = redis.call('GET', key)
+  local limit, window, after = unpack('<dd', argument, at)
+  local text = call('GET', key)
   local ends_at, used = now - now % window + window, 0
   if text then
-    if not is_state(text, 70, 17) then
+    if #text < 17 then
       return
     end
-    local _, stored_end, counted = struct.unpack('<Bdd', text)
-    if stored_end > ends_at then
+    local tag, stored_end, counted = unpack('<Bdd', text)
+    if tag ~= 70 or stored_end > ends_at then
       return
     end
     if stored_end > ends_at - window then
@@ -17,10 +17,10 @@ local function quick(key, argument, at, now, cost)
     end
   end
   if cost > limit - used and cost > 0 then
-    return struct.pack('<Bdd', 0, used, ends_at), after
+    return pack('<Bdd', 0, used, ends_at), after
   end
   if cost > 0 then
-    redis.call('SET', key, struct.pack('<Bdd', 70, ends_at, used + cost), 'PX', time_to_live(ends_at, now))
+    call('SET', key, pack('<Bdd', 70, ends_at, used + cost), 'PX', time_to_live(ends_at, now))
   end
-  return struct.pack('<Bdd', 1, used, ends_at), after
+  return pack('<Bdd', 1, used, ends_at), after
 end

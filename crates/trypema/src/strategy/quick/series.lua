@@ -10,12 +10,12 @@ local function advance(text, at, now, window, group, capacity, cost)
   end
   if #text > 0 then
     local stretch, horizon
-    first, stretch, open, horizon, at = struct.unpack('<I7I4I7I6', text, at)
+    first, stretch, open, horizon, at = unpack('<I7I4I7I6', text, at)
     newest = first + stretch
     if horizon >= 2 ^ 47 then
       local start, room, width
       horizon = horizon - 2 ^ 47
-      closed, oldest, through, start, stored, room, width, at = struct.unpack('<I7I7I7I3I3I3B', text, at)
+      closed, oldest, through, start, stored, room, width, at = unpack('<I7I7I7I3I3I3B', text, at)
       if start > 0 or room > stored or width > 6 then
         return
       end
@@ -30,10 +30,10 @@ local function advance(text, at, now, window, group, capacity, cost)
   elseif closed > 0 and now >= oldest + window then
     local gone, last
     repeat
-      gone, last, at = struct.unpack('<I6I6', text, buckets)
+      gone, last, at = unpack('<I6I6', text, buckets)
       closed, stored, buckets = (through - last) % 2 ^ 48, stored - 1, at
       if stored > 0 then
-        gone = struct.unpack('<I6', text, buckets)
+        gone = unpack('<I6', text, buckets)
       end
       oldest = newest - (newest - gone) % 2 ^ 48
     until stored == 0 or now < oldest + window
@@ -51,14 +51,14 @@ local function advance(text, at, now, window, group, capacity, cost)
         oldest = newest
       end
       through = (through + open) % 2 ^ 48
-      pushed = struct.pack('<I6I6', newest % 2 ^ 48, through)
+      pushed = pack('<I6I6', newest % 2 ^ 48, through)
       closed, stored = closed + open, stored + 1
     end
     first, open = now, cost
   end
   if stored == 0 then
-    return used, struct.pack('<I7I4I7I6', first, now - first, open, window)
+    return used, pack('<I7I4I7I6', first, now - first, open, window)
   end
-  return used, struct.pack('<I7I4I7I6I7I7I7I3I3I3B', first, now - first, open, window + 2 ^ 47, closed, oldest,
+  return used, pack('<I7I4I7I6I7I7I7I3I3I3B', first, now - first, open, window + 2 ^ 47, closed, oldest,
     through, 0, stored, stored, 6) .. text:sub(buckets) .. pushed
 end

@@ -2,16 +2,16 @@
 -- Returns the outcome and what comes after the limit in `argument`; nothing, and nothing is written, where
 -- sliding_window.lua has to look.
 local function quick(key, argument, at, now, cost)
-  local limit, window, after = struct.unpack('<dd', argument, at)
-  local text = redis.call('GET', key)
+  local limit, window, after = unpack('<dd', argument, at)
+  local text = call('GET', key)
   local starts_at = now - now % window
   local ends_at, previous, current = starts_at + window, 0, 0
   if text then
-    if not is_state(text, 87, 23) then
+    if #text < 23 then
       return
     end
-    local _, stored_end, stored_previous, stored_current = struct.unpack('<BdI4I4', text)
-    if stored_end > ends_at or window > 2 ^ 33 then
+    local tag, stored_end, stored_previous, stored_current = unpack('<BdI4I4', text)
+    if tag ~= 87 or stored_end > ends_at or window > 2 ^ 33 then
       return
     end
     if stored_end > starts_at then
@@ -22,14 +22,14 @@ local function quick(key, argument, at, now, cost)
   end
   local used = current
   if previous > 0 then
-    used = used + math.ceil(previous * (2 ^ 20 - math.floor((now - starts_at) * 2 ^ 20 / window)) / 2 ^ 20)
+    used = used + ceil(previous * (2 ^ 20 - math.floor((now - starts_at) * 2 ^ 20 / window)) / 2 ^ 20)
   end
   if cost > limit - used and cost > 0 then
-    return struct.pack('<Bddd', 0, ends_at, previous, current), after
+    return pack('<Bddd', 0, ends_at, previous, current), after
   end
   if cost > 0 then
-    local written = struct.pack('<BdI4I4I6', 87, ends_at, previous, current + cost, window)
-    redis.call('SET', key, written, 'PX', time_to_live(ends_at + window, now))
+    local written = pack('<BdI4I4I6', 87, ends_at, previous, current + cost, window)
+    call('SET', key, written, 'PX', time_to_live(ends_at + window, now))
   end
-  return struct.pack('<Bddd', 1, ends_at, previous, current), after
+  return pack('<Bddd', 1, ends_at, previous, current), after
 end

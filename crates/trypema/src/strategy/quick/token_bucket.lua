@@ -3,27 +3,27 @@
 -- look.
 local function quick(key, argument, at, now, cost)
   local count
-  count, at = struct.unpack('<B', argument, at)
-  local text = redis.call('GET', key)
+  count, at = unpack('<B', argument, at)
+  local text = call('GET', key)
   local last, place = 0, 0
   if text then
-    if not is_state(text, 84, 10 + 14 * count) then
+    if #text < 10 + 14 * count then
       return
     end
-    local _, counts
-    _, counts, last, place = struct.unpack('<BBd', text)
-    if counts ~= count or last > now then
+    local tag, counts
+    tag, counts, last, place = unpack('<BBd', text)
+    if tag ~= 84 or counts ~= count or last > now then
       return
     end
   end
   local written, owed_before, failed, paid_after = '', '', 255, 0
   for i = 1, count do
-    local capacity, refill, unit, drain, next_at = struct.unpack('<dddd', argument, at)
+    local capacity, refill, unit, drain, next_at = unpack('<dddd', argument, at)
     at = next_at
     local owed = 0
     if text then
       local stored_unit
-      owed, stored_unit, place = struct.unpack('<I7I7', text, place)
+      owed, stored_unit, place = unpack('<I7I7', text, place)
       if stored_unit ~= unit then
         return
       end
@@ -37,16 +37,16 @@ local function quick(key, argument, at, now, cost)
       failed = math.min(failed, i - 1)
     end
     local after = owed + cost * unit
-    paid_after = math.max(paid_after, math.ceil(after / drain))
-    written = written .. struct.pack('<I7I7', after, unit)
-    owed_before = owed_before .. struct.pack('<d', owed)
+    paid_after = math.max(paid_after, ceil(after / drain))
+    written = written .. pack('<I7I7', after, unit)
+    owed_before = owed_before .. pack('<d', owed)
   end
   if failed < 255 and cost > 0 then
-    return struct.pack('<BBddd', 0, failed, now, -1, -1) .. owed_before, at
+    return pack('<BBddd', 0, failed, now, -1, -1) .. owed_before, at
   end
   if cost > 0 then
-    written = struct.pack('<BBd', 84, count, now) .. written
-    redis.call('SET', key, written, 'PX', time_to_live(now + paid_after, now))
+    written = pack('<BBd', 84, count, now) .. written
+    call('SET', key, written, 'PX', time_to_live(now + paid_after, now))
   end
-  return struct.pack('<BBddd', 1, 0, now, -1, -1) .. owed_before, at
+  return pack('<BBddd', 1, 0, now, -1, -1) .. owed_before, at
 end
