@@ -28,7 +28,7 @@ fn server(binary: Binary) -> Server {
 #[test]
 fn traces_on_redis() {
     let server = Server::shared().unwrap();
-    answers_every_trace(&server.url(), &server.unique_prefix());
+    answers_every_trace(server.url(), &server.unique_prefix());
 }
 
 #[test]

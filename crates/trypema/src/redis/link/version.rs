@@ -61,6 +61,9 @@ mod tests {
         assert_eq!(number("redis_version:255.255.255"), Some((255, 255)));
         assert_eq!(number("redis_version:unstable"), None);
         assert_eq!(number("valkey_version:8.0.1"), None);
-        assert!((5, 9) < OLDEST && (6, 1) < OLDEST && (6, 2) >= OLDEST && (10, 0) >= OLDEST);
+        assert!(
+            [(5, 9), (6, 1)].iter().all(|old| *old < OLDEST)
+                && [(6, 2), (10, 0)].iter().all(|new| *new >= OLDEST)
+        );
     }
 }
