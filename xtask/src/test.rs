@@ -31,6 +31,6 @@ fn without_features() -> Step {
 /// are loom's.
 fn model_check() -> Step {
     let mut check = Command::new(env!("CARGO"));
-    check.args(["test", "--package", "trypema", "--lib", "loom"]);
+    check.args(["test", "--package", "trypema", "--no-default-features", "--lib", "loom"]);
     crate::run(check.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", "target/loom"))
 }
