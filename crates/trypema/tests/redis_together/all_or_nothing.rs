@@ -41,6 +41,27 @@ fn left(rl: &RateLimiter, wide: &Limits) -> [u64; 4] {
     ]
 }
 
+/// Wherever in the request the denial is.
+#[test]
+fn a_request_that_any_of_its_checks_denies_spends_nothing() {
+    let server = Server::start().unwrap();
+    let (_, rl) = limiter(&server.url());
+    let (wide, windows) = (Limits::of(WIDE, Duration::from_secs(3_600)), rl.redis().fixed_window());
+    let names = names();
+    for denied in 0..names.len() {
+        let cost = |position: usize| if position == denied { WIDE + 1 } else { 1 };
+        let check = |(position, name)| windows.check_of(name, &wide.fixed_window, cost(position));
+        let together = wait_for(rl.redis().take_all(names.iter().enumerate().map(check))).unwrap();
+        assert!(!together.is_allowed);
+        for (position, decision) in together.decisions.iter().enumerate() {
+            assert_eq!(decision.is_allowed(), position != denied);
+        }
+    }
+    for name in &names {
+        assert_eq!(wait_for(windows.usage(name, &wide.fixed_window)).unwrap().remaining(), WIDE, "{name}");
+    }
+}
+
 #[test]
 fn a_request_that_its_last_check_denies_spends_nothing_however_many_ask_at_once() {
     let server = Server::start().unwrap();
