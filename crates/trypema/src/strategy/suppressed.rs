@@ -1,14 +1,16 @@
 //! Suppressed: a sliding window that sheds load by degrees instead of shutting at its limit.
 
+mod limit;
 #[cfg(feature = "_redis")]
 mod wire;
 
-use super::absolute::{AbsoluteLimit, Denied, refund_series};
+pub use limit::SuppressedLimit;
+
+use super::absolute::{Denied, refund_series};
 use super::series::{Joined, Look, Record, Series, View};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, SuppressedDecision, When};
-use crate::units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -18,64 +20,6 @@ const GOLDEN: u32 = 0x9E37_79B9;
 /// The load-shedding sliding window; see the [module](super).
 #[derive(Debug, Clone, Copy)]
 pub struct Suppressed;
-
-/// A limit to hold on average, and one never to pass.
-///
-/// ```
-/// use trypema::{HardLimitFactor, RateGroupSizeMs, RateLimit, SuppressedLimit, WindowSizeSeconds};
-///
-/// let limit = SuppressedLimit::new(
-///     RateLimit::try_from(5.0)?,
-///     WindowSizeSeconds::try_from(10)?,
-///     RateGroupSizeMs::try_from(10)?,
-///     HardLimitFactor::default(),
-/// );
-/// assert_eq!((limit.soft(), limit.hard()), (50, 100));
-/// # Ok::<(), trypema::TrypemaError>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SuppressedLimit {
-    window: AbsoluteLimit,
-    factor: HardLimitFactor,
-}
-
-impl SuppressedLimit {
-    /// `rate` over `window` as the limit to hold, and `factor` times that as the one never to pass.
-    #[inline]
-    pub fn new(
-        rate: RateLimit,
-        window: WindowSizeSeconds,
-        group: RateGroupSizeMs,
-        factor: HardLimitFactor,
-    ) -> Self {
-        Self { window: AbsoluteLimit::new(rate, window, group), factor }
-    }
-
-    /// The same limit, giving way to the one that a live key was first called with.
-    #[must_use]
-    pub fn sticky(self) -> Self {
-        Self { window: self.window.sticky(), ..self }
-    }
-
-    /// The limit of a live state, whatever it is; without one, none.
-    pub(crate) fn of_live_state(
-        window: WindowSizeSeconds,
-        group: RateGroupSizeMs,
-        factor: HardLimitFactor,
-    ) -> Self {
-        Self { window: AbsoluteLimit::of_live_state(window, group), factor }
-    }
-
-    /// What is admitted without a draw.
-    pub fn soft(&self) -> u64 {
-        self.window.capacity
-    }
-
-    /// What is never passed.
-    pub fn hard(&self) -> u64 {
-        self.factor.hard_capacity(self.window.capacity)
-    }
-}
 
 /// What the suppressed strategy remembers of a key.
 #[derive(Debug, Clone, Default)]

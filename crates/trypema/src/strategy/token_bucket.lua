@@ -4,9 +4,6 @@
 --   outcome  <B admitted> <B first failing limit> <d decided at> <d not before, -1 = ask what is owed>
 --            <d resets at, -1 = ask what is owed>, then for each limit <d owed before>
 
--- Pending tokens are coalesced into at most this many moments.
-local MAX_PENDING = 8
-
 local function read(argument, at)
   local count
   count, at = struct.unpack('<B', argument, at)
@@ -83,54 +80,6 @@ local function save(key, limits, state, now)
   end
 end
 
--- What is left of `owed` after `elapsed`.
-local function drained(l, owed, elapsed)
-  if elapsed >= l.refill then
-    return 0
-  end
-  return math.max(0, owed - elapsed * l.drain)
-end
-
--- a * b / c rounded up and at most `most`, exactly: the product alone may be too large for a number.
-local function scaled(a, b, c, most)
-  local whole, rest = math.floor(a / c), a % c
-  local quotient, remainder = 0, 0
-  for bit = 52, 0, -1 do
-    quotient, remainder = quotient * 2, remainder * 2
-    if remainder >= c then
-      quotient, remainder = quotient + 1, remainder - c
-    end
-    if math.floor(b / 2 ^ bit) % 2 == 1 then
-      quotient = quotient + whole
-      if remainder >= c - rest then
-        quotient, remainder = quotient + 1, remainder - (c - rest)
-      else
-        remainder = remainder + rest
-      end
-    end
-    if quotient >= most then
-      return most
-    end
-  end
-  if remainder > 0 then
-    quotient = quotient + 1
-  end
-  return math.min(quotient, most)
-end
-
--- Whether a / b is more than c / d, exactly.
-local function is_more(a, b, c, d)
-  local whole, other = math.floor(a / b), math.floor(c / d)
-  if whole ~= other then
-    return whole > other
-  end
-  local rest, other_rest = a % b, c % d
-  if rest == 0 or other_rest == 0 then
-    return rest > 0
-  end
-  return is_more(d, other_rest, b, rest)
-end
-
 -- What was owed to the limit at `position`, in its units. Where the number of limits has changed it is not known
 -- which one that was: then it is the largest debt, which is stricter.
 local function debt_to(limits, state, position)
@@ -152,11 +101,6 @@ local function debt_to(limits, state, position)
     return math.min(debt.owed, l.full)
   end
   return scaled(debt.owed, l.unit, debt.unit, l.full)
-end
-
--- The units of `l` in `tokens`, at most its capacity.
-local function units_of(l, tokens)
-  return math.min(tokens, l.capacity) * l.unit
 end
 
 -- What is owed to the limit at `position` at `at`, and how much comes into force only later.
@@ -190,57 +134,6 @@ local function postponed_to(limits, at, now, stamp)
   if stamp > now and latest > at then
     return latest
   end
-end
-
--- Adds to a list in the order of time; where it is full, the two closest moments become their later one.
-local function insert_pending(list, stamp, tokens)
-  local position = 1
-  while list[position] and list[position].stamp < stamp do
-    position = position + 1
-  end
-  if list[position] and list[position].stamp == stamp then
-    list[position] = {stamp = stamp, tokens = list[position].tokens + tokens}
-  else
-    table.insert(list, position, {stamp = stamp, tokens = tokens})
-  end
-  if #list > MAX_PENDING then
-    local closest = 1
-    for i = 2, #list - 1 do
-      if list[i + 1].stamp - list[i].stamp < list[closest + 1].stamp - list[closest].stamp then
-        closest = i
-      end
-    end
-    local together = list[closest].tokens + list[closest + 1].tokens
-    list[closest + 1] = {stamp = list[closest + 1].stamp, tokens = together}
-    table.remove(list, closest)
-  end
-end
-
--- The first moment, from `at` on, at which what is owed has fallen to `room`, if `due` is owed at `at` and what is
--- pending after it comes on top.
-local function falls_to(l, due, at, room, pending)
-  local left, to_come = {}, 0
-  for i = #pending, 1, -1 do
-    if pending[i].stamp > at then
-      to_come = to_come + units_of(l, pending[i].tokens)
-    end
-    left[i] = to_come
-  end
-  local from = at
-  for i = 1, #pending do
-    local stamp = pending[i].stamp
-    if stamp > at then
-      if left[i] <= room then
-        local moment = from + math.ceil(math.max(0, due - (room - left[i])) / l.drain)
-        if moment <= stamp then
-          return moment
-        end
-      end
-      due = math.min(drained(l, due, stamp - from) + units_of(l, pending[i].tokens), l.full)
-      from = stamp
-    end
-  end
-  return from + math.ceil(math.max(0, due - room) / l.drain)
 end
 
 -- Works out when what is owed falls, where some of it is still to come into force.
@@ -349,21 +242,6 @@ local function fits(limits, state, now, cost)
     cost = math.min(cost, math.floor((l.full - seen.owed[i]) / l.unit))
   end
   return cost
-end
-
--- Takes up to `tokens` from what counts from `stamp` on, and says how many.
-local function remove_pending(list, stamp, tokens)
-  for i, pending in ipairs(list) do
-    if pending.stamp == stamp then
-      local removed = math.min(tokens, pending.tokens)
-      pending.tokens = pending.tokens - removed
-      if pending.tokens == 0 then
-        table.remove(list, i)
-      end
-      return removed
-    end
-  end
-  return 0
 end
 
 local function refund(limits, state, now, tokens, recorded)

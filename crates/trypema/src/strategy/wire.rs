@@ -59,7 +59,7 @@ pub(crate) const LUA: [Lua; 6] = [
     },
     Lua {
         name: "token_bucket",
-        base: "",
+        base: DEBT,
         source: include_str!("token_bucket.lua"),
         quick_base: "",
         quick: include_str!("quick/token_bucket.lua"),
@@ -81,7 +81,12 @@ pub(crate) const LUA: [Lua; 6] = [
     Lua { name: "abuse", base: SERIES, source: include_str!("abuse.lua"), quick_base: "", quick: "" },
 ];
 
-const SERIES: &str = include_str!("series.lua");
+const SERIES: &str = concat!(
+    include_str!("series.lua"),
+    include_str!("series/refund.lua"),
+    include_str!("series/written.lua")
+);
+const DEBT: &str = include_str!("token_bucket/debt.lua");
 const QUICK_SERIES: &str = include_str!("quick/series.lua");
 
 /// Appends a number.

@@ -1,0 +1,81 @@
+-- Giving units back to a series: the twin of what series.rs and series/ring.rs do. Change both or neither.
+
+-- The closed buckets from `from` up to, but not including, `to`, with `units` more counted up to each.
+local function counted_up(s, from, to, units)
+  local format = s.width == 6 and '<I6I6' or '<I6I7'
+  local buckets = {}
+  for index = from, to - 1 do
+    local counted = (s.through - units_after(s, index) + units) % wrap_of(s)
+    buckets[#buckets + 1] = struct.pack(format, stamp_of(s, index) % TIME_WRAP, counted)
+  end
+  return table.concat(buckets)
+end
+
+-- Takes up to `units` out of closed bucket `index`, and says how many it had. Either what was counted up to the buckets
+-- before it rises, or up to it and those after it falls: whichever are fewer.
+local function refund_closed(s, index, units)
+  relocate(s, linear(s))
+  local before = s.closed
+  if index > 0 then
+    before = units_after(s, index - 1)
+  end
+  local refunded = math.min(units, before - units_after(s, index))
+  local at = index * (s.width + 6)
+  if index < s.pushed / 2 then
+    relocate(s, counted_up(s, 0, index, refunded) .. s.tail:sub(at + 1))
+  else
+    relocate(s, s.tail:sub(1, at) .. counted_up(s, index, s.pushed, -refunded))
+    s.through = (s.through - refunded) % wrap_of(s)
+  end
+  s.closed = s.closed - refunded
+  return refunded
+end
+
+-- Takes back up to `units` from the bucket that counted them at `moment`, and says how many it had.
+local function refund_at(s, moment, group, units)
+  if moment >= s.first then
+    local refunded = math.min(units, s.open)
+    if moment > s.newest then
+      refunded = 0
+    end
+    s.open = s.open - refunded
+    return refunded
+  end
+  local index = partition(s, stamp_of, moment - 1)
+  -- A bucket spans less than a group: one that ends later than that is another call's.
+  if index == s.stored + s.pushed or stamp_of(s, index) - moment >= math.max(group, 1) then
+    return 0
+  end
+  return refund_closed(s, index, units)
+end
+
+-- Takes back up to `units`, the oldest first, and says how many there were.
+local function refund_oldest(s, units)
+  local from_closed = math.min(units, s.closed)
+  if from_closed > 0 then
+    relocate(s, linear(s))
+    -- The buckets that this empties keep their times, and nothing is left in them.
+    local emptied = partition(s, units_through, from_closed)
+    local left = s.closed - from_closed
+    local format = s.width == 6 and '<I6I6' or '<I6I7'
+    local buckets = {}
+    for index = 0, emptied - 1 do
+      buckets[index + 1] = struct.pack(format, stamp_of(s, index) % TIME_WRAP, (s.through - left) % wrap_of(s))
+    end
+    relocate(s, table.concat(buckets) .. s.tail:sub(emptied * (s.width + 6) + 1))
+    s.closed = left
+  end
+  local from_open = math.min(units - from_closed, s.open)
+  s.open = s.open - from_open
+  return from_closed + from_open
+end
+
+-- Gives units back to a series, after forgetting what has left it; `recorded` is -1 for the oldest.
+local function refund_series(s, now, window, group, units, recorded)
+  local used, expired, is_back = view(s, now, window)
+  settle(s, now, used, expired, is_back)
+  if recorded >= 0 then
+    return refund_at(s, recorded, group, units)
+  end
+  return refund_oldest(s, units)
+end
