@@ -17,12 +17,12 @@ pub struct KeyHandle<'a, S: Strategy> {
 impl<S: Wire> KeyHandle<'_, S> {
     /// As [`Limiter::take`].
     pub async fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
-        self.limiter.decide(self.key, &self.name, (limit, Asking::new(Verb::Take, cost))).await
+        self.limiter.decide(self.key, self.name.clone(), (limit, Asking::new(Verb::Take, cost))).await
     }
 
     /// As [`Limiter::peek`].
     pub async fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
-        self.limiter.decide(self.key, &self.name, (limit, Asking::new(Verb::Peek, cost))).await
+        self.limiter.decide(self.key, self.name.clone(), (limit, Asking::new(Verb::Peek, cost))).await
     }
 
     /// As [`Limiter::reset`].

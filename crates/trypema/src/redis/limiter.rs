@@ -98,7 +98,7 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(key, &self.store.name(key, S::SUFFIX), (limit, Asking::new(Verb::Take, cost))).await
+        self.decide(key, self.store.name(key, S::SUFFIX), (limit, Asking::new(Verb::Take, cost))).await
     }
 
     /// What [`Limiter::take`] would answer; nothing is spent.
@@ -108,7 +108,7 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(key, &self.store.name(key, S::SUFFIX), (limit, Asking::new(Verb::Peek, cost))).await
+        self.decide(key, self.store.name(key, S::SUFFIX), (limit, Asking::new(Verb::Peek, cost))).await
     }
 
     /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
@@ -167,7 +167,7 @@ impl<S: Wire> Limiter<S> {
         let extra = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
         let asking = Asking { verb: Verb::Reserve, cost, extra };
         let started = self.started();
-        let result = match self.found(key, &self.store.name(key, S::SUFFIX), (limit, asking)).await {
+        let result = match self.found(key, self.store.name(key, S::SUFFIX), (limit, asking)).await {
             Ok(found) => Ok(self.reservation(key, limit, found)),
             Err(failure) => self
                 .or_substitute(key, (limit, asking), Err(failure))
@@ -241,7 +241,7 @@ impl<S: Wire> Limiter<S> {
     pub(super) async fn decide<'l>(
         &self,
         key: &RedisKey,
-        name: &[u8],
+        name: Vec<u8>,
         (limit, asking): (&'l S::Limit, Asking),
     ) -> Result<S::Decision<'l>, TrypemaError> {
         let started = self.started();
@@ -257,12 +257,12 @@ impl<S: Wire> Limiter<S> {
     pub(super) async fn found(
         &self,
         key: &RedisKey,
-        name: &[u8],
+        name: Vec<u8>,
         (limit, asking): (&S::Limit, Asking),
     ) -> Result<Found<S>, RedisFailure> {
         let terms = self.store.terms();
         self.settle(key, limit, terms.clone()).await?;
-        let told = self.store.ask(Self::ask_named(name.to_vec(), Some(limit), asking), terms).await?;
+        let told = self.store.ask(Self::ask_named(name, Some(limit), asking), terms).await?;
         self.read(limit, asking, told)
     }
 

@@ -97,7 +97,7 @@ impl<S: Windowed> WindowLimiter<S> {
     ) -> Result<RateLimitDecision, TrypemaError> {
         let started = self.core.started();
         let name = self.core.store.name(key, S::SUFFIX);
-        let found = self.core.found(key, &name, (limit, asking)).await;
+        let found = self.core.found(key, name, (limit, asking)).await;
         let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
         let found = found.map(|found| found.decision(limit));
         let decision = self.core.or_substitute(key, (limit, asking), found)?;
