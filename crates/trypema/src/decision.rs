@@ -46,6 +46,12 @@ pub struct Decision {
 pub(crate) const NEVER: Timestamp = Timestamp::derived(u64::MAX);
 
 impl Decision {
+    /// A denial for good, by no count: also the place of a decision that is still to be made.
+    pub(crate) fn refused() -> Self {
+        let (not_before, resets_at) = (NEVER, Timestamp::default());
+        Self { is_allowed: false, limit: 0, remaining: 0, not_before, resets_at, when: When::exactly(resets_at) }
+    }
+
     /// Whether the call may go ahead.
     #[inline]
     pub fn is_allowed(&self) -> bool {

@@ -106,10 +106,16 @@ pub enum TrypemaError {
         reason: String,
     },
     /// Checks that cannot be asked together.
-    #[cfg(feature = "_redis")]
     #[error("invalid checks: {reason}")]
     InvalidChecks {
         /// What is wrong with them.
+        reason: String,
+    },
+    /// A request that rules cannot be asked about.
+    #[cfg(feature = "rules")]
+    #[error("invalid request: {reason}")]
+    InvalidRequest {
+        /// What is wrong with it.
         reason: String,
     },
     /// A deadline of zero.

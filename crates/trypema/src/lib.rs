@@ -242,17 +242,23 @@
 //!
 //! What each strategy guarantees, why, and which test holds it: `docs/guarantees.md` in the repository.
 
+mod check;
 pub mod clock;
 mod decision;
 mod error;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod local;
 pub mod observer;
 mod rate_limiter;
 #[cfg(feature = "_redis")]
 pub mod redis;
+#[cfg(feature = "rules")]
+pub mod rules;
 pub mod strategy;
 mod units;
 
+pub use check::{Check, Together};
 pub use decision::{
     AbuseDecision, BlockScope, Decision, LimitBalance, LimiterDecision, RateLimitDecision,
     SuppressedDecision, TokenBucketDecision, When,
@@ -272,7 +278,7 @@ pub use redis::{
     SuppressedRedisRateLimiter, TokenBucketRedisRateLimiter,
 };
 pub use strategy::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, SlidingWindowLimit, SuppressedLimit,
+    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, Limit, SlidingWindowLimit, SuppressedLimit,
     TokenBucketLimits, TokenLimit,
 };
 pub use units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};

@@ -12,6 +12,7 @@ mod provider;
 mod receipt;
 mod seeds;
 mod shard;
+mod together;
 mod wait;
 
 pub use handle::KeyHandle;

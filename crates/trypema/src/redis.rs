@@ -27,6 +27,7 @@ mod abuse;
 mod ask;
 mod failure;
 mod handle;
+mod join;
 mod key;
 mod lane;
 mod limiter;
@@ -52,10 +53,11 @@ pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::{Receipt, Reservation};
 pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use substitute::OnFailure;
-pub use together::{Check, Together};
 
 pub(crate) use provider::Windows;
 pub(crate) use store::Parts;
+#[cfg(feature = "rules")]
+pub(crate) use together::Errand;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 

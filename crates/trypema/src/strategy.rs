@@ -24,6 +24,7 @@ mod absolute;
 mod abuse;
 mod aligned;
 mod fixed_window;
+mod limit;
 mod series;
 mod sliding_window;
 mod suppressed;
@@ -36,6 +37,8 @@ use std::fmt::Debug;
 pub use absolute::{Absolute, AbsoluteLimit, AbsoluteOutcome, AbsoluteState};
 pub use abuse::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, AbuseTier};
 pub use fixed_window::{FixedWindow, FixedWindowLimit, FixedWindowOutcome, FixedWindowState};
+pub use limit::Limit;
+pub(crate) use limit::{LimitOf, with_strategy};
 pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome, SlidingWindowState};
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
@@ -134,6 +137,12 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// Records `outcome`, which [`Strategy::decide`] gave for the same arguments. A denial changes nothing,
     /// except what the algorithm counts of denials, and time that went back by more than a window.
     fn commit(limit: &Self::Limit, state: &mut Self::State, call: Call, outcome: &Self::Outcome);
+
+    /// Records that a call, of which `outcome` alone would have let it pass, was not let pass for another reason.
+    /// That changes nothing, except what the algorithm counts of denials.
+    fn forgo(limit: &Self::Limit, state: &mut Self::State, call: Call, outcome: &Self::Outcome) {
+        let _ = (limit, state, call, outcome);
+    }
 
     /// Where committing an admitted `outcome` records it, for [`Refund::recorded`].
     fn recorded_at(limit: &Self::Limit, outcome: &Self::Outcome, call: Call) -> Timestamp;

@@ -78,6 +78,11 @@ impl<S: Strategy> Limiter<S> {
         self.found(key, limit, cost).decision(limit)
     }
 
+    /// A take that the observer is not told of.
+    pub(super) fn take_untold<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
+        self.taken(key, limit, cost).decision(limit)
+    }
+
     /// What [`Limiter::take`] would answer; nothing is spent.
     pub fn peek<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.foreseen(key, limit, cost).decision(limit)
@@ -164,13 +169,23 @@ impl<S: Strategy> Limiter<S> {
             S::commit(limit, state, call, &outcome);
             outcome
         });
-        let receipt = (S::is_admitted(&outcome) && cost > 0).then(|| Receipt {
+        let receipt = Self::receipt(shard, key, limit, (outcome, call));
+        Reservation { decision: S::decision(limit, outcome, When::exactly(now)), receipt }
+    }
+
+    /// What names a take that was committed, if it took anything.
+    pub(super) fn receipt(
+        shard: &mut Shard<S>,
+        key: &Hashed<'_>,
+        limit: &S::Limit,
+        (outcome, call): (S::Outcome, Call),
+    ) -> Option<Receipt> {
+        (S::is_admitted(&outcome) && call.cost > 0).then(|| Receipt {
             id: shard.refunded.get_or_insert_default().next_id(),
             hash: key.hash,
             recorded: S::recorded_at(limit, &outcome, call),
-            units: cost,
-        });
-        Reservation { decision: S::decision(limit, outcome, When::exactly(now)), receipt }
+            units: call.cost,
+        })
     }
 
     /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second

@@ -96,7 +96,19 @@ impl<S: Strategy> Map<S> {
     /// The shard of `hash`, for this thread alone.
     #[inline(always)]
     pub(super) fn shard(&self, hash: u64) -> Held<'_, Shard<S>> {
-        self.shards[place(hash, self.shards.len())].0.lock()
+        self.shard_at(self.shard_of(hash))
+    }
+
+    /// Which shard `hash` belongs to.
+    #[inline(always)]
+    pub(super) fn shard_of(&self, hash: u64) -> usize {
+        place(hash, self.shards.len())
+    }
+
+    /// The shard at `index`, for this thread alone. Whoever locks several does it in the order of their indexes.
+    #[inline(always)]
+    pub(super) fn shard_at(&self, index: usize) -> Held<'_, Shard<S>> {
+        self.shards[index].0.lock()
     }
 
     /// What a key starts with that is not in `shard`: nothing, or what it may have spent while there was no

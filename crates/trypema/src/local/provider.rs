@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::limiter::Limiter;
 use super::map::Bound;
 use super::seeds::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
-use crate::clock::Source;
+use crate::clock::{Source, Timestamp};
 use crate::observer::Observer;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, Strategy, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
@@ -109,6 +109,14 @@ impl LocalRateLimiterProvider {
     #[inline]
     pub fn abuse(&self) -> &Limiter<Abuse> {
         self.abuse.get_or_init(|| self.parts.limiter())
+    }
+
+    pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+        self.parts.observer.as_ref()
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.parts.clock.now()
     }
 
     /// Forgets, in every strategy, the keys that have been as good as fresh for `stale_for`.

@@ -19,6 +19,8 @@ pub(super) enum Verb {
     Adopt = 8,
     Block = 9,
     Unblock = 10,
+    /// Records that a call was not let pass for another reason.
+    Forgo = 11,
 }
 
 impl Verb {
@@ -55,18 +57,27 @@ impl Ask {
     }
 }
 
-/// The checks of one request; mostly there is one.
+/// What one caller asks; mostly one check.
 #[derive(Debug)]
 pub(super) enum Asks {
     One(Ask),
-    Many(Vec<Ask>),
+    /// The first of them are spent all or nothing, the others each on its own.
+    Many { asks: Vec<Ask>, together: usize },
 }
 
 impl Asks {
-    pub(super) fn as_slice(&self) -> &[Ask] {
+    pub(super) fn len(&self) -> usize {
         match self {
-            Self::One(ask) => std::slice::from_ref(ask),
-            Self::Many(asks) => asks,
+            Self::One(_) => 1,
+            Self::Many { asks, .. } => asks.len(),
+        }
+    }
+
+    /// What is asked together, and what is asked alone.
+    pub(super) fn split(&self) -> (&[Ask], &[Ask]) {
+        match self {
+            Self::One(ask) => (&[], std::slice::from_ref(ask)),
+            Self::Many { asks, together } => asks.split_at((*together).min(asks.len())),
         }
     }
 }
@@ -107,62 +118,85 @@ pub(super) struct Run<'a> {
     pub(super) times: u32,
 }
 
-/// What one script call is for: a list of requests, each of which is a list of checks.
+/// One request of a script call.
 #[derive(Debug)]
-pub(super) enum Cargo<'a> {
-    /// Requests of one check each.
-    Runs(Vec<Run<'a>>),
-    /// One request, spent all or nothing.
+enum Request<'a> {
+    Run(Run<'a>),
+    /// Spent all or nothing.
     Together(&'a [Ask]),
 }
 
-impl Cargo<'_> {
+/// What one script call is for: requests in their order.
+#[derive(Debug, Default)]
+pub(super) struct Cargo<'a> {
+    requests: Vec<Request<'a>>,
+}
+
+impl<'a> Cargo<'a> {
+    /// Adds what a caller asks. Callers that take the same from the same key, one after the other, are one run.
+    pub(super) fn add(&mut self, asks: &'a Asks) {
+        let (together, alone) = asks.split();
+        match together {
+            [] => {}
+            [ask] => self.add_alone(ask),
+            asks => self.requests.push(Request::Together(asks)),
+        }
+        alone.iter().for_each(|ask| self.add_alone(ask));
+    }
+
+    fn add_alone(&mut self, ask: &'a Ask) {
+        match self.requests.last_mut() {
+            Some(Request::Run(run)) if ask.verb == Verb::Take && run.ask == ask => run.times += 1,
+            _ => self.requests.push(Request::Run(Run { ask, times: 1 })),
+        }
+    }
+
+    /// The run of takes on one key that this is, if it is nothing else: it has a script of its own.
+    fn single(&self) -> Option<&Run<'a>> {
+        match self.requests.as_slice() {
+            [Request::Run(run)] if run.ask.verb == Verb::Take => Some(run),
+            _ => None,
+        }
+    }
+
     /// The script call that asks for this; `now` is the time to go by, if not the server's.
     pub(super) fn call(&self, now: Option<Timestamp>) -> ScriptCall {
-        match self {
-            Self::Runs(runs) => match runs.as_slice() {
-                [run] if run.ask.verb == Verb::Take => single_call(run, now),
-                runs => {
-                    let mut packing = Packing::new(now, runs.len());
-                    for run in runs {
-                        packing.argument.push(1);
-                        packing.add(run.ask, run.times);
-                    }
-                    packing.call()
+        if let Some(run) = self.single() {
+            return single_call(run, now);
+        }
+        let mut packing = Packing::new(now, self.requests.len());
+        for request in &self.requests {
+            match request {
+                Request::Run(run) => {
+                    packing.argument.push(1);
+                    packing.add(run.ask, run.times);
                 }
-            },
-            Self::Together(asks) => {
-                let mut packing = Packing::new(now, 1);
-                packing.argument.push(asks.len() as u8);
-                asks.iter().for_each(|ask| packing.add(ask, 1));
-                packing.call()
+                Request::Together(asks) => {
+                    packing.argument.push(asks.len() as u8);
+                    asks.iter().for_each(|ask| packing.add(ask, 1));
+                }
             }
         }
+        packing.call()
     }
 
-    fn callers(&self) -> usize {
-        match self {
-            Self::Runs(runs) => runs.iter().map(|run| run.times as usize).sum(),
-            Self::Together(asks) => asks.len(),
-        }
-    }
-
-    /// What `reply` tells each caller, in their order; `None` if it makes no sense.
+    /// What `reply` tells of each check that was asked, in their order; `None` if it makes no sense.
     pub(super) fn read(&self, reply: &[u8]) -> Option<Vec<Result<Told, RedisFailure>>> {
         let mut facts = Facts::new(reply);
         let now = Timestamp::from_micros(facts.count()?);
-        let mut told = Vec::with_capacity(self.callers());
-        match self {
-            Self::Runs(runs) => match runs.as_slice() {
-                [run] if run.ask.verb == Verb::Take => {
-                    let told_of = Told { now, number: 0, facts: [0; MAX_FACTS], facts_len: 0, spent: 0 };
-                    read_stretches(&mut facts, run, told_of, &mut told)?;
-                }
-                runs => runs.iter().try_for_each(|run| read_check(&mut facts, run, now, &mut told))?,
-            },
-            Self::Together(asks) => asks
-                .iter()
-                .try_for_each(|ask| read_check(&mut facts, &Run { ask, times: 1 }, now, &mut told))?,
+        let mut told = Vec::new();
+        if let Some(run) = self.single() {
+            let told_of = Told { now, number: 0, facts: [0; MAX_FACTS], facts_len: 0, spent: 0 };
+            read_stretches(&mut facts, run, told_of, &mut told)?;
+            return facts.is_empty().then_some(told);
+        }
+        for request in &self.requests {
+            match request {
+                Request::Run(run) => read_check(&mut facts, run, now, &mut told)?,
+                Request::Together(asks) => asks
+                    .iter()
+                    .try_for_each(|ask| read_check(&mut facts, &Run { ask, times: 1 }, now, &mut told))?,
+            }
         }
         facts.is_empty().then_some(told)
     }

@@ -24,7 +24,7 @@ use seat::{Ride, Seat};
 /// many, a flight starts only with its share of them: so they travel together, and the server has less to do.
 const MAX_FLIGHTS: usize = 4;
 
-/// Callers that share a script call at most: it keeps the server from other work for less than a few
+/// Checks of one script call at most: it keeps the server from other work for less than a few
 /// milliseconds.
 const MAX_TOGETHER: usize = 256;
 
@@ -239,16 +239,14 @@ impl State {
             return None;
         }
         let mut seats: Vec<Arc<Seat>> = Vec::new();
+        let mut checks = 0;
         while let Some(next) = self.queue.front() {
-            // Several checks in one request travel alone: all of them or none are spent.
-            let is_room = next.is_single() && seats.len() < MAX_TOGETHER;
-            if !seats.is_empty() && !is_room {
+            if !seats.is_empty() && checks + next.asks().len() > MAX_TOGETHER {
                 break;
             }
-            let is_alone = !next.is_single();
-            seats.extend(self.queue.pop_front().filter(|next| next.board()));
-            if is_alone && !seats.is_empty() {
-                break;
+            if let Some(next) = self.queue.pop_front().filter(|next| next.board()) {
+                checks += next.asks().len();
+                seats.push(next);
             }
         }
         if seats.is_empty() {

@@ -47,7 +47,7 @@ use crate::strategy::{Call, Strategy, Wire};
 #[derive(Debug)]
 pub struct Limiter<S: Strategy> {
     pub(super) store: Arc<Store>,
-    substitute: Arc<Substitute<S>>,
+    pub(super) substitute: Arc<Substitute<S>>,
 }
 
 impl<S: Strategy> Clone for Limiter<S> {
@@ -177,7 +177,7 @@ impl<S: Wire> Limiter<S> {
         result
     }
 
-    fn reservation<'l>(
+    pub(super) fn reservation<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
@@ -210,13 +210,17 @@ impl<S: Wire> Limiter<S> {
         if receipt.key != *key {
             return Ok(0);
         }
+        self.number(key, self.ask_refund(limit, receipt)).await
+    }
+
+    pub(super) fn ask_refund(&self, limit: &S::Limit, receipt: &Receipt) -> Ask {
         let asking = Asking { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
-        let mut ask = self.ask(key, Some(limit), asking);
+        let mut ask = self.ask(&receipt.key, Some(limit), asking);
         ask.resets = receipt.resets;
-        let mut name = self.store.name(key, S::SUFFIX);
+        let mut name = self.store.name(&receipt.key, S::SUFFIX);
         name.extend_from_slice(format!(":receipt:{:032x}", receipt.id).as_bytes());
         ask.helpers.push(name);
-        self.number(key, ask).await
+        ask
     }
 
     /// Gives back up to `units`, the oldest first; returns how many were still counted. Prefer
@@ -281,7 +285,7 @@ impl<S: Wire> Limiter<S> {
         Ok((units, self.read(limit, Asking::new(Verb::UpTo, decided), told)?))
     }
 
-    fn read(&self, limit: &S::Limit, asking: Asking, told: Told) -> Result<Found<S>, RedisFailure> {
+    pub(super) fn read(&self, limit: &S::Limit, asking: Asking, told: Told) -> Result<Found<S>, RedisFailure> {
         let lease = if asking.verb == Verb::Reserve { asking.extra } else { 0 };
         let stamp = told.now + Duration::from_micros(lease);
         let call = Call::new(told.now, asking.cost).stamped(stamp);
@@ -327,7 +331,7 @@ impl<S: Wire> Limiter<S> {
     }
 
     /// Takes from Redis what was admitted without it.
-    async fn settle(&self, key: &RedisKey, limit: &S::Limit, terms: Terms) -> Result<(), RedisFailure> {
+    pub(super) async fn settle(&self, key: &RedisKey, limit: &S::Limit, terms: Terms) -> Result<(), RedisFailure> {
         let Some(settling) = self.substitute.settling(key) else { return Ok(()) };
         let ask = self.ask(key, Some(limit), Asking::new(Verb::UpTo, settling.units()));
         let terms = Terms { unsent: Some(settling.unsent()), ..terms };

@@ -6,8 +6,6 @@ use super::key::RedisKey;
 use super::limiter::Limiter;
 use super::seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 use super::store::{Parts, Store};
-use super::together::{Check, Together};
-use crate::error::TrypemaError;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 
@@ -51,13 +49,13 @@ pub struct Windows {
 /// The strategies that are shared through Redis. Their keys are apart, whatever the strategy.
 #[derive(Debug)]
 pub struct RedisRateLimiterProvider {
-    store: Arc<Store>,
-    absolute: AbsoluteRedisRateLimiter,
-    suppressed: SuppressedRedisRateLimiter,
-    token_bucket: Limiter<TokenBucket>,
-    sliding_window: Limiter<SlidingWindow>,
-    fixed_window: Limiter<FixedWindow>,
-    abuse: Limiter<Abuse>,
+    pub(super) store: Arc<Store>,
+    pub(super) absolute: AbsoluteRedisRateLimiter,
+    pub(super) suppressed: SuppressedRedisRateLimiter,
+    pub(super) token_bucket: Limiter<TokenBucket>,
+    pub(super) sliding_window: Limiter<SlidingWindow>,
+    pub(super) fixed_window: Limiter<FixedWindow>,
+    pub(super) abuse: Limiter<Abuse>,
 }
 
 impl RedisRateLimiterProvider {
@@ -102,39 +100,5 @@ impl RedisRateLimiterProvider {
     /// Attempt limits with blocks.
     pub fn abuse(&self) -> &Limiter<Abuse> {
         &self.abuse
-    }
-
-    /// Takes all of `checks`, which may be of any strategies and keys, or none of them: in one script call. On a
-    /// Cluster their keys must be in one slot. A failure of Redis is always an `Err` here.
-    ///
-    /// ```no_run
-    /// use std::time::Duration;
-    /// use trypema::redis::RedisKey;
-    /// use trypema::{FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenLimit};
-    ///
-    /// # async fn example(rl: &RateLimiter) -> Result<(), trypema::TrypemaError> {
-    /// let tenant = FixedWindowLimit::new(1_000, Duration::from_secs(60))?;
-    /// let user = TokenBucketLimits::from(TokenLimit::new(10, Duration::from_secs(1))?);
-    /// let (acme, ann) = (RedisKey::try_from("acme")?, RedisKey::try_from("ann")?);
-    ///
-    /// let answer = rl
-    ///     .redis()
-    ///     .take_all([
-    ///         rl.redis().fixed_window().check_of(&acme, &tenant, 1),
-    ///         rl.redis().token_bucket().check_of(&ann, &user, 1),
-    ///     ])
-    ///     .await?;
-    /// if let Some(denied) = answer.decisions.iter().find(|decision| !decision.is_allowed()) {
-    ///     println!("try again in {:?}; nothing was spent", denied.retry_after());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn take_all<'l>(
-        &self,
-        checks: impl IntoIterator<Item = Check<'l>>,
-    ) -> Result<Together, TrypemaError> {
-        let checks: Vec<Check<'l>> = checks.into_iter().collect();
-        super::together::take_all(&self.store, checks).await
     }
 }

@@ -92,13 +92,28 @@ impl Store {
         }
     }
 
-    /// Asks for several checks that are spent all or nothing. On a Cluster they must be in one slot.
-    pub(super) async fn ask_together(&self, asks: Vec<Ask>, terms: Terms) -> Result<Vec<Told>, RedisFailure> {
-        let told = self.lane_for(&asks)?.ask(Asks::Many(asks), terms).await?;
+    /// Asks for several checks in one script call, of which the first `together` are spent all or nothing. On a
+    /// Cluster they must be in one slot.
+    pub(super) async fn ask_many(
+        &self,
+        asks: Vec<Ask>,
+        together: usize,
+        terms: Terms,
+    ) -> Result<Vec<Told>, RedisFailure> {
+        if asks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let told = self.lane_for(&asks)?.ask(Asks::Many { asks, together }, terms).await?;
         Ok(match told {
             Answers::One(told) => vec![told],
             Answers::Many(told) => told,
         })
+    }
+
+    /// Whether one script call can ask for all of these.
+    pub(super) fn is_one_call(&self, asks: &[Ask]) -> bool {
+        let slot = asks.first().map(|ask| slot_of(&ask.name));
+        !matches!(self.lanes, Lanes::Cluster(..)) || asks.iter().all(|ask| Some(slot_of(&ask.name)) == slot)
     }
 
     /// Where calls for these keys meet.

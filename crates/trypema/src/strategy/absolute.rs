@@ -3,11 +3,17 @@
 #[cfg(feature = "_redis")]
 mod wire;
 
+use std::time::Duration;
+
 use super::series::{Joined, Left, Look, Record, Series, View, bounded_group_us};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, NEVER, When};
-use crate::units::{MAX_EXACT, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
+use crate::error::TrypemaError;
+use crate::units::{MAX_EXACT, RateGroupSizeMs, RateLimit, WindowSizeSeconds, window_micros};
+
+/// The largest limit: one below the number that stands for [`AbsoluteLimit::of_live_state`].
+const MAX_LIMIT: u64 = MAX_EXACT - 1;
 
 /// Counting late by up to this share of the window is worth not reading the precise time: one in a thousand.
 const WINDOW_PER_LAG: u64 = 1_000;
@@ -47,6 +53,32 @@ impl AbsoluteLimit {
         Self { capacity: window.capacity(rate), window_us, group_us, is_sticky: false }
     }
 
+    /// Exactly `limit` in any `window`, which is rounded up to whole microseconds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::AbsoluteLimit;
+    ///
+    /// let limit = AbsoluteLimit::per_window(100, Duration::from_secs(60))?;
+    /// assert_eq!(limit.capacity(), 100);
+    /// assert!(AbsoluteLimit::per_window(0, Duration::from_secs(60)).is_err());
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    pub fn per_window(limit: u64, window: Duration) -> Result<Self, TrypemaError> {
+        if limit == 0 || limit > MAX_LIMIT {
+            return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_LIMIT });
+        }
+        let window_us = window_micros(window)?;
+        let group_us = bounded_group_us(window_us, RateGroupSizeMs::DEFAULT.as_micros());
+        Ok(Self { capacity: limit, window_us, group_us, is_sticky: false })
+    }
+
+    /// The same limit, where calls within `group` of a bucket's first share the bucket.
+    #[must_use]
+    pub fn grouped(self, group: RateGroupSizeMs) -> Self {
+        Self { group_us: bounded_group_us(self.window_us, group.as_micros()), ..self }
+    }
+
     /// The same limit, giving way to the one that a live key was first called with.
     #[must_use]
     pub fn sticky(self) -> Self {
@@ -68,6 +100,11 @@ impl AbsoluteLimit {
     /// What fits into the window.
     pub fn capacity(&self) -> u64 {
         self.capacity
+    }
+
+    /// The window's length.
+    pub fn window(&self) -> Duration {
+        Duration::from_micros(self.window_us)
     }
 
     /// The latest time units may be counted at, for a call at `now`: beyond it the clock would seem to have

@@ -78,6 +78,12 @@ impl AbuseLimit {
         Self { is_counting_blocked: false, ..self }
     }
 
+    /// The window of the tier that is reached first.
+    pub fn window(&self) -> Duration {
+        let first = if self.long.threshold < self.temp.threshold { self.long } else { self.temp };
+        Duration::from_micros(first.window_us)
+    }
+
     fn memory_us(&self) -> u64 {
         self.temp.window_us.max(self.long.window_us)
     }

@@ -97,6 +97,16 @@ enum Zone {
     Rejected,
 }
 
+impl Zone {
+    /// The same draw, denied.
+    fn denied(self) -> Self {
+        match self {
+            Self::Drawn { factor, drawn, .. } => Self::Drawn { factor, drawn, is_admitted: false },
+            Self::Allowed | Self::Rejected => Self::Rejected,
+        }
+    }
+}
+
 impl SuppressedOutcome {
     /// Of a call that joined the open bucket, below the soft limit.
     #[inline(always)]
@@ -209,6 +219,12 @@ impl Strategy for Suppressed {
     #[inline]
     fn commit(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &SuppressedOutcome) {
         commit_record(limit, state, (call, limit.window.record(call)), outcome);
+    }
+
+    fn forgo(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &SuppressedOutcome) {
+        if call.cost > 0 {
+            Self::commit(limit, state, call, &SuppressedOutcome { zone: outcome.zone.denied(), ..*outcome });
+        }
     }
 
     #[inline(always)]

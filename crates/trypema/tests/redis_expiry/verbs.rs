@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use trypema::redis::{Limiter, RedisKey};
+use trypema::redis::Limiter;
 use trypema::strategy::Wire;
-use trypema::{BlockScope, RateLimit, RateLimiter};
+use trypema::{BlockScope, Check, RateLimit, RateLimiter};
 use trypema_testkit::blocking::{Blocking, key, wait_for};
 use trypema_testkit::verbs::{Lease, Verbs};
 
@@ -111,19 +111,22 @@ fn blocks(rl: &RateLimiter, limits: &Limits, (window, after): (Duration, &mut dy
     after("unblock");
 }
 
-/// Checks that are spent together: once all of them, once none.
+/// Checks that are spent together: once all of them, once none; and once they are given back.
 fn together(rl: &RateLimiter, limits: &Limits, after: &mut dyn FnMut(&str)) {
-    let (all, redis): (RedisKey, _) = (key("all"), rl.redis());
-    for (cost, is_allowed) in [(4, true), (CAPACITY + 1, false)] {
-        let checks = [
-            redis.absolute().check_of(&all, &limits.absolute, 1),
-            redis.suppressed().check_of(&all, &limits.suppressed, 1),
-            redis.token_bucket().check_of(&all, &limits.token_bucket, 1),
-            redis.sliding_window().check_of(&all, &limits.sliding_window, 1),
-            redis.abuse().check_of(&all, &limits.abuse, 1),
-            redis.fixed_window().check_of(&all, &limits.fixed_window, cost),
-        ];
-        assert_eq!(wait_for(redis.take_all(checks)).unwrap().is_allowed, is_allowed);
+    let (any, redis) = (limits.any(), rl.redis());
+    let checks = |last: u64| {
+        let cost = move |index| if index + 1 < any.len() { 1 } else { last };
+        any.iter().enumerate().map(move |(index, limit)| Check { key: "all", limit, cost: cost(index) })
+    };
+    for (last, is_allowed) in [(4, true), (CAPACITY + 1, false)] {
+        let checks: Vec<_> = checks(last).collect();
+        assert_eq!(wait_for(redis.take_all(&checks)).unwrap().is_allowed, is_allowed);
         after("take_all");
+        assert_eq!(wait_for(redis.peek_all(&checks)).unwrap().is_allowed, is_allowed);
+        after("peek_all");
+        let reserved = wait_for(redis.reserve_all(&checks)).unwrap();
+        after("reserve_all");
+        wait_for(redis.refund_all(&checks, &reserved.receipts)).unwrap();
+        after("refund_all");
     }
 }

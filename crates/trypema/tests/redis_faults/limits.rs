@@ -5,7 +5,7 @@ use std::time::Duration;
 use trypema::redis::Limiter;
 use trypema::strategy::Wire;
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit,
+    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, Limit, RateGroupSizeMs, RateLimit,
     RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
 };
 
@@ -17,7 +17,9 @@ const WINDOW: Duration = Duration::from_secs(100 * 86_400);
 
 /// Something that holds for every strategy.
 pub(crate) trait Claim {
-    fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit);
+    fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit)
+    where
+        Limit: From<S::Limit>;
 }
 
 /// Puts `claim` to the six strategies of `rl`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use trypema::clock::{Clock, SystemClock};
 use trypema::redis::{RedisFailureKind, RedisKey};
-use trypema::{AbsoluteLimit, RateLimiter, TrypemaError};
+use trypema::{AbsoluteLimit, Check, Limit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{runtime, wait_for};
 use trypema_testkit::redis::wait_until;
 
@@ -87,7 +87,11 @@ impl Target {
         let limiter = rl.redis().absolute();
         Ok(match verb % 4 {
             0 => limiter.reserve(key, limit, 1).await?.decision.is_allowed(),
-            1 => rl.redis().take_all([limiter.check_of(key, limit, 1)]).await?.is_allowed,
+            1 => {
+                let limit = Limit::from(*limit);
+                let check = Check { key: key.as_str(), limit: &limit, cost: 1 };
+                rl.redis().take_all(&[check]).await?.is_allowed
+            }
             _ => limiter.take(key, limit, 1).await?.is_allowed(),
         })
     }

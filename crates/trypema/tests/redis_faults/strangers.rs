@@ -2,7 +2,7 @@
 
 use trypema::redis::{Limiter, RedisFailureKind};
 use trypema::strategy::Wire;
-use trypema::{RateLimiter, TrypemaError};
+use trypema::{Check, Limit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::redis::{Control, Server};
 
@@ -36,7 +36,10 @@ struct LeavesAlone<'a> {
 }
 
 impl Claim for LeavesAlone<'_> {
-    fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit)
+    where
+        Limit: From<S::Limit>,
+    {
         let mut control = self.server.control().unwrap();
         let name = format!("trypema:{{ann}}:{}", S::SUFFIX);
         let words: Vec<&str> =
@@ -56,12 +59,14 @@ impl Claim for LeavesAlone<'_> {
         refused("reserve", wait_for(limiter.reserve(&ann, limit, 1)).err());
         refused("refund_units", wait_for(limiter.refund_units(&ann, limit, 1)).err());
         refused("reset", wait_for(limiter.reset(&ann)).err());
-        let ben = key("ben");
-        let together = [limiter.check_of(&ben, limit, 1), limiter.check_of(&ann, limit, 1)];
-        refused("take_all", wait_for(self.rl.redis().take_all(together)).err());
+        let any = Limit::from(limit.clone());
+        let together = ["ben", "ann"].map(|key| Check { key, limit: &any, cost: 1 });
+        refused("take_all", wait_for(self.rl.redis().take_all(&together)).err());
+        refused("reserve_all", wait_for(self.rl.redis().reserve_all(&together)).err());
+        refused("peek_all", wait_for(self.rl.redis().peek_all(&together)).err());
 
         assert_eq!(dump(&mut control, &name), before, "{} beside {words:?}", S::SUFFIX);
-        let usage = wait_for(limiter.usage(&ben, limit)).unwrap();
+        let usage = wait_for(limiter.usage(&key("ben"), limit)).unwrap();
         assert_eq!(S::core(&usage).remaining(), CAPACITY, "nothing was spent together");
         control.command(&["DEL", &name]).unwrap();
         let decision = wait_for(limiter.take(&ann, limit, 1)).unwrap();

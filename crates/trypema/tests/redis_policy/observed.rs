@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use trypema::observer::{Event, Failure, Observer};
 use trypema::redis::{Limiter, OnFailure};
 use trypema::strategy::Wire;
-use trypema::{RateLimiter, TrypemaError};
-use trypema_testkit::blocking::{connect, key, wait_for};
+use trypema::{Check, Limit, RateLimiter, TrypemaError};
+use trypema_testkit::blocking::{connect, wait_for};
 use trypema_testkit::redis::Server;
 
 use super::limits::{Claim, for_every_strategy};
@@ -84,11 +84,16 @@ fn failures_of_checks_asked_together_are_told() {
     struct TellsTogether<'a>(&'a RateLimiter, &'a Recorder);
 
     impl Claim for TellsTogether<'_> {
-        fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
-            let checks = [limiter.check_of(&key("ann"), limit, 1), limiter.check_of(&key("ben"), limit, 1)];
-            wait_for(self.0.redis().take_all(checks)).unwrap_err();
+        fn holds_for<S: Wire>(&self, _: &Limiter<S>, limit: &S::Limit)
+        where
+            Limit: From<S::Limit>,
+        {
+            let limit = Limit::from(limit.clone());
+            let checks = ["ann", "ben"].map(|key| Check { key, limit: &limit, cost: 1 });
+            wait_for(self.0.redis().take_all(&checks)).unwrap_err();
             let told = self.1.drain();
-            assert!(!told.failed.is_empty(), "{}", S::NAME);
+            assert_eq!((told.failed.len(), told.decided.len()), (checks.len(), 0), "{}", S::NAME);
+            assert!(told.failed.iter().all(|(strategy, _)| *strategy == S::NAME));
         }
     }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use super::Lane;
 use super::seat::Seat;
-use crate::redis::ask::{Answers, Cargo, Run, Told, Verb};
+use crate::redis::ask::{Answers, Cargo, Told};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
 use crate::redis::link::ScriptCall;
 
@@ -89,7 +89,7 @@ impl Flight {
         let mut told = reply.and_then(|reply| self.read(&reply)).map(Vec::into_iter);
         let mut answer_of = |seat: &Seat| match &mut told {
             Ok(told) if seat.is_single() => told.next().unwrap_or_else(|| Err(bad_reply())).map(Answers::One),
-            Ok(told) => told.collect::<Result<_, _>>().map(Answers::Many),
+            Ok(told) => told.take(seat.asks().len()).collect::<Result<_, _>>().map(Answers::Many),
             Err(failure) => Err(failure.clone()),
         };
         self.lane.free_flight(self);
@@ -154,21 +154,10 @@ fn bad_reply() -> RedisFailure {
     RedisFailure::new(RedisFailureKind::BadReply, "not what the script answers")
 }
 
-/// Callers that take the same from the same key, one after the other, are one run.
 fn cargo(seats: &[Arc<Seat>]) -> Cargo<'_> {
-    if let [seat] = seats
-        && !seat.is_single()
-    {
-        return Cargo::Together(seat.asks());
-    }
-    let mut runs: Vec<Run<'_>> = Vec::new();
-    for ask in seats.iter().flat_map(|seat| seat.asks()) {
-        match runs.last_mut() {
-            Some(run) if ask.verb == Verb::Take && run.ask == ask => run.times += 1,
-            _ => runs.push(Run { ask, times: 1 }),
-        }
-    }
-    Cargo::Runs(runs)
+    let mut cargo = Cargo::default();
+    seats.iter().for_each(|seat| cargo.add(seat.asks()));
+    cargo
 }
 
 impl std::fmt::Debug for Flight {

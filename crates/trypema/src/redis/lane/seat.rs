@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use super::flight::Flight;
 use super::{Lane, Terms};
 use crate::clock::Timestamp;
-use crate::redis::ask::{Answers, Ask, Asks};
+use crate::redis::ask::{Answers, Asks};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
 
 /// What a caller is told in the end.
@@ -51,11 +51,11 @@ impl Seat {
         Arc::new(Self { asks, terms, progress: Mutex::new(progress) })
     }
 
-    pub(super) fn asks(&self) -> &[Ask] {
-        self.asks.as_slice()
+    pub(super) fn asks(&self) -> &Asks {
+        &self.asks
     }
 
-    /// Whether it asks for one check, which can share a script call with others.
+    /// Whether it asks for one check.
     pub(super) fn is_single(&self) -> bool {
         matches!(self.asks, Asks::One(_))
     }

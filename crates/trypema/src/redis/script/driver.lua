@@ -1,5 +1,5 @@
 -- The rest of the driver, for requests that are not in their usual case.
-local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK = 2, 3, 4, 5, 6, 7, 8, 9, 10
+local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK, FORGO = 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
@@ -55,6 +55,16 @@ local function outlive(key, ttl)
   if redis.call('PTTL', key) < ttl then
     redis.call('PEXPIRE', key, ttl)
   end
+end
+
+-- Keeps the count of resets as long as a receipt of this take is good; returns it.
+local function keep_resets(check)
+  if check.resets > 0 then
+    -- A receipt counts for one memory after it was recorded, which is up to one memory, or the lease, from now.
+    local memory = check.strategy.memory(check.limit)
+    outlive(KEYS[check.index + 1], time_to_live(now + math.min(check.extra, memory) + 2 * memory, now))
+  end
+  return check.resets
 end
 
 local function reset(check)
@@ -120,12 +130,15 @@ end
 verbs[RESERVE] = function(check, state, reply)
   local stretch, outcome = decided(check, state, check.cost, now + check.extra, true)
   reply[#reply + 1] = stretch
-  if check.resets > 0 and outcome.admitted then
-    -- A receipt counts for one memory after it was recorded, which is up to one memory, or the lease, from now.
-    local memory = check.strategy.memory(check.limit)
-    outlive(KEYS[check.index + 1], time_to_live(now + math.min(check.extra, memory) + 2 * memory, now))
+  return outcome.admitted and keep_resets(check) or 0
+end
+verbs[FORGO] = function(check, state)
+  local s = check.strategy
+  local outcome = s.decide(check.limit, state, now, now, check.cost)
+  if outcome.admitted and s.forgo then
+    s.forgo(check.limit, state, now, check.cost, outcome)
   end
-  return check.resets
+  return 0
 end
 verbs[REFUND] = function(check, state)
   return refund(check, state)
@@ -177,7 +190,8 @@ local function all_or_nothing(checks, reply)
   end
   for i, check in ipairs(checks) do
     local s, outcome = check.strategy, outcomes[i]
-    reply[#reply + 1] = struct.pack('<BdI4', 1, 0, 1) .. s.facts(check.limit, outcome)
+    local resets = is_admitted and check.verb == RESERVE and keep_resets(check) or 0
+    reply[#reply + 1] = struct.pack('<BdI4', 1, resets, 1) .. s.facts(check.limit, outcome)
     local record = s.forgo
     if is_admitted or not outcome.admitted then
       record = s.commit

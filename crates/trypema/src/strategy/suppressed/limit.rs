@@ -1,5 +1,7 @@
 //! The limits of the suppressed strategy.
 
+use std::time::Duration;
+
 use crate::strategy::AbsoluteLimit;
 use crate::units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
@@ -35,6 +37,11 @@ impl SuppressedLimit {
         Self { window: AbsoluteLimit::new(rate, window, group), factor }
     }
 
+    /// `window` as the limit to hold, and `factor` times that as the one never to pass.
+    pub fn above(window: AbsoluteLimit, factor: HardLimitFactor) -> Self {
+        Self { window, factor }
+    }
+
     /// The same limit, giving way to the one that a live key was first called with.
     #[must_use]
     pub fn sticky(self) -> Self {
@@ -53,6 +60,11 @@ impl SuppressedLimit {
     /// What is admitted without a draw.
     pub fn soft(&self) -> u64 {
         self.window.capacity
+    }
+
+    /// The window's length.
+    pub fn window(&self) -> Duration {
+        self.window.window()
     }
 
     /// What is never passed.

@@ -1,0 +1,61 @@
+//! What a decision looks like over HTTP and gRPC, and whose request it was.
+//!
+//! Everything here is pure: values go in, headers and bodies come out. Nothing reads a clock, waits or logs, and no
+//! text that a client or an operator wrote can end a header line or open an HTML tag.
+//!
+//! | to | use |
+//! | --- | --- |
+//! | tell clients what is left | [`HeaderStyle::write`] |
+//! | answer a denial or a failure | [`Problem`] (`application/problem+json`), [`ErrorResponse`], [`GrpcDenial`] |
+//! | return an error from a handler | [`guard`], [`local::Limiter::limiter`](crate::local::Limiter::limiter) |
+//! | know who is calling | [`TrustedProxies::client_address`], [`AddressKey`] |
+//!
+//! ```
+//! use std::time::Duration;
+//! use http::{HeaderMap, StatusCode};
+//! use trypema::http::{HeaderStyle, Policy, Problem};
+//! use trypema::{FixedWindowLimit, RateLimiter};
+//!
+//! let rl = RateLimiter::builder().build()?;
+//! let limit = FixedWindowLimit::new(2, Duration::from_secs(60))?;
+//! let take = || rl.local().fixed_window().take("ann", &limit, 1);
+//!
+//! let decision = take();
+//! let policy = Policy { name: "per minute", quota: 2, window: Some(limit.window()), decision: &decision };
+//! let mut headers = HeaderMap::new();
+//! HeaderStyle::Standard.write([policy], &mut headers);
+//! assert_eq!(headers["ratelimit-policy"], "\"per minute\";q=2;w=60");
+//!
+//! take();
+//! let policy = Policy { decision: &take(), ..policy };
+//! let response = Problem::denied([policy]).expect("the third is too many").into_http_response::<String>();
+//! assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+//! assert!(response.headers().contains_key("retry-after"));
+//! # Ok::<(), trypema::TrypemaError>(())
+//! ```
+
+mod address_key;
+mod answer;
+mod client_address;
+mod error_code;
+mod error_response;
+mod forwarded;
+mod grpc;
+mod guard;
+mod headers;
+mod policy;
+mod problem;
+mod text;
+
+/// A network of addresses, as [`TrustedProxies`] are named by: `"10.0.0.0/8".parse()`.
+pub use ::ipnet::IpNet;
+
+pub use address_key::{AddressKey, Ipv6Prefix};
+pub use client_address::{ForwardingHeader, TrustedProxies};
+pub use error_code::ErrorCode;
+pub use error_response::ErrorResponse;
+pub use grpc::{GrpcDenial, is_grpc};
+pub use guard::guard;
+pub use headers::{HeaderStyle, retry_after_seconds, whole_seconds, write_retry_after};
+pub use policy::Policy;
+pub use problem::Problem;

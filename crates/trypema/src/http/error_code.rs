@@ -1,0 +1,75 @@
+//! Why a call was not answered, in one word.
+
+use ::http::StatusCode;
+use serde::Serialize;
+
+use crate::decision::Decision;
+use crate::error::TrypemaError;
+#[cfg(feature = "_redis")]
+use crate::redis::RedisFailureKind;
+
+/// Why a call was not answered: what [`ErrorResponse`](super::ErrorResponse), [`Problem`](super::Problem) and
+/// [`GrpcDenial`](super::GrpcDenial) are made from.
+///
+/// A failure of the store is never a matter of the caller's, and never 429.
+///
+/// ```
+/// use trypema::http::ErrorCode;
+///
+/// assert_eq!(ErrorCode::TooManyAttempts.status(), 429);
+/// assert_eq!(ErrorCode::ServiceUnavailable.status(), 503);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[non_exhaustive]
+pub enum ErrorCode {
+    /// Too many logins, codes or other attempts: 429.
+    TooManyAttempts,
+    /// Too many requests of any other kind: 429.
+    RateLimited,
+    /// The store cannot be asked at the moment: 503.
+    ServiceUnavailable,
+    /// The store gave an answer that makes no sense, or was asked in a way it cannot answer: 500.
+    InternalServerError,
+}
+
+impl ErrorCode {
+    /// What a denial means: [`RateLimited`](Self::RateLimited), or
+    /// [`ServiceUnavailable`](Self::ServiceUnavailable) if it was made in place of a store that could not be asked.
+    pub fn of_denial(decision: &Decision) -> Self {
+        if decision.is_substitute() { Self::ServiceUnavailable } else { Self::RateLimited }
+    }
+
+    /// The status of the response.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::TooManyAttempts | Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The same in a few words, for people.
+    pub(super) fn phrase(self) -> &'static str {
+        match self {
+            Self::TooManyAttempts => "Too many attempts",
+            Self::RateLimited => "Too many requests",
+            Self::ServiceUnavailable => "The service is temporarily unavailable",
+            Self::InternalServerError => "The service failed",
+        }
+    }
+}
+
+/// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) if Redis could not be reached in time, else
+/// [`InternalServerError`](ErrorCode::InternalServerError).
+impl From<&TrypemaError> for ErrorCode {
+    fn from(error: &TrypemaError) -> Self {
+        match error {
+            #[cfg(feature = "_redis")]
+            TrypemaError::RedisError(failure) => match failure.kind() {
+                RedisFailureKind::Unavailable | RedisFailureKind::OutcomeUnknown => Self::ServiceUnavailable,
+                RedisFailureKind::Refused | RedisFailureKind::BadReply => Self::InternalServerError,
+            },
+            _ => Self::InternalServerError,
+        }
+    }
+}

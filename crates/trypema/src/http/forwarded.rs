@@ -1,0 +1,168 @@
+//! Reading what proxies wrote, from the right.
+//!
+//! The left end of a line may be a client's, so nothing there may change how the right end is read: an open quote or
+//! a byte that is no text spoils the entry that it is in, and none to the right of it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The longest node of a quoted string; an address with a port is shorter.
+const MAX_NODE: usize = 64;
+
+/// How the entries of a line are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Syntax {
+    /// Addresses.
+    Addresses,
+    /// Pairs of names and values, which may be quoted (RFC 7239).
+    Pairs,
+}
+
+/// The entries of a line, the last one first.
+#[derive(Debug)]
+pub(super) struct Entries<'a> {
+    rest: Option<&'a [u8]>,
+    syntax: Syntax,
+}
+
+/// What one proxy wrote.
+#[derive(Debug)]
+pub(super) struct Entry<'a> {
+    text: &'a [u8],
+    syntax: Syntax,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(line: &'a [u8], syntax: Syntax) -> Self {
+        Self { rest: Some(line), syntax }
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        let line = self.rest.take()?;
+        let comma = match self.syntax {
+            Syntax::Addresses => line.iter().rposition(|byte| *byte == b','),
+            Syntax::Pairs => last_unquoted_comma(line),
+        };
+        let text = match comma {
+            Some(comma) => {
+                self.rest = Some(&line[..comma]);
+                &line[comma + 1..]
+            }
+            None => line,
+        };
+        Some(Entry { text: text.trim_ascii(), syntax: self.syntax })
+    }
+}
+
+impl Entry<'_> {
+    /// Lists may have empty entries, which mean nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The address of whoever called the proxy, if it says so.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        match self.syntax {
+            Syntax::Addresses => address(self.text),
+            Syntax::Pairs => for_node(self.text),
+        }
+    }
+}
+
+/// Going left, a quote is the end of a quoted string, and its start is the next one that no backslash escapes.
+fn last_unquoted_comma(line: &[u8]) -> Option<usize> {
+    let mut end = line.len();
+    loop {
+        let at = line[..end].iter().rposition(|byte| matches!(byte, b',' | b'"'))?;
+        if line[at] == b',' {
+            return Some(at);
+        }
+        end = opening_quote(&line[..at])?;
+    }
+}
+
+fn opening_quote(line: &[u8]) -> Option<usize> {
+    let mut end = line.len();
+    loop {
+        let at = line[..end].iter().rposition(|byte| *byte == b'"')?;
+        let backslashes = line[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        if backslashes % 2 == 0 {
+            return Some(at);
+        }
+        end = at;
+    }
+}
+
+/// The address in the `for` pair of an element; there may be only one such pair.
+fn for_node(element: &[u8]) -> Option<IpAddr> {
+    let (mut found, mut rest) = (None, element);
+    while !rest.is_empty() {
+        let (pair, others) = split_pair(rest)?;
+        rest = others;
+        let Some(equals) = pair.iter().position(|byte| *byte == b'=') else { continue };
+        if pair[..equals].trim_ascii().eq_ignore_ascii_case(b"for") {
+            let node = node(pair[equals + 1..].trim_ascii())?;
+            if found.replace(node).is_some() {
+                return None;
+            }
+        }
+    }
+    found
+}
+
+/// The first pair and what follows its semicolon; `None` if a quote is left open.
+fn split_pair(element: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in element.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b';' if !is_quoted => return Some((&element[..at], &element[at + 1..])),
+            _ => {}
+        }
+    }
+    (!is_quoted).then_some((element, &[]))
+}
+
+/// The address of a node, which is quoted where it has a colon; that it should be is no reason to refuse it.
+fn node(value: &[u8]) -> Option<IpAddr> {
+    let Some(quoted) = value.strip_prefix(b"\"") else { return address(value) };
+    let mut escaped = quoted.strip_suffix(b"\"")?.iter();
+    let (mut node, mut len) = ([0; MAX_NODE], 0);
+    while let Some(byte) = escaped.next() {
+        let byte = if *byte == b'\\' { escaped.next()? } else { byte };
+        *node.get_mut(len)? = *byte;
+        len += 1;
+    }
+    address(&node[..len])
+}
+
+/// An address, with a port or without: `1.2.3.4`, `1.2.3.4:5`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:5`.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let address = if let Some(bracketed) = text.strip_prefix('[') {
+        let (address, rest) = bracketed.split_once(']')?;
+        let is_valid = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
+        IpAddr::V6(address.parse::<Ipv6Addr>().ok().filter(|_| is_valid)?)
+    } else {
+        match text.split_once(':') {
+            // More than one colon is IPv6, which has a port only after brackets.
+            Some((address, port)) if !port.contains(':') => {
+                IpAddr::V4(address.parse::<Ipv4Addr>().ok().filter(|_| is_port(port))?)
+            }
+            _ => text.parse().ok()?,
+        }
+    };
+    Some(address.to_canonical())
+}
+
+/// A number, or a name in its place that begins with `_` (RFC 7239).
+fn is_port(text: &str) -> bool {
+    let is_number = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_name_character = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    is_number || (text.len() > 1 && text.starts_with('_') && text.bytes().all(is_name_character))
+}

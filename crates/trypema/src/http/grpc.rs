@@ -1,0 +1,176 @@
+//! A call that was turned away, as gRPC says it.
+
+use std::time::Duration;
+
+use ::http::Response;
+use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
+use super::error_code::ErrorCode;
+use super::headers::set;
+use super::text::{is_printable, one_line, push_percent_encoded};
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+const GRPC_STATUS_DETAILS_BIN: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+
+/// The media type of gRPC, which a format may follow.
+const GRPC: &str = "application/grpc";
+
+/// The longest message, in characters: it is sent twice, once of them with up to twelve bytes a character, and
+/// clients commonly give 8 KiB to a header block.
+const MAX_MESSAGE: usize = 256;
+
+/// The greatest pushback: clients read a signed integer of 32 bits, and take what is none for "never".
+const MAX_PUSHBACK_MS: u128 = i32::MAX as u128;
+
+/// The greatest `google.protobuf.Duration`: 10,000 years.
+const MAX_DELAY: Duration = Duration::from_secs(315_576_000_000);
+
+/// Whether a request is gRPC: its `Content-Type` is `application/grpc`, with any format (`+proto`) or parameter.
+///
+/// gRPC-Web is not: its clients take a status from a body or from other fields. A layer that translates it comes
+/// first, and leaves a request that is gRPC; without one, the HTTP status says enough.
+///
+/// ```
+/// use http::{HeaderMap, HeaderValue};
+/// use trypema::http::is_grpc;
+///
+/// let with = |value| HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static(value))]);
+/// assert!(is_grpc(&with("application/grpc")) && is_grpc(&with("application/grpc+proto")));
+/// assert!(!is_grpc(&with("application/grpc-web")) && !is_grpc(&HeaderMap::new()));
+/// ```
+pub fn is_grpc(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return false };
+    let Some((start, rest)) = value.as_bytes().split_at_checked(GRPC.len()) else { return false };
+    start.eq_ignore_ascii_case(GRPC.as_bytes()) && matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..])
+}
+
+/// A call that was turned away, as gRPC says it: a response of headers alone with HTTP status 200.
+///
+/// The status is `RESOURCE_EXHAUSTED` for denials, `UNAVAILABLE` if the store could not be asked, and `INTERNAL` for
+/// the rest. A wait is told twice: as `grpc-retry-pushback-ms`, which the retry policies of clients obey, and as a
+/// `google.rpc.RetryInfo` in the details, which programs read. A denial without a wait tells clients not to retry.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::http::{ErrorCode, GrpcDenial};
+///
+/// let denial = GrpcDenial {
+///     code: ErrorCode::RateLimited,
+///     message: "Too many requests.",
+///     retry_after: Some(Duration::from_millis(1500)),
+/// };
+/// let response = denial.to_http_response::<String>();
+/// assert_eq!(response.status(), 200);
+/// assert_eq!(response.headers()["grpc-status"], "8");
+/// assert_eq!(response.headers()["grpc-retry-pushback-ms"], "1500");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GrpcDenial<'a> {
+    /// Why the call was turned away.
+    pub code: ErrorCode,
+    /// What people are told; at most 256 characters are sent.
+    pub message: &'a str,
+    /// When to try again, if that is known and helps.
+    pub retry_after: Option<Duration>,
+}
+
+impl GrpcDenial<'_> {
+    /// The response: an empty body, everything in headers.
+    pub fn to_http_response<B: Default>(&self) -> Response<B> {
+        let mut response = Response::new(B::default());
+        self.write(response.headers_mut());
+        response
+    }
+
+    /// Writes `content-type`, `grpc-status`, `grpc-message` and the wait into `headers`.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        set(headers, CONTENT_TYPE, HeaderValue::from_static(GRPC));
+        set(headers, GRPC_STATUS, HeaderValue::from(self.status()));
+        let message = one_line(self.message, MAX_MESSAGE);
+        if let Ok(message) = HeaderValue::try_from(percent_encoded(&message)) {
+            set(headers, GRPC_MESSAGE, message);
+        }
+        if let Some(wait) = self.retry_after {
+            set(headers, GRPC_RETRY_PUSHBACK_MS, HeaderValue::from(pushback_ms(wait)));
+            let details = STANDARD_NO_PAD.encode(status_with_delay(self.status(), &message, wait));
+            if let Ok(details) = HeaderValue::try_from(details) {
+                set(headers, GRPC_STATUS_DETAILS_BIN, details);
+            }
+        } else if self.status() == RESOURCE_EXHAUSTED {
+            // Clients take a negative number for "do not retry".
+            set(headers, GRPC_RETRY_PUSHBACK_MS, HeaderValue::from_static("-1"));
+        }
+    }
+
+    fn status(&self) -> u16 {
+        match self.code {
+            ErrorCode::TooManyAttempts | ErrorCode::RateLimited => RESOURCE_EXHAUSTED,
+            ErrorCode::ServiceUnavailable => UNAVAILABLE,
+            ErrorCode::InternalServerError => INTERNAL,
+        }
+    }
+}
+
+const RESOURCE_EXHAUSTED: u16 = 8;
+const INTERNAL: u16 = 13;
+const UNAVAILABLE: u16 = 14;
+
+/// Whole milliseconds, rounded up and at least one.
+fn pushback_ms(wait: Duration) -> u64 {
+    let ms = wait.as_nanos().div_ceil(1_000_000).clamp(1, MAX_PUSHBACK_MS);
+    u64::try_from(ms).unwrap_or(u64::MAX)
+}
+
+fn percent_encoded(message: &str) -> String {
+    let mut encoded = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        push_percent_encoded(&mut encoded, byte, |byte| is_printable(byte) && byte != b'%');
+    }
+    encoded
+}
+
+/// A `google.rpc.Status` whose one detail is a `google.rpc.RetryInfo`, in the wire format of protocol buffers.
+fn status_with_delay(status: u16, message: &str, wait: Duration) -> Vec<u8> {
+    let wait = wait.min(MAX_DELAY);
+    let mut delay = Vec::new();
+    put_number(&mut delay, 1, wait.as_secs());
+    put_number(&mut delay, 2, u64::from(wait.subsec_nanos()));
+    let mut retry_info = Vec::new();
+    put_bytes(&mut retry_info, 1, &delay);
+    let mut detail = Vec::new();
+    put_bytes(&mut detail, 1, b"type.googleapis.com/google.rpc.RetryInfo");
+    put_bytes(&mut detail, 2, &retry_info);
+    let mut bytes = Vec::new();
+    put_number(&mut bytes, 1, u64::from(status));
+    put_bytes(&mut bytes, 2, message.as_bytes());
+    put_bytes(&mut bytes, 3, &detail);
+    bytes
+}
+
+/// A number as a field; a zero is what its absence means.
+fn put_number(message: &mut Vec<u8>, field: u8, number: u64) {
+    if number > 0 {
+        message.push(field << 3);
+        put_varint(message, number);
+    }
+}
+
+/// A text or a message as a field.
+fn put_bytes(message: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    message.push(field << 3 | 2);
+    put_varint(message, bytes.len() as u64);
+    message.extend_from_slice(bytes);
+}
+
+/// Seven bits a byte, the lowest first; all but the last say that more follow.
+fn put_varint(message: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        message.push(number as u8 & 0x7f | 0x80);
+        number >>= 7;
+    }
+    message.push(number as u8);
+}

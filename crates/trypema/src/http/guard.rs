@@ -1,0 +1,104 @@
+//! Denials as errors, for handlers that return early.
+
+use super::answer::try_again_in;
+use super::error_code::ErrorCode;
+use super::error_response::ErrorResponse;
+use super::headers::retry_after_seconds;
+use super::text::one_line;
+use crate::decision::Decision;
+use crate::local;
+#[cfg(feature = "_redis")]
+use crate::redis::{self, RedisKey};
+use crate::strategy::{Abuse, AbuseLimit};
+
+/// The longest action that a message names, in characters: a message is one short line.
+const MAX_ACTION: usize = 100;
+
+/// A denial as an error that names the action, for any strategy: [`ErrorCode::RateLimited`], or
+/// [`ErrorCode::ServiceUnavailable`] if it was made in place of a store that could not be asked.
+///
+/// ```
+/// use std::time::Duration;
+/// use trypema::http::{ErrorResponse, guard};
+/// use trypema::{FixedWindowLimit, RateLimiter};
+///
+/// fn export(rl: &RateLimiter, limit: &FixedWindowLimit) -> Result<String, ErrorResponse> {
+///     guard(&rl.local().fixed_window().take("ann", limit, 1), "exports")?;
+///     Ok("a,b,c".to_owned())
+/// }
+///
+/// let rl = RateLimiter::builder().build()?;
+/// let limit = FixedWindowLimit::new(1, Duration::from_secs(3600))?;
+/// assert!(export(&rl, &limit).is_ok());
+/// let error = export(&rl, &limit).unwrap_err();
+/// assert!(error.message().starts_with("Too many requests for exports. Try again in "));
+/// # Ok::<(), trypema::TrypemaError>(())
+/// ```
+pub fn guard(decision: &Decision, action: &str) -> Result<(), ErrorResponse> {
+    unless_allowed(decision, ErrorCode::RateLimited, action)
+}
+
+impl local::Limiter<Abuse> {
+    /// Records an attempt; a block is an error that names the action and the wait, ready to be returned.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::{AbuseLimit, AbuseTier, RateLimiter};
+    ///
+    /// let rl = RateLimiter::builder().build()?;
+    /// let limit = AbuseLimit::new(
+    ///     AbuseTier::new(Duration::from_secs(60), 2, Duration::from_secs(600))?,
+    ///     AbuseTier::new(Duration::from_secs(3600), 10, Duration::from_secs(86_400))?,
+    /// );
+    /// assert!(rl.local().abuse().limiter("ann", &limit, "verification code").is_ok());
+    /// let error = rl.local().abuse().limiter("ann", &limit, "verification code").unwrap_err();
+    /// assert_eq!(error.to_string(), "Too many attempts for verification code. Try again in 600 seconds.");
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    pub fn limiter(&self, key: &str, limit: &AbuseLimit, action: &str) -> Result<(), ErrorResponse> {
+        unless_allowed(&self.take(key, limit, 1), ErrorCode::TooManyAttempts, action)
+    }
+}
+
+#[cfg(feature = "_redis")]
+impl redis::Limiter<Abuse> {
+    /// Records an attempt; a block is an error that names the action and the wait, ready to be returned. So is a
+    /// failure of Redis: [`ErrorCode::ServiceUnavailable`] or [`ErrorCode::InternalServerError`].
+    pub async fn limiter(
+        &self,
+        key: &RedisKey,
+        limit: &AbuseLimit,
+        action: &str,
+    ) -> Result<(), ErrorResponse> {
+        let decision = self.take(key, limit, 1).await?;
+        unless_allowed(&decision, ErrorCode::TooManyAttempts, action)
+    }
+}
+
+fn unless_allowed(decision: &Decision, code: ErrorCode, action: &str) -> Result<(), ErrorResponse> {
+    if decision.is_allowed() {
+        return Ok(());
+    }
+    let code = if decision.is_substitute() { ErrorCode::ServiceUnavailable } else { code };
+    let wait = retry_after_seconds(decision);
+    let error = ErrorResponse::new(code).with_message(message(code, action, wait));
+    Err(match wait {
+        Some(seconds) => error.with_retry_after(seconds),
+        None => error,
+    })
+}
+
+fn message(code: ErrorCode, action: &str, wait: Option<u64>) -> String {
+    let mut message = code.phrase().to_owned();
+    let is_about_the_action = matches!(code, ErrorCode::TooManyAttempts | ErrorCode::RateLimited);
+    if is_about_the_action && !action.is_empty() {
+        message.push_str(" for ");
+        message.push_str(&one_line(action, MAX_ACTION));
+    }
+    message.push('.');
+    if let Some(seconds) = wait {
+        message.push(' ');
+        message.push_str(&try_again_in(seconds));
+    }
+    message
+}

@@ -1,0 +1,162 @@
+//! A call that was turned away, as `application/problem+json` (RFC 9457).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use ::http::Response;
+use serde::Serialize;
+
+use super::answer::{Answer, STORE_RETRY_SECONDS, try_again_in};
+use super::error_code::ErrorCode;
+use super::headers::whole_seconds;
+use super::policy::Policy;
+use super::text::{html_safe_json, policy_name};
+use crate::error::TrypemaError;
+
+/// Names that are listed at most, so that a body stays small.
+const MAX_LISTED: usize = 16;
+
+/// Why a call was turned away, for programs: `application/problem+json` (RFC 9457), with the problem types of
+/// the IETF draft that the `RateLimit` fields come from.
+///
+/// ```
+/// use trypema::http::{ErrorCode, Problem};
+///
+/// let problem = Problem::new(ErrorCode::RateLimited).with_violated_policies(["daily"]).with_retry_after(30);
+/// assert_eq!(
+///     problem.to_json(),
+///     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too many requests","status":429,"detail":"Try again in 30 seconds.","violated-policies":["daily"],"retry_after":30}"#,
+/// );
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<Cow<'static, str>>,
+    #[serde(rename = "violated-policies", skip_serializing_if = "Vec::is_empty")]
+    violated_policies: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+    #[serde(skip)]
+    code: ErrorCode,
+}
+
+impl Problem {
+    /// The problem that goes with `code`.
+    ///
+    /// Its type is `quota-exceeded`; `abnormal-usage-detected` for [`ErrorCode::TooManyAttempts`],
+    /// `temporary-reduced-capacity` for [`ErrorCode::ServiceUnavailable`], and none for
+    /// [`ErrorCode::InternalServerError`].
+    pub fn new(code: ErrorCode) -> Self {
+        let kind = match code {
+            ErrorCode::RateLimited => "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            ErrorCode::TooManyAttempts => {
+                "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
+            }
+            ErrorCode::ServiceUnavailable => {
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+            }
+            ErrorCode::InternalServerError => "about:blank",
+        };
+        Self {
+            kind,
+            title: code.phrase(),
+            status: code.status().as_u16(),
+            detail: None,
+            violated_policies: Vec::new(),
+            retry_after: None,
+            code,
+        }
+    }
+
+    /// The problem of a call that at least one of `policies` denied; `None` if all allowed it.
+    ///
+    /// Names the policies that denied, and the wait after which all of them would allow the call, unless one
+    /// never does. It is 429 if a limit was reached, and 503 if all denials were made in place of a store that
+    /// could not be asked.
+    pub fn denied<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> Option<Self> {
+        let (mut code, mut names, mut wait) = (None, Vec::new(), Some(Duration::ZERO));
+        for Policy { name, decision, .. } in policies {
+            if decision.is_allowed() {
+                continue;
+            }
+            if code != Some(ErrorCode::RateLimited) {
+                code = Some(ErrorCode::of_denial(decision));
+            }
+            names.push(name);
+            wait = wait.zip(decision.retry_after()).map(|(longest, wait)| longest.max(wait));
+        }
+        let problem = Self::new(code?).with_violated_policies(names);
+        Some(match wait {
+            Some(wait) => problem.with_retry_after(whole_seconds(wait)),
+            None => problem.with_detail("The call asks for more than the limit ever allows."),
+        })
+    }
+
+    /// The same problem, naming the policies that were violated as header fields name them; the first 16.
+    #[must_use]
+    pub fn with_violated_policies<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let names = names.into_iter().take(MAX_LISTED);
+        Self { violated_policies: names.map(|name| policy_name(name).into_owned()).collect(), ..self }
+    }
+
+    /// The same problem, saying when to try again: in the header, in `retry_after`, and in the detail if that is
+    /// not given.
+    #[must_use]
+    pub fn with_retry_after(self, seconds: u64) -> Self {
+        let detail = self.detail.or_else(|| Some(Cow::Owned(try_again_in(seconds))));
+        Self { retry_after: Some(seconds), detail, ..self }
+    }
+
+    /// The same problem with a sentence for people.
+    #[must_use]
+    pub fn with_detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { detail: Some(detail.into()), ..self }
+    }
+
+    /// Why the call was turned away.
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    /// The names of the policies that were violated.
+    pub fn violated_policies(&self) -> &[String] {
+        &self.violated_policies
+    }
+
+    /// Seconds after which to try again, if that is known and helps.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.retry_after
+    }
+
+    /// The problem as JSON; `<`, `>` and `&` are escaped, so that it stays text inside an HTML page.
+    pub fn to_json(&self) -> String {
+        html_safe_json(self)
+    }
+
+    /// The response: status, `Content-Type`, `Retry-After` if there is a wait, and the JSON.
+    pub fn into_http_response<B: From<String>>(self) -> Response<B> {
+        Answer {
+            status: self.code.status(),
+            content_type: "application/problem+json",
+            retry_after: self.retry_after,
+            body: self.to_json(),
+        }
+        .into_http_response()
+    }
+}
+
+/// Says nothing of what failed: that may name hosts and keys.
+impl From<&TrypemaError> for Problem {
+    fn from(error: &TrypemaError) -> Self {
+        match ErrorCode::from(error) {
+            ErrorCode::ServiceUnavailable => {
+                Self::new(ErrorCode::ServiceUnavailable).with_retry_after(STORE_RETRY_SECONDS)
+            }
+            code => Self::new(code),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Several checks that are spent all or nothing, inside this process.
+//!
+//! The shards of all keys are locked, always in the same order; then everything is decided at one moment, and
+//! spent or not. Each lock lives in a stack frame of its own, so that nothing is allocated for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::limiter::Limiter;
+use super::map::Hashed;
+use super::provider::LocalRateLimiterProvider;
+use super::receipt::Receipt;
+use super::shard::Shard;
+use crate::check::{Check, Together, problem_with};
+use crate::clock::Timestamp;
+use crate::decision::{Decision, When};
+use crate::error::TrypemaError;
+use crate::observer::{Event, Observer};
+use crate::strategy::{
+    Absolute, Abuse, Call, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed, TokenBucket, with_strategy,
+};
+
+/// The limiter of each strategy.
+pub(crate) trait Holds<S: LimitOf> {
+    fn limiter(&self) -> &Limiter<S>;
+}
+
+/// Where a check's state is.
+struct Place<'c> {
+    /// Which of the checks it is.
+    index: usize,
+    check: Check<'c>,
+    strategy: &'static str,
+    shard: usize,
+    key: Hashed<'c>,
+}
+
+impl Place<'_> {
+    fn is_beside(&self, other: &Self) -> bool {
+        self.strategy == other.strategy && self.shard == other.shard
+    }
+}
+
+/// What is done with every check once all are locked: deciding first, recording after that.
+struct Pass {
+    now: Timestamp,
+    is_recording: bool,
+    is_giving_receipts: bool,
+    together: Together<Receipt>,
+}
+
+impl LocalRateLimiterProvider {
+    /// Takes all of `checks`, which may be of any strategies, or none of them: no caller ever sees a part of it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::{Check, FixedWindowLimit, Limit, RateLimiter, TokenBucketLimits, TokenLimit};
+    ///
+    /// let rl = RateLimiter::builder().build()?;
+    /// let tenant = Limit::from(FixedWindowLimit::new(1_000, Duration::from_secs(60))?);
+    /// let user = Limit::from(TokenBucketLimits::from(TokenLimit::new(1, Duration::from_secs(60))?));
+    /// let checks = [
+    ///     Check { key: "acme", limit: &tenant, cost: 1 },
+    ///     Check { key: "ann", limit: &user, cost: 1 },
+    /// ];
+    /// assert!(rl.local().take_all(&checks)?.is_allowed);
+    /// let denied = rl.local().take_all(&checks)?;
+    /// assert!(!denied.is_allowed && denied.decisions[0].is_allowed());
+    /// let usage = rl.local().peek_all(&[Check { cost: 0, ..checks[0] }])?;
+    /// assert_eq!(usage.decisions[0].remaining(), 999); // the second time nothing was spent
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    pub fn take_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
+        self.spend_all(checks, Spending::default())
+    }
+
+    /// As [`take_all`](Self::take_all), with receipts for giving everything back by
+    /// [`refund_all`](Self::refund_all).
+    pub fn reserve_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
+        self.spend_all(checks, Spending { is_giving_receipts: true })
+    }
+
+    /// What each check would be answered if it were the only one; nothing is spent.
+    pub fn peek_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
+        checked(checks)?;
+        let peek = |check: &Check<'_>| {
+            with_strategy!(check.limit, |S, limit| {
+                S::core(&Holds::<S>::limiter(self).peek(check.key, limit, check.cost))
+            })
+        };
+        let decisions: Vec<Decision> = checks.iter().map(peek).collect();
+        let is_allowed = decisions.iter().all(Decision::is_allowed);
+        Ok(Together { is_allowed, decisions, receipts: Vec::new() })
+    }
+
+    /// Gives back what `receipts` of [`reserve_all`](Self::reserve_all) name, for the same checks.
+    pub fn refund_all(&self, checks: &[Check<'_>], receipts: &[Option<Receipt>]) {
+        for (check, receipt) in checks.iter().zip(receipts) {
+            if let Some(receipt) = receipt {
+                with_strategy!(check.limit, |S, limit| {
+                    Holds::<S>::limiter(self).refund(check.key, limit, receipt);
+                });
+            }
+        }
+    }
+
+    fn spend_all(
+        &self,
+        checks: &[Check<'_>],
+        spending: Spending,
+    ) -> Result<Together<Receipt>, TrypemaError> {
+        checked(checks)?;
+        let started = self.observer().map(|_| self.now());
+        let together = match checks {
+            [check] if !spending.is_giving_receipts => self.spend_one(check),
+            checks => self.spend_many(checks, spending),
+        };
+        if let (Some(observer), Some(started)) = (self.observer(), started) {
+            let latency_us = self.now().as_micros().saturating_sub(started.as_micros());
+            tell(observer, checks, &together.decisions, Duration::from_micros(latency_us));
+        }
+        Ok(together)
+    }
+
+    fn spend_one(&self, check: &Check<'_>) -> Together<Receipt> {
+        let decision = with_strategy!(check.limit, |S, limit| {
+            S::core(&Holds::<S>::limiter(self).take_untold(check.key, limit, check.cost))
+        });
+        Together { is_allowed: decision.is_allowed(), decisions: vec![decision], receipts: Vec::new() }
+    }
+
+    fn spend_many(&self, checks: &[Check<'_>], spending: Spending) -> Together<Receipt> {
+        let mut places: Vec<Place<'_>> =
+            checks.iter().enumerate().map(|(index, check)| self.place(index, *check)).collect();
+        places.sort_unstable_by_key(|place| (place.strategy, place.shard));
+        let undecided = Decision::refused();
+        let receipts = if spending.is_giving_receipts { vec![None; checks.len()] } else { Vec::new() };
+        let mut pass = Pass {
+            now: Timestamp::default(),
+            is_recording: false,
+            is_giving_receipts: spending.is_giving_receipts,
+            together: Together { is_allowed: true, decisions: vec![undecided; checks.len()], receipts },
+        };
+        self.lock(&places, &mut pass, &mut |_| {});
+        if !pass.together.is_allowed {
+            pass.together.receipts.clear();
+        }
+        pass.together
+    }
+
+    fn place<'c>(&self, index: usize, check: Check<'c>) -> Place<'c> {
+        with_strategy!(check.limit, |S, _limit| {
+            let map = &Holds::<S>::limiter(self).map;
+            let key = map.hashed(check.key);
+            Place { index, check, strategy: S::NAME, shard: map.shard_of(key.hash), key }
+        })
+    }
+
+    /// Locks the shards of `places`, which are in order, one stack frame each; then `visit` goes through all of them,
+    /// to decide and again to record.
+    fn lock(&self, places: &[Place<'_>], pass: &mut Pass, visit: &mut dyn FnMut(&mut Pass)) {
+        let Some(first) = places.first() else {
+            pass.now = self.now();
+            visit(pass);
+            pass.is_recording = true;
+            return visit(pass);
+        };
+        let beside = places.iter().take_while(|place| place.is_beside(first)).count();
+        let (here, further) = places.split_at(beside);
+        with_strategy!(first.check.limit, |S, _limit| {
+            let limiter = Holds::<S>::limiter(self);
+            let mut shard = limiter.map.shard_at(first.shard);
+            self.lock(further, pass, &mut |pass| {
+                visit(pass);
+                here.iter().for_each(|place| decide_or_record::<S>(limiter, &mut shard, place, pass));
+            });
+        });
+    }
+}
+
+/// How checks are spent.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spending {
+    is_giving_receipts: bool,
+}
+
+/// Decides a check, or records what was decided.
+fn decide_or_record<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, place: &Place<'_>, pass: &mut Pass) {
+    let Some(limit) = S::limit_of(place.check.limit) else { return };
+    let call = Call::new(pass.now, place.check.cost);
+    if pass.is_recording {
+        return record(limiter, shard, (place, limit, call), pass);
+    }
+    let outcome = match shard.find(place.key.hash, &place.key.key) {
+        Some(state) => {
+            S::sharpen(state, call.now);
+            S::decide(limit, state, call)
+        }
+        None => S::decide(limit, &limiter.map.start(shard, limit, call.now), call),
+    };
+    pass.together.is_allowed &= S::is_admitted(&outcome);
+    let decision = S::core(&S::decision(limit, outcome, When::exactly(call.now)));
+    pass.together.decisions[place.index] = decision;
+}
+
+/// Records a check as all of them were decided. Deciding again finds the same: nobody else is inside. (Only keys that
+/// share a state for want of room may meet there, and then what the first has spent counts for both.)
+fn record<S: LimitOf>(
+    limiter: &Limiter<S>,
+    shard: &mut Shard<S>,
+    (place, limit, call): (&Place<'_>, &S::Limit, Call),
+    pass: &mut Pass,
+) {
+    let is_allowed = pass.together.is_allowed;
+    let outcome = limiter.with_state(shard, &place.key, (limit, call.now), |state| {
+        let outcome = S::decide(limit, state, call);
+        if is_allowed || !S::is_admitted(&outcome) {
+            S::commit(limit, state, call, &outcome);
+        } else {
+            S::forgo(limit, state, call, &outcome);
+        }
+        outcome
+    });
+    if is_allowed && pass.is_giving_receipts {
+        let receipt = Limiter::<S>::receipt(shard, &place.key, limit, (outcome, call));
+        pass.together.receipts[place.index] = receipt;
+    }
+}
+
+fn checked(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
+    problem_with(checks).map_or(Ok(()), |reason| Err(TrypemaError::InvalidChecks { reason }))
+}
+
+fn tell(observer: &Arc<dyn Observer>, checks: &[Check<'_>], decisions: &[Decision], latency: Duration) {
+    for (check, decision) in checks.iter().zip(decisions) {
+        let (strategy, key, cost) = (check.limit.strategy(), check.key, check.cost);
+        observer.decided(&Event { strategy, key, cost, decision, latency });
+    }
+}
+
+macro_rules! holds {
+    ($($strategy:ident: $method:ident),+ $(,)?) => {
+        $(
+            impl Holds<$strategy> for LocalRateLimiterProvider {
+                #[inline]
+                fn limiter(&self) -> &Limiter<$strategy> {
+                    self.$method()
+                }
+            }
+        )+
+    };
+}
+
+holds! {
+    Absolute: absolute,
+    Suppressed: suppressed,
+    TokenBucket: token_bucket,
+    SlidingWindow: sliding_window,
+    FixedWindow: fixed_window,
+    Abuse: abuse,
+}

@@ -1,0 +1,30 @@
+//! Rules: these limits, on these routes, for these callers.
+
+mod compile;
+mod counter;
+mod definition;
+mod endpoint;
+mod engine;
+mod explain;
+mod index;
+mod pattern;
+mod period;
+mod plan;
+mod problem;
+mod request;
+mod schema;
+mod set;
+mod verdict;
+mod yaml;
+
+pub use definition::{
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, KeyVerdict, Numbers, OnStoreFailure,
+    Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
+};
+pub use engine::{Engine, Reservation};
+pub use explain::{Explained, Explanation, NotApplying, Reason};
+pub use period::{InvalidPeriod, Period};
+pub use problem::{Field, InvalidRules, Problem};
+pub use request::Request;
+pub use set::RuleSet;
+pub use verdict::{Outcome, RuleDecision, Verdict};

@@ -1,0 +1,236 @@
+//! Checking rules: everything that types cannot, for rules of any origin.
+
+mod limit;
+mod overrides;
+
+use std::collections::BTreeMap;
+
+use super::definition::{Action, Rule, Rules, Scope};
+use super::endpoint::EndpointPattern;
+use super::index::{Filing, Map};
+use super::pattern::{placeholders, problem_with_name};
+use super::problem::{Field, InvalidRules, Problem};
+use super::set::{Compiled, Lists, Placeholder, RuleSet};
+
+/// Ids are part of every counter's name and of response headers.
+const MAX_ID_BYTES: usize = 64;
+
+/// What the seed's table allows.
+const MAX_TEXT_CHARS: usize = 255;
+
+/// More rules than any service has, few enough that a set of them fits into memory.
+const MAX_RULES: usize = 1_000_000;
+
+pub(super) fn compile(written: &Rules) -> Result<RuleSet, InvalidRules> {
+    let mut compiler = Compiler::default();
+    let set = compiler.set(written);
+    match compiler.problems.is_empty() {
+        true => Ok(set),
+        false => Err(InvalidRules { file: None, problems: compiler.problems }),
+    }
+}
+
+/// Collects what is wrong, going on as long as possible: who repairs a file wants to know everything at once.
+#[derive(Default)]
+struct Compiler {
+    problems: Vec<Problem>,
+    attributes: Map<Box<str>, u16>,
+}
+
+impl Compiler {
+    fn set(&mut self, written: &Rules) -> RuleSet {
+        let all = Field::of("rules");
+        if written.rules.len() > MAX_RULES {
+            self.refuse(&all, format!("{} rules: at most {MAX_RULES} are allowed", written.rules.len()));
+            return RuleSet::default();
+        }
+        let mut rules: Vec<Compiled> = written
+            .rules
+            .iter()
+            .enumerate()
+            .filter_map(|(index, rule)| {
+                let known = self.problems.len();
+                let compiled = self.rule(rule, &all.at(index));
+                self.problems[known..].iter_mut().for_each(|problem| problem.rule = Some(rule.id.clone()));
+                compiled
+            })
+            .collect();
+        self.refuse_repeated_ids(&written.rules, &all);
+        self.overrides(&mut rules, &written.overrides);
+        let lists = Lists {
+            allow: self.list(&written.allow, &Field::of("allow")),
+            block: self.list(&written.block, &Field::of("block")),
+        };
+        rules.sort_by(|one, other| {
+            (one.rule.priority, &one.rule.id).cmp(&(other.rule.priority, &other.rule.id))
+        });
+        let mut set =
+            RuleSet { rules, attributes: std::mem::take(&mut self.attributes), lists, ..RuleSet::default() };
+        set.file_all();
+        set
+    }
+
+    fn rule(&mut self, rule: &Rule, field: &Field) -> Option<Compiled> {
+        self.check_texts(rule, field);
+        let placeholders = self.placeholders(rule, field);
+        let endpoints = self.endpoints(rule, field);
+        self.check_delay(rule, field);
+        let limit = self.limit(&rule.strategy, &field.then("strategy"));
+        Some(Compiled {
+            rule: rule.clone(),
+            limit: limit?,
+            endpoints,
+            placeholders: placeholders?,
+            specials: Map::default(),
+        })
+    }
+
+    fn check_texts(&mut self, rule: &Rule, field: &Field) {
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        if rule.id.is_empty() || rule.id.len() > MAX_ID_BYTES || !rule.id.bytes().all(is_fine) {
+            let given: String = rule.id.chars().take(MAX_ID_BYTES).collect();
+            let allowed = format!("need 1 to {MAX_ID_BYTES} letters, digits, `_`, `-` and `.`");
+            self.refuse(&field.then("id"), format!("invalid id {given:?}: {allowed}"));
+        }
+        let name = rule.name.iter().map(|name| (field.then("name"), name));
+        let plans = rule.plan_tiers.iter().enumerate();
+        let plans = plans.map(|(index, plan)| (field.then("plan_tiers").at(index), plan));
+        for (field, text) in name.chain(plans).collect::<Vec<_>>() {
+            if text.is_empty() || text.chars().count() > MAX_TEXT_CHARS || text.contains(char::is_control) {
+                let allowed =
+                    format!("need 1 to {MAX_TEXT_CHARS} characters, none of them a control character");
+                let given: String = text.chars().take(MAX_ID_BYTES).collect();
+                self.refuse(&field, format!("invalid text {given:?}: {allowed}"));
+            }
+        }
+    }
+
+    fn placeholders(&mut self, rule: &Rule, field: &Field) -> Option<Vec<Placeholder>> {
+        let of_scope = match rule.scope {
+            Scope::Global => "",
+            Scope::Tenant => "{tenant}",
+            Scope::User => "{user}",
+            Scope::Ip => "{ip}",
+            Scope::Endpoint => "{endpoint}",
+        };
+        let pattern = rule.key_pattern.as_deref().unwrap_or(of_scope);
+        let field = field.then("key_pattern");
+        if pattern.chars().count() > MAX_TEXT_CHARS {
+            self.refuse(&field, format!("pattern of more than {MAX_TEXT_CHARS} characters"));
+            return None;
+        }
+        let mut names = match placeholders(pattern) {
+            Ok(names) => names,
+            Err(reason) => {
+                self.refuse(&field, reason);
+                return None;
+            }
+        };
+        match rule.scope {
+            Scope::Global if !names.is_empty() => {
+                self.refuse(&field, "scope global is one counter for all, but the pattern has a placeholder");
+            }
+            Scope::Tenant | Scope::User | Scope::Ip if names.is_empty() => {
+                let reason =
+                    "the pattern has no placeholder: all callers would share one counter (scope global)";
+                self.refuse(&field, reason);
+            }
+            _ => {}
+        }
+        names.sort_unstable();
+        names.into_iter().map(|name| self.placeholder(name, &field)).collect()
+    }
+
+    fn placeholder(&mut self, name: &str, field: &Field) -> Option<Placeholder> {
+        Some(Placeholder { name: name.into(), attribute: self.attribute(name, field)? })
+    }
+
+    /// The number of an attribute that matters.
+    fn attribute(&mut self, name: &str, field: &Field) -> Option<u16> {
+        if let Some(number) = self.attributes.get(name) {
+            return Some(*number);
+        }
+        let Ok(number) = u16::try_from(self.attributes.len()) else {
+            self.refuse(field, format!("more than {} attributes matter", u16::MAX));
+            return None;
+        };
+        self.attributes.insert(name.into(), number);
+        Some(number)
+    }
+
+    fn endpoints(&mut self, rule: &Rule, field: &Field) -> Vec<EndpointPattern> {
+        let field = field.then("endpoints");
+        let mut endpoints = Vec::with_capacity(rule.endpoints.len());
+        for (index, text) in rule.endpoints.iter().enumerate() {
+            match EndpointPattern::parse(text) {
+                Ok(endpoint) => endpoints.push(endpoint),
+                Err(reason) => self.refuse(&field.at(index), reason),
+            }
+        }
+        endpoints
+    }
+
+    fn check_delay(&mut self, rule: &Rule, field: &Field) {
+        let field = field.then("max_delay");
+        match (rule.action, rule.max_delay) {
+            (Action::Throttle, Some(delay)) if delay.0.is_zero() => {
+                self.refuse(&field, "a delay of nothing rejects every call: use action reject");
+            }
+            (Action::Reject | Action::LogOnly, Some(_)) => {
+                self.refuse(&field, "only action throttle has a delay");
+            }
+            _ => {}
+        }
+    }
+
+    fn refuse_repeated_ids(&mut self, rules: &[Rule], field: &Field) {
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        for (index, rule) in rules.iter().enumerate() {
+            match seen.get(rule.id.as_str()) {
+                Some(first) => {
+                    let reason = format!("id {:?} is also that of rules[{first}]", rule.id);
+                    self.refuse(&field.at(index).then("id"), reason);
+                }
+                None => {
+                    seen.insert(&rule.id, index);
+                }
+            }
+        }
+    }
+
+    fn list(
+        &mut self,
+        written: &BTreeMap<String, Vec<String>>,
+        field: &Field,
+    ) -> Map<u16, Map<Box<str>, ()>> {
+        let mut list = Map::default();
+        for (name, values) in written {
+            let field = field.then(name);
+            if let Some(reason) = problem_with_name(name) {
+                self.refuse(&field, format!("attribute {name:?} {reason}"));
+            } else if let Some(attribute) = self.attribute(name, &field) {
+                list.insert(attribute, values.iter().map(|value| (value.as_str().into(), ())).collect());
+            }
+        }
+        list
+    }
+
+    fn refuse(&mut self, field: &Field, reason: impl Into<String>) {
+        self.problems.push(Problem::new(field.clone(), reason));
+    }
+}
+
+impl RuleSet {
+    /// Files every rule that is enabled under the placeholder that the fewest have.
+    fn file_all(&mut self) {
+        let mut askers: Map<u16, u32> = Map::default();
+        for placeholder in self.rules.iter().flat_map(|rule| &rule.placeholders) {
+            *askers.entry(placeholder.attribute).or_default() += 1;
+        }
+        for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.rule.enabled) {
+            let attributes = rule.placeholders.iter().map(|placeholder| placeholder.attribute);
+            let rarest = attributes.min_by_key(|attribute| askers.get(attribute));
+            self.index.file(number as u32, &Filing::of(rule, rarest));
+        }
+    }
+}

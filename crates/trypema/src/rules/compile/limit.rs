@@ -1,0 +1,158 @@
+//! Limits made of written numbers.
+
+use std::time::Duration;
+
+use super::Compiler;
+use crate::error::TrypemaError;
+use crate::rules::definition::{
+    AbuseNumbers, BucketLimit, BucketNumbers, CounterNumbers, Numbers, SuppressedNumbers, TierNumbers,
+    WindowNumbers,
+};
+use crate::rules::period::Period;
+use crate::rules::problem::Field;
+use crate::strategy::{
+    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, Limit, SlidingWindowLimit, SuppressedLimit,
+    TokenBucketLimits, TokenLimit,
+};
+use crate::units::{HardLimitFactor, RateGroupSizeMs, RateLimit};
+
+/// An error and the number it is about.
+type Refused = (&'static str, String);
+
+impl Compiler {
+    /// The limit that `numbers` at `field` describe.
+    pub(super) fn limit(&mut self, numbers: &Numbers, field: &Field) -> Option<Limit> {
+        let (name, made) = match numbers {
+            Numbers::Absolute(numbers) => ("absolute", absolute(numbers).map(Limit::from)),
+            Numbers::Suppressed(numbers) => ("suppressed", suppressed(numbers).map(Limit::from)),
+            Numbers::SlidingWindow(numbers) => ("sliding_window", sliding_window(numbers).map(Limit::from)),
+            Numbers::FixedWindow(numbers) => ("fixed_window", fixed_window(numbers).map(Limit::from)),
+            Numbers::TokenBucket(numbers) => {
+                return self.token_bucket(numbers, &field.then("token_bucket")).map(Limit::from);
+            }
+            Numbers::Abuse(numbers) => return self.abuse(numbers, &field.then("abuse")).map(Limit::from),
+        };
+        self.made(made, &field.then(name))
+    }
+
+    fn made<T>(&mut self, made: Result<T, Refused>, field: &Field) -> Option<T> {
+        made.map_err(|(name, reason)| self.refuse(&field.then(name), reason)).ok()
+    }
+
+    fn token_bucket(&mut self, numbers: &BucketNumbers, field: &Field) -> Option<TokenBucketLimits> {
+        let BucketNumbers { limit, window, burst, refill_rate, limits } = numbers;
+        let limits: Vec<TokenLimit> = if limits.is_empty() {
+            vec![self.made(bucket(numbers), field)?]
+        } else if limit.is_some() || window.is_some() || burst.is_some() || refill_rate.is_some() {
+            self.refuse(&field.then("limits"), "give either one limit or a list of them");
+            return None;
+        } else {
+            let field = field.then("limits");
+            let made = limits.iter().enumerate();
+            let made: Vec<_> =
+                made.map(|(index, limit)| self.made(bucket(&limit.into()), &field.at(index))).collect();
+            made.into_iter().collect::<Option<_>>()?
+        };
+        let made = TokenBucketLimits::new(limits);
+        made.map_err(|error| self.refuse(&field.then("limits"), error.to_string())).ok()
+    }
+
+    fn abuse(&mut self, numbers: &AbuseNumbers, field: &Field) -> Option<AbuseLimit> {
+        let temp = self.made(tier(&numbers.temp), &field.then("temp"));
+        let long = self.made(tier(&numbers.long), &field.then("long"));
+        let limit = AbuseLimit::new(temp?, long?);
+        Some(if numbers.count_while_blocked { limit } else { limit.ignoring_attempts_while_blocked() })
+    }
+}
+
+fn absolute(numbers: &WindowNumbers) -> Result<AbsoluteLimit, Refused> {
+    window(numbers.limit, numbers.window, numbers.group)
+}
+
+fn suppressed(numbers: &SuppressedNumbers) -> Result<SuppressedLimit, Refused> {
+    let window = window(numbers.limit, numbers.window, numbers.group)?;
+    let factor = numbers.hard_limit_factor.map_or(Ok(HardLimitFactor::default()), HardLimitFactor::try_from);
+    Ok(SuppressedLimit::above(window, factor.map_err(|error| ("hard_limit_factor", error.to_string()))?))
+}
+
+fn window(limit: u64, window: Period, group: Option<Period>) -> Result<AbsoluteLimit, Refused> {
+    let limit = AbsoluteLimit::per_window(limit, window.0).map_err(about)?;
+    let Some(Period(group)) = group else { return Ok(limit) };
+    if group.subsec_nanos() % 1_000_000 != 0 {
+        return Err(("group", "a group is a whole number of milliseconds".to_owned()));
+    }
+    let group_ms = u64::try_from(group.as_millis()).unwrap_or(u64::MAX);
+    let group = RateGroupSizeMs::try_from(group_ms).map_err(|error| ("group", error.to_string()))?;
+    Ok(limit.grouped(group))
+}
+
+fn sliding_window(numbers: &CounterNumbers) -> Result<SlidingWindowLimit, Refused> {
+    SlidingWindowLimit::new(numbers.limit, numbers.window.0).map_err(about)
+}
+
+fn fixed_window(numbers: &CounterNumbers) -> Result<FixedWindowLimit, Refused> {
+    FixedWindowLimit::new(numbers.limit, numbers.window.0).map_err(about)
+}
+
+impl From<&BucketLimit> for BucketNumbers {
+    fn from(limit: &BucketLimit) -> Self {
+        let BucketLimit { limit, window, burst } = limit.clone();
+        Self { limit: Some(limit), window: Some(window), burst, ..Self::default() }
+    }
+}
+
+/// A bucket of `burst` tokens, or of `limit` if that is not given, refilled at `refill_rate` or at `limit` per `window`.
+fn bucket(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
+    let missing = |name| (name, format!("a token bucket needs `{name}`"));
+    let capacity = numbers.burst.or(numbers.limit).ok_or_else(|| missing("limit"))?;
+    let capacity_name = if numbers.burst.is_some() { "burst" } else { "limit" };
+    let refill_every = match (numbers.refill_rate, numbers.window) {
+        (Some(_), Some(_)) => {
+            return Err(("refill_rate", "give either `refill_rate` or `window`, not both".to_owned()));
+        }
+        (Some(rate), None) => refill_time(capacity, rate)?,
+        (None, Some(window)) => scaled(window.0, capacity, numbers.limit.ok_or_else(|| missing("limit"))?)?,
+        (None, None) => return Err(missing("window")),
+    };
+    TokenLimit::new(capacity, refill_every).map_err(|error| match error {
+        TrypemaError::InvalidLimit { .. } => (capacity_name, error.to_string()),
+        error => about(error),
+    })
+}
+
+/// How long `capacity` tokens take at `rate` per second, rounded up.
+fn refill_time(capacity: u64, rate: f64) -> Result<Duration, Refused> {
+    let rate = RateLimit::try_from(rate).map_err(|error| ("refill_rate", error.to_string()))?;
+    let micros = (capacity as f64 * 1e6 / *rate).ceil();
+    // Beyond the longest window in any case.
+    Ok(Duration::from_micros(if micros < u64::MAX as f64 { micros as u64 } else { u64::MAX }))
+}
+
+/// How long `capacity` tokens take if `limit` of them take a `window`, rounded up.
+fn scaled(window: Duration, capacity: u64, limit: u64) -> Result<Duration, Refused> {
+    if limit == 0 {
+        return Err(("limit", "invalid limit 0: need at least 1".to_owned()));
+    }
+    let micros =
+        (window.as_nanos().div_ceil(1_000)).saturating_mul(u128::from(capacity)).div_ceil(u128::from(limit));
+    Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
+}
+
+fn tier(numbers: &TierNumbers) -> Result<AbuseTier, Refused> {
+    let TierNumbers { window, threshold, block } = numbers;
+    // Which of the two times is wrong, the tier does not say.
+    let (any, second) = (*threshold, Duration::from_secs(1));
+    AbuseTier::new(window.0, 1, second).map_err(about)?;
+    AbuseTier::new(second, 1, block.0).map_err(|error| ("block", error.to_string()))?;
+    AbuseTier::new(window.0, any, block.0).map_err(about)
+}
+
+/// Which number an error is about.
+fn about(error: TrypemaError) -> Refused {
+    let name = match error {
+        TrypemaError::InvalidWindow { .. } => "window",
+        TrypemaError::InvalidThreshold { .. } => "threshold",
+        _ => "limit",
+    };
+    (name, error.to_string())
+}

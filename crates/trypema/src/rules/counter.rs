@@ -1,0 +1,133 @@
+//! The names of counters: a rule's id and the values of its placeholders, such that no two are ever the same.
+
+use sha2::{Digest, Sha256};
+
+/// The longest name, the same as the longest key of Redis; longer ones become digests.
+const MAX_BYTES: usize = 255;
+
+/// A digest of 160 bits: nobody finds two values with the same one.
+const DIGEST_BYTES: usize = 20;
+
+/// Appends `id|name=value|name=value` to `text`. Placeholders come in the order of their names, so that a pattern may be
+/// written another way and keep its history. In values `|`, `~`, what Redis keys cannot have and what a terminal would
+/// obey are written as `~` and two hexadecimal digits; so each name can be read back in only one way.
+pub(super) fn write<'v>(text: &mut String, id: &str, values: impl Iterator<Item = (&'v str, Value<'v>)>) {
+    let start = text.len();
+    text.push_str(id);
+    for (name, value) in values {
+        text.push('|');
+        text.push_str(name);
+        text.push('=');
+        value.write(text);
+    }
+    if text.len() - start > MAX_BYTES {
+        let digest = Sha256::digest(&text.as_bytes()[start..]);
+        text.truncate(start);
+        text.push_str(id);
+        // No escape has this form.
+        text.push_str("|~~");
+        digest.iter().take(DIGEST_BYTES).for_each(|byte| push_hexadecimal(text, *byte));
+    }
+}
+
+/// What stands for a placeholder.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Value<'a> {
+    Text(&'a str),
+    /// The segments of a path.
+    Path(&'a [std::borrow::Cow<'a, str>]),
+}
+
+impl Value<'_> {
+    fn write(self, text: &mut String) {
+        match self {
+            Self::Text(value) => escape(text, value),
+            Self::Path(segments) => {
+                text.push('/');
+                for (index, segment) in segments.iter().enumerate() {
+                    if index > 0 {
+                        text.push('/');
+                    }
+                    // A slash inside a segment was encoded, and stays apart from those between segments.
+                    escape_with(text, segment, |byte| byte == b'/' || is_escaped(byte));
+                }
+            }
+        }
+    }
+}
+
+fn escape(text: &mut String, value: &str) {
+    escape_with(text, value, is_escaped);
+}
+
+fn is_escaped(byte: u8) -> bool {
+    matches!(byte, b'|' | b'~' | b':' | b'{' | b'}' | b'%') || byte.is_ascii_control()
+}
+
+fn escape_with(text: &mut String, value: &str, is_escaped: impl Fn(u8) -> bool) {
+    if !value.bytes().any(&is_escaped) {
+        return text.push_str(value);
+    }
+    for character in value.chars() {
+        match u8::try_from(character) {
+            Ok(byte) if byte.is_ascii() && is_escaped(byte) => {
+                text.push('~');
+                push_hexadecimal(text, byte);
+            }
+            _ => text.push(character),
+        }
+    }
+}
+
+fn push_hexadecimal(text: &mut String, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    text.push(DIGITS[usize::from(byte >> 4)] as char);
+    text.push(DIGITS[usize::from(byte & 15)] as char);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(id: &str, values: &[(&str, &str)]) -> String {
+        let mut text = String::new();
+        write(&mut text, id, values.iter().map(|(name, value)| (*name, Value::Text(value))));
+        text
+    }
+
+    #[test]
+    fn names_can_be_read() {
+        assert_eq!(name("api", &[]), "api");
+        assert_eq!(name("api", &[("ip", "::1"), ("user", "ann")]), "api|ip=~3a~3a1|user=ann");
+        assert_eq!(name("api", &[("user", "a|b=c\r\n")]), "api|user=a~7cb=c~0d~0a");
+        let long = "x".repeat(10_000);
+        assert_eq!(name("api", &[("user", &long)]).len(), 4 + 2 + 40);
+    }
+
+    proptest! {
+        #[test]
+        fn different_values_have_different_names(
+            one in proptest::collection::vec(any_value(), 2),
+            other in proptest::collection::vec(any_value(), 2),
+        ) {
+            let name_of = |values: &[String]| name("r", &[("a", &values[0]), ("b", &values[1])]);
+            prop_assert_eq!(one == other, name_of(&one) == name_of(&other));
+            let name = name_of(&one);
+            prop_assert!(name.len() <= MAX_BYTES);
+            prop_assert!(!name.contains([':', '{', '}', '%']) && !name.contains(char::is_control));
+        }
+    }
+
+    /// Values that are likely to be mistaken for others.
+    fn any_value() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[ab|=~_:{}%/\r\n0-9]{0,6}",
+            any::<String>(),
+            "[ab]{250,260}",
+            Just("a|b=c".to_owned()),
+            Just("~7c".to_owned()),
+        ]
+    }
+}

@@ -1,0 +1,256 @@
+//! The engine: asks all rules that apply to a request, all or nothing.
+
+#[cfg(feature = "_redis")]
+mod redis;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use super::explain::Explanation;
+use super::plan::Plan;
+use super::request::Request;
+use super::set::RuleSet;
+use super::verdict::Verdict;
+use crate::check::Check;
+use crate::decision::Decision;
+use crate::error::TrypemaError;
+use crate::rate_limiter::RateLimiter;
+
+/// Rules in force: asks all that apply to a request, and spends on all or none of them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use trypema::RateLimiter;
+/// use trypema::rules::{Engine, Request, RuleSet};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rules = RuleSet::from_yaml(
+///     "
+///     rules:
+///       - {id: per-user, scope: user, strategy: {fixed_window: {limit: 2, window: 1h}}}
+///       - {id: all, scope: global, strategy: {fixed_window: {limit: 3, window: 1h}}}
+///     ",
+///     "rules.yaml",
+/// )?;
+/// let engine = Engine::local(Arc::new(RateLimiter::builder().build()?), rules);
+///
+/// let ann = [("user", "ann")];
+/// let verdict = engine.try_check(&Request::new(&ann).costing(2)).expect("local rules answer at once")?;
+/// assert!(verdict.is_allowed());
+///
+/// let denied = engine.try_check(&Request::new(&ann)).expect("local rules answer at once")?;
+/// assert_eq!(denied.decided_by().map(|rule| rule.rule.id.as_str()), Some("per-user"));
+/// let left: Vec<u64> = denied.rules().map(|rule| rule.decision.remaining()).collect();
+/// assert_eq!(left, [0, 0]); // `all` has one left, which this request would have taken
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The rules can be [replaced](Engine::replace) at any time. Each request is answered by one version of them; a rule
+/// that keeps its id keeps what was spent, whatever its limit becomes, and what a removed rule counted expires.
+#[derive(Debug)]
+pub struct Engine {
+    limiter: Arc<RateLimiter>,
+    provider: Provider,
+    set: ArcSwap<RuleSet>,
+}
+
+/// Where counters live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Provider {
+    Local,
+    #[cfg(feature = "_redis")]
+    Redis,
+}
+
+/// A verdict whose units can be given back by [`Engine::refund`].
+#[derive(Debug)]
+pub struct Reservation {
+    plan: Plan,
+    receipts: Receipts,
+}
+
+impl Reservation {
+    /// What was decided.
+    pub fn verdict(&self) -> &Verdict {
+        &self.plan.verdict
+    }
+
+    /// What was decided, keeping the units.
+    pub fn into_verdict(self) -> Verdict {
+        self.plan.verdict
+    }
+}
+
+#[derive(Debug)]
+enum Receipts {
+    Local(Vec<Option<crate::local::Receipt>>),
+    #[cfg(feature = "_redis")]
+    Redis(Vec<Option<crate::redis::Receipt>>),
+}
+
+/// What is done to counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Take,
+    Reserve,
+    Look,
+}
+
+/// What became of a plan's checks.
+#[derive(Debug)]
+struct Decided {
+    answers: Vec<usize>,
+    decisions: Vec<Decision>,
+    receipts: Receipts,
+}
+
+/// A plan that was decided, or one that the caller has to wait for.
+#[derive(Debug)]
+enum Here {
+    Decided(Result<Reservation, TrypemaError>),
+    #[cfg(feature = "_redis")]
+    Elsewhere(Plan),
+}
+
+impl Engine {
+    /// Rules whose counters are in this process.
+    pub fn local(limiter: Arc<RateLimiter>, rules: RuleSet) -> Self {
+        Self { limiter, provider: Provider::Local, set: ArcSwap::from_pointee(rules) }
+    }
+
+    /// Rules whose counters are shared through Redis. A request is one script call; on a Cluster, where counters
+    /// are on different servers, see [`take_all`](crate::redis::RedisRateLimiterProvider::take_all).
+    #[cfg(feature = "_redis")]
+    pub fn redis(limiter: Arc<RateLimiter>, rules: RuleSet) -> Self {
+        Self { limiter, provider: Provider::Redis, set: ArcSwap::from_pointee(rules) }
+    }
+
+    /// Puts other rules in force, for every request from now on, and returns the old ones.
+    pub fn replace(&self, rules: RuleSet) -> Arc<RuleSet> {
+        self.set.swap(Arc::new(rules))
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        self.set.load_full()
+    }
+
+    /// Asks all rules that apply and spends on all of them, if all let the request pass; rules that only log are asked
+    /// and spent on their own. An `Err` means that the store could not be asked, or that the request is invalid.
+    pub async fn check(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
+        Ok(self.run(request, Mode::Take).await?.into_verdict())
+    }
+
+    /// As [`Engine::check`], where it can be answered without waiting; `None` if it cannot. Counters in this process
+    /// always answer at once, and so do requests that no rule applies to.
+    pub fn try_check(&self, request: &Request<'_>) -> Option<Result<Verdict, TrypemaError>> {
+        match self.plan(request).map(|plan| self.run_here(plan, Mode::Take)) {
+            Ok(Here::Decided(reservation)) => Some(reservation.map(Reservation::into_verdict)),
+            #[cfg(feature = "_redis")]
+            Ok(Here::Elsewhere(_)) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// As [`Engine::check`], keeping what it takes to give everything back.
+    pub async fn reserve(&self, request: &Request<'_>) -> Result<Reservation, TrypemaError> {
+        self.run(request, Mode::Reserve).await
+    }
+
+    /// Whether [`Engine::check`] would let the request pass, spending nothing. Abuse rules are only asked whether they
+    /// block: to count failures only, look before the attempt and check after it has failed.
+    pub async fn look(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
+        Ok(self.run(request, Mode::Look).await?.into_verdict())
+    }
+
+    /// Gives back what a request has spent, except on rules that only log. Once: a reservation is used up by it.
+    pub async fn refund(&self, reservation: Reservation) -> Result<(), TrypemaError> {
+        let together = reservation.plan.together();
+        match &reservation.receipts {
+            Receipts::Local(receipts) => {
+                self.limiter.local().refund_all(&together.checks, receipts);
+                Ok(())
+            }
+            #[cfg(feature = "_redis")]
+            Receipts::Redis(receipts) => self.limiter.redis().refund_all(&together.checks, receipts).await,
+        }
+    }
+
+    /// Says of every rule whether it applies and why not, under which key, and with what left; spends nothing. Looks at
+    /// every rule, so it is not for every request.
+    pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
+        let mut plan = self.plan(request)?;
+        let everything = plan.everything();
+        let decisions = self.peek(&everything.checks).await?;
+        let left = self.peek(&everything.clone().costing(0).checks).await?;
+        let answers = everything.answers;
+        plan.decide(&answers, &decisions);
+        let left = answers.into_iter().zip(left.iter().map(Decision::remaining)).collect();
+        Explanation::new(plan.verdict, left, request)
+    }
+
+    fn plan(&self, request: &Request<'_>) -> Result<Plan, TrypemaError> {
+        Plan::new(self.set.load_full(), request)
+    }
+
+    async fn run(&self, request: &Request<'_>, mode: Mode) -> Result<Reservation, TrypemaError> {
+        match self.run_here(self.plan(request)?, mode) {
+            Here::Decided(reservation) => reservation,
+            #[cfg(feature = "_redis")]
+            Here::Elsewhere(plan) => {
+                let decided = self.decide_on_redis(&plan, mode).await?;
+                Ok(Reservation::new(plan, decided))
+            }
+        }
+    }
+
+    /// Decides a plan, if nobody has to be waited for.
+    fn run_here(&self, plan: Plan, mode: Mode) -> Here {
+        match self.provider {
+            #[cfg(feature = "_redis")]
+            Provider::Redis if !plan.verdict.answers.is_empty() => Here::Elsewhere(plan),
+            _ => {
+                let decided = self.decide_here(&plan, mode);
+                Here::Decided(decided.map(|decided| Reservation::new(plan, decided)))
+            }
+        }
+    }
+
+    fn decide_here(&self, plan: &Plan, mode: Mode) -> Result<Decided, TrypemaError> {
+        let (local, together, alone) = (self.limiter.local(), plan.together(), plan.alone());
+        let spent = match mode {
+            Mode::Take => local.take_all(&together.checks)?,
+            Mode::Reserve => local.reserve_all(&together.checks)?,
+            Mode::Look => local.peek_all(&together.clone().looking().checks)?,
+        };
+        let mut decided = Decided {
+            answers: together.answers,
+            decisions: spent.decisions,
+            receipts: Receipts::Local(spent.receipts),
+        };
+        for check in &alone.checks {
+            let alone = std::slice::from_ref(check);
+            let taken = if mode == Mode::Look { local.peek_all(alone)? } else { local.take_all(alone)? };
+            decided.decisions.extend(taken.decisions);
+        }
+        decided.answers.extend(alone.answers);
+        Ok(decided)
+    }
+
+    async fn peek(&self, checks: &[Check<'_>]) -> Result<Vec<Decision>, TrypemaError> {
+        Ok(match self.provider {
+            Provider::Local => self.limiter.local().peek_all(checks)?.decisions,
+            #[cfg(feature = "_redis")]
+            Provider::Redis => self.limiter.redis().peek_all(checks).await?.decisions,
+        })
+    }
+}
+
+impl Reservation {
+    fn new(mut plan: Plan, decided: Decided) -> Self {
+        plan.decide(&decided.answers, &decided.decisions);
+        Self { plan, receipts: decided.receipts }
+    }
+}

@@ -1,0 +1,125 @@
+//! What is to be asked of a store for one request.
+
+use std::sync::Arc;
+
+#[cfg(feature = "_redis")]
+use super::definition::OnStoreFailure;
+use super::definition::{Action, KeyVerdict};
+use super::request::Request;
+use super::set::{Compiled, RuleSet, Special};
+use super::verdict::{Answer, Listed, Verdict};
+use crate::check::Check;
+use crate::decision::Decision;
+use crate::error::TrypemaError;
+use crate::strategy::Limit;
+
+/// The rules that apply to a request, with their counters: a verdict that is still to be decided.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) verdict: Verdict,
+    cost: u64,
+    is_blocked: bool,
+}
+
+/// Checks of a plan, and which of its answers each is for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Checks<'p> {
+    pub(super) checks: Vec<Check<'p>>,
+    pub(super) answers: Vec<usize>,
+}
+
+impl Plan {
+    pub(super) fn new(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
+        let facts = set.facts(request)?;
+        let listed = set.listed(&facts).map(|(verdict, attribute)| Listed { verdict, attribute });
+        let mut verdict = Verdict { set, listed, answers: Vec::new(), keys: String::new() };
+        if listed.is_some() {
+            return Ok(Self { verdict, cost: request.cost(), is_blocked: false });
+        }
+        let set = &verdict.set;
+        for entry in set.find(&facts)?.as_slice() {
+            let Some(rule) = set.at(entry.rule) else { continue };
+            let start = verdict.keys.len();
+            rule.write_key(&mut verdict.keys, *entry, &facts);
+            let special = rule.special(&verdict.keys[start..]);
+            if special == Some(&Special::Verdict(KeyVerdict::Allow)) {
+                verdict.keys.truncate(start);
+                continue;
+            }
+            let is_blocked = special == Some(&Special::Verdict(KeyVerdict::Block));
+            verdict.answers.push(Answer {
+                rule: entry.rule,
+                key_end: verdict.keys.len(),
+                is_special: special.is_some(),
+                is_blocked,
+                decision: is_blocked.then(Decision::refused),
+            });
+        }
+        let is_blocked = verdict.rules().any(|rule| rule.is_denying());
+        Ok(Self { verdict, cost: request.cost(), is_blocked })
+    }
+
+    /// The checks that are spent all or nothing: none where a rule denies the request whatever its counter says.
+    pub(super) fn together(&self) -> Checks<'_> {
+        if self.is_blocked {
+            return Checks::default();
+        }
+        self.checks(|rule| rule.rule.action != Action::LogOnly)
+    }
+
+    /// The checks that are each asked on their own.
+    pub(super) fn alone(&self) -> Checks<'_> {
+        self.checks(|rule| rule.rule.action == Action::LogOnly)
+    }
+
+    /// A check for every rule that applies.
+    pub(super) fn everything(&self) -> Checks<'_> {
+        self.checks(|_| true)
+    }
+
+    /// Notes what was decided.
+    pub(super) fn decide(&mut self, answers: &[usize], decisions: &[Decision]) {
+        for (index, decision) in answers.iter().zip(decisions) {
+            if let Some(answer) = self.verdict.answers.get_mut(*index) {
+                answer.decision = Some(*decision);
+            }
+        }
+    }
+
+    /// What it means to the rule of an answer that the store cannot be asked, if it says.
+    #[cfg(feature = "_redis")]
+    pub(super) fn on_store_failure(&self, answer: usize) -> Option<OnStoreFailure> {
+        let rule = self.verdict.answers.get(answer)?.rule;
+        self.verdict.set.at(rule)?.rule.on_store_failure
+    }
+
+    fn checks(&self, is_wanted: impl Fn(&Compiled) -> bool) -> Checks<'_> {
+        let count = self.verdict.answers.len();
+        let mut found = Checks { checks: Vec::with_capacity(count), answers: Vec::with_capacity(count) };
+        for (index, answer) in self.verdict.answers.iter().enumerate() {
+            let rule = self.verdict.set.at(answer.rule).filter(|rule| is_wanted(rule));
+            let Some(rule) = rule.filter(|_| !answer.is_blocked) else { continue };
+            let key = self.verdict.key(index);
+            let limit = if answer.is_special { rule.limit_of(key) } else { &rule.limit };
+            found.checks.push(Check { key, limit, cost: self.cost });
+            found.answers.push(index);
+        }
+        found
+    }
+}
+
+impl Checks<'_> {
+    /// The same checks at another cost.
+    pub(super) fn costing(mut self, cost: u64) -> Self {
+        self.checks.iter_mut().for_each(|check| check.cost = cost);
+        self
+    }
+
+    /// The same checks, asking abuse rules only whether they block: an attempt is counted when it has failed.
+    pub(super) fn looking(mut self) -> Self {
+        for check in self.checks.iter_mut().filter(|check| matches!(check.limit, Limit::Abuse(_))) {
+            check.cost = 0;
+        }
+        self
+    }
+}

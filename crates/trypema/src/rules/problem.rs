@@ -1,0 +1,138 @@
+//! What is wrong with rules, and where.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Rules that cannot be used, with everything that is wrong with them.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub struct InvalidRules {
+    /// The file they came from, if they came from one.
+    pub(super) file: Option<String>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl InvalidRules {
+    /// What is wrong, in the order of the rules.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for InvalidRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            if let Some(file) = &self.file {
+                write!(f, "{file}:")?;
+            }
+            if let Some(line) = problem.line {
+                write!(f, "{line}:")?;
+            }
+            if self.file.is_some() || problem.line.is_some() {
+                f.write_str(" ")?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One thing that is wrong with rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub(super) field: Field,
+    pub(super) rule: Option<String>,
+    pub(super) reason: String,
+    pub(super) line: Option<u64>,
+}
+
+impl Problem {
+    pub(super) fn new(field: Field, reason: impl Into<String>) -> Self {
+        Self { field, rule: None, reason: reason.into(), line: None }
+    }
+
+    /// Where it is: `rules[3].strategy.token_bucket.burst`.
+    pub fn field(&self) -> &Field {
+        &self.field
+    }
+
+    /// The id of the rule it is about, if it has one.
+    pub fn rule(&self) -> Option<&str> {
+        self.rule.as_deref()
+    }
+
+    /// What is wrong, and what would be allowed.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The line of the file, counted from 1.
+    pub fn line(&self) -> Option<u64> {
+        self.line
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.field.steps.is_empty() {
+            write!(f, "{}", self.field)?;
+            if let Some(rule) = &self.rule {
+                write!(f, " (rule {rule:?})")?;
+            }
+            f.write_str(": ")?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+/// The way to a field of written rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Field {
+    pub(super) steps: Vec<Step>,
+}
+
+/// One step on the way to a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    Name(String),
+    Index(usize),
+}
+
+impl Field {
+    /// A field of the whole.
+    pub(super) fn of(name: &str) -> Self {
+        Self::default().then(name)
+    }
+
+    /// A field of this one.
+    pub(super) fn then(&self, name: &str) -> Self {
+        self.step(Step::Name(name.to_owned()))
+    }
+
+    /// A member of this list.
+    pub(super) fn at(&self, index: usize) -> Self {
+        self.step(Step::Index(index))
+    }
+
+    fn step(&self, step: Step) -> Self {
+        let mut steps = self.steps.clone();
+        steps.push(step);
+        Self { steps }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Index(at) => write!(f, "[{at}]")?,
+                Step::Name(name) if index == 0 => f.write_str(name)?,
+                Step::Name(name) => write!(f, ".{name}")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! Rules from YAML, with the line of everything that is wrong.
+//!
+//! A file is one document: a mapping with the key `rules`, if only `rules: []`. Aliases work and are bounded, since a
+//! value counts each time it is read; merge keys, tags and fields that are written twice are refused.
+
+mod fault;
+mod parse;
+mod tree;
+mod value;
+mod variant;
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::definition::Rules;
+use super::problem::{Field, InvalidRules, Problem};
+use super::set::RuleSet;
+use tree::Tree;
+use value::Value;
+
+/// The largest file: fifty thousand rules, and little enough to be read in one go.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+impl Rules {
+    /// Reads rules without checking what types cannot tell, such as a limit of 0.
+    ///
+    /// ```
+    /// use trypema::rules::Rules;
+    ///
+    /// let rules = Rules::from_yaml("
+    /// rules:
+    ///   - id: search
+    ///     scope: user
+    ///     endpoints: [/search]
+    ///     strategy:
+    ///       token_bucket: { limit: 10, window: 1s }
+    /// ")?;
+    /// assert_eq!(rules.rules[0].id, "search");
+    ///
+    /// let error = Rules::from_yaml("rules:\n  - id: search\n    scope: everybody\n").unwrap_err();
+    /// assert_eq!(error.problems()[0].line(), Some(3));
+    /// # Ok::<(), trypema::rules::InvalidRules>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is not YAML, or not a rule.
+    pub fn from_yaml(text: &str) -> Result<Self, InvalidRules> {
+        read(text).map(|written| written.rules).map_err(|problem| only(problem, None))
+    }
+}
+
+impl RuleSet {
+    /// Reads and compiles rules. What is wrong with them is told with its line in `file`, the name of where the text is
+    /// from.
+    ///
+    /// ```
+    /// use trypema::rules::RuleSet;
+    ///
+    /// let text = "
+    /// rules:
+    ///   - id: search
+    ///     scope: user
+    ///     strategy:
+    ///       fixed_window: { limit: 0, window: 1m }
+    /// ";
+    /// let error = RuleSet::from_yaml(text, "rules.yaml").unwrap_err();
+    /// assert!(error.to_string().starts_with("rules.yaml:6: rules[0].strategy.fixed_window.limit"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is not YAML or not a rule, or else everything that is wrong with the rules.
+    pub fn from_yaml(text: &str, file: &str) -> Result<Self, InvalidRules> {
+        let Written { rules, tree } = read(text).map_err(|problem| only(problem, Some(file)))?;
+        Self::compile(&rules).map_err(|mut invalid| {
+            invalid.file = Some(file.to_owned());
+            for problem in &mut invalid.problems {
+                problem.line = Some(tree.line_of(&problem.field));
+            }
+            invalid
+        })
+    }
+
+    /// Reads and compiles a file of at most 16 MiB.
+    ///
+    /// # Errors
+    ///
+    /// What [`from_yaml`](Self::from_yaml) finds, or that the file cannot be read.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, InvalidRules> {
+        let path = path.as_ref();
+        let file = path.display().to_string();
+        let text = text_of(path).map_err(|problem| only(problem, Some(&file)))?;
+        Self::from_yaml(&text, &file)
+    }
+}
+
+/// A problem in a line.
+fn in_line(line: u64, field: Field, reason: impl Into<String>) -> Problem {
+    Problem { line: Some(line), ..Problem::new(field, reason) }
+}
+
+fn only(problem: Problem, file: Option<&str>) -> InvalidRules {
+    InvalidRules { file: file.map(str::to_owned), problems: vec![problem] }
+}
+
+fn text_of(path: &Path) -> Result<String, Problem> {
+    let unreadable = |error| Problem::new(Field::default(), format!("cannot be read: {error}"));
+    let file = File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed is enough to see that there are too many.
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    refuse_large(bytes.len())?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count() as u64;
+        in_line(line, Field::default(), "not valid UTF-8")
+    })
+}
+
+fn refuse_large(bytes: usize) -> Result<(), Problem> {
+    if bytes as u64 > MAX_FILE_BYTES {
+        let reason = format!("too large: need at most {MAX_FILE_BYTES} bytes");
+        return Err(Problem::new(Field::default(), reason));
+    }
+    Ok(())
+}
+
+/// Rules and where each part of them was written.
+struct Written<'a> {
+    rules: Rules,
+    tree: Tree<'a>,
+}
+
+fn read(text: &str) -> Result<Written<'_>, Problem> {
+    refuse_large(text.len())?;
+    let tree = parse::parse(text)?;
+    let rules =
+        interpret(&tree).map_err(|problem| Problem { rule: tree.rule_of(&problem.field), ..problem })?;
+    Ok(Written { rules, tree })
+}
+
+fn interpret(tree: &Tree<'_>) -> Result<Rules, Problem> {
+    let count = Cell::new(0);
+    let root = tree.root.and_then(|root| tree.nodes.get(root));
+    let rules = match root {
+        Some(root) if !root.is_null() => Rules::deserialize(Value::root(tree, root, &count)),
+        _ => Ok(Rules::default()),
+    };
+    let rules = rules.map_err(fault::Fault::into_problem)?;
+    if !tree.has("rules") {
+        let line = root.map_or(1, |root| root.line);
+        return Err(in_line(line, Field::of("rules"), "missing: write `rules: []` for no rules"));
+    }
+    Ok(rules)
+}

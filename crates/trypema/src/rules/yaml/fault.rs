@@ -1,0 +1,137 @@
+//! What is wrong with a value, and the place of it.
+
+use std::fmt;
+
+use serde::de::{Error, Expected, Unexpected};
+
+use super::super::problem::{Field, Problem};
+use super::in_line;
+use super::tree::{Content, Node};
+
+/// As much of a wrong text as an error repeats.
+const SHOWN_CHARACTERS: usize = 40;
+
+/// A value that cannot be what is asked for. It gets its place on the way out.
+#[derive(Debug)]
+pub(super) struct Fault {
+    reason: String,
+    /// The field of the place that is missing.
+    missing: Option<&'static str>,
+    place: Option<Placed>,
+}
+
+#[derive(Debug)]
+struct Placed {
+    field: Field,
+    line: u64,
+}
+
+/// The way to a value, told from its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'p> {
+    pub(super) around: Option<&'p Place<'p>>,
+    pub(super) step: PlaceStep<'p>,
+    pub(super) line: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PlaceStep<'p> {
+    Whole,
+    Name(&'p str),
+    Index(usize),
+}
+
+impl Place<'_> {
+    fn field(&self) -> Field {
+        let around = self.around.map_or_else(Field::default, Place::field);
+        match self.step {
+            PlaceStep::Whole => around,
+            PlaceStep::Name(name) => around.then(name),
+            PlaceStep::Index(index) => around.at(index),
+        }
+    }
+}
+
+impl Fault {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), missing: None, place: None }
+    }
+
+    /// Something else is needed than what was written.
+    pub(super) fn need(what: impl fmt::Display, written: &Node<'_>) -> Self {
+        Self::new(format!("need {what}, not {}", shown(written)))
+    }
+
+    /// Gives the fault its place, unless it has one further in.
+    pub(super) fn at(mut self, place: &Place<'_>) -> Self {
+        if self.place.is_none() {
+            let field = place.field();
+            let field = self.missing.map_or_else(|| field.clone(), |name| field.then(name));
+            self.place = Some(Placed { field, line: place.line });
+        }
+        self
+    }
+
+    pub(super) fn into_problem(self) -> Problem {
+        let (field, line) =
+            self.place.map_or_else(|| (Field::default(), 1), |place| (place.field, place.line));
+        in_line(line, field, self.reason)
+    }
+}
+
+/// A value in a few words.
+fn shown(written: &Node<'_>) -> String {
+    let scalar = match &written.content {
+        Content::List(_) => return "a list".to_owned(),
+        Content::Mapping(_) => return "a mapping".to_owned(),
+        Content::Scalar(scalar) => scalar,
+    };
+    if scalar.is_null() {
+        return "nothing".to_owned();
+    }
+    let text: String = scalar.text.chars().take(SHOWN_CHARACTERS).collect();
+    match text.parse::<f64>() {
+        Ok(_) if scalar.is_plain => text,
+        Ok(_) => format!("the text {text:?}"),
+        Err(_) => format!("{text:?}"),
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Error for Fault {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::new(message.to_string())
+    }
+
+    fn invalid_type(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let given = match unexpected {
+            Unexpected::Unit => "nothing".to_owned(),
+            Unexpected::Seq => "a list".to_owned(),
+            Unexpected::Map => "a mapping".to_owned(),
+            Unexpected::Bool(value) => value.to_string(),
+            Unexpected::Signed(value) => value.to_string(),
+            Unexpected::Float(value) => value.to_string(),
+            other => other.to_string(),
+        };
+        Self::new(format!("need {expected}, not {given}"))
+    }
+
+    fn invalid_value(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(unexpected, expected)
+    }
+
+    fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
+        Self::new(format!("unknown field: need one of {}", expected.join(", ")))
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        Self { missing: Some(name), ..Self::new("missing") }
+    }
+}

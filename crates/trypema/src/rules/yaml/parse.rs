@@ -1,0 +1,256 @@
+//! From text to a tree, within bounds.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde_saphyr::granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
+
+use super::super::problem::{Field, Problem};
+use super::in_line;
+use super::tree::{Content, Entry, Node, NodeId, Scalar, Tree};
+
+/// How deep values may be inside each other. Rules need seven levels.
+const MAX_DEPTH: usize = 32;
+
+/// How many values a text may have, 25 to a rule: a tree stays within some 200 MB.
+pub(super) const MAX_VALUES: usize = 2_000_000;
+
+/// How many fields a mapping may have. A rule has a dozen, a request a handful of attributes; looking for a
+/// field that is written twice takes a pass over them.
+const MAX_FIELDS: usize = 100;
+
+/// The longest name of a field: an error repeats it.
+const MAX_NAME_BYTES: usize = 255;
+
+/// The longest text of a value: more than the longest tokens that callers are told apart by.
+const MAX_TEXT_BYTES: usize = 16 * 1024;
+
+/// The tree of a text, which is one YAML document.
+pub(super) fn parse(text: &str) -> Result<Tree<'_>, Problem> {
+    let mut growth = Growth::default();
+    for next in Parser::new_from_str(text) {
+        match next {
+            Ok((event, span)) => growth.add(event, line_of(&span))?,
+            Err(error) => return Err(broken(&error, text)),
+        }
+    }
+    Ok(Tree { nodes: growth.nodes, root: growth.root })
+}
+
+fn line_of(span: &Span) -> u64 {
+    span.start.line() as u64
+}
+
+/// What is wrong with text that is not YAML.
+fn broken(error: &ScanError, text: &str) -> Problem {
+    let marked = (error.marker().line() as u64).max(1);
+    let (line, reason) = match error.kind() {
+        ErrorKind::TabNotAllowed
+        | ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabInPlainScalar => {
+            (first_tab(text, marked).unwrap_or(marked), "a tab in the indentation: use spaces".to_owned())
+        }
+        ErrorKind::UnknownAnchor => (marked, "an alias of nothing that was named before".to_owned()),
+        ErrorKind::RecursionLimitExceeded => (marked, too_deep()),
+        _ => (marked, format!("not valid YAML: {}", error.info())),
+    };
+    in_line(line, Field::default(), reason)
+}
+
+/// The first line from here on that a tab indents: the parser may only say where the text before it began.
+fn first_tab(text: &str, from: u64) -> Option<u64> {
+    let is_tab_first = |line: &str| line.trim_start_matches(' ').starts_with('\t');
+    let lines = (1..).zip(text.lines());
+    lines
+        .skip_while(|(number, _)| *number < from)
+        .find(|(_, line)| is_tab_first(line))
+        .map(|(number, _)| number)
+}
+
+fn too_deep() -> String {
+    format!("values more than {MAX_DEPTH} levels deep")
+}
+
+/// A tree while it is being read.
+#[derive(Default)]
+struct Growth<'a> {
+    nodes: Vec<Node<'a>>,
+    root: Option<NodeId>,
+    open: Vec<Open<'a>>,
+    anchors: HashMap<usize, NodeId>,
+    documents: usize,
+}
+
+/// A list or mapping whose end has not come.
+struct Open<'a> {
+    line: u64,
+    anchor: usize,
+    content: Content<'a>,
+    /// The field whose value comes next.
+    name: Option<Name<'a>>,
+}
+
+struct Name<'a> {
+    text: Cow<'a, str>,
+    line: u64,
+}
+
+impl<'a> Growth<'a> {
+    fn add(&mut self, event: Event<'a>, line: u64) -> Result<(), Problem> {
+        match event {
+            Event::DocumentStart(..) => self.start_document(line),
+            Event::Scalar(text, style, anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), line)?;
+                let is_plain = style == ScalarStyle::Plain;
+                self.add_scalar(Scalar { text, is_plain }, anchor, line)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), line)?;
+                self.start(Open { line, anchor, content: Content::List(Vec::new()), name: None })
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), line)?;
+                self.start(Open { line, anchor, content: Content::Mapping(Vec::new()), name: None })
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(),
+            Event::Alias(anchor) => self.add_alias(anchor, line),
+            // The stream's and the document's end; comments and what else is no value.
+            _ => Ok(()),
+        }
+    }
+
+    fn start_document(&mut self, line: u64) -> Result<(), Problem> {
+        self.documents += 1;
+        if self.documents > 1 {
+            return Err(self.refusal(line, "a second YAML document begins here: need one"));
+        }
+        Ok(())
+    }
+
+    fn add_scalar(&mut self, scalar: Scalar<'a>, anchor: usize, line: u64) -> Result<(), Problem> {
+        if self.is_name_next() {
+            return self.add_name(scalar, line);
+        }
+        let bytes = scalar.text.len();
+        if bytes > MAX_TEXT_BYTES {
+            return Err(self.refusal(line, format!("text of {bytes} bytes: need at most {MAX_TEXT_BYTES}")));
+        }
+        let node = self.keep(Node { line, content: Content::Scalar(scalar) }, anchor)?;
+        self.place(node);
+        Ok(())
+    }
+
+    fn add_name(&mut self, scalar: Scalar<'a>, line: u64) -> Result<(), Problem> {
+        let Scalar { text, is_plain } = scalar;
+        if is_plain && text == "<<" {
+            return Err(self.refusal(line, "merge keys (`<<`) are not supported: repeat the fields"));
+        }
+        if text.len() > MAX_NAME_BYTES {
+            let bytes = text.len();
+            let reason = format!("a field's name of {bytes} bytes: need at most {MAX_NAME_BYTES}");
+            return Err(self.refusal(line, reason));
+        }
+        let Some(Open { content: Content::Mapping(entries), name, .. }) = self.open.last_mut() else {
+            return Ok(());
+        };
+        let (count, earlier) =
+            (entries.len(), entries.iter().find(|entry| entry.key == text).map(|e| e.line));
+        *name = Some(Name { text, line });
+        if let Some(earlier) = earlier {
+            return Err(self.refusal(line, format!("written twice, first in line {earlier}")));
+        }
+        if count >= MAX_FIELDS {
+            return Err(self.refusal(line, format!("more than {MAX_FIELDS} fields in one mapping")));
+        }
+        Ok(())
+    }
+
+    fn add_alias(&mut self, anchor: usize, line: u64) -> Result<(), Problem> {
+        if self.is_name_next() {
+            return Err(self.refusal(line, "a field's name must be text, not an alias"));
+        }
+        match self.anchors.get(&anchor) {
+            Some(node) => {
+                self.place(*node);
+                Ok(())
+            }
+            None => Err(self.refusal(line, "an alias inside of what it stands for")),
+        }
+    }
+
+    fn start(&mut self, open: Open<'a>) -> Result<(), Problem> {
+        if self.is_name_next() {
+            return Err(self.refusal(open.line, "a field's name must be text, not a list or a mapping"));
+        }
+        if self.open.len() >= MAX_DEPTH {
+            return Err(in_line(open.line, Field::default(), too_deep()));
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Problem> {
+        if let Some(Open { line, anchor, content, .. }) = self.open.pop() {
+            let node = self.keep(Node { line, content }, anchor)?;
+            self.place(node);
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, node: Node<'a>, anchor: usize) -> Result<NodeId, Problem> {
+        let id = self.nodes.len();
+        if id >= MAX_VALUES {
+            return Err(self.refusal(node.line, format!("more than {MAX_VALUES} values")));
+        }
+        self.nodes.push(node);
+        if anchor != 0 {
+            self.anchors.insert(anchor, id);
+        }
+        Ok(id)
+    }
+
+    /// Puts a value where it was written: into the innermost list or mapping that is open.
+    fn place(&mut self, node: NodeId) {
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(node);
+            return;
+        };
+        match &mut open.content {
+            Content::List(items) => items.push(node),
+            Content::Mapping(entries) => {
+                if let Some(Name { text, line }) = open.name.take() {
+                    entries.push(Entry { key: text, line, value: node });
+                }
+            }
+            Content::Scalar(_) => {}
+        }
+    }
+
+    fn is_name_next(&self) -> bool {
+        matches!(self.open.last(), Some(Open { content: Content::Mapping(_), name: None, .. }))
+    }
+
+    fn refuse_tag(&self, tag: Option<&Tag>, line: u64) -> Result<(), Problem> {
+        match tag {
+            Some(_) => {
+                Err(self
+                    .refusal(line, "tags (`!`) are not supported: put text that begins with `!` in quotes"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn refusal(&self, line: u64, reason: impl Into<String>) -> Problem {
+        in_line(line, self.here(), reason)
+    }
+
+    /// The field that is being read.
+    fn here(&self) -> Field {
+        self.open.iter().fold(Field::default(), |field, open| match (&open.content, &open.name) {
+            (Content::List(items), _) => field.at(items.len()),
+            (_, Some(name)) => field.then(&name.text),
+            (_, None) => field,
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! Choices, such as a scope or a strategy: a name alone, or a mapping with one name and what belongs to it.
+
+use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeSeed, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
+
+use super::fault::{Fault, Place, PlaceStep};
+use super::tree::Entry;
+use super::value::Value;
+
+/// A name alone.
+pub(super) struct Named<'p> {
+    pub(super) name: &'p str,
+}
+
+/// A name and what belongs to it.
+pub(super) struct Tagged<'p> {
+    choice: &'p Value<'p>,
+    entry: &'p Entry<'p>,
+}
+
+impl<'p> Tagged<'p> {
+    /// The one entry of a mapping that is one of the names.
+    pub(super) fn new(
+        choice: &'p Value<'p>,
+        entries: &'p [Entry<'p>],
+        names: &'static [&'static str],
+    ) -> Result<Self, Fault> {
+        let unknown = entries.iter().find(|entry| !names.contains(&&*entry.key));
+        if let Some(Entry { key, line, .. }) = unknown {
+            let place = Place { around: Some(choice.place()), step: PlaceStep::Name(key), line: *line };
+            return Err(Fault::new(format!("unknown: need one of {}", names.join(", "))).at(&place));
+        }
+        match entries {
+            [entry] => Ok(Self { choice, entry }),
+            _ => {
+                let given: Vec<_> = entries.iter().map(|entry| &*entry.key).collect();
+                Err(Fault::new(format!("need only one of {}", given.join(", "))))
+            }
+        }
+    }
+}
+
+impl<'de> EnumAccess<'de> for Named<'_> {
+    type Error = Fault;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Fault> {
+        let name: StrDeserializer<'_, Fault> = self.name.into_deserializer();
+        Ok((seed.deserialize(name)?, self))
+    }
+}
+
+impl<'de> EnumAccess<'de> for Tagged<'_> {
+    type Error = Fault;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Fault> {
+        let name: StrDeserializer<'_, Fault> = (&*self.entry.key).into_deserializer();
+        Ok((seed.deserialize(name)?, self))
+    }
+}
+
+impl Named<'_> {
+    fn alone(&self) -> Fault {
+        Fault::new(format!("{} needs its numbers, as a mapping", self.name))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Named<'_> {
+    type Error = Fault;
+
+    fn unit_variant(self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, Fault> {
+        Err(self.alone())
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Fault> {
+        Err(self.alone())
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Fault> {
+        Err(self.alone())
+    }
+}
+
+impl<'de> VariantAccess<'de> for Tagged<'_> {
+    type Error = Fault;
+
+    fn unit_variant(self) -> Result<(), Fault> {
+        Err(Fault::need("a name alone", self.choice.node()))
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
+        seed.deserialize(self.choice.field(self.entry)?)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
+        use serde::Deserializer as _;
+        self.choice.field(self.entry)?.deserialize_seq(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        use serde::Deserializer as _;
+        self.choice.field(self.entry)?.deserialize_map(visitor)
+    }
+}
