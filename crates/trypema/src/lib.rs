@@ -256,6 +256,8 @@ pub mod redis;
 #[cfg(feature = "rules")]
 pub mod rules;
 pub mod strategy;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod units;
 
 pub use check::{Check, Together};

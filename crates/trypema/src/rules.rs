@@ -1,7 +1,7 @@
 //! Rules: these limits, on these routes, for these callers.
 
 mod compile;
-mod counter;
+pub(crate) mod counter;
 mod definition;
 mod endpoint;
 mod engine;

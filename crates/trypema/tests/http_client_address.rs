@@ -148,7 +148,8 @@ fn no_more_than_64_entries_are_looked_at() {
 
 #[test]
 fn nothing_is_allocated() {
-    let spoofed = b"for=\"[2001:db8::7]:80\";by=10.0.0.9, for=192.0.2.1;host=\"a,\\\"b\", for=\"\\[fd00::2]\"";
+    let spoofed =
+        b"for=\"[2001:db8::7]:80\";by=10.0.0.9, for=192.0.2.1;host=\"a,\\\"b\", for=\"\\[fd00::2]\"";
     let mut headers = lines(http::header::FORWARDED, [spoofed.as_slice()]);
     headers.insert(X_FORWARDED_FOR, HeaderValue::from_static("6.6.6.6, 2001:db8::1, 10.0.0.2"));
     let (by_addresses, by_pairs) = (proxies(), proxies().with_header(ForwardingHeader::Forwarded));

@@ -39,7 +39,8 @@ const MAX_LIMIT: u64 = (1 << 53) - 1;
 /// The decision on `cost` units after `spent` of `limit`, `before_reset` the window's end.
 fn decided(limit: u64, (spent, cost): (u64, u64), before_reset: Duration) -> Decision {
     let end = WINDOW * 2 - before_reset;
-    let clock = Arc::new(ManualClock::starting_at(Timestamp::from_micros(u64::try_from(end.as_micros()).unwrap())));
+    let clock =
+        Arc::new(ManualClock::starting_at(Timestamp::from_micros(u64::try_from(end.as_micros()).unwrap())));
     let rl = RateLimiter::builder().clock(clock).build().unwrap();
     let limit = FixedWindowLimit::new(limit, WINDOW).unwrap();
     assert!(rl.local().fixed_window().take("ann", &limit, spent).is_allowed());

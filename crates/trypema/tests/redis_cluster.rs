@@ -1,15 +1,39 @@
 //! A Cluster of three primaries and three replicas: every strategy, any key, and slots that move under load.
 #![cfg(feature = "redis-tokio")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+#[path = "together/asked.rs"]
+mod asked;
+#[path = "redis_cluster/between.rs"]
+mod between;
+#[path = "together/contention.rs"]
+mod contention;
+#[path = "redis_together/crowd.rs"]
+mod crowd;
+#[path = "together/denials.rs"]
+mod denials;
+#[path = "together/invalid.rs"]
+mod invalid;
 #[path = "redis_cluster/keys.rs"]
 mod keys;
 #[path = "redis_cluster/load.rs"]
 mod load;
+#[path = "together/lockstep.rs"]
+mod lockstep;
 #[path = "redis_cluster/moving.rs"]
 mod moving;
+#[path = "redis_together/on_redis.rs"]
+mod on_redis;
+#[path = "together/provider.rs"]
+mod provider;
+#[path = "together/receipts.rs"]
+mod receipts;
 #[path = "redis_expiry/strategies.rs"]
 mod strategies;
+#[path = "redis_cluster/together.rs"]
+mod together;
+#[path = "together/told.rs"]
+mod told;
 #[path = "traces/mod.rs"]
 mod traces;
 

@@ -1,17 +1,37 @@
 //! Calls that travel together are answered as if they had come one by one, and harm each other in nothing.
 #![cfg(feature = "redis-tokio")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
-#[path = "redis_together/all_or_nothing.rs"]
-mod all_or_nothing;
+#[path = "together/asked.rs"]
+mod asked;
 #[path = "redis_together/calls.rs"]
 mod calls;
+#[path = "redis_together/cases.rs"]
+mod cases;
+#[path = "together/contention.rs"]
+mod contention;
 #[path = "redis_together/crowd.rs"]
 mod crowd;
+#[path = "together/denials.rs"]
+mod denials;
+#[path = "together/invalid.rs"]
+mod invalid;
 #[path = "redis_together/leaving.rs"]
 mod leaving;
+#[path = "together/lockstep.rs"]
+mod lockstep;
+#[path = "redis_together/on_redis.rs"]
+mod on_redis;
+#[path = "together/provider.rs"]
+mod provider;
+#[path = "together/receipts.rs"]
+mod receipts;
+#[path = "redis_together/sharing.rs"]
+mod sharing;
 #[path = "redis_expiry/strategies.rs"]
 mod strategies;
+#[path = "together/told.rs"]
+mod told;
 #[path = "redis_together/wrong_keys.rs"]
 mod wrong_keys;
 

@@ -28,7 +28,7 @@ const MAX_TEXT: usize = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128".len();
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AddressKey {
     text: [u8; MAX_TEXT],
-    len: usize,
+    len: u8,
 }
 
 /// How many bits of an IPv6 address are one client: 1 to 128, 64 by default.
@@ -62,7 +62,7 @@ impl AddressKey {
     /// The text.
     pub fn as_str(&self) -> &str {
         // Always ASCII.
-        std::str::from_utf8(&self.text[..self.len]).unwrap_or_default()
+        std::str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
     }
 
     /// The machinery of `write!` costs several times more, and this runs for every request.
@@ -82,7 +82,7 @@ impl AddressKey {
     }
 
     fn push(&mut self, byte: u8) {
-        if let Some(end) = self.text.get_mut(self.len) {
+        if let Some(end) = self.text.get_mut(usize::from(self.len)) {
             *end = byte;
             self.len += 1;
         }

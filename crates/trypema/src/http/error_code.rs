@@ -73,3 +73,23 @@ impl From<&TrypemaError> for ErrorCode {
         }
     }
 }
+
+#[cfg(all(test, feature = "_redis"))]
+mod tests {
+    use super::*;
+    use crate::redis::RedisFailure;
+
+    #[test]
+    fn a_failure_of_redis_is_never_429() {
+        let kinds = [
+            (RedisFailureKind::Unavailable, 503),
+            (RedisFailureKind::OutcomeUnknown, 503),
+            (RedisFailureKind::Refused, 500),
+            (RedisFailureKind::BadReply, 500),
+        ];
+        for (kind, status) in kinds {
+            let error = TrypemaError::RedisError(RedisFailure::new(kind, "10.1.2.3 is away"));
+            assert_eq!(ErrorCode::from(&error).status(), status, "{kind}");
+        }
+    }
+}

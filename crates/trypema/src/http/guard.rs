@@ -102,3 +102,28 @@ fn message(code: ErrorCode, action: &str, wait: Option<u64>) -> String {
     }
     message
 }
+
+#[cfg(all(test, feature = "_redis"))]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::decision::When;
+
+    #[test]
+    fn a_denial_in_place_of_a_store_is_not_the_callers_fault() {
+        let now = Timestamp::default();
+        let denied = Decision {
+            is_allowed: false,
+            limit: 1,
+            remaining: 0,
+            not_before: now,
+            resets_at: now,
+            when: When::exactly(now).uncounted(),
+        };
+        for code in [ErrorCode::RateLimited, ErrorCode::TooManyAttempts] {
+            let error = unless_allowed(&denied, code, "login").map_err(|error| error.to_string());
+            let message = "The service is temporarily unavailable. Try again in 1 second.";
+            assert_eq!(error, Err(message.to_owned()));
+        }
+    }
+}

@@ -17,15 +17,18 @@ const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset
 /// The greatest integer of a structured field (RFC 9651); greater numbers are shown as this one.
 const MAX_INTEGER: u64 = 999_999_999_999_999;
 
+/// Policies that are listed before those that allowed the call are left out.
+const MAX_LISTED: usize = 12;
+
 /// Policies that are listed at most, so that a line stays below the 4 KiB that proxies commonly give to the head of
 /// a response.
-const MAX_LISTED: usize = 16;
+pub(super) const MAX_DENIALS_LISTED: usize = 24;
 
 /// An item of either list with an ordinary name and numbers.
 const USUAL_ITEM: usize = 40;
 
 // Every character of the longest name may need a backslash.
-const _: () = assert!(MAX_LISTED * (2 * MAX_NAME + USUAL_ITEM) < 4096);
+const _: () = assert!(MAX_DENIALS_LISTED * (2 * MAX_NAME + USUAL_ITEM) < 4096);
 
 /// How clients are told what is left. Independent of it, a denial has `Retry-After`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -33,8 +36,8 @@ const _: () = assert!(MAX_LISTED * (2 * MAX_NAME + USUAL_ITEM) < 4096);
 pub enum HeaderStyle {
     /// They are not.
     None,
-    /// `RateLimit-Policy` and `RateLimit` of the IETF draft `draft-ietf-httpapi-ratelimit-headers-10`, listing up to
-    /// 16 policies.
+    /// `RateLimit-Policy` and `RateLimit` of the IETF draft `draft-ietf-httpapi-ratelimit-headers-10`, listing the
+    /// first 12 policies and, up to 24 in all, those that denied the call.
     ///
     /// `q` is the quota and `w` its window, `r` what remains and `t` the seconds until more is available: the wait
     /// of a call that was denied, else the time until all of the quota is. Windows and waits are whole seconds,
@@ -60,7 +63,7 @@ impl HeaderStyle {
     ///
     /// let rl = RateLimiter::builder().build()?;
     /// let limits = TokenBucketLimits::from(TokenLimit::new(10, Duration::from_secs(60))?);
-    /// let decision = rl.local().token_bucket().take("ann", &limits, 3);
+    /// let decision = rl.local().token_bucket().take("ann", &limits, 3).core();
     /// let policy = Policy { name: "burst", quota: 10, window: Some(Duration::from_secs(60)), decision: &decision };
     ///
     /// let mut headers = HeaderMap::new();
@@ -117,7 +120,13 @@ fn rounded_up(wait: Duration) -> u64 {
 
 fn write_standard<'a>(policies: impl IntoIterator<Item = Policy<'a>>, headers: &mut HeaderMap) {
     let (mut limits, mut left) = (FieldList::default(), FieldList::default());
-    for policy in policies.into_iter().take(MAX_LISTED) {
+    let mut listed = 0;
+    for policy in policies {
+        let most = if policy.decision.is_allowed() { MAX_LISTED } else { MAX_DENIALS_LISTED };
+        if listed >= most {
+            continue;
+        }
+        listed += 1;
         let name = policy_name(policy.name);
         limits.push_item(&name);
         limits.push_parameter(";q=", policy.quota);

@@ -8,13 +8,10 @@ use serde::Serialize;
 
 use super::answer::{Answer, STORE_RETRY_SECONDS, try_again_in};
 use super::error_code::ErrorCode;
-use super::headers::whole_seconds;
+use super::headers::{MAX_DENIALS_LISTED, whole_seconds};
 use super::policy::Policy;
 use super::text::{html_safe_json, policy_name};
 use crate::error::TrypemaError;
-
-/// Names that are listed at most, so that a body stays small.
-const MAX_LISTED: usize = 16;
 
 /// Why a call was turned away, for programs: `application/problem+json` (RFC 9457), with the problem types of
 /// the IETF draft that the `RateLimit` fields come from.
@@ -96,10 +93,10 @@ impl Problem {
         })
     }
 
-    /// The same problem, naming the policies that were violated as header fields name them; the first 16.
+    /// The same problem, naming the policies that were violated as header fields name them; the first 24.
     #[must_use]
     pub fn with_violated_policies<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let names = names.into_iter().take(MAX_LISTED);
+        let names = names.into_iter().take(MAX_DENIALS_LISTED);
         Self { violated_policies: names.map(|name| policy_name(name).into_owned()).collect(), ..self }
     }
 
@@ -158,5 +155,40 @@ impl From<&TrypemaError> for Problem {
             }
             code => Self::new(code),
         }
+    }
+}
+
+#[cfg(all(test, feature = "_redis"))]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::decision::{Decision, When};
+    use crate::redis::{RedisFailure, RedisFailureKind};
+
+    /// A denial by a limit until ten seconds after the epoch, or in place of a store that could not be asked.
+    fn denied(when: When) -> Decision {
+        let end = Timestamp::from_micros(10_000_000);
+        Decision { is_allowed: false, limit: 1, remaining: 0, not_before: end, resets_at: end, when }
+    }
+
+    #[test]
+    fn only_a_limit_that_was_reached_is_429() {
+        let epoch = When::exactly(Timestamp::default());
+        let (by_limit, in_place) = (denied(epoch), denied(epoch.uncounted()));
+        let policy = |decision| Policy { name: "any", quota: 1, window: None, decision };
+        let both = [policy(&by_limit), policy(&in_place)];
+        let unavailable =
+            Problem::denied([policy(&in_place), policy(&in_place)]).map(|problem| problem.status);
+        assert_eq!(unavailable, Some(503));
+        assert_eq!(Problem::denied(both).map(|problem| problem.status), Some(429));
+        assert_eq!(Problem::denied(both.into_iter().rev()).map(|problem| problem.status), Some(429));
+    }
+
+    #[test]
+    fn a_failure_has_a_wait_and_names_nothing() {
+        let failure = RedisFailure::new(RedisFailureKind::Unavailable, "10.1.2.3 is away");
+        let problem = Problem::from(&TrypemaError::RedisError(failure));
+        assert_eq!((problem.code(), problem.retry_after()), (ErrorCode::ServiceUnavailable, Some(1)));
+        assert!(!problem.to_json().contains("10.1.2.3"));
     }
 }

@@ -114,9 +114,28 @@ impl<S: Strategy> Map<S> {
     /// What a key starts with that is not in `shard`: nothing, or what it may have spent while there was no
     /// room for it.
     pub(super) fn start(&self, shard: &mut Shard<S>, limit: &S::Limit, now: Timestamp) -> S::State {
+        self.sweep(shard, now);
+        shard.shared(limit, now).unwrap_or_default()
+    }
+
+    /// Forgets what no longer matters in `shard`, a little at a time.
+    pub(super) fn sweep(&self, shard: &mut Shard<S>, now: Timestamp) {
         let forgotten = shard.sweep(now);
         self.count_removed(forgotten);
-        shard.shared(limit, now).unwrap_or_default()
+    }
+
+    /// Makes sure that a key that is not in `shard` has a state of its own there, if the keys are bounded and there is
+    /// room: who decides now and records later finds the same state again.
+    pub(super) fn settle(
+        &self,
+        shard: &mut Shard<S>,
+        key: &Hashed<'_>,
+        (limit, now): (&S::Limit, Timestamp),
+    ) {
+        if self.bound.is_some() && self.has_room(shard, now) {
+            let state = shard.shared(limit, now).unwrap_or_default();
+            shard.insert(&key.key, state, |key| self.hasher.hash(key));
+        }
     }
 
     /// Keeps the state of a key that is not in `shard`: its own where there is room, else the shared one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::limiter::Limiter;
-use super::map::Hashed;
+use super::map::{Hashed, Kept};
 use super::provider::LocalRateLimiterProvider;
 use super::receipt::Receipt;
 use super::shard::Shard;
@@ -17,7 +17,8 @@ use crate::decision::{Decision, When};
 use crate::error::TrypemaError;
 use crate::observer::{Event, Observer};
 use crate::strategy::{
-    Absolute, Abuse, Call, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed, TokenBucket, with_strategy,
+    Absolute, Abuse, Call, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed, TokenBucket,
+    with_strategy,
 };
 
 /// The limiter of each strategy.
@@ -104,11 +105,7 @@ impl LocalRateLimiterProvider {
         }
     }
 
-    fn spend_all(
-        &self,
-        checks: &[Check<'_>],
-        spending: Spending,
-    ) -> Result<Together<Receipt>, TrypemaError> {
+    fn spend_all(&self, checks: &[Check<'_>], spending: Spending) -> Result<Together<Receipt>, TrypemaError> {
         checked(checks)?;
         let started = self.observer().map(|_| self.now());
         let together = match checks {
@@ -172,7 +169,11 @@ impl LocalRateLimiterProvider {
             let mut shard = limiter.map.shard_at(first.shard);
             self.lock(further, pass, &mut |pass| {
                 visit(pass);
-                here.iter().for_each(|place| decide_or_record::<S>(limiter, &mut shard, place, pass));
+                if pass.is_recording {
+                    here.iter().for_each(|place| record::<S>(limiter, &mut shard, place, pass));
+                } else {
+                    decide::<S>(limiter, &mut shard, here, pass);
+                }
             });
         });
     }
@@ -184,35 +185,48 @@ struct Spending {
     is_giving_receipts: bool,
 }
 
-/// Decides a check, or records what was decided.
-fn decide_or_record<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, place: &Place<'_>, pass: &mut Pass) {
-    let Some(limit) = S::limit_of(place.check.limit) else { return };
-    let call = Call::new(pass.now, place.check.cost);
-    if pass.is_recording {
-        return record(limiter, shard, (place, limit, call), pass);
+/// Decides the checks of one shard.
+fn decide<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<'_>], pass: &mut Pass) {
+    if here.iter().any(|place| !is_known(shard, place)) {
+        // Only before the first is decided: what is forgotten after that could not be recorded as it was decided.
+        limiter.map.sweep(shard, pass.now);
     }
-    let outcome = match shard.find(place.key.hash, &place.key.key) {
-        Some(state) => {
-            S::sharpen(state, call.now);
-            S::decide(limit, state, call)
+    for (index, place) in here.iter().enumerate() {
+        let Some(limit) = S::limit_of(place.check.limit) else { continue };
+        let mut call = Call::new(pass.now, place.check.cost);
+        if !is_known(shard, place) {
+            limiter.map.settle(shard, &place.key, (limit, call.now));
         }
-        None => S::decide(limit, &limiter.map.start(shard, limit, call.now), call),
-    };
-    pass.together.is_allowed &= S::is_admitted(&outcome);
-    let decision = S::core(&S::decision(limit, outcome, When::exactly(call.now)));
-    pass.together.decisions[place.index] = decision;
+        let outcome = match shard.find(place.key.hash, &place.key.key) {
+            Some(state) => {
+                S::sharpen(state, call.now);
+                S::decide(limit, state, call)
+            }
+            None => {
+                // Those without room share a state: each has to fit beside the ones before it.
+                let sharing = here[..index].iter().filter(|other| other.check.limit == place.check.limit);
+                let shared = sharing.filter(|other| !is_known(shard, other)).map(|other| other.check.cost);
+                call.cost = shared.fold(call.cost, u64::saturating_add);
+                S::decide(limit, &shard.shared(limit, call.now).unwrap_or_default(), call)
+            }
+        };
+        pass.together.is_allowed &= S::is_admitted(&outcome);
+        let decision = S::core(&S::decision(limit, outcome, When::exactly(call.now)));
+        pass.together.decisions[place.index] = decision;
+    }
 }
 
-/// Records a check as all of them were decided. Deciding again finds the same: nobody else is inside. (Only keys that
-/// share a state for want of room may meet there, and then what the first has spent counts for both.)
-fn record<S: LimitOf>(
-    limiter: &Limiter<S>,
-    shard: &mut Shard<S>,
-    (place, limit, call): (&Place<'_>, &S::Limit, Call),
-    pass: &mut Pass,
-) {
-    let is_allowed = pass.together.is_allowed;
-    let outcome = limiter.with_state(shard, &place.key, (limit, call.now), |state| {
+/// Whether a key has a state of its own.
+fn is_known<S: LimitOf>(shard: &mut Shard<S>, place: &Place<'_>) -> bool {
+    shard.find(place.key.hash, &place.key.key).is_some()
+}
+
+/// Records a check as all of them were decided. Deciding again finds the same: nobody else is inside, and nothing is
+/// forgotten in between.
+fn record<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, place: &Place<'_>, pass: &mut Pass) {
+    let Some(limit) = S::limit_of(place.check.limit) else { return };
+    let (call, is_allowed) = (Call::new(pass.now, place.check.cost), pass.together.is_allowed);
+    let commit = |state: &mut S::State| {
         let outcome = S::decide(limit, state, call);
         if is_allowed || !S::is_admitted(&outcome) {
             S::commit(limit, state, call, &outcome);
@@ -220,7 +234,18 @@ fn record<S: LimitOf>(
             S::forgo(limit, state, call, &outcome);
         }
         outcome
-    });
+    };
+    let outcome = match shard.find(place.key.hash, &place.key.key) {
+        Some(state) => commit(state),
+        None => {
+            let mut state = shard.shared(limit, call.now).unwrap_or_default();
+            let outcome = commit(&mut state);
+            if S::fresh_from(&state) > call.now {
+                limiter.map.keep(shard, &place.key, Kept { state, limit, now: call.now });
+            }
+            outcome
+        }
+    };
     if is_allowed && pass.is_giving_receipts {
         let receipt = Limiter::<S>::receipt(shard, &place.key, limit, (outcome, call));
         pass.together.receipts[place.index] = receipt;

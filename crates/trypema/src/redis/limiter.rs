@@ -187,6 +187,7 @@ impl<S: Wire> Limiter<S> {
         let receipt = is_taken.then(|| Receipt {
             id: receipt::next_id(),
             key: key.clone(),
+            strategy: S::NUMBER,
             recorded: S::recorded_at(limit, &found.outcome, found.call),
             units: found.call.cost,
             resets: u32::try_from(found.told.number).unwrap_or(u32::MAX),
@@ -207,20 +208,24 @@ impl<S: Wire> Limiter<S> {
         limit: &S::Limit,
         receipt: &Receipt,
     ) -> Result<u64, TrypemaError> {
-        if receipt.key != *key {
-            return Ok(0);
+        match self.ask_refund(key, limit, receipt) {
+            Some(ask) => self.number(key, ask).await,
+            None => Ok(0),
         }
-        self.number(key, self.ask_refund(limit, receipt)).await
     }
 
-    pub(super) fn ask_refund(&self, limit: &S::Limit, receipt: &Receipt) -> Ask {
+    /// What gives back a receipt; `None` if it is not of this key and strategy.
+    pub(super) fn ask_refund(&self, key: &RedisKey, limit: &S::Limit, receipt: &Receipt) -> Option<Ask> {
+        if receipt.key != *key || receipt.strategy != S::NUMBER {
+            return None;
+        }
         let asking = Asking { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
-        let mut ask = self.ask(&receipt.key, Some(limit), asking);
+        let mut ask = self.ask(key, Some(limit), asking);
         ask.resets = receipt.resets;
-        let mut name = self.store.name(&receipt.key, S::SUFFIX);
+        let mut name = self.store.name(key, S::SUFFIX);
         name.extend_from_slice(format!(":receipt:{:032x}", receipt.id).as_bytes());
         ask.helpers.push(name);
-        ask
+        Some(ask)
     }
 
     /// Gives back up to `units`, the oldest first; returns how many were still counted. Prefer

@@ -14,6 +14,8 @@ use crate::clock::Timestamp;
 pub struct Receipt {
     pub(super) id: u128,
     pub(super) key: RedisKey,
+    /// The number of the strategy it was taken by.
+    pub(super) strategy: u8,
     pub(super) recorded: Timestamp,
     pub(super) units: u64,
     /// How often the key had been reset.

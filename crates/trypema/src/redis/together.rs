@@ -109,7 +109,7 @@ impl RedisRateLimiterProvider {
         let keyed = Keyed::all(checks)?;
         let peeked = self.each(&keyed, Verb::Peek, &self.store.terms()).await;
         let peeked = peeked.map_err(|failure| self.failed(&keyed, failure))?;
-        Ok(together(peeked))
+        Ok(Together { receipts: Vec::new(), ..together(peeked) })
     }
 
     /// Gives back what `receipts` of [`reserve_all`](Self::reserve_all) name, for the same checks.

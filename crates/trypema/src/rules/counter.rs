@@ -11,7 +11,7 @@ const DIGEST_BYTES: usize = 20;
 /// Appends `id|name=value|name=value` to `text`. Placeholders come in the order of their names, so that a pattern may be
 /// written another way and keep its history. In values `|`, `~`, what Redis keys cannot have and what a terminal would
 /// obey are written as `~` and two hexadecimal digits; so each name can be read back in only one way.
-pub(super) fn write<'v>(text: &mut String, id: &str, values: impl Iterator<Item = (&'v str, Value<'v>)>) {
+pub(crate) fn write<'v>(text: &mut String, id: &str, values: impl Iterator<Item = (&'v str, Value<'v>)>) {
     let start = text.len();
     text.push_str(id);
     for (name, value) in values {
@@ -32,40 +32,28 @@ pub(super) fn write<'v>(text: &mut String, id: &str, values: impl Iterator<Item 
 
 /// What stands for a placeholder.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Text(&'a str),
-    /// The segments of a path.
-    Path(&'a [std::borrow::Cow<'a, str>]),
+    /// A path, where that of the root is empty.
+    Path(&'a str),
 }
 
 impl Value<'_> {
     fn write(self, text: &mut String) {
         match self {
             Self::Text(value) => escape(text, value),
-            Self::Path(segments) => {
-                text.push('/');
-                for (index, segment) in segments.iter().enumerate() {
-                    if index > 0 {
-                        text.push('/');
-                    }
-                    // A slash inside a segment was encoded, and stays apart from those between segments.
-                    escape_with(text, segment, |byte| byte == b'/' || is_escaped(byte));
-                }
-            }
+            Self::Path("") => text.push('/'),
+            Self::Path(path) => escape(text, path),
         }
     }
-}
-
-fn escape(text: &mut String, value: &str) {
-    escape_with(text, value, is_escaped);
 }
 
 fn is_escaped(byte: u8) -> bool {
     matches!(byte, b'|' | b'~' | b':' | b'{' | b'}' | b'%') || byte.is_ascii_control()
 }
 
-fn escape_with(text: &mut String, value: &str, is_escaped: impl Fn(u8) -> bool) {
-    if !value.bytes().any(&is_escaped) {
+fn escape(text: &mut String, value: &str) {
+    if !value.bytes().any(is_escaped) {
         return text.push_str(value);
     }
     for character in value.chars() {

@@ -3,10 +3,7 @@
 use std::borrow::Cow;
 
 /// Patterns are written by people: this is more than they need, and bounds the work of matching.
-pub(super) const MAX_PATTERN_SEGMENTS: usize = 32;
-
-/// One more than any pattern has: what is beyond only `**` can match, which takes any number.
-const MAX_PATH_SEGMENTS: usize = MAX_PATTERN_SEGMENTS + 1;
+const MAX_PATTERN_SEGMENTS: usize = 32;
 
 /// Which requests a rule is for: `/api/search`, `/users/*/posts`, `/api/**`, `POST /login`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,16 +48,14 @@ impl EndpointPattern {
     /// Whether a request is for this endpoint. The index answers this for all rules at once; this explains one.
     pub(super) fn matches(&self, method: Option<&str>, path: Option<&Path<'_>>) -> bool {
         let Some(path) = path else { return false };
+        let mut given = path.segments();
+        let mut matches = |wanted: &Segment| match (wanted, given.next()) {
+            (_, None) => false,
+            (Segment::Any, Some(_)) => true,
+            (Segment::Exactly(wanted), Some(given)) => **wanted == *given,
+        };
         let is_method = self.method.as_deref().is_none_or(|wanted| method == Some(wanted));
-        let is_length = match self.is_open {
-            true => path.len() >= self.segments.len(),
-            false => path.len() == self.segments.len(),
-        };
-        let matches = |(wanted, given): (&Segment, &Cow<'_, str>)| match wanted {
-            Segment::Any => true,
-            Segment::Exactly(wanted) => **wanted == **given,
-        };
-        is_method && is_length && self.segments.iter().zip(path.segments()).all(matches)
+        is_method && self.segments.iter().all(&mut matches) && (self.is_open || given.next().is_none())
     }
 }
 
@@ -79,62 +74,56 @@ impl Segment {
     }
 }
 
-/// A request's path, as servers understand it however it is written: without a query, percent-encoding, empty and `.`
-/// segments, with `..` followed. So nobody gets around a rule by writing a path another way.
-#[derive(Debug, Clone)]
-pub(super) struct Path<'a> {
-    segments: [Cow<'a, str>; MAX_PATH_SEGMENTS],
-    kept: usize,
-    /// Segments beyond those kept.
-    further: usize,
-}
+/// A request's path, as servers understand it however it is written: without a query, needless percent-encoding, empty
+/// and `.` segments, with `..` followed. So nobody gets around a rule by writing a path another way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Path<'a>(Cow<'a, str>);
 
 impl<'a> Path<'a> {
     pub(super) fn new(path: &'a str) -> Self {
-        let end = path.find(['?', '#']).unwrap_or(path.len());
-        let mut read =
-            Self { segments: [const { Cow::Borrowed("") }; MAX_PATH_SEGMENTS], kept: 0, further: 0 };
-        for raw in path[..end].split('/') {
+        let path = &path[..path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())];
+        if is_plain(path.as_bytes()) {
+            return Self(Cow::Borrowed(path));
+        }
+        let mut segments: Vec<Cow<'_, str>> = Vec::new();
+        for raw in path.split('/') {
             let segment = decoded(raw);
             match &*segment {
                 "" | "." => {}
-                ".." => read.pop(),
-                _ => read.push(segment),
+                ".." => drop(segments.pop()),
+                _ => segments.push(segment),
             }
         }
-        read
-    }
-
-    fn push(&mut self, segment: Cow<'a, str>) {
-        match self.segments.get_mut(self.kept) {
-            Some(free) => {
-                *free = segment;
-                self.kept += 1;
-            }
-            None => self.further += 1,
+        let mut plain = String::with_capacity(path.len() + 1);
+        for segment in &segments {
+            plain.push('/');
+            plain.push_str(segment);
         }
+        Self(Cow::Owned(plain))
     }
 
-    fn pop(&mut self) {
-        if self.further > 0 {
-            self.further -= 1;
-        } else {
-            self.kept = self.kept.saturating_sub(1);
-        }
+    /// Each segment preceded by a slash; nothing for the root.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
     }
 
-    /// How many segments it has.
-    pub(super) fn len(&self) -> usize {
-        self.kept + self.further
-    }
-
-    /// The first of them: one more than any pattern has.
-    pub(super) fn segments(&self) -> &[Cow<'a, str>] {
-        &self.segments[..self.kept]
+    pub(super) fn segments(&self) -> impl Iterator<Item = &str> + Clone {
+        // Before the first slash there is nothing.
+        self.0.split('/').skip(1)
     }
 }
 
-/// A segment without percent-encoding. What is encoded badly stays as it is.
+/// Whether a path is written as it will be compared: most are.
+fn is_plain(path: &[u8]) -> bool {
+    let is_odd = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'/' | b'.');
+    let ends_well = path.last().is_none_or(|last| *last != b'/');
+    path.first().is_none_or(|first| *first == b'/')
+        && ends_well
+        && !path.contains(&b'%')
+        && !path.windows(2).any(is_odd)
+}
+
+/// A segment without needless percent-encoding: of `/` and `%` it is needed, and what is encoded badly stays as it is.
 fn decoded(segment: &str) -> Cow<'_, str> {
     if !segment.contains('%') {
         return Cow::Borrowed(segment);
@@ -144,7 +133,13 @@ fn decoded(segment: &str) -> Cow<'_, str> {
     let mut at = 0;
     while at < bytes.len() {
         let escaped = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(hexadecimal);
-        plain.push(escaped.unwrap_or(bytes[at]));
+        match escaped {
+            Some(needed @ (b'/' | b'%')) => {
+                plain.extend_from_slice(if needed == b'/' { b"%2F" } else { b"%25" })
+            }
+            Some(byte) => plain.push(byte),
+            None => plain.push(bytes[at]),
+        }
         at += if escaped.is_some() { 3 } else { 1 };
     }
     Cow::Owned(String::from_utf8_lossy(&plain).into_owned())
@@ -196,7 +191,7 @@ mod tests {
     #[test]
     fn endless_paths_are_bounded() {
         let long = "/a".repeat(100_000);
-        assert_eq!(Path::new(&long).len(), 100_000);
+        assert_eq!(Path::new(&long).segments().count(), 100_000);
         assert!(is_match("/a/**", &long) && !is_match("/a", &long));
         let and_back = format!("/api{}{}/search", "/a".repeat(100), "/..".repeat(100));
         assert!(is_match("/api/search", &and_back));

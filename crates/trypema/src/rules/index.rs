@@ -4,8 +4,6 @@
 //! placeholders that the fewest rules ask for. A request goes down the tree and looks into what matches it only, so that
 //! its cost grows with the rules that may apply, and with its own attributes.
 
-use std::borrow::Cow;
-
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
@@ -19,7 +17,12 @@ pub(super) type Map<K, V> = HashMap<K, V, RandomState>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Entry {
     pub(super) rule: u32,
-    pub(super) endpoint: Option<u32>,
+    /// [`Entry::NO_ENDPOINT`] for rules that have none.
+    pub(super) endpoint: u32,
+}
+
+impl Entry {
+    pub(super) const NO_ENDPOINT: u32 = u32::MAX;
 }
 
 /// What is to be known of a rule to file it.
@@ -64,15 +67,16 @@ struct Plans {
 struct Filed {
     /// Rules without placeholders.
     plain: Vec<Entry>,
-    by_attribute: Map<u16, Vec<Entry>>,
+    /// The others, in the order of their attributes' numbers.
+    by_attribute: Vec<(u16, Vec<Entry>)>,
 }
 
 impl Index {
     pub(super) fn file(&mut self, rule: u32, filing: &Filing<'_>) {
         if filing.endpoints.is_empty() {
-            self.everywhere.file(Entry { rule, endpoint: None }, filing);
+            self.everywhere.file(Entry { rule, endpoint: Entry::NO_ENDPOINT }, filing);
         }
-        for (number, endpoint) in filing.endpoints.iter().enumerate() {
+        for (number, endpoint) in (0..).zip(filing.endpoints) {
             let node = endpoint.segments.iter().fold(&mut self.root, |node, segment| match segment {
                 Segment::Exactly(text) => node.children.entry(text.clone()).or_default(),
                 Segment::Any => node.any.get_or_insert_default(),
@@ -82,7 +86,7 @@ impl Index {
                 Some(method) => methods.each.entry(method.clone()).or_default(),
                 None => &mut methods.any,
             };
-            plans.file(Entry { rule, endpoint: u32::try_from(number).ok() }, filing);
+            plans.file(Entry { rule, endpoint: number }, filing);
         }
     }
 
@@ -110,28 +114,20 @@ impl Search<'_> {
             self.found.insert(*entry);
         }
     }
-
-    /// Whether the path has no more segments than are kept of it.
-    fn is_path_whole(&self) -> bool {
-        self.facts.path.as_ref().is_some_and(|path| path.len() == path.segments().len())
-    }
 }
 
 impl Node {
     /// Looks for what matches the `rest` of a path.
-    fn search(&self, rest: &[Cow<'_, str>], search: &mut Search<'_>) {
+    fn search<'p>(&self, mut rest: impl Iterator<Item = &'p str> + Clone, search: &mut Search<'_>) {
         self.below.search(search);
-        let Some((next, rest)) = rest.split_first() else {
-            if search.is_path_whole() {
-                self.here.search(search);
-            }
-            return;
+        let Some(next) = rest.next() else {
+            return self.here.search(search);
         };
-        if let Some(child) = self.children.get(&**next) {
-            child.search(rest, search);
-        }
         if let Some(any) = &self.any {
-            any.search(rest, search);
+            any.search(rest.clone(), search);
+        }
+        if let Some(child) = self.children.get(next) {
+            child.search(rest, search);
         }
     }
 }
@@ -170,9 +166,16 @@ impl Plans {
 impl Filed {
     fn file(&mut self, entry: Entry, attribute: Option<u16>) {
         match attribute {
-            Some(attribute) => self.by_attribute.entry(attribute).or_default().push(entry),
+            Some(attribute) => match self.place(attribute) {
+                Ok(at) => self.by_attribute[at].1.push(entry),
+                Err(at) => self.by_attribute.insert(at, (attribute, vec![entry])),
+            },
             None => self.plain.push(entry),
         }
+    }
+
+    fn place(&self, attribute: u16) -> Result<usize, usize> {
+        self.by_attribute.binary_search_by_key(&attribute, |(attribute, _)| *attribute)
     }
 
     fn search(&self, search: &mut Search<'_>) {
@@ -180,9 +183,9 @@ impl Filed {
         if self.by_attribute.is_empty() {
             return;
         }
-        for (attribute, _) in search.facts.values() {
-            if let Some(entries) = self.by_attribute.get(attribute) {
-                search.add(entries);
+        for attribute in search.facts.numbers() {
+            if let Ok(at) = self.place(attribute) {
+                search.add(&self.by_attribute[at].1);
             }
         }
     }
@@ -200,6 +203,15 @@ pub(super) struct Found {
 impl Default for Found {
     fn default() -> Self {
         Self { entries: [Entry::default(); MAX_CHECKS], len: 0, are_too_many: false }
+    }
+}
+
+impl IntoIterator for Found {
+    type Item = Entry;
+    type IntoIter = std::iter::Take<std::array::IntoIter<Entry, MAX_CHECKS>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter().take(self.len)
     }
 }
 

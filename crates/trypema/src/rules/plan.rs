@@ -19,7 +19,12 @@ pub(super) struct Plan {
     pub(super) verdict: Verdict,
     cost: u64,
     is_blocked: bool,
+    /// How many rules only log.
+    logging: usize,
 }
+
+/// Room for the name of a usual counter, so that the names are seldom moved while they are written.
+const USUAL_KEY_BYTES: usize = 32;
 
 /// Checks of a plan, and which of its answers each is for.
 #[derive(Debug, Clone, Default)]
@@ -33,11 +38,15 @@ impl Plan {
         let facts = set.facts(request)?;
         let listed = set.listed(&facts).map(|(verdict, attribute)| Listed { verdict, attribute });
         let mut verdict = Verdict { set, listed, answers: Vec::new(), keys: String::new() };
+        let mut logging = 0;
         if listed.is_some() {
-            return Ok(Self { verdict, cost: request.cost(), is_blocked: false });
+            return Ok(Self { verdict, cost: request.cost(), is_blocked: false, logging });
         }
         let set = &verdict.set;
-        for entry in set.find(&facts)?.as_slice() {
+        let found = set.find(&facts)?;
+        verdict.answers.reserve_exact(found.as_slice().len());
+        verdict.keys.reserve(found.as_slice().len() * USUAL_KEY_BYTES);
+        for entry in found.as_slice() {
             let Some(rule) = set.at(entry.rule) else { continue };
             let start = verdict.keys.len();
             rule.write_key(&mut verdict.keys, *entry, &facts);
@@ -46,6 +55,7 @@ impl Plan {
                 verdict.keys.truncate(start);
                 continue;
             }
+            logging += usize::from(rule.rule.action == Action::LogOnly);
             let is_blocked = special == Some(&Special::Verdict(KeyVerdict::Block));
             verdict.answers.push(Answer {
                 rule: entry.rule,
@@ -56,7 +66,7 @@ impl Plan {
             });
         }
         let is_blocked = verdict.rules().any(|rule| rule.is_denying());
-        Ok(Self { verdict, cost: request.cost(), is_blocked })
+        Ok(Self { verdict, cost: request.cost(), is_blocked, logging })
     }
 
     /// The checks that are spent all or nothing: none where a rule denies the request whatever its counter says.
@@ -64,17 +74,18 @@ impl Plan {
         if self.is_blocked {
             return Checks::default();
         }
-        self.checks(|rule| rule.rule.action != Action::LogOnly)
+        let count = self.verdict.answers.len() - self.logging;
+        self.checks(count, |rule| rule.rule.action != Action::LogOnly)
     }
 
     /// The checks that are each asked on their own.
     pub(super) fn alone(&self) -> Checks<'_> {
-        self.checks(|rule| rule.rule.action == Action::LogOnly)
+        self.checks(self.logging, |rule| rule.rule.action == Action::LogOnly)
     }
 
     /// A check for every rule that applies.
     pub(super) fn everything(&self) -> Checks<'_> {
-        self.checks(|_| true)
+        self.checks(self.verdict.answers.len(), |_| true)
     }
 
     /// Notes what was decided.
@@ -93,8 +104,10 @@ impl Plan {
         self.verdict.set.at(rule)?.rule.on_store_failure
     }
 
-    fn checks(&self, is_wanted: impl Fn(&Compiled) -> bool) -> Checks<'_> {
-        let count = self.verdict.answers.len();
+    fn checks(&self, count: usize, is_wanted: impl Fn(&Compiled) -> bool) -> Checks<'_> {
+        if count == 0 {
+            return Checks::default();
+        }
         let mut found = Checks { checks: Vec::with_capacity(count), answers: Vec::with_capacity(count) };
         for (index, answer) in self.verdict.answers.iter().enumerate() {
             let rule = self.verdict.set.at(answer.rule).filter(|rule| is_wanted(rule));

@@ -51,10 +51,12 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A request as a set of rules sees it: only the attributes that some rule asks about, by their numbers.
+/// A request as a set of rules sees it.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
-    values: [(u16, &'a str); MAX_ATTRIBUTES],
+    attributes: &'a [(&'a str, &'a str)],
+    /// The attributes that some rule asks about: their numbers, and their places among all.
+    numbered: [(u16, u8); MAX_ATTRIBUTES],
     len: usize,
     pub(super) method: Option<&'a str>,
     pub(super) plan: Option<&'a str>,
@@ -67,14 +69,20 @@ impl<'a> Facts<'a> {
         request: &Request<'a>,
         number: impl Fn(&str) -> Option<u16>,
     ) -> Result<Self, TrypemaError> {
-        let given = request.attributes.len();
-        if given > MAX_ATTRIBUTES {
-            let reason = format!("{given} attributes: at most {MAX_ATTRIBUTES} are allowed");
+        let attributes = request.attributes;
+        if attributes.len() > MAX_ATTRIBUTES {
+            let reason = format!("{} attributes: at most {MAX_ATTRIBUTES} are allowed", attributes.len());
             return Err(TrypemaError::InvalidRequest { reason });
         }
-        let mut facts =
-            Self { values: [(0, ""); MAX_ATTRIBUTES], len: 0, method: None, plan: None, path: None };
-        for (name, value) in request.attributes {
+        let mut facts = Self {
+            attributes,
+            numbered: [(0, 0); MAX_ATTRIBUTES],
+            len: 0,
+            method: None,
+            plan: None,
+            path: None,
+        };
+        for (place, (name, value)) in (0..).zip(attributes) {
             match *name {
                 "method" if facts.method.is_none() => facts.method = Some(value),
                 "plan" if facts.plan.is_none() => facts.plan = Some(value),
@@ -84,19 +92,20 @@ impl<'a> Facts<'a> {
             if let Some(number) = number(name)
                 && facts.value(number).is_none()
             {
-                facts.values[facts.len] = (number, value);
+                facts.numbered[facts.len] = (number, place);
                 facts.len += 1;
             }
         }
         Ok(facts)
     }
 
-    /// The attributes that matter, with their numbers.
-    pub(super) fn values(&self) -> &[(u16, &'a str)] {
-        &self.values[..self.len]
+    /// The numbers of the attributes that matter.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u16> {
+        self.numbered[..self.len].iter().map(|(number, _)| *number)
     }
 
     pub(super) fn value(&self, number: u16) -> Option<&'a str> {
-        self.values().iter().find(|(given, _)| *given == number).map(|(_, value)| *value)
+        let (_, place) = self.numbered[..self.len].iter().find(|(given, _)| *given == number)?;
+        self.attributes.get(usize::from(*place)).map(|(_, value)| *value)
     }
 }

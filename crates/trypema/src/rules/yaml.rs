@@ -5,6 +5,7 @@
 
 mod fault;
 mod parse;
+mod scalar;
 mod tree;
 mod value;
 mod variant;
@@ -19,6 +20,7 @@ use serde::Deserialize;
 use super::definition::Rules;
 use super::problem::{Field, InvalidRules, Problem};
 use super::set::RuleSet;
+use fault::Fault;
 use tree::Tree;
 use value::Value;
 
@@ -146,14 +148,13 @@ fn read(text: &str) -> Result<Written<'_>, Problem> {
 
 fn interpret(tree: &Tree<'_>) -> Result<Rules, Problem> {
     let count = Cell::new(0);
-    let root = tree.root.and_then(|root| tree.nodes.get(root));
-    let rules = match root {
-        Some(root) if !root.is_null() => Rules::deserialize(Value::root(tree, root, &count)),
-        _ => Ok(Rules::default()),
+    let root = Value::root(tree, &count).filter(|root| !root.node().is_null());
+    let Some(root) = root else {
+        return Err(in_line(1, Field::default(), "empty: write `rules: []` for no rules"));
     };
-    let rules = rules.map_err(fault::Fault::into_problem)?;
+    let rules = Rules::deserialize(root).map_err(Fault::into_problem)?;
     if !tree.has("rules") {
-        let line = root.map_or(1, |root| root.line);
+        let line = tree.line_of(&Field::default());
         return Err(in_line(line, Field::of("rules"), "missing: write `rules: []` for no rules"));
     }
     Ok(rules)

@@ -56,6 +56,7 @@ fn lines_are_read_as_written() {
         (r#"for="192.0.2.43"#, PEER),
         (r#"for="192.0.2.43\""#, PEER),
         (r#"for=192.0.2.43""#, PEER),
+        (r#"for=192.0.2.43;host="open"#, PEER),
         ("for=192.0.2.43;for=192.0.2.44", PEER),
         ("fore=192.0.2.43", PEER),
         (r#"for=6.6.6.6, for="unclosed"#, PEER),

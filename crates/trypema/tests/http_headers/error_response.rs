@@ -20,8 +20,7 @@ fn parsed(error: &ErrorResponse) -> Value {
 #[test]
 fn the_wait_is_in_both_places_and_in_the_header() {
     let error = ErrorResponse::new(ErrorCode::TooManyAttempts).with_message("No.").with_retry_after(30);
-    let expected =
-        json!({"code": "TooManyAttempts", "message": "No.", "retry_after": 30, "context": {"retryAfter": 30}});
+    let expected = json!({"code": "TooManyAttempts", "message": "No.", "retry_after": 30, "context": {"retryAfter": 30}});
     assert_eq!(parsed(&error), expected);
     let response = error.into_http_response::<Vec<u8>>();
     assert_eq!(response.status(), 429);
@@ -81,7 +80,10 @@ fn a_guard_names_the_action_and_the_wait() {
     assert_eq!(error(SECOND / 2).message(), "Too many requests for exports. Try again in 1 second.");
     assert_eq!(error(SECOND * 2).retry_after(), Some(2));
     assert_eq!(error(SECOND).code(), ErrorCode::RateLimited);
-    assert_eq!(guard(&denied(SECOND), "").unwrap_err().message(), "Too many requests. Try again in 1 second.");
+    assert_eq!(
+        guard(&denied(SECOND), "").unwrap_err().message(),
+        "Too many requests. Try again in 1 second."
+    );
 
     let never = guard(&never(), "exports").unwrap_err();
     assert_eq!((never.message(), never.retry_after()), ("Too many requests for exports.", None));

@@ -1,12 +1,14 @@
 //! `RateLimit` and `RateLimit-Policy`, read by an independent parser of structured fields.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use sfv::{BareItem, Item, List, ListEntry, Parser};
-use trypema::Decision;
-use trypema::http::{HeaderStyle, Policy};
+use trypema::clock::ManualClock;
+use trypema::http::{HeaderStyle, Policy, retry_after_seconds};
+use trypema::{Decision, RateLimiter, TokenBucketLimits, TokenLimit};
 
 use super::{MAX_LIMIT, WINDOW, allowed, decided, denied, names, never, rounded_up, waits};
 
@@ -29,7 +31,8 @@ impl Given {
 }
 
 fn durations() -> impl Strategy<Value = Duration> {
-    let any_duration = (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(secs, nanos)| Duration::new(secs, nanos));
+    let any_duration =
+        (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(secs, nanos)| Duration::new(secs, nanos));
     prop_oneof![waits(), any_duration, Just(Duration::ZERO), Just(Duration::MAX)]
 }
 
@@ -44,7 +47,7 @@ fn policies() -> impl Strategy<Value = Vec<Given>> {
     let quotas = prop_oneof![0..1_000_u64, any::<u64>()];
     let given = (names(), quotas, prop::option::of(durations()), decisions())
         .prop_map(|(name, quota, window, decision)| Given { name, quota, window, decision });
-    prop::collection::vec(given, 1..20)
+    prop::collection::vec(given, 1..40)
 }
 
 fn written(style: HeaderStyle, policies: &[Given]) -> HeaderMap {
@@ -57,7 +60,8 @@ fn written(style: HeaderStyle, policies: &[Given]) -> HeaderMap {
 fn items(headers: &HeaderMap, name: &str) -> Vec<Item> {
     let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
     assert_eq!(lines.len(), 1, "{headers:?}");
-    let list: List = Parser::new(lines[0].as_bytes()).parse().unwrap_or_else(|error| panic!("{error}: {lines:?}"));
+    let list: List =
+        Parser::new(lines[0].as_bytes()).parse().unwrap_or_else(|error| panic!("{error}: {lines:?}"));
     let item = |entry| match entry {
         ListEntry::Item(item) => item,
         ListEntry::InnerList(list) => panic!("{list:?}"),
@@ -83,14 +87,21 @@ fn reset_after(decision: &Decision) -> Duration {
     decision.retry_after().unwrap()
 }
 
+/// The first 12, and of the rest the first that denied, up to 24 in all.
+fn listed(policies: &[Given]) -> Vec<&Given> {
+    let (first, rest) = policies.split_at(policies.len().min(12));
+    let denied = rest.iter().filter(|given| !given.decision.is_allowed());
+    first.iter().chain(denied.take(12)).collect()
+}
+
 proptest! {
     #[test]
     fn what_is_parsed_is_what_was_meant(policies in policies()) {
         let headers = written(HeaderStyle::Standard, &policies);
         prop_assert_eq!(headers.len(), 2, "{:?}", headers);
         let (limits, left) = (items(&headers, "ratelimit-policy"), items(&headers, "ratelimit"));
-        prop_assert_eq!(limits.len(), policies.len().min(16));
-        prop_assert_eq!(left.len(), limits.len());
+        let policies = listed(&policies);
+        prop_assert_eq!([limits.len(), left.len()], [policies.len(); 2]);
         for ((given, limit), left) in policies.iter().zip(&limits).zip(&left) {
             prop_assert_eq!(name_of(limit), name_of(left));
             let window = given.window.map(|window| ("w", rounded_up(window).clamp(1, MAX_INTEGER)));
@@ -158,6 +169,24 @@ fn a_list_reads_as_the_draft_shows_it() {
     HeaderStyle::default().write(policies, &mut headers);
     assert_eq!(headers["ratelimit-policy"], r#""burst";q=100;w=60, "say \"\\\"";q=1"#);
     assert_eq!(headers["ratelimit"], r#""burst";r=50;t=30, "say \"\\\"";r=0;t=1"#);
+}
+
+/// A bucket gives a token back long before it is full: who was denied is told of the token, so that `Retry-After`
+/// is no earlier than `t`, as the draft wants.
+#[test]
+fn a_denial_is_told_when_its_own_call_fits() {
+    let rl = RateLimiter::builder().clock(Arc::new(ManualClock::default())).build().unwrap();
+    let limits = TokenBucketLimits::from(TokenLimit::new(10, Duration::from_secs(100)).unwrap());
+    let take = |cost| rl.local().token_bucket().take("ann", &limits, cost).core();
+    let shown = |decision| {
+        let given = Given { name: "burst".to_owned(), quota: 10, window: None, decision };
+        written(HeaderStyle::Standard, &[given])["ratelimit"].clone()
+    };
+    assert_eq!(shown(take(10)), r#""burst";r=0;t=100"#);
+    let denied = take(1);
+    assert_eq!(shown(denied), r#""burst";r=0;t=10"#);
+    assert_eq!(retry_after_seconds(&denied), Some(10));
+    assert_eq!(shown(take(11)), r#""burst";r=0;t=100"#, "that call never fits");
 }
 
 #[test]

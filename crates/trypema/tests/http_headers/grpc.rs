@@ -27,8 +27,7 @@ fn is_a_response_of_headers_alone() {
 #[test]
 fn the_details_are_a_status_with_retry_info() {
     let denial = response(ErrorCode::RateLimited, "no", Some(Duration::from_millis(1500)));
-    let expected =
-        "CAgSAm5vGjYKKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJwYy5SZXRyeUluZm8SCgoICAEQgMq17gE";
+    let expected = "CAgSAm5vGjYKKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJwYy5SZXRyeUluZm8SCgoICAEQgMq17gE";
     assert_eq!(denial.headers()["grpc-status-details-bin"], expected);
 }
 
@@ -59,10 +58,14 @@ fn only_a_denial_without_a_wait_forbids_to_retry() {
 #[test]
 fn grpc_is_told_by_its_content_type() {
     let is_so = |value| is_grpc(&HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(value))]));
-    for grpc in ["application/grpc", "application/grpc+proto", "Application/GRPC+json", "application/grpc; a=b"] {
+    for grpc in
+        ["application/grpc", "application/grpc+proto", "Application/GRPC+json", "application/grpc; a=b"]
+    {
         assert!(is_so(grpc), "{grpc}");
     }
-    for other in ["application/grpc-web", "application/grpc-web+proto", "application/grpcx", "application/json", ""] {
+    for other in
+        ["application/grpc-web", "application/grpc-web+proto", "application/grpcx", "application/json", ""]
+    {
         assert!(!is_so(other), "{other}");
     }
     assert!(!is_grpc(&HeaderMap::new()));
@@ -107,6 +110,7 @@ fn a_long_message_is_cut() {
     let denial = response(ErrorCode::RateLimited, &"🦀".repeat(10_000), Some(Duration::from_secs(1)));
     let message = percent_decoded(denial.headers()["grpc-message"].as_bytes());
     assert_eq!(message.chars().count(), 256);
-    let bytes: usize = denial.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+    let bytes: usize =
+        denial.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
     assert!(bytes < 8192, "{bytes} bytes are more than clients take");
 }

@@ -12,7 +12,8 @@ use super::{allowed, decided, denied, never};
 fn shown(policies: &[(u64, Decision)]) -> u64 {
     let of = |(quota, decision)| Policy { name: "any", quota, window: None, decision };
     let mut headers = HeaderMap::new();
-    HeaderStyle::XRateLimit.write(policies.iter().map(|(quota, decision)| of((*quota, decision))), &mut headers);
+    HeaderStyle::XRateLimit
+        .write(policies.iter().map(|(quota, decision)| of((*quota, decision))), &mut headers);
     headers["x-ratelimit-limit"].to_str().unwrap().parse().unwrap()
 }
 
@@ -37,7 +38,10 @@ fn then_the_smallest_share() {
     is_tightest(100, [(10, allowed(10, 5, MINUTE)), (100, allowed(100, 49, MINUTE))]);
     // Shares that differ by less than a float can tell.
     let whole = (1 << 53) - 1;
-    is_tightest(whole, [(whole, allowed(whole, whole - 2, MINUTE)), (whole - 1, allowed(whole, whole - 2, MINUTE))]);
+    is_tightest(
+        whole,
+        [(whole, allowed(whole, whole - 2, MINUTE)), (whole - 1, allowed(whole, whole - 2, MINUTE))],
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use trypema::redis::Limiter;
 use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire};
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, Limit, RateGroupSizeMs, RateLimit,
+    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit,
     RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
 };
 
@@ -36,18 +36,6 @@ impl Limits {
             fixed_window: FixedWindowLimit::new(capacity, window).unwrap(),
             abuse: AbuseLimit::new(tier(1), tier(5)),
         }
-    }
-
-    /// All of them.
-    pub(crate) fn any(&self) -> [Limit; 6] {
-        [
-            self.absolute.into(),
-            self.suppressed.into(),
-            self.token_bucket.clone().into(),
-            self.sliding_window.into(),
-            self.abuse.into(),
-            self.fixed_window.into(),
-        ]
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trypema::redis::Limiter;
 use trypema::strategy::Wire;
-use trypema::{BlockScope, Check, RateLimit, RateLimiter};
+use trypema::{BlockScope, Check, Limit, RateLimit, RateLimiter};
 use trypema_testkit::blocking::{Blocking, key, wait_for};
 use trypema_testkit::verbs::{Lease, Verbs};
 
@@ -113,13 +113,18 @@ fn blocks(rl: &RateLimiter, limits: &Limits, (window, after): (Duration, &mut dy
 
 /// Checks that are spent together: once all of them, once none; and once they are given back.
 fn together(rl: &RateLimiter, limits: &Limits, after: &mut dyn FnMut(&str)) {
-    let (any, redis) = (limits.any(), rl.redis());
-    let checks = |last: u64| {
-        let cost = move |index| if index + 1 < any.len() { 1 } else { last };
-        any.iter().enumerate().map(move |(index, limit)| Check { key: "all", limit, cost: cost(index) })
-    };
-    for (last, is_allowed) in [(4, true), (CAPACITY + 1, false)] {
-        let checks: Vec<_> = checks(last).collect();
+    let redis = rl.redis();
+    let any: [Limit; 6] = [
+        limits.absolute.into(),
+        limits.suppressed.into(),
+        limits.token_bucket.clone().into(),
+        limits.sliding_window.into(),
+        limits.abuse.into(),
+        limits.fixed_window.into(),
+    ];
+    for (cost, is_allowed) in [(4, true), (CAPACITY + 1, false)] {
+        let mut checks = any.each_ref().map(|limit| Check { key: "all", limit, cost: 1 });
+        checks[5].cost = cost;
         assert_eq!(wait_for(redis.take_all(&checks)).unwrap().is_allowed, is_allowed);
         after("take_all");
         assert_eq!(wait_for(redis.peek_all(&checks)).unwrap().is_allowed, is_allowed);

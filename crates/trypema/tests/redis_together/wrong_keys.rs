@@ -1,7 +1,7 @@
 //! What is wrong with one caller's key or limit is no matter of the others in its flight.
 
 use trypema::redis::RedisFailureKind;
-use trypema::{TokenBucketLimits, TokenLimit, TrypemaError};
+use trypema::{Check, Limit, TokenBucketLimits, TokenLimit, TrypemaError};
 use trypema_testkit::blocking::{key, runtime};
 use trypema_testkit::redis::Server;
 
@@ -68,6 +68,58 @@ fn a_key_that_holds_something_else_fails_its_own_caller() {
     }
     let before = control.command(&["LRANGE", "trypema:{list}:fixed_window", "0", "-1"]).unwrap();
     assert_eq!(before.items().len(), 1, "left alone");
+}
+
+/// Wherever in a request of several checks that key is: nothing of the request is spent, and those who share its
+/// script call get their own answers.
+#[test]
+fn a_request_with_a_key_that_holds_something_else_fails_alone() {
+    let server = Server::start().unwrap();
+    server.control().unwrap().command(&["LPUSH", "trypema:{list}:fixed_window", "1"]).unwrap();
+    let (_, rl) = limiter(&server.url());
+    let (windows, limit) = (rl.redis().fixed_window(), long_window(100));
+    let any = Limit::from(limit);
+    let take = |name: &'static str| -> Caller<'_> {
+        let limit = &limit;
+        Box::pin(async move { windows.take(&key(name), limit, 1).await.map(|decision| decision.remaining()) })
+    };
+    // Says what is left of the last.
+    let take_all = |names: [&'static str; 3]| -> Caller<'_> {
+        let (redis, any) = (rl.redis(), &any);
+        Box::pin(async move {
+            let answer = redis.take_all(&names.map(|key| Check { key, limit: any, cost: 1 })).await?;
+            Ok(answer.decisions[2].remaining())
+        })
+    };
+    for round in 0..3 {
+        let mut names = ["cid", "dan", "eve"];
+        names[round] = "list";
+        let callers = vec![
+            take("ann"),
+            take_all(names),
+            take("bob"),
+            take_all(["fay", "gus", "ann"]),
+            take_all(names),
+            take("gus"),
+            take("ann"),
+        ];
+        let told = in_one_flight(|| take("filler"), callers);
+        // A round asks ann for three units, gus for two and bob for one.
+        let [ann, gus, bob] = [3, 2, 1].map(|units| 100 - units * round as u64);
+        let expected =
+            [Some(ann - 1), None, Some(bob - 1), Some(ann - 2), None, Some(gus - 2), Some(ann - 3)];
+        for (number, (told, expected)) in told.iter().zip(&expected).enumerate() {
+            match told {
+                Err(TrypemaError::RedisError(failure)) if expected.is_none() => {
+                    assert_eq!(failure.kind(), RedisFailureKind::Refused);
+                }
+                told => assert_eq!(told.as_ref().ok(), expected.as_ref(), "caller {number} was told {told:?}"),
+            }
+        }
+    }
+    let usage = ["cid", "dan", "eve"].map(|key| Check { key, limit: &any, cost: 0 });
+    let usage = trypema_testkit::blocking::wait_for(rl.redis().peek_all(&usage)).unwrap();
+    assert!(usage.decisions.iter().all(|decision| decision.remaining() == 100), "{usage:?}");
 }
 
 /// Callers of one key may go by different limits: what is kept must live as long as it counts.

@@ -123,12 +123,12 @@ impl RedisRateLimiterProvider {
 
     /// Gives back what receipts name, with a deadline of its own; the first failure, if there is any.
     pub(super) async fn give_back(&self, held: &[(&Keyed<'_>, &Receipt)]) -> Result<(), RedisFailure> {
-        let refund = |(keyed, receipt): &(&Keyed<'_>, &Receipt)| {
-            let ask = with_strategy!(keyed.check.limit, |S, limit| {
-                Holds::<S>::limiter(self).ask_refund(limit, receipt)
-            });
-            async move { self.store.ask(ask, self.store.terms()).await.map(|_| ()) }
+        let ask_of = |(keyed, receipt): &(&Keyed<'_>, &Receipt)| {
+            with_strategy!(keyed.check.limit, |S, limit| {
+                Holds::<S>::limiter(self).ask_refund(&keyed.key, limit, receipt)
+            })
         };
-        join::all(held.iter().map(refund)).await.into_iter().collect()
+        let refund = |ask| async move { self.store.ask(ask, self.store.terms()).await.map(|_| ()) };
+        join::all(held.iter().filter_map(ask_of).map(refund)).await.into_iter().collect()
     }
 }

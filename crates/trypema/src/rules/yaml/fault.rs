@@ -6,7 +6,7 @@ use serde::de::{Error, Expected, Unexpected};
 
 use super::super::problem::{Field, Problem};
 use super::in_line;
-use super::tree::{Content, Node};
+use super::tree::Node;
 
 /// As much of a wrong text as an error repeats.
 const SHOWN_CHARACTERS: usize = 40;
@@ -65,8 +65,8 @@ impl Fault {
     /// Gives the fault its place, unless it has one further in.
     pub(super) fn at(mut self, place: &Place<'_>) -> Self {
         if self.place.is_none() {
-            let field = place.field();
-            let field = self.missing.map_or_else(|| field.clone(), |name| field.then(name));
+            let around = place.field();
+            let field = self.missing.map(|name| around.then(name)).unwrap_or(around);
             self.place = Some(Placed { field, line: place.line });
         }
         self
@@ -81,10 +81,11 @@ impl Fault {
 
 /// A value in a few words.
 fn shown(written: &Node<'_>) -> String {
-    let scalar = match &written.content {
-        Content::List(_) => return "a list".to_owned(),
-        Content::Mapping(_) => return "a mapping".to_owned(),
-        Content::Scalar(scalar) => scalar,
+    let scalar = match written {
+        Node::List(_) => return "a list".to_owned(),
+        Node::Mapping(entries) if entries.is_empty() => return "an empty mapping".to_owned(),
+        Node::Mapping(_) => return "a mapping".to_owned(),
+        Node::Scalar(scalar) => scalar,
     };
     if scalar.is_null() {
         return "nothing".to_owned();
@@ -117,7 +118,7 @@ impl Error for Fault {
             Unexpected::Map => "a mapping".to_owned(),
             Unexpected::Bool(value) => value.to_string(),
             Unexpected::Signed(value) => value.to_string(),
-            Unexpected::Float(value) => value.to_string(),
+            Unexpected::Float(value) => format!("{value:?}"),
             other => other.to_string(),
         };
         Self::new(format!("need {expected}, not {given}"))

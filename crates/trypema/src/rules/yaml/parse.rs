@@ -7,7 +7,8 @@ use serde_saphyr::granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanErr
 
 use super::super::problem::{Field, Problem};
 use super::in_line;
-use super::tree::{Content, Entry, Node, NodeId, Scalar, Tree};
+use super::scalar::Scalar;
+use super::tree::{Entry, Item, Node, NodeId, Tree};
 
 /// How deep values may be inside each other. Rules need seven levels.
 const MAX_DEPTH: usize = 32;
@@ -76,7 +77,7 @@ fn too_deep() -> String {
 #[derive(Default)]
 struct Growth<'a> {
     nodes: Vec<Node<'a>>,
-    root: Option<NodeId>,
+    root: Option<Item>,
     open: Vec<Open<'a>>,
     anchors: HashMap<usize, NodeId>,
     documents: usize,
@@ -86,7 +87,7 @@ struct Growth<'a> {
 struct Open<'a> {
     line: u64,
     anchor: usize,
-    content: Content<'a>,
+    node: Node<'a>,
     /// The field whose value comes next.
     name: Option<Name<'a>>,
 }
@@ -107,11 +108,11 @@ impl<'a> Growth<'a> {
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), line)?;
-                self.start(Open { line, anchor, content: Content::List(Vec::new()), name: None })
+                self.start(Open { line, anchor, node: Node::List(Vec::new()), name: None })
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), line)?;
-                self.start(Open { line, anchor, content: Content::Mapping(Vec::new()), name: None })
+                self.start(Open { line, anchor, node: Node::Mapping(Vec::new()), name: None })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => self.add_alias(anchor, line),
@@ -136,9 +137,7 @@ impl<'a> Growth<'a> {
         if bytes > MAX_TEXT_BYTES {
             return Err(self.refusal(line, format!("text of {bytes} bytes: need at most {MAX_TEXT_BYTES}")));
         }
-        let node = self.keep(Node { line, content: Content::Scalar(scalar) }, anchor)?;
-        self.place(node);
-        Ok(())
+        self.keep(Node::Scalar(scalar), anchor, line)
     }
 
     fn add_name(&mut self, scalar: Scalar<'a>, line: u64) -> Result<(), Problem> {
@@ -151,11 +150,11 @@ impl<'a> Growth<'a> {
             let reason = format!("a field's name of {bytes} bytes: need at most {MAX_NAME_BYTES}");
             return Err(self.refusal(line, reason));
         }
-        let Some(Open { content: Content::Mapping(entries), name, .. }) = self.open.last_mut() else {
+        let Some(Open { node: Node::Mapping(entries), name, .. }) = self.open.last_mut() else {
             return Ok(());
         };
-        let (count, earlier) =
-            (entries.len(), entries.iter().find(|entry| entry.key == text).map(|e| e.line));
+        let (count, earlier) = (entries.len(), entries.iter().find(|entry| entry.name == text));
+        let earlier = earlier.map(|entry| entry.item.line);
         *name = Some(Name { text, line });
         if let Some(earlier) = earlier {
             return Err(self.refusal(line, format!("written twice, first in line {earlier}")));
@@ -172,10 +171,10 @@ impl<'a> Growth<'a> {
         }
         match self.anchors.get(&anchor) {
             Some(node) => {
-                self.place(*node);
+                self.place(Item { line, node: *node });
                 Ok(())
             }
-            None => Err(self.refusal(line, "an alias inside of what it stands for")),
+            None => Err(self.refusal(line, "an alias of something around it, or of a field's name")),
         }
     }
 
@@ -191,54 +190,46 @@ impl<'a> Growth<'a> {
     }
 
     fn end(&mut self) -> Result<(), Problem> {
-        if let Some(Open { line, anchor, content, .. }) = self.open.pop() {
-            let node = self.keep(Node { line, content }, anchor)?;
-            self.place(node);
+        match self.open.pop() {
+            Some(Open { line, anchor, node, .. }) => self.keep(node, anchor, line),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    fn keep(&mut self, node: Node<'a>, anchor: usize) -> Result<NodeId, Problem> {
+    fn keep(&mut self, node: Node<'a>, anchor: usize, line: u64) -> Result<(), Problem> {
         let id = self.nodes.len();
         if id >= MAX_VALUES {
-            return Err(self.refusal(node.line, format!("more than {MAX_VALUES} values")));
+            return Err(self.refusal(line, format!("more than {MAX_VALUES} values")));
         }
         self.nodes.push(node);
         if anchor != 0 {
             self.anchors.insert(anchor, id);
         }
-        Ok(id)
+        self.place(Item { line, node: id });
+        Ok(())
     }
 
     /// Puts a value where it was written: into the innermost list or mapping that is open.
-    fn place(&mut self, node: NodeId) {
-        let Some(open) = self.open.last_mut() else {
-            self.root = Some(node);
-            return;
-        };
-        match &mut open.content {
-            Content::List(items) => items.push(node),
-            Content::Mapping(entries) => {
-                if let Some(Name { text, line }) = open.name.take() {
-                    entries.push(Entry { key: text, line, value: node });
+    fn place(&mut self, item: Item) {
+        match self.open.last_mut() {
+            None => self.root = Some(item),
+            Some(Open { node: Node::List(items), .. }) => items.push(item),
+            Some(Open { node: Node::Mapping(entries), name, .. }) => {
+                if let Some(Name { text, line }) = name.take() {
+                    entries.push(Entry { name: text, item: Item { line, ..item } });
                 }
             }
-            Content::Scalar(_) => {}
+            Some(Open { node: Node::Scalar(_), .. }) => {}
         }
     }
 
     fn is_name_next(&self) -> bool {
-        matches!(self.open.last(), Some(Open { content: Content::Mapping(_), name: None, .. }))
+        matches!(self.open.last(), Some(Open { node: Node::Mapping(_), name: None, .. }))
     }
 
     fn refuse_tag(&self, tag: Option<&Tag>, line: u64) -> Result<(), Problem> {
-        match tag {
-            Some(_) => {
-                Err(self
-                    .refusal(line, "tags (`!`) are not supported: put text that begins with `!` in quotes"))
-            }
-            None => Ok(()),
-        }
+        let reason = "tags (`!`) are not supported: put text that begins with `!` in quotes";
+        tag.map_or(Ok(()), |_| Err(self.refusal(line, reason)))
     }
 
     fn refusal(&self, line: u64, reason: impl Into<String>) -> Problem {
@@ -247,8 +238,8 @@ impl<'a> Growth<'a> {
 
     /// The field that is being read.
     fn here(&self) -> Field {
-        self.open.iter().fold(Field::default(), |field, open| match (&open.content, &open.name) {
-            (Content::List(items), _) => field.at(items.len()),
+        self.open.iter().fold(Field::default(), |field, open| match (&open.node, &open.name) {
+            (Node::List(items), _) => field.at(items.len()),
             (_, Some(name)) => field.then(&name.text),
             (_, None) => field,
         })

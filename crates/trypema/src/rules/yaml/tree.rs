@@ -4,73 +4,53 @@
 use std::borrow::Cow;
 
 use super::super::problem::{Field, Step};
+use super::scalar::Scalar;
 
 /// The values of a text.
 #[derive(Debug)]
 pub(super) struct Tree<'a> {
     pub(super) nodes: Vec<Node<'a>>,
-    /// Where the outermost value is; an empty text has none.
-    pub(super) root: Option<NodeId>,
+    /// The outermost value; an empty text has none.
+    pub(super) root: Option<Item>,
 }
 
 /// Where a value is among the nodes of its tree.
 pub(super) type NodeId = usize;
 
-/// A value and where it was written.
+/// A value.
 #[derive(Debug)]
-pub(super) struct Node<'a> {
-    pub(super) line: u64,
-    pub(super) content: Content<'a>,
-}
-
-#[derive(Debug)]
-pub(super) enum Content<'a> {
+pub(super) enum Node<'a> {
     Scalar(Scalar<'a>),
-    List(Vec<NodeId>),
+    List(Vec<Item>),
     Mapping(Vec<Entry<'a>>),
 }
 
-/// Text, or a number, or nothing: that depends on what is asked for.
-#[derive(Debug)]
-pub(super) struct Scalar<'a> {
-    pub(super) text: Cow<'a, str>,
-    /// Written without quotes. What has quotes is text, whatever it looks like.
-    pub(super) is_plain: bool,
+/// A place that a value was written at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item {
+    /// In a list the line of the value or its alias, in a mapping the line of its name.
+    pub(super) line: u64,
+    pub(super) node: NodeId,
 }
 
 /// A field of a mapping.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
-    pub(super) key: Cow<'a, str>,
-    pub(super) line: u64,
-    pub(super) value: NodeId,
-}
-
-impl Scalar<'_> {
-    /// Whether it is YAML's way to write nothing.
-    pub(super) fn is_null(&self) -> bool {
-        self.is_plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
-    }
+    pub(super) name: Cow<'a, str>,
+    pub(super) item: Item,
 }
 
 impl Node<'_> {
     /// Whether nothing was written.
     pub(super) fn is_null(&self) -> bool {
-        matches!(&self.content, Content::Scalar(scalar) if scalar.is_null())
+        matches!(self, Self::Scalar(scalar) if scalar.is_null())
     }
 }
 
 impl<'a> Tree<'a> {
     /// The line of a field, or of the nearest one around it that was written.
     pub(super) fn line_of(&self, field: &Field) -> u64 {
-        let mut place = self.root.and_then(|root| self.nodes.get(root));
-        let mut line = place.map_or(1, |root| root.line);
-        for step in &field.steps {
-            let Some(found) = place.and_then(|node| self.step(node, step)) else { break };
-            line = found.line;
-            place = self.nodes.get(found.value);
-        }
-        line
+        self.way_to(field).last().map_or(1, |item| item.line)
     }
 
     /// The id of the rule that a field belongs to, if it has one.
@@ -79,40 +59,36 @@ impl<'a> Tree<'a> {
         if rules != "rules" {
             return None;
         }
-        let id = Field::of("rules").at(*index).then("id");
-        match &self.node_at(&id)?.content {
-            Content::Scalar(scalar) if !scalar.is_null() => Some(scalar.text.clone().into_owned()),
+        match self.node_of(&Field::of("rules").at(*index).then("id"))? {
+            Node::Scalar(scalar) if !scalar.is_null() => Some(scalar.text.clone().into_owned()),
             _ => None,
         }
     }
 
     /// Whether the outermost mapping has this field.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.node_at(&Field::of(name)).is_some()
+        self.node_of(&Field::of(name)).is_some()
     }
 
-    fn node_at(&self, field: &Field) -> Option<&Node<'a>> {
-        let root = self.nodes.get(self.root?)?;
-        field.steps.iter().try_fold(root, |node, step| self.nodes.get(self.step(node, step)?.value))
+    fn node_of(&self, field: &Field) -> Option<&Node<'a>> {
+        // The whole comes before the steps.
+        let item = self.way_to(field).nth(field.steps.len())?;
+        self.nodes.get(item.node)
     }
 
-    fn step(&self, node: &Node<'a>, step: &Step) -> Option<Written> {
-        match (&node.content, step) {
-            (Content::List(items), Step::Index(index)) => {
-                let value = *items.get(*index)?;
-                Some(Written { line: self.nodes.get(value)?.line, value })
-            }
-            (Content::Mapping(entries), Step::Name(name)) => {
-                let entry = entries.iter().find(|entry| entry.key == *name)?;
-                Some(Written { line: entry.line, value: entry.value })
+    /// The places on the way to a field, as far as they were written.
+    fn way_to(&self, field: &Field) -> impl Iterator<Item = Item> {
+        let mut steps = field.steps.iter();
+        std::iter::successors(self.root, move |item| self.step(self.nodes.get(item.node)?, steps.next()?))
+    }
+
+    fn step(&self, node: &Node<'a>, step: &Step) -> Option<Item> {
+        match (node, step) {
+            (Node::List(items), Step::Index(index)) => items.get(*index).copied(),
+            (Node::Mapping(entries), Step::Name(name)) => {
+                entries.iter().find(|entry| entry.name == *name).map(|entry| entry.item)
             }
             _ => None,
         }
     }
-}
-
-/// A field that was found: the line of its name, or of the value in a list, and its value.
-struct Written {
-    line: u64,
-    value: NodeId,
 }

@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
-use std::str::FromStr;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
@@ -13,7 +12,8 @@ use serde::forward_to_deserialize_any;
 
 use super::fault::{Fault, Place, PlaceStep};
 use super::parse::MAX_VALUES;
-use super::tree::{Content, Entry, Node, NodeId, Scalar, Tree};
+use super::scalar::{Meaning, Scalar};
+use super::tree::{Entry, Item, Node, Tree};
 use super::variant::{Named, Tagged};
 
 /// A value of a tree that is being read.
@@ -28,9 +28,10 @@ pub(super) struct Value<'p> {
 
 impl<'p> Value<'p> {
     /// The outermost value.
-    pub(super) fn root(tree: &'p Tree<'p>, node: &'p Node<'p>, count: &'p Cell<usize>) -> Self {
-        let place = Place { around: None, step: PlaceStep::Whole, line: node.line };
-        Self { tree, node, place, count }
+    pub(super) fn root(tree: &'p Tree<'p>, count: &'p Cell<usize>) -> Option<Self> {
+        let Item { line, node } = tree.root?;
+        let place = Place { around: None, step: PlaceStep::Whole, line };
+        Some(Self { tree, node: tree.nodes.get(node)?, place, count })
     }
 
     pub(super) fn node(&self) -> &'p Node<'p> {
@@ -43,23 +44,22 @@ impl<'p> Value<'p> {
 
     /// The value of a field.
     pub(super) fn field<'q>(&'q self, entry: &'q Entry<'q>) -> Result<Value<'q>, Fault> {
-        self.inside(entry.value, PlaceStep::Name(&entry.key), Some(entry.line))
+        self.inside(entry.item, PlaceStep::Name(&entry.name))
     }
 
-    fn inside<'q>(&'q self, id: NodeId, step: PlaceStep<'q>, line: Option<u64>) -> Result<Value<'q>, Fault> {
+    fn inside<'q>(&'q self, item: Item, step: PlaceStep<'q>) -> Result<Value<'q>, Fault> {
+        let place = Place { around: Some(&self.place), step, line: item.line };
         self.count.set(self.count.get() + 1);
         if self.count.get() > MAX_VALUES {
-            return Err(Fault::new(format!("aliases make more than {MAX_VALUES} values")).at(&self.place));
+            return Err(Fault::new(format!("aliases make more than {MAX_VALUES} values")).at(&place));
         }
-        let node = self.tree.nodes.get(id).ok_or_else(|| Fault::new("missing").at(&self.place))?;
-        let place = Place { around: Some(&self.place), step, line: line.unwrap_or(node.line) };
+        let node = self.tree.nodes.get(item.node).ok_or_else(|| Fault::new("missing").at(&place))?;
         Ok(Value { tree: self.tree, node, place, count: self.count })
     }
 
-    /// A plain scalar, which may be more than text.
-    fn plain(&self) -> Option<&'p str> {
-        match &self.node.content {
-            Content::Scalar(Scalar { text, is_plain: true }) => Some(text),
+    fn scalar(&self) -> Option<&'p Scalar<'p>> {
+        match self.node {
+            Node::Scalar(scalar) => Some(scalar),
             _ => None,
         }
     }
@@ -73,7 +73,7 @@ impl<'p> Value<'p> {
         result.map_err(|fault| fault.at(&self.place))
     }
 
-    fn visit_list<'de, V: Visitor<'de>>(&self, items: &[NodeId], visitor: V) -> Result<V::Value, Fault> {
+    fn visit_list<'de, V: Visitor<'de>>(&self, items: &[Item], visitor: V) -> Result<V::Value, Fault> {
         visitor.visit_seq(Items { list: self, items, next: 0 })
     }
 
@@ -90,52 +90,45 @@ impl<'de> Deserializer<'de> for Value<'_> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        let Content::Scalar(scalar) = &self.node.content else {
-            return self.placed(match &self.node.content {
-                Content::List(items) => self.visit_list(items, visitor),
-                Content::Mapping(entries) => self.visit_mapping(entries, visitor),
-                Content::Scalar(_) => visitor.visit_unit(),
-            });
-        };
-        let text = &*scalar.text;
-        self.placed(match text {
-            _ if !scalar.is_plain => visitor.visit_str(text),
-            _ if scalar.is_null() => visitor.visit_unit(),
-            _ => match (truth(text), whole::<u64>(text), whole::<i64>(text), number(text)) {
-                (Some(truth), ..) => visitor.visit_bool(truth),
-                (_, Some(whole), ..) => visitor.visit_u64(whole),
-                (_, _, Some(negative), _) => visitor.visit_i64(negative),
-                (.., Some(number)) => visitor.visit_f64(number),
-                _ => visitor.visit_str(text),
+        self.placed(match self.node {
+            Node::List(items) => self.visit_list(items, visitor),
+            Node::Mapping(entries) => self.visit_mapping(entries, visitor),
+            Node::Scalar(scalar) => match scalar.meaning() {
+                Meaning::Nothing => visitor.visit_unit(),
+                Meaning::Truth(truth) => visitor.visit_bool(truth),
+                Meaning::Whole(number) => visitor.visit_u64(number),
+                Meaning::Negative(number) => visitor.visit_i64(number),
+                Meaning::Number(number) => visitor.visit_f64(number),
+                Meaning::Text(text) => visitor.visit_str(text),
             },
         })
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        let truth = self.plain().and_then(truth).ok_or_else(|| self.need("true or false"));
+        let truth = self.scalar().and_then(Scalar::truth).ok_or_else(|| self.need("true or false"));
         self.placed(truth.and_then(|truth| visitor.visit_bool(truth)))
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let what = "a whole number from 0 to 18446744073709551615";
-        let number = self.plain().and_then(whole).ok_or_else(|| self.need(what));
+        let number = self.scalar().and_then(Scalar::whole).ok_or_else(|| self.need(what));
         self.placed(number.and_then(|number| visitor.visit_u64(number)))
     }
 
     fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let what = "a whole number from -2147483648 to 2147483647";
-        let number = self.plain().and_then(whole).ok_or_else(|| self.need(what));
+        let number = self.scalar().and_then(Scalar::whole).ok_or_else(|| self.need(what));
         self.placed(number.and_then(|number| visitor.visit_i32(number)))
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        let number = self.plain().and_then(number).ok_or_else(|| self.need("a number"));
+        let number = self.scalar().and_then(Scalar::number).ok_or_else(|| self.need("a number"));
         self.placed(number.and_then(|number| visitor.visit_f64(number)))
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        self.placed(match &self.node.content {
-            Content::Scalar(scalar) if !scalar.is_null() => visitor.visit_str(&scalar.text),
+        self.placed(match self.node {
+            Node::Scalar(scalar) if !scalar.is_null() => visitor.visit_str(&scalar.text),
             _ => Err(self.need("text")),
         })
     }
@@ -149,15 +142,15 @@ impl<'de> Deserializer<'de> for Value<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        self.placed(match &self.node.content {
-            Content::List(items) => self.visit_list(items, visitor),
+        self.placed(match self.node {
+            Node::List(items) => self.visit_list(items, visitor),
             _ => Err(self.need("a list")),
         })
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        self.placed(match &self.node.content {
-            Content::Mapping(entries) => self.visit_mapping(entries, visitor),
+        self.placed(match self.node {
+            Node::Mapping(entries) => self.visit_mapping(entries, visitor),
             _ => Err(self.need("a mapping")),
         })
     }
@@ -177,11 +170,11 @@ impl<'de> Deserializer<'de> for Value<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        self.placed(match &self.node.content {
-            Content::Scalar(scalar) if variants.contains(&&*scalar.text) => {
+        self.placed(match self.node {
+            Node::Scalar(scalar) if variants.contains(&&*scalar.text) => {
                 visitor.visit_enum(Named { name: &scalar.text })
             }
-            Content::Mapping(entries) if !entries.is_empty() => {
+            Node::Mapping(entries) if !entries.is_empty() => {
                 Tagged::new(&self, entries, variants).and_then(|tagged| visitor.visit_enum(tagged))
             }
             _ => Err(self.need(format_args!("one of {}", variants.join(", ")))),
@@ -198,35 +191,10 @@ impl<'de> Deserializer<'de> for Value<'_> {
     }
 }
 
-fn truth(text: &str) -> Option<bool> {
-    match text {
-        "true" | "True" | "TRUE" => Some(true),
-        "false" | "False" | "FALSE" => Some(false),
-        _ => None,
-    }
-}
-
-/// A decimal number. One with leading zeros is none: there are readers of YAML that take it for octal.
-fn whole<N: FromStr>(text: &str) -> Option<N> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let has_leading_zero = digits.len() > 1 && digits.starts_with('0');
-    if has_leading_zero || digits.starts_with('+') { None } else { text.parse().ok() }
-}
-
-fn number(text: &str) -> Option<f64> {
-    match text {
-        ".nan" | ".NaN" | ".NAN" => Some(f64::NAN),
-        ".inf" | ".Inf" | ".INF" => Some(f64::INFINITY),
-        "-.inf" | "-.Inf" | "-.INF" => Some(f64::NEG_INFINITY),
-        // Not the words that Rust reads as numbers.
-        _ => text.parse().ok().filter(|_| text.contains(|c: char| c.is_ascii_digit())),
-    }
-}
-
 /// The values of a list, one after the other.
 struct Items<'p> {
     list: &'p Value<'p>,
-    items: &'p [NodeId],
+    items: &'p [Item],
     next: usize,
 }
 
@@ -234,10 +202,10 @@ impl<'de> SeqAccess<'de> for Items<'_> {
     type Error = Fault;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
-        let Some(id) = self.items.get(self.next) else { return Ok(None) };
+        let Some(item) = self.items.get(self.next) else { return Ok(None) };
         let step = PlaceStep::Index(self.next);
         self.next += 1;
-        seed.deserialize(self.list.inside(*id, step, None)?).map(Some)
+        seed.deserialize(self.list.inside(*item, step)?).map(Some)
     }
 }
 
@@ -254,9 +222,9 @@ impl<'de> MapAccess<'de> for Fields<'_> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
         self.current = self.entries.next();
         let Some(entry) = self.current else { return Ok(None) };
-        let name: StrDeserializer<'_, Fault> = (&*entry.key).into_deserializer();
+        let name: StrDeserializer<'_, Fault> = (&*entry.name).into_deserializer();
         let around = Some(self.mapping.place());
-        let place = Place { around, step: PlaceStep::Name(&entry.key), line: entry.line };
+        let place = Place { around, step: PlaceStep::Name(&entry.name), line: entry.item.line };
         seed.deserialize(name).map(Some).map_err(|fault| fault.at(&place))
     }
 

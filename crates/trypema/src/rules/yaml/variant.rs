@@ -25,15 +25,15 @@ impl<'p> Tagged<'p> {
         entries: &'p [Entry<'p>],
         names: &'static [&'static str],
     ) -> Result<Self, Fault> {
-        let unknown = entries.iter().find(|entry| !names.contains(&&*entry.key));
-        if let Some(Entry { key, line, .. }) = unknown {
-            let place = Place { around: Some(choice.place()), step: PlaceStep::Name(key), line: *line };
+        let unknown = entries.iter().find(|entry| !names.contains(&&*entry.name));
+        if let Some(Entry { name, item }) = unknown {
+            let place = Place { around: Some(choice.place()), step: PlaceStep::Name(name), line: item.line };
             return Err(Fault::new(format!("unknown: need one of {}", names.join(", "))).at(&place));
         }
         match entries {
             [entry] => Ok(Self { choice, entry }),
             _ => {
-                let given: Vec<_> = entries.iter().map(|entry| &*entry.key).collect();
+                let given: Vec<_> = entries.iter().map(|entry| &*entry.name).collect();
                 Err(Fault::new(format!("need only one of {}", given.join(", "))))
             }
         }
@@ -55,7 +55,7 @@ impl<'de> EnumAccess<'de> for Tagged<'_> {
     type Variant = Self;
 
     fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Fault> {
-        let name: StrDeserializer<'_, Fault> = (&*self.entry.key).into_deserializer();
+        let name: StrDeserializer<'_, Fault> = (&*self.entry.name).into_deserializer();
         Ok((seed.deserialize(name)?, self))
     }
 }

@@ -1,0 +1,48 @@
+//! The login and its guard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::post;
+use http::StatusCode;
+use http::header::{AUTHORIZATION, HeaderMap};
+use trypema::tower::{Incoming, RateLimitLayer};
+use trypema::{AbuseLimit, AbuseTier, RateLimiter};
+
+/// A login, with a guard before it that counts what was answered with 401.
+pub fn app(limiter: RateLimiter) -> Result<Router, Box<dyn std::error::Error>> {
+    let minute = AbuseTier::new(Duration::from_secs(60), 3, Duration::from_secs(600))?;
+    let hour = AbuseTier::new(Duration::from_secs(3_600), 10, Duration::from_secs(86_400))?;
+    let guard = RateLimitLayer::builder()
+        .limiter(Arc::new(limiter))
+        .limit(AbuseLimit::new(minute, hour))
+        .name("login")
+        .key_extractor(account)
+        .charge_if(|response| response.status == StatusCode::UNAUTHORIZED)
+        .build()?;
+    Ok(Router::new().route("/login", post(login)).layer(guard))
+}
+
+/// Attempts are counted by account, so that guessing from many addresses is no way around; those without credentials
+/// share one key.
+fn account(request: &Incoming<'_>) -> Option<String> {
+    Some(credentials(request.headers).map_or_else(String::new, |(user, _)| user))
+}
+
+async fn login(headers: HeaderMap) -> (StatusCode, &'static str) {
+    match credentials(&headers) {
+        Some((_, password)) if password == "secret" => (StatusCode::OK, "welcome\n"),
+        _ => (StatusCode::UNAUTHORIZED, "wrong user or password\n"),
+    }
+}
+
+/// User and password of basic authentication.
+fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    use base64::Engine as _;
+    let encoded = headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Basic ")?;
+    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}

@@ -1,0 +1,122 @@
+//! What a scalar says: text in quotes is text, plain text may be a number, a truth value or nothing.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+/// A value that is neither a list nor a mapping.
+#[derive(Debug)]
+pub(super) struct Scalar<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// Written without quotes.
+    pub(super) is_plain: bool,
+}
+
+/// What a scalar is where nothing particular is asked for.
+#[derive(Debug, PartialEq)]
+pub(super) enum Meaning<'a> {
+    Nothing,
+    Truth(bool),
+    Whole(u64),
+    Negative(i64),
+    Number(f64),
+    Text(&'a str),
+}
+
+impl Scalar<'_> {
+    /// What YAML 1.2 takes it for.
+    pub(super) fn meaning(&self) -> Meaning<'_> {
+        if self.is_null() {
+            return Meaning::Nothing;
+        }
+        let truth = self.truth().map(Meaning::Truth);
+        truth
+            .or_else(|| self.whole().map(Meaning::Whole))
+            .or_else(|| self.whole().map(Meaning::Negative))
+            .or_else(|| self.number().map(Meaning::Number))
+            .unwrap_or(Meaning::Text(&self.text))
+    }
+
+    /// Whether nothing was written.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self.plain(), Some("" | "~" | "null" | "Null" | "NULL"))
+    }
+
+    /// True or false, in no other words.
+    pub(super) fn truth(&self) -> Option<bool> {
+        match self.plain()? {
+            "true" | "True" | "TRUE" => Some(true),
+            "false" | "False" | "FALSE" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// A decimal number. One with leading zeros is none: there are readers of YAML that take it for octal.
+    pub(super) fn whole<N: FromStr>(&self) -> Option<N> {
+        let text = self.plain()?;
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let has_leading_zero = digits.len() > 1 && digits.starts_with('0');
+        if has_leading_zero || digits.starts_with('+') { None } else { text.parse().ok() }
+    }
+
+    /// A number, possibly one that no limit can use.
+    pub(super) fn number(&self) -> Option<f64> {
+        match self.plain()? {
+            ".nan" | ".NaN" | ".NAN" => Some(f64::NAN),
+            ".inf" | ".Inf" | ".INF" => Some(f64::INFINITY),
+            "-.inf" | "-.Inf" | "-.INF" => Some(f64::NEG_INFINITY),
+            // Without the words that Rust reads as numbers.
+            text => text.parse().ok().filter(|_| text.contains(|c: char| c.is_ascii_digit())),
+        }
+    }
+
+    fn plain(&self) -> Option<&str> {
+        self.is_plain.then_some(&*self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str) -> Scalar<'_> {
+        Scalar { text: text.into(), is_plain: true }
+    }
+
+    #[test]
+    fn plain_text_may_be_more_than_text() {
+        for (text, meaning) in [
+            ("", Meaning::Nothing),
+            ("~", Meaning::Nothing),
+            ("true", Meaning::Truth(true)),
+            ("False", Meaning::Truth(false)),
+            ("0", Meaning::Whole(0)),
+            ("18446744073709551615", Meaning::Whole(u64::MAX)),
+            ("-5", Meaning::Negative(-5)),
+            ("1.5", Meaning::Number(1.5)),
+            ("1e3", Meaning::Number(1000.0)),
+            ("18446744073709551616", Meaning::Number(18_446_744_073_709_551_616.0)),
+            (".inf", Meaning::Number(f64::INFINITY)),
+        ] {
+            assert_eq!(plain(text).meaning(), meaning, "{text}");
+        }
+        assert!(plain(".nan").number().is_some_and(f64::is_nan));
+    }
+
+    #[test]
+    fn what_only_some_readers_understand_is_text() {
+        for text in ["yes", "no", "on", "Off", "nan", "inf", "0x10", "0o7", "1_000", "1:30", "NULL0"] {
+            assert_eq!(plain(text).meaning(), Meaning::Text(text));
+        }
+        for text in ["010", "-01", "+5"] {
+            assert_eq!(plain(text).whole::<i64>(), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn quoted_text_is_text() {
+        for text in ["", "~", "true", "5", "1.5"] {
+            let quoted = Scalar { text: text.into(), is_plain: false };
+            assert_eq!(quoted.meaning(), Meaning::Text(text));
+        }
+    }
+}

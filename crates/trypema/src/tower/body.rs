@@ -1,0 +1,80 @@
+//! Bodies of responses: the handler's, or a short text of ours.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::http::Response;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// The body of a response: that of the service inside, or a text of the middleware's own.
+    ///
+    /// It is a [`Body`] of [`Bytes`] wherever the inner one is, with the same error.
+    #[derive(Debug)]
+    pub struct ResponseBody<B> {
+        #[pin]
+        kind: Kind<B>,
+    }
+}
+
+pin_project! {
+    #[project = KindProjection]
+    #[derive(Debug)]
+    enum Kind<B> {
+        Inner { #[pin] body: B },
+        // Empty once it was sent.
+        Text { text: Bytes },
+    }
+}
+
+impl<B> ResponseBody<B> {
+    /// A response of the service inside.
+    pub(super) fn inner(response: Response<B>) -> Response<Self> {
+        response.map(|body| Self { kind: Kind::Inner { body } })
+    }
+
+    /// A response of our own.
+    pub(super) fn text(response: Response<String>) -> Response<Self> {
+        response.map(|text| Self { kind: Kind::Text { text: Bytes::from(text) } })
+    }
+}
+
+/// Nothing: what layers further out answer with.
+impl<B> Default for ResponseBody<B> {
+    fn default() -> Self {
+        Self { kind: Kind::Text { text: Bytes::new() } }
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.project().kind.project() {
+            KindProjection::Inner { body } => body.poll_frame(cx),
+            KindProjection::Text { text } if text.is_empty() => Poll::Ready(None),
+            KindProjection::Text { text } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(text))))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Text { text } => text.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Inner { body } => body.size_hint(),
+            // A text is far shorter than the greatest length.
+            Kind::Text { text } => SizeHint::with_exact(text.len() as u64),
+        }
+    }
+}

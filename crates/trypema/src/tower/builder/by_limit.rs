@@ -1,0 +1,188 @@
+//! Layers with one limit.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::extractors::PeerIpKeyExtractor;
+use super::super::gate::{Gate, LimitGate, Place};
+use super::super::invalid::InvalidLayer;
+use super::super::key::KeyExtractor;
+use super::super::layer::RateLimitLayer;
+use super::RateLimitLayerBuilder;
+use crate::rate_limiter::RateLimiter;
+use crate::strategy::{Limit, TokenBucketLimits, TokenLimit};
+
+/// tower_governor's numbers, for those that are not given.
+const DEFAULT_PERIOD: Duration = Duration::from_millis(500);
+const DEFAULT_BURST_SIZE: u32 = 8;
+
+/// What a policy is called if nothing else is said.
+const DEFAULT_NAME: &str = "default";
+
+/// The longest name, the same as of a rule's id: it is part of every counter's name and of response headers.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Keys that a layer's own limiter keeps in memory: more than callers have, and few enough that those who make up
+/// addresses do not fill it. Beyond that, new keys share limits.
+const MAX_OWN_KEYS: usize = 1_000_000;
+
+/// A layer with one limit in the making: see [`RateLimitLayer::builder`].
+pub struct ByLimit {
+    limit: Option<Limit>,
+    period: Option<Duration>,
+    burst_size: Option<u32>,
+    name: Option<String>,
+    counters: Option<Counters>,
+    key_extractor: Box<dyn KeyExtractor>,
+}
+
+/// Counters that others may use as well.
+struct Counters {
+    limiter: Arc<RateLimiter>,
+    place: Place,
+}
+
+impl RateLimitLayerBuilder<ByLimit> {
+    pub(in super::super) fn by_limit() -> Self {
+        Self::new(ByLimit {
+            limit: None,
+            period: None,
+            burst_size: None,
+            name: None,
+            counters: None,
+            key_extractor: Box::new(PeerIpKeyExtractor),
+        })
+    }
+
+    /// The limit, of any strategy.
+    pub fn limit(mut self, limit: impl Into<Limit>) -> Self {
+        self.gate.limit = Some(limit.into());
+        self
+    }
+
+    /// A token bucket that gains one token in every `period`; with [`burst_size`](Self::burst_size), in place of
+    /// [`limit`](Self::limit). 500 ms, if only the size is given.
+    pub fn period(mut self, period: Duration) -> Self {
+        self.gate.period = Some(period);
+        self
+    }
+
+    /// A [`period`](Self::period) in seconds. As with tower_governor, `per_second(4)` is one request every four
+    /// seconds, and not four requests a second.
+    pub fn per_second(self, seconds: u64) -> Self {
+        self.period(Duration::from_secs(seconds))
+    }
+
+    /// A [`period`](Self::period) in milliseconds.
+    pub fn per_millisecond(self, milliseconds: u64) -> Self {
+        self.period(Duration::from_millis(milliseconds))
+    }
+
+    /// How many tokens a bucket holds that gains one in every [`period`](Self::period). It starts full. 8, if only
+    /// the period is given.
+    pub fn burst_size(mut self, tokens: u32) -> Self {
+        self.gate.burst_size = Some(tokens);
+        self
+    }
+
+    /// What the limit is called: in headers, and in the names of its counters. Layers on one limiter share counters if
+    /// they have one name, and never otherwise. Letters, digits, `_`, `-` and `.`, at most 64.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.gate.name = Some(name.into());
+        self
+    }
+
+    /// Counts in this process, in `limiter`, which also gives the clock and the observer. It needs a
+    /// [`name`](Self::name).
+    ///
+    /// Without it the layer has a limiter of its own, for a million keys; beyond that, new ones share limits.
+    pub fn limiter(mut self, limiter: Arc<RateLimiter>) -> Self {
+        self.gate.counters = Some(Counters { limiter, place: Place::Local });
+        self
+    }
+
+    /// Counts in the Redis of `limiter`. It needs a [`name`](Self::name).
+    ///
+    /// What a failure of Redis means is chosen in the limiter's builder: nothing chosen is 503, and so is
+    /// [`OnFailure::Deny`](crate::redis::OnFailure::Deny).
+    #[cfg(feature = "_redis")]
+    pub fn redis(mut self, limiter: Arc<RateLimiter>) -> Self {
+        self.gate.counters = Some(Counters { limiter, place: Place::Redis });
+        self
+    }
+
+    /// Who a request is counted for: the peer's address ([`PeerIpKeyExtractor`]), unless told otherwise. A request
+    /// without a key is answered with 500.
+    pub fn key_extractor(mut self, key_extractor: impl KeyExtractor) -> Self {
+        self.gate.key_extractor = Box::new(key_extractor);
+        self
+    }
+
+    /// The layer; an error if a choice is invalid.
+    pub fn build(self) -> Result<RateLimitLayer, InvalidLayer> {
+        self.build_with(|by_limit| Ok(Gate::Limit(Arc::new(by_limit.gate()?))))
+    }
+
+    /// The same as [`build`](Self::build), in tower_governor's word.
+    pub fn finish(self) -> Result<RateLimitLayer, InvalidLayer> {
+        self.build()
+    }
+}
+
+impl ByLimit {
+    fn gate(self) -> Result<LimitGate, InvalidLayer> {
+        let limit = self.chosen_limit()?;
+        if let Some(name) = self.name.as_deref().filter(|name| !is_name(name)) {
+            let given = name.chars().take(MAX_NAME_BYTES).collect();
+            return Err(InvalidLayer::Name { given, max_bytes: MAX_NAME_BYTES });
+        }
+        let Counters { limiter, place } = match (self.counters, &self.name) {
+            (Some(_), None) => return Err(InvalidLayer::NoName),
+            (Some(counters), Some(_)) => counters,
+            (None, _) => Counters::own()?,
+        };
+        Ok(LimitGate {
+            name: self.name.as_deref().unwrap_or(DEFAULT_NAME).into(),
+            quota: limit.quota(),
+            window: limit.window(),
+            limit,
+            limiter,
+            place,
+            key_extractor: self.key_extractor,
+        })
+    }
+
+    fn chosen_limit(&self) -> Result<Limit, InvalidLayer> {
+        match (&self.limit, self.period, self.burst_size) {
+            (Some(limit), None, None) => Ok(limit.clone()),
+            (None, None, None) => Err(InvalidLayer::NoLimit),
+            (None, period, burst_size) => {
+                let tokens = burst_size.unwrap_or(DEFAULT_BURST_SIZE);
+                let refill = period.unwrap_or(DEFAULT_PERIOD).saturating_mul(tokens);
+                let bucket = TokenLimit::new(u64::from(tokens), refill)?;
+                Ok(Limit::from(TokenBucketLimits::from(bucket)))
+            }
+            (Some(_), ..) => Err(InvalidLayer::TwoLimits),
+        }
+    }
+}
+
+impl Counters {
+    fn own() -> Result<Self, InvalidLayer> {
+        let limiter = RateLimiter::builder().max_keys(MAX_OWN_KEYS).build()?;
+        Ok(Self { limiter: Arc::new(limiter), place: Place::Alone })
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_fine)
+}
+
+impl fmt::Debug for ByLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("ByLimit");
+        debug.field("limit", &self.limit).field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,196 @@
+//! The usual keys.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use ::http::HeaderName;
+
+use super::incoming::Incoming;
+use super::key::{Key, KeyExtractor};
+use crate::http::TrustedProxies;
+
+const NO_PEER: &str = "The address of the peer is unknown: serve with \
+    `into_make_service_with_connect_info::<SocketAddr>()` and the feature `axum`, or put a `SocketAddr` into the \
+    extensions of requests.";
+
+/// The address that the request came from ([`Incoming::peer_ip`]); of IPv6, its /64.
+///
+/// Behind a proxy all requests come from the proxy: see [`SmartIpKeyExtractor`].
+///
+/// tonic keeps the address in a type of its own. There a closure gets it:
+///
+/// ```
+/// use tonic::transport::server::TcpConnectInfo;
+/// use trypema::http::AddressKey;
+/// use trypema::tower::{Incoming, RateLimitLayer};
+///
+/// let peer = |request: &Incoming<'_>| {
+///     let address = request.extensions.get::<TcpConnectInfo>()?.remote_addr()?;
+///     Some(AddressKey::of(address.ip()).to_string())
+/// };
+/// let layer = RateLimitLayer::builder().per_second(1).burst_size(10).key_extractor(peer).build()?;
+/// # let _ = layer;
+/// # Ok::<(), trypema::tower::InvalidLayer>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PeerIpKeyExtractor;
+
+impl KeyExtractor for PeerIpKeyExtractor {
+    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+        request.peer_ip().map(Key::from)
+    }
+
+    fn advice(&self) -> &'static str {
+        NO_PEER
+    }
+}
+
+/// The address of the client, which may be behind proxies that are trusted; of IPv6, its /64.
+///
+/// tower_governor's extractor of this name believes `X-Forwarded-For`, `X-Real-Ip` and `Forwarded` whoever sent
+/// them. This one is told which proxies there are and which header they write, and believes no other: see
+/// [`TrustedProxies`].
+///
+/// ```
+/// use trypema::http::TrustedProxies;
+/// use trypema::tower::{RateLimitLayer, SmartIpKeyExtractor};
+///
+/// let client = SmartIpKeyExtractor::new(TrustedProxies::new(["10.0.0.0/8".parse()?]));
+/// let layer = RateLimitLayer::builder().per_second(1).burst_size(10).key_extractor(client).build()?;
+/// # let _ = layer;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct SmartIpKeyExtractor(TrustedProxies);
+
+impl SmartIpKeyExtractor {
+    /// Believes `proxies`.
+    pub fn new(proxies: TrustedProxies) -> Self {
+        Self(proxies)
+    }
+}
+
+impl KeyExtractor for SmartIpKeyExtractor {
+    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+        request.peer_ip().map(|peer| Key::from(self.0.client_address(peer, request.headers)))
+    }
+
+    fn advice(&self) -> &'static str {
+        NO_PEER
+    }
+}
+
+/// One key for all requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GlobalKeyExtractor;
+
+impl KeyExtractor for GlobalKeyExtractor {
+    fn extract<'r>(&self, _: &Incoming<'r>) -> Option<Key<'r>> {
+        Some(Key::from("all"))
+    }
+}
+
+/// The value of a header: the first, where there are several.
+///
+/// A client may write what it likes there, and have as many keys: use it where something else tells keys that
+/// exist from others, or limit by address as well. A value that is not UTF-8 shares its key with some others of
+/// that kind.
+///
+/// ```
+/// use trypema::tower::{HeaderKeyExtractor, Incoming, KeyExtractor};
+///
+/// let request = http::Request::get("/").header("x-api-key", "k1").body(())?;
+/// let api_key = HeaderKeyExtractor::new(http::HeaderName::from_static("x-api-key"));
+/// assert_eq!(api_key.extract(&Incoming::of(&request)).expect("a header").as_str(), "k1");
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderKeyExtractor(HeaderName);
+
+impl HeaderKeyExtractor {
+    /// The value of the header `name`.
+    pub fn new(name: HeaderName) -> Self {
+        Self(name)
+    }
+}
+
+impl KeyExtractor for HeaderKeyExtractor {
+    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+        request.headers.get(&self.0).map(|value| Key::from(String::from_utf8_lossy(value.as_bytes())))
+    }
+
+    fn advice(&self) -> &'static str {
+        "The header that says who is calling is missing."
+    }
+}
+
+/// The path as the client wrote it, without the query.
+///
+/// `/users/1` and `/users/2` are two keys. For one key per route, use a closure that reads what the router knows,
+/// such as axum's `MatchedPath`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathKeyExtractor;
+
+impl KeyExtractor for PathKeyExtractor {
+    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+        Some(Key::from(request.uri.path()))
+    }
+}
+
+/// What a layer further out knows of the caller, and has put into the extensions as a `T`.
+///
+/// ```
+/// use trypema::tower::{ExtensionKeyExtractor, Incoming, KeyExtractor};
+///
+/// #[derive(Clone)]
+/// struct UserId(String);
+///
+/// impl AsRef<str> for UserId {
+///     fn as_ref(&self) -> &str {
+///         &self.0
+///     }
+/// }
+///
+/// let request = http::Request::get("/").extension(UserId("ann".to_owned())).body(())?;
+/// let user = ExtensionKeyExtractor::<UserId>::new();
+/// assert_eq!(user.extract(&Incoming::of(&request)).expect("a user").as_str(), "ann");
+/// # Ok::<(), http::Error>(())
+/// ```
+pub struct ExtensionKeyExtractor<T>(PhantomData<fn() -> T>);
+
+impl<T> ExtensionKeyExtractor<T> {
+    /// The `T` among the extensions.
+    pub fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> Default for ExtensionKeyExtractor<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Clone for ExtensionKeyExtractor<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ExtensionKeyExtractor<T> {}
+
+impl<T> fmt::Debug for ExtensionKeyExtractor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExtensionKeyExtractor")
+    }
+}
+
+impl<T: AsRef<str> + Send + Sync + 'static> KeyExtractor for ExtensionKeyExtractor<T> {
+    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+        request.extensions.get::<T>().map(|value| Key::from(value.as_ref()))
+    }
+
+    fn advice(&self) -> &'static str {
+        "The extension that says who is calling is missing: the layer that adds it has to be further out."
+    }
+}

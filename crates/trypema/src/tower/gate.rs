@@ -1,0 +1,163 @@
+//! What decides over requests: one limit, or rules.
+
+mod limit;
+mod rules;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::incoming::Incoming;
+use crate::decision::Decision;
+use crate::error::TrypemaError;
+use crate::http::{ErrorCode, Policy};
+use crate::rules::{Action, Verdict};
+use crate::strategy::Limit;
+
+pub(super) use limit::{LimitGate, Place};
+pub(super) use rules::{Attribute, RulesGate};
+
+pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What decides.
+pub(super) enum Gate {
+    Limit(Arc<LimitGate>),
+    Rules(Arc<RulesGate>),
+}
+
+/// How a request is counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) cost: u64,
+    pub(super) counting: Counting,
+}
+
+/// When a request is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counting {
+    /// Before it is let in.
+    Before,
+    /// Before, and perhaps undone after the response.
+    Reserving,
+    /// Perhaps after the response; before that it is only looked whether there is room.
+    After,
+}
+
+/// Whether a decision is there already.
+pub(super) enum Asked {
+    Now(Result<Found, Trouble>),
+    Later(BoxFuture<Result<Found, Trouble>>),
+}
+
+/// What was decided.
+pub(super) struct Found {
+    pub(super) finding: Finding,
+    /// What may have to be done after the response. Only where the request is let in.
+    pub(super) afterwards: Option<Afterwards>,
+}
+
+/// What was decided, by whom.
+pub(super) enum Finding {
+    Limit(Decision),
+    Rules(Verdict),
+}
+
+/// Why nothing could be decided.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// A request without a key, and what to do about it.
+    NoKey(&'static str),
+    /// The store could not be asked.
+    Failed(TrypemaError),
+}
+
+/// Counts a request after the response, or gives back what was counted before.
+pub(super) type Afterwards = Box<dyn FnOnce() -> Settled + Send>;
+
+/// Whether what was to be done after a response is done; with a newer finding, where one was made.
+pub(super) enum Settled {
+    Now(Option<Finding>),
+    Later(BoxFuture<Option<Finding>>),
+}
+
+/// A finding as clients are told of it.
+#[derive(Clone, Copy)]
+pub(super) enum Told<'a> {
+    Limit {
+        policy: Policy<'a>,
+        /// What a denial by this limit means.
+        code: ErrorCode,
+    },
+    Rules(&'a Verdict),
+}
+
+impl Gate {
+    pub(super) fn ask(&self, request: &Incoming<'_>, terms: Terms) -> Asked {
+        match self {
+            Self::Limit(gate) => gate.ask(request, terms),
+            Self::Rules(gate) => gate.ask(request, terms),
+        }
+    }
+
+    pub(super) fn told<'a>(&'a self, finding: &'a Finding) -> Told<'a> {
+        match (self, finding) {
+            (_, Finding::Rules(verdict)) => Told::Rules(verdict),
+            (Self::Limit(gate), Finding::Limit(decision)) => gate.told(decision),
+            // Never so: rules find verdicts.
+            (Self::Rules(_), Finding::Limit(decision)) => Told::Limit {
+                policy: Policy { name: "", quota: decision.limit(), window: None, decision },
+                code: ErrorCode::RateLimited,
+            },
+        }
+    }
+}
+
+impl<'a> Told<'a> {
+    /// What may keep requests out: rules that only log are nobody's business.
+    pub(super) fn policies(self) -> impl Iterator<Item = Policy<'a>> {
+        let (one, verdict) = match self {
+            Self::Limit { policy, .. } => (Some(policy), None),
+            Self::Rules(verdict) => (None, Some(verdict)),
+        };
+        let rules = verdict.into_iter().flat_map(Verdict::rules);
+        let rules = rules.filter(|rule| rule.rule.action != Action::LogOnly).map(|rule| Policy {
+            name: &rule.rule.id,
+            quota: rule.limit.quota(),
+            window: Some(rule.limit.window()),
+            decision: rule.decision,
+        });
+        one.into_iter().chain(rules)
+    }
+}
+
+/// What a denial by `limit` means.
+pub(super) fn code_of(limit: &Limit) -> ErrorCode {
+    if matches!(limit, Limit::Abuse(_)) { ErrorCode::TooManyAttempts } else { ErrorCode::RateLimited }
+}
+
+impl Finding {
+    pub(super) fn is_allowed(&self) -> bool {
+        match self {
+            Self::Limit(decision) => decision.is_allowed(),
+            Self::Rules(verdict) => verdict.is_allowed(),
+        }
+    }
+}
+
+impl From<TrypemaError> for Trouble {
+    fn from(error: TrypemaError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Found {
+    /// A finding, and what may have to be done once a request that was let in has its response.
+    fn new(finding: Finding, afterwards: impl FnOnce() -> Settled + Send + 'static) -> Self {
+        let afterwards = finding.is_allowed().then(|| Box::new(afterwards) as Afterwards);
+        Self { finding, afterwards }
+    }
+
+    /// A finding that nothing follows from after the response.
+    fn settled(finding: Finding) -> Self {
+        Self { finding, afterwards: None }
+    }
+}

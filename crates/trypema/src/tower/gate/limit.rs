@@ -1,0 +1,109 @@
+//! One limit, asked by a request's key.
+
+mod here;
+#[cfg(feature = "_redis")]
+mod redis;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::incoming::Incoming;
+use super::super::key::KeyExtractor;
+use super::{Asked, Counting, Finding, Found, Settled, Terms, Told, Trouble, code_of};
+use crate::decision::Decision;
+use crate::http::Policy;
+use crate::rate_limiter::RateLimiter;
+use crate::rules::counter;
+use crate::strategy::Limit;
+
+/// A limit, where its counters are, and who is counted.
+pub(in super::super) struct LimitGate {
+    pub(in super::super) name: Box<str>,
+    pub(in super::super) limit: Limit,
+    pub(in super::super) quota: u64,
+    pub(in super::super) window: Duration,
+    pub(in super::super) limiter: Arc<RateLimiter>,
+    pub(in super::super) place: Place,
+    pub(in super::super) key_extractor: Box<dyn KeyExtractor>,
+}
+
+/// Where a limit's counters are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Place {
+    /// In this process, in a limiter that nobody else uses.
+    Alone,
+    /// In this process, beside those of others.
+    Local,
+    #[cfg(feature = "_redis")]
+    Redis,
+}
+
+/// Runs `$body` with the limiter of `$provider` that `$limit` is for, and the limit of its strategy.
+macro_rules! with_limiter {
+    ($provider:expr, $limit:expr, |$limiter:ident, $inner:ident| $body:expr) => {
+        match $limit {
+            $crate::strategy::Limit::Absolute($inner) => {
+                let $limiter = $provider.absolute();
+                $body
+            }
+            $crate::strategy::Limit::Suppressed($inner) => {
+                let $limiter = $provider.suppressed();
+                $body
+            }
+            $crate::strategy::Limit::TokenBucket($inner) => {
+                let $limiter = $provider.token_bucket();
+                $body
+            }
+            $crate::strategy::Limit::SlidingWindow($inner) => {
+                let $limiter = $provider.sliding_window();
+                $body
+            }
+            $crate::strategy::Limit::FixedWindow($inner) => {
+                let $limiter = $provider.fixed_window();
+                $body
+            }
+            $crate::strategy::Limit::Abuse($inner) => {
+                let $limiter = $provider.abuse();
+                $body
+            }
+        }
+    };
+}
+use with_limiter;
+
+impl LimitGate {
+    pub(super) fn told<'a>(&'a self, decision: &'a Decision) -> Told<'a> {
+        let policy = Policy { name: &self.name, quota: self.quota, window: Some(self.window), decision };
+        Told::Limit { policy, code: code_of(&self.limit) }
+    }
+
+    pub(super) fn ask(self: &Arc<Self>, request: &Incoming<'_>, terms: Terms) -> Asked {
+        let Some(key) = self.key_extractor.extract(request) else {
+            return Asked::Now(Err(Trouble::NoKey(self.key_extractor.advice())));
+        };
+        match self.place {
+            // Nobody else's counters are there, so the key is enough of a name.
+            Place::Alone => Asked::Now(Ok(self.ask_here(key.as_str(), terms))),
+            Place::Local => Asked::Now(Ok(self.ask_here(&self.counter(key.as_str()), terms))),
+            #[cfg(feature = "_redis")]
+            Place::Redis => {
+                let counter = self.counter(key.as_str());
+                Asked::Later(Box::pin(Arc::clone(self).ask_redis(counter, terms)))
+            }
+        }
+    }
+
+    /// The name of a key's counter, among those of others: no attribute of a rule has an empty name, so that no
+    /// rule's counter has this one.
+    fn counter(&self, key: &str) -> String {
+        let mut text = String::with_capacity(self.name.len() + "|=".len() + key.len());
+        counter::write(&mut text, &self.name, std::iter::once(("", counter::Value::Text(key))));
+        text
+    }
+
+    /// What is asked for before a request that is perhaps counted after its response: of attempts, only whether
+    /// they are blocked.
+    fn looking(&self, cost: u64) -> u64 {
+        if matches!(self.limit, Limit::Abuse(_)) { 0 } else { cost }
+    }
+}

@@ -1,0 +1,103 @@
+//! Rules, asked by the attributes of a request.
+
+use std::sync::Arc;
+
+use super::super::incoming::Incoming;
+use super::super::key::{Key, KeyExtractor};
+use super::{Asked, Counting, Finding, Found, Settled, Terms, Trouble};
+use crate::rules::{Engine, Request};
+
+/// Rules, and how to get the attributes that they ask for.
+pub(in super::super) struct RulesGate {
+    pub(in super::super) engine: Arc<Engine>,
+    pub(in super::super) attributes: Vec<Attribute>,
+}
+
+/// An attribute of requests.
+pub(in super::super) struct Attribute {
+    pub(in super::super) name: Box<str>,
+    pub(in super::super) extractor: Box<dyn KeyExtractor>,
+}
+
+/// What rules are asked, for when the request itself is gone.
+struct Question {
+    gate: Arc<RulesGate>,
+    values: Vec<Option<String>>,
+    endpoint: String,
+    method: String,
+    cost: u64,
+}
+
+impl RulesGate {
+    pub(super) fn ask(self: &Arc<Self>, request: &Incoming<'_>, terms: Terms) -> Asked {
+        let values: Vec<Option<Key<'_>>> =
+            self.attributes.iter().map(|attribute| attribute.extractor.extract(request)).collect();
+        let values = || values.iter().map(|value| value.as_ref().map(Key::as_str));
+        if terms.counting == Counting::Before {
+            let given = self.attributes(values(), request.uri.path(), request.method.as_str());
+            if let Some(verdict) = self.engine.try_check(&Request::new(&given).costing(terms.cost)) {
+                let found = verdict.map(|verdict| Found::settled(Finding::Rules(verdict)));
+                return Asked::Now(found.map_err(Trouble::from));
+            }
+        }
+        let question = Question {
+            gate: Arc::clone(self),
+            values: values().map(|value| value.map(str::to_owned)).collect(),
+            endpoint: request.uri.path().to_owned(),
+            method: request.method.as_str().to_owned(),
+            cost: terms.cost,
+        };
+        Asked::Later(Box::pin(question.ask(terms.counting)))
+    }
+
+    /// The attributes that have a value. What every request has comes last, because the first of a name counts.
+    fn attributes<'a>(
+        &'a self,
+        values: impl Iterator<Item = Option<&'a str>>,
+        endpoint: &'a str,
+        method: &'a str,
+    ) -> Vec<(&'a str, &'a str)> {
+        let mut given = Vec::with_capacity(self.attributes.len() + 2);
+        let named = self.attributes.iter().zip(values);
+        given.extend(named.filter_map(|(attribute, value)| Some((&*attribute.name, value?))));
+        given.extend([("endpoint", endpoint), ("method", method)]);
+        given
+    }
+}
+
+impl Question {
+    async fn ask(self, counting: Counting) -> Result<Found, Trouble> {
+        let engine = Arc::clone(&self.gate.engine);
+        let given = self.attributes();
+        let request = Request::new(&given).costing(self.cost);
+        Ok(match counting {
+            Counting::Before => Found::settled(Finding::Rules(engine.check(&request).await?)),
+            Counting::Reserving => {
+                let reservation = engine.reserve(&request).await?;
+                Found::new(Finding::Rules(reservation.verdict().clone()), move || {
+                    Settled::Later(Box::pin(async move {
+                        // The observer knows of a failure; what cannot be given back stays spent.
+                        let _ = engine.refund(reservation).await;
+                        None
+                    }))
+                })
+            }
+            Counting::After => {
+                let verdict = engine.look(&request).await?;
+                drop(given);
+                Found::new(Finding::Rules(verdict), move || Settled::Later(Box::pin(self.charge())))
+            }
+        })
+    }
+
+    /// The response is made, so a denial or a failure changes nothing for it.
+    async fn charge(self) -> Option<Finding> {
+        let given = self.attributes();
+        let verdict = self.gate.engine.check(&Request::new(&given).costing(self.cost)).await;
+        verdict.ok().map(Finding::Rules)
+    }
+
+    fn attributes(&self) -> Vec<(&str, &str)> {
+        self.gate.attributes(self.values.iter().map(Option::as_deref), &self.endpoint, &self.method)
+    }
+}

@@ -1,0 +1,121 @@
+//! Who a request is counted for.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+
+use super::incoming::Incoming;
+use crate::http::AddressKey;
+
+/// Who a request is counted for: a text, or an address that needs no allocation to be one.
+///
+/// ```
+/// use std::net::{IpAddr, Ipv6Addr};
+/// use trypema::tower::Key;
+///
+/// assert_eq!(Key::from("ann").as_str(), "ann");
+/// assert_eq!(Key::from(IpAddr::V6(Ipv6Addr::LOCALHOST)).as_str(), "::/64");
+/// ```
+#[derive(Clone)]
+pub struct Key<'r>(Form<'r>);
+
+#[derive(Clone)]
+enum Form<'r> {
+    Text(Cow<'r, str>),
+    Address(AddressKey),
+}
+
+impl Key<'_> {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Form::Text(text) => text,
+            Form::Address(address) => address.as_str(),
+        }
+    }
+}
+
+impl fmt::Debug for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Key").field(&self.as_str()).finish()
+    }
+}
+
+impl<'r> From<&'r str> for Key<'r> {
+    fn from(text: &'r str) -> Self {
+        Self(Form::Text(Cow::Borrowed(text)))
+    }
+}
+
+impl From<String> for Key<'_> {
+    fn from(text: String) -> Self {
+        Self(Form::Text(Cow::Owned(text)))
+    }
+}
+
+impl<'r> From<Cow<'r, str>> for Key<'r> {
+    fn from(text: Cow<'r, str>) -> Self {
+        Self(Form::Text(text))
+    }
+}
+
+impl From<AddressKey> for Key<'_> {
+    fn from(address: AddressKey) -> Self {
+        Self(Form::Address(address))
+    }
+}
+
+/// As [`AddressKey::of`]: an IPv6 address by its /64.
+impl From<IpAddr> for Key<'_> {
+    fn from(address: IpAddr) -> Self {
+        Self::from(AddressKey::of(address))
+    }
+}
+
+/// Says who a request is counted for.
+///
+/// Closures do, if they say what they are given:
+///
+/// ```
+/// use trypema::tower::{Incoming, RateLimitLayer};
+///
+/// let tenant = |request: &Incoming<'_>| {
+///     let host = request.headers.get("host")?.to_str().ok()?;
+///     Some(host.split('.').next()?.to_ascii_lowercase())
+/// };
+/// let layer = RateLimitLayer::builder().per_second(1).burst_size(10).key_extractor(tenant).build()?;
+/// # let _ = layer;
+/// # Ok::<(), trypema::tower::InvalidLayer>(())
+/// ```
+///
+/// An implementation of the trait can borrow the key from the request, and allocate nothing:
+///
+/// ```
+/// use trypema::tower::{Incoming, Key, KeyExtractor};
+///
+/// struct FirstSegment;
+///
+/// impl KeyExtractor for FirstSegment {
+///     fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+///         request.uri.path().split('/').nth(1).map(Key::from)
+///     }
+/// }
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// Who `request` is counted for; `None` if that cannot be told.
+    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>>;
+
+    /// What to do about a request without a key: a sentence for the response to it, which is 500.
+    fn advice(&self) -> &'static str {
+        "The key extractor of the rate limit found no key in this request."
+    }
+}
+
+impl<F> KeyExtractor for F
+where
+    F: Fn(&Incoming<'_>) -> Option<String> + Send + Sync + 'static,
+{
+    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+        self(request).map(Key::from)
+    }
+}

@@ -1,0 +1,93 @@
+//! The layer: wraps services.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tower_layer::Layer;
+
+use super::builder::{ByLimit, ByRules, RateLimitLayerBuilder};
+use super::config::Config;
+use super::service::RateLimit;
+use crate::rules::Engine;
+
+/// Wraps services in [`RateLimit`]. Clones, and all services that they wrap, count together.
+#[derive(Clone)]
+pub struct RateLimitLayer {
+    config: Arc<Config>,
+}
+
+impl RateLimitLayer {
+    /// A layer with one limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::FixedWindowLimit;
+    /// use trypema::http::HeaderStyle;
+    /// use trypema::tower::{PathKeyExtractor, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::builder()
+    ///     .limit(FixedWindowLimit::new(1_000, Duration::from_secs(3600))?)
+    ///     .name("hourly")
+    ///     .key_extractor(PathKeyExtractor)
+    ///     .use_headers(HeaderStyle::Standard)
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder() -> RateLimitLayerBuilder<ByLimit> {
+        RateLimitLayerBuilder::by_limit()
+    }
+
+    /// A layer with the rules of an engine, which may be [replaced](Engine::replace) while it runs.
+    ///
+    /// Requests have the attributes `endpoint` (the path) and `method` by themselves; what else rules ask for is given
+    /// by [`attribute`](RateLimitLayerBuilder::attribute).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use trypema::RateLimiter;
+    /// use trypema::rules::{Engine, RuleSet};
+    /// use trypema::tower::{HeaderKeyExtractor, PeerIpKeyExtractor, RateLimitLayer};
+    ///
+    /// let rules = RuleSet::from_yaml(
+    ///     "
+    ///     rules:
+    ///       - {id: per-ip, scope: ip, strategy: {token_bucket: {limit: 20, window: 1s}}}
+    ///       - id: search
+    ///         scope: tenant
+    ///         key_pattern: '{api_key}'
+    ///         endpoints: [/search/**]
+    ///         strategy: {fixed_window: {limit: 1000, window: 1h}}
+    ///     ",
+    ///     "rules.yaml",
+    /// )?;
+    /// let engine = Arc::new(Engine::local(Arc::new(RateLimiter::builder().build()?), rules));
+    /// let layer = RateLimitLayer::rules(engine)
+    ///     .attribute("ip", PeerIpKeyExtractor)
+    ///     .attribute("api_key", HeaderKeyExtractor::new(http::HeaderName::from_static("x-api-key")))
+    ///     .build()?;
+    /// # let _ = layer;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rules(engine: Arc<Engine>) -> RateLimitLayerBuilder<ByRules> {
+        RateLimitLayerBuilder::by_rules(engine)
+    }
+
+    pub(super) fn new(config: Config) -> Self {
+        Self { config: Arc::new(config) }
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        RateLimit::new(inner, Arc::clone(&self.config))
+    }
+}
+
+impl fmt::Debug for RateLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,37 @@
+//! The files under `testdata/rules`.
+
+use std::path::PathBuf;
+
+use trypema::rules::{InvalidRules, RuleSet};
+
+pub(crate) struct Written {
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+/// The files of a folder, in the order of their names.
+pub(crate) fn all(folder: &str) -> Vec<Written> {
+    let folder = root().join("testdata/rules").join(folder);
+    let paths = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<Written> = paths
+        .map(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            Written { text: std::fs::read_to_string(&path).unwrap(), name }
+        })
+        .collect();
+    files.sort_by(|one, other| one.name.cmp(&other.name));
+    files
+}
+
+/// The repository's folder.
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What is wrong with a text that must not be accepted.
+pub(crate) fn refusal(text: &str) -> InvalidRules {
+    match RuleSet::from_yaml(text, "rules.yaml") {
+        Ok(_) => panic!("accepted: {text}"),
+        Err(invalid) => invalid,
+    }
+}

@@ -1,0 +1,73 @@
+//! Checks that a thread or a task can own, and limits of every strategy to check.
+
+use std::time::Duration;
+
+use trypema::{
+    AbsoluteLimit, AbuseLimit, AbuseTier, Check, Decision, FixedWindowLimit, HardLimitFactor, Limit, SlidingWindowLimit,
+    SuppressedLimit, TokenBucketLimits, TokenLimit,
+};
+
+/// So much of one key's limit.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) key: String,
+    pub(crate) limit: Limit,
+    pub(crate) cost: u64,
+}
+
+impl Asked {
+    pub(crate) fn new(key: &str, limit: &Limit, cost: u64) -> Self {
+        Self { key: key.to_owned(), limit: limit.clone(), cost }
+    }
+
+    /// The same for another cost.
+    pub(crate) fn costing(&self, cost: u64) -> Self {
+        Self { cost, ..self.clone() }
+    }
+
+    pub(crate) fn is_suppressed(&self) -> bool {
+        matches!(self.limit, Limit::Suppressed(_))
+    }
+}
+
+/// As the library wants them.
+pub(crate) fn checks(asked: &[Asked]) -> Vec<Check<'_>> {
+    asked.iter().map(|Asked { key, limit, cost }| Check { key, limit, cost: *cost }).collect()
+}
+
+/// All that a caller can see of a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) is_allowed: bool,
+    limit: u64,
+    remaining: u64,
+    retry_after: Option<Duration>,
+    reset_after: Duration,
+}
+
+impl View {
+    pub(crate) fn of(decision: &Decision) -> Self {
+        Self {
+            is_allowed: decision.is_allowed(),
+            limit: decision.limit(),
+            remaining: decision.remaining(),
+            retry_after: decision.retry_after(),
+            reset_after: decision.reset_after(),
+        }
+    }
+}
+
+/// A limit of each strategy, under which `capacity` units fit into `window`; suppressed goes on up to `factor` times
+/// that.
+pub(crate) fn six(capacity: u64, window: Duration, factor: f64) -> [Limit; 6] {
+    let absolute = AbsoluteLimit::per_window(capacity, window).unwrap();
+    let tier = |spare| AbuseTier::new(window, capacity + spare, window).unwrap();
+    [
+        absolute.into(),
+        SuppressedLimit::above(absolute, HardLimitFactor::try_from(factor).unwrap()).into(),
+        TokenBucketLimits::from(TokenLimit::new(capacity, window).unwrap()).into(),
+        SlidingWindowLimit::new(capacity, window).unwrap().into(),
+        FixedWindowLimit::new(capacity, window).unwrap().into(),
+        AbuseLimit::new(tier(1), tier(5)).into(),
+    ]
+}

@@ -1,0 +1,70 @@
+//! Keys that share a state for want of room, asked together: stricter for them, never looser.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::RateLimiter;
+use trypema::clock::ManualClock;
+
+use crate::asked::{Asked, checks, six};
+
+const CAPACITY: u64 = 10;
+const WINDOW: Duration = Duration::from_secs(366 * 86_400);
+/// More than there are shards, so that some of them share.
+const NAMES: [&str; 8] = ["ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal"];
+
+/// What one key of a request spends counts for another that shares its state, also within the request.
+#[test]
+fn a_request_of_keys_that_share_a_state_admits_each_of_them_no_more_than_its_capacity() {
+    for limit in six(CAPACITY, WINDOW, 1.0) {
+        let rl = RateLimiter::builder().max_keys(1).build().unwrap();
+        let take = |asked: &[Asked]| rl.local().take_all(&checks(asked)).unwrap().is_allowed;
+        assert!(take(&[Asked::new("resident", &limit, 1)]));
+        for large in NAMES {
+            let others = NAMES.iter().filter(|name| **name != large);
+            let mut asked: Vec<Asked> = others.map(|name| Asked::new(name, &limit, 1)).collect();
+            asked.push(Asked::new(large, &limit, 0));
+            let mut admitted = 0;
+            loop {
+                // All that is left for this key, beside one unit for each of the others.
+                let left = rl.local().peek_all(&checks(&asked)).unwrap().decisions[NAMES.len() - 1].remaining();
+                asked[NAMES.len() - 1].cost = left;
+                if left == 0 || !take(&asked) {
+                    break;
+                }
+                admitted += left;
+                asked[NAMES.len() - 1].cost = 0;
+            }
+            let strategy = limit.strategy();
+            assert!(admitted <= CAPACITY, "{large} was admitted {admitted} of {CAPACITY} by {strategy}");
+        }
+    }
+}
+
+/// A key whose state no longer matters is swept while its request is decided, and falls back on the shared one: what
+/// it is then told must be what is recorded.
+#[test]
+fn a_key_that_is_swept_within_its_own_request_admits_no_more_than_its_capacity() {
+    let [short, long] =
+        [Duration::from_secs(1), Duration::from_secs(60)].map(|window| six(CAPACITY, window, 1.0)[4].clone());
+    for _ in 0..20 {
+        let clock = Arc::new(ManualClock::default());
+        let rl = RateLimiter::builder().max_keys(1).clock(clock.clone()).build().unwrap();
+        let take = |asked: &[Asked]| rl.local().take_all(&checks(asked)).unwrap().is_allowed;
+        assert!(take(&[Asked::new("ann", &short, 1)]));
+        let others = || NAMES.iter().filter(|name| **name != "ann");
+        // One unit is left of every state that is shared.
+        for name in others() {
+            let usage = rl.local().peek_all(&checks(&[Asked::new(name, &long, 0)])).unwrap();
+            assert!(take(&[Asked::new(name, &long, usage.decisions[0].remaining() - 1)]));
+        }
+        clock.advance(Duration::from_secs(2));
+        let mut asked = vec![Asked::new("ann", &short, CAPACITY)];
+        asked.extend(others().map(|name| Asked::new(name, &long, 0)));
+        let mut admitted = if take(&asked) { CAPACITY } else { 0 };
+        while take(&[Asked::new("ann", &short, 1)]) {
+            admitted += 1;
+        }
+        assert!(admitted <= CAPACITY, "{admitted} of {CAPACITY} were admitted");
+    }
+}
