@@ -8,7 +8,9 @@ use crate::{Step, cargo};
 pub(crate) fn run() -> Step {
     cargo(["fmt", "--all", "--check"])?;
     cargo(["clippy", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
-    for features in ["", "tracing", "redis-tokio", "redis-smol"] {
+    for features in
+        ["", "tracing", "redis-tokio", "redis-smol", "rules", "http", "tower", "axum", "redis-smol,tower"]
+    {
         cargo(["check", "--package", "trypema", "--no-default-features", "--features", features])?;
     }
     lean_tree()?;

@@ -1,16 +1,18 @@
-//! Side by side with the peers, in one run: `cargo xtask bench local` and `cargo xtask bench redis`.
+//! Side by side with the peers, in one run: `cargo xtask bench local`, `redis` and `rules`.
 
 mod allocator;
 mod bars;
 mod contender;
 mod floors;
 mod keys;
+mod layers;
 mod measure;
 mod ours;
 mod peers;
 mod process;
 mod redis;
 mod report;
+mod rules;
 
 use std::process::ExitCode;
 
@@ -22,8 +24,9 @@ static ALLOCATOR: allocator::Counting = allocator::Counting;
 const HELP: &str = "\
 cargo xtask bench local [--quick [TITLE]]
 cargo xtask bench redis [--quick [TITLE [CONTENDER]]]
+cargo xtask bench rules [--quick]
 
-Inside the process, or on a Redis server that is started for it.
+Inside the process, on a Redis server that is started for it, or rules and middleware.
 
 Measures every contender on every workload in interleaved rounds and prints medians, ratios and bars;
 rewrites the measured part of docs/performance.md. `--quick` does fewer rounds, only of the columns whose
@@ -42,6 +45,8 @@ fn main() -> ExitCode {
         ["redis", "--quick"] => redis::run(Effort::Quick(""), ""),
         ["redis", "--quick", title] => redis::run(Effort::Quick(title), ""),
         ["redis", "--quick", title, contender] => redis::run(Effort::Quick(title), contender),
+        ["rules"] => rules::run(Effort::Full),
+        ["rules", "--quick"] => rules::run(Effort::Quick("")),
         // What `local` starts in processes of their own.
         ["memory", contender, keys] => process::memory(contender, keys),
         ["buckets", count] => process::buckets(count),

@@ -25,15 +25,15 @@ fn says<T>(result: Result<T, TrypemaError>, message: &str) {
 fn rates() {
     let subnormal = f64::MIN_POSITIVE / 2.0;
     for (given, shown) in [
-        (0.0, "0".to_owned()),
-        (-0.0, "-0".to_owned()),
-        (-1.0, "-1".to_owned()),
+        (0.0, "0.0".to_owned()),
+        (-0.0, "-0.0".to_owned()),
+        (-1.0, "-1.0".to_owned()),
         (f64::NAN, "NaN".to_owned()),
         (f64::INFINITY, "inf".to_owned()),
         (f64::NEG_INFINITY, "-inf".to_owned()),
-        (subnormal, subnormal.to_string()),
-        (100_000_001.0, "100000001".to_owned()),
-        (f64::MAX, f64::MAX.to_string()),
+        (subnormal, "1.1125369292536007e-308".to_owned()),
+        (100_000_001.0, "100000001.0".to_owned()),
+        (f64::MAX, "1.7976931348623157e308".to_owned()),
     ] {
         let result = RateLimit::try_from(given);
         assert!(matches!(result, Err(TrypemaError::InvalidRateLimit { .. })));

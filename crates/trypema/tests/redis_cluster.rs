@@ -1,6 +1,11 @@
 //! A Cluster of three primaries and three replicas: every strategy, any key, and slots that move under load.
 #![cfg(feature = "redis-tokio")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
 
 #[path = "together/asked.rs"]
 mod asked;
@@ -28,6 +33,8 @@ mod on_redis;
 mod provider;
 #[path = "together/receipts.rs"]
 mod receipts;
+#[path = "together/stepped_back.rs"]
+mod stepped_back;
 #[path = "redis_expiry/strategies.rs"]
 mod strategies;
 #[path = "redis_cluster/together.rs"]

@@ -1,6 +1,11 @@
 //! Calls that travel together are answered as if they had come one by one, and harm each other in nothing.
 #![cfg(feature = "redis-tokio")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
 
 #[path = "together/asked.rs"]
 mod asked;
@@ -28,6 +33,8 @@ mod provider;
 mod receipts;
 #[path = "redis_together/sharing.rs"]
 mod sharing;
+#[path = "together/stepped_back.rs"]
+mod stepped_back;
 #[path = "redis_expiry/strategies.rs"]
 mod strategies;
 #[path = "together/told.rs"]

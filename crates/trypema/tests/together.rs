@@ -1,6 +1,11 @@
 //! Several limits asked at once inside this process: all are spent or none.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
 
 #[path = "together/asked.rs"]
 mod asked;
@@ -16,6 +21,8 @@ mod overflow;
 mod provider;
 #[path = "together/receipts.rs"]
 mod receipts;
+#[path = "together/stepped_back.rs"]
+mod stepped_back;
 #[path = "together/threads.rs"]
 mod threads;
 #[path = "together/told.rs"]
@@ -35,7 +42,11 @@ fn keys() -> [String; 5] {
 
 /// Time stands still.
 fn local() -> OnLocal {
-    OnLocal(Arc::new(RateLimiter::builder().clock(Arc::new(ManualClock::default())).build().unwrap()))
+    on_clock(&Arc::new(ManualClock::default()))
+}
+
+fn on_clock(clock: &Arc<ManualClock>) -> OnLocal {
+    OnLocal(Arc::new(RateLimiter::builder().clock(clock.clone()).build().unwrap()))
 }
 
 #[test]
@@ -59,6 +70,12 @@ fn overlapping_requests_spend_what_is_admitted() {
 }
 
 #[test]
+fn keys_come_back_when_the_clock_is_set_right() {
+    let clock = Arc::new(ManualClock::default());
+    stepped_back::keys_come_back_after_a_window(&on_clock(&clock), &clock, &keys());
+}
+
+#[test]
 fn receipts_are_good_once() {
     receipts::are_good_once(&local(), &keys());
 }
@@ -71,6 +88,11 @@ fn receipts_are_of_what_was_reserved() {
 #[test]
 fn receipts_are_good_for_their_own_key() {
     receipts::are_good_for_their_own_key(&local(), &keys());
+}
+
+#[test]
+fn receipts_are_void_after_a_reset() {
+    receipts::are_void_after_a_reset(&local(), &keys());
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::lane::Terms;
 use super::limiter::{Asking, Limiter};
 use super::provider::RedisRateLimiterProvider;
 use super::receipt::Receipt;
+#[cfg(feature = "rules")]
 use super::substitute::OnFailure;
 use crate::check::{Check, Together, problem_with};
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -169,6 +170,7 @@ impl RedisRateLimiterProvider {
     }
 
     /// What `on_failure` answers these checks in place of Redis, all or nothing; `None` if it leaves one undecided.
+    #[cfg(feature = "rules")]
     pub(crate) fn substitute(
         &self,
         checks: &[Check<'_>],

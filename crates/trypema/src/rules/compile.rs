@@ -4,6 +4,7 @@ mod limit;
 mod overrides;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::definition::{Action, Rule, Rules, Scope};
 use super::endpoint::EndpointPattern;
@@ -18,15 +19,22 @@ const MAX_ID_BYTES: usize = 64;
 /// What the seed's table allows.
 const MAX_TEXT_CHARS: usize = 255;
 
+/// A delay is spent waiting, with a connection open.
+const MAX_DELAY: Duration = Duration::from_secs(3_600);
+
+/// Problems that are told: nobody repairs more at once.
+const MAX_PROBLEMS: usize = 100;
+
 /// More rules than any service has, few enough that a set of them fits into memory.
 const MAX_RULES: usize = 1_000_000;
 
 pub(super) fn compile(written: &Rules) -> Result<RuleSet, InvalidRules> {
     let mut compiler = Compiler::default();
     let set = compiler.set(written);
-    match compiler.problems.is_empty() {
-        true => Ok(set),
-        false => Err(InvalidRules { file: None, problems: compiler.problems }),
+    let Compiler { problems, found, .. } = compiler;
+    match found {
+        0 => Ok(set),
+        found => Err(InvalidRules { file: None, untold: found - problems.len(), problems }),
     }
 }
 
@@ -34,6 +42,8 @@ pub(super) fn compile(written: &Rules) -> Result<RuleSet, InvalidRules> {
 #[derive(Default)]
 struct Compiler {
     problems: Vec<Problem>,
+    /// How many there are, those included that are not told.
+    found: usize,
     attributes: Map<Box<str>, u16>,
 }
 
@@ -51,7 +61,7 @@ impl Compiler {
             .filter_map(|(index, rule)| {
                 let known = self.problems.len();
                 let compiled = self.rule(rule, &all.at(index));
-                self.problems[known..].iter_mut().for_each(|problem| problem.rule = Some(rule.id.clone()));
+                self.name_rule(known, &rule.id);
                 compiled
             })
             .collect();
@@ -176,6 +186,9 @@ impl Compiler {
             (Action::Throttle, Some(delay)) if delay.0.is_zero() => {
                 self.refuse(&field, "a delay of nothing rejects every call: use action reject");
             }
+            (Action::Throttle, Some(delay)) if delay.0 > MAX_DELAY => {
+                self.refuse(&field, format!("a delay of {delay}: at most {MAX_DELAY:?} are allowed"));
+            }
             (Action::Reject | Action::LogOnly, Some(_)) => {
                 self.refuse(&field, "only action throttle has a delay");
             }
@@ -188,8 +201,9 @@ impl Compiler {
         for (index, rule) in rules.iter().enumerate() {
             match seen.get(rule.id.as_str()) {
                 Some(first) => {
-                    let reason = format!("id {:?} is also that of rules[{first}]", rule.id);
+                    let (known, reason) = (self.problems.len(), format!("it is also that of rules[{first}]"));
                     self.refuse(&field.at(index).then("id"), reason);
+                    self.name_rule(known, &rule.id);
                 }
                 None => {
                     seen.insert(&rule.id, index);
@@ -216,7 +230,16 @@ impl Compiler {
     }
 
     fn refuse(&mut self, field: &Field, reason: impl Into<String>) {
-        self.problems.push(Problem::new(field.clone(), reason));
+        self.found += 1;
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(Problem::new(field.clone(), reason));
+        }
+    }
+
+    /// Says which rule the problems from this one on are about.
+    fn name_rule(&mut self, first: usize, id: &str) {
+        let id: String = id.chars().take(MAX_ID_BYTES).collect();
+        self.problems.iter_mut().skip(first).for_each(|problem| problem.rule = Some(id.clone()));
     }
 }
 

@@ -104,7 +104,7 @@ mod tests {
             prop_assert_eq!(one == other, name_of(&one) == name_of(&other));
             let name = name_of(&one);
             prop_assert!(name.len() <= MAX_BYTES);
-            prop_assert!(!name.contains([':', '{', '}', '%']) && !name.contains(char::is_control));
+            prop_assert!(!name.contains([':', '{', '}', '%']) && !name.contains(char::is_control), "{}", name);
         }
     }
 

@@ -10,6 +10,8 @@ pub struct InvalidRules {
     /// The file they came from, if they came from one.
     pub(super) file: Option<String>,
     pub(super) problems: Vec<Problem>,
+    /// How many more there are.
+    pub(super) untold: usize,
 }
 
 impl InvalidRules {
@@ -36,7 +38,10 @@ impl fmt::Display for InvalidRules {
             }
             write!(f, "{problem}")?;
         }
-        Ok(())
+        match self.untold {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
     }
 }
 
@@ -129,8 +134,8 @@ impl fmt::Display for Field {
         for (index, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Index(at) => write!(f, "[{at}]")?,
-                Step::Name(name) if index == 0 => f.write_str(name)?,
-                Step::Name(name) => write!(f, ".{name}")?,
+                Step::Name(name) if index == 0 => write!(f, "{}", name.escape_debug())?,
+                Step::Name(name) => write!(f, ".{}", name.escape_debug())?,
             }
         }
         Ok(())

@@ -107,7 +107,7 @@ fn in_line(line: u64, field: Field, reason: impl Into<String>) -> Problem {
 }
 
 fn only(problem: Problem, file: Option<&str>) -> InvalidRules {
-    InvalidRules { file: file.map(str::to_owned), problems: vec![problem] }
+    InvalidRules { file: file.map(str::to_owned), problems: vec![problem], untold: 0 }
 }
 
 fn text_of(path: &Path) -> Result<String, Problem> {

@@ -153,7 +153,10 @@ impl<G> RateLimitLayerBuilder<G> {
     }
 
     /// The layer, once what decides is known.
-    fn build_with(self, gate: impl FnOnce(G) -> Result<Gate, InvalidLayer>) -> Result<RateLimitLayer, InvalidLayer> {
+    fn build_with(
+        self,
+        gate: impl FnOnce(G) -> Result<Gate, InvalidLayer>,
+    ) -> Result<RateLimitLayer, InvalidLayer> {
         let mut options = self.options;
         options.charging = match (self.charge_if, self.refund_if) {
             (None, None) => Charging::Before,

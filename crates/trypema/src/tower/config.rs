@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ::http::header::RETRY_AFTER;
 use ::http::Response;
+use ::http::header::RETRY_AFTER;
 
 use super::body::ResponseBody;
 use super::denial::{Cause, Denial};
@@ -41,6 +41,7 @@ impl Config {
             return Step::In(None);
         }
         match self.gate.ask(request, self.options.terms(request)) {
+            Asked::Passed => Step::In(None),
             Asked::Now(found) => self.judge(request, found),
             Asked::Later(asking) => Step::Wait(asking),
         }
@@ -66,7 +67,9 @@ impl Config {
         };
         let headers = response.headers_mut();
         self.options.headers.write(denial.policies(), headers);
-        if let Some(wait) = denial.retry_after().filter(|_| !denial.is_grpc() && !headers.contains_key(RETRY_AFTER)) {
+        if let Some(wait) =
+            denial.retry_after().filter(|_| !denial.is_grpc() && !headers.contains_key(RETRY_AFTER))
+        {
             write_retry_after(whole_seconds(wait), headers);
         }
         Step::Out(response)

@@ -70,7 +70,11 @@ impl<'a> Denial<'a> {
             Cause::Trouble(Trouble::NoKey(_)) => ErrorCode::InternalServerError,
             Cause::Trouble(Trouble::Failed(error)) => ErrorCode::from(error),
         };
-        if self.decision().is_some_and(Decision::is_substitute) { ErrorCode::ServiceUnavailable } else { code }
+        if self.decision().is_some_and(Decision::is_substitute) {
+            ErrorCode::ServiceUnavailable
+        } else {
+            code
+        }
     }
 
     /// How long to wait before the same request would be let in, if nobody else asks; `None` if it never will be, or

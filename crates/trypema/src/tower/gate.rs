@@ -29,6 +29,8 @@ pub(super) enum Gate {
 pub(super) struct Terms {
     pub(super) cost: u64,
     pub(super) counting: Counting,
+    /// Whether clients that are let in are told what is left.
+    pub(super) is_told: bool,
 }
 
 /// When a request is counted.
@@ -44,6 +46,8 @@ pub(super) enum Counting {
 
 /// Whether a decision is there already.
 pub(super) enum Asked {
+    /// The request is let in, and there is no more to say: the way of most requests, and the shortest.
+    Passed,
     Now(Result<Found, Trouble>),
     Later(BoxFuture<Result<Found, Trouble>>),
 }
@@ -58,7 +62,8 @@ pub(super) struct Found {
 /// What was decided, by whom.
 pub(super) enum Finding {
     Limit(Decision),
-    Rules(Verdict),
+    /// Boxed, as it is the larger one and the rarer.
+    Rules(Box<Verdict>),
 }
 
 /// Why nothing could be decided.
@@ -91,6 +96,7 @@ pub(super) enum Told<'a> {
 }
 
 impl Gate {
+    #[inline]
     pub(super) fn ask(&self, request: &Incoming<'_>, terms: Terms) -> Asked {
         match self {
             Self::Limit(gate) => gate.ask(request, terms),
@@ -143,6 +149,18 @@ impl Finding {
     }
 }
 
+impl From<Decision> for Finding {
+    fn from(decision: Decision) -> Self {
+        Self::Limit(decision)
+    }
+}
+
+impl From<Verdict> for Finding {
+    fn from(verdict: Verdict) -> Self {
+        Self::Rules(Box::new(verdict))
+    }
+}
+
 impl From<TrypemaError> for Trouble {
     fn from(error: TrypemaError) -> Self {
         Self::Failed(error)
@@ -151,13 +169,14 @@ impl From<TrypemaError> for Trouble {
 
 impl Found {
     /// A finding, and what may have to be done once a request that was let in has its response.
-    fn new(finding: Finding, afterwards: impl FnOnce() -> Settled + Send + 'static) -> Self {
+    fn new(finding: impl Into<Finding>, afterwards: impl FnOnce() -> Settled + Send + 'static) -> Self {
+        let finding = finding.into();
         let afterwards = finding.is_allowed().then(|| Box::new(afterwards) as Afterwards);
         Self { finding, afterwards }
     }
 
     /// A finding that nothing follows from after the response.
-    fn settled(finding: Finding) -> Self {
-        Self { finding, afterwards: None }
+    fn settled(finding: impl Into<Finding>) -> Self {
+        Self { finding: finding.into(), afterwards: None }
     }
 }

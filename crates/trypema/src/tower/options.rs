@@ -49,7 +49,7 @@ impl Options {
             Charging::RefundIf(_) => Counting::Reserving,
             Charging::ChargeIf(_) => Counting::After,
         };
-        Terms { cost, counting }
+        Terms { cost, counting, is_told: self.headers != HeaderStyle::None }
     }
 
     /// Whether something is to be done now that the response is known.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
-use trypema::{RateLimiter, TrypemaError};
+use trypema::{Limit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{self, connect, runtime, wait_for};
 use trypema_testkit::redis::{Cluster, Server, wait_until};
 
 use crate::asked::{Asked, checks, six};
 use crate::crowd::Crowd;
-use crate::on_redis::state_name;
+use crate::denials::seen;
+use crate::on_redis::{OnRedis, state_name};
 use crate::together::{server_of, spread};
 
 const CAPACITY: u64 = 10;
@@ -23,6 +24,8 @@ const DEADLINE: Duration = Duration::from_secs(2);
 struct Scene<'c> {
     cluster: &'c Cluster,
     rl: RateLimiter,
+    /// Somebody else, who is connected as well.
+    other: RateLimiter,
     asked: [Asked; 3],
     servers: [&'c Server; 3],
 }
@@ -30,21 +33,33 @@ struct Scene<'c> {
 /// Whether a request was admitted.
 type Answer = Result<bool, TrypemaError>;
 
+/// A limit of each strategy.
+fn limits(factor: f64) -> [Limit; 6] {
+    six(CAPACITY, Duration::from_secs(3_600), factor)
+}
+
 impl<'c> Scene<'c> {
     fn new(cluster: &'c Cluster) -> Self {
+        let window = &limits(1.0)[4];
+        Self::with(cluster, [window; 3])
+    }
+
+    fn with(cluster: &'c Cluster, limits: [&Limit; 3]) -> Self {
         // No replica takes over unless it is told to.
         for node in cluster.nodes() {
             let mut control = node.control().unwrap();
             control.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).unwrap();
         }
-        let limit = &six(CAPACITY, Duration::from_secs(3_600), 1.0)[4];
-        let [a, b, c, ..] = spread(cluster, "between").map(|key| Asked::new(&key, limit, COST));
-        let asked = [a, b, c];
+        let keys = spread(cluster, "between");
+        let asked = [0, 1, 2].map(|index| Asked::new(&keys[index], limits[index], COST));
         let servers = asked.each_ref().map(|asked| server_of(cluster, &asked.key));
-        let scene = Self { cluster, rl: scene_limiter(cluster), asked, servers };
+        let [rl, other] = [scene_limiter(cluster), scene_limiter(cluster)];
+        let scene = Self { cluster, rl, other, asked, servers };
         // Every server knows the scripts.
-        let reserved = wait_for(scene.rl.redis().reserve_all(&checks(&scene.asked))).unwrap();
-        wait_for(scene.rl.redis().refund_all(&checks(&scene.asked), &reserved.receipts)).unwrap();
+        for rl in [&scene.rl, &scene.other] {
+            let reserved = wait_for(rl.redis().reserve_all(&checks(&scene.asked))).unwrap();
+            wait_for(rl.redis().refund_all(&checks(&scene.asked), &reserved.receipts)).unwrap();
+        }
         assert_eq!(scene.used(), [0; 3]);
         scene
     }
@@ -65,14 +80,15 @@ impl<'c> Scene<'c> {
     /// Somebody else takes all there is of a key.
     fn exhaust(&self, index: usize) {
         let all = [self.asked[index].costing(CAPACITY)];
-        assert!(wait_for(scene_limiter(self.cluster).redis().take_all(&checks(&all))).unwrap().is_allowed);
+        assert!(wait_for(self.other.redis().take_all(&checks(&all))).unwrap().is_allowed);
     }
 
     /// Nobody is admitted more of a key than is left.
     fn assert_no_more_than_is_left(&self) {
         let rl = scene_limiter(self.cluster);
         for (asked, used) in self.asked.iter().zip(self.used()) {
-            let take = |cost| wait_for(rl.redis().take_all(&checks(&[asked.costing(cost)]))).unwrap().is_allowed;
+            let take =
+                |cost| wait_for(rl.redis().take_all(&checks(&[asked.costing(cost)]))).unwrap().is_allowed;
             assert!(take(CAPACITY - used) && !take(1), "{asked:?} of which {used} are used");
         }
     }
@@ -87,7 +103,8 @@ fn scene_limiter(cluster: &Cluster) -> RateLimiter {
 /// Script calls that a server has run, and whose replies it has sent.
 fn script_calls(server: &Server) -> u64 {
     let stats = server.info("commandstats").unwrap();
-    let calls = stats.text("cmdstat_evalsha").split([',', '=']).nth(1).map_or(0, |calls| calls.parse().unwrap());
+    let calls =
+        stats.text("cmdstat_evalsha").split([',', '=']).nth(1).map_or(0, |calls| calls.parse().unwrap());
     // It answers once it has sent the replies of all before.
     server.control().unwrap().command(&["PING"]).unwrap();
     calls
@@ -117,13 +134,11 @@ fn a_server_that_is_not_there_fails_the_request_and_nothing_is_spent() {
 fn a_server_that_stops_before_it_reserves_leaves_at_most_its_own_cost_spent() {
     let cluster = Cluster::start().unwrap();
     let scene = Scene::new(&cluster);
-    let before = scene.servers.map(script_calls);
     let _runtime = runtime().enter();
     let mut crowd = Crowd::new();
-    crowd.add(scene.take_all());
-    // Asked once each, whether they would admit it.
-    (0..3).for_each(|index| wait_for_calls(scene.servers[index], before[index] + 1));
+    let before = peek(&scene, &mut crowd);
     scene.servers[0].stop().unwrap();
+    assert!(script_calls(scene.servers[1]) == before[1] + 1, "nothing is reserved yet");
     let answers: Vec<Answer> = crowd.finish().into_iter().flatten().collect();
     scene.servers[0].cont().unwrap();
     assert_failed(&answers[0]);
@@ -133,12 +148,22 @@ fn a_server_that_stops_before_it_reserves_leaves_at_most_its_own_cost_spent() {
     scene.assert_no_more_than_is_left();
 }
 
+/// Brings a request to where every server has said that it would admit it, and the caller does not know yet; returns
+/// the script calls from before.
+fn peek<'s>(scene: &'s Scene<'_>, crowd: &mut Crowd<'s, Answer>) -> [u64; 3] {
+    let before = scene.servers.map(script_calls);
+    // A caller that is polled goes as far as it can: not beyond one that does not answer.
+    scene.servers[1].stop().unwrap();
+    crowd.add(scene.take_all());
+    scene.servers[1].cont().unwrap();
+    (0..3).for_each(|index| wait_for_calls(scene.servers[index], before[index] + 1));
+    before
+}
+
 /// Brings a request to where its first and third key are reserved and the second, which somebody else has exhausted
 /// since it was looked at, is yet to answer. Its server is stopped.
 fn reserve_but_one<'s>(scene: &'s Scene<'_>, crowd: &mut Crowd<'s, Answer>) {
-    let before = scene.servers.map(script_calls);
-    crowd.add(scene.take_all());
-    (0..3).for_each(|index| wait_for_calls(scene.servers[index], before[index] + 1));
+    let before = peek(scene, crowd);
     scene.exhaust(1);
     scene.servers[1].stop().unwrap();
     while [0, 2].iter().any(|index| script_calls(scene.servers[*index]) < before[*index] + 2) {
@@ -186,4 +211,30 @@ fn a_caller_that_leaves_before_it_gives_back_leaves_at_most_the_cost_spent() {
     scene.servers[1].cont().unwrap();
     assert_eq!(scene.used(), [COST, CAPACITY, COST]);
     scene.assert_no_more_than_is_left();
+}
+
+/// A request is denied by one of its checks. Before another, which would have admitted it, is told, somebody exhausts that:
+/// the suppressed strategy sees the call all the same.
+#[test]
+fn a_check_that_is_vetoed_counts_the_call_though_by_then_it_would_deny_it() {
+    let cluster = Cluster::start().unwrap();
+    let [suppressed, window] = [1, 4].map(|strategy| limits(1.0)[strategy].clone());
+    let scene = Scene::with(&cluster, [&suppressed, &window, &window]);
+    scene.exhaust(1);
+    let before = script_calls(scene.servers[0]);
+    scene.servers[2].stop().unwrap();
+    let _runtime = runtime().enter();
+    let mut crowd = Crowd::new();
+    crowd.add(scene.take_all());
+    wait_for_calls(scene.servers[0], before + 1);
+    scene.exhaust(0);
+    scene.servers[2].cont().unwrap();
+    let answers: Vec<Answer> = crowd.finish().into_iter().flatten().collect();
+    assert_eq!(answers, [Ok(false)]);
+    assert_eq!(scene.used(), [CAPACITY, CAPACITY, 0]);
+    let redis =
+        OnRedis { rl: Arc::new(scene_limiter(&cluster)), control: Box::new(|_| panic!("not needed")) };
+    // What was given back before was seen, too.
+    let drawing = Asked::new(&scene.asked[0].key, &limits(2.0)[1], 1);
+    assert_eq!(seen(&redis, &drawing), 2 * COST + CAPACITY + COST);
 }

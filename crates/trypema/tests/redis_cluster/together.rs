@@ -11,7 +11,7 @@ use crate::lockstep::{Walk, walk};
 use crate::on_redis::OnRedis;
 use crate::provider::OnLocal;
 use crate::told::Recorder;
-use crate::{contention, denials, invalid, receipts, told};
+use crate::{contention, denials, invalid, receipts, stepped_back, told};
 
 /// The server that has a key.
 pub(crate) fn server_of<'c>(cluster: &'c Cluster, key: &str) -> &'c Server {
@@ -60,16 +60,18 @@ fn what_many_ask_at_once_is_spent_where_it_was_admitted() {
 }
 
 #[test]
-fn receipts_errors_and_observers_are_as_everywhere() {
+fn receipts_errors_observers_and_clocks_are_as_everywhere() {
     let cluster = Cluster::start().unwrap();
-    let (_, recorder, redis) = on_cluster(&cluster);
+    let (clock, recorder, redis) = on_cluster(&cluster);
     told::each_check_is_told_once(&redis, &recorder, &spread(&cluster, "told"));
     receipts::are_good_once(&redis, &spread(&cluster, "once"));
     receipts::are_of_what_was_reserved(&redis, &spread(&cluster, "reserved"));
     receipts::are_good_for_their_own_key(&redis, &spread(&cluster, "own"));
+    receipts::are_void_after_a_reset(&redis, &spread(&cluster, "void"));
     invalid::none_at_all(&redis);
     invalid::too_many(&redis);
     invalid::the_same_key_twice(&redis, &spread(&cluster, "twice"));
+    stepped_back::keys_come_back_after_a_window(&redis, &clock, &spread(&cluster, "stepped back"));
 }
 
 /// As long as nobody else asks in between, a Cluster answers like one server.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use trypema::redis::Limiter;
 use trypema::strategy::Wire;
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, Limit, RateGroupSizeMs, RateLimit,
-    RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
+    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, Limit, RateGroupSizeMs,
+    RateLimit, RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit,
+    WindowSizeSeconds,
 };
 
 /// What fits into a window.

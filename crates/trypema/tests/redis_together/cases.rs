@@ -12,7 +12,7 @@ use crate::lockstep::{Walk, walk};
 use crate::on_redis::OnRedis;
 use crate::provider::{OnLocal, Provider};
 use crate::told::Recorder;
-use crate::{contention, denials, invalid, limiter, receipts, told};
+use crate::{contention, denials, invalid, limiter, receipts, stepped_back, told};
 
 fn keys() -> [String; 5] {
     ["ann", "bob", "cid", "dan", "eve"].map(str::to_owned)
@@ -52,6 +52,14 @@ fn overlapping_requests_spend_what_is_admitted() {
 }
 
 #[test]
+fn keys_come_back_when_the_clock_is_set_right() {
+    let server = Server::start().unwrap();
+    let (clock, rl) = limiter(&server.url());
+    let redis = OnRedis { rl, ..on_redis(&server) };
+    stepped_back::keys_come_back_after_a_window(&redis, &clock, &keys());
+}
+
+#[test]
 fn receipts_are_good_once() {
     receipts::are_good_once(&on_redis(&Server::start().unwrap()), &keys());
 }
@@ -64,6 +72,11 @@ fn receipts_are_of_what_was_reserved() {
 #[test]
 fn receipts_are_good_for_their_own_key() {
     receipts::are_good_for_their_own_key(&on_redis(&Server::start().unwrap()), &keys());
+}
+
+#[test]
+fn receipts_are_void_after_a_reset() {
+    receipts::are_void_after_a_reset(&on_redis(&Server::start().unwrap()), &keys());
 }
 
 #[test]

@@ -49,6 +49,21 @@ impl Provider for OnRedis<'_> {
         receipt.units()
     }
 
+    fn reset(&self, asked: &Asked) -> bool {
+        let (redis, key) = (self.rl.redis(), key(&asked.key));
+        wait_for(async {
+            match asked.limit {
+                Limit::Absolute(_) => redis.absolute().reset(&key).await,
+                Limit::Suppressed(_) => redis.suppressed().reset(&key).await,
+                Limit::TokenBucket(_) => redis.token_bucket().reset(&key).await,
+                Limit::SlidingWindow(_) => redis.sliding_window().reset(&key).await,
+                Limit::FixedWindow(_) => redis.fixed_window().reset(&key).await,
+                Limit::Abuse(_) => redis.abuse().reset(&key).await,
+            }
+        })
+        .unwrap()
+    }
+
     fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<Together<Receipt>> {
         let take = |asked: &Vec<Asked>| {
             let (rl, asked) = (Arc::clone(&self.rl), asked.clone());

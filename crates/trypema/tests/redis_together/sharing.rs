@@ -97,8 +97,7 @@ fn requests_that_share_a_script_call_are_answered_as_the_local_provider_answers_
     let mut random = Random::seeded(11);
     for wave in 0..WAVES {
         clock.advance(Duration::from_micros(random.below(4_000_000)));
-        let callers: Vec<Caller> =
-            (0..WAVE).map(|_| Caller::random(&mut random, &keys, &limits)).collect();
+        let callers: Vec<Caller> = (0..WAVE).map(|_| Caller::random(&mut random, &keys, &limits)).collect();
         forget_statistics(&server);
         // Nobody is answered before all have asked.
         proxy.freeze();
@@ -134,7 +133,10 @@ fn callers_of_one_key_and_of_two_share_script_calls_and_get_their_own_answers() 
         let (rl, asked) = (Arc::clone(&rl), cases[caller as usize % 3].clone());
         runtime().spawn(async move {
             let answer = rl.redis().take_all(&checks(&asked)).await.unwrap();
-            let left = asked.iter().zip(&answer.decisions).map(|(asked, told)| (asked.key.clone(), told.remaining()));
+            let left = asked
+                .iter()
+                .zip(&answer.decisions)
+                .map(|(asked, told)| (asked.key.clone(), told.remaining()));
             if answer.is_allowed { left.collect() } else { Vec::new() }
         })
     };
@@ -171,12 +173,15 @@ fn one_that_leaves_spends_all_or_nothing() {
         let mut crowd = Crowd::new();
         let take = || async { windows.take(&filler, &limit, 1).await.unwrap().remaining() };
         (0..FLIGHTS).for_each(|_| _ = crowd.add(take()));
-        let leaving = crowd.add(async { rl.redis().take_all(&checks(&asked)).await.unwrap().decisions[0].remaining() });
+        let leaving =
+            crowd.add(async { rl.redis().take_all(&checks(&asked)).await.unwrap().decisions[0].remaining() });
         (0..3).for_each(|_| _ = crowd.add(take()));
-        while is_sent {
-            let woken = crowd.next_woken();
-            if crowd.poll(woken) {
-                break;
+        if is_sent {
+            // The first that lands is followed by a flight of all who are left.
+            let mut landed = false;
+            while !landed {
+                let woken = crowd.next_woken();
+                landed = crowd.poll(woken);
             }
         }
         crowd.cancel(leaving);

@@ -113,7 +113,9 @@ fn a_request_with_a_key_that_holds_something_else_fails_alone() {
                 Err(TrypemaError::RedisError(failure)) if expected.is_none() => {
                     assert_eq!(failure.kind(), RedisFailureKind::Refused);
                 }
-                told => assert_eq!(told.as_ref().ok(), expected.as_ref(), "caller {number} was told {told:?}"),
+                told => {
+                    assert_eq!(told.as_ref().ok(), expected.as_ref(), "caller {number} was told {told:?}")
+                }
             }
         }
     }

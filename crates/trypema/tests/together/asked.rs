@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trypema::{
-    AbsoluteLimit, AbuseLimit, AbuseTier, Check, Decision, FixedWindowLimit, HardLimitFactor, Limit, SlidingWindowLimit,
-    SuppressedLimit, TokenBucketLimits, TokenLimit,
+    AbsoluteLimit, AbuseLimit, AbuseTier, Check, Decision, FixedWindowLimit, HardLimitFactor, Limit,
+    SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit,
 };
 
 /// So much of one key's limit.

@@ -29,7 +29,8 @@ pub(crate) fn spent_is_what_was_admitted(provider: &impl Provider, keys: &[Strin
                 admitted[position] += asked.cost;
             }
         }
-        let left: Vec<u64> = (0..keys.len()).map(|position| capacity(position) - admitted[position]).collect();
+        let left: Vec<u64> =
+            (0..keys.len()).map(|position| capacity(position) - admitted[position]).collect();
         assert_eq!(provider.left(&whole), left);
     }
     assert!(denied > 0 && admitted.iter().all(|units| *units > 0), "{denied} denied, {admitted:?} admitted");

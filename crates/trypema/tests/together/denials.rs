@@ -38,11 +38,11 @@ fn picture(provider: &impl Provider, asked: &[Asked]) -> Vec<(View, Option<Store
 
 /// How many units the suppressed strategy has seen of a key within the last second, worked out from the share it
 /// denies: 1 - soft / (seen × window).
-fn seen(provider: &impl Provider, asked: &Asked) -> u64 {
+pub(crate) fn seen(provider: &impl Provider, asked: &Asked) -> u64 {
     let Limit::Suppressed(limit) = &asked.limit else { panic!("{asked:?} is not suppressed") };
     let above_soft = provider.usage(asked).remaining() + 1;
     let factor = provider.factor(&asked.costing(above_soft)).expect("between the limits it draws");
-    let seen = limit.soft() as f64 / (1.0 - factor) / WINDOW.as_secs_f64();
+    let seen = limit.soft() as f64 / (1.0 - factor) / limit.window().as_secs_f64();
     seen.round() as u64 - above_soft
 }
 

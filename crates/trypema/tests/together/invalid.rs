@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trypema::TrypemaError;
+use trypema::{Decision, TrypemaError};
 
 use crate::asked::{Asked, six};
 use crate::provider::Provider;
@@ -34,7 +34,10 @@ pub(crate) fn too_many(provider: &impl Provider) {
     is_refused(provider, &asked(MOST + 1), "65 of them: at most 64 can be asked together");
     is_refused(provider, &asked(1_000), "1000 of them: at most 64 can be asked together");
     assert_eq!(provider.left(&asked(MOST)), [CAPACITY; MOST]);
-    assert!(provider.take_all(&asked(MOST)).unwrap().is_allowed);
+    let taken = provider.take_all(&asked(MOST)).unwrap();
+    assert!(taken.is_allowed);
+    let left: Vec<u64> = taken.decisions.iter().map(Decision::remaining).collect();
+    assert_eq!(left, [CAPACITY - 1; MOST], "each is told its own");
     assert_eq!(provider.left(&asked(MOST)), [CAPACITY - 1; MOST]);
 }
 

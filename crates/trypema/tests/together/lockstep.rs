@@ -49,7 +49,8 @@ pub(crate) fn request(keys: &[String], limits: &[[Limit; 2]], random: &mut Rando
         let key = &keys[random.below(keys.len() as u64) as usize];
         let limit = &limits[random.below(6) as usize][usize::from(random.once_in(5))];
         let next = Asked::new(key, limit, random.pick(&[0, 1, 1, 1, 1, 2, 3, 7, 10, 25]));
-        let is_same = |other: &Asked| other.key == next.key && other.limit.strategy() == next.limit.strategy();
+        let is_same =
+            |other: &Asked| other.key == next.key && other.limit.strategy() == next.limit.strategy();
         if !asked.iter().any(is_same) {
             asked.push(next);
         }
@@ -60,7 +61,8 @@ pub(crate) fn request(keys: &[String], limits: &[[Limit; 2]], random: &mut Rando
 fn move_on(clock: &ManualClock, random: &mut Random) {
     match random.below(40) {
         0 => clock.advance(Duration::from_secs(random.below(100))),
-        1 => clock.set(trypema::clock::Timestamp::from_micros(clock.now().as_micros() - random.below(20_000_000))),
+        1 => clock
+            .set(trypema::clock::Timestamp::from_micros(clock.now().as_micros() - random.below(20_000_000))),
         2..20 => clock.advance(Duration::from_micros(random.below(1_000_000))),
         _ => {}
     }

@@ -27,7 +27,8 @@ fn a_request_of_keys_that_share_a_state_admits_each_of_them_no_more_than_its_cap
             let mut admitted = 0;
             loop {
                 // All that is left for this key, beside one unit for each of the others.
-                let left = rl.local().peek_all(&checks(&asked)).unwrap().decisions[NAMES.len() - 1].remaining();
+                let left =
+                    rl.local().peek_all(&checks(&asked)).unwrap().decisions[NAMES.len() - 1].remaining();
                 asked[NAMES.len() - 1].cost = left;
                 if left == 0 || !take(&asked) {
                     break;
@@ -37,6 +38,47 @@ fn a_request_of_keys_that_share_a_state_admits_each_of_them_no_more_than_its_cap
             }
             let strategy = limit.strategy();
             assert!(admitted <= CAPACITY, "{large} was admitted {admitted} of {CAPACITY} by {strategy}");
+        }
+    }
+}
+
+/// Also where their limits differ, so that one starts with what was spent under the limit of another.
+#[test]
+fn a_request_of_keys_with_different_limits_admits_each_of_them_no_more_than_its_capacity() {
+    for (short, long) in six(CAPACITY, WINDOW / 2, 1.0).into_iter().zip(six(CAPACITY, WINDOW, 1.0)) {
+        for (small, large) in NAMES.iter().flat_map(|small| NAMES.iter().map(move |large| (small, large))) {
+            for [one, other] in [[&short, &long], [&long, &short]].into_iter().filter(|_| small != large) {
+                let rl = RateLimiter::builder().max_keys(1).build().unwrap();
+                let take = |asked: &[Asked]| rl.local().take_all(&checks(asked)).unwrap().is_allowed;
+                assert!(take(&[Asked::new("resident", other, 1)]));
+                let both = [Asked::new(small, one, 2), Asked::new(large, other, CAPACITY - 1)];
+                let mut admitted = if take(&both) { CAPACITY - 1 } else { 0 };
+                while take(&[both[1].costing(1)]) {
+                    admitted += 1;
+                }
+                assert!(admitted <= CAPACITY, "{admitted} of {CAPACITY} were admitted by {}", one.strategy());
+            }
+        }
+    }
+}
+
+/// Keys that have room share nothing, though some of them are in one shard.
+#[test]
+fn a_request_of_many_new_keys_admits_each_of_them_its_capacity() {
+    for limit in six(CAPACITY, WINDOW, 1.0) {
+        for max_keys in [None, Some(10_000)] {
+            let builder = RateLimiter::builder();
+            let builder = match max_keys {
+                Some(max_keys) => builder.max_keys(max_keys),
+                None => builder,
+            };
+            let rl = builder.build().unwrap();
+            for request in 0..10 {
+                let key = |number| format!("{request} {number}");
+                let asked: Vec<Asked> =
+                    (0..64).map(|number| Asked::new(&key(number), &limit, CAPACITY)).collect();
+                assert!(rl.local().take_all(&checks(&asked)).unwrap().is_allowed, "{}", limit.strategy());
+            }
         }
     }
 }

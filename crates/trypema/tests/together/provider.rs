@@ -22,6 +22,9 @@ pub(crate) trait Provider {
     fn refund_all(&self, asked: &[Asked], receipts: &[Option<Self::Receipt>]);
     fn units(receipt: &Self::Receipt) -> u64;
 
+    /// Forgets what the key of a check has spent; whether there was anything.
+    fn reset(&self, asked: &Asked) -> bool;
+
     /// Callers that take at once, each by a thread or task of its own.
     fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<Together<Self::Receipt>>;
 
@@ -74,6 +77,18 @@ impl Provider for OnLocal {
 
     fn units(receipt: &Receipt) -> u64 {
         receipt.units()
+    }
+
+    fn reset(&self, Asked { key, limit, .. }: &Asked) -> bool {
+        let local = self.0.local();
+        match limit {
+            Limit::Absolute(_) => local.absolute().reset(key),
+            Limit::Suppressed(_) => local.suppressed().reset(key),
+            Limit::TokenBucket(_) => local.token_bucket().reset(key),
+            Limit::SlidingWindow(_) => local.sliding_window().reset(key),
+            Limit::FixedWindow(_) => local.fixed_window().reset(key),
+            Limit::Abuse(_) => local.abuse().reset(key),
+        }
     }
 
     fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<Together<Receipt>> {

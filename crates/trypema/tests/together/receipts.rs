@@ -89,3 +89,18 @@ pub(crate) fn are_good_for_their_own_key(provider: &impl Provider, keys: &[Strin
         assert_eq!(provider.left(&asked), less(&[CAPACITY + 3; 3], &asked), "{}", limit.strategy());
     }
 }
+
+/// What was reserved before a reset is gone; what is reserved after it can be given back.
+pub(crate) fn are_void_after_a_reset(provider: &impl Provider, keys: &[String; 5]) {
+    let limits = six(CAPACITY, WINDOW, 2.0);
+    for limit in &limits {
+        let asked = [&keys[0], &keys[1]].map(|key| Asked::new(key, limit, 3));
+        let old = provider.reserve_all(&asked).unwrap();
+        assert!(asked.iter().all(|asked| provider.reset(asked)));
+        let new = provider.reserve_all(&asked).unwrap();
+        provider.refund_all(&asked, &old.receipts);
+        assert_eq!(provider.left(&asked), [CAPACITY - 3; 2], "{}", limit.strategy());
+        provider.refund_all(&asked, &new.receipts);
+        assert_eq!(provider.left(&asked), [CAPACITY; 2], "{}", limit.strategy());
+    }
+}

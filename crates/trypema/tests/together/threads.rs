@@ -91,7 +91,8 @@ fn requests_that_overlap_in_any_order_admit_exactly_the_capacity() {
     // One unit each: the abuse strategy counts what it denies, so a larger one could keep units from others.
     let scene = Arc::new(Scene::new(RateLimiter::builder().build().unwrap(), 1));
     run(&scene);
-    let before: Vec<u64> = scene.states.iter().map(|(_, admitted)| admitted.load(Ordering::Relaxed)).collect();
+    let before: Vec<u64> =
+        scene.states.iter().map(|(_, admitted)| admitted.load(Ordering::Relaxed)).collect();
     scene.take_what_is_left();
     for ((asked, admitted), before) in scene.states.iter().zip(before) {
         assert!(before > 0, "{asked:?} was never admitted");

@@ -34,8 +34,9 @@ impl Observer for Recorder {
 }
 
 fn expected(asked: &[Asked], decisions: &[Decision]) -> Vec<Told> {
-    let told =
-        |(asked, decision): (&Asked, &Decision)| (asked.limit.strategy(), asked.key.clone(), asked.cost, *decision);
+    let told = |(asked, decision): (&Asked, &Decision)| {
+        (asked.limit.strategy(), asked.key.clone(), asked.cost, *decision)
+    };
     asked.iter().zip(decisions).map(told).collect()
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use http::Response;
 use trypema::http::HeaderStyle;
 use trypema::tower::{Denial, HeaderKeyExtractor, RateLimitLayer};
-use trypema::{AbsoluteLimit, SlidingWindowLimit, TokenBucketLimits, TokenLimit};
+use trypema::{
+    AbsoluteLimit, HardLimitFactor, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit,
+};
 
 use super::scene::{
     WELCOME, answered_with, guesses, hourly, hourly_layer, limiter, request, send, with_header,
@@ -40,7 +42,8 @@ async fn a_denial_is_a_problem_with_a_wait() {
 #[tokio::test]
 async fn the_wait_is_as_long_as_it_says() {
     let (rl, clock) = limiter();
-    let bucket = RateLimitLayer::builder().per_second(4).burst_size(2).limiter(rl).name("api").build().unwrap();
+    let bucket =
+        RateLimitLayer::builder().per_second(4).burst_size(2).limiter(rl).name("api").build().unwrap();
     send(&bucket, request()).await;
     clock.advance(Duration::from_millis(500));
     send(&bucket, request()).await;
@@ -74,9 +77,8 @@ async fn the_older_fields_tell_what_is_left() {
     let layer = hourly_layer(1).use_headers(HeaderStyle::XRateLimit).build().unwrap();
     for (status, retry_after) in [(200, None), (429, Some("2000"))] {
         let answer = send(&layer, request()).await;
-        let told = ["limit", "remaining", "reset"].map(|name| {
-            answer.header(&format!("x-ratelimit-{name}")).map(str::to_owned)
-        });
+        let told = ["limit", "remaining", "reset"]
+            .map(|name| answer.header(&format!("x-ratelimit-{name}")).map(str::to_owned));
         assert_eq!(told.map(Option::unwrap), ["1", "0", "2000"]);
         assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (status, retry_after));
     }
@@ -87,10 +89,12 @@ async fn the_older_fields_tell_what_is_left() {
 async fn limits_of_every_strategy() {
     let minute = Duration::from_secs(60);
     let bucket = TokenBucketLimits::from(TokenLimit::new(2, minute).unwrap());
-    let layers: [(trypema::Limit, i64); 5] = [
-        (AbsoluteLimit::new(2, minute).unwrap().into(), 60),
+    let window = AbsoluteLimit::per_window(2, minute).unwrap();
+    let layers: [(trypema::Limit, i64); 6] = [
+        (window.into(), 60),
+        (SuppressedLimit::above(window, HardLimitFactor::try_from(1.0).unwrap()).into(), 60),
         (bucket.into(), 30),
-        (SlidingWindowLimit::new(2, minute).unwrap().into(), 30),
+        (SlidingWindowLimit::new(2, minute).unwrap().into(), 50),
         (hourly(2).into(), 2_000),
         (guesses().into(), 600),
     ];

@@ -48,7 +48,8 @@ fn names_are_short_and_plain() {
 #[test]
 fn a_request_is_charged_before_or_after() {
     let builder = RateLimitLayer::builder().limit(hourly(1));
-    let both = builder.charge_if(|response| response.status == 401).refund_if(|response| response.status == 500);
+    let both =
+        builder.charge_if(|response| response.status == 401).refund_if(|response| response.status == 500);
     assert_eq!(both.build().unwrap_err(), InvalidLayer::ChargeAndRefund);
     let both = RateLimitLayer::rules(engine("rules: []")).charge_if(|_| true).refund_if(|_| true);
     assert_eq!(both.finish().unwrap_err(), InvalidLayer::ChargeAndRefund);

@@ -87,7 +87,8 @@ async fn what_could_not_be_charged_is_not_let_in() {
 #[tokio::test]
 async fn headers_tell_what_is_left_after_charging() {
     let style = HeaderStyle::XRateLimit;
-    let layer = hourly_layer(5).charge_if(|response| response.status == 401).use_headers(style).build().unwrap();
+    let layer =
+        hourly_layer(5).charge_if(|response| response.status == 401).use_headers(style).build().unwrap();
     let rules = by_rules("rules: [{id: r, scope: ip, strategy: {fixed_window: {limit: 5, window: 1h}}}]");
     let rules = rules.charge_if(|response| response.status == 401).use_headers(style).build().unwrap();
     for layer in [layer, rules] {
@@ -105,7 +106,9 @@ async fn headers_tell_what_is_left_after_charging() {
 #[tokio::test]
 async fn a_response_is_seen_whole() {
     let layer = hourly_layer(1).refund_if(|response| {
-        response.version == http::Version::HTTP_11 && response.headers.is_empty() && response.extensions.is_empty()
+        response.version == http::Version::HTTP_11
+            && response.headers.is_empty()
+            && response.extensions.is_empty()
     });
     let layer = layer.build().unwrap();
     let requests = [request(), with_header(request(), "x-any", "1"), request()];

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use http::HeaderName;
 use trypema::http::{ForwardingHeader, TrustedProxies};
 use trypema::tower::{
-    ExtensionKeyExtractor, GlobalKeyExtractor, HeaderKeyExtractor, Incoming, Key, KeyExtractor, PathKeyExtractor,
-    PeerIpKeyExtractor, SmartIpKeyExtractor,
+    ExtensionKeyExtractor, GlobalKeyExtractor, HeaderKeyExtractor, Incoming, Key, KeyExtractor,
+    PathKeyExtractor, PeerIpKeyExtractor, SmartIpKeyExtractor,
 };
 
 use super::scene::{hourly_layer, request, request_from, send, statuses, to, with_header};
@@ -59,9 +59,8 @@ async fn lies_about_addresses_do_not_help() {
     let layer = hourly_layer(1).key_extractor(client).build().unwrap();
     let direct = |lie: &str| with_header(request_from("198.51.100.7"), "x-forwarded-for", lie);
     assert_eq!(statuses(&layer, [direct("1.1.1.1"), direct("2.2.2.2")]).await, [200, 429]);
-    let proxied = |lie: &str| {
-        with_header(request_from("10.0.0.1"), "x-forwarded-for", &format!("{lie}, 203.0.113.9"))
-    };
+    let proxied =
+        |lie: &str| with_header(request_from("10.0.0.1"), "x-forwarded-for", &format!("{lie}, 203.0.113.9"));
     assert_eq!(statuses(&layer, [proxied("1.1.1.1"), proxied("2.2.2.2")]).await, [200, 429]);
 }
 

@@ -14,7 +14,7 @@ use crate::strategy::{
     AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, Limit, SlidingWindowLimit, SuppressedLimit,
     TokenBucketLimits, TokenLimit,
 };
-use crate::units::{HardLimitFactor, RateGroupSizeMs, RateLimit};
+use crate::units::{HardLimitFactor, MAX_WINDOW, RateGroupSizeMs, RateLimit};
 
 /// An error and the number it is about.
 type Refused = (&'static str, String);
@@ -123,9 +123,13 @@ fn bucket(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
 /// How long `capacity` tokens take at `rate` per second, rounded up.
 fn refill_time(capacity: u64, rate: f64) -> Result<Duration, Refused> {
     let rate = RateLimit::try_from(rate).map_err(|error| ("refill_rate", error.to_string()))?;
-    let micros = (capacity as f64 * 1e6 / *rate).ceil();
-    // Beyond the longest window in any case.
-    Ok(Duration::from_micros(if micros < u64::MAX as f64 { micros as u64 } else { u64::MAX }))
+    let seconds = capacity as f64 / *rate;
+    if seconds > MAX_WINDOW.as_secs_f64() {
+        let reason =
+            format!("{capacity} tokens would take {seconds:?} s to come back: need at most {MAX_WINDOW:?}");
+        return Err(("refill_rate", reason));
+    }
+    Ok(Duration::from_micros((seconds * 1e6).ceil() as u64))
 }
 
 /// How long `capacity` tokens take if `limit` of them take a `window`, rounded up.

@@ -22,7 +22,7 @@ impl Compiler {
             };
             let known = self.problems.len();
             self.add(rule, special, &field);
-            self.problems[known..].iter_mut().for_each(|problem| problem.rule = Some(special.rule.clone()));
+            self.name_rule(known, &special.rule);
         }
     }
 

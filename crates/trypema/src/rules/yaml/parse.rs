@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use serde_saphyr::granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::super::problem::{Field, Problem};
 use super::in_line;

@@ -30,13 +30,18 @@ impl RateLimitLayerBuilder<ByRules> {
     /// leave out, and of a `PeerIpKeyExtractor` where nobody puts the address into the extensions: a rule for all
     /// (`scope: global`) catches what passes the others.
     ///
-    /// Given again for the same name, it is asked where those before it found nothing. In the same way `endpoint` and
-    /// `method` stand in for others of these names:
+    /// Given again for the same name, it is asked where those before it found nothing. In the same way the path and
+    /// the method stand in for an `endpoint` or a `method` given here: with the route that matched as the `endpoint`
+    /// (axum's `MatchedPath`), `/users/1` and `/users/2` are one.
     ///
     /// ```
-    /// use axum::extract::MatchedPath;
     /// use trypema::tower::{Incoming, RateLimitLayer};
     ///
+    /// # #[derive(Clone)]
+    /// # struct MatchedPath(String);
+    /// # impl MatchedPath {
+    /// #     fn as_str(&self) -> &str { &self.0 }
+    /// # }
     /// # fn layer(engine: std::sync::Arc<trypema::rules::Engine>) {
     /// let route = |request: &Incoming<'_>| {
     ///     let matched = request.extensions.get::<MatchedPath>()?;

@@ -77,14 +77,15 @@ impl LimitGate {
         Told::Limit { policy, code: code_of(&self.limit) }
     }
 
+    #[inline]
     pub(super) fn ask(self: &Arc<Self>, request: &Incoming<'_>, terms: Terms) -> Asked {
         let Some(key) = self.key_extractor.extract(request) else {
             return Asked::Now(Err(Trouble::NoKey(self.key_extractor.advice())));
         };
         match self.place {
             // Nobody else's counters are there, so the key is enough of a name.
-            Place::Alone => Asked::Now(Ok(self.ask_here(key.as_str(), terms))),
-            Place::Local => Asked::Now(Ok(self.ask_here(&self.counter(key.as_str()), terms))),
+            Place::Alone => self.ask_here(key.as_str(), terms),
+            Place::Local => self.ask_here(&self.counter(key.as_str()), terms),
             #[cfg(feature = "_redis")]
             Place::Redis => {
                 let counter = self.counter(key.as_str());

@@ -36,7 +36,7 @@ impl RulesGate {
         if terms.counting == Counting::Before {
             let given = self.attributes(values(), request.uri.path(), request.method.as_str());
             if let Some(verdict) = self.engine.try_check(&Request::new(&given).costing(terms.cost)) {
-                let found = verdict.map(|verdict| Found::settled(Finding::Rules(verdict)));
+                let found = verdict.map(Found::settled);
                 return Asked::Now(found.map_err(Trouble::from));
             }
         }
@@ -71,10 +71,10 @@ impl Question {
         let given = self.attributes();
         let request = Request::new(&given).costing(self.cost);
         Ok(match counting {
-            Counting::Before => Found::settled(Finding::Rules(engine.check(&request).await?)),
+            Counting::Before => Found::settled(engine.check(&request).await?),
             Counting::Reserving => {
                 let reservation = engine.reserve(&request).await?;
-                Found::new(Finding::Rules(reservation.verdict().clone()), move || {
+                Found::new(reservation.verdict().clone(), move || {
                     Settled::Later(Box::pin(async move {
                         // The observer knows of a failure; what cannot be given back stays spent.
                         let _ = engine.refund(reservation).await;
@@ -85,7 +85,7 @@ impl Question {
             Counting::After => {
                 let verdict = engine.look(&request).await?;
                 drop(given);
-                Found::new(Finding::Rules(verdict), move || Settled::Later(Box::pin(self.charge())))
+                Found::new(verdict, move || Settled::Later(Box::pin(self.charge())))
             }
         })
     }
@@ -94,7 +94,7 @@ impl Question {
     async fn charge(self) -> Option<Finding> {
         let given = self.attributes();
         let verdict = self.gate.engine.check(&Request::new(&given).costing(self.cost)).await;
-        verdict.ok().map(Finding::Rules)
+        verdict.ok().map(Finding::from)
     }
 
     fn attributes(&self) -> Vec<(&str, &str)> {

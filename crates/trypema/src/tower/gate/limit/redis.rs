@@ -10,22 +10,20 @@ use crate::strategy::Wire;
 
 impl LimitGate {
     pub(super) async fn ask_redis(self: Arc<Self>, counter: String, terms: Terms) -> Result<Found, Trouble> {
-        let Terms { cost, counting } = terms;
+        let Terms { cost, counting, .. } = terms;
         let key = RedisKey::try_from(counter)?;
         Ok(match counting {
-            Counting::Before => Found::settled(Finding::Limit(self.take_on_redis(&key, cost).await?)),
+            Counting::Before => Found::settled(self.take_on_redis(&key, cost).await?),
             Counting::Reserving => {
                 let Reservation { decision, receipt } = self.reserve_on_redis(&key, cost).await?;
-                Found::new(Finding::Limit(decision), move || match receipt {
+                Found::new(decision, move || match receipt {
                     Some(receipt) => Settled::Later(Box::pin(self.refund_on_redis(key, receipt))),
                     None => Settled::Now(None),
                 })
             }
             Counting::After => {
                 let decision = self.peek_on_redis(&key, self.looking(cost)).await?;
-                Found::new(Finding::Limit(decision), move || {
-                    Settled::Later(Box::pin(self.charge_on_redis(key, cost)))
-                })
+                Found::new(decision, move || Settled::Later(Box::pin(self.charge_on_redis(key, cost))))
             }
         })
     }
@@ -56,7 +54,11 @@ impl LimitGate {
         })
     }
 
-    async fn reserve_on_redis(&self, key: &RedisKey, cost: u64) -> Result<Reservation<Decision>, TrypemaError> {
+    async fn reserve_on_redis(
+        &self,
+        key: &RedisKey,
+        cost: u64,
+    ) -> Result<Reservation<Decision>, TrypemaError> {
         async fn core<S: Wire>(
             limiter: &Limiter<S>,
             limit: &S::Limit,
@@ -80,6 +82,6 @@ impl LimitGate {
 
     /// The response is made, so a denial or a failure changes nothing for it.
     async fn charge_on_redis(self: Arc<Self>, key: RedisKey, cost: u64) -> Option<Finding> {
-        self.take_on_redis(&key, cost).await.ok().map(Finding::Limit)
+        self.take_on_redis(&key, cost).await.ok().map(Finding::from)
     }
 }

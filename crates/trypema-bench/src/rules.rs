@@ -1,0 +1,116 @@
+//! Rules among many others, and the middleware around a handler: `cargo xtask bench rules`.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use trypema::RateLimiter;
+use trypema::rules::{Engine, Request, RuleSet};
+
+use crate::allocator::allocations;
+use crate::layers;
+use crate::measure::{Effort, median};
+use crate::report::print_and_keep;
+
+/// Enough that reading the clock does not count.
+const CALLS: u32 = 20_000;
+const ROUNDS: usize = 15;
+
+const REQUEST: [(&str, &str); 6] = [
+    ("endpoint", "/api/search"),
+    ("method", "GET"),
+    ("plan", "free"),
+    ("user", "ann"),
+    ("ip", "10.1.2.3"),
+    ("api_key", "k-123"),
+];
+
+pub fn run(effort: Effort<'_>) -> ExitCode {
+    let mut text = String::new();
+    matching(&mut text);
+    layers::compare(&mut text);
+    print_and_keep(&text, ("rules", effort))
+}
+
+/// Work to be timed.
+pub struct Runner {
+    pub name: &'static str,
+    pub call: Box<dyn FnMut()>,
+}
+
+/// Nanoseconds per call of each, in interleaved rounds: the median.
+pub fn time(runners: &mut [Runner]) -> Vec<f64> {
+    let mut rounds = vec![Vec::new(); runners.len()];
+    for _ in 0..ROUNDS {
+        for (runner, times) in runners.iter_mut().zip(&mut rounds) {
+            let started = Instant::now();
+            (0..CALLS).for_each(|_| (runner.call)());
+            times.push(started.elapsed().as_nanos() as f64 / f64::from(CALLS));
+        }
+    }
+    rounds.into_iter().map(|times| median(times).unwrap_or(f64::NAN)).collect()
+}
+
+fn matching(text: &mut String) {
+    let mut runners = Vec::new();
+    for (name, others) in [("10 rules", 5), ("10,000 rules", 9_995)] {
+        let set = rules(others);
+        runners.push(Runner {
+            name,
+            call: Box::new(move || {
+                let request = Request::new(black_box(&REQUEST));
+                assert_eq!(set.matching(&request).map(Iterator::count).ok(), Some(5));
+            }),
+        });
+    }
+    for (name, others) in [("10 rules, checked", 5), ("10,000 rules, checked", 9_995)] {
+        let limiter = RateLimiter::builder().build().expect("a limiter");
+        let engine = Engine::local(Arc::new(limiter), rules(others));
+        runners.push(Runner {
+            name,
+            call: Box::new(move || {
+                let verdict = engine.try_check(&Request::new(black_box(&REQUEST)));
+                assert!(verdict.is_some_and(|verdict| verdict.is_ok_and(|verdict| verdict.is_allowed())));
+            }),
+        });
+    }
+    let times = time(&mut runners);
+    let _ = writeln!(text, "Five rules apply to the request; the others cannot.\n");
+    let _ = writeln!(text, "| | ns | allocations |\n| --- | ---: | ---: |");
+    for (runner, time) in runners.iter_mut().zip(&times) {
+        let allocated = allocations(|| (runner.call)());
+        let _ = writeln!(text, "| {} | {time:.0} | {allocated} |", runner.name);
+    }
+    let ratio = times[1] / times[0];
+    let _ = writeln!(text, "\n- matching among 10,000 rules: {ratio:.2} × among 10 (bar: at most 2){}", verdict(ratio <= 2.0));
+}
+
+pub fn verdict(holds: bool) -> &'static str {
+    if holds { "" } else { " **does not hold**" }
+}
+
+/// Five rules that apply, and so many that cannot, for one reason or another.
+pub fn rules(others: usize) -> RuleSet {
+    let mut yaml = "
+rules:
+  - {id: all, scope: global, strategy: {fixed_window: {limit: 1000000000, window: 1h}}}
+  - {id: user, scope: user, strategy: {token_bucket: {limit: 1000000000, window: 1h}}}
+  - {id: ip, scope: ip, strategy: {sliding_window: {limit: 1000000000, window: 1h}}}
+  - {id: key, scope: tenant, key_pattern: '{api_key}', endpoints: [/api/search], strategy: {fixed_window: {limit: 1000000000, window: 1h}}}
+  - {id: plan, scope: user, plan_tiers: [free], strategy: {absolute: {limit: 1000000000, window: 1h}}}
+"
+    .to_owned();
+    for number in 0..others {
+        let targeting = match number % 4 {
+            0 => format!("endpoints: [/api/other{number}]"),
+            1 => format!("plan_tiers: [plan{number}]"),
+            2 => format!("key_pattern: '{{user}} {{attribute{number}}}'"),
+            _ => format!("endpoints: ['POST /api/search', '/api/search/*/{number}/**']"),
+        };
+        let strategy = "strategy: {fixed_window: {limit: 1, window: 1h}}";
+        let _ = writeln!(yaml, "  - {{id: r{number}, scope: user, {targeting}, {strategy}}}");
+    }
+    RuleSet::from_yaml(&yaml, "rules.yaml").unwrap_or_else(|error| panic!("{error}"))
+}

@@ -1,0 +1,220 @@
+//! Layers with rules.
+
+use http::{HeaderName, Method};
+use trypema::http::HeaderStyle;
+use trypema::rules::Outcome;
+use trypema::tower::{
+    ByRules, Denial, HeaderKeyExtractor, Incoming, PeerIpKeyExtractor, RateLimitLayer, RateLimitLayerBuilder,
+};
+
+use super::scene::{engine, request, request_from, rule_set, send, statuses, to, with_header};
+
+fn header(name: &'static str) -> HeaderKeyExtractor {
+    HeaderKeyExtractor::new(HeaderName::from_static(name))
+}
+
+fn by_rules(rules: &str) -> RateLimitLayerBuilder<ByRules> {
+    RateLimitLayer::rules(engine(rules)).attribute("ip", PeerIpKeyExtractor)
+}
+
+const PLANS: &str = "
+rules:
+  - id: free
+    scope: tenant
+    key_pattern: '{api_key}'
+    plan_tiers: [free]
+    strategy: {fixed_window: {limit: 1, window: 1h}}
+  - id: paid
+    scope: tenant
+    key_pattern: '{api_key}'
+    plan_tiers: [paid]
+    strategy: {fixed_window: {limit: 3, window: 1h}}
+";
+
+#[tokio::test]
+async fn plans_have_limits_of_their_own() {
+    let builder =
+        by_rules(PLANS).attribute("plan", header("x-plan")).attribute("api_key", header("x-api-key"));
+    let layer = builder.use_headers(HeaderStyle::Standard).build().unwrap();
+    let by = |plan: &str, key: &str| with_header(with_header(request(), "x-plan", plan), "x-api-key", key);
+    let requests = [by("free", "a"), by("free", "a"), by("free", "b"), by("paid", "a"), by("paid", "a")];
+    assert_eq!(statuses(&layer, requests).await, [200, 429, 200, 200, 200]);
+
+    let denied = send(&layer, by("free", "a")).await;
+    assert_eq!(denied.json()["violated-policies"], serde_json::json!(["free"]));
+    assert_eq!(denied.field("ratelimit-policy", ["q", "w"]), ("free".to_owned(), [1, 3_600]));
+    assert_eq!(
+        send(&layer, by("paid", "a")).await.field("ratelimit", ["r", "t"]),
+        ("paid".to_owned(), [0, 2_000])
+    );
+
+    // No rule applies to who has no key, and there is nothing to tell.
+    let unknown = send(&layer, request()).await;
+    assert!(unknown.status == 200 && unknown.headers.is_empty(), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn endpoint_and_method_are_known_by_themselves() {
+    let layer = by_rules(
+        "
+        rules:
+          - {id: login, scope: ip, endpoints: [POST /login], strategy: {fixed_window: {limit: 1, window: 1h}}}
+          - {id: api, scope: endpoint, endpoints: [/api/**], strategy: {fixed_window: {limit: 2, window: 1h}}}
+        ",
+    );
+    let layer = layer.build().unwrap();
+    let by = |method: Method, path: &str| {
+        let mut request = to(request(), path);
+        *request.method_mut() = method;
+        request
+    };
+    let login =
+        [Method::GET, Method::POST, Method::POST, Method::GET].map(|method| by(method, "/login?next=/"));
+    assert_eq!(statuses(&layer, login).await, [200, 200, 429, 200]);
+    let paths = ["/api/a", "/api/b", "/api/c", "/other", "/other"].map(|path| by(Method::GET, path));
+    assert_eq!(statuses(&layer, paths).await, [200, 200, 429, 200, 200]);
+}
+
+/// What a router knows of a request, as axum's `MatchedPath`.
+#[derive(Clone)]
+struct Matched(&'static str);
+
+/// What is given for a name goes before what every request has, which stands in where that finds nothing.
+#[tokio::test]
+async fn an_endpoint_may_be_the_route_that_matched() {
+    let rules = "rules: [{id: route, scope: endpoint, strategy: {fixed_window: {limit: 1, window: 1h}}}]";
+    let route = |request: &Incoming<'_>| Some(request.extensions.get::<Matched>()?.0.to_owned());
+    let by_path = by_rules(rules).build().unwrap();
+    let by_route = by_rules(rules).attribute("endpoint", route).build().unwrap();
+    for (layer, expected) in [(by_path, [200, 200, 200, 200, 429]), (by_route, [200, 429, 200, 200, 429])] {
+        let user = |path: &str| {
+            let mut request = to(request(), path);
+            request.extensions_mut().insert(Matched("/users/{id}"));
+            request
+        };
+        let unmatched = |path: &str| to(request(), path);
+        let requests =
+            [user("/users/1"), user("/users/2"), unmatched("/lost"), unmatched("/found"), unmatched("/lost")];
+        assert_eq!(statuses(&layer, requests).await, expected);
+    }
+}
+
+/// A throttled caller is asked to wait, in the only words HTTP has for it.
+#[tokio::test]
+async fn a_throttled_request_is_told_to_wait() {
+    let seen = |denial: &Denial<'_>| {
+        assert_eq!(denial.verdict().unwrap().outcome(), Outcome::Throttled);
+        denial.to_http_response()
+    };
+    let rules = "
+        rules:
+          - id: slow
+            scope: ip
+            action: throttle
+            max_delay: 5s
+            strategy: {token_bucket: {limit: 1, window: 4s}}
+        ";
+    let layer = by_rules(rules).error_handler(seen).build().unwrap();
+    assert_eq!(send(&layer, request()).await.status, 200);
+    let throttled = send(&layer, request()).await;
+    assert_eq!((throttled.status.as_u16(), throttled.header("retry-after")), (429, Some("4")));
+}
+
+#[tokio::test]
+async fn what_only_logs_lets_pass_and_stays_unseen() {
+    let rules = "
+        rules:
+          - {id: shadow, scope: ip, action: log_only, strategy: {fixed_window: {limit: 1, window: 1h}}}
+          - {id: real, scope: ip, strategy: {fixed_window: {limit: 2, window: 1h}}}
+        ";
+    let layer = by_rules(rules).use_headers(HeaderStyle::Standard).build().unwrap();
+    for left in [1, 0] {
+        let answer = send(&layer, request()).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.field("ratelimit", ["r", "t"]), ("real".to_owned(), [left, 2_000]));
+    }
+    let denied = send(&layer, request()).await;
+    assert_eq!(denied.json()["violated-policies"], serde_json::json!(["real"]));
+    assert_eq!(denied.field("ratelimit-policy", ["q", "w"]).0, "real");
+}
+
+#[tokio::test]
+async fn lists_decide_before_rules() {
+    let rules = "
+        rules: [{id: r, scope: ip, strategy: {fixed_window: {limit: 1, window: 1h}}}]
+        allow: {ip: [192.0.2.8]}
+        block: {ip: [192.0.2.9]}
+        ";
+    let layer = by_rules(rules).use_headers(HeaderStyle::Standard).build().unwrap();
+    let friend = (0..3).map(|_| request_from("192.0.2.8"));
+    assert_eq!(statuses(&layer, friend).await, [200; 3]);
+    let blocked = send(&layer, request_from("192.0.2.9")).await;
+    assert_eq!((blocked.status.as_u16(), blocked.header("retry-after")), (429, None));
+    let problem = blocked.json();
+    assert_eq!(
+        (&problem["detail"], problem.get("violated-policies")),
+        (&"Trying again does not help.".into(), None)
+    );
+    assert!(!blocked.body.contains("192.0.2.9"));
+}
+
+#[tokio::test]
+async fn an_override_may_block_a_key() {
+    let rules = "
+        rules: [{id: r, scope: ip, strategy: {fixed_window: {limit: 1, window: 1h}}}]
+        overrides:
+          - {rule: r, key: {ip: 192.0.2.9}, verdict: block}
+          - {rule: r, key: {ip: 192.0.2.8}, strategy: {fixed_window: {limit: 2, window: 1h}}}
+        ";
+    let layer = by_rules(rules).use_headers(HeaderStyle::XRateLimit).build().unwrap();
+    let blocked = send(&layer, request_from("192.0.2.9")).await;
+    assert_eq!((blocked.status.as_u16(), blocked.header("retry-after")), (429, None));
+    let special = send(&layer, request_from("192.0.2.8")).await;
+    assert_eq!((special.status.as_u16(), special.header("x-ratelimit-limit")), (200, Some("2")));
+}
+
+/// The tightest of all rules is told, and a denial by one of them spends on none.
+#[tokio::test]
+async fn rules_are_asked_together() {
+    let rules = "
+        rules:
+          - {id: ip, scope: ip, priority: 1, strategy: {fixed_window: {limit: 2, window: 1h}}}
+          - {id: all, scope: global, priority: 2, strategy: {fixed_window: {limit: 3, window: 1h}}}
+        ";
+    let layer = by_rules(rules).use_headers(HeaderStyle::XRateLimit).build().unwrap();
+    let requests = ["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2"].map(request_from);
+    assert_eq!(statuses(&layer, requests).await, [200, 200, 429, 200, 429]);
+    let denied = send(&layer, request_from("192.0.2.1")).await;
+    assert_eq!(denied.json()["violated-policies"], serde_json::json!(["ip", "all"]));
+}
+
+#[tokio::test]
+async fn rules_can_be_replaced_while_the_layer_runs() {
+    let engine = engine("rules: [{id: r, scope: ip, strategy: {fixed_window: {limit: 1, window: 1h}}}]");
+    let layer = RateLimitLayer::rules(engine.clone()).attribute("ip", PeerIpKeyExtractor).build().unwrap();
+    assert_eq!(statuses(&layer, [request(), request()]).await, [200, 429]);
+    engine.replace(rule_set("rules: [{id: r, scope: ip, strategy: {fixed_window: {limit: 2, window: 1h}}}]"));
+    assert_eq!(statuses(&layer, [request(), request()]).await, [200, 429]);
+}
+
+/// An attribute may be looked for in several places.
+#[tokio::test]
+async fn the_first_of_a_name_that_is_there_counts() {
+    let rules = "rules: [{id: r, scope: user, strategy: {fixed_window: {limit: 1, window: 1h}}}]";
+    let builder = RateLimitLayer::rules(engine(rules));
+    let layer =
+        builder.attribute("user", header("x-user")).attribute("user", PeerIpKeyExtractor).build().unwrap();
+    let ann = || with_header(request(), "x-user", "ann");
+    assert_eq!(statuses(&layer, [ann(), request(), ann(), request()]).await, [200, 200, 429, 429]);
+}
+
+#[tokio::test]
+async fn costs_and_exceptions_hold_for_rules() {
+    let rules = "rules: [{id: r, scope: ip, strategy: {fixed_window: {limit: 3, window: 1h}}}]";
+    let layer = by_rules(rules).cost(|_| 2).skip(|request| request.uri.path() == "/health").build().unwrap();
+    let requests = [request(), request(), to(request(), "/health")];
+    assert_eq!(statuses(&layer, requests).await, [200, 429, 200]);
+    let layer = by_rules(rules).cost(|_| 4).build().unwrap();
+    let never = send(&layer, request()).await;
+    assert_eq!((never.status.as_u16(), never.header("retry-after")), (429, None));
+}
