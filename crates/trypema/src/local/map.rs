@@ -118,6 +118,11 @@ impl<S: Strategy> Map<S> {
         shard.shared(limit, now).unwrap_or_default()
     }
 
+    /// Whether keys may be without room.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.bound.is_some()
+    }
+
     /// Forgets what no longer matters in `shard`, a little at a time.
     pub(super) fn sweep(&self, shard: &mut Shard<S>, now: Timestamp) {
         let forgotten = shard.sweep(now);

@@ -203,10 +203,11 @@ fn decide<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<
                 S::decide(limit, state, call)
             }
             None => {
-                // Those without room share a state: each has to fit beside the ones before it.
-                let sharing = here[..index].iter().filter(|other| other.check.limit == place.check.limit);
-                let shared = sharing.filter(|other| !is_known(shard, other)).map(|other| other.check.cost);
-                call.cost = shared.fold(call.cost, u64::saturating_add);
+                if limiter.map.is_bounded() {
+                    // Those without room may share a state: each has to fit beside the ones before it.
+                    let sharing = here[..index].iter().filter(|other| !is_known(shard, other));
+                    call.cost = sharing.fold(call.cost, |sum, other| sum.saturating_add(other.check.cost));
+                }
                 S::decide(limit, &shard.shared(limit, call.now).unwrap_or_default(), call)
             }
         };

@@ -135,8 +135,12 @@ end
 verbs[FORGO] = function(check, state)
   local s = check.strategy
   local outcome = s.decide(check.limit, state, now, now, check.cost)
-  if outcome.admitted and s.forgo then
-    s.forgo(check.limit, state, now, check.cost, outcome)
+  local record = s.forgo
+  if not outcome.admitted then
+    record = s.commit
+  end
+  if record then
+    record(check.limit, state, now, check.cost, outcome)
   end
   return 0
 end

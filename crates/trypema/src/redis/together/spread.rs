@@ -63,7 +63,8 @@ impl RedisRateLimiterProvider {
         }
     }
 
-    /// Records a denial where strategies count denials, as one script call would have.
+    /// Records a denial as one script call would have: what strategies count of denials, and the repair of a key whose
+    /// time went back.
     async fn deny(
         &self,
         keyed: &[Keyed<'_>],
@@ -72,9 +73,9 @@ impl RedisRateLimiterProvider {
     ) -> Result<Together<Receipt>, RedisFailure> {
         let recording = keyed.iter().zip(&peeked).filter_map(|(keyed, answered)| {
             let verb = match (keyed.check.limit, answered.decision.is_allowed()) {
+                (_, false) => Verb::Reserve,
                 (Limit::Suppressed(_), true) => Verb::Forgo,
-                (Limit::Suppressed(_) | Limit::Abuse(_), false) => Verb::Reserve,
-                _ => return None,
+                (_, true) => return None,
             };
             Some(self.record_denial(keyed, verb, terms))
         });
