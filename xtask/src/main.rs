@@ -13,7 +13,8 @@ cargo xtask <command>
   test               everything CI runs: unit tests, traces, properties, model checks, docs, lints
   lint               formatting, clippy, docs, each feature alone
   bench local        the in-process benchmarks beside the peers; updates docs/performance.md
-  bench redis        the same on a Redis started for it; both take --quick, and then update nothing
+  bench redis        the same on a Redis started for it
+  bench rules        10,000 rules beside 10, and the layer beside tower_governor; all take --quick, and then update nothing
   soak [strategy]    the random tests at full length: a million traces per strategy; --redis plays them on a Redis
   soak faults [row]  how late calls return when Redis fails, and how soon they are served again
   plot suppressed    draws docs/img/suppressed.svg from the simulator

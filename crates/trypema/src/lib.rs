@@ -174,6 +174,13 @@
 //!
 //! What is stored, which permissions suffice, what is lost when: `docs/redis.md` in the repository.
 //!
+//! # Rules, HTTP and middleware
+//!
+//! With the feature `rules`, limits on routes and callers come from a file: `rules::Engine` asks all that apply to a
+//! request, all or nothing, on either provider. The feature `http` has the answers (`Retry-After`, `RateLimit`,
+//! problems, gRPC statuses, client addresses), and `tower` the middleware for axum, hyper and tonic. See `docs/rules.md` and
+//! `docs/http.md` in the repository.
+//!
 //! # Clocks and tests
 //!
 //! Time comes from the machine's monotonic clock (in Redis, from the server's), or from a [`Clock`](clock::Clock) that
