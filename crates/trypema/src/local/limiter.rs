@@ -282,17 +282,23 @@ impl<S: Strategy> Limiter<S> {
 
     #[inline(always)]
     fn taken(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+        self.taken_by_bytes(key.as_bytes(), limit, cost)
+    }
+
+    /// Takes for a key that need not be text, without telling the observer.
+    #[inline(always)]
+    pub(crate) fn taken_by_bytes(&self, key: &[u8], limit: &S::Limit, cost: u64) -> Found<S> {
         let Some(hash) = self.map.short_hash(key) else { return self.taken_long(key, limit, cost) };
         let shard = &mut *self.map.shard(hash);
-        if let Some(state) = shard.find(hash, key.as_bytes()) {
+        if let Some(state) = shard.find(hash, key) {
             return self.take_known(state, limit, cost);
         }
-        self.take_new(shard, &Hashed { key: key.as_bytes().into(), hash }, limit, cost)
+        self.take_new(shard, &Hashed { key: key.into(), hash }, limit, cost)
     }
 
     #[cold]
     #[inline(never)]
-    fn taken_long(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+    fn taken_long(&self, key: &[u8], limit: &S::Limit, cost: u64) -> Found<S> {
         let key = self.map.hashed(key);
         let shard = &mut *self.map.shard(key.hash);
         match shard.find(key.hash, &key.key) {

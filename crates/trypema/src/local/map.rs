@@ -84,12 +84,12 @@ impl<S: Strategy> Map<S> {
 
     /// The hash of a key that is kept as it is; `None` for one that is too long for that.
     #[inline(always)]
-    pub(super) fn short_hash(&self, key: &str) -> Option<u64> {
-        KeyHasher::is_short(key).then(|| self.hasher.hash(key.as_bytes()))
+    pub(super) fn short_hash(&self, key: &[u8]) -> Option<u64> {
+        KeyHasher::is_short(key).then(|| self.hasher.hash(key))
     }
 
-    pub(super) fn hashed<'k>(&self, key: &'k str) -> Hashed<'k> {
-        let key = self.hasher.bounded(key);
+    pub(super) fn hashed<'k, K: AsRef<[u8]> + ?Sized>(&self, key: &'k K) -> Hashed<'k> {
+        let key = self.hasher.bounded(key.as_ref());
         Hashed { hash: self.hasher.hash(&key), key }
     }
 

@@ -1,6 +1,7 @@
 //! Who a request is counted for.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -23,7 +24,15 @@ pub struct Key<'r>(Form<'r>);
 enum Form<'r> {
     Text(Cow<'r, str>),
     Address(AddressKey),
+    /// An address whose text is made when somebody wants it.
+    Network {
+        network: IpAddr,
+        text: OnceCell<AddressKey>,
+    },
 }
+
+/// Room for the bytes of an address: what tells them from text, and half of an IPv6 address.
+pub(super) type Room = [u8; 1 + 8];
 
 impl Key<'_> {
     /// The text.
@@ -31,6 +40,26 @@ impl Key<'_> {
         match &self.0 {
             Form::Text(text) => text,
             Form::Address(address) => address.as_str(),
+            Form::Network { network, text } => text.get_or_init(|| AddressKey::of(*network)).as_str(),
+        }
+    }
+
+    /// The key as bytes, other keys having others: quicker than the text of an address. Bytes of an address start with
+    /// one that no text has.
+    pub(super) fn bytes<'k>(&'k self, room: &'k mut Room) -> &'k [u8] {
+        match &self.0 {
+            Form::Network { network: IpAddr::V4(address), .. } => {
+                room[0] = 0xff;
+                room[1..5].copy_from_slice(&address.octets());
+                &room[..5]
+            }
+            Form::Network { network: IpAddr::V6(address), .. } => {
+                // The rest of a /64 is zero.
+                room[0] = 0xfe;
+                room[1..].copy_from_slice(&address.octets()[..8]);
+                room
+            }
+            Form::Text(_) | Form::Address(_) => self.as_str().as_bytes(),
         }
     }
 }
@@ -68,7 +97,7 @@ impl From<AddressKey> for Key<'_> {
 /// As [`AddressKey::of`]: an IPv6 address by its /64.
 impl From<IpAddr> for Key<'_> {
     fn from(address: IpAddr) -> Self {
-        Self::from(AddressKey::of(address))
+        Self(Form::Network { network: AddressKey::network_of(address), text: OnceCell::new() })
     }
 }
 

@@ -84,6 +84,9 @@ impl LimitGate {
         };
         match self.place {
             // Nobody else's counters are there, so the key is enough of a name.
+            Place::Alone if terms.counting == Counting::Before => {
+                self.ask_alone(key.bytes(&mut [0; 9]), terms)
+            }
             Place::Alone => self.ask_here(key.as_str(), terms),
             Place::Local => self.ask_here(&self.counter(key.as_str()), terms),
             #[cfg(feature = "_redis")]

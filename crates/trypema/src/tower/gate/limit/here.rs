@@ -8,19 +8,37 @@ use crate::local::{Limiter, Receipt, Reservation};
 use crate::strategy::Strategy;
 
 impl LimitGate {
+    /// Counts before the request is let in, in a limiter that nobody else uses and nobody watches.
     #[inline]
-    pub(super) fn ask_here(self: &Arc<Self>, counter: &str, terms: Terms) -> Asked {
-        match terms.counting {
-            Counting::Before if terms.is_told => {
-                Asked::Now(Ok(Found::settled(self.take(counter, terms.cost))))
+    pub(super) fn ask_alone(&self, counter: &[u8], terms: Terms) -> Asked {
+        #[inline]
+        fn ask<S: Strategy>(
+            limiter: &Limiter<S>,
+            limit: &S::Limit,
+            (counter, terms): (&[u8], Terms),
+        ) -> Asked {
+            let found = limiter.taken_by_bytes(counter, limit, terms.cost);
+            // What is left is only worked out where somebody is told.
+            if S::is_admitted(&found.outcome) && !terms.is_told {
+                return Asked::Passed;
             }
-            Counting::Before => match self.denial(counter, terms.cost) {
-                None => Asked::Passed,
-                Some(decision) => Asked::Now(Ok(Found::settled(decision))),
-            },
-            Counting::Reserving => Asked::Now(Ok(self.reserve_here(counter, terms.cost))),
-            Counting::After => Asked::Now(Ok(self.look_here(counter, terms.cost))),
+            let decision = S::core(&S::decision(limit, found.outcome, found.when));
+            Asked::Now(Ok(Found::settled(decision)))
         }
+        with_limiter!(self.limiter.local(), &self.limit, |limiter, limit| ask(
+            limiter,
+            limit,
+            (counter, terms)
+        ))
+    }
+
+    pub(super) fn ask_here(self: &Arc<Self>, counter: &str, terms: Terms) -> Asked {
+        let found = match terms.counting {
+            Counting::Before => Found::settled(self.take(counter, terms.cost)),
+            Counting::Reserving => self.reserve_here(counter, terms.cost),
+            Counting::After => self.look_here(counter, terms.cost),
+        };
+        Asked::Now(Ok(found))
     }
 
     fn reserve_here(self: &Arc<Self>, counter: &str, cost: u64) -> Found {
@@ -48,26 +66,6 @@ impl LimitGate {
             (counter, cost): (&str, u64),
         ) -> Decision {
             S::core(&limiter.take(counter, limit, cost))
-        }
-        with_limiter!(self.limiter.local(), &self.limit, |limiter, limit| core(
-            limiter,
-            limit,
-            (counter, cost)
-        ))
-    }
-
-    /// Takes, and says no more than that it was done: what is left is only worked out for a denial.
-    #[inline]
-    fn denial(&self, counter: &str, cost: u64) -> Option<Decision> {
-        #[inline]
-        fn core<S: Strategy>(
-            limiter: &Limiter<S>,
-            limit: &S::Limit,
-            (counter, cost): (&str, u64),
-        ) -> Option<Decision> {
-            let found = limiter.found(counter, limit, cost);
-            let is_denied = !S::is_admitted(&found.outcome);
-            is_denied.then(|| S::core(&S::decision(limit, found.outcome, found.when)))
         }
         with_limiter!(self.limiter.local(), &self.limit, |limiter, limit| core(
             limiter,
