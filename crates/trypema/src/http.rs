@@ -34,7 +34,6 @@
 //! # Ok::<(), trypema::TrypemaError>(())
 //! ```
 
-mod address_key;
 mod answer;
 mod client_address;
 mod error_code;
@@ -50,7 +49,7 @@ mod text;
 /// A network of addresses, as [`TrustedProxies`] are named by: `"10.0.0.0/8".parse()`.
 pub use ::ipnet::IpNet;
 
-pub use address_key::{AddressKey, Ipv6Prefix};
+pub use crate::address_key::{AddressKey, Ipv6Prefix};
 pub use client_address::{ForwardingHeader, TrustedProxies};
 pub use error_code::ErrorCode;
 pub use error_response::ErrorResponse;

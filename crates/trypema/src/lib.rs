@@ -249,6 +249,8 @@
 //!
 //! What each strategy guarantees, why, and which test holds it: `docs/guarantees.md` in the repository.
 
+#[cfg(any(feature = "http", feature = "rules"))]
+mod address_key;
 mod check;
 pub mod clock;
 mod decision;
@@ -257,6 +259,8 @@ mod error;
 pub mod http;
 pub mod local;
 pub mod observer;
+#[cfg(doctest)]
+mod pages;
 mod rate_limiter;
 #[cfg(feature = "_redis")]
 pub mod redis;
@@ -267,6 +271,8 @@ pub mod strategy;
 pub mod tower;
 mod units;
 
+#[cfg(any(feature = "http", feature = "rules"))]
+pub use address_key::{AddressKey, Ipv6Prefix};
 pub use check::{Check, Together};
 pub use decision::{
     AbuseDecision, BlockScope, Decision, LimitBalance, LimiterDecision, RateLimitDecision,

@@ -25,6 +25,8 @@ pub use wait::WaitError;
 
 pub(crate) use map::Bound;
 pub(crate) use provider::Parts;
+#[cfg(feature = "tower")]
+pub(crate) use together::Holds;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 

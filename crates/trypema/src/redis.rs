@@ -58,6 +58,8 @@ pub(crate) use provider::Windows;
 pub(crate) use store::Parts;
 #[cfg(feature = "rules")]
 pub(crate) use together::Errand;
+#[cfg(feature = "tower")]
+pub(crate) use together::Holds;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 

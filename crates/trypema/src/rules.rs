@@ -1,5 +1,6 @@
 //! Rules: these limits, on these routes, for these callers.
 
+mod address;
 mod compile;
 pub(crate) mod counter;
 mod definition;

@@ -41,6 +41,8 @@ mod strategies;
 mod told;
 #[path = "redis_together/wrong_keys.rs"]
 mod wrong_keys;
+#[path = "redis_together/yielding.rs"]
+mod yielding;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -34,7 +34,8 @@ rules:
 "
     .to_owned();
     for number in 0..others {
-        let targeting = match number % 4 {
+        let targeting = match number % 5 {
+            4 => "key_pattern: '{user} {account}'".to_owned(),
             0 => format!("endpoints: [/api/other{number}]"),
             1 => format!("plan_tiers: [plan{number}]"),
             2 => format!("key_pattern: '{{user}} {{attribute{number}}}'"),

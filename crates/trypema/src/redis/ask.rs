@@ -62,7 +62,10 @@ impl Ask {
 pub(super) enum Asks {
     One(Ask),
     /// The first of them are spent all or nothing, the others each on its own.
-    Many { asks: Vec<Ask>, together: usize },
+    Many {
+        asks: Vec<Ask>,
+        together: usize,
+    },
 }
 
 impl Asks {
@@ -99,7 +102,7 @@ pub(super) struct Told {
 #[derive(Debug)]
 pub(super) enum Answers {
     One(Told),
-    Many(Vec<Told>),
+    Many(Vec<Result<Told, RedisFailure>>),
 }
 
 /// Room for the longest facts, those of a token bucket with four limits.

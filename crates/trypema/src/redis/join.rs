@@ -1,7 +1,7 @@
 //! Waiting for several answers at once.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 /// What each of `futures` gives, in their order, once all have.
@@ -22,6 +22,35 @@ pub(super) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<
         Poll::Ready(pending.iter_mut().filter_map(Waiting::take).collect())
     })
     .await
+}
+
+/// What both of two futures give, once both have.
+pub(super) async fn both<A: Future, B: Future>(one: A, other: B) -> (A::Output, B::Output) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let (mut first, mut second) = (None, None);
+    poll_fn(move |context| {
+        if first.is_none() {
+            first = as_option(one.as_mut().poll(context));
+        }
+        if second.is_none() {
+            second = as_option(other.as_mut().poll(context));
+        }
+        match (first.take(), second.take()) {
+            (Some(one), Some(other)) => Poll::Ready((one, other)),
+            (one, other) => {
+                (first, second) = (one, other);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn as_option<T>(poll: Poll<T>) -> Option<T> {
+    match poll {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
 }
 
 enum Waiting<F: Future> {

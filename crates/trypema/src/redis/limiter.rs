@@ -290,7 +290,12 @@ impl<S: Wire> Limiter<S> {
         Ok((units, self.read(limit, Asking::new(Verb::UpTo, decided), told)?))
     }
 
-    pub(super) fn read(&self, limit: &S::Limit, asking: Asking, told: Told) -> Result<Found<S>, RedisFailure> {
+    pub(super) fn read(
+        &self,
+        limit: &S::Limit,
+        asking: Asking,
+        told: Told,
+    ) -> Result<Found<S>, RedisFailure> {
         let lease = if asking.verb == Verb::Reserve { asking.extra } else { 0 };
         let stamp = told.now + Duration::from_micros(lease);
         let call = Call::new(told.now, asking.cost).stamped(stamp);
@@ -336,7 +341,12 @@ impl<S: Wire> Limiter<S> {
     }
 
     /// Takes from Redis what was admitted without it.
-    pub(super) async fn settle(&self, key: &RedisKey, limit: &S::Limit, terms: Terms) -> Result<(), RedisFailure> {
+    pub(super) async fn settle(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        terms: Terms,
+    ) -> Result<(), RedisFailure> {
         let Some(settling) = self.substitute.settling(key) else { return Ok(()) };
         let ask = self.ask(key, Some(limit), Asking::new(Verb::UpTo, settling.units()));
         let terms = Terms { unsent: Some(settling.unsent()), ..terms };

@@ -88,24 +88,24 @@ impl Store {
         let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
         match told {
             Answers::One(told) => Ok(told),
-            Answers::Many(told) => told.into_iter().next().ok_or_else(missing),
+            Answers::Many(told) => told.into_iter().next().unwrap_or_else(|| Err(missing())),
         }
     }
 
-    /// Asks for several checks in one script call, of which the first `together` are spent all or nothing. On a
-    /// Cluster they must be in one slot.
+    /// Asks for several checks in one script call, of which the first `together` are spent all or nothing: what each was
+    /// told. On a Cluster they must be in one slot.
     pub(super) async fn ask_many(
         &self,
         asks: Vec<Ask>,
         together: usize,
         terms: Terms,
-    ) -> Result<Vec<Told>, RedisFailure> {
+    ) -> Result<Vec<Result<Told, RedisFailure>>, RedisFailure> {
         if asks.is_empty() {
             return Ok(Vec::new());
         }
         let told = self.lane_for(&asks)?.ask(Asks::Many { asks, together }, terms).await?;
         Ok(match told {
-            Answers::One(told) => vec![told],
+            Answers::One(told) => vec![Ok(told)],
             Answers::Many(told) => told,
         })
     }

@@ -22,28 +22,35 @@ use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::observer::{Event, Failure};
 use crate::strategy::{
-    Absolute, Abuse, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed, TokenBucket, Wire, with_strategy,
+    Absolute, Abuse, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed, TokenBucket, Wire,
+    with_strategy,
 };
 
 /// The limiter of each strategy.
-pub(super) trait Holds<S: LimitOf + Wire> {
+pub(crate) trait Holds<S: LimitOf + Wire> {
     fn limiter(&self) -> &Limiter<S>;
 }
 
 /// Checks to be spent all or nothing, and others that are asked for on the way, each on its own.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Errand<'a> {
     pub(crate) together: &'a [Check<'a>],
     pub(crate) alone: &'a [Check<'a>],
     /// Whether receipts are wanted of those that are spent together.
     pub(crate) is_giving_receipts: bool,
+    /// What those are answered whose server cannot be reached, while others can; where there is nothing, all fail.
+    pub(crate) substitute: Option<&'a Substituted<'a>>,
 }
+
+/// What a check is answered in place of its server, if anything.
+pub(crate) type Substituted<'a> = dyn Fn(usize) -> Option<Decision> + Sync + 'a;
 
 /// What became of an errand.
 #[derive(Debug)]
 pub(crate) struct Errands {
     pub(crate) together: Together<Receipt>,
-    pub(crate) alone: Vec<Decision>,
+    /// What each was told; `None` where that failed, which is nobody else's matter.
+    pub(crate) alone: Vec<Option<Decision>>,
 }
 
 /// A check with its key.
@@ -134,10 +141,11 @@ impl RedisRateLimiterProvider {
         checked(together)?;
         let (first, others) = (Keyed::all(together)?, Keyed::all(alone)?);
         let started = SystemClock.now();
-        match self.spend((&first, &others), errand.is_giving_receipts).await {
+        match self.spend((&first, &others), errand).await {
             Ok(done) => {
-                self.tell(&first, &done.together.decisions, started);
-                self.tell(&others, &done.alone, started);
+                self.tell(first.iter().zip(&done.together.decisions), started);
+                let told = others.iter().zip(&done.alone);
+                self.tell(told.filter_map(|(keyed, decision)| Some((keyed, decision.as_ref()?))), started);
                 Ok(done)
             }
             Err(failure) => Err(self.failed(&first, failure)),
@@ -147,50 +155,51 @@ impl RedisRateLimiterProvider {
     async fn spend(
         &self,
         (first, others): (&[Keyed<'_>], &[Keyed<'_>]),
-        is_giving_receipts: bool,
+        errand: Errand<'_>,
     ) -> Result<Errands, RedisFailure> {
         let terms = self.store.terms();
         for keyed in first.iter().chain(others) {
             self.settle(keyed, &terms).await?;
         }
-        let verb = if is_giving_receipts { Verb::Reserve } else { Verb::Take };
+        let verb = if errand.is_giving_receipts { Verb::Reserve } else { Verb::Take };
         let mut asks: Vec<Ask> = first.iter().map(|keyed| self.ask(keyed, verb)).collect();
         asks.extend(others.iter().map(|keyed| self.ask(keyed, Verb::Take)));
         if !self.store.is_one_call(&asks) {
-            return self.spend_spread((first, others), is_giving_receipts, &terms).await;
+            return self.spend_spread((first, others), errand, &terms).await;
         }
-        let told = self.store.ask_many(asks, first.len(), terms).await?;
-        let mut answered = self.read_all(first.iter().chain(others), &told)?;
-        let alone = answered.split_off(first.len());
+        let mut told = self.store.ask_many(asks, first.len(), terms).await?.into_iter();
+        let answered = self.read_all(first, told.by_ref().take(first.len()))?;
+        let alone = others.iter().zip(told).map(|(keyed, told)| self.read(keyed, &told?));
         let mut together = together(answered);
-        if !is_giving_receipts {
+        if !errand.is_giving_receipts {
             together.receipts.clear();
         }
-        Ok(Errands { together, alone: alone.into_iter().map(|answered| answered.decision).collect() })
+        let alone = alone.map(|answered| answered.ok().map(|answered| answered.decision)).collect();
+        Ok(Errands { together, alone })
     }
 
-    /// What `on_failure` answers these checks in place of Redis, all or nothing; `None` if it leaves one undecided.
+    /// What a check is answered in place of Redis, by `on_failure` or else as the limiter was built; `None` if that
+    /// leaves it undecided.
     #[cfg(feature = "rules")]
-    pub(crate) fn substitute(
-        &self,
-        checks: &[Check<'_>],
-        on_failure: &dyn Fn(usize) -> Option<OnFailure>,
-    ) -> Option<Vec<Decision>> {
-        let decide = |verb: Verb| -> Option<Vec<Decision>> {
-            let decide_one = |(index, check): (usize, &Check<'_>)| {
-                let key = RedisKey::try_from(check.key).ok()?;
-                let asking = Asking::new(verb, check.cost);
-                let on_failure = on_failure(index).unwrap_or(self.store.on_failure());
-                with_strategy!(check.limit, |S, limit| {
-                    let decided =
-                        Holds::<S>::limiter(self).substitute.decide(on_failure, &key, (limit, asking));
-                    decided.map(|decision| S::core(&decision))
-                })
-            };
-            checks.iter().enumerate().map(decide_one).collect()
-        };
-        let foreseen = decide(Verb::Peek)?;
-        if foreseen.iter().all(Decision::is_allowed) { decide(Verb::Take) } else { Some(foreseen) }
+    pub(crate) fn take_without(&self, check: &Check<'_>, on_failure: Option<OnFailure>) -> Option<Decision> {
+        self.substitute(check, Verb::Take, on_failure)
+    }
+
+    /// The same, spending nothing.
+    #[cfg(feature = "rules")]
+    pub(crate) fn peek_without(&self, check: &Check<'_>, on_failure: Option<OnFailure>) -> Option<Decision> {
+        self.substitute(check, Verb::Peek, on_failure)
+    }
+
+    #[cfg(feature = "rules")]
+    fn substitute(&self, check: &Check<'_>, verb: Verb, on_failure: Option<OnFailure>) -> Option<Decision> {
+        let key = RedisKey::try_from(check.key).ok()?;
+        let on_failure = on_failure.unwrap_or(self.store.on_failure());
+        let asking = Asking::new(verb, check.cost);
+        with_strategy!(check.limit, |S, limit| {
+            let decided = Holds::<S>::limiter(self).substitute.decide(on_failure, &key, (limit, asking));
+            decided.map(|decision| S::core(&decision))
+        })
     }
 
     fn ask(&self, keyed: &Keyed<'_>, verb: Verb) -> Ask {
@@ -206,31 +215,31 @@ impl RedisRateLimiterProvider {
         })
     }
 
-    fn read_all<'k, 'a: 'k>(
+    fn read_all(
         &self,
-        keyed: impl Iterator<Item = &'k Keyed<'a>>,
-        told: &[Told],
+        keyed: &[Keyed<'_>],
+        told: impl Iterator<Item = Result<Told, RedisFailure>>,
     ) -> Result<Vec<Answered>, RedisFailure> {
-        let mut told = told.iter();
+        let answered: Vec<Answered> =
+            keyed.iter().zip(told).map(|(keyed, told)| self.read(keyed, &told?)).collect::<Result<_, _>>()?;
         let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
-        keyed.map(|keyed| self.read(keyed, told.next().ok_or_else(missing)?)).collect()
+        if answered.len() == keyed.len() { Ok(answered) } else { Err(missing()) }
     }
 
     fn read(&self, keyed: &Keyed<'_>, told: &Told) -> Result<Answered, RedisFailure> {
         let asking = Asking::new(Verb::Take, keyed.check.cost);
         with_strategy!(keyed.check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
-            let reserved =
-                limiter.reservation(&keyed.key, limit, limiter.read(limit, asking, told.clone())?);
+            let reserved = limiter.reservation(&keyed.key, limit, limiter.read(limit, asking, told.clone())?);
             Ok(Answered { decision: S::core(&reserved.decision), receipt: reserved.receipt })
         })
     }
 
-    fn tell(&self, keyed: &[Keyed<'_>], decisions: &[Decision], started: Timestamp) {
+    fn tell<'k>(&self, told: impl Iterator<Item = (&'k Keyed<'k>, &'k Decision)>, started: Timestamp) {
         let Some(observer) = self.store.observer() else { return };
         let latency_us = SystemClock.now().as_micros().saturating_sub(started.as_micros());
         let latency = Duration::from_micros(latency_us);
-        for (Keyed { check, key }, decision) in keyed.iter().zip(decisions) {
+        for (Keyed { check, key }, decision) in told {
             let (strategy, key, cost) = (check.limit.strategy(), key.as_str(), check.cost);
             observer.decided(&Event { strategy, key, cost, decision, latency });
         }

@@ -6,12 +6,13 @@ mod overrides;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::address::Network;
 use super::definition::{Action, Rule, Rules, Scope};
-use super::endpoint::EndpointPattern;
+use super::endpoint::{EndpointPattern, Path};
 use super::index::{Filing, Map};
 use super::pattern::{placeholders, problem_with_name};
 use super::problem::{Field, InvalidRules, Problem};
-use super::set::{Compiled, Lists, Placeholder, RuleSet};
+use super::set::{Compiled, List, Lists, Placeholder, RuleSet, Values};
 
 /// Ids are part of every counter's name and of response headers.
 const MAX_ID_BYTES: usize = 64;
@@ -212,21 +213,41 @@ impl Compiler {
         }
     }
 
-    fn list(
-        &mut self,
-        written: &BTreeMap<String, Vec<String>>,
-        field: &Field,
-    ) -> Map<u16, Map<Box<str>, ()>> {
-        let mut list = Map::default();
+    fn list(&mut self, written: &BTreeMap<String, Vec<String>>, field: &Field) -> Vec<List> {
+        let mut lists = Vec::new();
         for (name, values) in written {
             let field = field.then(name);
             if let Some(reason) = problem_with_name(name) {
                 self.refuse(&field, format!("attribute {name:?} {reason}"));
             } else if let Some(attribute) = self.attribute(name, &field) {
-                list.insert(attribute, values.iter().map(|value| (value.as_str().into(), ())).collect());
+                lists.push(List { attribute, values: self.values(name, values, &field) });
             }
         }
-        list
+        lists
+    }
+
+    fn values(&mut self, name: &str, values: &[String], field: &Field) -> Values {
+        match name {
+            "ip" => {
+                let network = |(index, value): (usize, &String)| {
+                    let network = Network::parse(value);
+                    if network.is_none() {
+                        let given: String = value.chars().take(MAX_ID_BYTES).collect();
+                        self.refuse(
+                            &field.at(index),
+                            format!("{given:?} is neither an address nor a network"),
+                        );
+                    }
+                    network
+                };
+                Values::Networks(values.iter().enumerate().filter_map(network).collect())
+            }
+            "endpoint" => {
+                let path = |value: &String| (Path::new(value).as_str().into(), ());
+                Values::Paths(values.iter().map(path).collect())
+            }
+            _ => Values::Texts(values.iter().map(|value| (value.as_str().into(), ())).collect()),
+        }
     }
 
     fn refuse(&mut self, field: &Field, reason: impl Into<String>) {
@@ -244,16 +265,20 @@ impl Compiler {
 }
 
 impl RuleSet {
-    /// Files every rule that is enabled under the placeholder that the fewest have.
+    /// Files every rule that is enabled.
     fn file_all(&mut self) {
         let mut askers: Map<u16, u32> = Map::default();
         for placeholder in self.rules.iter().flat_map(|rule| &rule.placeholders) {
             *askers.entry(placeholder.attribute).or_default() += 1;
         }
+        self.ids =
+            (0..).zip(&self.rules).map(|(number, rule)| (rule.rule.id.as_str().into(), number)).collect();
         for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.rule.enabled) {
             let attributes = rule.placeholders.iter().map(|placeholder| placeholder.attribute);
-            let rarest = attributes.min_by_key(|attribute| askers.get(attribute));
-            self.index.file(number as u32, &Filing::of(rule, rarest));
+            let mut attributes: Vec<u16> = attributes.collect();
+            attributes.sort_by_key(|attribute| (askers.get(attribute), *attribute));
+            let (endpoints, plans) = (&rule.endpoints, &rule.rule.plan_tiers);
+            self.index.file(number as u32, &Filing { endpoints, plans, attributes: &attributes });
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
+use super::address::key_of;
+use crate::address_key::AddressKey;
+
 /// The longest name, the same as the longest key of Redis; longer ones become digests.
 const MAX_BYTES: usize = 255;
 
@@ -36,12 +39,23 @@ pub(crate) enum Value<'a> {
     Text(&'a str),
     /// A path, where that of the root is empty.
     Path(&'a str),
+    /// A client's address.
+    Address(AddressKey),
 }
 
-impl Value<'_> {
+impl<'a> Value<'a> {
+    /// What an attribute's value counts as: an `ip` as its network, however it is written.
+    pub(super) fn of(name: &str, value: &'a str) -> Self {
+        match name {
+            "ip" => key_of(value).map_or(Self::Text(value), Self::Address),
+            _ => Self::Text(value),
+        }
+    }
+
     fn write(self, text: &mut String) {
         match self {
             Self::Text(value) => escape(text, value),
+            Self::Address(address) => escape(text, address.as_str()),
             Self::Path("") => text.push('/'),
             Self::Path(path) => escape(text, path),
         }

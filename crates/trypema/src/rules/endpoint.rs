@@ -47,22 +47,36 @@ impl EndpointPattern {
 
     /// Whether a request is for this endpoint. The index answers this for all rules at once; this explains one.
     pub(super) fn matches(&self, method: Option<&str>, path: Option<&Path<'_>>) -> bool {
-        let Some(path) = path else { return false };
-        let mut given = path.segments();
+        let is_method =
+            self.method.as_deref().is_none_or(|wanted| methods_of(method).any(|given| given == wanted));
+        is_method && path.is_some_and(|path| path.readings().any(|reading| self.matches_path(reading)))
+    }
+
+    fn matches_path(&self, path: &str) -> bool {
+        let mut given = segments(path);
         let mut matches = |wanted: &Segment| match (wanted, given.next()) {
             (_, None) => false,
             (Segment::Any, Some(_)) => true,
             (Segment::Exactly(wanted), Some(given)) => **wanted == *given,
         };
-        let is_method = self.method.as_deref().is_none_or(|wanted| method == Some(wanted));
-        is_method && self.segments.iter().all(&mut matches) && (self.is_open || given.next().is_none())
+        self.segments.iter().all(&mut matches) && (self.is_open || given.next().is_none())
     }
+}
+
+/// The methods that a request counts as: what serves `GET` serves `HEAD`, too.
+pub(super) fn methods_of(method: Option<&str>) -> impl Iterator<Item = &str> {
+    let of_head = method.filter(|method| *method == "HEAD").map(|_| "GET");
+    method.into_iter().chain(of_head)
 }
 
 impl Segment {
     fn parse(text: &str) -> Result<Self, String> {
         match text {
             "*" => Ok(Self::Any),
+            text if is_placeholder(text) => Ok(Self::Any),
+            text if text.starts_with(':') || text.contains(['{', '}']) => {
+                Err(format!("segment {text:?} is neither text nor a placeholder: write `*` for any segment"))
+            }
             "**" => Err("`**` may only be the last segment".to_owned()),
             "." | ".." => Err(format!("segment {text:?} never remains in a path")),
             text if text.contains('*') => Err(format!("segment {text:?} has a `*` beside other text")),
@@ -74,43 +88,68 @@ impl Segment {
     }
 }
 
-/// A request's path, as servers understand it however it is written: without a query, needless percent-encoding, empty
-/// and `.` segments, with `..` followed. So nobody gets around a rule by writing a path another way.
+/// `{id}`, as routers write what any segment may stand for.
+fn is_placeholder(text: &str) -> bool {
+    let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    name.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}', '*', ':']))
+}
+
+/// A request's path in the ways that servers read it: without a query, needless percent-encoding and empty segments;
+/// and, where that makes a difference, once more with encoded slashes taken for slashes and `.` and `..` followed. Some
+/// servers do that and some do not, so a rule is for a request if it is for either reading: nobody gets around
+/// one by writing a path another way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Path<'a>(Cow<'a, str>);
+pub(super) struct Path<'a> {
+    plain: Cow<'a, str>,
+    followed: Option<String>,
+}
 
 impl<'a> Path<'a> {
     pub(super) fn new(path: &'a str) -> Self {
         let path = &path[..path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())];
         if is_plain(path.as_bytes()) {
-            return Self(Cow::Borrowed(path));
+            return Self { plain: Cow::Borrowed(path), followed: None };
         }
-        let mut segments: Vec<Cow<'_, str>> = Vec::new();
-        for raw in path.split('/') {
-            let segment = decoded(raw);
-            match &*segment {
+        let segments: Vec<Cow<'_, str>> =
+            path.split('/').map(decoded).filter(|text| !text.is_empty()).collect();
+        let plain = joined(&segments);
+        let mut followed: Vec<Cow<'_, str>> = Vec::new();
+        let whole = plain.replace("%2F", "/");
+        for segment in whole.split('/') {
+            match segment {
                 "" | "." => {}
-                ".." => drop(segments.pop()),
-                _ => segments.push(segment),
+                ".." => drop(followed.pop()),
+                segment => followed.push(segment.into()),
             }
         }
-        let mut plain = String::with_capacity(path.len() + 1);
-        for segment in &segments {
-            plain.push('/');
-            plain.push_str(segment);
-        }
-        Self(Cow::Owned(plain))
+        let followed = Some(joined(&followed)).filter(|followed| *followed != plain);
+        Self { plain: Cow::Owned(plain), followed }
     }
 
-    /// Each segment preceded by a slash; nothing for the root.
+    /// As most servers read it, for a counter's name: each segment preceded by a slash, nothing for the root.
     pub(super) fn as_str(&self) -> &str {
-        &self.0
+        self.followed.as_deref().unwrap_or(&self.plain)
     }
 
-    pub(super) fn segments(&self) -> impl Iterator<Item = &str> + Clone {
-        // Before the first slash there is nothing.
-        self.0.split('/').skip(1)
+    /// In every way that it may be read.
+    pub(super) fn readings(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.plain).chain(self.followed.as_deref())
     }
+}
+
+/// The segments of a path that starts with a slash or is empty.
+pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> + Clone {
+    // Before the first slash there is nothing.
+    path.split('/').skip(1)
+}
+
+fn joined(segments: &[Cow<'_, str>]) -> String {
+    let mut path = String::new();
+    for segment in segments {
+        path.push('/');
+        path.push_str(segment);
+    }
+    path
 }
 
 /// Whether a path is written as it will be compared: most are.
@@ -170,6 +209,9 @@ mod tests {
         assert!(!is_match("/api/**", "/apis"));
         assert!(is_match("/**", "/") && is_match("/", "/"));
         assert!(is_match("GET /x", "/x") && !is_match("POST /x", "/x"));
+        assert!(is_match("/users/{id}", "/users/7"));
+        let head = EndpointPattern::parse("GET /x").unwrap();
+        assert!(head.matches(Some("HEAD"), Some(&Path::new("/x"))), "what serves GET serves HEAD");
     }
 
     #[test]
@@ -184,14 +226,23 @@ mod tests {
         ] {
             assert!(is_match("/api/search", path), "{path}");
         }
-        assert!(!is_match("/api/search", "/api%2Fsearch"));
         assert!(!is_match("/api/search", "/api/search%"));
+    }
+
+    #[test]
+    fn both_readings_of_a_path_count() {
+        // A router that does not follow dots takes them for a segment.
+        for path in ["/files/../secret", "/files/%2e%2e/secret", "/files/..%2Fsecret", "/files%2fx"] {
+            assert!(is_match("/files/**", path), "{path}");
+        }
+        assert!(is_match("/secret", "/files/../secret") && is_match("/api/search", "/api%2Fsearch"));
+        assert!(is_match("/search/*", "/search/..") && is_match("/search/*", "/search/%2e"));
     }
 
     #[test]
     fn endless_paths_are_bounded() {
         let long = "/a".repeat(100_000);
-        assert_eq!(Path::new(&long).segments().count(), 100_000);
+        assert_eq!(segments(Path::new(&long).as_str()).count(), 100_000);
         assert!(is_match("/a/**", &long) && !is_match("/a", &long));
         let and_back = format!("/api{}{}/search", "/a".repeat(100), "/..".repeat(100));
         assert!(is_match("/api/search", &and_back));
@@ -199,7 +250,10 @@ mod tests {
 
     #[test]
     fn bad_patterns_are_refused() {
-        for pattern in ["api", "/a/**/b", "/a*b", "get /x", " /x", "/a/../b", "/a b", "/x?y"] {
+        for pattern in [
+            "api", "/a/**/b", "/a*b", "get /x", " /x", "/a/../b", "/a b", "/x?y", "/:id", "/{id", "/{*rest}",
+            "/x{y}",
+        ] {
             assert!(EndpointPattern::parse(pattern).is_err(), "{pattern}");
         }
     }

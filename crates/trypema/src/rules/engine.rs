@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use super::explain::Explanation;
-use super::plan::Plan;
+use super::plan::{Checks, Plan};
 use super::request::Request;
 use super::set::RuleSet;
 use super::verdict::Verdict;
@@ -96,6 +96,8 @@ enum Mode {
     Take,
     Reserve,
     Look,
+    /// Each rule on its own: what has happened is counted whatever the others say.
+    Record,
 }
 
 /// What became of a plan's checks.
@@ -116,20 +118,20 @@ enum Here {
 
 impl Engine {
     /// Rules whose counters are in this process.
-    pub fn local(limiter: Arc<RateLimiter>, rules: RuleSet) -> Self {
-        Self { limiter, provider: Provider::Local, set: ArcSwap::from_pointee(rules) }
+    pub fn local(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
+        Self { limiter, provider: Provider::Local, set: ArcSwap::new(rules.into()) }
     }
 
     /// Rules whose counters are shared through Redis. A request is one script call; on a Cluster, where counters
     /// are on different servers, see [`take_all`](crate::redis::RedisRateLimiterProvider::take_all).
     #[cfg(feature = "_redis")]
-    pub fn redis(limiter: Arc<RateLimiter>, rules: RuleSet) -> Self {
-        Self { limiter, provider: Provider::Redis, set: ArcSwap::from_pointee(rules) }
+    pub fn redis(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
+        Self { limiter, provider: Provider::Redis, set: ArcSwap::new(rules.into()) }
     }
 
-    /// Puts other rules in force, for every request from now on, and returns the old ones.
-    pub fn replace(&self, rules: RuleSet) -> Arc<RuleSet> {
-        self.set.swap(Arc::new(rules))
+    /// Puts other rules in force, for every request from now on, and returns the old ones, which can be put back.
+    pub fn replace(&self, rules: impl Into<Arc<RuleSet>>) -> Arc<RuleSet> {
+        self.set.swap(rules.into())
     }
 
     /// The rules in force.
@@ -160,14 +162,22 @@ impl Engine {
     }
 
     /// Whether [`Engine::check`] would let the request pass, spending nothing. Abuse rules are only asked whether they
-    /// block: to count failures only, look before the attempt and check after it has failed.
+    /// block: to count failures only, look before the attempt and [record](Engine::record) it after it has failed.
     pub async fn look(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         Ok(self.run(request, Mode::Look).await?.into_verdict())
     }
 
-    /// Gives back what a request has spent, except on rules that only log. Once: a reservation is used up by it.
+    /// Counts what has happened already, such as a login that failed, on every rule that applies, each on its own: what
+    /// one denies is still counted by the others.
+    pub async fn record(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
+        Ok(self.run(request, Mode::Record).await?.into_verdict())
+    }
+
+    /// Gives back what a request has spent, except on rules that only log. Once: a reservation is used up by it. If the
+    /// rules were replaced meanwhile it is given back under the limits in force now.
     pub async fn refund(&self, reservation: Reservation) -> Result<(), TrypemaError> {
-        let together = reservation.plan.together();
+        let set = self.set.load_full();
+        let together = reservation.plan.together_under(&set);
         match &reservation.receipts {
             Receipts::Local(receipts) => {
                 self.limiter.local().refund_all(&together.checks, receipts);
@@ -219,9 +229,9 @@ impl Engine {
     }
 
     fn decide_here(&self, plan: &Plan, mode: Mode) -> Result<Decided, TrypemaError> {
-        let (local, together, alone) = (self.limiter.local(), plan.together(), plan.alone());
+        let (local, together, alone) = (self.limiter.local(), plan.together_in(mode), plan.alone_in(mode));
         let spent = match mode {
-            Mode::Take => local.take_all(&together.checks)?,
+            Mode::Take | Mode::Record => local.take_all(&together.checks)?,
             Mode::Reserve => local.reserve_all(&together.checks)?,
             Mode::Look => local.peek_all(&together.clone().looking().checks)?,
         };
@@ -245,6 +255,16 @@ impl Engine {
             #[cfg(feature = "_redis")]
             Provider::Redis => self.limiter.redis().peek_all(checks).await?.decisions,
         })
+    }
+}
+
+impl Plan {
+    fn together_in(&self, mode: Mode) -> Checks<'_> {
+        if mode == Mode::Record { Checks::default() } else { self.together() }
+    }
+
+    fn alone_in(&self, mode: Mode) -> Checks<'_> {
+        if mode == Mode::Record { self.everything() } else { self.alone() }
     }
 }
 

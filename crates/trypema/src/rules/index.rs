@@ -1,13 +1,13 @@
 //! Finding the rules that apply without looking at those that cannot.
 //!
-//! Rules are filed by endpoint (a tree of path segments), then by method, then by plan, then by the one of their
-//! placeholders that the fewest rules ask for. A request goes down the tree and looks into what matches it only, so that
-//! its cost grows with the rules that may apply, and with its own attributes.
+//! Rules are filed by endpoint (a tree of path segments), then by method, then by plan, then by their placeholders: all
+//! rules with the same ones together, below the one that the fewest rules ask for. A request goes down the tree and looks
+//! into what matches it only, so that its cost grows with the rules that apply, and with its own attributes.
 
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
-use super::endpoint::{EndpointPattern, Segment};
+use super::endpoint::{EndpointPattern, Path, Segment, methods_of, segments};
 use super::request::Facts;
 use crate::check::MAX_CHECKS;
 
@@ -29,8 +29,8 @@ impl Entry {
 pub(super) struct Filing<'a> {
     pub(super) endpoints: &'a [EndpointPattern],
     pub(super) plans: &'a [String],
-    /// The placeholder that the fewest rules have.
-    pub(super) attribute: Option<u16>,
+    /// Its placeholders, the one that the fewest rules have first.
+    pub(super) attributes: &'a [u16],
 }
 
 #[derive(Debug, Default)]
@@ -67,8 +67,15 @@ struct Plans {
 struct Filed {
     /// Rules without placeholders.
     plain: Vec<Entry>,
-    /// The others, in the order of their attributes' numbers.
-    by_attribute: Vec<(u16, Vec<Entry>)>,
+    /// The others, in the order of the numbers of their rarest attributes.
+    by_attribute: Vec<(u16, Vec<Group>)>,
+}
+
+/// Rules that ask for the same attributes: all of them apply, or none.
+#[derive(Debug)]
+struct Group {
+    attributes: Box<[u16]>,
+    entries: Vec<Entry>,
 }
 
 impl Index {
@@ -90,12 +97,12 @@ impl Index {
         }
     }
 
-    /// The rules that apply, in their order, if `accepts` them: those filed under one placeholder may lack another.
-    pub(super) fn find(&self, facts: &Facts<'_>, accepts: &dyn Fn(u32) -> bool) -> Found {
-        let mut search = Search { facts, accepts, found: Found::default() };
+    /// The rules that apply, in their order.
+    pub(super) fn find(&self, facts: &Facts<'_>) -> Found {
+        let mut search = Search { facts, found: Found::default() };
         self.everywhere.search(&mut search);
-        if let Some(path) = &facts.path {
-            self.root.search(path.segments(), &mut search);
+        for path in facts.path.iter().flat_map(Path::readings) {
+            self.root.search(segments(path), &mut search);
         }
         search.found
     }
@@ -104,15 +111,12 @@ impl Index {
 /// One request's way through the index.
 struct Search<'a> {
     facts: &'a Facts<'a>,
-    accepts: &'a dyn Fn(u32) -> bool,
     found: Found,
 }
 
 impl Search<'_> {
     fn add(&mut self, entries: &[Entry]) {
-        for entry in entries.iter().filter(|entry| (self.accepts)(entry.rule)) {
-            self.found.insert(*entry);
-        }
+        entries.iter().for_each(|entry| self.found.insert(*entry));
     }
 }
 
@@ -135,9 +139,10 @@ impl Node {
 impl Methods {
     fn search(&self, search: &mut Search<'_>) {
         self.any.search(search);
-        if let Some(method) = search.facts.method.filter(|_| !self.each.is_empty())
-            && let Some(plans) = self.each.get(method)
-        {
+        if self.each.is_empty() {
+            return;
+        }
+        for plans in methods_of(search.facts.method).filter_map(|method| self.each.get(method)) {
             plans.search(search);
         }
     }
@@ -146,10 +151,10 @@ impl Methods {
 impl Plans {
     fn file(&mut self, entry: Entry, filing: &Filing<'_>) {
         if filing.plans.is_empty() {
-            self.any.file(entry, filing.attribute);
+            self.any.file(entry, filing.attributes);
         }
         for plan in filing.plans {
-            self.each.entry(plan.as_str().into()).or_default().file(entry, filing.attribute);
+            self.each.entry(plan.as_str().into()).or_default().file(entry, filing.attributes);
         }
     }
 
@@ -164,13 +169,16 @@ impl Plans {
 }
 
 impl Filed {
-    fn file(&mut self, entry: Entry, attribute: Option<u16>) {
-        match attribute {
-            Some(attribute) => match self.place(attribute) {
-                Ok(at) => self.by_attribute[at].1.push(entry),
-                Err(at) => self.by_attribute.insert(at, (attribute, vec![entry])),
-            },
-            None => self.plain.push(entry),
+    fn file(&mut self, entry: Entry, attributes: &[u16]) {
+        let Some(rarest) = attributes.first() else { return self.plain.push(entry) };
+        let at = self.place(*rarest).unwrap_or_else(|at| {
+            self.by_attribute.insert(at, (*rarest, Vec::new()));
+            at
+        });
+        let groups = &mut self.by_attribute[at].1;
+        match groups.iter_mut().find(|group| *group.attributes == *attributes) {
+            Some(group) => group.entries.push(entry),
+            None => groups.push(Group { attributes: attributes.into(), entries: vec![entry] }),
         }
     }
 
@@ -184,8 +192,11 @@ impl Filed {
             return;
         }
         for attribute in search.facts.numbers() {
-            if let Ok(at) = self.place(attribute) {
-                search.add(&self.by_attribute[at].1);
+            let groups = self.place(attribute).map_or(&[][..], |at| &self.by_attribute[at].1);
+            for group in groups {
+                if group.attributes.iter().all(|attribute| search.facts.value(*attribute).is_some()) {
+                    search.add(&group.entries);
+                }
             }
         }
     }

@@ -78,6 +78,19 @@ impl Plan {
         self.checks(count, |rule| rule.rule.action != Action::LogOnly)
     }
 
+    /// The checks that are spent all or nothing, under the limits that `set` has for their counters now.
+    pub(super) fn together_under<'p>(&'p self, set: &'p RuleSet) -> Checks<'p> {
+        let mut together = self.together();
+        for (check, answer) in together.checks.iter_mut().zip(&together.answers) {
+            let old = self.verdict.answers.get(*answer).and_then(|answer| self.verdict.set.at(answer.rule));
+            let new = old.and_then(|rule| set.compiled(&rule.rule.id)).map(|rule| rule.limit_of(check.key));
+            if let Some(limit) = new.filter(|limit| limit.strategy() == check.limit.strategy()) {
+                check.limit = limit;
+            }
+        }
+        together
+    }
+
     /// The checks that are each asked on their own.
     pub(super) fn alone(&self) -> Checks<'_> {
         self.checks(self.logging, |rule| rule.rule.action == Action::LogOnly)

@@ -1,12 +1,13 @@
 //! Rules that were checked and can be asked: immutable, and quick to search.
 
+use super::address::Network;
+use super::compile;
 use super::counter::{self, Value};
 use super::definition::{KeyVerdict, Rule, Rules};
-use super::endpoint::EndpointPattern;
+use super::endpoint::{EndpointPattern, Path};
 use super::index::{Entry, Found, Index, Map};
 use super::problem::InvalidRules;
 use super::request::{Facts, Request};
-use super::{compile, index};
 use crate::error::TrypemaError;
 use crate::strategy::Limit;
 
@@ -33,6 +34,8 @@ pub struct RuleSet {
     /// In the order of their priorities.
     pub(super) rules: Vec<Compiled>,
     pub(super) index: Index,
+    /// Where each is, by id.
+    pub(super) ids: Map<Box<str>, u32>,
     /// The numbers of the attributes that matter.
     pub(super) attributes: Map<Box<str>, u16>,
     pub(super) lists: Lists,
@@ -63,11 +66,51 @@ pub(super) enum Special {
     Verdict(KeyVerdict),
 }
 
-/// Values that decide a request by themselves, by the numbers of their attributes.
+/// Values that decide a request by themselves.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    pub(super) allow: Map<u16, Map<Box<str>, ()>>,
-    pub(super) block: Map<u16, Map<Box<str>, ()>>,
+    pub(super) allow: Vec<List>,
+    pub(super) block: Vec<List>,
+}
+
+/// Values of one attribute.
+#[derive(Debug)]
+pub(super) struct List {
+    pub(super) attribute: u16,
+    pub(super) values: Values,
+}
+
+#[derive(Debug)]
+pub(super) enum Values {
+    Texts(Map<Box<str>, ()>),
+    /// Of `endpoint`, as they are compared.
+    Paths(Map<Box<str>, ()>),
+    /// Of `ip`.
+    Networks(Vec<Network>),
+}
+
+impl List {
+    /// Whether a request has one of the values, for certain or perhaps: a path may be read in two ways, and of an IPv6
+    /// address only the network may be known.
+    fn holds(&self, facts: &Facts<'_>, is_doubt_enough: bool) -> bool {
+        let Some(value) = facts.value(self.attribute) else { return false };
+        match &self.values {
+            Values::Texts(texts) => texts.contains_key(value),
+            Values::Paths(paths) => {
+                let mut readings = facts.path.iter().flat_map(Path::readings);
+                let is_listed = |reading: &str| paths.contains_key(reading);
+                if is_doubt_enough { readings.any(is_listed) } else { readings.all(is_listed) }
+            }
+            Values::Networks(networks) => Network::parse(value).is_some_and(|client| {
+                let mut networks = networks.iter();
+                if is_doubt_enough {
+                    networks.any(|network| network.meets(client))
+                } else {
+                    networks.any(|network| network.covers(client))
+                }
+            }),
+        }
+    }
 }
 
 impl RuleSet {
@@ -83,7 +126,11 @@ impl RuleSet {
 
     /// The rule with this id.
     pub fn rule(&self, id: &str) -> Option<&Rule> {
-        self.rules().find(|rule| rule.id == id)
+        self.compiled(id).map(|compiled| &compiled.rule)
+    }
+
+    pub(super) fn compiled(&self, id: &str) -> Option<&Compiled> {
+        self.at(*self.ids.get(id)?)
     }
 
     /// How many rules there are.
@@ -110,8 +157,7 @@ impl RuleSet {
 
     /// The rules that apply, in their order.
     pub(super) fn find(&self, facts: &Facts<'_>) -> Result<Found, TrypemaError> {
-        let accepts = |rule: u32| self.at(rule).is_some_and(|rule| rule.has_values(facts));
-        let found = self.index.find(facts, &accepts);
+        let found = self.index.find(facts);
         if found.are_too_many {
             let reason = format!("more than {} rules apply to it", crate::check::MAX_CHECKS);
             return Err(TrypemaError::InvalidRequest { reason });
@@ -125,16 +171,13 @@ impl RuleSet {
 
     /// Whether a list decides by itself, and by which attribute. Being blocked goes before being allowed.
     pub(super) fn listed(&self, facts: &Facts<'_>) -> Option<(KeyVerdict, u16)> {
-        let listed_in = |list: &Map<u16, Map<Box<str>, ()>>| {
-            let is_listed = |attribute: &u16| {
-                let value = facts.value(*attribute);
-                list.get(attribute).zip(value).is_some_and(|(values, value)| values.contains_key(value))
-            };
-            if list.is_empty() { None } else { facts.numbers().find(is_listed) }
-        };
-        listed_in(&self.lists.block)
-            .map(|attribute| (KeyVerdict::Block, attribute))
-            .or_else(|| listed_in(&self.lists.allow).map(|attribute| (KeyVerdict::Allow, attribute)))
+        // In doubt a request is blocked, and not allowed.
+        let blocking = self.lists.block.iter().find(|list| list.holds(facts, true));
+        let allowing = || self.lists.allow.iter().find(|list| list.holds(facts, false));
+        match blocking {
+            Some(list) => Some((KeyVerdict::Block, list.attribute)),
+            None => allowing().map(|list| (KeyVerdict::Allow, list.attribute)),
+        }
     }
 
     /// The name of an attribute.
@@ -144,10 +187,6 @@ impl RuleSet {
 }
 
 impl Compiled {
-    pub(super) fn has_values(&self, facts: &Facts<'_>) -> bool {
-        self.placeholders.iter().all(|placeholder| facts.value(placeholder.attribute).is_some())
-    }
-
     /// What the key of this name gets in place of the rule's limit.
     pub(super) fn special(&self, key: &str) -> Option<&Special> {
         if self.specials.is_empty() { None } else { self.specials.get(key) }
@@ -168,7 +207,7 @@ impl Compiled {
                 Some(pattern) => Value::Text(pattern),
                 None => Value::Path(path.as_str()),
             },
-            _ => Value::Text(facts.value(placeholder.attribute).unwrap_or_default()),
+            (name, _) => Value::of(name, facts.value(placeholder.attribute).unwrap_or_default()),
         };
         let values = self.placeholders.iter().map(|placeholder| (&*placeholder.name, value(placeholder)));
         counter::write(text, &self.rule.id, values);
@@ -177,12 +216,5 @@ impl Compiled {
     /// The endpoint as the rule names it: a caller cannot get a new counter by varying a path.
     fn endpoint_text(&self, entry: Entry) -> Option<&str> {
         self.rule.endpoints.get(entry.endpoint as usize).map(String::as_str)
-    }
-}
-
-impl index::Filing<'_> {
-    /// Files a rule that was checked.
-    pub(super) fn of(compiled: &Compiled, attribute: Option<u16>) -> index::Filing<'_> {
-        index::Filing { endpoints: &compiled.endpoints, plans: &compiled.rule.plan_tiers, attribute }
     }
 }

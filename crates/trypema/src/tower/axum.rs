@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use ::axum::body::Body;
-use ::axum::extract::ConnectInfo;
+use ::axum::extract::{ConnectInfo, OriginalUri};
 use ::axum::response::{IntoResponse, Response};
 use ::http::Extensions;
 
@@ -12,6 +12,11 @@ use crate::http::ErrorResponse;
 /// The address that axum knows of a connection.
 pub(super) fn connected(extensions: &Extensions) -> Option<SocketAddr> {
     extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| *address)
+}
+
+/// The path that the client asked for, where a router inside another one sees only the rest of it.
+pub(super) fn original_path(extensions: &Extensions) -> Option<&str> {
+    extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri.path())
 }
 
 /// Handlers return it as it is, or with `?`.

@@ -24,8 +24,8 @@ pin_project! {
     #[derive(Debug)]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        // Empty once it was sent.
-        Text { text: Bytes },
+        // None once it was sent. Boxed, so that responses of the service inside do not grow by what they rarely are.
+        Text { text: Option<Box<Bytes>> },
     }
 }
 
@@ -37,14 +37,15 @@ impl<B> ResponseBody<B> {
 
     /// A response of our own.
     pub(super) fn text(response: Response<String>) -> Response<Self> {
-        response.map(|text| Self { kind: Kind::Text { text: Bytes::from(text) } })
+        let text = |text: String| (!text.is_empty()).then(|| Box::new(Bytes::from(text)));
+        response.map(|body| Self { kind: Kind::Text { text: text(body) } })
     }
 }
 
 /// Nothing: what layers further out answer with.
 impl<B> Default for ResponseBody<B> {
     fn default() -> Self {
-        Self { kind: Kind::Text { text: Bytes::new() } }
+        Self { kind: Kind::Text { text: None } }
     }
 }
 
@@ -58,15 +59,14 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             KindProjection::Inner { body } => body.poll_frame(cx),
-            KindProjection::Text { text } if text.is_empty() => Poll::Ready(None),
-            KindProjection::Text { text } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(text))))),
+            KindProjection::Text { text } => Poll::Ready(text.take().map(|text| Ok(Frame::data(*text)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
-            Kind::Text { text } => text.is_empty(),
+            Kind::Text { text } => text.is_none(),
         }
     }
 
@@ -74,7 +74,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         match &self.kind {
             Kind::Inner { body } => body.size_hint(),
             // A text is far shorter than the greatest length.
-            Kind::Text { text } => SizeHint::with_exact(text.len() as u64),
+            Kind::Text { text } => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use ::http::Response;
+use ::http::{Method, Response};
 
 use super::gate::{Told, Trouble, code_of};
 use super::incoming::Incoming;
@@ -51,9 +51,10 @@ impl<'a> Denial<'a> {
         &self.request
     }
 
-    /// Whether the request is gRPC.
+    /// Whether the request is gRPC: a `POST`, and of that type. Whatever else claims to be is answered in HTTP, where a
+    /// denial is no success that caches would keep.
     pub fn is_grpc(&self) -> bool {
-        is_grpc(self.request.headers)
+        self.request.method == Method::POST && is_grpc(self.request.headers)
     }
 
     /// Why, in one word. [`RateLimited`](ErrorCode::RateLimited) and, where an abuse limit denied,
@@ -136,7 +137,11 @@ impl<'a> Denial<'a> {
                     None => problem.with_detail("Trying again does not help."),
                 }
             }
-            Cause::Trouble(Trouble::NoKey(advice)) => Problem::new(self.code()).with_detail(*advice),
+            // Who runs the server wants to know more than who calls it.
+            Cause::Trouble(Trouble::NoKey(advice)) if cfg!(debug_assertions) => {
+                Problem::new(self.code()).with_detail(*advice)
+            }
+            Cause::Trouble(Trouble::NoKey(_)) => Problem::new(self.code()),
             Cause::Trouble(Trouble::Failed(error)) => Problem::from(error),
         }
     }
@@ -149,7 +154,7 @@ impl<'a> Denial<'a> {
         }
         let code = self.code();
         let error = ErrorResponse::new(code);
-        let message = self.missing_key().unwrap_or(error.message());
+        let message = self.missing_key().filter(|_| cfg!(debug_assertions)).unwrap_or(error.message());
         GrpcDenial { code, message, retry_after: self.retry_after() }.to_http_response()
     }
 

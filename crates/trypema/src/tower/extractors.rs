@@ -133,7 +133,7 @@ pub struct PathKeyExtractor;
 
 impl KeyExtractor for PathKeyExtractor {
     fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
-        Some(Key::from(request.uri.path()))
+        Some(Key::from(request.path()))
     }
 }
 

@@ -27,6 +27,8 @@ pin_project! {
     {
         #[pin]
         state: State<S, B>,
+        // What is left to do once there is a response.
+        passage: Option<Passage>,
     }
 }
 
@@ -39,11 +41,11 @@ pin_project! {
         // The store is being asked.
         Waiting { waiting: Option<Box<Waiting<S, B>>> },
         // The request was let in.
-        Running { #[pin] future: S::Future, passage: Option<Passage> },
+        Running { #[pin] future: S::Future },
         // The response is there, and the store is being told what it means.
         Settling { settling: Option<Box<Settling<S::Response>>> },
         // The request was not let in.
-        Refused { response: Option<Response<String>> },
+        Refused { response: Option<Box<Response<String>>> },
     }
 }
 
@@ -64,11 +66,11 @@ struct Settling<R> {
 
 impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
     pub(super) fn running(future: S::Future, passage: Option<Passage>) -> Self {
-        Self { state: State::Running { future, passage } }
+        Self { state: State::Running { future }, passage }
     }
 
     pub(super) fn refused(response: Response<String>) -> Self {
-        Self { state: State::Refused { response: Some(response) } }
+        Self { state: State::Refused { response: Some(Box::new(response)) }, passage: None }
     }
 
     pub(super) fn waiting(
@@ -77,7 +79,7 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         config: Arc<Config>,
     ) -> Self {
         let waiting = Box::new(Waiting { asking, service, request, config });
-        Self { state: State::Waiting { waiting: Some(waiting) } }
+        Self { state: State::Waiting { waiting: Some(waiting) }, passage: None }
     }
 }
 
@@ -88,11 +90,12 @@ where
     type Output = Result<Response<ResponseBody<R>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let this = self.project();
+        let (mut state, passage) = (this.state, this.passage);
         loop {
             // A place that is empty belongs to a future that has ended, and those are not polled again.
             let next = match state.as_mut().project() {
-                StateProjection::Running { future, passage } => {
+                StateProjection::Running { future } => {
                     let response = ready!(future.poll(cx))?;
                     let Some(mut passage) = passage.take() else {
                         return Poll::Ready(Ok(ResponseBody::inner(response)));
@@ -105,13 +108,13 @@ where
                 }
                 StateProjection::Refused { response } => {
                     let Some(response) = response.take() else { return Poll::Pending };
-                    return Poll::Ready(Ok(ResponseBody::text(response)));
+                    return Poll::Ready(Ok(ResponseBody::text(*response)));
                 }
                 StateProjection::Waiting { waiting } => {
                     let Some(asked) = waiting else { return Poll::Pending };
                     let found = ready!(asked.asking.as_mut().poll(cx));
                     let Some(asked) = waiting.take() else { return Poll::Pending };
-                    asked.judged(found)
+                    asked.judged(found, passage)
                 }
                 StateProjection::Settling { settling } => {
                     let Some(settled) = settling else { return Poll::Pending };
@@ -127,14 +130,15 @@ where
 }
 
 impl<S: Service<Request<B>>, B> Waiting<S, B> {
-    /// What comes after the answer of the store.
-    fn judged(mut self: Box<Self>, found: Result<Found, Trouble>) -> State<S, B> {
+    /// What comes after the answer of the store, and what is left to do after that.
+    fn judged(mut self: Box<Self>, found: Result<Found, Trouble>, left: &mut Option<Passage>) -> State<S, B> {
         match self.config.judge(&Incoming::of(&self.request), found) {
             Step::In(passage) => {
+                *left = passage;
                 let Self { mut service, request, .. } = *self;
-                State::Running { future: service.call(request), passage }
+                State::Running { future: service.call(request) }
             }
-            Step::Out(response) => State::Refused { response: Some(response) },
+            Step::Out(response) => State::Refused { response: Some(Box::new(response)) },
             Step::Wait(asking) => {
                 self.asking = asking;
                 State::Waiting { waiting: Some(self) }

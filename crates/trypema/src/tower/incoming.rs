@@ -41,6 +41,16 @@ impl<'r> Incoming<'r> {
         }
     }
 
+    /// The path that the client asked for: with the feature `axum` also inside of a nested router, which sees only the
+    /// rest of it.
+    pub fn path(&self) -> &'r str {
+        #[cfg(feature = "axum")]
+        if let Some(path) = super::axum::original_path(self.extensions) {
+            return path;
+        }
+        self.uri.path()
+    }
+
     /// The address that the request came from, which may be a proxy's: axum's `ConnectInfo<SocketAddr>` (with the
     /// feature `axum`), or else a [`SocketAddr`] or an [`IpAddr`] among the extensions.
     pub fn peer_ip(&self) -> Option<IpAddr> {

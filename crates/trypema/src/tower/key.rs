@@ -24,9 +24,9 @@ pub struct Key<'r>(Form<'r>);
 enum Form<'r> {
     Text(Cow<'r, str>),
     Address(AddressKey),
-    /// An address whose text is made when somebody wants it.
-    Network {
-        network: IpAddr,
+    /// An address, written when somebody reads it; never IPv4 in IPv6.
+    Unwritten {
+        address: IpAddr,
         text: OnceCell<AddressKey>,
     },
 }
@@ -40,7 +40,7 @@ impl Key<'_> {
         match &self.0 {
             Form::Text(text) => text,
             Form::Address(address) => address.as_str(),
-            Form::Network { network, text } => text.get_or_init(|| AddressKey::of(*network)).as_str(),
+            Form::Unwritten { address, text } => text.get_or_init(|| AddressKey::of(*address)).as_str(),
         }
     }
 
@@ -48,13 +48,13 @@ impl Key<'_> {
     /// one that no text has.
     pub(super) fn bytes<'k>(&'k self, room: &'k mut Room) -> &'k [u8] {
         match &self.0 {
-            Form::Network { network: IpAddr::V4(address), .. } => {
+            Form::Unwritten { address: IpAddr::V4(address), .. } => {
                 room[0] = 0xff;
                 room[1..5].copy_from_slice(&address.octets());
                 &room[..5]
             }
-            Form::Network { network: IpAddr::V6(address), .. } => {
-                // The rest of a /64 is zero.
+            Form::Unwritten { address: IpAddr::V6(address), .. } => {
+                // Its /64: who has one address of it has them all.
                 room[0] = 0xfe;
                 room[1..].copy_from_slice(&address.octets()[..8]);
                 room
@@ -97,7 +97,7 @@ impl From<AddressKey> for Key<'_> {
 /// As [`AddressKey::of`]: an IPv6 address by its /64.
 impl From<IpAddr> for Key<'_> {
     fn from(address: IpAddr) -> Self {
-        Self(Form::Network { network: AddressKey::network_of(address), text: OnceCell::new() })
+        Self(Form::Unwritten { address: address.to_canonical(), text: OnceCell::new() })
     }
 }
 

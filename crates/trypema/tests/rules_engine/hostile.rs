@@ -70,6 +70,69 @@ rules:
     assert_eq!(admitted.count(), 2, "nobody gets a new counter by making up a path");
 }
 
+/// Some routers follow dots and some take them for a segment: a rule holds for both.
+#[test]
+fn dots_in_a_path_get_around_no_rule() {
+    let local = Local::new(
+        "
+rules:
+  - {id: files, scope: global, endpoints: [/files/**, '/search/{query}'], strategy: {fixed_window: {limit: 1, window: 1h}}}
+",
+    );
+    assert!(local.check(&[("endpoint", "/files/a")]).is_allowed());
+    for path in ["/files/../b", "/files/%2e%2e/b", "/b/../files/c", "/search/..", "/search/%2E", "/files%2Fa"]
+    {
+        assert!(!local.check(&[("endpoint", path)]).is_allowed(), "{path}");
+    }
+}
+
+#[test]
+fn what_serves_get_serves_head() {
+    let local = Local::new(
+        "
+rules:
+  - {id: get, scope: global, endpoints: [GET /x], strategy: {fixed_window: {limit: 1, window: 1h}}}
+",
+    );
+    assert!(local.check(&[("endpoint", "/x"), ("method", "HEAD")]).is_allowed());
+    assert!(!local.check(&[("endpoint", "/x"), ("method", "GET")]).is_allowed());
+    assert!(local.check(&[("endpoint", "/x"), ("method", "POST")]).is_allowed());
+}
+
+#[test]
+fn addresses_are_counted_and_listed_however_they_are_written() {
+    let local = Local::new(
+        "
+rules:
+  - {id: ip, scope: ip, strategy: {fixed_window: {limit: 1, window: 1h}}}
+overrides:
+  - {rule: ip, key: {ip: '2001:db8:9::1'}, verdict: allow}
+block: {ip: [203.0.113.0/24, '2001:db8:bad::1'], endpoint: [/admin]}
+allow: {ip: ['10.0.0.0/8', '2001:db8:6::/48', '2001:db8:7::1'], endpoint: [/healthz]}
+",
+    );
+    let is_allowed = |ip: &str| local.check(&[("ip", ip)]).is_allowed();
+    assert!(is_allowed("1.2.3.4") && !is_allowed("::ffff:1.2.3.4"));
+    let in_one_network = (0..10_000).filter(|host| is_allowed(&format!("2001:db8:1:2::{host:x}"))).count();
+    assert_eq!(in_one_network, 1);
+    assert!(is_allowed("2001:db8:1:3::1"), "the neighbour");
+    assert!(!is_allowed("2001:db8:1:2::/64"), "as the middleware writes it");
+    assert!((0..9).all(|host| is_allowed(&format!("2001:db8:9::{host}"))), "the override is for the network");
+
+    for blocked in ["203.0.113.9", "::ffff:203.0.113.9", "2001:db8:bad::1", "2001:db8:bad::/64"] {
+        assert_eq!(local.check(&[("ip", blocked)]).listed_by(), Some("ip"), "{blocked}");
+        assert!(!is_allowed(blocked));
+    }
+    let is_listed = |ip: &str| local.check(&[("ip", ip)]).listed_by().is_some();
+    assert!(is_listed("10.9.9.9") && is_listed("2001:db8:6:1::5") && is_listed("2001:db8:7::1"));
+    assert!(!is_listed("2001:db8:7::/64"), "one address of a network says nothing about the others");
+    for path in ["/admin/", "//admin", "/%61dmin", "/admin?x", "/healthz/../admin"] {
+        assert!(!local.check(&[("endpoint", path)]).is_allowed(), "{path}");
+    }
+    assert_eq!(local.check(&[("endpoint", "/healthz/")]).listed_by(), Some("endpoint"));
+    assert_eq!(local.check(&[("endpoint", "/x/../healthz")]).listed_by(), None, "in doubt it is not allowed");
+}
+
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         "[ab_|=~:{}%/\r\n<>\"]{0,4}",

@@ -201,3 +201,36 @@ rules:
     assert!(!local.check(&ann).is_allowed(), "the second one does");
     assert!(!look());
 }
+
+#[test]
+fn what_has_happened_is_recorded_by_each_rule_on_its_own() {
+    let local = Local::new(
+        "
+rules:
+  - {id: account, scope: user, strategy: {abuse: {temp: {window: 1h, threshold: 5, block: 1h}, long: {window: 1d, threshold: 90, block: 1d}}}}
+  - {id: address, scope: ip, strategy: {fixed_window: {limit: 2, window: 1h}}}
+",
+    );
+    let attempt = [("user", "ann"), ("ip", "10.0.0.1")];
+    for _ in 0..4 {
+        let _ = wait_for(local.engine.record(&Request::new(&attempt))).unwrap();
+    }
+    assert!(local.check(&[("user", "bob")]).is_allowed());
+    let fifth = wait_for(local.engine.record(&Request::new(&attempt))).unwrap();
+    assert_eq!(decided_by(&fifth), Some("account"), "though the address was denied from the third on");
+}
+
+#[test]
+fn what_was_reserved_is_given_back_under_the_limits_of_now() {
+    let local =
+        Local::new("rules: [{id: r, scope: user, strategy: {token_bucket: {limit: 10, window: 1d}}}]");
+    let ann = [("user", "ann")];
+    let reserved = wait_for(local.engine.reserve(&Request::new(&ann))).unwrap();
+    local.engine.replace(super::rules(
+        "rules: [{id: r, scope: user, strategy: {token_bucket: {limit: 100, window: 1d}}}]",
+    ));
+    assert!(local.check_for(&ann, 80).is_allowed());
+    assert_eq!(local.left(&ann), [("r".to_owned(), 19)]);
+    wait_for(local.engine.refund(reserved)).unwrap();
+    assert_eq!(local.left(&ann), [("r".to_owned(), 20)]);
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
+use trypema_testkit::random::Random;
 
 use crate::asked::{Asked, checks, six};
 
@@ -59,6 +60,36 @@ fn a_request_of_keys_with_different_limits_admits_each_of_them_no_more_than_its_
                 assert!(admitted <= CAPACITY, "{admitted} of {CAPACITY} were admitted by {}", one.strategy());
             }
         }
+    }
+}
+
+/// A key starts with what counts longest of what is shared under other limits. Which that is may change within its
+/// own request.
+#[test]
+fn a_request_that_changes_what_counts_longest_admits_no_more_than_the_capacity() {
+    let [short, middle, long] =
+        [90, 95, 100].map(|seconds| six(CAPACITY, Duration::from_secs(seconds), 1.0)[0].clone());
+    let mut random = Random::seeded(5);
+    for _ in 0..1_000 {
+        let clock = Arc::new(ManualClock::default());
+        let rl = RateLimiter::builder().max_keys(1).clock(clock.clone()).build().unwrap();
+        let take = |asked: &[Asked]| rl.local().take_all(&checks(asked)).unwrap().is_allowed;
+        let [one, other, small, large] = [(); 4].map(|()| random.pick(&NAMES));
+        if small == large {
+            continue;
+        }
+        // Often, but not always, they share their states.
+        assert!(take(&[Asked::new("resident", &long, 1)]));
+        assert!(take(&[Asked::new(other, &short, 1)]));
+        assert!(take(&[Asked::new(one, &long, 1)]));
+        assert!(take(&[Asked::new(other, &short, 2)]));
+        clock.advance(Duration::from_secs(20));
+        let both = [Asked::new(small, &short, 1), Asked::new(large, &middle, CAPACITY - 3)];
+        let mut admitted = if take(&both) { CAPACITY - 3 } else { 0 };
+        while take(&[both[1].costing(1)]) {
+            admitted += 1;
+        }
+        assert!(admitted <= CAPACITY, "{admitted} of {CAPACITY} were admitted");
     }
 }
 

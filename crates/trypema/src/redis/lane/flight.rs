@@ -89,11 +89,7 @@ impl Flight {
         let mut told = reply.and_then(|reply| self.read(&reply)).map(Vec::into_iter);
         let mut answer_of = |seat: &Seat| match &mut told {
             Ok(told) if seat.is_single() => told.next().unwrap_or_else(|| Err(bad_reply())).map(Answers::One),
-            Ok(told) => {
-                // All of them are taken, also behind a failure: the next caller's come after them.
-                let own: Vec<_> = told.take(seat.asks().len()).collect();
-                own.into_iter().collect::<Result<_, _>>().map(Answers::Many)
-            }
+            Ok(told) => Ok(Answers::Many(told.take(seat.asks().len()).collect())),
             Err(failure) => Err(failure.clone()),
         };
         self.lane.free_flight(self);

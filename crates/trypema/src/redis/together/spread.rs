@@ -10,7 +10,7 @@ use super::super::join;
 use super::super::lane::Terms;
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::receipt::Receipt;
-use super::{Answered, Errands, Holds, Keyed, together};
+use super::{Answered, Errand, Errands, Holds, Keyed, together};
 use crate::check::Together;
 use crate::strategy::{Limit, with_strategy};
 
@@ -18,69 +18,85 @@ impl RedisRateLimiterProvider {
     pub(super) async fn spend_spread(
         &self,
         (first, others): (&[Keyed<'_>], &[Keyed<'_>]),
-        is_giving_receipts: bool,
+        errand: Errand<'_>,
         terms: &Terms,
     ) -> Result<Errands, RedisFailure> {
-        let alone = self.each(others, Verb::Take, terms).await?;
-        let mut together = self.spend_together(first, terms).await?;
-        if !is_giving_receipts {
+        let alone = self.try_each(others, Verb::Take, terms);
+        let together = self.spend_together(first, errand, terms);
+        let (alone, together) = join::both(alone, together).await;
+        let mut together = together?;
+        if !errand.is_giving_receipts {
             together.receipts.clear();
         }
-        Ok(Errands { together, alone: alone.into_iter().map(|answered| answered.decision).collect() })
+        let alone =
+            alone.into_iter().map(|answered| answered.ok().map(|answered| answered.decision)).collect();
+        Ok(Errands { together, alone })
     }
 
     async fn spend_together(
         &self,
         keyed: &[Keyed<'_>],
+        errand: Errand<'_>,
         terms: &Terms,
     ) -> Result<Together<Receipt>, RedisFailure> {
-        let peeked = self.each(keyed, Verb::Peek, terms).await?;
-        if !peeked.iter().all(|answered| answered.decision.is_allowed()) {
-            return self.deny(keyed, peeked, terms).await;
-        }
-        let tries = self.try_each(keyed, Verb::Reserve, terms).await;
-        let mut reserved = Vec::with_capacity(tries.len());
-        let (mut failure, mut held) = (None, Vec::new());
-        for (keyed, tried) in keyed.iter().zip(tries) {
-            match tried {
-                Ok(answered) => {
-                    held.extend(answered.receipt.clone().map(|receipt| (keyed, receipt)));
-                    reserved.push(answered);
+        let mut answered = Vec::with_capacity(keyed.len());
+        let mut reachable = Vec::with_capacity(keyed.len());
+        for (index, peeked) in self.try_each(keyed, Verb::Peek, terms).await.into_iter().enumerate() {
+            match peeked {
+                Ok(peeked) => {
+                    reachable.push(index);
+                    answered.push(peeked);
                 }
+                Err(failure) => {
+                    // A server that is away says nothing about the limits on the others.
+                    let decision =
+                        errand.substitute.and_then(|substitute| substitute(index)).ok_or(failure)?;
+                    answered.push(Answered { decision, receipt: None });
+                }
+            }
+        }
+        if !answered.iter().all(|answered| answered.decision.is_allowed()) {
+            self.record_denials(keyed, (&reachable, &answered), terms).await;
+            return Ok(together(answered));
+        }
+        let asked: Vec<Keyed<'_>> = reachable.iter().map(|index| keyed[*index].clone()).collect();
+        let tries = self.try_each(&asked, Verb::Reserve, terms).await;
+        let mut failure = None;
+        for (index, tried) in reachable.iter().zip(tries) {
+            match tried {
+                Ok(reserved) => answered[*index] = reserved,
                 Err(error) => failure = Some(error),
             }
         }
-        let is_allowed = reserved.iter().all(|answered| answered.decision.is_allowed());
-        if failure.is_none() && is_allowed {
-            return Ok(together(reserved));
+        if failure.is_none() && answered.iter().all(|answered| answered.decision.is_allowed()) {
+            return Ok(together(answered));
         }
-        let held: Vec<_> = held.iter().map(|(keyed, receipt)| (*keyed, receipt)).collect();
+        let held = keyed.iter().zip(&answered);
+        let held: Vec<_> =
+            held.filter_map(|(keyed, answered)| Some((keyed, answered.receipt.as_ref()?))).collect();
         // What cannot be given back stays spent: stricter.
-        let given_back = self.give_back(&held).await;
-        match failure {
-            Some(failure) => Err(failure),
-            None => given_back.map(|()| together(reserved)),
-        }
+        let _ = self.give_back(&held).await;
+        failure.map_or_else(|| Ok(together(answered)), Err)
     }
 
     /// Records a denial as one script call would have: what strategies count of denials, and the repair of a key whose
-    /// time went back.
-    async fn deny(
+    /// time went back. The denial stands, whether or not that succeeds.
+    async fn record_denials(
         &self,
         keyed: &[Keyed<'_>],
-        peeked: Vec<Answered>,
+        (reachable, answered): (&[usize], &[Answered]),
         terms: &Terms,
-    ) -> Result<Together<Receipt>, RedisFailure> {
-        let recording = keyed.iter().zip(&peeked).filter_map(|(keyed, answered)| {
-            let verb = match (keyed.check.limit, answered.decision.is_allowed()) {
-                (_, false) => Verb::Reserve,
-                (Limit::Suppressed(_), true) => Verb::Forgo,
-                (_, true) => return None,
+    ) {
+        let recording = reachable.iter().filter_map(|index| {
+            let (keyed, is_allowed) = (&keyed[*index], answered[*index].decision.is_allowed());
+            let verb = match keyed.check.limit {
+                _ if !is_allowed => Verb::Reserve,
+                Limit::Suppressed(_) => Verb::Forgo,
+                _ => return None,
             };
             Some(self.record_denial(keyed, verb, terms))
         });
-        join::all(recording).await.into_iter().collect::<Result<(), _>>()?;
-        Ok(together(peeked))
+        let _ = join::all(recording).await;
     }
 
     async fn record_denial(&self, keyed: &Keyed<'_>, verb: Verb, terms: &Terms) -> Result<(), RedisFailure> {
@@ -104,7 +120,7 @@ impl RedisRateLimiterProvider {
         let asks: Vec<Ask> = keyed.iter().map(|keyed| self.ask(keyed, verb)).collect();
         if self.store.is_one_call(&asks) {
             let told = self.store.ask_many(asks, 0, terms.clone()).await?;
-            return self.read_all(keyed.iter(), &told);
+            return self.read_all(keyed, told.into_iter());
         }
         self.try_each(keyed, verb, terms).await.into_iter().collect()
     }

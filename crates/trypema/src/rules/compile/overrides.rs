@@ -79,7 +79,7 @@ impl Compiler {
             return None;
         }
         let mut text = String::new();
-        let values = written.key.iter().map(|(name, value)| (name.as_str(), Value::Text(value)));
+        let values = written.key.iter().map(|(name, value)| (name.as_str(), Value::of(name, value)));
         counter::write(&mut text, &rule.rule.id, values);
         Some(text)
     }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use super::super::incoming::Incoming;
 use super::super::key::KeyExtractor;
-use super::{Asked, Counting, Finding, Found, Settled, Terms, Told, Trouble, code_of};
+#[cfg(feature = "_redis")]
+use super::Finding;
+use super::{Asked, Counting, Found, Settled, Terms, Told, Trouble, code_of};
 use crate::decision::Decision;
 use crate::http::Policy;
 use crate::rate_limiter::RateLimiter;
@@ -37,39 +39,6 @@ pub(in super::super) enum Place {
     #[cfg(feature = "_redis")]
     Redis,
 }
-
-/// Runs `$body` with the limiter of `$provider` that `$limit` is for, and the limit of its strategy.
-macro_rules! with_limiter {
-    ($provider:expr, $limit:expr, |$limiter:ident, $inner:ident| $body:expr) => {
-        match $limit {
-            $crate::strategy::Limit::Absolute($inner) => {
-                let $limiter = $provider.absolute();
-                $body
-            }
-            $crate::strategy::Limit::Suppressed($inner) => {
-                let $limiter = $provider.suppressed();
-                $body
-            }
-            $crate::strategy::Limit::TokenBucket($inner) => {
-                let $limiter = $provider.token_bucket();
-                $body
-            }
-            $crate::strategy::Limit::SlidingWindow($inner) => {
-                let $limiter = $provider.sliding_window();
-                $body
-            }
-            $crate::strategy::Limit::FixedWindow($inner) => {
-                let $limiter = $provider.fixed_window();
-                $body
-            }
-            $crate::strategy::Limit::Abuse($inner) => {
-                let $limiter = $provider.abuse();
-                $body
-            }
-        }
-    };
-}
-use with_limiter;
 
 impl LimitGate {
     pub(super) fn told<'a>(&'a self, decision: &'a Decision) -> Told<'a> {

@@ -34,7 +34,7 @@ impl RulesGate {
             self.attributes.iter().map(|attribute| attribute.extractor.extract(request)).collect();
         let values = || values.iter().map(|value| value.as_ref().map(Key::as_str));
         if terms.counting == Counting::Before {
-            let given = self.attributes(values(), request.uri.path(), request.method.as_str());
+            let given = self.attributes(values(), request.path(), request.method.as_str());
             if let Some(verdict) = self.engine.try_check(&Request::new(&given).costing(terms.cost)) {
                 let found = verdict.map(Found::settled);
                 return Asked::Now(found.map_err(Trouble::from));
@@ -43,7 +43,7 @@ impl RulesGate {
         let question = Question {
             gate: Arc::clone(self),
             values: values().map(|value| value.map(str::to_owned)).collect(),
-            endpoint: request.uri.path().to_owned(),
+            endpoint: request.path().to_owned(),
             method: request.method.as_str().to_owned(),
             cost: terms.cost,
         };
@@ -90,10 +90,10 @@ impl Question {
         })
     }
 
-    /// The response is made, so a denial or a failure changes nothing for it.
+    /// Counts what has happened, on each rule. The response is made, so a denial or a failure changes nothing for it.
     async fn charge(self) -> Option<Finding> {
         let given = self.attributes();
-        let verdict = self.gate.engine.check(&Request::new(&given).costing(self.cost)).await;
+        let verdict = self.gate.engine.record(&Request::new(&given).costing(self.cost)).await;
         verdict.ok().map(Finding::from)
     }
 

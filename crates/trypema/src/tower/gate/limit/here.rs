@@ -2,34 +2,24 @@
 
 use std::sync::Arc;
 
-use super::{Asked, Counting, Found, LimitGate, Settled, Terms, with_limiter};
+use super::{Asked, Counting, Found, LimitGate, Settled, Terms};
 use crate::decision::Decision;
-use crate::local::{Limiter, Receipt, Reservation};
-use crate::strategy::Strategy;
+use crate::local::{Holds, Receipt, Reservation};
+use crate::strategy::{Strategy, with_strategy};
 
 impl LimitGate {
     /// Counts before the request is let in, in a limiter that nobody else uses and nobody watches.
     #[inline]
     pub(super) fn ask_alone(&self, counter: &[u8], terms: Terms) -> Asked {
-        #[inline]
-        fn ask<S: Strategy>(
-            limiter: &Limiter<S>,
-            limit: &S::Limit,
-            (counter, terms): (&[u8], Terms),
-        ) -> Asked {
-            let found = limiter.taken_by_bytes(counter, limit, terms.cost);
+        with_strategy!(&self.limit, |S, limit| {
+            let found = Holds::<S>::limiter(self.limiter.local()).taken_by_bytes(counter, limit, terms.cost);
             // What is left is only worked out where somebody is told.
             if S::is_admitted(&found.outcome) && !terms.is_told {
                 return Asked::Passed;
             }
             let decision = S::core(&S::decision(limit, found.outcome, found.when));
             Asked::Now(Ok(Found::settled(decision)))
-        }
-        with_limiter!(self.limiter.local(), &self.limit, |limiter, limit| ask(
-            limiter,
-            limit,
-            (counter, terms)
-        ))
+        })
     }
 
     pub(super) fn ask_here(self: &Arc<Self>, counter: &str, terms: Terms) -> Asked {
@@ -60,54 +50,27 @@ impl LimitGate {
     }
 
     fn take(&self, counter: &str, cost: u64) -> Decision {
-        fn core<S: Strategy>(
-            limiter: &Limiter<S>,
-            limit: &S::Limit,
-            (counter, cost): (&str, u64),
-        ) -> Decision {
-            S::core(&limiter.take(counter, limit, cost))
-        }
-        with_limiter!(self.limiter.local(), &self.limit, |limiter, limit| core(
-            limiter,
-            limit,
-            (counter, cost)
-        ))
+        with_strategy!(&self.limit, |S, limit| {
+            S::core(&Holds::<S>::limiter(self.limiter.local()).take(counter, limit, cost))
+        })
     }
 
     fn peek(&self, counter: &str, cost: u64) -> Decision {
-        fn core<S: Strategy>(
-            limiter: &Limiter<S>,
-            limit: &S::Limit,
-            (counter, cost): (&str, u64),
-        ) -> Decision {
-            S::core(&limiter.peek(counter, limit, cost))
-        }
-        with_limiter!(self.limiter.local(), &self.limit, |limiter, limit| core(
-            limiter,
-            limit,
-            (counter, cost)
-        ))
+        with_strategy!(&self.limit, |S, limit| {
+            S::core(&Holds::<S>::limiter(self.limiter.local()).peek(counter, limit, cost))
+        })
     }
 
     fn reserve(&self, counter: &str, cost: u64) -> Reservation<Decision> {
-        fn core<S: Strategy>(
-            limiter: &Limiter<S>,
-            limit: &S::Limit,
-            (counter, cost): (&str, u64),
-        ) -> Reservation<Decision> {
-            let Reservation { decision, receipt } = limiter.reserve(counter, limit, cost);
-            Reservation { decision: S::core(&decision), receipt }
-        }
-        with_limiter!(self.limiter.local(), &self.limit, |limiter, limit| core(
-            limiter,
-            limit,
-            (counter, cost)
-        ))
+        with_strategy!(&self.limit, |S, limit| {
+            let reserved = Holds::<S>::limiter(self.limiter.local()).reserve(counter, limit, cost);
+            Reservation { decision: S::core(&reserved.decision), receipt: reserved.receipt }
+        })
     }
 
     fn refund(&self, counter: &str, receipt: &Receipt) {
-        with_limiter!(self.limiter.local(), &self.limit, |limiter, limit| {
-            limiter.refund(counter, limit, receipt);
+        with_strategy!(&self.limit, |S, limit| {
+            Holds::<S>::limiter(self.limiter.local()).refund(counter, limit, receipt);
         });
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Counting, Finding, Found, LimitGate, Settled, Terms, Trouble, with_limiter};
+use super::{Counting, Finding, Found, LimitGate, Settled, Terms, Trouble};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::redis::{Limiter, Receipt, RedisKey, Reservation};
-use crate::strategy::Wire;
+use crate::redis::{Holds, Receipt, RedisKey, Reservation};
+use crate::strategy::{Strategy, with_strategy};
 
 impl LimitGate {
     pub(super) async fn ask_redis(self: Arc<Self>, counter: String, terms: Terms) -> Result<Found, Trouble> {
@@ -29,28 +29,16 @@ impl LimitGate {
     }
 
     async fn take_on_redis(&self, key: &RedisKey, cost: u64) -> Result<Decision, TrypemaError> {
-        async fn core<S: Wire>(
-            limiter: &Limiter<S>,
-            limit: &S::Limit,
-            (key, cost): (&RedisKey, u64),
-        ) -> Result<Decision, TrypemaError> {
-            Ok(S::core(&limiter.take(key, limit, cost).await?))
-        }
-        with_limiter!(self.limiter.redis(), &self.limit, |limiter, limit| {
-            core(limiter, limit, (key, cost)).await
+        with_strategy!(&self.limit, |S, limit| {
+            let limiter = Holds::<S>::limiter(self.limiter.redis());
+            limiter.take(key, limit, cost).await.map(|decision| S::core(&decision))
         })
     }
 
     async fn peek_on_redis(&self, key: &RedisKey, cost: u64) -> Result<Decision, TrypemaError> {
-        async fn core<S: Wire>(
-            limiter: &Limiter<S>,
-            limit: &S::Limit,
-            (key, cost): (&RedisKey, u64),
-        ) -> Result<Decision, TrypemaError> {
-            Ok(S::core(&limiter.peek(key, limit, cost).await?))
-        }
-        with_limiter!(self.limiter.redis(), &self.limit, |limiter, limit| {
-            core(limiter, limit, (key, cost)).await
+        with_strategy!(&self.limit, |S, limit| {
+            let limiter = Holds::<S>::limiter(self.limiter.redis());
+            limiter.peek(key, limit, cost).await.map(|decision| S::core(&decision))
         })
     }
 
@@ -59,23 +47,17 @@ impl LimitGate {
         key: &RedisKey,
         cost: u64,
     ) -> Result<Reservation<Decision>, TrypemaError> {
-        async fn core<S: Wire>(
-            limiter: &Limiter<S>,
-            limit: &S::Limit,
-            (key, cost): (&RedisKey, u64),
-        ) -> Result<Reservation<Decision>, TrypemaError> {
+        with_strategy!(&self.limit, |S, limit| {
+            let limiter = Holds::<S>::limiter(self.limiter.redis());
             let Reservation { decision, receipt } = limiter.reserve(key, limit, cost).await?;
             Ok(Reservation { decision: S::core(&decision), receipt })
-        }
-        with_limiter!(self.limiter.redis(), &self.limit, |limiter, limit| {
-            core(limiter, limit, (key, cost)).await
         })
     }
 
     /// The observer knows of a failure; what cannot be given back stays spent.
     async fn refund_on_redis(self: Arc<Self>, key: RedisKey, receipt: Receipt) -> Option<Finding> {
-        with_limiter!(self.limiter.redis(), &self.limit, |limiter, limit| {
-            let _ = limiter.refund(&key, limit, &receipt).await;
+        with_strategy!(&self.limit, |S, limit| {
+            let _ = Holds::<S>::limiter(self.limiter.redis()).refund(&key, limit, &receipt).await;
         });
         None
     }

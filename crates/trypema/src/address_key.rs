@@ -59,15 +59,6 @@ impl AddressKey {
         key
     }
 
-    /// The address that stands for all that share the key of [`AddressKey::of`].
-    #[cfg(feature = "tower")]
-    pub(crate) fn network_of(address: IpAddr) -> IpAddr {
-        match address.to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Prefix::default().network_of(address)),
-            address => address,
-        }
-    }
-
     /// The text.
     pub fn as_str(&self) -> &str {
         // Always ASCII.

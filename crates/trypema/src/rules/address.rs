@@ -1,0 +1,79 @@
+//! Client addresses in rules: `ip` is a network however it is written.
+
+use std::net::IpAddr;
+
+use crate::address_key::AddressKey;
+
+/// A network: an address and how many of its bits matter. IPv4 is a part of IPv6 here, as `::ffff:0:0/96`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Network {
+    bits: u128,
+    prefix: u8,
+}
+
+impl Network {
+    /// Reads `10.0.0.1`, `10.0.0.0/8`, `2001:db8::1` or `2001:db8::/32`; `None` if it is neither.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let (bits, most, offset) = match address.to_canonical() {
+            IpAddr::V4(address) => (address.to_ipv6_mapped().to_bits(), 32, 96),
+            IpAddr::V6(address) => (address.to_bits(), 128, 0),
+        };
+        let prefix: u8 = prefix.map_or(Some(most), |prefix| prefix.parse().ok())?;
+        (prefix <= most).then(|| Self { bits, prefix: prefix + offset }.masked())
+    }
+
+    fn masked(self) -> Self {
+        let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+        Self { bits: self.bits & mask, ..self }
+    }
+
+    /// Whether all of `other` is in it.
+    pub(super) fn covers(self, other: Self) -> bool {
+        self.prefix <= other.prefix && Self { prefix: self.prefix, ..other }.masked() == self
+    }
+
+    /// Whether any of `other` is in it.
+    pub(super) fn meets(self, other: Self) -> bool {
+        self.covers(other) || other.covers(self)
+    }
+}
+
+/// The text that an address is counted by, if it is one: IPv4 as it is, IPv6 by its /64.
+pub(super) fn key_of(text: &str) -> Option<AddressKey> {
+    text.parse().ok().map(AddressKey::of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        Network::parse(text).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    #[test]
+    fn networks_cover_and_meet() {
+        assert!(network("10.0.0.0/8").covers(network("10.1.2.3")));
+        assert!(network("10.0.0.0/8").covers(network("::ffff:10.1.2.3")));
+        assert!(!network("10.1.2.3").covers(network("10.1.2.4")));
+        assert!(network("2001:db8::1").meets(network("2001:db8::/64")));
+        assert!(!network("2001:db8::1").covers(network("2001:db8::/64")));
+        assert!(
+            network("0.0.0.0/0").covers(network("9.9.9.9"))
+                && !network("0.0.0.0/0").covers(network("2001:db8::1"))
+        );
+        assert!(network("::/0").covers(network("9.9.9.9")));
+    }
+
+    #[test]
+    fn other_texts_are_none() {
+        for text in ["", "ann", "10.0.0.0/33", "10.0.0/8", "2001:db8::/129", "1.2.3.4/x", "/8"] {
+            assert_eq!(Network::parse(text), None, "{text}");
+        }
+    }
+}
