@@ -35,6 +35,9 @@ pub(super) struct Shard<S: Strategy> {
 /// in a long one.
 type Overflow<S> = Vec<(<S as Strategy>::Limit, <S as Strategy>::State)>;
 
+/// What the keys without room share, set aside.
+pub(super) struct SharedStates<S: Strategy>(Option<Box<Overflow<S>>>);
+
 /// Limits of one shard that can have an overflow state each at a time; calls under a further one use the
 /// last. Limits are chosen by the operator, so there are few.
 const MAX_OVERFLOW: usize = 256;
@@ -80,6 +83,17 @@ impl<S: Strategy> Shard<S> {
         let mut state = state.clone();
         S::adopt(limit, &mut state);
         Some(state)
+    }
+
+    /// Takes what the keys without room share, leaving a copy to be changed; see [`Shard::restore_shared`].
+    pub(super) fn copy_shared(&mut self) -> SharedStates<S> {
+        let copy = self.overflow.clone();
+        SharedStates(std::mem::replace(&mut self.overflow, copy))
+    }
+
+    /// Puts back what [`Shard::copy_shared`] took.
+    pub(super) fn restore_shared(&mut self, states: SharedStates<S>) {
+        self.overflow = states.0;
     }
 
     /// Makes `state` what the keys without room share under `limit`.

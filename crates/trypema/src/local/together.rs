@@ -191,29 +191,40 @@ fn decide<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<
         // Only before the first is decided: what is forgotten after that could not be recorded as it was decided.
         limiter.map.sweep(shard, pass.now);
     }
-    for (index, place) in here.iter().enumerate() {
-        let Some(limit) = S::limit_of(place.check.limit) else { continue };
-        let mut call = Call::new(pass.now, place.check.cost);
-        if !is_known(shard, place) {
-            limiter.map.settle(shard, &place.key, (limit, call.now));
+    if limiter.map.is_bounded() {
+        for place in here.iter().filter(|place| !is_known(shard, place)).collect::<Vec<_>>() {
+            if let Some(limit) = S::limit_of(place.check.limit) {
+                limiter.map.settle(shard, &place.key, (limit, pass.now));
+            }
         }
+    }
+    let sharing = here.iter().filter(|place| !is_known(shard, place)).count();
+    // Keys without room may share a state: each has to fit beside the ones before it, so those are spent on a copy.
+    let untouched = (limiter.map.is_bounded() && sharing > 1).then(|| shard.copy_shared());
+    for place in here {
+        let Some(limit) = S::limit_of(place.check.limit) else { continue };
+        let call = Call::new(pass.now, place.check.cost);
         let outcome = match shard.find(place.key.hash, &place.key.key) {
             Some(state) => {
                 S::sharpen(state, call.now);
                 S::decide(limit, state, call)
             }
             None => {
-                if limiter.map.is_bounded() {
-                    // Those without room may share a state: each has to fit beside the ones before it.
-                    let sharing = here[..index].iter().filter(|other| !is_known(shard, other));
-                    call.cost = sharing.fold(call.cost, |sum, other| sum.saturating_add(other.check.cost));
+                let mut state = shard.shared(limit, call.now).unwrap_or_default();
+                let outcome = S::decide(limit, &state, call);
+                if untouched.is_some() {
+                    S::commit(limit, &mut state, call, &outcome);
+                    shard.share(limit, state, call.now);
                 }
-                S::decide(limit, &shard.shared(limit, call.now).unwrap_or_default(), call)
+                outcome
             }
         };
         pass.together.is_allowed &= S::is_admitted(&outcome);
         let decision = S::core(&S::decision(limit, outcome, When::exactly(call.now)));
         pass.together.decisions[place.index] = decision;
+    }
+    if let Some(untouched) = untouched {
+        shard.restore_shared(untouched);
     }
 }
 

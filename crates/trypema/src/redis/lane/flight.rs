@@ -15,6 +15,10 @@ use crate::redis::link::ScriptCall;
 type Reply = Result<::redis::Value, RedisFailure>;
 type Trip = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
+/// A call that asks again and again to be polled wants the task to yield to its runtime, which it can only do
+/// by returning.
+const MAX_POLLS: usize = 4;
+
 /// A script call under way.
 pub(super) struct Flight {
     lane: Arc<Lane>,
@@ -67,7 +71,10 @@ impl Flight {
     pub(super) fn advance(self: &Arc<Self>) -> Option<Reply> {
         // Who finds it locked leaves it to the other, who looks again after unlocking. Reading by writing, the last
         // word is never missed.
-        while self.is_woken.fetch_or(false, Ordering::AcqRel) {
+        for _ in 0..MAX_POLLS {
+            if !self.is_woken.fetch_or(false, Ordering::AcqRel) {
+                return None;
+            }
             let mut under_way = match self.under_way.try_lock() {
                 Ok(under_way) => under_way,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -80,6 +87,11 @@ impl Flight {
                 *under_way = None;
                 return Some(reply);
             }
+        }
+        if self.is_woken() {
+            // The runtime wants its turn first: who waits is polled again after that.
+            self.wake_all();
+            self.lane.wake_queue();
         }
         None
     }
