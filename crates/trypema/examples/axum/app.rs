@@ -13,13 +13,13 @@ use trypema::tower::{HeaderKeyExtractor, Incoming, PeerIpKeyExtractor, RateLimit
 const RULES: &str = include_str!("rules.yaml");
 
 /// The rules of the example, in force.
-pub fn engine(limiter: RateLimiter) -> Result<Arc<Engine>, Box<dyn std::error::Error>> {
+pub(crate) fn engine(limiter: RateLimiter) -> Result<Arc<Engine>, Box<dyn std::error::Error>> {
     let rules = RuleSet::from_yaml(RULES, "rules.yaml")?;
     Ok(Arc::new(Engine::local(Arc::new(limiter), rules)))
 }
 
 /// The API, with `engine` before it.
-pub fn app(engine: Arc<Engine>) -> Result<Router, Box<dyn std::error::Error>> {
+pub(crate) fn app(engine: Arc<Engine>) -> Result<Router, Box<dyn std::error::Error>> {
     let limits = RateLimitLayer::rules(engine)
         .attribute("ip", PeerIpKeyExtractor)
         .attribute("api_key", HeaderKeyExtractor::new(HeaderName::from_static("x-api-key")))

@@ -11,7 +11,7 @@ use trypema::tower::{Incoming, RateLimitLayer};
 use trypema::{AbuseLimit, AbuseTier, RateLimiter};
 
 /// A login, with a guard before it that counts what was answered with 401.
-pub fn app(limiter: RateLimiter) -> Result<Router, Box<dyn std::error::Error>> {
+pub(crate) fn app(limiter: RateLimiter) -> Result<Router, Box<dyn std::error::Error>> {
     let minute = AbuseTier::new(Duration::from_secs(60), 3, Duration::from_secs(600))?;
     let hour = AbuseTier::new(Duration::from_secs(3_600), 10, Duration::from_secs(86_400))?;
     let guard = RateLimitLayer::builder()

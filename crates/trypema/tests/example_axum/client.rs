@@ -10,7 +10,7 @@ use trypema::RateLimiter;
 use trypema::clock::ManualClock;
 use trypema::rules::Engine;
 
-pub struct Api {
+pub(crate) struct Api {
     runtime: Runtime,
     address: SocketAddr,
     clock: Arc<ManualClock>,
@@ -18,7 +18,7 @@ pub struct Api {
 }
 
 impl Api {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let clock = Arc::new(ManualClock::default());
@@ -32,23 +32,23 @@ impl Api {
         Self { runtime, address, clock, engine }
     }
 
-    pub fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    pub fn advance(&self, milliseconds: u64) {
+    pub(crate) fn advance(&self, milliseconds: u64) {
         self.clock.advance(Duration::from_millis(milliseconds));
     }
 
-    pub fn wait<T, E: std::fmt::Debug>(&self, future: impl Future<Output = Result<T, E>>) -> T {
+    pub(crate) fn wait<T, E: std::fmt::Debug>(&self, future: impl Future<Output = Result<T, E>>) -> T {
         self.runtime.block_on(future).unwrap()
     }
 
-    pub fn get(&self, path: &str, key: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str, key: &str) -> Answer {
         self.call(ureq::http::Method::GET, path, key)
     }
 
-    pub fn post(&self, path: &str, key: &str) -> Answer {
+    pub(crate) fn post(&self, path: &str, key: &str) -> Answer {
         self.call(ureq::http::Method::POST, path, key)
     }
 
@@ -71,33 +71,33 @@ impl Api {
     }
 }
 
-pub struct Answer {
-    pub status: u16,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    pub body: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
     /// The only value of a header.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let values: Vec<&str> =
             self.headers.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_str()).collect();
         assert!(values.len() <= 1, "{name}: {values:?}");
         values.first().copied()
     }
 
-    pub fn retry_after(&self) -> Option<u64> {
+    pub(crate) fn retry_after(&self) -> Option<u64> {
         self.header("retry-after").map(|seconds| seconds.parse().unwrap())
     }
 
     /// Quota and window of a policy.
-    pub fn limit_of(&self, policy: &str) -> (i64, i64) {
+    pub(crate) fn limit_of(&self, policy: &str) -> (i64, i64) {
         let item = self.item("ratelimit-policy", policy);
         (integer(&item, "q"), integer(&item, "w"))
     }
 
     /// What is left of a policy, and for how many seconds.
-    pub fn left_of(&self, policy: &str) -> (i64, i64) {
+    pub(crate) fn left_of(&self, policy: &str) -> (i64, i64) {
         let item = self.item("ratelimit", policy);
         (integer(&item, "r"), integer(&item, "t"))
     }
@@ -115,7 +115,7 @@ impl Answer {
     }
 
     /// 429 by this policy, for so many seconds, said in every way.
-    pub fn assert_denied(&self, policy: &str, seconds: u64) {
+    pub(crate) fn assert_denied(&self, policy: &str, seconds: u64) {
         assert_eq!((self.status, self.retry_after()), (429, Some(seconds)));
         assert_eq!(self.left_of(policy).1, i64::try_from(seconds).unwrap());
         assert_eq!(self.header("content-type"), Some("application/problem+json"));

@@ -1,11 +1,14 @@
 //! Requests that pay after their response, or are given back what they paid. The same for counters in Redis: see
 //! `redis.rs`.
 
+use std::sync::Arc;
+
 use trypema::http::HeaderStyle;
 use trypema::tower::{ByLimit, ByRules, PeerIpKeyExtractor, RateLimitLayer, RateLimitLayerBuilder};
 
 use super::scene::{
-    answered_with, engine, guesses, hourly_layer, limiter, request, request_from, send, statuses, with_header,
+    answer_of, answered_with, engine, guesses, hourly_layer, limiter, request, request_from, send, statuses,
+    with_header,
 };
 
 /// Three failures within ten minutes block for ten minutes; the same numbers as [`guesses`].
@@ -113,4 +116,36 @@ async fn a_response_is_seen_whole() {
     let layer = layer.build().unwrap();
     let requests = [request(), with_header(request(), "x-any", "1"), request()];
     assert_eq!(statuses(&layer, requests).await, [200, 200, 200]);
+}
+
+/// Failures that ran at the same time are each counted on every rule, also where another rule is full by then.
+#[tokio::test]
+async fn what_has_happened_is_counted_by_each_rule() {
+    let rules = "
+        rules:
+          - {id: ip, scope: ip, strategy: {fixed_window: {limit: 2, window: 1h}}}
+          - id: account
+            scope: global
+            strategy:
+              abuse:
+                temp: {window: 10m, threshold: 5, block: 10m}
+                long: {window: 24h, threshold: 50, block: 24h}
+        ";
+    let layer = by_rules(rules).charge_if(|response| response.status == 401).build().unwrap();
+    let everybody_in = Arc::new(tokio::sync::Barrier::new(5));
+    let wrong = tower::service_fn(move |_: http::Request<()>| {
+        let everybody_in = everybody_in.clone();
+        async move {
+            everybody_in.wait().await;
+            let response = http::Response::builder().status(401).body(http_body_util::Full::from(""));
+            Ok::<_, std::convert::Infallible>(response.unwrap())
+        }
+    });
+    let service = tower::Layer::layer(&layer, wrong);
+    let attempts = (0..5).map(|_| tokio::spawn(answer_of(service.clone(), request())));
+    for attempt in attempts.collect::<Vec<_>>() {
+        assert_eq!(attempt.await.unwrap().status, 401);
+    }
+    let blocked = send(&layer, request_from("192.0.2.2")).await;
+    assert_eq!((blocked.status.as_u16(), blocked.header("retry-after")), (429, Some("600")));
 }

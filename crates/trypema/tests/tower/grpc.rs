@@ -13,7 +13,7 @@ use tonic_types::StatusExt;
 use trypema::http::{AddressKey, HeaderStyle};
 use trypema::tower::{ByLimit, Incoming, RateLimitLayer, RateLimitLayerBuilder};
 
-use super::scene::{hourly_layer, request, send, with_header};
+use super::scene::{grpc_call, hourly_layer, send};
 
 /// A health service behind `layer`, and a client of it.
 async fn client_of(layer: RateLimitLayer) -> HealthClient<Channel> {
@@ -68,17 +68,31 @@ async fn a_call_without_a_key_is_an_internal_error() {
     let mut client = client_of(hourly_layer(1).build().unwrap()).await;
     let status = check(&mut client).await.unwrap_err();
     assert_eq!(status.code(), Code::Internal);
-    assert!(status.message().contains("extensions"), "{status:?}");
+    let says_what_to_do = status.message().contains("extensions");
+    assert_eq!(says_what_to_do, cfg!(debug_assertions), "{status:?}");
 }
 
 /// gRPC says everything in headers: no body, no `Retry-After`.
 #[tokio::test]
 async fn a_grpc_answer_is_headers_alone() {
     let layer = hourly_layer(1).build().unwrap();
-    let call = || with_header(request(), "content-type", "application/grpc+proto");
-    assert_eq!(send(&layer, call()).await.status, 200);
-    let denied = send(&layer, call()).await;
+    assert_eq!(send(&layer, grpc_call()).await.status, 200);
+    let denied = send(&layer, grpc_call()).await;
     assert_eq!((denied.status.as_u16(), denied.body.as_str()), (200, ""));
     assert_eq!(denied.headers["grpc-status"], HeaderValue::from_static("8"));
     assert_eq!(denied.header("retry-after"), None);
+}
+
+/// What is no call is answered in HTTP, whatever it says of itself: a denial that is a success would stay in caches.
+#[tokio::test]
+async fn only_a_post_is_a_call() {
+    let layer = hourly_layer(1).build().unwrap();
+    let page = || {
+        let mut call = grpc_call();
+        *call.method_mut() = http::Method::GET;
+        call
+    };
+    assert_eq!(send(&layer, page()).await.status, 200);
+    let denied = send(&layer, page()).await;
+    assert_eq!((denied.status.as_u16(), denied.header("grpc-status")), (429, None));
 }

@@ -11,7 +11,7 @@ use trypema::tower::{ByLimit, ByRules, Incoming, PeerIpKeyExtractor, RateLimitLa
 use trypema_testkit::redis::Server;
 
 use super::charging::{GUESSES, HOURLY, failures_of_the_server_are_free, only_failures_count};
-use super::scene::{guesses, hourly, request, request_from, rule_set, send, statuses, to, with_header};
+use super::scene::{grpc_call, guesses, hourly, request, request_from, rule_set, send, statuses, to};
 use super::service::respects_readiness;
 
 /// Nothing here is about time, and a busy machine is slow.
@@ -129,8 +129,7 @@ async fn a_redis_that_is_away_is_503() {
             assert!(problem["type"].as_str().unwrap().ends_with("temporary-reduced-capacity"), "{problem}");
             assert!(!answer.body.contains("127.0.0.1"), "{}", answer.body);
 
-            let call = with_header(request(), "content-type", "application/grpc");
-            let status = send(&layer, call).await;
+            let status = send(&layer, grpc_call()).await;
             assert_eq!((status.status.as_u16(), status.header("grpc-status")), (200, Some("14")));
         }
     }

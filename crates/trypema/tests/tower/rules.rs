@@ -1,6 +1,10 @@
 //! Layers with rules.
 
-use http::{HeaderName, Method};
+use axum::Router;
+use axum::extract::MatchedPath;
+use axum::routing::get;
+use http::{HeaderName, Method, Request};
+use tower::ServiceExt;
 use trypema::http::HeaderStyle;
 use trypema::rules::Outcome;
 use trypema::tower::{
@@ -75,28 +79,42 @@ async fn endpoint_and_method_are_known_by_themselves() {
     assert_eq!(statuses(&layer, paths).await, [200, 200, 429, 200, 200]);
 }
 
-/// What a router knows of a request, as axum's `MatchedPath`.
-#[derive(Clone)]
-struct Matched(&'static str);
+/// What `router` answers to requests for these paths, one after the other.
+async fn routed(router: &Router, paths: &[&str]) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for path in paths {
+        let request = Request::get(*path).body(axum::body::Body::empty()).unwrap();
+        let Ok(response) = router.clone().oneshot(request).await;
+        statuses.push(response.status().as_u16());
+    }
+    statuses
+}
 
 /// What is given for a name goes before what every request has, which stands in where that finds nothing.
 #[tokio::test]
 async fn an_endpoint_may_be_the_route_that_matched() {
     let rules = "rules: [{id: route, scope: endpoint, strategy: {fixed_window: {limit: 1, window: 1h}}}]";
-    let route = |request: &Incoming<'_>| Some(request.extensions.get::<Matched>()?.0.to_owned());
-    let by_path = by_rules(rules).build().unwrap();
-    let by_route = by_rules(rules).attribute("endpoint", route).build().unwrap();
-    for (layer, expected) in [(by_path, [200, 200, 200, 200, 429]), (by_route, [200, 429, 200, 200, 429])] {
-        let user = |path: &str| {
-            let mut request = to(request(), path);
-            request.extensions_mut().insert(Matched("/users/{id}"));
-            request
-        };
-        let unmatched = |path: &str| to(request(), path);
-        let requests =
-            [user("/users/1"), user("/users/2"), unmatched("/lost"), unmatched("/found"), unmatched("/lost")];
-        assert_eq!(statuses(&layer, requests).await, expected);
-    }
+    let route = |request: &Incoming<'_>| Some(request.extensions.get::<MatchedPath>()?.as_str().to_owned());
+    let router = |layer| {
+        let routes = Router::new().route("/users/{id}", get(|| async { "user" }));
+        routes.fallback(|| async { "nothing" }).layer(layer)
+    };
+    let paths = ["/users/1", "/users/2", "/lost", "/found", "/lost"];
+    let by_path = router(by_rules(rules).build().unwrap());
+    assert_eq!(routed(&by_path, &paths).await, [200, 200, 200, 200, 429]);
+    let by_route = router(by_rules(rules).attribute("endpoint", route).build().unwrap());
+    assert_eq!(routed(&by_route, &paths).await, [200, 429, 200, 200, 429]);
+}
+
+/// A router inside another one sees only the rest of the path; the endpoint is what the client asked for.
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn an_endpoint_is_the_whole_path() {
+    let rules = "rules: [{id: api, scope: global, endpoints: [/api/**], strategy: {fixed_window: {limit: 1, window: 1h}}}]";
+    let inside =
+        Router::new().route("/search", get(|| async { "found" })).layer(by_rules(rules).build().unwrap());
+    let router = Router::new().nest("/api", inside);
+    assert_eq!(routed(&router, &["/api/search", "/api/search"]).await, [200, 429]);
 }
 
 /// A throttled caller is asked to wait, in the only words HTTP has for it.

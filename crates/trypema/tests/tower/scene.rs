@@ -74,6 +74,13 @@ pub(crate) fn with_header(mut request: Request<()>, name: &'static str, value: &
     request
 }
 
+/// A request as gRPC sends it.
+pub(crate) fn grpc_call() -> Request<()> {
+    let mut call = with_header(request(), "content-type", "application/grpc+proto");
+    *call.method_mut() = http::Method::POST;
+    call
+}
+
 pub(crate) fn to(mut request: Request<()>, path: &str) -> Request<()> {
     *request.uri_mut() = path.parse().unwrap();
     request

@@ -96,7 +96,6 @@ async fn without_the_feature_axum_its_addresses_are_unknown() {
     let served = Served::start(Router::new().route("/", get(|| async { "hello" })).layer(layer)).await;
     let answer = served.call("GET", "/", &[]).await;
     assert_eq!(answer.status(), 500);
-    assert!(answer.body().contains("feature `axum`"), "{}", answer.body());
 }
 
 /// Two wrong passwords are free of consequences, right ones never count, and the third wrong one shuts the door.

@@ -35,13 +35,9 @@ impl RateLimitLayerBuilder<ByRules> {
     /// (axum's `MatchedPath`), `/users/1` and `/users/2` are one.
     ///
     /// ```
+    /// use axum::extract::MatchedPath;
     /// use trypema::tower::{Incoming, RateLimitLayer};
     ///
-    /// # #[derive(Clone)]
-    /// # struct MatchedPath(String);
-    /// # impl MatchedPath {
-    /// #     fn as_str(&self) -> &str { &self.0 }
-    /// # }
     /// # fn layer(engine: std::sync::Arc<trypema::rules::Engine>) {
     /// let route = |request: &Incoming<'_>| {
     ///     let matched = request.extensions.get::<MatchedPath>()?;
