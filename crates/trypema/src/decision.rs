@@ -49,7 +49,14 @@ impl Decision {
     /// A denial for good, by no count: also the place of a decision that is still to be made.
     pub(crate) fn refused() -> Self {
         let (not_before, resets_at) = (NEVER, Timestamp::default());
-        Self { is_allowed: false, limit: 0, remaining: 0, not_before, resets_at, when: When::exactly(resets_at) }
+        Self {
+            is_allowed: false,
+            limit: 0,
+            remaining: 0,
+            not_before,
+            resets_at,
+            when: When::exactly(resets_at),
+        }
     }
 
     /// Whether the call may go ahead.

@@ -1,6 +1,6 @@
 //! The axum example, served and called by a real HTTP client: status, headers and body for each strategy.
 #![cfg(feature = "axum")]
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 #[path = "../examples/axum/app.rs"]
 mod app;

@@ -75,7 +75,13 @@ impl Policy<'_> {
 /// The policy that a client runs into first: one that denied, then the one with the smallest share left, then the
 /// one with the longest wait.
 pub(super) fn tightest<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> Option<Policy<'a>> {
-    policies.into_iter().max_by_key(Policy::tightness)
+    let mut policies = policies.into_iter();
+    let first = policies.next()?;
+    match policies.next() {
+        // Mostly there is one, and nothing to compare.
+        None => Some(first),
+        Some(second) => [first, second].into_iter().chain(policies).max_by_key(Policy::tightness),
+    }
 }
 
 /// Nothing is left of a quota of nothing.

@@ -13,7 +13,7 @@ use crate::asked::{Asked, checks, six};
 use crate::crowd::Crowd;
 use crate::denials::seen;
 use crate::on_redis::{OnRedis, state_name};
-use crate::together::{server_of, spread};
+use crate::together::{server_of, spread, steady};
 
 const CAPACITY: u64 = 10;
 const COST: u64 = 3;
@@ -45,11 +45,6 @@ impl<'c> Scene<'c> {
     }
 
     fn with(cluster: &'c Cluster, limits: [&Limit; 3]) -> Self {
-        // No replica takes over unless it is told to.
-        for node in cluster.nodes() {
-            let mut control = node.control().unwrap();
-            control.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).unwrap();
-        }
         let keys = spread(cluster, "between");
         let asked = [0, 1, 2].map(|index| Asked::new(&keys[index], limits[index], COST));
         let servers = asked.each_ref().map(|asked| server_of(cluster, &asked.key));
@@ -120,7 +115,7 @@ fn assert_failed(answer: &Answer) {
 
 #[test]
 fn a_server_that_is_not_there_fails_the_request_and_nothing_is_spent() {
-    let cluster = Cluster::start().unwrap();
+    let cluster = steady();
     let scene = Scene::new(&cluster);
     scene.servers[2].stop().unwrap();
     assert_failed(&wait_for(scene.take_all()));
@@ -132,7 +127,7 @@ fn a_server_that_is_not_there_fails_the_request_and_nothing_is_spent() {
 /// All have said that they would admit it when one of them stops: the others are given back.
 #[test]
 fn a_server_that_stops_before_it_reserves_leaves_at_most_its_own_cost_spent() {
-    let cluster = Cluster::start().unwrap();
+    let cluster = steady();
     let scene = Scene::new(&cluster);
     let _runtime = runtime().enter();
     let mut crowd = Crowd::new();
@@ -175,7 +170,7 @@ fn reserve_but_one<'s>(scene: &'s Scene<'_>, crowd: &mut Crowd<'s, Answer>) {
 /// Denied by one, while another dies that is to be given back: the denial stands, and no more than its cost is lost.
 #[test]
 fn a_server_that_dies_before_it_is_given_back_leaves_at_most_the_cost_spent() {
-    let cluster = Cluster::start().unwrap();
+    let cluster = steady();
     let scene = Scene::new(&cluster);
     let slot = cluster.slot_of(&scene.asked[0].key).unwrap();
     let replica = cluster.replica_of(slot).unwrap();
@@ -202,7 +197,7 @@ fn a_server_that_dies_before_it_is_given_back_leaves_at_most_the_cost_spent() {
 /// A caller that goes away in between cannot give anything back.
 #[test]
 fn a_caller_that_leaves_before_it_gives_back_leaves_at_most_the_cost_spent() {
-    let cluster = Cluster::start().unwrap();
+    let cluster = steady();
     let scene = Scene::new(&cluster);
     let _runtime = runtime().enter();
     let mut crowd = Crowd::new();
@@ -217,7 +212,7 @@ fn a_caller_that_leaves_before_it_gives_back_leaves_at_most_the_cost_spent() {
 /// the suppressed strategy sees the call all the same.
 #[test]
 fn a_check_that_is_vetoed_counts_the_call_though_by_then_it_would_deny_it() {
-    let cluster = Cluster::start().unwrap();
+    let cluster = steady();
     let [suppressed, window] = [1, 4].map(|strategy| limits(1.0)[strategy].clone());
     let scene = Scene::with(&cluster, [&suppressed, &window, &window]);
     scene.exhaust(1);

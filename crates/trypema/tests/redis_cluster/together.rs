@@ -13,6 +13,16 @@ use crate::provider::OnLocal;
 use crate::told::Recorder;
 use crate::{contention, denials, invalid, receipts, stepped_back, told};
 
+/// A Cluster in which nobody takes over unless told to, however busy the machine is.
+pub(crate) fn steady() -> Cluster {
+    let cluster = Cluster::start().unwrap();
+    for node in cluster.nodes() {
+        let mut control = node.control().unwrap();
+        control.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).unwrap();
+    }
+    cluster
+}
+
 /// The server that has a key.
 pub(crate) fn server_of<'c>(cluster: &'c Cluster, key: &str) -> &'c Server {
     cluster.primary_of(cluster.slot_of(key).unwrap()).unwrap()
@@ -45,7 +55,7 @@ fn on_cluster(cluster: &Cluster) -> (Arc<ManualClock>, Arc<Recorder>, OnRedis<'_
 
 #[test]
 fn what_one_check_denies_is_spent_on_no_server() {
-    let cluster = Cluster::start().unwrap();
+    let cluster = steady();
     let (_, _, redis) = on_cluster(&cluster);
     denials::the_last_of_five_denies(&redis, &spread(&cluster, "last"));
     denials::any_of_five_denies(&redis, &spread(&cluster, "any"));
@@ -53,7 +63,7 @@ fn what_one_check_denies_is_spent_on_no_server() {
 
 #[test]
 fn what_many_ask_at_once_is_spent_where_it_was_admitted() {
-    let cluster = Cluster::start().unwrap();
+    let cluster = steady();
     let (_, _, redis) = on_cluster(&cluster);
     denials::many_at_once(&redis, &spread(&cluster, "many"));
     contention::spent_is_what_was_admitted(&redis, &spread(&cluster, "overlapping"));
@@ -61,7 +71,7 @@ fn what_many_ask_at_once_is_spent_where_it_was_admitted() {
 
 #[test]
 fn receipts_errors_observers_and_clocks_are_as_everywhere() {
-    let cluster = Cluster::start().unwrap();
+    let cluster = steady();
     let (clock, recorder, redis) = on_cluster(&cluster);
     told::each_check_is_told_once(&redis, &recorder, &spread(&cluster, "told"));
     receipts::are_good_once(&redis, &spread(&cluster, "once"));
@@ -77,7 +87,7 @@ fn receipts_errors_observers_and_clocks_are_as_everywhere() {
 /// As long as nobody else asks in between, a Cluster answers like one server.
 #[test]
 fn random_requests_are_answered_as_the_local_provider_answers_them() {
-    let cluster = Cluster::start().unwrap();
+    let cluster = steady();
     let (clock, _, redis) = on_cluster(&cluster);
     let local = OnLocal(Arc::clone(&redis.rl));
     walk((&local, &redis), &clock, &spread(&cluster, "random"), Walk { seed: 3, steps: 1_500 });
