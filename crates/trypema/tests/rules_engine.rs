@@ -1,6 +1,6 @@
 //! Rules in force: which apply, what they decide together, and what happens while they change.
 #![cfg(all(feature = "rules", feature = "redis-tokio"))]
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 #[path = "rules_engine/explaining.rs"]
 mod explaining;

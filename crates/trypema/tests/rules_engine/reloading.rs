@@ -13,7 +13,7 @@ use super::{Local, ids, left, rules};
 
 /// Two sets that no verdict may mix: even rules in one, odd ones in the other, and one that both share.
 fn version(number: u64) -> RuleSet {
-    let parity = if number % 2 == 0 { ["even-a", "even-b"] } else { ["odd-a", "odd-b"] };
+    let parity = if number.is_multiple_of(2) { ["even-a", "even-b"] } else { ["odd-a", "odd-b"] };
     let own: String = parity
         .iter()
         .map(|id| {
