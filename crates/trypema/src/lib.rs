@@ -257,6 +257,8 @@ mod decision;
 mod error;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "_redis")]
+pub mod hybrid;
 pub mod local;
 pub mod observer;
 #[cfg(doctest)]

@@ -30,6 +30,7 @@ mod handle;
 mod join;
 mod key;
 mod lane;
+mod lease;
 mod limiter;
 mod link;
 mod provider;
@@ -54,6 +55,7 @@ pub use receipt::{Receipt, Reservation};
 pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use substitute::OnFailure;
 
+pub(crate) use lease::{Sharer, ToldLease};
 pub(crate) use provider::Windows;
 pub(crate) use store::Parts;
 #[cfg(feature = "rules")]

@@ -24,6 +24,8 @@ mod absolute;
 mod abuse;
 mod aligned;
 mod fixed_window;
+#[cfg(feature = "_redis")]
+mod lease;
 mod limit;
 mod series;
 mod sliding_window;
@@ -43,6 +45,9 @@ pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
 
+#[cfg(feature = "_redis")]
+#[doc(hidden)]
+pub use lease::{Back, Leasable, LeaseAsk, Leased, Turn};
 #[cfg(feature = "_redis")]
 #[doc(hidden)]
 pub use wire::Wire;

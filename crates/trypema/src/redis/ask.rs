@@ -4,7 +4,7 @@ use super::failure::{RedisFailure, RedisFailureKind};
 use super::link::{Departure, ScriptCall};
 use super::script;
 use crate::clock::Timestamp;
-use crate::strategy::{Facts, put_count, put_number};
+use crate::strategy::{Facts, LeaseAsk, put_count, put_number};
 
 /// The verbs of the driver, by their numbers there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,12 +21,14 @@ pub(super) enum Verb {
     Unblock = 10,
     /// Records that a call was not let pass for another reason.
     Forgo = 11,
+    /// Takes units to be spent by this instance alone.
+    Lease = 12,
 }
 
 impl Verb {
     /// Whether it answers with a decision.
     fn is_deciding(self) -> bool {
-        matches!(self, Self::Take | Self::Peek | Self::UpTo | Self::Reserve)
+        matches!(self, Self::Take | Self::Peek | Self::UpTo | Self::Reserve | Self::Lease)
     }
 }
 
@@ -48,6 +50,27 @@ pub(super) struct Ask {
     /// The limit, as the strategy's twin reads it; empty for verbs that have none.
     pub(super) limit: Vec<u8>,
     pub(super) facts_len: usize,
+    /// What a lease needs besides.
+    pub(super) lease: Option<LeaseTerms>,
+}
+
+/// What an instance asks for, and who it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct LeaseTerms {
+    pub(super) ask: LeaseAsk,
+    pub(super) instance: u64,
+    /// For how long it counts as sharing the key; 0 if it leaves.
+    pub(super) live_for_us: u64,
+}
+
+impl LeaseTerms {
+    fn write(&self, argument: &mut Vec<u8>) {
+        let back = self.ask.back;
+        let numbers = [self.ask.want, back.units, back.recorded.as_micros(), self.ask.seen, self.live_for_us];
+        numbers.into_iter().for_each(|number| put_count(argument, number));
+        argument.extend_from_slice(&back.resets.to_le_bytes());
+        argument.extend_from_slice(&self.instance.to_le_bytes());
+    }
 }
 
 impl Ask {
@@ -96,6 +119,9 @@ pub(super) struct Told {
     facts_len: usize,
     /// What others have spent since, at the same moment.
     pub(super) spent: u64,
+    /// Of a lease: how many instances share the key, and how often it was reset.
+    pub(super) sharers: u32,
+    pub(super) resets: u32,
 }
 
 /// What a request was told; mostly it had one check.
@@ -109,6 +135,10 @@ pub(super) enum Answers {
 const MAX_FACTS: usize = 64;
 
 impl Told {
+    fn at(now: Timestamp, number: u64) -> Self {
+        Self { now, number, facts: [0; MAX_FACTS], facts_len: 0, spent: 0, sharers: 0, resets: 0 }
+    }
+
     pub(super) fn facts(&self) -> Facts<'_> {
         Facts::new(&self.facts[..self.facts_len])
     }
@@ -189,7 +219,7 @@ impl<'a> Cargo<'a> {
         let now = Timestamp::from_micros(facts.count()?);
         let mut told = Vec::new();
         if let Some(run) = self.single() {
-            let told_of = Told { now, number: 0, facts: [0; MAX_FACTS], facts_len: 0, spent: 0 };
+            let told_of = Told::at(now, 0);
             read_stretches(&mut facts, run, told_of, &mut told)?;
             return facts.is_empty().then_some(told);
         }
@@ -247,6 +277,9 @@ impl Packing {
         put_count(&mut self.argument, ask.cost);
         put_number(&mut self.argument, ask.extra.min(1 << 53) as f64);
         self.argument.extend_from_slice(&ask.limit);
+        if let Some(lease) = &ask.lease {
+            lease.write(&mut self.argument);
+        }
     }
 
     fn call(self) -> ScriptCall {
@@ -270,7 +303,10 @@ fn read_check(
         return Some(());
     }
     let number = facts.count()?;
-    let answer = Told { now, number, facts: [0; MAX_FACTS], facts_len: 0, spent: 0 };
+    let mut answer = Told::at(now, number);
+    if run.ask.verb == Verb::Lease {
+        (answer.sharers, answer.resets) = (facts.word()?, facts.word()?);
+    }
     if run.ask.verb.is_deciding() {
         return read_stretches(facts, run, answer, told);
     }

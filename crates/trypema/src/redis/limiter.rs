@@ -315,6 +315,9 @@ impl<S: Wire> Limiter<S> {
             Verb::Reserve | Verb::Refund | Verb::Reset | Verb::Unblock => {
                 vec![[state.as_slice(), b":resets"].concat()]
             }
+            Verb::Lease => {
+                vec![[state.as_slice(), b":resets"].concat(), [state.as_slice(), b":instances"].concat()]
+            }
             _ => Vec::new(),
         };
         let mut written = Vec::with_capacity(64);
@@ -331,6 +334,7 @@ impl<S: Wire> Limiter<S> {
             resets: 0,
             limit: written,
             facts_len: limit.map_or(0, S::facts_len),
+            lease: None,
         }
     }
 

@@ -10,6 +10,7 @@ const TAKE: &str = include_str!("script/take.lua");
 const FIRST: &str = include_str!("script/first.lua");
 const SINGLE: &str = include_str!("script/single.lua");
 const REQUESTS: &str = include_str!("script/requests.lua");
+const LEASE: &str = include_str!("script/lease.lua");
 const DRIVER: &str = include_str!("script/driver.lua");
 
 /// The script for takes of one cost from one key, for the strategy with this number.
@@ -34,16 +35,16 @@ pub(super) fn driver() -> Arc<Script> {
             let quick = [lua.quick_base, lua.quick].join("\n");
             source.push_str(&format!("quick_of[{}] = function()\n{quick}\nreturn quick\nend\n", index + 1));
         }
-        source.push_str(&format!("{REQUESTS}\nlocal strategies = {{}}\n"));
+        source.push_str(&format!("{REQUESTS}\n{LEASE}\nlocal strategies = {{}}\n"));
         for (index, lua) in LUA.iter().enumerate() {
-            let parts = [lua.base, lua.source, TAKE].join("\n");
+            let parts = [lua.base, lua.source, lua.lease, TAKE].join("\n");
             let (name, number) = (lua.name, index + 1);
             source.push_str(&format!("-- {name}\nstrategies[{number}] = function()\n"));
-            source.push_str(&format!("local forgo, block_for, is_blocked\n{parts}\n"));
+            source.push_str(&format!("local forgo, lease, block_for, is_blocked\n{parts}\n"));
             source.push_str(
                 "return {read = read, load = load, save = save, decide = decide, commit = commit, fits = fits, \
                  refund = refund, memory = memory, facts = facts, take = take, forgo = forgo, \
-                 block_for = block_for, is_blocked = is_blocked}\nend\n",
+                 lease = lease, block_for = block_for, is_blocked = is_blocked}\nend\n",
             );
         }
         source.push_str(DRIVER);

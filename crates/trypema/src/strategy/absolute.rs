@@ -1,6 +1,8 @@
 //! Absolute: a sliding window that never admits more than its capacity in any interval of its length.
 
 #[cfg(feature = "_redis")]
+mod lease;
+#[cfg(feature = "_redis")]
 mod wire;
 
 use std::time::Duration;

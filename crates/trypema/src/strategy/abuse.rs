@@ -1,6 +1,8 @@
 //! Abuse: attempts over a short and a long window; too many in either block for a while.
 
 #[cfg(feature = "_redis")]
+mod lease;
+#[cfg(feature = "_redis")]
 mod wire;
 
 use std::time::Duration;

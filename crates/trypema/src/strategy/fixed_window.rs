@@ -1,6 +1,8 @@
 //! Fixed window: a count that starts anew at every multiple of the window.
 
 #[cfg(feature = "_redis")]
+mod lease;
+#[cfg(feature = "_redis")]
 mod wire;
 
 use std::time::Duration;

@@ -1,6 +1,8 @@
 //! Sliding-window counter: two aligned windows, the older one fading out.
 
 #[cfg(feature = "_redis")]
+mod lease;
+#[cfg(feature = "_redis")]
 mod wire;
 
 use std::time::Duration;

@@ -58,7 +58,7 @@ local function copy_of(s)
 end
 
 -- The share of calls to admit once `cost` more are observed.
-local function share_of(limit, state, now, soft, cost)
+local function share_observed(limit, state, now, soft, cost)
   local observed = state.observed or state.accepted
   local used, _, is_back = view(observed, now, limit.window)
   local last_second = used
@@ -114,7 +114,7 @@ local function decide(limit, state, now, stamp, cost)
   if cost > soft - used and cost > 0 then
     o.zone = 0
     if cost <= hard_of(limit, soft) - used then
-      local share = share_of(limit, state, now, soft, cost)
+      local share = share_observed(limit, state, now, soft, cost)
       o.factor = 1 - share
       o.drawn = (last_drawn(limit, state, now, used) + GOLDEN) % 2 ^ 32
       o.zone = o.drawn < math.floor(share * 2 ^ 32) and 3 or 2

@@ -2,6 +2,8 @@
 
 mod limit;
 #[cfg(feature = "_redis")]
+mod lease;
+#[cfg(feature = "_redis")]
 mod wire;
 
 pub use limit::SuppressedLimit;

@@ -4,6 +4,8 @@ mod debt;
 mod limits;
 mod single;
 #[cfg(feature = "_redis")]
+mod lease;
+#[cfg(feature = "_redis")]
 mod wire;
 
 use debt::{Debt, Pending};

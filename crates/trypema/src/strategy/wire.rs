@@ -35,6 +35,8 @@ pub(crate) struct Lua {
     /// What it is built on, if it is.
     pub(crate) base: &'static str,
     pub(crate) source: &'static str,
+    /// How it grants leases, if in its own way.
+    pub(crate) lease: &'static str,
     /// What its usual case is built on, if it is.
     pub(crate) quick_base: &'static str,
     /// Its usual case on its own, if that is worth it.
@@ -47,6 +49,7 @@ pub(crate) const LUA: [Lua; 6] = [
         name: "absolute",
         base: SERIES,
         source: include_str!("absolute.lua"),
+        lease: "",
         quick_base: QUICK_SERIES,
         quick: include_str!("quick/absolute.lua"),
     },
@@ -54,6 +57,7 @@ pub(crate) const LUA: [Lua; 6] = [
         name: "suppressed",
         base: SERIES,
         source: include_str!("suppressed.lua"),
+        lease: include_str!("suppressed/lease.lua"),
         quick_base: QUICK_SERIES,
         quick: include_str!("quick/suppressed.lua"),
     },
@@ -61,6 +65,7 @@ pub(crate) const LUA: [Lua; 6] = [
         name: "token_bucket",
         base: DEBT,
         source: include_str!("token_bucket.lua"),
+        lease: "",
         quick_base: "",
         quick: include_str!("quick/token_bucket.lua"),
     },
@@ -68,6 +73,7 @@ pub(crate) const LUA: [Lua; 6] = [
         name: "sliding_window",
         base: "",
         source: include_str!("sliding_window.lua"),
+        lease: "",
         quick_base: "",
         quick: include_str!("quick/sliding_window.lua"),
     },
@@ -75,10 +81,11 @@ pub(crate) const LUA: [Lua; 6] = [
         name: "fixed_window",
         base: "",
         source: include_str!("fixed_window.lua"),
+        lease: "",
         quick_base: "",
         quick: include_str!("quick/fixed_window.lua"),
     },
-    Lua { name: "abuse", base: SERIES, source: include_str!("abuse.lua"), quick_base: "", quick: "" },
+    Lua { name: "abuse", base: SERIES, source: include_str!("abuse.lua"), lease: "", quick_base: "", quick: "" },
 ];
 
 const SERIES: &str = concat!(

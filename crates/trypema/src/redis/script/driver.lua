@@ -1,5 +1,5 @@
 -- The rest of the driver, for requests that are not in their usual case.
-local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK, FORGO = 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK, FORGO, LEASE = 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
@@ -109,7 +109,23 @@ local function decided(check, state, cost, stamp, is_spending)
   return struct.pack('<I4', 1) .. s.facts(check.limit, outcome), outcome
 end
 
-local WITH_RESETS = {[RESERVE] = true, [REFUND] = true, [RESET] = true, [UNBLOCK] = true}
+-- Grants a lease: takes back what is left of an old one, and records the new one at its end.
+local function leased(check, state)
+  local s, limit, lease = check.strategy, check.limit, check.lease
+  if lease.back > 0 then
+    state.is_changed = true
+    s.refund(limit, state, now, lease.back, lease.recorded)
+  end
+  local units = share_of(lease, s.fits(limit, state, now, 2 ^ 53))
+  if units == 0 then
+    return 0, s.decide(limit, state, now, now, math.max(1, lease.need))
+  end
+  local outcome = s.decide(limit, state, now, lease_end(lease, now, units), units)
+  s.commit(limit, state, now, units, outcome)
+  return units, outcome
+end
+
+local WITH_RESETS = {[LEASE] = true, [RESERVE] = true, [REFUND] = true, [RESET] = true, [UNBLOCK] = true}
 
 local verbs = {}
 verbs[TAKE] = function(check, state, reply)
@@ -131,6 +147,21 @@ verbs[RESERVE] = function(check, state, reply)
   local stretch, outcome = decided(check, state, check.cost, now + check.extra, true)
   reply[#reply + 1] = stretch
   return outcome.admitted and keep_resets(check) or 0
+end
+verbs[LEASE] = function(check, state, reply)
+  local s, lease = check.strategy, check.lease
+  if check.resets ~= lease.resets or not state.is_known then
+    lease.back = 0
+  end
+  local units, outcome
+  if s.lease then
+    units, outcome = s.lease(check.limit, state, now, lease)
+  else
+    units, outcome = leased(check, state)
+  end
+  reply[#reply + 1] = struct.pack('<I4I4I4', lease.sharers, units > 0 and keep_resets(check) or check.resets, 1)
+    .. s.facts(check.limit, outcome)
+  return units
 end
 verbs[FORGO] = function(check, state)
   local s = check.strategy
@@ -182,6 +213,12 @@ local function read_check()
   if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
     check.limit, at = check.strategy.read(argument, at)
   end
+  if check.verb == LEASE then
+    local l = {need = check.cost, length = check.extra}
+    l.want, l.back, l.recorded, l.seen, l.live_for, l.resets, l.id, at =
+      struct.unpack('<dddddI4c8', argument, at)
+    check.lease = l
+  end
   return check
 end
 
@@ -221,6 +258,10 @@ local function load_all(checks)
     check.entry = state_at(check)
     if WITH_RESETS[check.verb] then
       check.resets = resets_of(check.index)
+    end
+    if check.lease then
+      is_written = true
+      check.lease.sharers = sharers_of(KEYS[check.index + 2], check.lease, now)
     end
   end
 end

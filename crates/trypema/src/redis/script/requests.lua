@@ -1,9 +1,11 @@
 -- Any number of requests, decided in their order; each a list of checks that are spent all or none.
 -- KEYS     the states, each followed by its helpers: for `reserve` and `reset` the count of resets, for `refund` that and
---          what remembers the receipt
+--          what remembers the receipt, for `lease` that and the instances that share the key
 -- ARGV[1]  <d now, -1 = the server's> <I2 requests>, for each <B checks>, for each
---          <B strategy> <B verb> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>, then the limit, unless the verb has none
--- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them;
+--          <B strategy> <B verb> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>, then the limit, unless the verb has none,
+--          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>
+-- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them,
+--          for `lease` after <I4 instances> <I4 resets>;
 --          or <B 0> <I2 length> and why its request failed: then nothing of that request was spent
 local argument, at = ARGV[1], 1
 local given, requests

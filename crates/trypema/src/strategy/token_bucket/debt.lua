@@ -107,17 +107,21 @@ local function falls_to(l, due, at, room, pending)
   return from + math.ceil(math.max(0, due - room) / l.drain)
 end
 
--- Takes up to `tokens` from what counts from `stamp` on, and says how many.
+-- Takes up to `tokens` of those that count from `stamp` on, and says how many. Tokens that were coalesced with later ones
+-- are among those: what is taken there in place of another's is stricter.
 local function remove_pending(list, stamp, tokens)
-  for i, pending in ipairs(list) do
-    if pending.stamp == stamp then
-      local removed = math.min(tokens, pending.tokens)
-      pending.tokens = pending.tokens - removed
-      if pending.tokens == 0 then
-        table.remove(list, i)
-      end
-      return removed
+  local left, i = tokens, 1
+  while list[i] do
+    if list[i].stamp >= stamp then
+      local removed = math.min(left, list[i].tokens)
+      list[i].tokens = list[i].tokens - removed
+      left = left - removed
+    end
+    if list[i].tokens == 0 then
+      table.remove(list, i)
+    else
+      i = i + 1
     end
   end
-  return 0
+  return tokens - left
 end

@@ -87,14 +87,18 @@ pub(super) fn insert(list: &mut Vec<Pending>, new: Pending) {
     }
 }
 
-/// Takes up to `units` from what counts from `stamp` on, and says how many. Units that were coalesced with
-/// later ones are not found again, which is stricter.
+/// Takes up to `units` of those that count from `stamp` on, and says how many. Units that were coalesced with later ones
+/// are among those: what is taken there in place of another's is stricter.
 pub(super) fn remove(list: &mut Vec<Pending>, stamp: u64, units: u64) -> u64 {
-    let Ok(position) = list.binary_search_by_key(&stamp, |pending| pending.stamp) else { return 0 };
-    let removed = units.min(list[position].units);
-    list[position].units -= removed;
+    let mut left = units;
+    let first = list.partition_point(|pending| pending.stamp < stamp);
+    for pending in &mut list[first..] {
+        let removed = left.min(pending.units);
+        pending.units -= removed;
+        left -= removed;
+    }
     list.retain(|pending| pending.units > 0);
-    removed
+    units - left
 }
 
 /// What is owed, in units of the limit.

@@ -1,0 +1,368 @@
+//! What an instance holds of one key, and what it knows about it. Pure, as a strategy is: it knows no clock and no Redis.
+
+use super::demand::Demand;
+use super::leases::{Lease, Leases};
+use super::pace::Pace;
+use crate::clock::{Span, Timestamp};
+use crate::decision::When;
+use crate::strategy::{Back, Leasable, LeaseAsk, Leased, Turn};
+
+/// Less than this, in an interval, is not worth a lease.
+const WORTH_LEASING: u64 = 2;
+
+/// One key of one instance.
+#[derive(Debug, Clone)]
+pub struct Holding<S: Leasable> {
+    limit: S::Limit,
+    pace: Pace,
+    leases: Leases,
+    told: Option<Told<S::Outcome>>,
+    denial: Option<Denial<S::Outcome>>,
+    demand: Demand,
+    /// When the first of what is known ends: a lease, a denial, a share to draw by.
+    next_end: u64,
+    /// When it is time to ask for more: once this little is left, or it is so late.
+    low: u64,
+    refill_at: u64,
+    is_asking: bool,
+    /// What was asked for here, and the shared count was not told.
+    unreported: u64,
+    drawn: u32,
+}
+
+/// What the last lease was told.
+#[derive(Debug, Clone, Copy)]
+struct Told<O> {
+    outcome: O,
+    granted: u64,
+    /// What the shared clock is ahead of this one, at least.
+    ahead_us: i64,
+    /// Until when calls may be drawn by it.
+    draws_until: Option<u64>,
+}
+
+/// A denial that holds for a while, for this cost and larger ones.
+#[derive(Debug, Clone, Copy)]
+struct Denial<O> {
+    cost: u64,
+    outcome: O,
+    ahead_us: i64,
+    until: u64,
+}
+
+/// What a call gets of an instance.
+#[derive(Debug, Clone, Copy)]
+pub enum Taken<O> {
+    /// It is decided.
+    Decided(Decided<O>),
+    /// That depends on when exactly it is.
+    Unclear,
+    /// The shared count has to be asked.
+    Unknown,
+}
+
+/// A decision by what is held.
+#[derive(Debug, Clone, Copy)]
+pub struct Decided<O> {
+    /// What was decided.
+    pub outcome: O,
+    /// The time by the shared clock, about.
+    pub now: Timestamp,
+    /// Whether it is time to ask for more.
+    pub is_low: bool,
+}
+
+/// When a lease was asked for and when that was answered, by the clock of the instance.
+#[derive(Debug, Clone, Copy)]
+pub struct Trip {
+    /// Before it was sent.
+    pub asked_at: Timestamp,
+    /// After it was answered.
+    pub answered_at: Timestamp,
+}
+
+/// A lease as it was granted.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant<O> {
+    /// The units, and where they are recorded.
+    pub leased: Leased<O>,
+    /// The time by the shared clock.
+    pub now: Timestamp,
+    /// How often the key had been reset.
+    pub resets: u32,
+}
+
+/// What there is to do about a key that nobody calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chore {
+    /// Nothing, yet.
+    Nothing,
+    /// Something is to be given back or told.
+    Settle,
+    /// It can be forgotten.
+    Forget,
+}
+
+impl<S: Leasable> Holding<S> {
+    /// Nothing is held and nothing known.
+    pub fn new(limit: &S::Limit, pace: Pace) -> Self {
+        Self {
+            limit: limit.clone(),
+            pace,
+            leases: Leases::default(),
+            told: None,
+            denial: None,
+            demand: Demand::default(),
+            next_end: u64::MAX,
+            low: 0,
+            refill_at: u64::MAX,
+            is_asking: false,
+            unreported: 0,
+            drawn: 0,
+        }
+    }
+
+    /// The limit that everything held was granted under.
+    pub fn limit(&self) -> &S::Limit {
+        &self.limit
+    }
+
+    /// Goes on under another limit: what is held was not granted under it, and is given back.
+    pub fn change_limit(&mut self, limit: &S::Limit, pace: Pace) {
+        self.end_all();
+        (self.limit, self.pace, self.demand) = (limit.clone(), pace, Demand::default());
+    }
+
+    /// Decides a call, if that can be done here, and spends what it costs.
+    #[inline]
+    pub fn take(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
+        self.take_telling(now, cost, |_| {})
+    }
+
+    /// As [`Holding::take`], telling where what it spends was recorded.
+    #[inline]
+    pub fn take_telling(&mut self, now: Span, cost: u64, tell: impl FnMut(Back)) -> Taken<S::Outcome> {
+        if now.latest.as_micros() >= self.next_end && !self.end_until(now) {
+            return Taken::Unclear;
+        }
+        self.demand.count(now.earliest.as_micros(), self.pace.interval_us, cost);
+        let taken = self.decide(now, cost);
+        if let Taken::Decided(decided) = &taken {
+            if S::is_counting_denied(&self.limit) {
+                self.unreported = self.unreported.saturating_add(cost);
+            }
+            if S::is_admitted(&decided.outcome) {
+                self.leases.spend(cost, tell);
+            }
+        }
+        self.warned(taken, now)
+    }
+
+    /// What [`Holding::take`] would answer; nothing is spent.
+    pub fn peek(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
+        if now.latest.as_micros() >= self.next_end && !self.end_until(now) {
+            return Taken::Unclear;
+        }
+        let drawn = self.drawn;
+        let taken = self.decide(now, cost);
+        self.drawn = drawn;
+        taken
+    }
+
+    #[inline]
+    fn decide(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
+        let decided = |outcome, ahead_us| {
+            let now = Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
+            Taken::Decided(Decided { outcome, now, is_low: false })
+        };
+        if let Some(denial) = &self.denial
+            && cost >= denial.cost
+            && cost > self.leases.left()
+        {
+            return decided(denial.outcome, denial.ahead_us);
+        }
+        let Some(told) = &self.told else { return Taken::Unknown };
+        if self.leases.left() == 0 && told.draws_until.is_none() {
+            return Taken::Unknown;
+        }
+        let turn =
+            Turn { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
+        match S::spend(&self.limit, &told.outcome, turn) {
+            Some(outcome) => decided(outcome, told.ahead_us),
+            None => Taken::Unknown,
+        }
+    }
+
+    /// The same answer, saying whether it is time to ask for more.
+    #[inline]
+    fn warned(&self, taken: Taken<S::Outcome>, now: Span) -> Taken<S::Outcome> {
+        let is_low = !self.is_asking
+            && self.denial.is_none()
+            && (self.leases.left() <= self.low || now.latest.as_micros() >= self.refill_at);
+        match taken {
+            Taken::Decided(decided) => Taken::Decided(Decided { is_low, ..decided }),
+            other => other,
+        }
+    }
+
+    /// Whether it is called often enough for a lease.
+    pub fn is_worth_leasing(&self, now: Timestamp) -> bool {
+        S::IS_LEASED && self.demand.expected(now.as_micros(), self.pace.interval_us) >= WORTH_LEASING
+    }
+
+    /// Whether somebody is asking the shared count.
+    pub fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// What to ask for, when somebody waits for `need`. What is to be given back goes with it.
+    pub fn ask(&mut self, now: Timestamp, need: u64) -> LeaseAsk {
+        self.is_asking = true;
+        let now = now.as_micros();
+        let expected = self.demand.expected(now, self.pace.interval_us);
+        let still_held = self.leases.left_at(now + self.pace.interval_us / 2);
+        let is_wanting = S::IS_LEASED && expected >= WORTH_LEASING;
+        let want = if is_wanting { expected.saturating_sub(still_held) } else { 0 };
+        LeaseAsk { need, want, ..self.settling() }
+    }
+
+    /// What to ask for only to give something back, or to tell what was seen.
+    pub fn settle(&mut self) -> LeaseAsk {
+        self.is_asking = true;
+        self.settling()
+    }
+
+    fn settling(&mut self) -> LeaseAsk {
+        let back = self.leases.next_back().unwrap_or_default();
+        let seen = std::mem::take(&mut self.unreported);
+        LeaseAsk { need: 0, want: 0, length_us: self.pace.length_us, back, seen }
+    }
+
+    /// Notes what was granted; returns what that means for the call that needed it, if it is decided.
+    pub fn granted(&mut self, ask: &LeaseAsk, trip: Trip, grant: &Grant<S::Outcome>) -> Option<S::Outcome> {
+        self.is_asking = false;
+        let Leased { units, recorded, outcome } = grant.leased;
+        let is_drawing = S::is_drawing(&outcome);
+        if units == 0 && !is_drawing {
+            if ask.need > 0 || ask.want > 0 {
+                // Of a key that is asked for all the time, the next look can wait for more than one unit.
+                self.remember(ask.need.max(1), trip, grant, self.pace.interval_us / 4);
+            }
+            return (ask.need > 0).then_some(outcome);
+        }
+        let is_needed = ask.need > 0 && !is_drawing;
+        let (held, needed) = (self.leases.left(), if is_needed { ask.need } else { 0 });
+        let lasts_us = recorded.as_micros().saturating_sub(grant.now.as_micros());
+        let ends_at = trip.asked_at.as_micros() + self.pace.certain_us(lasts_us);
+        let left = Back { units: units.saturating_sub(needed), recorded, resets: grant.resets };
+        if ends_at > trip.answered_at.as_micros() {
+            self.leases.add(Lease { left, ends_at });
+        } else {
+            self.leases.give_back(left);
+        }
+        let draws_until =
+            is_drawing.then(|| trip.asked_at.as_micros() + self.pace.certain_us(self.pace.length_us));
+        self.told = Some(Told { outcome, granted: units, ahead_us: ahead_us(trip, grant.now), draws_until });
+        self.denial = None;
+        self.low = self.leases.left() / 4;
+        self.refill_at =
+            draws_until.unwrap_or(ends_at).saturating_sub(self.pace.interval_us / 4);
+        self.find_next_end();
+        is_needed.then(|| {
+            let turn = Turn { cost: needed, left: held + units, granted: units, drawn: &mut self.drawn };
+            S::of_lease(&self.limit, &outcome, turn)
+        })
+    }
+
+    /// Remembers a denial until its wait is over, or until it is worth looking again: others may give units back.
+    pub fn denied(&mut self, cost: u64, trip: Trip, grant: &Grant<S::Outcome>) {
+        self.remember(cost, trip, grant, 0);
+    }
+
+    /// The same for at least `at_least_us`.
+    fn remember(&mut self, cost: u64, trip: Trip, grant: &Grant<S::Outcome>, at_least_us: u64) {
+        let outcome = grant.leased.outcome;
+        let decision = S::core(&S::decision(&self.limit, outcome, When::exactly(grant.now)));
+        let Some(wait_us) = decision.retry_after_us() else { return };
+        let until = trip.answered_at.as_micros() + wait_us.clamp(at_least_us, self.pace.interval_us);
+        self.denial = Some(Denial { cost, outcome, ahead_us: ahead_us(trip, grant.now), until });
+        self.find_next_end();
+    }
+
+    /// Notes that the shared count gave no answer. What was not sent is asked again; what may have been is not, and
+    /// then the units stay counted until they leave by themselves.
+    pub fn failed(&mut self, ask: &LeaseAsk, is_unsent: bool) {
+        self.is_asking = false;
+        if is_unsent {
+            self.leases.give_back(ask.back);
+            self.unreported = self.unreported.saturating_add(ask.seen);
+        }
+    }
+
+    /// Takes back what a call has spent.
+    pub fn put_back(&mut self, back: Back) {
+        self.leases.put_back(back);
+        self.find_next_end();
+    }
+
+    /// Ends every lease, to be given back, and forgets what is known.
+    pub fn end_all(&mut self) {
+        self.leases.end_all();
+        (self.told, self.denial) = (None, None);
+        self.find_next_end();
+    }
+
+    /// Forgets everything, because the shared count has.
+    pub fn forget(&mut self) {
+        self.leases.forget();
+        self.end_all();
+    }
+
+    /// Units held now.
+    pub fn held(&self, now: Timestamp) -> u64 {
+        self.leases.left_at(now.as_micros())
+    }
+
+    /// What there is to do when nobody calls.
+    pub fn chore(&mut self, now: Timestamp) -> Chore {
+        self.end_until(Span::at(now));
+        let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
+        if self.is_asking {
+            Chore::Nothing
+        } else if self.leases.is_owing() || self.unreported > 0 && is_idle {
+            Chore::Settle
+        } else if is_idle && self.leases.is_empty() && self.denial.is_none() {
+            Chore::Forget
+        } else {
+            Chore::Nothing
+        }
+    }
+
+    /// Ends what has ended by now; whether that is sure.
+    fn end_until(&mut self, now: Span) -> bool {
+        let earliest = now.earliest.as_micros();
+        self.leases.end_until(earliest);
+        if self.denial.as_ref().is_some_and(|denial| denial.until <= earliest) {
+            self.denial = None;
+        }
+        if self.told.as_ref().and_then(|told| told.draws_until).is_some_and(|until| until <= earliest) {
+            self.told = None;
+            // What was granted by the old share goes with it.
+            self.leases.end_all();
+        }
+        self.find_next_end();
+        now.latest.as_micros() < self.next_end
+    }
+
+    fn find_next_end(&mut self) {
+        let draws_until = self.told.as_ref().and_then(|told| told.draws_until);
+        let denied_until = self.denial.as_ref().map(|denial| denial.until);
+        let ends = [self.leases.first_end(), draws_until, denied_until];
+        self.next_end = ends.into_iter().flatten().min().unwrap_or(u64::MAX);
+    }
+}
+
+/// What the shared clock is ahead of the instance's, at least: the answer was under way for some time.
+fn ahead_us(trip: Trip, shared_now: Timestamp) -> i64 {
+    shared_now.as_micros() as i64 - trip.answered_at.as_micros() as i64
+}

@@ -1,0 +1,130 @@
+//! The units an instance holds of one key, each until its lease ends.
+
+use crate::strategy::Back;
+
+/// Leases held at once, of one key. An instance asks for the next when one is nearly spent, so more than two are rare;
+/// of more the oldest is given back.
+const MAX_LEASES: usize = 8;
+
+/// What has ended and was not given back yet. Beyond this it stays counted until it leaves by itself.
+const MAX_BACKS: usize = 16;
+
+/// Units of one lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lease {
+    /// What is left, and where it was recorded.
+    pub(super) left: Back,
+    /// From here on nothing of it may be spent, by the clock of this instance.
+    pub(super) ends_at: u64,
+}
+
+/// All leases of a key.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Leases {
+    /// In the order they are spent in: the one that ends first goes first.
+    live: Vec<Lease>,
+    left: u64,
+    backs: Vec<Back>,
+}
+
+impl Leases {
+    /// What can be spent.
+    #[inline]
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// What can still be spent at `moment`.
+    pub(super) fn left_at(&self, moment: u64) -> u64 {
+        self.live.iter().filter(|lease| lease.ends_at > moment).map(|lease| lease.left.units).sum()
+    }
+
+    /// When the first of them ends.
+    pub(super) fn first_end(&self) -> Option<u64> {
+        self.live.first().map(|lease| lease.ends_at)
+    }
+
+    pub(super) fn add(&mut self, lease: Lease) {
+        if self.live.len() == MAX_LEASES {
+            self.end_first();
+        }
+        let position = self.live.partition_point(|other| other.ends_at <= lease.ends_at);
+        self.live.insert(position, lease);
+        self.left += lease.left.units;
+    }
+
+    /// Spends `units`, of which there are so many, and tells where they were recorded.
+    #[inline]
+    pub(super) fn spend(&mut self, units: u64, mut tell: impl FnMut(Back)) {
+        let mut owing = units.min(self.left);
+        self.left -= owing;
+        for lease in &mut self.live {
+            let spent = owing.min(lease.left.units);
+            lease.left.units -= spent;
+            owing -= spent;
+            if spent > 0 {
+                tell(Back { units: spent, ..lease.left });
+            }
+            if owing == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Takes back what was spent: to be spent again, if its lease is still held, or else to be given back.
+    pub(super) fn put_back(&mut self, back: Back) {
+        let is_same = |lease: &&mut Lease| {
+            (lease.left.recorded, lease.left.resets) == (back.recorded, back.resets)
+        };
+        match self.live.iter_mut().find(is_same) {
+            Some(lease) => {
+                lease.left.units += back.units;
+                self.left += back.units;
+            }
+            None => self.give_back(back),
+        }
+    }
+
+    /// Ends the leases whose time is over.
+    pub(super) fn end_until(&mut self, now: u64) {
+        while self.first_end().is_some_and(|end| end <= now) {
+            self.end_first();
+        }
+    }
+
+    /// Ends all leases.
+    pub(super) fn end_all(&mut self) {
+        self.end_until(u64::MAX);
+    }
+
+    /// Forgets everything: what is held, and what was to be given back.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn end_first(&mut self) {
+        let ended = self.live.remove(0);
+        self.left -= ended.left.units;
+        self.give_back(ended.left);
+    }
+
+    /// Notes what is to be given back.
+    pub(super) fn give_back(&mut self, back: Back) {
+        if back.units > 0 && self.backs.len() < MAX_BACKS {
+            self.backs.push(back);
+        }
+    }
+
+    /// Something to give back, if there is any.
+    pub(super) fn next_back(&mut self) -> Option<Back> {
+        self.backs.pop()
+    }
+
+    pub(super) fn is_owing(&self) -> bool {
+        !self.backs.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.backs.is_empty()
+    }
+}

@@ -1,0 +1,30 @@
+//! How long leases last.
+
+/// Leases are short beside the window: what is counted late or held unspent is at most about this share of it, twice.
+const INTERVALS_PER_WINDOW: u64 = 128;
+
+/// Clocks run at rates that differ by less than one in this many: a lease is over that much earlier.
+const DRIFT: u64 = 512;
+
+/// The times that an instance goes by, for one limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// What is asked for at once is what is expected in this time; denials are remembered as long at most.
+    pub(crate) interval_us: u64,
+    /// How long a lease lasts. Longer than the interval, so that the next one can come before it is over.
+    pub(crate) length_us: u64,
+}
+
+impl Pace {
+    /// For a limit of this window, where instances ask every `sync_us` at most.
+    pub fn new(sync_us: u64, window_us: u64) -> Self {
+        let interval_us = sync_us.min(window_us / INTERVALS_PER_WINDOW).max(1);
+        let length_us = interval_us + interval_us / 4;
+        Self { interval_us, length_us }
+    }
+
+    /// How much of `lasts_us` by the shared clock is sure to be left by this one's.
+    pub(super) fn certain_us(self, lasts_us: u64) -> u64 {
+        lasts_us - lasts_us.div_ceil(DRIFT).min(lasts_us)
+    }
+}

@@ -1,0 +1,32 @@
+-- Leases: the twin of strategy/lease.rs. Change both or neither.
+
+-- A lease is shortened, where less was granted than wanted, to this share of its length at most.
+local SHORTEST = 0.25
+
+-- The units to grant of `free`.
+local function share_of(lease, free)
+  if lease.need > free then
+    return 0
+  end
+  local fair = math.max(1, math.floor(free / lease.sharers))
+  return math.min(free, math.max(lease.need, math.min(lease.want, fair)))
+end
+
+-- When a lease of `units` ends. One that is smaller than wanted is spent sooner, and need not last as long.
+local function lease_end(lease, now, units)
+  local part = math.max(SHORTEST, math.min(1, units / math.max(1, lease.want)))
+  return now + math.floor(lease.length * part)
+end
+
+-- Counts the instances that ask for a key: those that did within `live_for`, which this one does from now on, unless
+-- that is 0.
+local function sharers_of(book, lease, now)
+  if lease.live_for == 0 then
+    call('ZREM', book, lease.id)
+    return math.max(1, call('ZCARD', book))
+  end
+  call('ZREMRANGEBYSCORE', book, '-inf', string.format('%.0f', now - lease.live_for))
+  call('ZADD', book, string.format('%.0f', now), lease.id)
+  call('PEXPIRE', book, ceil(lease.live_for / 1000) + extra_ms)
+  return call('ZCARD', book)
+end

@@ -1,0 +1,55 @@
+-- suppressed, leased: the twin of suppressed/lease.rs. Change both or neither.
+
+-- Takes back what was not spent, and observes what was seen. A lease is not a call: from the first one on the two series
+-- differ.
+local function settle_lease(limit, state, now, lease)
+  if not state.observed then
+    state.observed = copy_of(state.accepted)
+  end
+  repair_observed(limit, state, now)
+  if lease.back > 0 then
+    refund_series(state.accepted, now, limit.window, limit.group, lease.back, lease.recorded)
+  end
+  if lease.seen > 0 then
+    local used, expired, is_back = view(state.observed, now, limit.window)
+    local units = math.min(lease.seen, MAX_EXACT - used)
+    record(state.observed, now, limit.window, used, expired, is_back, now, limit.group, units)
+  end
+end
+
+-- Records a lease as accepted, and what that makes of its outcome.
+local function record_lease(limit, state, now, units, stamp, o)
+  local s, window = state.accepted, limit.window
+  if units == 0 then
+    if o.is_back then
+      settle(s, now, o.used, o.expired, true)
+    end
+    return
+  end
+  state.capacity = o.soft
+  stamp = math.min(stamp, now + window)
+  o.recorded = recorded_at(s, now, o.used, o.is_back, stamp)
+  o.resets_at = o.recorded + window
+  record(s, now, window, o.used, o.expired, o.is_back, stamp, limit.group, units)
+end
+
+local function lease(limit, state, now, lease)
+  settle_lease(limit, state, now, lease)
+  state.is_changed = true
+  local cost = math.max(1, lease.need)
+  local o = decide(limit, state, now, now, cost)
+  local room = math.max(0, hard_of(limit, o.soft) - o.used)
+  local units = share_of(lease, math.max(0, o.soft - o.used))
+  if units > 0 then
+    o.zone = 1
+  elseif cost <= room then
+    -- What the instance has seen is observed already.
+    local share = share_observed(limit, state, now, o.soft, 0)
+    state.drawn = (last_drawn(limit, state, now, o.used) + GOLDEN) % 2 ^ 32
+    units = math.floor(lease.want * share + state.drawn / 2 ^ 32)
+    units = math.min(units, math.max(1, math.floor(room / lease.sharers)))
+    o.factor, o.zone = 1 - share, units > 0 and 3 or 2
+  end
+  record_lease(limit, state, now, units, lease_end(lease, now, units), o)
+  return units, o
+end

@@ -1,0 +1,30 @@
+//! Leases of token buckets.
+
+use super::{TokenBucket, TokenBucketLimits, TokenBucketOutcome};
+use crate::strategy::lease::part_of;
+use crate::strategy::{Leasable, TokenLimit, Turn};
+
+impl Leasable for TokenBucket {
+    fn window_us(limits: &TokenBucketLimits) -> u64 {
+        limits.as_slice().iter().map(|limit| limit.refill_us).min().unwrap_or(0)
+    }
+
+    fn of_lease(limits: &TokenBucketLimits, told: &TokenBucketOutcome, turn: Turn<'_>) -> TokenBucketOutcome {
+        let mut outcome =
+            TokenBucketOutcome { is_admitted: true, cost: turn.cost, failed: usize::MAX, ..*told };
+        for (owed, limit) in outcome.owed.iter_mut().zip(limits.as_slice()) {
+            // What is held is not owed yet, and what this call costs is added when it is told.
+            let with_all = *owed + limit.units(turn.granted.min(limit.capacity));
+            *owed = with_all.saturating_sub(limit.units(turn.left.min(limit.capacity))).min(limit.full);
+        }
+        outcome
+    }
+
+    fn part(limits: &TokenBucketLimits, index: u32, count: u32) -> Option<TokenBucketLimits> {
+        let part = |limit: &TokenLimit| {
+            TokenLimit::new(part_of(limit.capacity(), index, count)?, limit.refill_every()).ok()
+        };
+        let parts: Option<Vec<TokenLimit>> = limits.as_slice().iter().map(part).collect();
+        TokenBucketLimits::new(parts?).ok()
+    }
+}
