@@ -122,6 +122,15 @@ pub enum TrypemaError {
     #[cfg(feature = "_redis")]
     #[error("invalid redis deadline 0: need at least 1 microsecond")]
     InvalidRedisDeadline,
+    /// The interval in which leases are asked for is too short or too long.
+    #[cfg(feature = "_redis")]
+    #[error("invalid sync interval {given:?}: need 1 ms to {max:?}")]
+    InvalidSyncInterval {
+        /// What was given.
+        given: Duration,
+        /// The longest.
+        max: Duration,
+    },
     /// Redis gave no answer; see [`RedisFailureKind`](crate::redis::RedisFailureKind) for what is known.
     #[cfg(feature = "_redis")]
     #[error(transparent)]

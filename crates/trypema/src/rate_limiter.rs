@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Source};
 use crate::error::TrypemaError;
+#[cfg(feature = "_redis")]
+use crate::hybrid::HybridRateLimiterProvider;
 use crate::local::{Bound, LocalRateLimiterOptions, LocalRateLimiterProvider, WhenFull};
 use crate::observer::Observer;
 #[cfg(feature = "_redis")]
@@ -50,6 +52,8 @@ pub struct RateLimiter {
     local: LocalRateLimiterProvider,
     #[cfg(feature = "_redis")]
     redis: RedisRateLimiterProvider,
+    #[cfg(feature = "_redis")]
+    hybrid: HybridRateLimiterProvider,
     cleanup: Cleanup,
 }
 
@@ -77,6 +81,12 @@ impl RateLimiter {
     #[cfg(feature = "_redis")]
     pub fn redis(&self) -> &RedisRateLimiterProvider {
         &self.redis
+    }
+
+    /// The strategies that are shared through Redis and decided in this process where it holds a lease.
+    #[cfg(feature = "_redis")]
+    pub fn hybrid(&self) -> &HybridRateLimiterProvider {
+        &self.hybrid
     }
 
     /// Starts forgetting stale keys in the background: every 30 seconds, those that have been as good as
@@ -135,7 +145,16 @@ struct RedisChoices {
     on_failure: OnFailure,
     /// The window of `inc`, where it is not the local one.
     windows: Option<Windows>,
+    sync_interval: Duration,
 }
+
+/// How often the hybrid provider asks for leases, unless told otherwise.
+#[cfg(feature = "_redis")]
+const SYNC_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The longest interval that makes sense: units are held as long.
+#[cfg(feature = "_redis")]
+const LONGEST_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(feature = "_redis")]
 impl Default for RedisChoices {
@@ -146,6 +165,7 @@ impl Default for RedisChoices {
             deadline: RedisParts::DEADLINE,
             on_failure: OnFailure::default(),
             windows: None,
+            sync_interval: SYNC_INTERVAL,
         }
     }
 }
@@ -256,6 +276,14 @@ impl RateLimiterBuilder {
         self
     }
 
+    /// How often the hybrid provider asks for leases of a key at most: every 100 ms unless told otherwise, and every 1/128 of
+    /// the window of a limit where that is shorter.
+    #[cfg(feature = "_redis")]
+    pub fn sync_interval(mut self, interval: Duration) -> Self {
+        self.redis.sync_interval = interval;
+        self
+    }
+
     #[cfg(feature = "_redis")]
     fn redis_options(mut self, options: RedisRateLimiterOptions) -> Self {
         self.redis.windows = Some(Windows {
@@ -276,12 +304,17 @@ impl RateLimiterBuilder {
         if self.redis.deadline < Duration::from_micros(1) {
             return Err(TrypemaError::InvalidRedisDeadline);
         }
+        #[cfg(feature = "_redis")]
+        if !(Duration::from_millis(1)..=LONGEST_SYNC_INTERVAL).contains(&self.redis.sync_interval) {
+            let (given, max) = (self.redis.sync_interval, LONGEST_SYNC_INTERVAL);
+            return Err(TrypemaError::InvalidSyncInterval { given, max });
+        }
         Ok(self.build_checked())
     }
 
     fn build_checked(self) -> RateLimiter {
         #[cfg(feature = "_redis")]
-        let redis = self.redis_provider();
+        let (redis, hybrid) = self.redis_providers();
         let bound = self.max_keys.map(|max_keys| Bound { max_keys, when_full: self.when_full });
         let parts = crate::local::Parts { clock: self.clock, bound, observer: self.observer };
         let local = LocalRateLimiterProvider::new(self.local, parts);
@@ -289,13 +322,16 @@ impl RateLimiterBuilder {
             local,
             #[cfg(feature = "_redis")]
             redis,
+            #[cfg(feature = "_redis")]
+            hybrid,
             cleanup: Cleanup::default(),
         }
     }
 
     #[cfg(feature = "_redis")]
-    fn redis_provider(&self) -> RedisRateLimiterProvider {
-        let RedisChoices { connection, prefix, deadline, on_failure, windows } = self.redis.clone();
+    fn redis_providers(&self) -> (RedisRateLimiterProvider, HybridRateLimiterProvider) {
+        let RedisChoices { connection, prefix, deadline, on_failure, windows, sync_interval } =
+            self.redis.clone();
         let clock = match &self.clock {
             Source::System => None,
             Source::Custom(_) => Some(self.clock.clone()),
@@ -307,6 +343,8 @@ impl RateLimiterBuilder {
             factor: self.local.hard_limit_factor,
         });
         let parts = RedisParts { connection, prefix, deadline, on_failure, clock, observer };
-        RedisRateLimiterProvider::new(windows, parts)
+        let redis = RedisRateLimiterProvider::new(windows, parts);
+        let hybrid = HybridRateLimiterProvider::new(&redis, (self.clock.clone(), sync_interval), windows);
+        (redis, hybrid)
     }
 }

@@ -55,8 +55,11 @@ pub use receipt::{Receipt, Reservation};
 pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use substitute::OnFailure;
 
+pub(crate) use join::all;
 pub(crate) use lease::{Sharer, ToldLease};
 pub(crate) use provider::Windows;
+pub(crate) use receipt::random;
+pub(crate) use seeds::Windowed;
 pub(crate) use store::Parts;
 #[cfg(feature = "rules")]
 pub(crate) use together::Errand;

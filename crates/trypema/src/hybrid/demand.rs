@@ -32,7 +32,7 @@ impl Demand {
         (rate * interval_us as f64).ceil() as u64
     }
 
-    /// When somebody last called, or not long after.
+    /// Whether nobody has called for about an interval.
     pub(super) fn is_idle(&self, now: u64, interval_us: u64) -> bool {
         now.saturating_sub(self.since) > 2 * interval_us
     }

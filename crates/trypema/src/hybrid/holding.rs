@@ -10,6 +10,9 @@ use crate::strategy::{Back, Leasable, LeaseAsk, Leased, Turn};
 /// Less than this, in an interval, is not worth a lease.
 const WORTH_LEASING: u64 = 2;
 
+/// With less than this an answer would hardly arrive before the lease is over.
+const SHORTEST_INTERVAL_US: u64 = 1_000;
+
 /// One key of one instance.
 #[derive(Debug, Clone)]
 pub struct Holding<S: Leasable> {
@@ -133,19 +136,24 @@ impl<S: Leasable> Holding<S> {
         (self.limit, self.pace, self.demand) = (limit.clone(), pace, Demand::default());
     }
 
-    /// Decides a call, if that can be done here, and spends what it costs.
+    /// Counts a call, once however often it is then tried.
     #[inline]
+    pub fn count(&mut self, now: Span, cost: u64) {
+        self.demand.count(now.earliest.as_micros(), self.pace.interval_us, cost);
+    }
+
+    /// Counts a call and decides it, if that can be done here, and spends what it costs.
     pub fn take(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
+        self.count(now, cost);
         self.take_telling(now, cost, |_| {})
     }
 
-    /// As [`Holding::take`], telling where what it spends was recorded.
+    /// As [`Holding::take`] of a call that was counted, telling where what it spends was recorded.
     #[inline]
     pub fn take_telling(&mut self, now: Span, cost: u64, tell: impl FnMut(Back)) -> Taken<S::Outcome> {
         if now.latest.as_micros() >= self.next_end && !self.end_until(now) {
             return Taken::Unclear;
         }
-        self.demand.count(now.earliest.as_micros(), self.pace.interval_us, cost);
         let taken = self.decide(now, cost);
         if let Taken::Decided(decided) = &taken {
             if S::is_counting_denied(&self.limit) {
@@ -207,7 +215,8 @@ impl<S: Leasable> Holding<S> {
 
     /// Whether it is called often enough for a lease.
     pub fn is_worth_leasing(&self, now: Timestamp) -> bool {
-        S::IS_LEASED && self.demand.expected(now.as_micros(), self.pace.interval_us) >= WORTH_LEASING
+        let is_long_enough = S::IS_LEASED && self.pace.interval_us >= SHORTEST_INTERVAL_US;
+        is_long_enough && self.demand.expected(now.as_micros(), self.pace.interval_us) >= WORTH_LEASING
     }
 
     /// Whether somebody is asking the shared count.
@@ -221,8 +230,7 @@ impl<S: Leasable> Holding<S> {
         let now = now.as_micros();
         let expected = self.demand.expected(now, self.pace.interval_us);
         let still_held = self.leases.left_at(now + self.pace.interval_us / 2);
-        let is_wanting = S::IS_LEASED && expected >= WORTH_LEASING;
-        let want = if is_wanting { expected.saturating_sub(still_held) } else { 0 };
+        let want = if self.is_worth_leasing(Timestamp::derived(now)) { expected.saturating_sub(still_held) } else { 0 };
         LeaseAsk { need, want, ..self.settling() }
     }
 
@@ -323,13 +331,19 @@ impl<S: Leasable> Holding<S> {
         self.leases.left_at(now.as_micros())
     }
 
+    /// Whether something is to be given back.
+    pub fn is_owing(&self) -> bool {
+        self.leases.is_owing()
+    }
+
     /// What there is to do when nobody calls.
     pub fn chore(&mut self, now: Timestamp) -> Chore {
         self.end_until(Span::at(now));
         let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
         if self.is_asking {
             Chore::Nothing
-        } else if self.leases.is_owing() || self.unreported > 0 && is_idle {
+        } else if self.leases.is_piling_up() || is_idle && (self.leases.is_owing() || self.unreported > 0) {
+            // Of a key that is called, what is owed goes with the next ask.
             Chore::Settle
         } else if is_idle && self.leases.is_empty() && self.denial.is_none() {
             Chore::Forget

@@ -120,6 +120,11 @@ impl Leases {
         self.backs.pop()
     }
 
+    /// Whether there is more to give back than one ask carries.
+    pub(super) fn is_piling_up(&self) -> bool {
+        self.backs.len() > 1
+    }
+
     pub(super) fn is_owing(&self) -> bool {
         !self.backs.is_empty()
     }

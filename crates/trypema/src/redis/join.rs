@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 /// What each of `futures` gives, in their order, once all have.
-pub(super) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+pub(crate) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut pending: Vec<Waiting<F>> =
         futures.into_iter().map(|future| Waiting::For(Box::pin(future))).collect();
     poll_fn(move |context| {

@@ -1,11 +1,15 @@
 //! Leases: units that this instance takes to spend by itself.
 
+use std::num::NonZeroU32;
+use std::time::Duration;
+
 use super::ask::{LeaseTerms, Verb};
-use super::failure::RedisFailure;
+use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
 use super::limiter::{Asking, Limiter};
 use crate::clock::Timestamp;
-use crate::strategy::{Call, Leasable, LeaseAsk, Leased};
+use crate::error::TrypemaError;
+use crate::strategy::{Call, FixedWindow, FixedWindowLimit, Leasable, LeaseAsk, Leased};
 
 /// What Redis told of a lease.
 #[derive(Debug, Clone, Copy)]
@@ -43,11 +47,60 @@ impl<S: Leasable> Limiter<S> {
         let Sharer { instance, live_for_us } = sharer;
         asked.lease = Some(LeaseTerms { ask, instance, live_for_us });
         let told = self.store.ask(asked, terms).await?;
+        if told.number > ask.need.max(ask.want) {
+            return Err(RedisFailure::new(RedisFailureKind::BadReply, "more was granted than asked for"));
+        }
         let (now, units, sharers, resets) = (told.now, told.number, told.sharers, told.resets);
         let decided = Asking { cost: if units == 0 { ask.need.max(1) } else { units }, ..asking };
         let outcome = self.read(limit, decided, told)?.outcome;
         let call = Call::new(now, units).stamped(ask.end(now, units));
         let recorded = if units == 0 { now } else { S::recorded_at(limit, &outcome, call) };
         Ok(ToldLease { leased: Leased { units, recorded, outcome }, now, sharers, resets })
+    }
+
+    /// Takes `cost`, of which nobody waits for the outcome.
+    pub(crate) async fn report(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        cost: u64,
+    ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
+        let name = self.store.name(key, S::SUFFIX);
+        let found = self.found(key, name, (limit, Asking::new(Verb::Take, cost))).await?;
+        let (now, outcome) = (found.told.now, found.outcome);
+        let leased = Leased { units: 0, recorded: now, outcome };
+        Ok(ToldLease { leased, now, sharers: 0, resets: 0 })
+    }
+
+    /// Takes `cost` if it fits: the outcome, and the time in Redis.
+    pub(crate) async fn plain_take(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        cost: u64,
+    ) -> Result<(S::Outcome, Timestamp), RedisFailure> {
+        let told = self.report(key, limit, cost).await?;
+        Ok((told.leased.outcome, told.now))
+    }
+}
+
+/// The key that live instances are counted under.
+const EVERYONE: &str = "trypema instances";
+
+impl Limiter<FixedWindow> {
+    /// Says that this instance lives, or leaves, and learns how many there are.
+    pub(crate) async fn sign_of_life(&self, sharer: Sharer) -> Result<(), RedisFailure> {
+        let refused = |error: TrypemaError| RedisFailure::new(RedisFailureKind::Refused, error.to_string());
+        let key = RedisKey::try_from(EVERYONE).map_err(refused)?;
+        // Nothing is taken from it, so any limit does.
+        let limit = FixedWindowLimit::new(1, Duration::from_secs(1)).map_err(refused)?;
+        let told = self.lease(&key, &limit, (LeaseAsk::default(), sharer)).await?;
+        self.store.learn_instances(told.sharers);
+        Ok(())
+    }
+
+    /// How many instances there are, if that is known.
+    pub(crate) fn instances(&self) -> Option<NonZeroU32> {
+        self.store.instances()
     }
 }

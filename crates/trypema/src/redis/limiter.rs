@@ -375,6 +375,16 @@ impl<S: Wire> Limiter<S> {
         })
     }
 
+    /// What was decided of a take, or what was chosen for when it cannot be.
+    pub(crate) fn or_substitute_take<'l>(
+        &self,
+        key: &RedisKey,
+        (limit, cost): (&'l S::Limit, u64),
+        decided: Result<S::Decision<'l>, RedisFailure>,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        self.or_substitute(key, (limit, Asking::new(Verb::Take, cost)), decided)
+    }
+
     /// Tells the observer of a failure.
     pub(super) fn failed(&self, key: &RedisKey, failure: RedisFailure) -> TrypemaError {
         let error = TrypemaError::from(failure);
@@ -385,12 +395,12 @@ impl<S: Wire> Limiter<S> {
     }
 
     /// When a call starts, if anyone wants to know.
-    pub(super) fn started(&self) -> Option<Timestamp> {
+    pub(crate) fn started(&self) -> Option<Timestamp> {
         self.store.observer().map(|_| Source::System.now())
     }
 
     /// Tells the observer of a decision.
-    pub(super) fn tell(
+    pub(crate) fn tell(
         &self,
         key: &RedisKey,
         cost: u64,

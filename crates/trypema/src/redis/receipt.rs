@@ -47,7 +47,7 @@ pub(super) fn next_id() -> u128 {
 }
 
 /// The standard library's hash keys are random for each process; hashing the process and the time adds to that.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     use std::hash::BuildHasher;
     let seed = (std::process::id(), crate::clock::Source::System.now());
     std::hash::RandomState::new().hash_one(seed)

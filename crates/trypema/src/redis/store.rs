@@ -1,6 +1,8 @@
 //! What all Redis limiters of a provider share: the way to Redis, names, and whom to tell.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +39,8 @@ impl Parts {
 pub(super) struct Store {
     parts: Parts,
     lanes: Lanes,
+    /// How many instances there are, if that is known.
+    instances: AtomicU32,
 }
 
 /// One lane for a server; one per slot for a Cluster, where only keys of one slot share a script call.
@@ -61,7 +65,7 @@ impl Store {
                 }
             }
         };
-        Self { parts, lanes }
+        Self { parts, lanes, instances: AtomicU32::new(0) }
     }
 
     /// The name of a key's state.
@@ -73,8 +77,21 @@ impl Store {
         self.parts.observer.as_ref()
     }
 
+    /// What a failure means, for as many instances as there are.
     pub(super) fn on_failure(&self) -> OnFailure {
-        self.parts.on_failure
+        match (self.parts.on_failure, self.instances()) {
+            (OnFailure::Local { .. }, Some(instances)) => OnFailure::Local { instances },
+            (chosen, _) => chosen,
+        }
+    }
+
+    /// How many instances there are, if that is known.
+    pub(super) fn instances(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.instances.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn learn_instances(&self, instances: u32) {
+        self.instances.store(instances, Ordering::Relaxed);
     }
 
     /// For a call that starts now.

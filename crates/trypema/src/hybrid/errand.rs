@@ -1,0 +1,109 @@
+//! Asking Redis for a lease, and what to do with the answer if nobody waits for it any more.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::holding::Grant;
+use super::hub::{Errand, Hub};
+use super::shared::{Found, Shared};
+use crate::clock::Timestamp;
+use crate::redis::{RedisFailure, RedisKey, Sharer};
+use crate::strategy::{Back, Leasable, LeaseAsk};
+
+/// A lease to ask for.
+#[derive(Debug, Clone)]
+pub(super) struct Job<S: Leasable> {
+    pub(super) key: RedisKey,
+    pub(super) limit: S::Limit,
+    pub(super) ask: LeaseAsk,
+    pub(super) sharer: Sharer,
+    /// Not after it is sent: the lease is timed from here.
+    pub(super) asked_at: Timestamp,
+    pub(super) version: u64,
+}
+
+/// What a job's caller is told.
+#[derive(Debug)]
+pub(super) struct Answer<O> {
+    /// What was decided, if it was.
+    pub(super) found: Option<Found<O>>,
+    /// What it spent, and where that was recorded.
+    pub(super) spent: Option<Back>,
+}
+
+impl<S: Leasable> Shared<S> {
+    /// Asks for a lease and notes the answer.
+    pub(super) async fn run(self: Arc<Self>, job: Job<S>) -> Result<Answer<S::Outcome>, RedisFailure> {
+        self.hub.count_ask();
+        let unfinished = Unfinished { shared: &self, job: &job };
+        let told = match S::IS_LEASED {
+            true => self.redis.lease(&job.key, &job.limit, (job.ask, job.sharer)).await,
+            false => self.redis.report(&job.key, &job.limit, job.ask.seen).await,
+        };
+        std::mem::forget(unfinished);
+        let grant = told.map(|told| Grant { leased: told.leased, now: told.now, resets: told.resets });
+        let found = self.finish(&job, grant.as_ref());
+        let grant = grant?;
+        let is_spent = found.as_ref().is_some_and(|found| S::is_admitted(&found.outcome));
+        let back = Back { units: job.ask.need, recorded: grant.leased.recorded, resets: grant.resets };
+        Ok(Answer { found, spent: is_spent.then_some(back) })
+    }
+
+    /// A job for the background.
+    pub(super) fn errand(self: &Arc<Self>, job: Job<S>) -> Errand {
+        let run = Arc::clone(self).run(job);
+        Box::pin(async move {
+            // Those who wait for it are told of a failure; what is held is spent meanwhile.
+            let _ = run.await;
+        })
+    }
+}
+
+/// A job that may be dropped half-way: it may have been sent. Whoever waits for it tries again.
+struct Unfinished<'a, S: Leasable> {
+    shared: &'a Shared<S>,
+    job: &'a Job<S>,
+}
+
+impl<S: Leasable> Drop for Unfinished<'_, S> {
+    fn drop(&mut self) {
+        self.shared.abandon(self.job);
+    }
+}
+
+/// An errand in a caller's hands. If the caller goes away the background brings it to its end, so that a lease that was
+/// granted is not lost.
+pub(super) struct Driven<T: Send + 'static> {
+    errand: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    hub: Arc<Hub>,
+}
+
+impl<T: Send + 'static> Driven<T> {
+    pub(super) fn new(errand: Pin<Box<dyn Future<Output = T> + Send>>, hub: Arc<Hub>) -> Self {
+        Self { errand: Some(errand), hub }
+    }
+}
+
+impl<T: Send + 'static> Future for Driven<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let Some(errand) = &mut self.errand else { return Poll::Pending };
+        let answer = errand.as_mut().poll(context);
+        if answer.is_ready() {
+            self.errand = None;
+        }
+        answer
+    }
+}
+
+impl<T: Send + 'static> Drop for Driven<T> {
+    fn drop(&mut self) {
+        if let Some(errand) = self.errand.take() {
+            self.hub.leave(Box::pin(async move {
+                let _ = errand.await;
+            }));
+        }
+    }
+}

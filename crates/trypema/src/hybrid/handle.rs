@@ -1,0 +1,45 @@
+//! A borrowed handle to one key.
+
+use super::limiter::Limiter;
+use crate::error::TrypemaError;
+use crate::redis::RedisKey;
+use crate::strategy::Leasable;
+
+/// One key of a hybrid limiter, for callers that check it in a tight loop.
+#[derive(Debug)]
+pub struct KeyHandle<'a, S: Leasable> {
+    pub(super) limiter: &'a Limiter<S>,
+    pub(super) key: &'a RedisKey,
+}
+
+impl<S: Leasable> KeyHandle<'_, S> {
+    /// As [`Limiter::take`].
+    pub async fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
+        self.limiter.take(self.key, limit, cost).await
+    }
+
+    /// As [`Limiter::try_take`].
+    pub fn try_take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Option<S::Decision<'l>> {
+        self.limiter.try_take(self.key, limit, cost)
+    }
+
+    /// As [`Limiter::peek`].
+    pub async fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
+        self.limiter.peek(self.key, limit, cost).await
+    }
+
+    /// As [`Limiter::reset`].
+    pub async fn reset(&self) -> Result<bool, TrypemaError> {
+        self.limiter.reset(self.key).await
+    }
+
+    /// As [`Limiter::held`].
+    pub fn held(&self) -> u64 {
+        self.limiter.held(self.key)
+    }
+
+    /// The key.
+    pub fn name(&self) -> &RedisKey {
+        self.key
+    }
+}

@@ -1,0 +1,280 @@
+//! One strategy on the hybrid provider: every verb, for every key.
+
+use std::sync::Arc;
+
+use super::handle::KeyHandle;
+use super::holding::{Taken, Trip};
+use super::receipt::{Origin, Receipt, Reservation};
+use super::shared::{Found, Here, Shared};
+use crate::clock::Span;
+use crate::decision::When;
+use crate::error::TrypemaError;
+use crate::local::Granted;
+use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisKey};
+use crate::strategy::{Back, Leasable};
+
+/// Limits by one strategy, shared through Redis by every process that uses the same server and prefix, and decided in
+/// this process where it holds a lease.
+///
+/// The verbs are those of [`redis::Limiter`](crate::redis::Limiter), with the same counters, and mean the same: no more is
+/// admitted than Redis would admit. A key that is called often is answered at once, by units that were leased before;
+/// any other is one call of Redis, as there.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use trypema::redis::{RedisConnection, RedisKey};
+/// use trypema::{AbsoluteLimit, RateLimiter};
+///
+/// # async fn example() -> Result<(), trypema::TrypemaError> {
+/// let rl = RateLimiter::builder().redis(RedisConnection::connect("redis://127.0.0.1").await?).build()?;
+/// tokio::spawn(rl.hybrid().keep_in_sync());
+///
+/// let limit = AbsoluteLimit::per_window(600_000, Duration::from_secs(60))?;
+/// let everyone = RedisKey::try_from("everyone")?;
+/// let decision = match rl.hybrid().absolute().try_take(&everyone, &limit, 1) {
+///     Some(decision) => decision,
+///     None => rl.hybrid().absolute().take(&everyone, &limit, 1).await?,
+/// };
+/// println!("{} left", decision.remaining());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Clones are cheap, and the same limiter.
+#[derive(Debug)]
+pub struct Limiter<S: Leasable> {
+    pub(super) shared: Arc<Shared<S>>,
+}
+
+impl<S: Leasable> Clone for Limiter<S> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: Leasable> Limiter<S> {
+    pub(super) fn of(shared: &Arc<Shared<S>>) -> Self {
+        Self { shared: Arc::clone(shared) }
+    }
+
+    /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.
+    ///
+    /// If this future is dropped while it waits for Redis, the take may have been sent, and then stays spent.
+    pub async fn take<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        let started = self.redis().started();
+        let found = self.found(key, limit, cost).await;
+        let decision = self.decision(key, (limit, cost), found);
+        self.redis().tell(key, cost, started, decision.as_ref().ok().map(S::core));
+        decision
+    }
+
+    /// As [`Limiter::take`], where it can be answered without waiting; `None`, and nothing is spent, where it cannot.
+    ///
+    /// Where a key is called often it is soon answered: what is missing is asked for in the background, if
+    /// [`keep_in_sync`](super::HybridRateLimiterProvider::keep_in_sync) runs.
+    pub fn try_take<'l>(&self, key: &RedisKey, limit: &'l S::Limit, cost: u64) -> Option<S::Decision<'l>> {
+        let started = self.redis().started();
+        match self.shared.here(key, (limit, cost), false, |_| {}) {
+            Here::Decided(found) => {
+                let decision = found.decision::<S>(limit);
+                self.redis().tell(key, cost, started, Some(S::core(&decision)));
+                Some(decision)
+            }
+            Here::Ask(mut job) => {
+                job.ask.want = job.ask.want.max(std::mem::take(&mut job.ask.need));
+                match self.shared.hub.is_running() {
+                    true => self.shared.queue(job),
+                    false => self.shared.drop_job(&job),
+                }
+                None
+            }
+            Here::Cold | Here::Wait(_) => None,
+        }
+    }
+
+    /// What [`Limiter::take`] would answer; nothing is spent.
+    pub async fn peek<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        match self.peeked(key, limit, cost) {
+            Some(found) => Ok(found.decision::<S>(limit)),
+            None => self.redis().peek(key, limit, cost).await,
+        }
+    }
+
+    /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
+    pub async fn usage<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        self.peek(key, limit, 0).await
+    }
+
+    /// Takes as much of `cost` as fits, possibly nothing: first what is held, and the rest in Redis.
+    pub async fn take_up_to<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
+        let held = self.held(key).min(cost);
+        let here = (held > 0).then(|| self.try_take(key, limit, held)).flatten();
+        match here.filter(|decision| S::core(decision).is_allowed()) {
+            Some(decision) if held == cost => Ok(Granted { units: held, decision }),
+            Some(_) => {
+                let rest = self.redis().take_up_to(key, limit, cost - held).await?;
+                Ok(Granted { units: held + rest.units, decision: rest.decision })
+            }
+            None => self.redis().take_up_to(key, limit, cost).await,
+        }
+    }
+
+    /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].
+    pub async fn reserve<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
+        let mut spent = Vec::new();
+        match self.shared.decide(key, (limit, cost), |back: Back| spent.push(back)).await {
+            Ok(None) => {
+                let reservation = self.redis().reserve(key, limit, cost).await?;
+                let receipt = reservation.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
+                Ok(Reservation { decision: reservation.decision, receipt })
+            }
+            Ok(Some(found)) => {
+                let receipt = (!spent.is_empty()).then(|| Receipt::new::<S>(key, Origin::Leased(spent)));
+                Ok(Reservation { decision: found.decision::<S>(limit), receipt })
+            }
+            Err(failure) => {
+                let decision = self.decision(key, (limit, cost), Err(failure))?;
+                Ok(Reservation { decision, receipt: None })
+            }
+        }
+    }
+
+    /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second time, or
+    /// with another key, nothing happens. What came out of a lease goes back to it, or to Redis in the background.
+    pub async fn refund(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        receipt: &Receipt,
+    ) -> Result<u64, TrypemaError> {
+        match receipt.redeem::<S>(key) {
+            None => Ok(0),
+            Some(Origin::Redis(receipt)) => self.redis().refund(key, limit, &receipt).await,
+            Some(Origin::Leased(backs)) => Ok(self.put_back(key, limit, backs)),
+        }
+    }
+
+    pub(super) fn put_back(&self, key: &RedisKey, limit: &S::Limit, backs: Vec<Back>) -> u64 {
+        let units = backs.iter().map(|back| back.units).sum();
+        self.shared.table.with_new(key, (limit, self.shared.pace(limit)), |entry| {
+            backs.into_iter().for_each(|back| entry.holding.put_back(back));
+        });
+        units
+    }
+
+    /// Gives back up to `units` in Redis, the oldest first; returns how many were still counted. Prefer
+    /// [`Limiter::refund`], which gives back where the take was recorded, and only once.
+    pub async fn refund_units(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        units: u64,
+    ) -> Result<u64, TrypemaError> {
+        self.redis().refund_units(key, limit, units).await
+    }
+
+    /// Forgets what `key` has spent, and voids its receipts; whether there was anything. Other instances may still
+    /// spend what they hold of it, for the length of a lease.
+    pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
+        self.shared.table.with(key, |entry| entry.forget());
+        self.redis().reset(key).await
+    }
+
+    /// A handle to `key`, for callers that check it in a tight loop.
+    pub fn key<'a>(&'a self, key: &'a RedisKey) -> KeyHandle<'a, S> {
+        KeyHandle { limiter: self, key }
+    }
+
+    /// Units of `key` that this instance holds: counted by everyone, and not spent yet.
+    pub fn held(&self, key: &RedisKey) -> u64 {
+        let now = self.shared.hub.clock.now();
+        self.shared.table.with(key, |entry| entry.holding.held(now)).unwrap_or(0)
+    }
+
+    pub(super) fn redis(&self) -> &RedisLimiter<S> {
+        &self.shared.redis
+    }
+
+    /// Decides a call: by what is held, or in Redis.
+    pub(super) async fn found(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        cost: u64,
+    ) -> Result<Found<S::Outcome>, RedisFailure> {
+        match self.shared.decide(key, (limit, cost), |_| {}).await? {
+            Some(found) => Ok(found),
+            None => self.plain(key, limit, cost).await,
+        }
+    }
+
+    /// Takes from Redis itself, and remembers a denial.
+    async fn plain(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        cost: u64,
+    ) -> Result<Found<S::Outcome>, RedisFailure> {
+        let asked_at = self.shared.hub.clock.now();
+        let (outcome, now) = self.redis().plain_take(key, limit, cost).await?;
+        let found = Found { outcome, now };
+        if !S::is_admitted(&outcome) {
+            let trip = Trip { asked_at, answered_at: self.shared.hub.clock.now() };
+            self.shared.denied(key, (limit, cost), (trip, found));
+        }
+        Ok(found)
+    }
+
+    /// What a peek finds without asking Redis.
+    pub(super) fn peeked(&self, key: &RedisKey, limit: &S::Limit, cost: u64) -> Option<Found<S::Outcome>> {
+        let now = Span::at(self.shared.hub.clock.now());
+        let peeked = self.shared.table.with(key, |entry| {
+            (entry.holding.limit() == limit).then(|| entry.holding.peek(now, cost))
+        });
+        match peeked.flatten() {
+            Some(Taken::Decided(decided)) => Some(Found::from(decided)),
+            Some(Taken::Unclear | Taken::Unknown) | None => None,
+        }
+    }
+
+    /// What the caller is told: what was found, or what was chosen for when Redis cannot be asked.
+    pub(super) fn decision<'l>(
+        &self,
+        key: &RedisKey,
+        (limit, cost): (&'l S::Limit, u64),
+        found: Result<Found<S::Outcome>, RedisFailure>,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        let decided = found.map(|found| found.decision::<S>(limit));
+        self.redis().or_substitute_take(key, (limit, cost), decided)
+    }
+}
+
+impl<O> Found<O> {
+    pub(super) fn decision<S: Leasable<Outcome = O>>(self, limit: &S::Limit) -> S::Decision<'_> {
+        S::decision(limit, self.outcome, When::exactly(self.now))
+    }
+}

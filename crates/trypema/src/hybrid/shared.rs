@@ -1,0 +1,295 @@
+//! One strategy of an instance: what it holds of each key, and how it asks for more.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use super::errand::{Driven, Job};
+use super::heat::Heat;
+use super::holding::{Chore, Decided, Grant, Taken, Trip};
+use super::hub::{Errand, Hub};
+use super::pace::Pace;
+use super::table::{Entry, Shard, Table, find, find_or_add};
+use crate::clock::{Span, Timestamp};
+use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, Sharer};
+use crate::strategy::{Back, Leasable, LeaseAsk, Leased};
+
+/// A call that waited for others' answers this often asks for itself.
+const MAX_WAITS: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Shared<S: Leasable> {
+    pub(super) redis: RedisLimiter<S>,
+    pub(super) table: Table<S>,
+    pub(super) hub: Arc<Hub>,
+    heat: Heat,
+    /// Leases to ask for in the background.
+    jobs: Mutex<Vec<Job<S>>>,
+}
+
+/// A decision, by whatever means.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found<O> {
+    pub(super) outcome: O,
+    /// The time by the clock of Redis, about.
+    pub(super) now: Timestamp,
+}
+
+/// What can be said of a call without waiting.
+#[derive(Debug)]
+pub(super) enum Here<S: Leasable> {
+    Decided(Found<S::Outcome>),
+    /// Nothing is known of the key that would be worth it: it is a plain take.
+    Cold,
+    /// A lease is worth asking for.
+    Ask(Job<S>),
+    /// Somebody is asking; so many answers there have been.
+    Wait(u64),
+}
+
+impl<S: Leasable> Shared<S> {
+    pub(super) fn new(redis: RedisLimiter<S>, hub: Arc<Hub>) -> Arc<Self> {
+        let (table, heat, jobs) = (Table::new(), Heat::new(), Mutex::default());
+        Arc::new(Self { redis, table, hub, heat, jobs })
+    }
+
+    pub(super) fn pace(&self, limit: &S::Limit) -> Pace {
+        self.hub.pace(S::window_us(limit))
+    }
+
+    /// Decides a call by what is held, waiting for Redis where that does not do. Tells where what it spends of leases
+    /// was recorded; `None` for a call that a plain take has to decide.
+    pub(super) async fn decide(
+        self: &Arc<Self>,
+        key: &RedisKey,
+        (limit, cost): (&S::Limit, u64),
+        mut tell: impl FnMut(Back),
+    ) -> Result<Option<Found<S::Outcome>>, RedisFailure> {
+        let mut is_counted = false;
+        for _ in 0..MAX_WAITS {
+            match self.here(key, (limit, cost), std::mem::replace(&mut is_counted, true), &mut tell) {
+                Here::Decided(found) => return Ok(Some(found)),
+                Here::Cold => return Ok(None),
+                Here::Wait(answers) => self.answered(key, answers).await?,
+                Here::Ask(job) => {
+                    let errand = Box::pin(Arc::clone(self).run(job));
+                    let answer = Driven::new(errand, Arc::clone(&self.hub)).await?;
+                    if let Some(found) = answer.found {
+                        answer.spent.into_iter().for_each(&mut tell);
+                        return Ok(Some(found));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What can be said of a call at once; what it costs is spent.
+    #[inline]
+    pub(super) fn here(
+        self: &Arc<Self>,
+        key: &RedisKey,
+        (limit, cost): (&S::Limit, u64),
+        is_counted: bool,
+        tell: impl FnMut(Back),
+    ) -> Here<S> {
+        let hash = self.table.hash(key);
+        let mut now = self.hub.clock.recent();
+        let mut shard = self.table.shard(Table::<S>::place(hash));
+        let Some(entry) = self.entry(&mut shard, (hash, key), limit, now) else { return Here::Cold };
+        if !is_counted {
+            entry.holding.count(now, cost);
+        }
+        let mut tell = tell;
+        let mut taken = entry.holding.take_telling(now, cost, &mut tell);
+        if let Taken::Unclear = taken {
+            now = Span::at(self.hub.clock.narrow(now));
+            taken = entry.holding.take_telling(now, cost, &mut tell);
+        }
+        match taken {
+            Taken::Decided(decided) => {
+                if decided.is_low && self.hub.is_running() {
+                    let job = self.job(entry, 0);
+                    drop(shard);
+                    self.queue(job);
+                }
+                Here::Decided(Found::from(decided))
+            }
+            Taken::Unknown | Taken::Unclear if entry.holding.is_asking() => Here::Wait(entry.answers),
+            Taken::Unknown | Taken::Unclear if entry.holding.is_worth_leasing(now.latest) => {
+                Here::Ask(self.job(entry, cost))
+            }
+            Taken::Unknown | Taken::Unclear => Here::Cold,
+        }
+    }
+
+    /// What is known of a key, if it is hot or something is known already, and under this limit.
+    #[inline]
+    pub(super) fn entry<'s>(
+        &self,
+        shard: &'s mut Shard<S>,
+        (hash, key): (u64, &RedisKey),
+        limit: &S::Limit,
+        now: Span,
+    ) -> Option<&'s mut Entry<S>> {
+        if find(shard, hash, key).is_none() {
+            let pace = self.pace(limit);
+            let is_hot =
+                S::IS_LEASED && self.heat.count(hash, now.earliest.as_micros(), pace.interval_us);
+            return if is_hot { find_or_add(shard, (hash, key), (limit, pace)) } else { None };
+        }
+        let entry = find(shard, hash, key)?;
+        if entry.holding.limit() != limit {
+            let pace = self.pace(limit);
+            entry.change_limit(limit, pace);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// A lease to ask for, for a call that needs `need`.
+    pub(super) fn job(&self, entry: &mut Entry<S>, need: u64) -> Job<S> {
+        entry.failure = None;
+        let ask = entry.holding.ask(self.hub.clock.now(), need);
+        self.job_of(entry, ask, self.hub.sharer())
+    }
+
+    fn job_of(&self, entry: &mut Entry<S>, ask: LeaseAsk, sharer: Sharer) -> Job<S> {
+        let (key, limit) = (entry.key.clone(), entry.holding.limit().clone());
+        Job { key, limit, ask, sharer, asked_at: self.hub.clock.now(), version: entry.version }
+    }
+
+    /// Leaves a job to the background.
+    pub(super) fn queue(&self, job: Job<S>) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).push(job);
+        self.hub.ring();
+    }
+
+    /// Nobody will do this job.
+    pub(super) fn drop_job(&self, job: &Job<S>) {
+        self.table.with(&job.key, |entry| entry.holding.failed(&job.ask, true));
+    }
+
+    /// Waits for the answer that is under way after `answers` others.
+    async fn answered(&self, key: &RedisKey, answers: u64) -> Result<(), RedisFailure> {
+        poll_fn(|context| {
+            let looked = self.table.with(key, |entry| {
+                if entry.answers != answers || !entry.holding.is_asking() {
+                    return Poll::Ready(entry.failure.clone());
+                }
+                if !entry.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                    entry.waiting.push(context.waker().clone());
+                }
+                Poll::Pending
+            });
+            looked.unwrap_or(Poll::Ready(None))
+        })
+        .await
+        .map_or(Ok(()), Err)
+    }
+
+    /// Notes what became of a job; returns the answer for the call that needed it, and where its units were recorded.
+    pub(super) fn finish(
+        &self,
+        job: &Job<S>,
+        told: Result<&Grant<S::Outcome>, &RedisFailure>,
+    ) -> Option<Found<S::Outcome>> {
+        let trip = Trip { asked_at: job.asked_at, answered_at: self.hub.clock.now() };
+        let (found, waiting) = self.table.with(&job.key, |entry| {
+            entry.answers += 1;
+            entry.failure = told.err().cloned();
+            let found = match told {
+                Ok(grant) if entry.version == job.version => entry.holding.granted(&job.ask, trip, grant),
+                Ok(grant) => {
+                    // It was granted under a limit, or before a reset, that is no more.
+                    entry.holding.failed(&job.ask, false);
+                    let Leased { units, recorded, .. } = grant.leased;
+                    entry.holding.put_back(Back { units, recorded, resets: grant.resets });
+                    None
+                }
+                Err(failure) => {
+                    let is_unsent = failure.kind() == RedisFailureKind::Unavailable;
+                    entry.holding.failed(&job.ask, is_unsent);
+                    None
+                }
+            };
+            (found, std::mem::take(&mut entry.waiting))
+        })?;
+        waiting.into_iter().for_each(Waker::wake);
+        let now = told.ok().map(|grant| grant.now)?;
+        found.map(|outcome| Found { outcome, now })
+    }
+
+    /// Notes that a job was dropped after it may have been sent.
+    pub(super) fn abandon(&self, job: &Job<S>) {
+        let waiting = self.table.with(&job.key, |entry| {
+            entry.answers += 1;
+            entry.holding.failed(&job.ask, false);
+            std::mem::take(&mut entry.waiting)
+        });
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Remembers that a plain take was denied.
+    pub(super) fn denied(&self, key: &RedisKey, (limit, cost): (&S::Limit, u64), (trip, found): (Trip, Found<S::Outcome>)) {
+        let leased = Leased { units: 0, recorded: found.now, outcome: found.outcome };
+        let grant = Grant { leased, now: found.now, resets: 0 };
+        self.table.with_new(key, (limit, self.pace(limit)), |entry| {
+            if entry.holding.limit() == limit {
+                entry.holding.denied(cost, trip, &grant);
+            }
+        });
+    }
+
+    /// The errands that were left to the background since.
+    pub(super) fn waiting_errands(self: &Arc<Self>, into: &mut Vec<Errand>) {
+        let jobs = std::mem::take(&mut *self.jobs.lock().unwrap_or_else(PoisonError::into_inner));
+        into.extend(jobs.into_iter().map(|job| self.errand(job)));
+    }
+
+    /// Looks after keys that nobody calls for: gives back what has ended, and forgets what is over.
+    pub(super) fn chores(self: &Arc<Self>, into: &mut Vec<Errand>) {
+        let now = self.hub.clock.now();
+        let mut jobs = Vec::new();
+        self.table.sweep(|entry| match entry.holding.chore(now) {
+            Chore::Nothing => true,
+            Chore::Settle => {
+                let ask = entry.holding.settle();
+                jobs.push(self.job_of(entry, ask, self.hub.sharer()));
+                true
+            }
+            Chore::Forget => !entry.waiting.is_empty(),
+        });
+        into.extend(jobs.into_iter().map(|job| self.errand(job)));
+    }
+
+    /// Ends every lease, and gives back what is left of it.
+    pub(super) fn release(self: &Arc<Self>, into: &mut Vec<Errand>) {
+        let mut jobs = Vec::new();
+        self.table.sweep(|entry| {
+            entry.holding.end_all();
+            while entry.holding.is_owing() {
+                let ask = entry.holding.settle();
+                jobs.push(self.job_of(entry, ask, self.hub.leaver()));
+            }
+            true
+        });
+        into.extend(jobs.into_iter().map(|job| self.errand(job)));
+    }
+
+    /// Units held now, of all keys.
+    pub(super) fn held(&self) -> u64 {
+        let (now, mut held) = (self.hub.clock.now(), 0);
+        self.table.sweep(|entry| {
+            held += entry.holding.held(now);
+            true
+        });
+        held
+    }
+}
+
+impl<O> From<Decided<O>> for Found<O> {
+    fn from(decided: Decided<O>) -> Self {
+        Self { outcome: decided.outcome, now: decided.now }
+    }
+}

@@ -1,0 +1,40 @@
+//! A fleet under load on a real Redis and in real time: never above the limit, hardly below it, with few calls of Redis.
+#![cfg(feature = "redis-tokio")]
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+#[path = "hybrid_load/fleet.rs"]
+mod fleet;
+
+use std::time::Duration;
+
+use fleet::{Fleet, Load, Provider, most_in};
+use trypema::AbsoluteLimit;
+use trypema_testkit::redis::Server;
+
+/// What the calls of a fleet are limited to, and what it is offered.
+const LIMIT: u64 = 500;
+const WINDOW: Duration = Duration::from_secs(5);
+
+#[test]
+fn sixteen_instances_under_forty_times_their_limit_admit_all_of_it_and_never_more() {
+    let server = Server::start().unwrap();
+    let limit = AbsoluteLimit::per_window(LIMIT, WINDOW).unwrap();
+    let load = Load { instances: 16, per_second: 20_000, lasting: Duration::from_secs(16) };
+    let hybrid = Fleet::new(&server, Provider::Hybrid).run("hybrid", limit, load);
+    let redis = Fleet::new(&server, Provider::Redis).run("redis", limit, load);
+    println!("hybrid {hybrid}");
+    println!("redis  {redis}");
+    assert!(most_in(&hybrid.admitted, WINDOW) <= LIMIT, "{hybrid}");
+    assert!(hybrid.admitted.len() as f64 >= 0.97 * redis.admitted.len() as f64, "{hybrid} beside {redis}");
+}
+
+#[test]
+fn twenty_instances_under_their_limit_are_hardly_denied_and_hardly_call() {
+    let server = Server::start().unwrap();
+    let limit = AbsoluteLimit::per_window(1_230_000, Duration::from_secs(60)).unwrap();
+    let load = Load { instances: 20, per_second: 20_000, lasting: Duration::from_secs(5) };
+    let hybrid = Fleet::new(&server, Provider::Hybrid).run("busy", limit, load);
+    println!("{hybrid}");
+    assert!(hybrid.calls * 50 <= hybrid.offered, "{hybrid}");
+    assert_eq!(hybrid.admitted.len() as u64, hybrid.offered, "{hybrid}");
+}

@@ -1,0 +1,136 @@
+//! Instances of a service in one process, each with its own connection, and what they let pass.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::clock::{Clock, SystemClock};
+use trypema::redis::{RedisConnection, RedisKey};
+use trypema::{AbsoluteLimit, RateLimiter};
+use trypema_testkit::redis::Server;
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Provider {
+    Hybrid,
+    Redis,
+}
+
+/// What a fleet is offered.
+#[derive(Clone, Copy)]
+pub struct Load {
+    pub instances: u64,
+    /// By all together.
+    pub per_second: u64,
+    pub lasting: Duration,
+}
+
+pub struct Fleet<'a> {
+    server: &'a Server,
+    provider: Provider,
+}
+
+/// What became of it.
+pub struct Run {
+    /// When calls were admitted, in microseconds and in their order.
+    pub admitted: Vec<u64>,
+    pub offered: u64,
+    /// Commands that the server got from scripts' callers.
+    pub calls: u64,
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "admitted {} of {} with {} calls of Redis", self.admitted.len(), self.offered, self.calls)
+    }
+}
+
+/// The most that any interval of this length has.
+pub fn most_in(admitted: &[u64], window: Duration) -> u64 {
+    let window = window.as_micros() as u64;
+    let mut first = 0;
+    let mut most = 0;
+    for (last, at) in admitted.iter().enumerate() {
+        while admitted[first] + window <= *at {
+            first += 1;
+        }
+        most = most.max(last - first + 1);
+    }
+    most as u64
+}
+
+impl<'a> Fleet<'a> {
+    pub fn new(server: &'a Server, provider: Provider) -> Self {
+        Self { server, provider }
+    }
+
+    pub fn run(&self, key: &str, limit: AbsoluteLimit, load: Load) -> Run {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let before = calls(self.server);
+        let run = runtime.block_on(self.offer(RedisKey::try_from(key).unwrap(), limit, load));
+        Run { calls: calls(self.server) - before, ..run }
+    }
+
+    async fn offer(&self, key: RedisKey, limit: AbsoluteLimit, load: Load) -> Run {
+        let mut instances = Vec::new();
+        for _ in 0..load.instances {
+            let connection = RedisConnection::connect(&self.server.url()).await.unwrap();
+            let limiter = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(5));
+            let limiter = Arc::new(limiter.build().unwrap());
+            tokio::spawn(limiter.hybrid().keep_in_sync());
+            instances.push(tokio::spawn(one(limiter, key.clone(), limit, load, self.provider)));
+        }
+        let mut all = Run { admitted: Vec::new(), offered: 0, calls: 0 };
+        for instance in instances {
+            let run = instance.await.unwrap();
+            all.admitted.extend(run.admitted);
+            all.offered += run.offered;
+        }
+        all.admitted.sort_unstable();
+        all
+    }
+}
+
+/// Script calls that the server has answered.
+fn calls(server: &Server) -> u64 {
+    let info = server.info("commandstats").unwrap();
+    let calls = |command: &str| {
+        let line = info.text(command).to_owned();
+        line.split(',').find_map(|part| part.strip_prefix("calls=")?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    calls("cmdstat_evalsha") + calls("cmdstat_eval")
+}
+
+/// One instance: calls in small groups, as many as are due by the clock.
+async fn one(
+    limiter: Arc<RateLimiter>,
+    key: RedisKey,
+    limit: AbsoluteLimit,
+    load: Load,
+    provider: Provider,
+) -> Run {
+    let started = SystemClock.now().as_micros();
+    let mut run = Run { admitted: Vec::new(), offered: 0, calls: 0 };
+    let mut ticks = tokio::time::interval(Duration::from_millis(2));
+    loop {
+        ticks.tick().await;
+        let elapsed = SystemClock.now().as_micros() - started;
+        if elapsed > load.lasting.as_micros() as u64 {
+            limiter.hybrid().release().await;
+            return run;
+        }
+        let due = elapsed * load.per_second / load.instances / 1_000_000;
+        while run.offered < due {
+            run.offered += 1;
+            let is_allowed = match provider {
+                Provider::Redis => limiter.redis().absolute().take(&key, &limit, 1).await.unwrap().is_allowed(),
+                Provider::Hybrid => match limiter.hybrid().absolute().try_take(&key, &limit, 1) {
+                    Some(decision) => decision.is_allowed(),
+                    None => limiter.hybrid().absolute().take(&key, &limit, 1).await.unwrap().is_allowed(),
+                },
+            };
+            if is_allowed {
+                run.admitted.push(SystemClock.now().as_micros());
+            }
+        }
+    }
+}
