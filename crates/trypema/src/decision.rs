@@ -149,6 +149,13 @@ impl When {
         Self(self.substitute().0 | Self::UNCOUNTED)
     }
 
+    /// The moment, if it is known.
+    #[cfg(feature = "_redis")]
+    pub(crate) fn moment(self) -> Option<Timestamp> {
+        let is_known = self.0 & (Self::SUBSTITUTE | Self::UNCOUNTED) == 0 && self.0 != Self::RECENTLY;
+        is_known.then(|| Timestamp::derived(self.0))
+    }
+
     fn is_substitute(self) -> bool {
         self.0 & Self::SUBSTITUTE != 0
     }

@@ -122,6 +122,15 @@ pub enum TrypemaError {
     #[cfg(feature = "_redis")]
     #[error("invalid redis deadline 0: need at least 1 microsecond")]
     InvalidRedisDeadline,
+    /// A limit cannot be split into so many parts.
+    #[cfg(feature = "_redis")]
+    #[error(
+        "the limit cannot be split into {parts} parts: each needs at least one unit, and abuse limits cannot be split"
+    )]
+    InvalidSplit {
+        /// How many.
+        parts: u32,
+    },
     /// The interval in which leases are asked for is too short or too long.
     #[cfg(feature = "_redis")]
     #[error("invalid sync interval {given:?}: need 1 ms to {max:?}")]

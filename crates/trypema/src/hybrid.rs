@@ -5,6 +5,7 @@
 //! counts from, and no interval sees more than the limit: see `docs/guarantees.md` in the repository for the argument, and
 //! for what the lower side costs.
 
+mod bound;
 mod demand;
 mod errand;
 mod handle;
@@ -18,9 +19,12 @@ mod provider;
 mod receipt;
 mod seeds;
 mod shared;
+mod split;
 mod sync;
 mod table;
+mod together;
 
+pub use bound::HybridBound;
 pub use handle::KeyHandle;
 #[doc(hidden)]
 pub use holding::{Chore, Decided, Grant, Holding, Taken, Trip};
@@ -30,3 +34,6 @@ pub use pace::Pace;
 pub use provider::{HybridRateLimiterProvider, HybridStats};
 pub use receipt::{Receipt, Reservation};
 pub use seeds::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter, WindowLimiter};
+pub use split::Split;
+#[cfg(feature = "rules")]
+pub(crate) use together::Decided as Spent;

@@ -281,6 +281,11 @@ pub use decision::{
     SuppressedDecision, TokenBucketDecision, When,
 };
 pub use error::TrypemaError;
+#[cfg(feature = "_redis")]
+pub use hybrid::{
+    AbsoluteHybridRateLimiter, HybridBound, HybridRateLimiterProvider, HybridStats,
+    SuppressedHybridRateLimiter,
+};
 pub use local::{
     AbsoluteLocalRateLimiter, AbuseLocalRateLimiter, FixedWindowLocalRateLimiter, Granted, KeyHandle,
     LiveKey, LocalRateLimiterOptions, LocalRateLimiterProvider, Receipt, Reservation,

@@ -56,12 +56,11 @@ pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimi
 pub use substitute::OnFailure;
 
 pub(crate) use join::all;
-pub(crate) use lease::{Sharer, ToldLease};
+pub(crate) use lease::Sharer;
 pub(crate) use provider::Windows;
 pub(crate) use receipt::random;
 pub(crate) use seeds::Windowed;
 pub(crate) use store::Parts;
-#[cfg(feature = "rules")]
 pub(crate) use together::Errand;
 #[cfg(feature = "tower")]
 pub(crate) use together::Holds;

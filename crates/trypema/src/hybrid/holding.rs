@@ -4,7 +4,7 @@ use super::demand::Demand;
 use super::leases::{Lease, Leases};
 use super::pace::Pace;
 use crate::clock::{Span, Timestamp};
-use crate::decision::When;
+use crate::decision::{Decision, When};
 use crate::strategy::{Back, Leasable, LeaseAsk, Leased, Turn};
 
 /// Less than this, in an interval, is not worth a lease.
@@ -21,6 +21,8 @@ pub struct Holding<S: Leasable> {
     leases: Leases,
     told: Option<Told<S::Outcome>>,
     denial: Option<Denial<S::Outcome>>,
+    /// A denial of which only what a caller is told is known.
+    veto: Option<Denial<Decision>>,
     demand: Demand,
     /// When the first of what is known ends: a lease, a denial, a share to draw by.
     next_end: u64,
@@ -115,6 +117,7 @@ impl<S: Leasable> Holding<S> {
             leases: Leases::default(),
             told: None,
             denial: None,
+            veto: None,
             demand: Demand::default(),
             next_end: u64::MAX,
             low: 0,
@@ -193,8 +196,7 @@ impl<S: Leasable> Holding<S> {
         if self.leases.left() == 0 && told.draws_until.is_none() {
             return Taken::Unknown;
         }
-        let turn =
-            Turn { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
+        let turn = Turn { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
         match S::spend(&self.limit, &told.outcome, turn) {
             Some(outcome) => decided(outcome, told.ahead_us),
             None => Taken::Unknown,
@@ -230,7 +232,11 @@ impl<S: Leasable> Holding<S> {
         let now = now.as_micros();
         let expected = self.demand.expected(now, self.pace.interval_us);
         let still_held = self.leases.left_at(now + self.pace.interval_us / 2);
-        let want = if self.is_worth_leasing(Timestamp::derived(now)) { expected.saturating_sub(still_held) } else { 0 };
+        let want = if self.is_worth_leasing(Timestamp::derived(now)) {
+            expected.saturating_sub(still_held)
+        } else {
+            0
+        };
         LeaseAsk { need, want, ..self.settling() }
     }
 
@@ -273,8 +279,7 @@ impl<S: Leasable> Holding<S> {
         self.told = Some(Told { outcome, granted: units, ahead_us: ahead_us(trip, grant.now), draws_until });
         self.denial = None;
         self.low = self.leases.left() / 4;
-        self.refill_at =
-            draws_until.unwrap_or(ends_at).saturating_sub(self.pace.interval_us / 4);
+        self.refill_at = draws_until.unwrap_or(ends_at).saturating_sub(self.pace.interval_us / 4);
         self.find_next_end();
         is_needed.then(|| {
             let turn = Turn { cost: needed, left: held + units, granted: units, drawn: &mut self.drawn };
@@ -297,6 +302,39 @@ impl<S: Leasable> Holding<S> {
         self.find_next_end();
     }
 
+    /// Remembers a denial of which no more is known than what its caller was told.
+    pub fn vetoed(&mut self, cost: u64, answered_at: Timestamp, decision: Decision) {
+        let (Some(wait_us), Some(now)) = (decision.retry_after_us(), decision.when.moment()) else { return };
+        let ahead_us = now.as_micros() as i64 - answered_at.as_micros() as i64;
+        let until = answered_at.as_micros() + wait_us.min(self.pace.interval_us);
+        self.veto = Some(Denial { cost, outcome: decision, ahead_us, until });
+        self.find_next_end();
+    }
+
+    /// What a call is told that is sure to be denied; it counts as seen.
+    pub fn denial(&mut self, now: Span, cost: u64) -> Option<Decision> {
+        if now.latest.as_micros() >= self.next_end && !self.end_until(now) || cost <= self.leases.left() {
+            return None;
+        }
+        let shared_now =
+            |ahead_us| Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
+        let known = self.denial.as_ref().filter(|denial| cost >= denial.cost).map(|denial| {
+            let when = When::exactly(shared_now(denial.ahead_us));
+            S::core(&S::decision(&self.limit, denial.outcome, when))
+        });
+        let vetoed = self.veto.as_ref().filter(|veto| cost >= veto.cost);
+        known
+            .or(vetoed
+                .map(|veto| Decision { when: When::exactly(shared_now(veto.ahead_us)), ..veto.outcome }))
+    }
+
+    /// Notes a call that was denied without being decided here.
+    pub fn forgo(&mut self, cost: u64) {
+        if S::is_counting_denied(&self.limit) {
+            self.unreported = self.unreported.saturating_add(cost);
+        }
+    }
+
     /// Notes that the shared count gave no answer. What was not sent is asked again; what may have been is not, and
     /// then the units stay counted until they leave by themselves.
     pub fn failed(&mut self, ask: &LeaseAsk, is_unsent: bool) {
@@ -316,7 +354,7 @@ impl<S: Leasable> Holding<S> {
     /// Ends every lease, to be given back, and forgets what is known.
     pub fn end_all(&mut self) {
         self.leases.end_all();
-        (self.told, self.denial) = (None, None);
+        (self.told, self.denial, self.veto) = (None, None, None);
         self.find_next_end();
     }
 
@@ -345,7 +383,7 @@ impl<S: Leasable> Holding<S> {
         } else if self.leases.is_piling_up() || is_idle && (self.leases.is_owing() || self.unreported > 0) {
             // Of a key that is called, what is owed goes with the next ask.
             Chore::Settle
-        } else if is_idle && self.leases.is_empty() && self.denial.is_none() {
+        } else if is_idle && self.leases.is_empty() && self.denial.is_none() && self.veto.is_none() {
             Chore::Forget
         } else {
             Chore::Nothing
@@ -359,6 +397,9 @@ impl<S: Leasable> Holding<S> {
         if self.denial.as_ref().is_some_and(|denial| denial.until <= earliest) {
             self.denial = None;
         }
+        if self.veto.as_ref().is_some_and(|veto| veto.until <= earliest) {
+            self.veto = None;
+        }
         if self.told.as_ref().and_then(|told| told.draws_until).is_some_and(|until| until <= earliest) {
             self.told = None;
             // What was granted by the old share goes with it.
@@ -371,7 +412,8 @@ impl<S: Leasable> Holding<S> {
     fn find_next_end(&mut self) {
         let draws_until = self.told.as_ref().and_then(|told| told.draws_until);
         let denied_until = self.denial.as_ref().map(|denial| denial.until);
-        let ends = [self.leases.first_end(), draws_until, denied_until];
+        let vetoed_until = self.veto.as_ref().map(|veto| veto.until);
+        let ends = [self.leases.first_end(), draws_until, denied_until, vetoed_until];
         self.next_end = ends.into_iter().flatten().min().unwrap_or(u64::MAX);
     }
 }

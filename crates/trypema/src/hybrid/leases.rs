@@ -73,9 +73,8 @@ impl Leases {
 
     /// Takes back what was spent: to be spent again, if its lease is still held, or else to be given back.
     pub(super) fn put_back(&mut self, back: Back) {
-        let is_same = |lease: &&mut Lease| {
-            (lease.left.recorded, lease.left.resets) == (back.recorded, back.resets)
-        };
+        let is_same =
+            |lease: &&mut Lease| (lease.left.recorded, lease.left.resets) == (back.recorded, back.resets);
         match self.live.iter_mut().find(is_same) {
             Some(lease) => {
                 lease.left.units += back.units;

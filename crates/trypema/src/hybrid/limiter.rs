@@ -1,11 +1,14 @@
 //! One strategy on the hybrid provider: every verb, for every key.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use super::bound::HybridBound;
 use super::handle::KeyHandle;
 use super::holding::{Taken, Trip};
 use super::receipt::{Origin, Receipt, Reservation};
-use super::shared::{Found, Here, Shared};
+use super::shared::{Found, Here, Shared, Turn};
+use super::split::Split;
 use crate::clock::Span;
 use crate::decision::When;
 use crate::error::TrypemaError;
@@ -79,7 +82,7 @@ impl<S: Leasable> Limiter<S> {
     /// [`keep_in_sync`](super::HybridRateLimiterProvider::keep_in_sync) runs.
     pub fn try_take<'l>(&self, key: &RedisKey, limit: &'l S::Limit, cost: u64) -> Option<S::Decision<'l>> {
         let started = self.redis().started();
-        match self.shared.here(key, (limit, cost), false, |_| {}) {
+        match self.shared.here(key, (limit, cost), Turn::First, |_| {}) {
             Here::Decided(found) => {
                 let decision = found.decision::<S>(limit);
                 self.redis().tell(key, cost, started, Some(S::core(&decision)));
@@ -146,10 +149,11 @@ impl<S: Leasable> Limiter<S> {
         cost: u64,
     ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
         let mut spent = Vec::new();
-        match self.shared.decide(key, (limit, cost), |back: Back| spent.push(back)).await {
+        match self.shared.decide(key, (limit, cost), Turn::First, |back: Back| spent.push(back)).await {
             Ok(None) => {
                 let reservation = self.redis().reserve(key, limit, cost).await?;
-                let receipt = reservation.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
+                let receipt =
+                    reservation.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
                 Ok(Reservation { decision: reservation.decision, receipt })
             }
             Ok(Some(found)) => {
@@ -215,6 +219,16 @@ impl<S: Leasable> Limiter<S> {
         self.shared.table.with(key, |entry| entry.holding.held(now)).unwrap_or(0)
     }
 
+    /// What leases can cost under `limit`, at worst.
+    pub fn bound(&self, limit: &S::Limit) -> HybridBound {
+        HybridBound::new(self.shared.pace(limit), S::window_us(limit))
+    }
+
+    /// The same limiter, with each key as `parts` keys on different servers of a Cluster.
+    pub fn split(&self, parts: NonZeroU32) -> Split<S> {
+        Split::new(self.clone(), parts)
+    }
+
     pub(super) fn redis(&self) -> &RedisLimiter<S> {
         &self.shared.redis
     }
@@ -226,7 +240,7 @@ impl<S: Leasable> Limiter<S> {
         limit: &S::Limit,
         cost: u64,
     ) -> Result<Found<S::Outcome>, RedisFailure> {
-        match self.shared.decide(key, (limit, cost), |_| {}).await? {
+        match self.shared.decide(key, (limit, cost), Turn::First, |_| {}).await? {
             Some(found) => Ok(found),
             None => self.plain(key, limit, cost).await,
         }
@@ -252,9 +266,10 @@ impl<S: Leasable> Limiter<S> {
     /// What a peek finds without asking Redis.
     pub(super) fn peeked(&self, key: &RedisKey, limit: &S::Limit, cost: u64) -> Option<Found<S::Outcome>> {
         let now = Span::at(self.shared.hub.clock.now());
-        let peeked = self.shared.table.with(key, |entry| {
-            (entry.holding.limit() == limit).then(|| entry.holding.peek(now, cost))
-        });
+        let peeked = self
+            .shared
+            .table
+            .with(key, |entry| (entry.holding.limit() == limit).then(|| entry.holding.peek(now, cost)));
         match peeked.flatten() {
             Some(Taken::Decided(decided)) => Some(Found::from(decided)),
             Some(Taken::Unclear | Taken::Unknown) | None => None,

@@ -17,6 +17,7 @@ use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 #[derive(Debug)]
 pub struct HybridRateLimiterProvider {
     pub(super) inner: Arc<Inner>,
+    pub(super) redis: RedisRateLimiterProvider,
     pub(super) absolute: AbsoluteHybridRateLimiter,
     pub(super) suppressed: SuppressedHybridRateLimiter,
     pub(super) token_bucket: Limiter<TokenBucket>,
@@ -91,6 +92,7 @@ impl HybridRateLimiterProvider {
             sliding_window: Limiter::of(&inner.sliding_window),
             fixed_window: Limiter::of(&inner.fixed_window),
             abuse: Limiter::of(&inner.abuse),
+            redis: redis.clone(),
             inner,
         }
     }

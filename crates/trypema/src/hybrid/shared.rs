@@ -11,6 +11,7 @@ use super::hub::{Errand, Hub};
 use super::pace::Pace;
 use super::table::{Entry, Shard, Table, find, find_or_add};
 use crate::clock::{Span, Timestamp};
+use crate::decision::Decision;
 use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, Sharer};
 use crate::strategy::{Back, Leasable, LeaseAsk, Leased};
 
@@ -47,6 +48,24 @@ pub(super) enum Here<S: Leasable> {
     Wait(u64),
 }
 
+/// Whether a call is new, or was counted before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    First,
+    Again,
+}
+
+/// How a key stands, for a call that is asked together with others.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Standing {
+    /// Redis has to be asked.
+    Cold,
+    /// It is decided by leases.
+    Leased,
+    /// It is sure to be denied.
+    Denied(Decision),
+}
+
 impl<S: Leasable> Shared<S> {
     pub(super) fn new(redis: RedisLimiter<S>, hub: Arc<Hub>) -> Arc<Self> {
         let (table, heat, jobs) = (Table::new(), Heat::new(), Mutex::default());
@@ -63,11 +82,11 @@ impl<S: Leasable> Shared<S> {
         self: &Arc<Self>,
         key: &RedisKey,
         (limit, cost): (&S::Limit, u64),
+        mut turn: Turn,
         mut tell: impl FnMut(Back),
     ) -> Result<Option<Found<S::Outcome>>, RedisFailure> {
-        let mut is_counted = false;
         for _ in 0..MAX_WAITS {
-            match self.here(key, (limit, cost), std::mem::replace(&mut is_counted, true), &mut tell) {
+            match self.here(key, (limit, cost), std::mem::replace(&mut turn, Turn::Again), &mut tell) {
                 Here::Decided(found) => return Ok(Some(found)),
                 Here::Cold => return Ok(None),
                 Here::Wait(answers) => self.answered(key, answers).await?,
@@ -90,14 +109,14 @@ impl<S: Leasable> Shared<S> {
         self: &Arc<Self>,
         key: &RedisKey,
         (limit, cost): (&S::Limit, u64),
-        is_counted: bool,
+        turn: Turn,
         tell: impl FnMut(Back),
     ) -> Here<S> {
         let hash = self.table.hash(key);
         let mut now = self.hub.clock.recent();
         let mut shard = self.table.shard(Table::<S>::place(hash));
         let Some(entry) = self.entry(&mut shard, (hash, key), limit, now) else { return Here::Cold };
-        if !is_counted {
+        if turn == Turn::First {
             entry.holding.count(now, cost);
         }
         let mut tell = tell;
@@ -134,8 +153,7 @@ impl<S: Leasable> Shared<S> {
     ) -> Option<&'s mut Entry<S>> {
         if find(shard, hash, key).is_none() {
             let pace = self.pace(limit);
-            let is_hot =
-                S::IS_LEASED && self.heat.count(hash, now.earliest.as_micros(), pace.interval_us);
+            let is_hot = S::IS_LEASED && self.heat.count(hash, now.earliest.as_micros(), pace.interval_us);
             return if is_hot { find_or_add(shard, (hash, key), (limit, pace)) } else { None };
         }
         let entry = find(shard, hash, key)?;
@@ -145,6 +163,24 @@ impl<S: Leasable> Shared<S> {
             return None;
         }
         Some(entry)
+    }
+
+    /// Whether a call is worth deciding by leases, or sure to be denied.
+    pub(super) fn standing(&self, key: &RedisKey, (limit, cost): (&S::Limit, u64), turn: Turn) -> Standing {
+        let hash = self.table.hash(key);
+        let now = Span::at(self.hub.clock.now());
+        let mut shard = self.table.shard(Table::<S>::place(hash));
+        let Some(entry) = self.entry(&mut shard, (hash, key), limit, now) else { return Standing::Cold };
+        if turn == Turn::First {
+            entry.holding.count(now, cost);
+        }
+        if let Some(decision) = entry.holding.denial(now, cost) {
+            return Standing::Denied(decision);
+        }
+        let is_leased = entry.holding.held(now.latest) >= cost.max(1)
+            || entry.holding.is_asking()
+            || entry.holding.is_worth_leasing(now.latest);
+        if is_leased { Standing::Leased } else { Standing::Cold }
     }
 
     /// A lease to ask for, for a call that needs `need`.
@@ -231,7 +267,12 @@ impl<S: Leasable> Shared<S> {
     }
 
     /// Remembers that a plain take was denied.
-    pub(super) fn denied(&self, key: &RedisKey, (limit, cost): (&S::Limit, u64), (trip, found): (Trip, Found<S::Outcome>)) {
+    pub(super) fn denied(
+        &self,
+        key: &RedisKey,
+        (limit, cost): (&S::Limit, u64),
+        (trip, found): (Trip, Found<S::Outcome>),
+    ) {
         let leased = Leased { units: 0, recorded: found.now, outcome: found.outcome };
         let grant = Grant { leased, now: found.now, resets: 0 };
         self.table.with_new(key, (limit, self.pace(limit)), |entry| {

@@ -7,6 +7,7 @@ use super::ask::{LeaseTerms, Verb};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
 use super::limiter::{Asking, Limiter};
+use super::receipt::Reservation;
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::strategy::{Call, FixedWindow, FixedWindowLimit, Leasable, LeaseAsk, Leased};
@@ -70,6 +71,18 @@ impl<S: Leasable> Limiter<S> {
         let (now, outcome) = (found.told.now, found.outcome);
         let leased = Leased { units: 0, recorded: now, outcome };
         Ok(ToldLease { leased, now, sharers: 0, resets: 0 })
+    }
+
+    /// Takes `cost` if it fits, and names what was taken. A failure is nobody's answer yet.
+    pub(crate) async fn plain_reserve<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<Reservation<S::Decision<'l>>, RedisFailure> {
+        let name = self.store.name(key, S::SUFFIX);
+        let found = self.found(key, name, (limit, Asking::new(Verb::Reserve, cost))).await?;
+        Ok(self.reservation(key, limit, found))
     }
 
     /// Takes `cost` if it fits: the outcome, and the time in Redis.

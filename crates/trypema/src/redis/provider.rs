@@ -47,7 +47,7 @@ pub struct Windows {
 }
 
 /// The strategies that are shared through Redis. Their keys are apart, whatever the strategy.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RedisRateLimiterProvider {
     pub(super) store: Arc<Store>,
     pub(super) absolute: AbsoluteRedisRateLimiter,

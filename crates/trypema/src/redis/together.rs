@@ -14,7 +14,6 @@ use super::lane::Terms;
 use super::limiter::{Asking, Limiter};
 use super::provider::RedisRateLimiterProvider;
 use super::receipt::Receipt;
-#[cfg(feature = "rules")]
 use super::substitute::OnFailure;
 use crate::check::{Check, Together, problem_with};
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -180,18 +179,15 @@ impl RedisRateLimiterProvider {
 
     /// What a check is answered in place of Redis, by `on_failure` or else as the limiter was built; `None` if that
     /// leaves it undecided.
-    #[cfg(feature = "rules")]
     pub(crate) fn take_without(&self, check: &Check<'_>, on_failure: Option<OnFailure>) -> Option<Decision> {
         self.substitute(check, Verb::Take, on_failure)
     }
 
     /// The same, spending nothing.
-    #[cfg(feature = "rules")]
     pub(crate) fn peek_without(&self, check: &Check<'_>, on_failure: Option<OnFailure>) -> Option<Decision> {
         self.substitute(check, Verb::Peek, on_failure)
     }
 
-    #[cfg(feature = "rules")]
     fn substitute(&self, check: &Check<'_>, verb: Verb, on_failure: Option<OnFailure>) -> Option<Decision> {
         let key = RedisKey::try_from(check.key).ok()?;
         let on_failure = on_failure.unwrap_or(self.store.on_failure());

@@ -1,6 +1,8 @@
 //! The engine: asks all rules that apply to a request, all or nothing.
 
 #[cfg(feature = "_redis")]
+mod hybrid;
+#[cfg(feature = "_redis")]
 mod redis;
 
 use std::sync::Arc;
@@ -62,6 +64,8 @@ enum Provider {
     Local,
     #[cfg(feature = "_redis")]
     Redis,
+    #[cfg(feature = "_redis")]
+    Hybrid,
 }
 
 /// A verdict whose units can be given back by [`Engine::refund`].
@@ -88,6 +92,8 @@ enum Receipts {
     Local(Vec<Option<crate::local::Receipt>>),
     #[cfg(feature = "_redis")]
     Redis(Vec<Option<crate::redis::Receipt>>),
+    #[cfg(feature = "_redis")]
+    Hybrid(Vec<Option<crate::hybrid::Receipt>>),
 }
 
 /// What is done to counters.
@@ -127,6 +133,14 @@ impl Engine {
     #[cfg(feature = "_redis")]
     pub fn redis(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
         Self { limiter, provider: Provider::Redis, set: ArcSwap::new(rules.into()) }
+    }
+
+    /// Rules whose counters are shared through Redis and leased: of a request, what is not leased is asked of Redis first, and
+    /// what is leased is then spent in this process. Where everything is leased, or something is sure to be denied, nobody is
+    /// asked.
+    #[cfg(feature = "_redis")]
+    pub fn hybrid(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
+        Self { limiter, provider: Provider::Hybrid, set: ArcSwap::new(rules.into()) }
     }
 
     /// Puts other rules in force, for every request from now on, and returns the old ones, which can be put back.
@@ -185,6 +199,8 @@ impl Engine {
             }
             #[cfg(feature = "_redis")]
             Receipts::Redis(receipts) => self.limiter.redis().refund_all(&together.checks, receipts).await,
+            #[cfg(feature = "_redis")]
+            Receipts::Hybrid(receipts) => self.limiter.hybrid().refund_all(&together.checks, receipts).await,
         }
     }
 
@@ -210,7 +226,10 @@ impl Engine {
             Here::Decided(reservation) => reservation,
             #[cfg(feature = "_redis")]
             Here::Elsewhere(plan) => {
-                let decided = self.decide_on_redis(&plan, mode).await?;
+                let decided = match self.provider {
+                    Provider::Hybrid => self.decide_on_hybrid(&plan, mode).await?,
+                    Provider::Local | Provider::Redis => self.decide_on_redis(&plan, mode).await?,
+                };
                 Ok(Reservation::new(plan, decided))
             }
         }
@@ -221,6 +240,11 @@ impl Engine {
         match self.provider {
             #[cfg(feature = "_redis")]
             Provider::Redis if !plan.verdict.answers.is_empty() => Here::Elsewhere(plan),
+            #[cfg(feature = "_redis")]
+            Provider::Hybrid if !plan.verdict.answers.is_empty() => match self.decide_leased(&plan, mode) {
+                Some(decided) => Here::Decided(decided.map(|decided| Reservation::new(plan, decided))),
+                None => Here::Elsewhere(plan),
+            },
             _ => {
                 let decided = self.decide_here(&plan, mode);
                 Here::Decided(decided.map(|decided| Reservation::new(plan, decided)))
@@ -254,6 +278,8 @@ impl Engine {
             Provider::Local => self.limiter.local().peek_all(checks)?.decisions,
             #[cfg(feature = "_redis")]
             Provider::Redis => self.limiter.redis().peek_all(checks).await?.decisions,
+            #[cfg(feature = "_redis")]
+            Provider::Hybrid => self.limiter.hybrid().peek_all(checks).await?.decisions,
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Suppressed: a sliding window that sheds load by degrees instead of shutting at its limit.
 
-mod limit;
 #[cfg(feature = "_redis")]
 mod lease;
+mod limit;
 #[cfg(feature = "_redis")]
 mod wire;
 

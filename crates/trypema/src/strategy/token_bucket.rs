@@ -1,10 +1,10 @@
 //! Token bucket: one or more limits that pay together or not at all.
 
 mod debt;
-mod limits;
-mod single;
 #[cfg(feature = "_redis")]
 mod lease;
+mod limits;
+mod single;
 #[cfg(feature = "_redis")]
 mod wire;
 

@@ -85,7 +85,14 @@ pub(crate) const LUA: [Lua; 6] = [
         quick_base: "",
         quick: include_str!("quick/fixed_window.lua"),
     },
-    Lua { name: "abuse", base: SERIES, source: include_str!("abuse.lua"), lease: "", quick_base: "", quick: "" },
+    Lua {
+        name: "abuse",
+        base: SERIES,
+        source: include_str!("abuse.lua"),
+        lease: "",
+        quick_base: "",
+        quick: "",
+    },
 ];
 
 const SERIES: &str = concat!(

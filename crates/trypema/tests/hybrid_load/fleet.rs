@@ -64,7 +64,8 @@ impl<'a> Fleet<'a> {
     }
 
     pub fn run(&self, key: &str, limit: AbsoluteLimit, load: Load) -> Run {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let before = calls(self.server);
         let run = runtime.block_on(self.offer(RedisKey::try_from(key).unwrap(), limit, load));
         Run { calls: calls(self.server) - before, ..run }
@@ -122,7 +123,9 @@ async fn one(
         while run.offered < due {
             run.offered += 1;
             let is_allowed = match provider {
-                Provider::Redis => limiter.redis().absolute().take(&key, &limit, 1).await.unwrap().is_allowed(),
+                Provider::Redis => {
+                    limiter.redis().absolute().take(&key, &limit, 1).await.unwrap().is_allowed()
+                }
                 Provider::Hybrid => match limiter.hybrid().absolute().try_take(&key, &limit, 1) {
                     Some(decision) => decision.is_allowed(),
                     None => limiter.hybrid().absolute().take(&key, &limit, 1).await.unwrap().is_allowed(),

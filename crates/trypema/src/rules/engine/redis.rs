@@ -72,7 +72,7 @@ impl Engine {
 }
 
 /// What it means to the rule of an answer that Redis cannot be asked, if it says.
-fn on_failure(plan: &Plan, answer: usize) -> Option<OnFailure> {
+pub(super) fn on_failure(plan: &Plan, answer: usize) -> Option<OnFailure> {
     plan.on_store_failure(answer).map(|chosen| match chosen {
         OnStoreFailure::Error => OnFailure::Fail,
         OnStoreFailure::Allow => OnFailure::Allow,

@@ -55,11 +55,7 @@ impl Leasable for Suppressed {
     }
 
     fn of_lease(_: &SuppressedLimit, told: &SuppressedOutcome, turn: Turn<'_>) -> SuppressedOutcome {
-        SuppressedOutcome {
-            zone: Zone::Allowed,
-            remaining: told.remaining + turn.left - turn.cost,
-            ..*told
-        }
+        SuppressedOutcome { zone: Zone::Allowed, remaining: told.remaining + turn.left - turn.cost, ..*told }
     }
 
     fn is_counting_denied(_: &SuppressedLimit) -> bool {
@@ -99,12 +95,7 @@ fn settle(limit: &SuppressedLimit, state: &mut SuppressedState, now: Timestamp, 
 }
 
 /// Records a lease as accepted, and what that makes of its outcome.
-fn record(
-    limit: &SuppressedLimit,
-    state: &mut SuppressedState,
-    call: Call,
-    outcome: &mut SuppressedOutcome,
-) {
+fn record(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &mut SuppressedOutcome) {
     let look = limit.window.look(call);
     if call.cost == 0 {
         if outcome.view.is_stepped_back {

@@ -1,0 +1,125 @@
+//! One key as several: for one that a single server of a Cluster cannot bear.
+
+use std::num::NonZeroU32;
+
+use super::limiter::Limiter;
+use crate::decision::Decision;
+use crate::error::TrypemaError;
+use crate::redis::RedisKey;
+use crate::strategy::Leasable;
+
+/// A limiter whose keys are each split into parts, which live on different servers of a Cluster.
+///
+/// A part has its share of the limit, so together they never admit more than the whole. An instance asks its own part first and
+/// the others only when that is used up: a call is denied when every part has denied it. What is lost on the lower side, besides what
+/// every lease costs: a call has to fit into one part, so up to `cost - 1` units of each can stay unused, and a cost above
+/// a part's share is never admitted.
+///
+/// ```no_run
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+/// use trypema::redis::RedisKey;
+/// use trypema::{AbsoluteLimit, RateLimiter};
+///
+/// # async fn example(rl: &RateLimiter) -> Result<(), trypema::TrypemaError> {
+/// let limit = AbsoluteLimit::per_window(60_000_000, Duration::from_secs(60))?;
+/// let everyone = rl.hybrid().absolute().split(NonZeroU32::new(8).unwrap_or(NonZeroU32::MIN));
+/// let decision = everyone.take(&RedisKey::try_from("everyone")?, &limit, 1).await?;
+/// # let _ = decision;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Split<S: Leasable> {
+    limiter: Limiter<S>,
+    parts: NonZeroU32,
+}
+
+/// One part of a key.
+struct Part<L> {
+    key: RedisKey,
+    limit: L,
+}
+
+impl<S: Leasable> Split<S> {
+    pub(super) fn new(limiter: Limiter<S>, parts: NonZeroU32) -> Self {
+        Self { limiter, parts }
+    }
+
+    /// Takes `cost` from the first part that has it. An `Err` also where the limit is too small to be split so often, the key
+    /// too long to be numbered, or the strategy cannot be split.
+    pub async fn take(&self, key: &RedisKey, limit: &S::Limit, cost: u64) -> Result<Decision, TrypemaError> {
+        let mut denied = None;
+        for part in self.parts(key, limit) {
+            let part = part?;
+            let decision = S::core(&self.limiter.take(&part.key, &part.limit, cost).await?);
+            if decision.is_allowed() {
+                return Ok(decision);
+            }
+            denied = sooner(denied, decision);
+        }
+        Ok(denied.unwrap_or_else(Decision::refused))
+    }
+
+    /// As [`Split::take`], where it can be answered without waiting; `None`, and nothing is spent, where it cannot.
+    pub fn try_take(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        cost: u64,
+    ) -> Option<Result<Decision, TrypemaError>> {
+        let mut denied = None;
+        for part in self.parts(key, limit) {
+            let part = match part {
+                Ok(part) => part,
+                Err(error) => return Some(Err(error)),
+            };
+            let decision = S::core(&self.limiter.try_take(&part.key, &part.limit, cost)?);
+            if decision.is_allowed() {
+                return Some(Ok(decision));
+            }
+            denied = sooner(denied, decision);
+        }
+        Some(Ok(denied.unwrap_or_else(Decision::refused)))
+    }
+
+    /// Units of `key` that this instance holds, of all parts.
+    pub fn held(&self, key: &RedisKey) -> u64 {
+        let names = (0..self.parts.get()).filter_map(|index| self.name(key, index).ok());
+        names.map(|name| self.limiter.held(&name)).sum()
+    }
+
+    /// Forgets what `key` has spent; whether there was anything.
+    pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
+        let mut is_any = false;
+        for index in 0..self.parts.get() {
+            is_any |= self.limiter.reset(&self.name(key, index)?).await?;
+        }
+        Ok(is_any)
+    }
+
+    /// The parts of a key, this instance's own first.
+    fn parts(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+    ) -> impl Iterator<Item = Result<Part<S::Limit>, TrypemaError>> {
+        let count = self.parts.get();
+        let own = (self.limiter.shared.hub.instance() % u64::from(count)) as u32;
+        (0..count).map(move |turn| {
+            let index = (own + turn) % count;
+            let part = S::part(limit, index, count).ok_or(TrypemaError::InvalidSplit { parts: count })?;
+            Ok(Part { key: self.name(key, index)?, limit: part })
+        })
+    }
+
+    fn name(&self, key: &RedisKey, index: u32) -> Result<RedisKey, TrypemaError> {
+        RedisKey::try_from(format!("{key}/{index}/{}", self.parts))
+    }
+}
+
+/// The denial that is over first.
+fn sooner(one: Option<Decision>, other: Decision) -> Option<Decision> {
+    let wait = |decision: &Decision| decision.retry_after_us().unwrap_or(u64::MAX);
+    Some(one.filter(|one| wait(one) <= wait(&other)).unwrap_or(other))
+}
