@@ -5,6 +5,7 @@
 //! counts from, and no interval sees more than the limit: see `docs/guarantees.md` in the repository for the argument, and
 //! for what the lower side costs.
 
+mod abuse;
 mod bound;
 mod demand;
 mod errand;

@@ -48,6 +48,8 @@ pub use crate::local::Granted;
 pub use failure::{RedisFailure, RedisFailureKind};
 pub use handle::KeyHandle;
 pub use key::RedisKey;
+#[doc(hidden)]
+pub use lease::{Sharer, ToldLease};
 pub use limiter::Limiter;
 pub use link::RedisConnection;
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
@@ -55,8 +57,7 @@ pub use receipt::{Receipt, Reservation};
 pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use substitute::OnFailure;
 
-pub(crate) use join::all;
-pub(crate) use lease::Sharer;
+pub(crate) use join::{all, both};
 pub(crate) use provider::Windows;
 pub(crate) use receipt::random;
 pub(crate) use seeds::Windowed;

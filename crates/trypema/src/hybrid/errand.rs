@@ -23,6 +23,16 @@ pub(super) struct Job<S: Leasable> {
     pub(super) version: u64,
 }
 
+impl<S: Leasable> Job<S> {
+    /// The same job, when nobody waits for what was needed: then it is wanted.
+    pub(super) fn for_nobody(mut self) -> Self {
+        let need = std::mem::take(&mut self.ask.need);
+        self.ask.want = self.ask.want.max(need);
+        self.ask.seen = self.ask.seen.saturating_sub(need);
+        self
+    }
+}
+
 /// What a job's caller is told.
 #[derive(Debug)]
 pub(super) struct Answer<O> {

@@ -5,7 +5,7 @@ use super::leases::{Lease, Leases};
 use super::pace::Pace;
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, When};
-use crate::strategy::{Back, Leasable, LeaseAsk, Leased, Turn};
+use crate::strategy::{Back, Call, Leasable, LeaseAsk, Leased, Turn};
 
 /// Less than this, in an interval, is not worth a lease.
 const WORTH_LEASING: u64 = 2;
@@ -13,10 +13,15 @@ const WORTH_LEASING: u64 = 2;
 /// With less than this an answer would hardly arrive before the lease is over.
 const SHORTEST_INTERVAL_US: u64 = 1_000;
 
+/// An answer that takes longer is not waited for: whoever asked may be kept from looking at it.
+const PATIENCE_US: u64 = 250_000;
+
 /// One key of one instance.
 #[derive(Debug, Clone)]
 pub struct Holding<S: Leasable> {
     limit: S::Limit,
+    /// What fits at most.
+    quota: u64,
     pace: Pace,
     leases: Leases,
     told: Option<Told<S::Outcome>>,
@@ -29,7 +34,8 @@ pub struct Holding<S: Leasable> {
     /// When it is time to ask for more: once this little is left, or it is so late.
     low: u64,
     refill_at: u64,
-    is_asking: bool,
+    /// Since when somebody is asking for a lease.
+    asking_since: Option<u64>,
     /// What was asked for here, and the shared count was not told.
     unreported: u64,
     drawn: u32,
@@ -113,6 +119,7 @@ impl<S: Leasable> Holding<S> {
     pub fn new(limit: &S::Limit, pace: Pace) -> Self {
         Self {
             limit: limit.clone(),
+            quota: quota_of::<S>(limit),
             pace,
             leases: Leases::default(),
             told: None,
@@ -122,7 +129,7 @@ impl<S: Leasable> Holding<S> {
             next_end: u64::MAX,
             low: 0,
             refill_at: u64::MAX,
-            is_asking: false,
+            asking_since: None,
             unreported: 0,
             drawn: 0,
         }
@@ -137,11 +144,14 @@ impl<S: Leasable> Holding<S> {
     pub fn change_limit(&mut self, limit: &S::Limit, pace: Pace) {
         self.end_all();
         (self.limit, self.pace, self.demand) = (limit.clone(), pace, Demand::default());
+        self.quota = quota_of::<S>(limit);
     }
 
     /// Counts a call, once however often it is then tried.
     #[inline]
     pub fn count(&mut self, now: Span, cost: u64) {
+        // A cost that never fits is no reason to ask for more.
+        let cost = if cost > self.quota { 0 } else { cost };
         self.demand.count(now.earliest.as_micros(), self.pace.interval_us, cost);
     }
 
@@ -206,7 +216,7 @@ impl<S: Leasable> Holding<S> {
     /// The same answer, saying whether it is time to ask for more.
     #[inline]
     fn warned(&self, taken: Taken<S::Outcome>, now: Span) -> Taken<S::Outcome> {
-        let is_low = !self.is_asking
+        let is_low = !self.is_asking(now.latest)
             && self.denial.is_none()
             && (self.leases.left() <= self.low || now.latest.as_micros() >= self.refill_at);
         match taken {
@@ -221,15 +231,15 @@ impl<S: Leasable> Holding<S> {
         is_long_enough && self.demand.expected(now.as_micros(), self.pace.interval_us) >= WORTH_LEASING
     }
 
-    /// Whether somebody is asking the shared count.
-    pub fn is_asking(&self) -> bool {
-        self.is_asking
+    /// Whether somebody is asking the shared count, and may soon be answered.
+    pub fn is_asking(&self, now: Timestamp) -> bool {
+        self.asking_since.is_some_and(|since| now.as_micros() < since + PATIENCE_US)
     }
 
     /// What to ask for, when somebody waits for `need`. What is to be given back goes with it.
     pub fn ask(&mut self, now: Timestamp, need: u64) -> LeaseAsk {
-        self.is_asking = true;
         let now = now.as_micros();
+        self.asking_since = Some(now);
         let expected = self.demand.expected(now, self.pace.interval_us);
         let still_held = self.leases.left_at(now + self.pace.interval_us / 2);
         let want = if self.is_worth_leasing(Timestamp::derived(now)) {
@@ -237,24 +247,35 @@ impl<S: Leasable> Holding<S> {
         } else {
             0
         };
-        LeaseAsk { need, want, ..self.settling() }
+        let ask = LeaseAsk { need, want, ..self.settling() };
+        // The call that needs it is seen by the shared count with it.
+        if S::is_counting_denied(&self.limit) {
+            LeaseAsk { seen: ask.seen.saturating_add(need), ..ask }
+        } else {
+            ask
+        }
     }
 
     /// What to ask for only to give something back, or to tell what was seen.
-    pub fn settle(&mut self) -> LeaseAsk {
-        self.is_asking = true;
+    pub fn settle(&mut self, now: Timestamp) -> LeaseAsk {
+        self.asking_since = Some(now.as_micros());
         self.settling()
+    }
+
+    /// What was asked for here and the shared count was not told, to be told now.
+    pub fn take_unreported(&mut self) -> u64 {
+        std::mem::take(&mut self.unreported)
     }
 
     fn settling(&mut self) -> LeaseAsk {
         let back = self.leases.next_back().unwrap_or_default();
-        let seen = std::mem::take(&mut self.unreported);
+        let seen = self.take_unreported();
         LeaseAsk { need: 0, want: 0, length_us: self.pace.length_us, back, seen }
     }
 
     /// Notes what was granted; returns what that means for the call that needed it, if it is decided.
     pub fn granted(&mut self, ask: &LeaseAsk, trip: Trip, grant: &Grant<S::Outcome>) -> Option<S::Outcome> {
-        self.is_asking = false;
+        self.asking_since = None;
         let Leased { units, recorded, outcome } = grant.leased;
         let is_drawing = S::is_drawing(&outcome);
         if units == 0 && !is_drawing {
@@ -263,6 +284,10 @@ impl<S: Leasable> Holding<S> {
                 self.remember(ask.need.max(1), trip, grant, self.pace.interval_us / 4);
             }
             return (ask.need > 0).then_some(outcome);
+        }
+        if is_drawing {
+            // What was granted before is not drawn by the same share.
+            self.leases.end_all();
         }
         let is_needed = ask.need > 0 && !is_drawing;
         let (held, needed) = (self.leases.left(), if is_needed { ask.need } else { 0 });
@@ -281,10 +306,24 @@ impl<S: Leasable> Holding<S> {
         self.low = self.leases.left() / 4;
         self.refill_at = draws_until.unwrap_or(ends_at).saturating_sub(self.pace.interval_us / 4);
         self.find_next_end();
+        if is_drawing && ask.need > 0 {
+            return self.draw(ask.need);
+        }
         is_needed.then(|| {
             let turn = Turn { cost: needed, left: held + units, granted: units, drawn: &mut self.drawn };
             S::of_lease(&self.limit, &outcome, turn)
         })
+    }
+
+    /// Draws for the call that needed the lease.
+    fn draw(&mut self, cost: u64) -> Option<S::Outcome> {
+        let told = self.told.as_ref()?;
+        let turn = Turn { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
+        let outcome = S::spend(&self.limit, &told.outcome, turn)?;
+        if S::is_admitted(&outcome) {
+            self.leases.spend(cost, |_| {});
+        }
+        Some(outcome)
     }
 
     /// Remembers a denial until its wait is over, or until it is worth looking again: others may give units back.
@@ -338,10 +377,10 @@ impl<S: Leasable> Holding<S> {
     /// Notes that the shared count gave no answer. What was not sent is asked again; what may have been is not, and
     /// then the units stay counted until they leave by themselves.
     pub fn failed(&mut self, ask: &LeaseAsk, is_unsent: bool) {
-        self.is_asking = false;
+        self.asking_since = None;
         if is_unsent {
             self.leases.give_back(ask.back);
-            self.unreported = self.unreported.saturating_add(ask.seen);
+            self.unreported = self.unreported.saturating_add(ask.seen.saturating_sub(ask.need));
         }
     }
 
@@ -361,6 +400,7 @@ impl<S: Leasable> Holding<S> {
     /// Forgets everything, because the shared count has.
     pub fn forget(&mut self) {
         self.leases.forget();
+        self.unreported = 0;
         self.end_all();
     }
 
@@ -378,8 +418,10 @@ impl<S: Leasable> Holding<S> {
     pub fn chore(&mut self, now: Timestamp) -> Chore {
         self.end_until(Span::at(now));
         let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
-        if self.is_asking {
+        if self.is_asking(now) {
             Chore::Nothing
+        } else if self.unreported > 0 && !S::IS_LEASED {
+            Chore::Settle
         } else if self.leases.is_piling_up() || is_idle && (self.leases.is_owing() || self.unreported > 0) {
             // Of a key that is called, what is owed goes with the next ask.
             Chore::Settle
@@ -416,6 +458,11 @@ impl<S: Leasable> Holding<S> {
         let ends = [self.leases.first_end(), draws_until, denied_until, vetoed_until];
         self.next_end = ends.into_iter().flatten().min().unwrap_or(u64::MAX);
     }
+}
+
+/// What fits at most.
+fn quota_of<S: Leasable>(limit: &S::Limit) -> u64 {
+    S::fits(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
 }
 
 /// What the shared clock is ahead of the instance's, at least: the answer was under way for some time.

@@ -13,7 +13,7 @@ use crate::clock::Span;
 use crate::decision::When;
 use crate::error::TrypemaError;
 use crate::local::Granted;
-use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisKey};
+use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, both};
 use crate::strategy::{Back, Leasable};
 
 /// Limits by one strategy, shared through Redis by every process that uses the same server and prefix, and decided in
@@ -88,10 +88,9 @@ impl<S: Leasable> Limiter<S> {
                 self.redis().tell(key, cost, started, Some(S::core(&decision)));
                 Some(decision)
             }
-            Here::Ask(mut job) => {
-                job.ask.want = job.ask.want.max(std::mem::take(&mut job.ask.need));
+            Here::Ask(job) => {
                 match self.shared.hub.is_running() {
-                    true => self.shared.queue(job),
+                    true => self.shared.queue(job.for_nobody()),
                     false => self.shared.drop_job(&job),
                 }
                 None
@@ -130,15 +129,28 @@ impl<S: Leasable> Limiter<S> {
         cost: u64,
     ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
         let held = self.held(key).min(cost);
-        let here = (held > 0).then(|| self.try_take(key, limit, held)).flatten();
-        match here.filter(|decision| S::core(decision).is_allowed()) {
-            Some(decision) if held == cost => Ok(Granted { units: held, decision }),
-            Some(_) => {
-                let rest = self.redis().take_up_to(key, limit, cost - held).await?;
-                Ok(Granted { units: held + rest.units, decision: rest.decision })
-            }
-            None => self.redis().take_up_to(key, limit, cost).await,
+        let here = match held {
+            0 => None,
+            held => match self.shared.here(key, (limit, held), Turn::First, |_| {}) {
+                Here::Decided(found) => Some(found).filter(|found| S::is_admitted(&found.outcome)),
+                Here::Ask(job) => {
+                    self.shared.drop_job(&job);
+                    None
+                }
+                Here::Cold | Here::Wait(_) => None,
+            },
+        };
+        let Some(found) = here else { return self.redis().take_up_to(key, limit, cost).await };
+        let decision = found.decision::<S>(limit);
+        if held == cost {
+            self.redis().tell(key, cost, self.redis().started(), Some(S::core(&decision)));
+            return Ok(Granted { units: held, decision });
         }
+        // What was taken here is taken, whatever becomes of the rest.
+        Ok(match self.redis().take_up_to(key, limit, cost - held).await {
+            Ok(rest) if rest.units > 0 => Granted { units: held + rest.units, decision: rest.decision },
+            Ok(_) | Err(_) => Granted { units: held, decision },
+        })
     }
 
     /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].
@@ -148,6 +160,7 @@ impl<S: Leasable> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
+        let started = self.redis().started();
         let mut spent = Vec::new();
         match self.shared.decide(key, (limit, cost), Turn::First, |back: Back| spent.push(back)).await {
             Ok(None) => {
@@ -158,10 +171,13 @@ impl<S: Leasable> Limiter<S> {
             }
             Ok(Some(found)) => {
                 let receipt = (!spent.is_empty()).then(|| Receipt::new::<S>(key, Origin::Leased(spent)));
-                Ok(Reservation { decision: found.decision::<S>(limit), receipt })
+                let decision = found.decision::<S>(limit);
+                self.redis().tell(key, cost, started, Some(S::core(&decision)));
+                Ok(Reservation { decision, receipt })
             }
             Err(failure) => {
                 let decision = self.decision(key, (limit, cost), Err(failure))?;
+                self.redis().tell(key, cost, started, Some(S::core(&decision)));
                 Ok(Reservation { decision, receipt: None })
             }
         }
@@ -206,6 +222,11 @@ impl<S: Leasable> Limiter<S> {
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
         self.shared.table.with(key, |entry| entry.forget());
         self.redis().reset(key).await
+    }
+
+    /// Ends what is held of a key, to be given back, and forgets what is known.
+    pub(super) fn end_leases(&self, key: &RedisKey) {
+        self.shared.table.with(key, |entry| entry.holding.end_all());
     }
 
     /// A handle to `key`, for callers that check it in a tight loop.
@@ -254,13 +275,28 @@ impl<S: Leasable> Limiter<S> {
         cost: u64,
     ) -> Result<Found<S::Outcome>, RedisFailure> {
         let asked_at = self.shared.hub.clock.now();
-        let (outcome, now) = self.redis().plain_take(key, limit, cost).await?;
+        let (_, taken) = both(self.report(key, limit), self.redis().plain_take(key, limit, cost)).await;
+        let (outcome, now) = taken?;
         let found = Found { outcome, now };
         if !S::is_admitted(&outcome) {
             let trip = Trip { asked_at, answered_at: self.shared.hub.clock.now() };
             self.shared.denied(key, (limit, cost), (trip, found));
         }
         Ok(found)
+    }
+
+    /// Tells Redis of attempts that were denied here.
+    async fn report(&self, key: &RedisKey, limit: &S::Limit) {
+        if S::IS_LEASED {
+            return;
+        }
+        let seen = self.shared.table.with(key, |entry| entry.holding.take_unreported()).unwrap_or(0);
+        if seen > 0
+            && let Err(failure) = self.redis().report(key, limit, seen).await
+            && failure.kind() == RedisFailureKind::Unavailable
+        {
+            self.shared.table.with(key, |entry| entry.holding.forgo(seen));
+        }
     }
 
     /// What a peek finds without asking Redis.

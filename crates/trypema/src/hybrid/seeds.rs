@@ -51,6 +51,13 @@ impl<S: Windowed + Leasable> WindowLimiter<S> {
         Ok(S::view(&self.windows, &decision, 0))
     }
 
+    /// Gives a live key another rate for `inc`; whether it is live. Other instances may spend what they hold of the old one,
+    /// for the length of a lease.
+    pub async fn set_rate_limit(&self, key: &RedisKey, rate_limit: &RateLimit) -> Result<bool, TrypemaError> {
+        self.core.end_leases(key);
+        self.core.redis().adopt(key, &self.limit(rate_limit)).await
+    }
+
     /// The limit that `inc` goes by, for the other verbs.
     pub fn limit(&self, rate_limit: &RateLimit) -> S::Limit {
         S::limit(&self.windows, *rate_limit)

@@ -10,7 +10,7 @@ use super::holding::{Chore, Decided, Grant, Taken, Trip};
 use super::hub::{Errand, Hub};
 use super::pace::Pace;
 use super::table::{Entry, Shard, Table, find, find_or_add};
-use crate::clock::{Span, Timestamp};
+use crate::clock::{Clock, Span, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, Sharer};
 use crate::strategy::{Back, Leasable, LeaseAsk, Leased};
@@ -85,11 +85,17 @@ impl<S: Leasable> Shared<S> {
         mut turn: Turn,
         mut tell: impl FnMut(Back),
     ) -> Result<Option<Found<S::Outcome>>, RedisFailure> {
+        let patience = self.redis.deadline();
         for _ in 0..MAX_WAITS {
             match self.here(key, (limit, cost), std::mem::replace(&mut turn, Turn::Again), &mut tell) {
                 Here::Decided(found) => return Ok(Some(found)),
                 Here::Cold => return Ok(None),
-                Here::Wait(answers) => self.answered(key, answers).await?,
+                Here::Wait(answers) => {
+                    self.answered(key, answers).await?;
+                    if SystemClock.now() >= patience {
+                        return Ok(None);
+                    }
+                }
                 Here::Ask(job) => {
                     let errand = Box::pin(Arc::clone(self).run(job));
                     let answer = Driven::new(errand, Arc::clone(&self.hub)).await?;
@@ -134,7 +140,9 @@ impl<S: Leasable> Shared<S> {
                 }
                 Here::Decided(Found::from(decided))
             }
-            Taken::Unknown | Taken::Unclear if entry.holding.is_asking() => Here::Wait(entry.answers),
+            Taken::Unknown | Taken::Unclear if entry.holding.is_asking(now.latest) => {
+                Here::Wait(entry.answers)
+            }
             Taken::Unknown | Taken::Unclear if entry.holding.is_worth_leasing(now.latest) => {
                 Here::Ask(self.job(entry, cost))
             }
@@ -178,7 +186,7 @@ impl<S: Leasable> Shared<S> {
             return Standing::Denied(decision);
         }
         let is_leased = entry.holding.held(now.latest) >= cost.max(1)
-            || entry.holding.is_asking()
+            || entry.holding.is_asking(now.latest)
             || entry.holding.is_worth_leasing(now.latest);
         if is_leased { Standing::Leased } else { Standing::Cold }
     }
@@ -206,11 +214,14 @@ impl<S: Leasable> Shared<S> {
         self.table.with(&job.key, |entry| entry.holding.failed(&job.ask, true));
     }
 
-    /// Waits for the answer that is under way after `answers` others.
+    /// Waits for the answer that is under way after `answers` others, but not beyond the deadline of a call.
     async fn answered(&self, key: &RedisKey, answers: u64) -> Result<(), RedisFailure> {
-        poll_fn(|context| {
+        let deadline = self.redis.deadline();
+        let mut alarm = None;
+        let failure = poll_fn(|context| {
+            let now = self.hub.clock.now();
             let looked = self.table.with(key, |entry| {
-                if entry.answers != answers || !entry.holding.is_asking() {
+                if entry.answers != answers || !entry.holding.is_asking(now) {
                     return Poll::Ready(entry.failure.clone());
                 }
                 if !entry.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -218,10 +229,23 @@ impl<S: Leasable> Shared<S> {
                 }
                 Poll::Pending
             });
-            looked.unwrap_or(Poll::Ready(None))
+            if matches!(looked, Some(Poll::Pending)) && SystemClock.now() < deadline {
+                if alarm.is_none() {
+                    SystemClock.wake_at(deadline, context.waker());
+                    alarm = Some(context.waker().clone());
+                }
+                return Poll::Pending;
+            }
+            Poll::Ready(looked.and_then(|looked| match looked {
+                Poll::Ready(failure) => failure,
+                Poll::Pending => None,
+            }))
         })
-        .await
-        .map_or(Ok(()), Err)
+        .await;
+        if let Some(alarm) = alarm {
+            SystemClock.forget(deadline, &alarm);
+        }
+        failure.map_or(Ok(()), Err)
     }
 
     /// Notes what became of a job; returns the answer for the call that needed it, and where its units were recorded.
@@ -295,7 +319,7 @@ impl<S: Leasable> Shared<S> {
         self.table.sweep(|entry| match entry.holding.chore(now) {
             Chore::Nothing => true,
             Chore::Settle => {
-                let ask = entry.holding.settle();
+                let ask = entry.holding.settle(now);
                 jobs.push(self.job_of(entry, ask, self.hub.sharer()));
                 true
             }
@@ -307,10 +331,11 @@ impl<S: Leasable> Shared<S> {
     /// Ends every lease, and gives back what is left of it.
     pub(super) fn release(self: &Arc<Self>, into: &mut Vec<Errand>) {
         let mut jobs = Vec::new();
+        let now = self.hub.clock.now();
         self.table.sweep(|entry| {
             entry.holding.end_all();
             while entry.holding.is_owing() {
-                let ask = entry.holding.settle();
+                let ask = entry.holding.settle(now);
                 jobs.push(self.job_of(entry, ask, self.hub.leaver()));
             }
             true

@@ -25,7 +25,7 @@ pub(crate) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<
 }
 
 /// What both of two futures give, once both have.
-pub(super) async fn both<A: Future, B: Future>(one: A, other: B) -> (A::Output, B::Output) {
+pub(crate) async fn both<A: Future, B: Future>(one: A, other: B) -> (A::Output, B::Output) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     let (mut first, mut second) = (None, None);
     poll_fn(move |context| {

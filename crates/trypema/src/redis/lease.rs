@@ -14,26 +14,30 @@ use crate::strategy::{Call, FixedWindow, FixedWindowLimit, Leasable, LeaseAsk, L
 
 /// What Redis told of a lease.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ToldLease<O> {
-    pub(crate) leased: Leased<O>,
+pub struct ToldLease<O> {
+    /// What was granted.
+    pub leased: Leased<O>,
     /// The time in Redis when it was granted.
-    pub(crate) now: Timestamp,
+    pub now: Timestamp,
     /// How many instances share the key.
-    pub(crate) sharers: u32,
+    pub sharers: u32,
     /// How often the key had been reset.
-    pub(crate) resets: u32,
+    pub resets: u32,
 }
 
 /// Who asks for a lease, and for how long it counts as one of those who share the key; 0 if it leaves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sharer {
-    pub(crate) instance: u64,
-    pub(crate) live_for_us: u64,
+pub struct Sharer {
+    /// A number that no other instance has.
+    pub instance: u64,
+    /// In microseconds.
+    pub live_for_us: u64,
 }
 
 impl<S: Leasable> Limiter<S> {
     /// Asks for a lease, and gives back what is left of an old one.
-    pub(crate) async fn lease(
+    #[doc(hidden)]
+    pub async fn lease(
         &self,
         key: &RedisKey,
         limit: &S::Limit,
@@ -57,6 +61,11 @@ impl<S: Leasable> Limiter<S> {
         let call = Call::new(now, units).stamped(ask.end(now, units));
         let recorded = if units == 0 { now } else { S::recorded_at(limit, &outcome, call) };
         Ok(ToldLease { leased: Leased { units, recorded, outcome }, now, sharers, resets })
+    }
+
+    /// When a call that starts now gives up.
+    pub(crate) fn deadline(&self) -> Timestamp {
+        self.store.terms().deadline
     }
 
     /// Takes `cost`, of which nobody waits for the outcome.

@@ -246,6 +246,12 @@ impl<S: Wire> Limiter<S> {
         Ok(self.number(key, ask).await? > 0)
     }
 
+    /// Gives a live key the limit that sticky calls go by; whether it is live.
+    pub(crate) async fn adopt(&self, key: &RedisKey, limit: &S::Limit) -> Result<bool, TrypemaError> {
+        let ask = self.ask(key, Some(limit), Asking::new(Verb::Adopt, 0));
+        Ok(self.number(key, ask).await? > 0)
+    }
+
     /// Decides, in place of Redis if that cannot be asked, and tells the observer of takes.
     pub(super) async fn decide<'l>(
         &self,

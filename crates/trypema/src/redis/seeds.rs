@@ -85,8 +85,7 @@ impl<S: Windowed> WindowLimiter<S> {
 
     /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
     pub async fn set_rate_limit(&self, key: &RedisKey, rate_limit: &RateLimit) -> Result<bool, TrypemaError> {
-        let ask = self.core.ask(key, Some(&self.limit(rate_limit)), Asking::new(Verb::Adopt, 0));
-        Ok(self.core.number(key, ask).await? > 0)
+        self.core.adopt(key, &self.limit(rate_limit)).await
     }
 
     async fn view(
