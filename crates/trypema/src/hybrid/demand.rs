@@ -1,25 +1,37 @@
 //! How much is asked of a key.
 
+/// So many calls within an interval make a key hot: from here on a lease saves calls of Redis.
+pub(super) const HOT_CALLS: u64 = 4;
+
 /// Calls and units of one key, lately.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Demand {
     /// When the present interval began.
     since: u64,
-    /// Units asked for in it.
+    /// Calls in it, and the units they asked for.
+    calls: u64,
     units: u64,
-    /// Units per microsecond in the interval before.
-    before: f64,
+    /// Calls and units per microsecond in the interval before.
+    calls_before: u64,
+    rate_before: f64,
 }
 
 impl Demand {
+    /// Of a key that is as good as hot.
+    pub(super) fn hot(now: u64) -> Self {
+        Self { since: now, calls: HOT_CALLS - 1, ..Self::default() }
+    }
+
     /// Counts a call.
     #[inline]
     pub(super) fn count(&mut self, now: u64, interval_us: u64, units: u64) {
         let elapsed = now.saturating_sub(self.since);
         if elapsed >= interval_us {
-            self.before = self.units as f64 / elapsed as f64;
-            (self.since, self.units) = (now, 0);
+            self.rate_before = self.units as f64 / elapsed as f64;
+            self.calls_before = if elapsed < 2 * interval_us { self.calls } else { 0 };
+            (self.since, self.calls, self.units) = (now, 0, 0);
         }
+        self.calls += 1;
         self.units = self.units.saturating_add(units);
     }
 
@@ -28,8 +40,14 @@ impl Demand {
         let elapsed = now.saturating_sub(self.since);
         // The beginning of an interval says little about the rest of it.
         let recent = self.units as f64 / elapsed.max(interval_us / 4).max(1) as f64;
-        let rate = if elapsed < interval_us { recent.max(self.before) } else { recent };
+        let rate = if elapsed < interval_us { recent.max(self.rate_before) } else { recent };
         (rate * interval_us as f64).ceil() as u64
+    }
+
+    /// Whether it is called often.
+    pub(super) fn is_hot(&self, now: u64, interval_us: u64) -> bool {
+        let is_recent = now.saturating_sub(self.since) < 2 * interval_us;
+        is_recent && self.calls.max(self.calls_before) >= HOT_CALLS
     }
 
     /// Whether nobody has called for about an interval.

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::demand::HOT_CALLS;
+
 /// Places to count in. Keys that share one only seem hotter than they are, which costs a lease that is given back.
 const PLACES: usize = 1 << 12;
-
-/// So many calls within an interval make a key hot: from here on a lease saves calls of Redis.
-const HOT_CALLS: u64 = 4;
 
 /// Counts of calls within the present interval.
 #[derive(Debug)]

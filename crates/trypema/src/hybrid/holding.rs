@@ -7,9 +7,6 @@ use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, When};
 use crate::strategy::{Back, Call, Leasable, LeaseAsk, Leased, Turn};
 
-/// Less than this, in an interval, is not worth a lease.
-const WORTH_LEASING: u64 = 2;
-
 /// With less than this an answer would hardly arrive before the lease is over.
 const SHORTEST_INTERVAL_US: u64 = 1_000;
 
@@ -147,6 +144,11 @@ impl<S: Leasable> Holding<S> {
         self.quota = quota_of::<S>(limit);
     }
 
+    /// Starts as a key that was called often.
+    pub fn warm(&mut self, now: Span) {
+        self.demand = Demand::hot(now.earliest.as_micros());
+    }
+
     /// Counts a call, once however often it is then tried.
     #[inline]
     pub fn count(&mut self, now: Span, cost: u64) {
@@ -228,7 +230,7 @@ impl<S: Leasable> Holding<S> {
     /// Whether it is called often enough for a lease.
     pub fn is_worth_leasing(&self, now: Timestamp) -> bool {
         let is_long_enough = S::IS_LEASED && self.pace.interval_us >= SHORTEST_INTERVAL_US;
-        is_long_enough && self.demand.expected(now.as_micros(), self.pace.interval_us) >= WORTH_LEASING
+        is_long_enough && self.demand.is_hot(now.as_micros(), self.pace.interval_us)
     }
 
     /// Whether somebody is asking the shared count, and may soon be answered.
@@ -276,13 +278,14 @@ impl<S: Leasable> Holding<S> {
     /// Notes what was granted; returns what that means for the call that needed it, if it is decided.
     pub fn granted(&mut self, ask: &LeaseAsk, trip: Trip, grant: &Grant<S::Outcome>) -> Option<S::Outcome> {
         self.asking_since = None;
+        if ask.need == 0 && ask.want == 0 {
+            return None;
+        }
         let Leased { units, recorded, outcome } = grant.leased;
         let is_drawing = S::is_drawing(&outcome);
         if units == 0 && !is_drawing {
-            if ask.need > 0 || ask.want > 0 {
-                // Of a key that is asked for all the time, the next look can wait for more than one unit.
-                self.remember(ask.need.max(1), trip, grant, self.pace.interval_us / 4);
-            }
+            // Of a key that is asked for all the time, the next look can wait for more than one unit.
+            self.remember(ask.need.max(1), trip, grant, self.pace.interval_us / 4);
             return (ask.need > 0).then_some(outcome);
         }
         if is_drawing {

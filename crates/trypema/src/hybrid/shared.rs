@@ -85,14 +85,15 @@ impl<S: Leasable> Shared<S> {
         mut turn: Turn,
         mut tell: impl FnMut(Back),
     ) -> Result<Option<Found<S::Outcome>>, RedisFailure> {
-        let patience = self.redis.deadline();
+        let mut patience = None;
         for _ in 0..MAX_WAITS {
             match self.here(key, (limit, cost), std::mem::replace(&mut turn, Turn::Again), &mut tell) {
                 Here::Decided(found) => return Ok(Some(found)),
                 Here::Cold => return Ok(None),
                 Here::Wait(answers) => {
-                    self.answered(key, answers).await?;
-                    if SystemClock.now() >= patience {
+                    let deadline = *patience.get_or_insert_with(|| self.redis.deadline());
+                    self.answered(key, answers, deadline).await?;
+                    if SystemClock.now() >= deadline {
                         return Ok(None);
                     }
                 }
@@ -162,7 +163,9 @@ impl<S: Leasable> Shared<S> {
         if find(shard, hash, key).is_none() {
             let pace = self.pace(limit);
             let is_hot = S::IS_LEASED && self.heat.count(hash, now.earliest.as_micros(), pace.interval_us);
-            return if is_hot { find_or_add(shard, (hash, key), (limit, pace)) } else { None };
+            let added = is_hot.then(|| find_or_add(shard, (hash, key), (limit, pace))).flatten()?;
+            added.holding.warm(now);
+            return Some(added);
         }
         let entry = find(shard, hash, key)?;
         if entry.holding.limit() != limit {
@@ -214,9 +217,8 @@ impl<S: Leasable> Shared<S> {
         self.table.with(&job.key, |entry| entry.holding.failed(&job.ask, true));
     }
 
-    /// Waits for the answer that is under way after `answers` others, but not beyond the deadline of a call.
-    async fn answered(&self, key: &RedisKey, answers: u64) -> Result<(), RedisFailure> {
-        let deadline = self.redis.deadline();
+    /// Waits for the answer that is under way after `answers` others, but not beyond `deadline`.
+    async fn answered(&self, key: &RedisKey, answers: u64, deadline: Timestamp) -> Result<(), RedisFailure> {
         let mut alarm = None;
         let failure = poll_fn(|context| {
             let now = self.hub.clock.now();

@@ -188,9 +188,11 @@ end
 
 -- Replaces what is owed, as of `at`.
 local function set_debts(limits, state, at, owed)
-  state.last, state.debts = at, {}
+  state.debts = {}
+  local is_owing = false
   for i, l in ipairs(limits) do
     state.debts[i] = {owed = owed[i], unit = l.unit}
+    is_owing = is_owing or owed[i] > 0
   end
   local pending = {}
   for _, each in ipairs(state.pending) do
@@ -199,6 +201,8 @@ local function set_debts(limits, state, at, owed)
     end
   end
   state.pending = pending
+  -- Where nothing is owed it does not matter since when.
+  state.last = (is_owing or #pending > 0) and at or 0
   state.is_changed, state.is_repaired = true, false
 end
 
@@ -233,6 +237,7 @@ local function commit(limits, state, now, cost, o)
   set_debts(limits, state, o.at, owed)
   if postponed then
     insert_pending(state.pending, postponed, cost)
+    state.last = o.at
   end
 end
 

@@ -39,10 +39,11 @@ local function lease(limit, state, now, lease)
   local cost = math.max(1, lease.need)
   local o = decide(limit, state, now, now, cost)
   local room = math.max(0, hard_of(limit, o.soft) - o.used)
-  local units = share_of(lease, math.max(0, o.soft - o.used))
+  local free = math.max(0, o.soft - o.used)
+  local units = share_of(lease, free)
   if units > 0 then
     o.zone = 1
-  elseif cost <= room then
+  elseif cost > free and cost <= room then
     -- What the instance has seen is observed already.
     local share = share_observed(limit, state, now, o.soft, 0)
     state.drawn = (last_drawn(limit, state, now, o.used) + GOLDEN) % 2 ^ 32

@@ -30,7 +30,7 @@ impl Leasable for Suppressed {
         let mut units = ask.share_of(free, sharers);
         if units > 0 {
             outcome.zone = Zone::Allowed;
-        } else if call.cost <= room {
+        } else if call.cost > free && call.cost <= room {
             // What the instance has seen is observed already.
             let share = state.share(limit.window.look(call), outcome.soft, 0);
             state.drawn = state.drawn(limit.window.look(call), outcome.view).wrapping_add(GOLDEN);
@@ -38,6 +38,7 @@ impl Leasable for Suppressed {
             units = drawn.min((room / sharers.max(1)).max(1));
             let is_admitted = units > 0;
             outcome.zone = Zone::Drawn { factor: 1.0 - share, drawn: state.drawn, is_admitted };
+            outcome.remaining = free;
         }
         let stamp = ask.end(now, units);
         record(limit, state, call.costing(units).stamped(stamp), &mut outcome);
