@@ -15,3 +15,8 @@ struct Http;
 #[cfg(feature = "axum")]
 #[doc = include_str!("../../../docs/migrating.md")]
 struct Migrating;
+
+/// The hybrid provider.
+#[cfg(feature = "redis-tokio")]
+#[doc = include_str!("../../../docs/hybrid.md")]
+struct Hybrid;

@@ -276,7 +276,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// How often the hybrid provider asks for leases of a key at most: every 100 ms unless told otherwise, and every 1/128 of
+    /// How often the hybrid provider asks for leases of a key at most: every 100 ms unless told otherwise, and every 1/140 of
     /// the window of a limit where that is shorter.
     #[cfg(feature = "_redis")]
     pub fn sync_interval(mut self, interval: Duration) -> Self {

@@ -23,8 +23,8 @@ pub struct HybridBound {
     pub interval: Duration,
     /// How long a unit is held, or counts after it was spent, at most.
     pub lease: Duration,
-    /// The share of the limit that can be out of use at any time: as much is held unspent as is asked for while a lease
-    /// lasts, and what was spent counts that much longer.
+    /// The share of the limit that can be out of use at any time: as much is held unspent as is asked for in one and a half
+    /// intervals, and what was spent counts for the length of a lease longer.
     pub unused_share: f64,
 }
 
@@ -33,7 +33,7 @@ impl HybridBound {
         Self {
             interval: Duration::from_micros(pace.interval_us),
             lease: Duration::from_micros(pace.length_us),
-            unused_share: 2.0 * pace.length_us as f64 / window_us.max(1) as f64,
+            unused_share: (pace.length_us as f64 + 1.5 * pace.interval_us as f64) / window_us.max(1) as f64,
         }
     }
 }

@@ -47,10 +47,7 @@ impl<S: Leasable> Shared<S> {
     pub(super) async fn run(self: Arc<Self>, job: Job<S>) -> Result<Answer<S::Outcome>, RedisFailure> {
         self.hub.count_ask();
         let unfinished = Unfinished { shared: &self, job: &job };
-        let told = match S::IS_LEASED {
-            true => self.redis.lease(&job.key, &job.limit, (job.ask, job.sharer)).await,
-            false => self.redis.report(&job.key, &job.limit, job.ask.seen).await,
-        };
+        let told = self.redis.lease(&job.key, &job.limit, (job.ask, job.sharer)).await;
         std::mem::forget(unfinished);
         let grant = told.map(|told| Grant { leased: told.leased, now: told.now, resets: told.resets });
         let found = self.finish(&job, grant.as_ref());

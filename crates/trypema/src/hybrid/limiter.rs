@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::bound::HybridBound;
 use super::handle::KeyHandle;
 use super::holding::{Taken, Trip};
-use super::receipt::{Origin, Receipt, Reservation};
+use super::receipt::{Origin, Receipt, Reservation, Spent};
 use super::shared::{Found, Here, Shared, Turn};
 use super::split::Split;
 use crate::clock::Span;
@@ -14,7 +14,7 @@ use crate::decision::When;
 use crate::error::TrypemaError;
 use crate::local::Granted;
 use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, both};
-use crate::strategy::{Back, Leasable};
+use crate::strategy::{Back, Leasable, LeaseAsk};
 
 /// Limits by one strategy, shared through Redis by every process that uses the same server and prefix, and decided in
 /// this process where it holds a lease.
@@ -141,16 +141,17 @@ impl<S: Leasable> Limiter<S> {
             },
         };
         let Some(found) = here else { return self.redis().take_up_to(key, limit, cost).await };
-        let decision = found.decision::<S>(limit);
-        if held == cost {
-            self.redis().tell(key, cost, self.redis().started(), Some(S::core(&decision)));
-            return Ok(Granted { units: held, decision });
-        }
+        let started = self.redis().started();
+        let mut granted = Granted { units: held, decision: found.decision::<S>(limit) };
         // What was taken here is taken, whatever becomes of the rest.
-        Ok(match self.redis().take_up_to(key, limit, cost - held).await {
-            Ok(rest) if rest.units > 0 => Granted { units: held + rest.units, decision: rest.decision },
-            Ok(_) | Err(_) => Granted { units: held, decision },
-        })
+        if held < cost
+            && let Ok(rest) = self.redis().take_up_to_untold(key, limit, cost - held).await
+            && rest.units > 0
+        {
+            granted = Granted { units: held + rest.units, decision: rest.decision };
+        }
+        self.redis().tell(key, cost, started, Some(S::core(&granted.decision)));
+        Ok(granted)
     }
 
     /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].
@@ -170,7 +171,7 @@ impl<S: Leasable> Limiter<S> {
                 Ok(Reservation { decision: reservation.decision, receipt })
             }
             Ok(Some(found)) => {
-                let receipt = (!spent.is_empty()).then(|| Receipt::new::<S>(key, Origin::Leased(spent)));
+                let receipt = (!spent.is_empty()).then(|| self.leased_receipt(key, spent));
                 let decision = found.decision::<S>(limit);
                 self.redis().tell(key, cost, started, Some(S::core(&decision)));
                 Ok(Reservation { decision, receipt })
@@ -194,16 +195,26 @@ impl<S: Leasable> Limiter<S> {
         match receipt.redeem::<S>(key) {
             None => Ok(0),
             Some(Origin::Redis(receipt)) => self.redis().refund(key, limit, &receipt).await,
-            Some(Origin::Leased(backs)) => Ok(self.put_back(key, limit, backs)),
+            Some(Origin::Leased(spent)) => Ok(self.put_back(key, limit, spent)),
         }
     }
 
-    pub(super) fn put_back(&self, key: &RedisKey, limit: &S::Limit, backs: Vec<Back>) -> u64 {
-        let units = backs.iter().map(|back| back.units).sum();
-        self.shared.table.with_new(key, (limit, self.shared.pace(limit)), |entry| {
-            backs.into_iter().for_each(|back| entry.holding.put_back(back));
+    pub(super) fn leased_receipt(&self, key: &RedisKey, backs: Vec<Back>) -> Receipt {
+        let resets = self.shared.table.with(key, |entry| entry.resets).unwrap_or(0);
+        Receipt::new::<S>(key, Origin::Leased(Spent { backs, resets }))
+    }
+
+    /// Puts back what came out of leases, unless the key was reset since; how many units.
+    pub(super) fn put_back(&self, key: &RedisKey, limit: &S::Limit, spent: Spent) -> u64 {
+        let put = self.shared.table.with_new(key, (limit, self.shared.pace(limit)), |entry| {
+            if entry.resets != spent.resets {
+                return 0;
+            }
+            let units = spent.backs.iter().map(|back| back.units).sum();
+            spent.backs.into_iter().for_each(|back| entry.holding.put_back(back));
+            units
         });
-        units
+        put.unwrap_or(0)
     }
 
     /// Gives back up to `units` in Redis, the oldest first; returns how many were still counted. Prefer
@@ -291,8 +302,9 @@ impl<S: Leasable> Limiter<S> {
             return;
         }
         let seen = self.shared.table.with(key, |entry| entry.holding.take_unreported()).unwrap_or(0);
+        let ask = LeaseAsk { seen, ..LeaseAsk::default() };
         if seen > 0
-            && let Err(failure) = self.redis().report(key, limit, seen).await
+            && let Err(failure) = self.redis().lease(key, limit, (ask, self.shared.hub.leaver())).await
             && failure.kind() == RedisFailureKind::Unavailable
         {
             self.shared.table.with(key, |entry| entry.holding.forgo(seen));

@@ -1,7 +1,8 @@
 //! How long leases last.
 
-/// Leases are short beside the window: what is counted late or held unspent is at most about this share of it, twice.
-const INTERVALS_PER_WINDOW: u64 = 128;
+/// Leases are short beside the window: so many intervals. What is held unspent and what counts late is 2.75 of them at most,
+/// which is less than 2 %.
+const INTERVALS_PER_WINDOW: u64 = 140;
 
 /// Clocks run at rates that differ by less than one in this many: a lease is over that much earlier.
 const DRIFT: u64 = 512;

@@ -19,8 +19,16 @@ pub struct Receipt {
 #[derive(Debug)]
 pub(super) enum Origin {
     /// Out of leases of this instance.
-    Leased(Vec<Back>),
+    Leased(Spent),
     Redis(RedisReceipt),
+}
+
+/// Units that came out of leases.
+#[derive(Debug)]
+pub(super) struct Spent {
+    pub(super) backs: Vec<Back>,
+    /// How often this instance had reset the key.
+    pub(super) resets: u64,
 }
 
 /// A decision, and what it takes to give back what it spent.
@@ -29,7 +37,7 @@ pub type Reservation<D> = crate::local::Reservation<D, Receipt>;
 impl Receipt {
     pub(super) fn new<S: Leasable>(key: &RedisKey, origin: Origin) -> Self {
         let units = match &origin {
-            Origin::Leased(backs) => backs.iter().map(|back| back.units).sum(),
+            Origin::Leased(spent) => spent.backs.iter().map(|back| back.units).sum(),
             Origin::Redis(receipt) => receipt.units(),
         };
         Self { key: key.clone(), strategy: S::NUMBER, units, origin: Mutex::new(Some(origin)) }

@@ -91,7 +91,7 @@ impl<S: Leasable> Shared<S> {
                 Here::Decided(found) => return Ok(Some(found)),
                 Here::Cold => return Ok(None),
                 Here::Wait(answers) => {
-                    let deadline = *patience.get_or_insert_with(|| self.redis.deadline());
+                    let deadline = *patience.get_or_insert_with(|| self.redis.patience());
                     self.answered(key, answers, deadline).await?;
                     if SystemClock.now() >= deadline {
                         return Ok(None);
@@ -322,7 +322,9 @@ impl<S: Leasable> Shared<S> {
             Chore::Nothing => true,
             Chore::Settle => {
                 let ask = entry.holding.settle(now);
-                jobs.push(self.job_of(entry, ask, self.hub.sharer()));
+                // Nobody shares attempts.
+                let sharer = if S::IS_LEASED { self.hub.sharer() } else { self.hub.leaver() };
+                jobs.push(self.job_of(entry, ask, sharer));
                 true
             }
             Chore::Forget => !entry.waiting.is_empty(),

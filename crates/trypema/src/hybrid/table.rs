@@ -43,6 +43,8 @@ pub(super) struct Entry<S: Leasable> {
     pub(super) failure: Option<RedisFailure>,
     /// What was asked for before this changed is not wanted any more.
     pub(super) version: u64,
+    /// How often the key was reset here.
+    pub(super) resets: u64,
 }
 
 impl<S: Leasable> Entry<S> {
@@ -55,7 +57,7 @@ impl<S: Leasable> Entry<S> {
     /// Forgets everything that is held.
     pub(super) fn forget(&mut self) {
         self.holding.forget();
-        self.version += 1;
+        (self.version, self.resets) = (self.version + 1, self.resets + 1);
     }
 }
 
@@ -137,6 +139,7 @@ pub(super) fn find_or_add<'a, S: Leasable>(
             answers: 0,
             failure: None,
             version: 0,
+            resets: 0,
         };
         shard.insert_unique(hash, entry, |entry| entry.hash);
     }

@@ -301,7 +301,7 @@ impl HybridRateLimiterProvider {
             let tell = |back: Back| spent.push(back);
             match limiter.shared.decide(key, (limit, check.cost), Turn::Again, tell).await? {
                 Some(found) => {
-                    receipt = (!spent.is_empty()).then(|| Receipt::new::<S>(key, Origin::Leased(spent)));
+                    receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, spent));
                     S::core(&found.decision::<S>(limit))
                 }
                 None => {
@@ -321,12 +321,13 @@ impl HybridRateLimiterProvider {
         let (check, key) = (item.check, &item.key);
         let mut spent = Vec::new();
         with_strategy!(check.limit, |S, limit| {
-            let shared = &Holds::<S>::limiter(self).shared;
+            let limiter = Holds::<S>::limiter(self);
+            let shared = &limiter.shared;
             match shared.here(key, (limit, check.cost), Turn::Again, |back: Back| spent.push(back)) {
                 Here::Decided(found) => {
                     let decision = S::core(&found.decision::<S>(limit));
                     item.decision = Some(decision);
-                    item.receipt = (!spent.is_empty()).then(|| Receipt::new::<S>(key, Origin::Leased(spent)));
+                    item.receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, spent));
                     Some(decision.is_allowed())
                 }
                 Here::Ask(job) => {
@@ -344,8 +345,8 @@ impl HybridRateLimiterProvider {
             let Some(receipt) = item.receipt.take() else { continue };
             with_strategy!(item.check.limit, |S, limit| {
                 match receipt.redeem::<S>(&item.key) {
-                    Some(Origin::Leased(backs)) => {
-                        Holds::<S>::limiter(self).put_back(&item.key, limit, backs);
+                    Some(Origin::Leased(spent)) => {
+                        Holds::<S>::limiter(self).put_back(&item.key, limit, spent);
                     }
                     Some(Origin::Redis(receipt)) => item.receipt = Some(item.receipt_of(receipt)),
                     None => {}

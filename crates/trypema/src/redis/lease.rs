@@ -8,7 +8,7 @@ use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
 use super::limiter::{Asking, Limiter};
 use super::receipt::Reservation;
-use crate::clock::Timestamp;
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::error::TrypemaError;
 use crate::strategy::{Call, FixedWindow, FixedWindowLimit, Leasable, LeaseAsk, Leased};
 
@@ -63,23 +63,9 @@ impl<S: Leasable> Limiter<S> {
         Ok(ToldLease { leased: Leased { units, recorded, outcome }, now, sharers, resets })
     }
 
-    /// When a call that starts now gives up.
-    pub(crate) fn deadline(&self) -> Timestamp {
-        self.store.terms().deadline
-    }
-
-    /// Takes `cost`, of which nobody waits for the outcome.
-    pub(crate) async fn report(
-        &self,
-        key: &RedisKey,
-        limit: &S::Limit,
-        cost: u64,
-    ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
-        let name = self.store.name(key, S::SUFFIX);
-        let found = self.found(key, name, (limit, Asking::new(Verb::Take, cost))).await?;
-        let (now, outcome) = (found.told.now, found.outcome);
-        let leased = Leased { units: 0, recorded: now, outcome };
-        Ok(ToldLease { leased, now, sharers: 0, resets: 0 })
+    /// When a call that starts now gives up waiting for another's answer: half-way to its deadline.
+    pub(crate) fn patience(&self) -> Timestamp {
+        SystemClock.now() + self.store.deadline() / 2
     }
 
     /// Takes `cost` if it fits, and names what was taken. A failure is nobody's answer yet.
@@ -101,8 +87,9 @@ impl<S: Leasable> Limiter<S> {
         limit: &S::Limit,
         cost: u64,
     ) -> Result<(S::Outcome, Timestamp), RedisFailure> {
-        let told = self.report(key, limit, cost).await?;
-        Ok((told.leased.outcome, told.now))
+        let name = self.store.name(key, S::SUFFIX);
+        let found = self.found(key, name, (limit, Asking::new(Verb::Take, cost))).await?;
+        Ok((found.outcome, found.told.now))
     }
 }
 

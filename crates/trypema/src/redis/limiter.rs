@@ -127,8 +127,20 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
-        let (started, asking) = (self.started(), Asking::new(Verb::UpTo, cost));
-        let result = match self.found_up_to(key, limit, asking).await {
+        let started = self.started();
+        let result = self.take_up_to_untold(key, limit, cost).await;
+        self.tell(key, cost, started, result.as_ref().ok().map(|granted| S::core(&granted.decision)));
+        result
+    }
+
+    /// The same, of which the observer is told by whoever asks.
+    pub(crate) async fn take_up_to_untold<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
+        match self.found_up_to(key, limit, Asking::new(Verb::UpTo, cost)).await {
             Ok((units, found)) => Ok(Granted { units, decision: found.decision(limit) }),
             Err(failure) => {
                 let asking =
@@ -138,9 +150,7 @@ impl<S: Wire> Limiter<S> {
                     Granted { units, decision }
                 })
             }
-        };
-        self.tell(key, cost, started, result.as_ref().ok().map(|granted| S::core(&granted.decision)));
-        result
+        }
     }
 
     /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].

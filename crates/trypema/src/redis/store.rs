@@ -94,6 +94,11 @@ impl Store {
         self.instances.store(instances, Ordering::Relaxed);
     }
 
+    /// How long a call takes at most.
+    pub(super) fn deadline(&self) -> Duration {
+        self.parts.deadline
+    }
+
     /// For a call that starts now.
     pub(super) fn terms(&self) -> Terms {
         Terms { deadline: SystemClock.now() + self.parts.deadline, unsent: None }

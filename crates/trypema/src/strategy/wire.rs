@@ -89,7 +89,7 @@ pub(crate) const LUA: [Lua; 6] = [
         name: "abuse",
         base: SERIES,
         source: include_str!("abuse.lua"),
-        lease: "",
+        lease: include_str!("abuse/lease.lua"),
         quick_base: "",
         quick: "",
     },

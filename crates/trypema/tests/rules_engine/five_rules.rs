@@ -77,6 +77,14 @@ fn on_redis() {
 }
 
 #[test]
+fn on_leases() {
+    let server = Server::start().unwrap();
+    let clock = Arc::new(ManualClock::default());
+    let rl = limiter(&connect(&server.url()), "five", &clock).build().unwrap();
+    denials_leave_no_trace(Engine::hybrid(Arc::new(rl), rules(FIVE)));
+}
+
+#[test]
 fn on_a_cluster() {
     let cluster = Cluster::start().unwrap();
     denials_leave_no_trace(shared(&cluster.url()));

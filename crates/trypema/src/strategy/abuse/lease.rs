@@ -1,13 +1,30 @@
-//! Attempts are counted as they are made, each by the shared count; only blocks are remembered.
+//! Attempts are counted by the shared count, each as it is made; only blocks are remembered.
 
-use super::{Abuse, AbuseLimit, AbuseOutcome};
-use crate::strategy::{Leasable, Turn};
+use super::{Abuse, AbuseLimit, AbuseOutcome, AbuseState};
+use crate::clock::Timestamp;
+use crate::strategy::{Call, Leasable, LeaseAsk, Leased, Strategy, Turn};
 
 impl Leasable for Abuse {
     const IS_LEASED: bool = false;
 
     fn window_us(limit: &AbuseLimit) -> u64 {
         limit.temp.window_us.min(limit.long.window_us)
+    }
+
+    /// Counts what an instance has denied out of memory, if there still is the block it went by.
+    fn lease(
+        limit: &AbuseLimit,
+        state: &mut AbuseState,
+        now: Timestamp,
+        (ask, _): (&LeaseAsk, u64),
+    ) -> Leased<AbuseOutcome> {
+        let mut outcome = Self::decide(limit, state, Call::new(now, 0));
+        if outcome.block.is_some() && ask.seen > 0 {
+            let call = Call::new(now, ask.seen);
+            outcome = Self::decide(limit, state, call);
+            Self::commit(limit, state, call, &outcome);
+        }
+        Leased { units: 0, recorded: now, outcome }
     }
 
     fn of_lease(_: &AbuseLimit, told: &AbuseOutcome, _: Turn<'_>) -> AbuseOutcome {

@@ -1,0 +1,114 @@
+//! Four instances of a program share one limit: hardly a call reaches Redis, and together they never exceed it.
+//!
+//! ```text
+//! cargo run --release --example hybrid                            # redis://127.0.0.1, or REDIS_URL
+//! cargo run --release --example hybrid -- redis://10.0.0.7:6379
+//! ```
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use trypema::clock::{Clock, SystemClock};
+use trypema::redis::{RedisConnection, RedisKey};
+use trypema::{AbsoluteLimit, RateLimiter, TrypemaError};
+
+const INSTANCES: u64 = 4;
+/// In any window.
+const LIMIT: u64 = 40_000;
+const WINDOW: Duration = Duration::from_secs(2);
+/// Each instance calls so often: twice as often as the limit allows, all together.
+const CALLS_PER_SECOND: u64 = 10_000;
+const LASTING: Duration = Duration::from_secs(6);
+/// Calls come in small groups.
+const TICK: Duration = Duration::from_millis(5);
+
+/// What one instance saw.
+struct Tally {
+    /// When calls were admitted, in microseconds.
+    admitted: Vec<u64>,
+    calls: u64,
+    leases: u64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let argument = std::env::args().nth(1);
+    let url = argument.or_else(|| std::env::var("REDIS_URL").ok());
+    match run(url.as_deref().unwrap_or("redis://127.0.0.1")).await {
+        Ok(is_within_limit) if is_within_limit => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            // The address may hold a password, so it is not printed.
+            eprintln!("{error}");
+            eprintln!("Start one (redis-server), or give its address: --example hybrid -- redis://host:port");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Lets all instances call at once; whether they stayed within the limit.
+async fn run(url: &str) -> Result<bool, TrypemaError> {
+    println!(
+        "limit: {LIMIT} calls in any {WINDOW:?}, shared by {INSTANCES} instances of {CALLS_PER_SECOND} calls a second\n"
+    );
+    // A key of this run's own, so that an earlier one does not count.
+    let key = RedisKey::try_from(format!("example_{}", SystemClock.now().as_micros()))?;
+    let mut tasks = JoinSet::new();
+    for _ in 0..INSTANCES {
+        // In real life this is another process on another machine: nothing is shared but Redis.
+        let connection = RedisConnection::connect(url).await?;
+        let rl = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(1)).build()?;
+        tasks.spawn(call(Arc::new(rl), key.clone()));
+    }
+    let tallies: Result<Vec<Tally>, TrypemaError> = tasks.join_all().await.into_iter().collect();
+    Ok(report(&tallies?))
+}
+
+/// One instance: calls as often as is due, and gives back what it holds at the end.
+async fn call(rl: Arc<RateLimiter>, key: RedisKey) -> Result<Tally, TrypemaError> {
+    tokio::spawn(rl.hybrid().keep_in_sync());
+    let limit = AbsoluteLimit::per_window(LIMIT, WINDOW)?;
+    let limiter = rl.hybrid().absolute();
+    let mut tally = Tally { admitted: Vec::new(), calls: 0, leases: 0 };
+    let (started, mut ticks) = (SystemClock.now().as_micros(), tokio::time::interval(TICK));
+    loop {
+        ticks.tick().await;
+        let elapsed = SystemClock.now().as_micros() - started;
+        if elapsed >= LASTING.as_micros() as u64 {
+            break;
+        }
+        while tally.calls < elapsed * CALLS_PER_SECOND / 1_000_000 {
+            tally.calls += 1;
+            let decision = match limiter.try_take(&key, &limit, 1) {
+                Some(decision) => decision,
+                None => limiter.take(&key, &limit, 1).await?,
+            };
+            if decision.is_allowed() {
+                tally.admitted.push(SystemClock.now().as_micros());
+            }
+        }
+    }
+    rl.hybrid().release().await;
+    tally.leases = rl.hybrid().stats().leases_asked;
+    Ok(tally)
+}
+
+fn report(tallies: &[Tally]) -> bool {
+    for (instance, tally) in tallies.iter().enumerate() {
+        let (number, admitted) = (instance + 1, tally.admitted.len());
+        println!(
+            "instance {number}: {} calls, {admitted} admitted, {} leases asked for",
+            tally.calls, tally.leases
+        );
+    }
+    let mut admitted: Vec<u64> = tallies.iter().flat_map(|tally| tally.admitted.iter().copied()).collect();
+    admitted.sort_unstable();
+    let window = WINDOW.as_micros() as u64;
+    let in_window =
+        |(last, at): (usize, &u64)| last + 1 - admitted.partition_point(|other| other + window <= *at);
+    let most = admitted.iter().enumerate().map(in_window).max().unwrap_or(0);
+    println!("\nthe busiest {WINDOW:?} admitted {most} of {LIMIT}");
+    most as u64 <= LIMIT
+}
