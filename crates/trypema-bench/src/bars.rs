@@ -53,7 +53,11 @@ pub fn of(table: &Table) -> Vec<Bar> {
         at_most(format!("ours: absolute, {column}: time / P"), measured, 0.25);
     }
     for column in ["100k keys", "1M keys, Zipf"] {
-        at_most(format!("ours: absolute, {column}: time / G"), ratio("ours: absolute", GOVERNOR, column), 1.1);
+        at_most(
+            format!("ours: absolute, {column}: time / G"),
+            ratio("ours: absolute", GOVERNOR, column),
+            1.1,
+        );
     }
     at_most("ours: absolute: bytes per live bucket at 6,000".into(), table.bytes_per_bucket, 12.0);
     at_most("worst call while growing to 1M keys, µs".into(), table.worst_call_us, 1_000.0);

@@ -1,9 +1,10 @@
-//! Side by side with the peers, in one run: `cargo xtask bench local`, `redis` and `rules`.
+//! Side by side with the peers, in one run: `cargo xtask bench local`, `redis`, `rules` and `hybrid`.
 
 mod allocator;
 mod bars;
 mod contender;
 mod floors;
+mod hybrid;
 mod keys;
 mod layers;
 mod measure;
@@ -25,8 +26,9 @@ const HELP: &str = "\
 cargo xtask bench local [--quick [TITLE]]
 cargo xtask bench redis [--quick [TITLE [CONTENDER]]]
 cargo xtask bench rules [--quick]
+cargo xtask bench hybrid [--quick]
 
-Inside the process, on a Redis server that is started for it, or rules and middleware.
+Inside the process, on a Redis server that is started for it, rules and middleware, or a fleet on leases.
 
 Measures every contender on every workload in interleaved rounds and prints medians, ratios and bars;
 rewrites the measured part of docs/performance.md. `--quick` does fewer rounds, only of the columns whose
@@ -45,6 +47,8 @@ fn main() -> ExitCode {
         ["redis", "--quick"] => redis::run(Effort::Quick(""), ""),
         ["redis", "--quick", title] => redis::run(Effort::Quick(title), ""),
         ["redis", "--quick", title, contender] => redis::run(Effort::Quick(title), contender),
+        ["hybrid"] => hybrid::run(Effort::Full),
+        ["hybrid", "--quick"] => hybrid::run(Effort::Quick("")),
         ["rules"] => rules::run(Effort::Full),
         ["rules", "--quick"] => rules::run(Effort::Quick("")),
         // What `local` starts in processes of their own.

@@ -117,7 +117,13 @@ impl Limitador {
             Load::Scarce => (100, 3_600),
         };
         let user = "user".try_into().expect("a valid expression");
-        limiter.add_limit(Limit::new("bench", max, seconds, Vec::<limitador::limit::Predicate>::new(), vec![user]));
+        limiter.add_limit(Limit::new(
+            "bench",
+            max,
+            seconds,
+            Vec::<limitador::limit::Predicate>::new(),
+            vec![user],
+        ));
         Self(limiter, "bench".into())
     }
 }
@@ -130,4 +136,3 @@ impl Contender for Limitador {
         !answer.expect("a decision").limited
     }
 }
-

@@ -3,7 +3,7 @@
 mod bars;
 mod contender;
 mod drive;
-mod floors;
+pub mod floors;
 mod measure;
 mod memory;
 mod ours;
@@ -12,3 +12,4 @@ mod report;
 mod server;
 
 pub use report::run;
+pub use server::Place;

@@ -84,7 +84,11 @@ fn matching(text: &mut String) {
         let _ = writeln!(text, "| {} | {time:.0} | {allocated} |", runner.name);
     }
     let ratio = times[1] / times[0];
-    let _ = writeln!(text, "\n- matching among 10,000 rules: {ratio:.2} × among 10 (bar: at most 2){}", verdict(ratio <= 2.0));
+    let _ = writeln!(
+        text,
+        "\n- matching among 10,000 rules: {ratio:.2} × among 10 (bar: at most 2){}",
+        verdict(ratio <= 2.0)
+    );
 }
 
 pub fn verdict(holds: bool) -> &'static str {

@@ -1,4 +1,4 @@
-//! Rate limiting that can be trusted: six strategies, exact decisions, in one process or shared through Redis.
+//! Rate limiting that can be trusted: six strategies, exact decisions, in one process, shared through Redis, or leased from it.
 //!
 //! A *strategy* is the algorithm, a *provider* is where state lives, a *key* is who is limited, a *cost* is what one
 //! call spends. A denial is a decision and never an `Err`: an error means that a value was invalid, or that Redis
@@ -174,10 +174,35 @@
 //!
 //! What is stored, which permissions suffice, what is lost when: `docs/redis.md` in the repository.
 //!
+//! # Hybrid
+//!
+//! `rl.hybrid()` has the same verbs and the same counters, for keys that are too hot for a call of Redis each time: an instance
+//! leases units in advance, spends them by itself, and gives back what is left. The fleet never passes the limit; how much may
+//! go unused is stated. `docs/hybrid.md` in the repository says more.
+//!
+#![cfg_attr(feature = "redis-tokio", doc = "```no_run")]
+#![cfg_attr(not(feature = "redis-tokio"), doc = "```ignore")]
+//! use std::time::Duration;
+//! use trypema::redis::RedisKey;
+//! use trypema::{AbsoluteLimit, RateLimiter};
+//!
+//! # async fn example(rl: RateLimiter) -> Result<(), trypema::TrypemaError> {
+//! tokio::spawn(rl.hybrid().keep_in_sync());
+//! let limit = AbsoluteLimit::per_window(600_000, Duration::from_secs(60))?;
+//! let everyone = RedisKey::try_from("everyone")?;
+//! let decision = match rl.hybrid().absolute().try_take(&everyone, &limit, 1) {
+//!     Some(decision) => decision,
+//!     None => rl.hybrid().absolute().take(&everyone, &limit, 1).await?,
+//! };
+//! # let _ = decision;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Rules, HTTP and middleware
 //!
 //! With the feature `rules`, limits on routes and callers come from a file: `rules::Engine` asks all that apply to a
-//! request, all or nothing, on either provider. The feature `http` has the answers (`Retry-After`, `RateLimit`,
+//! request, all or nothing, on any provider. The feature `http` has the answers (`Retry-After`, `RateLimit`,
 //! problems, gRPC statuses, client addresses), and `tower` the middleware for axum, hyper and tonic. See `docs/rules.md` and
 //! `docs/http.md` in the repository.
 //!

@@ -46,6 +46,16 @@ impl Watched {
         self.control.command(&["FLUSHALL"]).expect("an empty database");
     }
 
+    /// Script calls so far.
+    pub fn script_calls(&self) -> u64 {
+        let stats = self.server.info("commandstats").expect("INFO commandstats");
+        let calls = |command| {
+            let number = stats.text(command).split(',').find_map(|part| part.strip_prefix("calls="));
+            number.map_or(0, |number| number.parse::<u64>().expect("a count"))
+        };
+        ["cmdstat_evalsha", "cmdstat_eval"].into_iter().map(calls).sum()
+    }
+
     pub fn spent(&self) -> Spent {
         let info = self.server.info("cpu").expect("INFO cpu");
         let seconds = |field| info.text(field).parse::<f64>().expect("a time");

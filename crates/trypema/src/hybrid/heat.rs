@@ -19,7 +19,7 @@ impl Heat {
     /// Counts a call of the key with this hash; whether it is hot.
     pub(super) fn count(&self, hash: u64, now_us: u64, interval_us: u64) -> bool {
         let Some(place) = self.0.get(hash as usize % PLACES) else { return false };
-        let interval = now_us / interval_us << 32;
+        let interval = (now_us / interval_us) << 32;
         // Two callers at once may count as one: then it is hot a call later.
         let counted = place.load(Ordering::Relaxed);
         let calls = if counted >> 32 == interval >> 32 { (counted & 0xFFFF) + 1 } else { 1 };

@@ -307,7 +307,12 @@ impl<S: Leasable> Holding<S> {
         self.told = Some(Told { outcome, granted: units, ahead_us: ahead_us(trip, grant.now), draws_until });
         self.denial = None;
         self.low = self.leases.left() / 4;
-        self.refill_at = draws_until.unwrap_or(ends_at).saturating_sub(self.pace.interval_us / 4);
+        // A lease that ends with its window is followed by one of the next window, which is not there yet.
+        let is_cut_short = recorded < ask.end(grant.now, units) && !is_drawing;
+        self.refill_at = match is_cut_short {
+            true => u64::MAX,
+            false => draws_until.unwrap_or(ends_at).saturating_sub(self.pace.interval_us / 4),
+        };
         self.find_next_end();
         if is_drawing && ask.need > 0 {
             return self.draw(ask.need);

@@ -1,0 +1,183 @@
+//! Instances of a service in one process, each with its own connection, and what they let pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use published::RateLimiterBuilder as _;
+use published::hybrid::HybridRateLimiterProvider;
+use trypema::clock::{Clock, SystemClock};
+use trypema::redis::{RedisConnection, RedisKey};
+use trypema::{AbsoluteLimit, RateLimiter};
+
+use crate::redis::{Place, floors};
+
+/// Who limits.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Contender {
+    Hybrid,
+    Redis,
+    Published,
+}
+
+/// A limit for a fleet.
+#[derive(Clone, Copy)]
+pub struct Fleet {
+    pub contender: Contender,
+    pub limit: u64,
+    pub window: Duration,
+}
+
+/// What it is offered.
+#[derive(Clone, Copy)]
+pub struct Load {
+    pub instances: u64,
+    /// By all together.
+    pub per_second: u64,
+    pub lasting: Duration,
+    /// Whether one instance has nine tenths of the calls in the first half, and another in the second.
+    pub turns: bool,
+}
+
+/// What became of it.
+pub struct Run {
+    /// When calls were admitted, in microseconds since the start and in their order.
+    pub admitted: Vec<u64>,
+    pub offered: u64,
+    /// Script calls of Redis.
+    pub calls: u64,
+}
+
+impl Run {
+    /// The most that any interval of this length has.
+    pub fn most_in(&self, window: Duration) -> usize {
+        let window = window.as_micros() as u64;
+        let before = |at: &u64| self.admitted.partition_point(|other| other + window <= *at);
+        self.admitted.iter().enumerate().map(|(last, at)| last + 1 - before(at)).max().unwrap_or(0)
+    }
+
+    /// How many from this moment on.
+    pub fn admitted_from(&self, start: Duration, window: Duration) -> usize {
+        let place = |moment: Duration| self.admitted.partition_point(|at| *at < moment.as_micros() as u64);
+        place(start + window) - place(start)
+    }
+}
+
+/// One instance.
+pub enum Instance {
+    Ours { rl: Arc<RateLimiter>, limit: AbsoluteLimit, is_hybrid: bool },
+    Published { provider: Arc<HybridRateLimiterProvider>, rate: published::RateLimit },
+}
+
+impl Contender {
+    pub const ALL: [Self; 3] = [Self::Hybrid, Self::Redis, Self::Published];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hybrid => "ours: hybrid",
+            Self::Redis => "ours: Redis",
+            Self::Published => "published 2.2.1 hybrid",
+        }
+    }
+
+    pub async fn instance(self, url: &str, (limit, window): (u64, Duration)) -> Instance {
+        if self == Self::Published {
+            let manager = floors::client(url).get_connection_manager().await.expect("a connection");
+            let seconds = window.as_secs();
+            let provider = HybridRateLimiterProvider::builder(manager)
+                .window_size(published::WindowSize::seconds_or_panic(seconds))
+                .bucket_size(published::BucketSize::milliseconds_or_panic(10))
+                .sync_interval(published::hybrid::SyncInterval::milliseconds_or_panic(100))
+                .build()
+                .expect("valid options");
+            let rate = published::RateLimit::per_second_or_panic(limit as f64 / seconds as f64);
+            return Instance::Published { provider, rate };
+        }
+        let connection = RedisConnection::connect(url).await.expect("a connection");
+        let builder = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(5));
+        let rl = Arc::new(builder.build().expect("a limiter"));
+        tokio::spawn(rl.hybrid().keep_in_sync());
+        let limit = AbsoluteLimit::per_window(limit, window).expect("a limit");
+        Instance::Ours { rl, limit, is_hybrid: self == Self::Hybrid }
+    }
+}
+
+impl Instance {
+    pub async fn check(&self) -> bool {
+        match self {
+            Self::Published { provider, rate } => {
+                let key = published::redis::RedisKey::new_or_panic("fleet".to_owned());
+                let answer = provider.absolute().inc(&key, rate, 1).await;
+                matches!(answer, Ok(published::RateLimitDecision::Allowed))
+            }
+            Self::Ours { rl, limit, is_hybrid } => {
+                let key = RedisKey::try_from("fleet").expect("a key");
+                let decision = match is_hybrid {
+                    true => rl.hybrid().absolute().take(&key, limit, 1).await,
+                    false => rl.redis().absolute().take(&key, limit, 1).await,
+                };
+                decision.expect("a decision").is_allowed()
+            }
+        }
+    }
+}
+
+impl Fleet {
+    pub fn run(&self, load: Load) -> Run {
+        let place = Place::new();
+        let url = place.server.url();
+        let mut run = place.runtime.block_on(async {
+            let mut instances = Vec::new();
+            for _ in 0..load.instances {
+                instances.push(self.contender.instance(&url, (self.limit, self.window)).await);
+            }
+            let started = SystemClock.now().as_micros();
+            let tasks: Vec<_> = (0..load.instances)
+                .zip(instances)
+                .map(|(index, instance)| tokio::spawn(offer(index, instance, load, started)))
+                .collect();
+            let mut all = Run { admitted: Vec::new(), offered: 0, calls: 0 };
+            for task in tasks {
+                let one = task.await.expect("an instance that ends");
+                all.admitted.extend(one.admitted);
+                all.offered += one.offered;
+            }
+            all
+        });
+        run.admitted.sort_unstable();
+        Run { calls: place.server.script_calls(), ..run }
+    }
+}
+
+/// Calls of one instance in small groups, as many as are due by the clock.
+async fn offer(index: u64, instance: Instance, load: Load, started: u64) -> Run {
+    let mut run = Run { admitted: Vec::new(), offered: 0, calls: 0 };
+    let mut ticks = tokio::time::interval(Duration::from_millis(2));
+    loop {
+        ticks.tick().await;
+        let elapsed = SystemClock.now().as_micros() - started;
+        if elapsed >= load.lasting.as_micros() as u64 {
+            return run;
+        }
+        let due = due(index, load, elapsed);
+        while run.offered < due {
+            run.offered += 1;
+            if instance.check().await {
+                run.admitted.push(SystemClock.now().as_micros() - started);
+            }
+        }
+    }
+}
+
+/// The calls that instance `index` has been offered after `elapsed` microseconds.
+fn due(index: u64, load: Load, elapsed: u64) -> u64 {
+    let total = |micros: u64| micros * load.per_second / 1_000_000;
+    if !load.turns {
+        return total(elapsed) / load.instances;
+    }
+    let half = load.lasting.as_micros() as u64 / 2;
+    let others = (load.instances - 1).max(1);
+    let of_half = |busy: u64, micros: u64| {
+        if index == busy { total(micros) * 9 / 10 } else { total(micros) / 10 / others }
+    };
+    of_half(0, elapsed.min(half)) + of_half(1, elapsed.saturating_sub(half))
+}
