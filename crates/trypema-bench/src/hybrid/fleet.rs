@@ -40,24 +40,36 @@ pub struct Load {
 
 /// What became of it.
 pub struct Run {
-    /// When calls were admitted, in microseconds since the start and in their order.
-    pub admitted: Vec<u64>,
+    /// Calls that were admitted, in the order they began.
+    pub admitted: Vec<Admitted>,
     pub offered: u64,
     /// Script calls of Redis.
     pub calls: u64,
 }
 
+/// When a call began and when it was answered, in microseconds since the start: it was admitted in between.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Admitted {
+    began: u64,
+    ended: u64,
+}
+
 impl Run {
-    /// The most that any interval of this length has.
+    /// The most that are sure to have been admitted in any interval of this length.
     pub fn most_in(&self, window: Duration) -> usize {
         let window = window.as_micros() as u64;
-        let before = |at: &u64| self.admitted.partition_point(|other| other + window <= *at);
-        self.admitted.iter().enumerate().map(|(last, at)| last + 1 - before(at)).max().unwrap_or(0)
+        let inside = |(first, from): (usize, &Admitted)| {
+            let end = from.began + window;
+            let last = self.admitted.partition_point(|call| call.began < end);
+            self.admitted[first..last].iter().filter(|call| call.ended < end).count()
+        };
+        self.admitted.iter().enumerate().map(inside).max().unwrap_or(0)
     }
 
     /// How many from this moment on.
     pub fn admitted_from(&self, start: Duration, window: Duration) -> usize {
-        let place = |moment: Duration| self.admitted.partition_point(|at| *at < moment.as_micros() as u64);
+        let place =
+            |moment: Duration| self.admitted.partition_point(|call| call.began < moment.as_micros() as u64);
         place(start + window) - place(start)
     }
 }
@@ -161,8 +173,9 @@ async fn offer(index: u64, instance: Instance, load: Load, started: u64) -> Run 
         let due = due(index, load, elapsed);
         while run.offered < due {
             run.offered += 1;
+            let began = SystemClock.now().as_micros() - started;
             if instance.check().await {
-                run.admitted.push(SystemClock.now().as_micros() - started);
+                run.admitted.push(Admitted { began, ended: SystemClock.now().as_micros() - started });
             }
         }
     }

@@ -422,6 +422,12 @@ impl<S: Leasable> Holding<S> {
         self.leases.is_owing()
     }
 
+    /// Whether nobody calls for it and nothing of it can be spent.
+    pub fn is_stale(&self, now: Timestamp) -> bool {
+        let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
+        is_idle && !self.is_asking(now) && self.held(now) == 0
+    }
+
     /// What there is to do when nobody calls.
     pub fn chore(&mut self, now: Timestamp) -> Chore {
         self.end_until(Span::at(now));

@@ -9,6 +9,7 @@ use super::holding::{Taken, Trip};
 use super::receipt::{Origin, Receipt, Reservation, Spent};
 use super::shared::{Found, Here, Shared, Turn};
 use super::split::Split;
+use super::table::Entry;
 use crate::clock::Span;
 use crate::decision::When;
 use crate::error::TrypemaError;
@@ -206,15 +207,16 @@ impl<S: Leasable> Limiter<S> {
 
     /// Puts back what came out of leases, unless the key was reset since; how many units.
     pub(super) fn put_back(&self, key: &RedisKey, limit: &S::Limit, spent: Spent) -> u64 {
-        let put = self.shared.table.with_new(key, (limit, self.shared.pace(limit)), |entry| {
+        let put = |entry: &mut Entry<S>| {
             if entry.resets != spent.resets {
                 return 0;
             }
             let units = spent.backs.iter().map(|back| back.units).sum();
             spent.backs.into_iter().for_each(|back| entry.holding.put_back(back));
             units
-        });
-        put.unwrap_or(0)
+        };
+        let (pace, now) = (self.shared.pace(limit), self.shared.hub.clock.now());
+        self.shared.table.with_new(key, (limit, pace), (now, put)).unwrap_or(0)
     }
 
     /// Gives back up to `units` in Redis, the oldest first; returns how many were still counted. Prefer

@@ -163,7 +163,8 @@ impl<S: Leasable> Shared<S> {
         if find(shard, hash, key).is_none() {
             let pace = self.pace(limit);
             let is_hot = S::IS_LEASED && self.heat.count(hash, now.earliest.as_micros(), pace.interval_us);
-            let added = is_hot.then(|| find_or_add(shard, (hash, key), (limit, pace))).flatten()?;
+            let added =
+                is_hot.then(|| find_or_add(shard, (hash, key), (limit, pace), now.earliest)).flatten()?;
             added.holding.warm(now);
             return Some(added);
         }
@@ -301,11 +302,12 @@ impl<S: Leasable> Shared<S> {
     ) {
         let leased = Leased { units: 0, recorded: found.now, outcome: found.outcome };
         let grant = Grant { leased, now: found.now, resets: 0 };
-        self.table.with_new(key, (limit, self.pace(limit)), |entry| {
+        let remember = |entry: &mut Entry<S>| {
             if entry.holding.limit() == limit {
                 entry.holding.denied(cost, trip, &grant);
             }
-        });
+        };
+        self.table.with_new(key, (limit, self.pace(limit)), (trip.answered_at, remember));
     }
 
     /// The errands that were left to the background since.

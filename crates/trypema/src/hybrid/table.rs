@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 
 use super::holding::Holding;
 use super::pace::Pace;
+use crate::clock::Timestamp;
 use crate::redis::{RedisFailure, RedisKey};
 use crate::strategy::Leasable;
 
@@ -94,11 +95,11 @@ impl<S: Leasable> Table<S> {
         &self,
         key: &RedisKey,
         (limit, pace): (&S::Limit, Pace),
-        act: impl FnOnce(&mut Entry<S>) -> R,
+        (now, act): (Timestamp, impl FnOnce(&mut Entry<S>) -> R),
     ) -> Option<R> {
         let hash = self.hash(key);
         let mut shard = self.shard(Self::place(hash));
-        find_or_add(&mut shard, (hash, key), (limit, pace)).map(act)
+        find_or_add(&mut shard, (hash, key), (limit, pace), now).map(act)
     }
 
     /// Runs `act` on every key, and forgets those of which it says so.
@@ -126,8 +127,12 @@ pub(super) fn find_or_add<'a, S: Leasable>(
     shard: &'a mut Shard<S>,
     (hash, key): (u64, &RedisKey),
     (limit, pace): (&S::Limit, Pace),
+    now: Timestamp,
 ) -> Option<&'a mut Entry<S>> {
     if find(shard, hash, key).is_none() {
+        if shard.len() >= MAX_KEYS / SHARDS {
+            shard.retain(|entry| !entry.holding.is_stale(now) || !entry.waiting.is_empty());
+        }
         if shard.len() >= MAX_KEYS / SHARDS {
             return None;
         }

@@ -10,6 +10,7 @@ use super::receipt::{Origin, Receipt};
 #[cfg(feature = "rules")]
 use super::shared::Here;
 use super::shared::{Standing, Turn};
+use super::table::Entry;
 use crate::check::{Check, Together, problem_with};
 use crate::clock::Timestamp;
 use crate::decision::Decision;
@@ -265,11 +266,12 @@ impl HybridRateLimiterProvider {
         with_strategy!(item.check.limit, |S, limit| {
             let shared = &Holds::<S>::limiter(self).shared;
             let answered_at = shared.hub.clock.now();
-            shared.table.with_new(&item.key, (limit, shared.pace(limit)), |entry| {
+            let remember = |entry: &mut Entry<S>| {
                 if entry.holding.limit() == limit {
                     entry.holding.vetoed(cost, answered_at, decision);
                 }
-            });
+            };
+            shared.table.with_new(&item.key, (limit, shared.pace(limit)), (answered_at, remember));
         });
     }
 

@@ -10,32 +10,32 @@ use trypema::{AbsoluteLimit, RateLimiter};
 use trypema_testkit::redis::Server;
 
 #[derive(Clone, Copy, PartialEq)]
-pub enum Provider {
+pub(crate) enum Provider {
     Hybrid,
     Redis,
 }
 
 /// What a fleet is offered.
 #[derive(Clone, Copy)]
-pub struct Load {
-    pub instances: u64,
+pub(crate) struct Load {
+    pub(crate) instances: u64,
     /// By all together.
-    pub per_second: u64,
-    pub lasting: Duration,
+    pub(crate) per_second: u64,
+    pub(crate) lasting: Duration,
 }
 
-pub struct Fleet<'a> {
+pub(crate) struct Fleet<'a> {
     server: &'a Server,
     provider: Provider,
 }
 
 /// What became of it.
-pub struct Run {
-    /// When calls were admitted, in microseconds and in their order.
-    pub admitted: Vec<u64>,
-    pub offered: u64,
+pub(crate) struct Run {
+    /// Calls that were admitted, in the order they began.
+    pub(crate) admitted: Vec<Admitted>,
+    pub(crate) offered: u64,
     /// Commands that the server got from scripts' callers.
-    pub calls: u64,
+    pub(crate) calls: u64,
 }
 
 impl fmt::Display for Run {
@@ -44,26 +44,30 @@ impl fmt::Display for Run {
     }
 }
 
-/// The most that any interval of this length has.
-pub fn most_in(admitted: &[u64], window: Duration) -> u64 {
+/// When a call began and when it was answered, in microseconds: it was admitted in between.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Admitted {
+    began: u64,
+    ended: u64,
+}
+
+/// The most that are sure to have been admitted in any interval of this length.
+pub(crate) fn most_in(admitted: &[Admitted], window: Duration) -> u64 {
     let window = window.as_micros() as u64;
-    let mut first = 0;
-    let mut most = 0;
-    for (last, at) in admitted.iter().enumerate() {
-        while admitted[first] + window <= *at {
-            first += 1;
-        }
-        most = most.max(last - first + 1);
-    }
-    most as u64
+    let inside = |(first, from): (usize, &Admitted)| {
+        let end = from.began + window;
+        let last = admitted.partition_point(|call| call.began < end);
+        admitted[first..last].iter().filter(|call| call.ended < end).count()
+    };
+    admitted.iter().enumerate().map(inside).max().unwrap_or(0) as u64
 }
 
 impl<'a> Fleet<'a> {
-    pub fn new(server: &'a Server, provider: Provider) -> Self {
+    pub(crate) fn new(server: &'a Server, provider: Provider) -> Self {
         Self { server, provider }
     }
 
-    pub fn run(&self, key: &str, limit: AbsoluteLimit, load: Load) -> Run {
+    pub(crate) fn run(&self, key: &str, limit: AbsoluteLimit, load: Load) -> Run {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let before = calls(self.server);
@@ -122,6 +126,7 @@ async fn one(
         let due = elapsed * load.per_second / load.instances / 1_000_000;
         while run.offered < due {
             run.offered += 1;
+            let began = SystemClock.now().as_micros();
             let is_allowed = match provider {
                 Provider::Redis => {
                     limiter.redis().absolute().take(&key, &limit, 1).await.unwrap().is_allowed()
@@ -132,7 +137,7 @@ async fn one(
                 },
             };
             if is_allowed {
-                run.admitted.push(SystemClock.now().as_micros());
+                run.admitted.push(Admitted { began, ended: SystemClock.now().as_micros() });
             }
         }
     }
