@@ -99,7 +99,7 @@ impl Decision {
 
     /// Whether the store could not be asked, and this is what was chosen for that case (see
     /// `redis::OnFailure`). Not a matter of the caller's: a server answers a denial of this kind with 503 and
-    /// not with 429.
+    /// not with 429, unless it [never](Decision::is_never) fits.
     pub fn is_substitute(&self) -> bool {
         self.when.is_substitute()
     }

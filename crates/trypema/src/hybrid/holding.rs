@@ -28,6 +28,8 @@ pub struct Holding<S: Leasable> {
     demand: Demand,
     /// When the first of what is known ends: a lease, a denial, a share to draw by.
     next_end: u64,
+    /// When this was last told anything.
+    known_since: u64,
     /// When it is time to ask for more: once this little is left, or it is so late.
     low: u64,
     refill_at: u64,
@@ -124,6 +126,7 @@ impl<S: Leasable> Holding<S> {
             veto: None,
             demand: Demand::default(),
             next_end: u64::MAX,
+            known_since: 0,
             low: 0,
             refill_at: u64::MAX,
             asking_since: None,
@@ -166,7 +169,7 @@ impl<S: Leasable> Holding<S> {
     /// As [`Holding::take`] of a call that was counted, telling where what it spends was recorded.
     #[inline]
     pub fn take_telling(&mut self, now: Span, cost: u64, tell: impl FnMut(Back)) -> Taken<S::Outcome> {
-        if now.latest.as_micros() >= self.next_end && !self.end_until(now) {
+        if self.is_over(now) && !self.end_until(now) {
             return Taken::Unclear;
         }
         let taken = self.decide(now, cost);
@@ -183,7 +186,7 @@ impl<S: Leasable> Holding<S> {
 
     /// What [`Holding::take`] would answer; nothing is spent.
     pub fn peek(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
-        if now.latest.as_micros() >= self.next_end && !self.end_until(now) {
+        if self.is_over(now) && !self.end_until(now) {
             return Taken::Unclear;
         }
         let drawn = self.drawn;
@@ -278,6 +281,7 @@ impl<S: Leasable> Holding<S> {
     /// Notes what was granted; returns what that means for the call that needed it, if it is decided.
     pub fn granted(&mut self, ask: &LeaseAsk, trip: Trip, grant: &Grant<S::Outcome>) -> Option<S::Outcome> {
         self.asking_since = None;
+        self.known_since = trip.asked_at.as_micros();
         if ask.need == 0 && ask.want == 0 {
             return None;
         }
@@ -345,6 +349,7 @@ impl<S: Leasable> Holding<S> {
         let decision = S::core(&S::decision(&self.limit, outcome, When::exactly(grant.now)));
         let Some(wait_us) = decision.retry_after_us() else { return };
         let until = trip.answered_at.as_micros() + wait_us.clamp(at_least_us, self.pace.interval_us);
+        self.known_since = trip.asked_at.as_micros();
         self.denial = Some(Denial { cost, outcome, ahead_us: ahead_us(trip, grant.now), until });
         self.find_next_end();
     }
@@ -354,13 +359,14 @@ impl<S: Leasable> Holding<S> {
         let (Some(wait_us), Some(now)) = (decision.retry_after_us(), decision.when.moment()) else { return };
         let ahead_us = now.as_micros() as i64 - answered_at.as_micros() as i64;
         let until = answered_at.as_micros() + wait_us.min(self.pace.interval_us);
+        self.known_since = answered_at.as_micros();
         self.veto = Some(Denial { cost, outcome: decision, ahead_us, until });
         self.find_next_end();
     }
 
     /// What a call is told that is sure to be denied; it counts as seen.
     pub fn denial(&mut self, now: Span, cost: u64) -> Option<Decision> {
-        if now.latest.as_micros() >= self.next_end && !self.end_until(now) || cost <= self.leases.left() {
+        if self.is_over(now) && !self.end_until(now) || cost <= self.leases.left() {
             return None;
         }
         let shared_now =
@@ -384,9 +390,9 @@ impl<S: Leasable> Holding<S> {
 
     /// Notes that the shared count gave no answer. What was not sent is asked again; what may have been is not, and
     /// then the units stay counted until they leave by themselves.
-    pub fn failed(&mut self, ask: &LeaseAsk, is_unsent: bool) {
+    pub fn failed(&mut self, ask: &LeaseAsk, is_unspent: bool) {
         self.asking_since = None;
-        if is_unsent {
+        if is_unspent {
             self.leases.give_back(ask.back);
             self.unreported = self.unreported.saturating_add(ask.seen.saturating_sub(ask.need));
         }
@@ -436,8 +442,10 @@ impl<S: Leasable> Holding<S> {
             Chore::Nothing
         } else if self.unreported > 0 && !S::IS_LEASED {
             Chore::Settle
-        } else if self.leases.is_piling_up() || is_idle && (self.leases.is_owing() || self.unreported > 0) {
-            // Of a key that is called, what is owed goes with the next ask.
+        } else if self.leases.is_piling_up()
+            || !self.is_worth_leasing(now) && (self.leases.is_owing() || self.unreported > 0)
+        {
+            // Of a key that is called often, what is owed goes with the next ask.
             Chore::Settle
         } else if is_idle && self.leases.is_empty() && self.denial.is_none() && self.veto.is_none() {
             Chore::Forget
@@ -446,8 +454,25 @@ impl<S: Leasable> Holding<S> {
         }
     }
 
+    /// Whether something that is known may have ended.
+    #[inline]
+    fn is_over(&self, now: Span) -> bool {
+        now.latest.as_micros() >= self.next_end || self.is_stepped_back(now)
+    }
+
+    /// Whether the clock went back, and not just by what callers are late: then nothing is known.
+    #[inline]
+    fn is_stepped_back(&self, now: Span) -> bool {
+        now.latest.as_micros() + self.pace.interval_us < self.known_since
+    }
+
     /// Ends what has ended by now; whether that is sure.
     fn end_until(&mut self, now: Span) -> bool {
+        if self.is_stepped_back(now) {
+            self.known_since = 0;
+            self.end_all();
+            return true;
+        }
         let earliest = now.earliest.as_micros();
         self.leases.end_until(earliest);
         if self.denial.as_ref().is_some_and(|denial| denial.until <= earliest) {

@@ -137,9 +137,11 @@ impl HybridRateLimiterProvider {
         sync::run(Arc::downgrade(&self.inner), Arc::clone(&self.inner.hub))
     }
 
-    /// Gives back everything that is held: to be called when an instance stops, after its last request. Takes no longer
-    /// than the deadline of a call; what cannot be given back stays counted until it leaves by itself.
+    /// Gives back everything that is held: to be called when an instance stops, after its last request. Waits for leases that
+    /// are under way. Where Redis does not answer, each step takes as long as the deadline of a call, and what cannot be given back
+    /// stays counted until it leaves by itself.
     pub async fn release(&self) {
+        each!(&self.inner, |shared| shared.answers().await);
         let mut errands: Vec<Errand> = Vec::new();
         each!(&self.inner, |shared| shared.release(&mut errands));
         errands.push(self.inner.sign(self.inner.hub.leaver()));

@@ -271,8 +271,9 @@ impl<S: Leasable> Shared<S> {
                     None
                 }
                 Err(failure) => {
-                    let is_unsent = failure.kind() == RedisFailureKind::Unavailable;
-                    entry.holding.failed(&job.ask, is_unsent);
+                    let is_unspent =
+                        matches!(failure.kind(), RedisFailureKind::Unavailable | RedisFailureKind::Refused);
+                    entry.holding.failed(&job.ask, is_unspent);
                     None
                 }
             };
@@ -332,6 +333,22 @@ impl<S: Leasable> Shared<S> {
             Chore::Forget => !entry.waiting.is_empty(),
         });
         into.extend(jobs.into_iter().map(|job| self.errand(job)));
+    }
+
+    /// Waits for the answers that are under way, for the time of a call at most.
+    pub(super) async fn answers(&self) {
+        let (now, deadline) = (self.hub.clock.now(), self.redis.deadline());
+        let mut asking = Vec::new();
+        self.table.sweep(|entry| {
+            if entry.holding.is_asking(now) {
+                asking.push((entry.key.clone(), entry.answers));
+            }
+            true
+        });
+        for (key, answers) in asking {
+            // What failed is not held.
+            let _ = self.answered(&key, answers, deadline).await;
+        }
     }
 
     /// Ends every lease, and gives back what is left of it.

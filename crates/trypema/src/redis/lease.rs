@@ -63,6 +63,11 @@ impl<S: Leasable> Limiter<S> {
         Ok(ToldLease { leased: Leased { units, recorded, outcome }, now, sharers, resets })
     }
 
+    /// When a call that starts now gives up.
+    pub(crate) fn deadline(&self) -> Timestamp {
+        self.store.terms().deadline
+    }
+
     /// When a call that starts now gives up waiting for another's answer: half-way to its deadline.
     pub(crate) fn patience(&self) -> Timestamp {
         SystemClock.now() + self.store.deadline() / 2

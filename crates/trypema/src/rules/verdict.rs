@@ -141,9 +141,10 @@ impl Verdict {
         self.keys.get(start..end_of(index)).unwrap_or_default()
     }
 
-    /// Whether the denial was made because the store could not be asked: a matter of the server's, not of the caller's.
+    /// Whether the denial was made because the store could not be asked: a matter of the server's, not of the caller's. A cost that
+    /// never fits is the caller's.
     pub fn is_substitute(&self) -> bool {
-        self.decided_by().is_some_and(|denied| denied.decision.is_substitute())
+        self.decided_by().is_some_and(|denied| denied.decision.is_substitute() && !denied.decision.is_never())
     }
 
     /// The rules that answered.
