@@ -43,7 +43,7 @@ async fn serve() -> Result<SocketAddr, Box<dyn std::error::Error>> {
     let incoming = TcpIncoming::bind("127.0.0.1:0".parse()?)?;
     let address = incoming.local_addr()?;
     let (_, health) = tonic_health::server::health_reporter();
-    let server = Server::builder().layer(limits).add_service(health).serve_with_incoming(incoming);
+    let server = Server::builder().layer(limits.any_body()).add_service(health).serve_with_incoming(incoming);
     tokio::spawn(server);
     Ok(address)
 }

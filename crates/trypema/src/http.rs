@@ -1,7 +1,7 @@
 //! What a decision looks like over HTTP and gRPC, and whose request it was.
 //!
-//! Everything here is pure: values go in, headers and bodies come out. Nothing reads a clock, waits or logs, and no
-//! text that a client or an operator wrote can end a header line or open an HTML tag.
+//! Values go in, headers and bodies come out. Nothing waits or logs, a clock is read only for waits that count from
+//! now, and no text that a client or an operator wrote can end a header line or open an HTML tag.
 //!
 //! | to | use |
 //! | --- | --- |
@@ -36,18 +36,18 @@
 
 mod answer;
 mod client_address;
+mod digits;
 mod error_code;
 mod error_response;
+mod field_list;
 mod forwarded;
 mod grpc;
 mod guard;
 mod headers;
+mod network;
 mod policy;
 mod problem;
 mod text;
-
-/// A network of addresses, as [`TrustedProxies`] are named by: `"10.0.0.0/8".parse()`.
-pub use ::ipnet::IpNet;
 
 pub use crate::address_key::{AddressKey, Ipv6Prefix};
 pub use client_address::{ForwardingHeader, TrustedProxies};
@@ -55,6 +55,9 @@ pub use error_code::ErrorCode;
 pub use error_response::ErrorResponse;
 pub use grpc::{GrpcDenial, is_grpc};
 pub use guard::guard;
+#[cfg(feature = "tower")]
+pub(crate) use headers::Standing;
 pub use headers::{HeaderStyle, retry_after_seconds, whole_seconds, write_retry_after};
+pub use network::{InvalidNetwork, Network};
 pub use policy::Policy;
 pub use problem::Problem;

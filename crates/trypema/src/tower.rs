@@ -44,11 +44,12 @@
 //! | question | answer |
 //! | --- | --- |
 //! | which limit? | [`limit`](RateLimitLayerBuilder::limit) of any strategy; [`per_second`](RateLimitLayerBuilder::per_second) and [`burst_size`](RateLimitLayerBuilder::burst_size) for a token bucket; [`RateLimitLayer::rules`] for rules from a file |
-//! | counted where? | in the layer, in a [`limiter`](RateLimitLayerBuilder::limiter) that others use too, or in Redis; rules, where their engine says |
+//! | counted where? | in the layer, in a [`limiter`](RateLimitLayerBuilder::limiter) that others use too, in Redis, or leased from it; rules, where their engine says |
 //! | counted for whom? | [`key_extractor`](RateLimitLayerBuilder::key_extractor): the peer's address, that of a client behind [proxies](SmartIpKeyExtractor), a [header](HeaderKeyExtractor), the [path](PathKeyExtractor), an [extension](ExtensionKeyExtractor), [everybody](GlobalKeyExtractor), or a function; for rules, [`attribute`](RateLimitLayerBuilder::attribute) |
 //! | how much? | [`cost`](RateLimitLayerBuilder::cost) |
 //! | which requests? | [`methods`](RateLimitLayerBuilder::methods), [`skip`](RateLimitLayerBuilder::skip) |
 //! | when? | before the request; with [`charge_if`](RateLimitLayerBuilder::charge_if) after the response (only failed logins count), with [`refund_if`](RateLimitLayerBuilder::refund_if) back again (failures of the server do not) |
+//! | in front of what? | services whose response body is `From<String>`, as axum's is; any others, such as tonic's, with [`any_body`](RateLimitLayer::any_body) |
 //! | what are clients told? | [`use_headers`](RateLimitLayerBuilder::use_headers), [`error_handler`](RateLimitLayerBuilder::error_handler) |
 //!
 //! # What clients are answered
@@ -74,16 +75,19 @@
 //! | `SmartIpKeyExtractor` | [`SmartIpKeyExtractor::new`], which is told whom to believe |
 //! | `impl KeyExtractor`, with a `Key` type and errors | a closure that returns an `Option<String>`, or [`KeyExtractor`] |
 //! | `methods`, `error_handler` | the same |
+//! | responses that are made `From<GovernorError>`: features `axum` and `tonic` | bodies that are made `From<String>`, or [`any_body`](RateLimitLayer::any_body) |
 //! | `use_headers()` | [`use_headers(HeaderStyle::XRateLimit)`](RateLimitLayerBuilder::use_headers), or the newer `Standard` |
-//! | `config.limiter().retain_recent()` in a thread | nothing: keys are forgotten as others come, and bounded in number |
+//! | `config.limiter().retain_recent()` in a thread | nothing: keys are forgotten as others come. In a limiter of the layer's own they are a million at most; one that you give says so itself ([`max_keys`](crate::RateLimiterBuilder::max_keys)) |
 //!
 //! # What it costs
 //!
-//! Counters in this process are asked inside `call`: the future is that of the service inside, nothing is boxed or
-//! cloned, and for one limit in a limiter of the layer's own nothing is allocated. Redis is one round trip before the
-//! service is called; `charge_if`, and `refund_if` where it gives back, are one more before the response is sent. The
-//! middleware itself needs no async runtime.
+//! Counters in this process are asked inside `call`, and the future is that of the service inside: nothing is boxed,
+//! the service is not cloned, and one limit in a limiter of the layer's own allocates nothing for a client that it knows.
+//! Redis, and rules with `charge_if` or `refund_if`, are asked by a boxed future that takes the service along and leaves
+//! a clone. Redis is one round trip before the service is called; `charge_if` and `refund_if`, where they apply to a
+//! response, are one more before it is sent. The middleware itself needs no async runtime.
 
+mod any_body;
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
@@ -100,6 +104,7 @@ mod layer;
 mod options;
 mod service;
 
+pub use any_body::{AnyBody, AnyBodyFuture, AnyBodyLayer};
 pub use body::ResponseBody;
 pub use builder::{ByLimit, ByRules, RateLimitLayerBuilder};
 pub use denial::Denial;

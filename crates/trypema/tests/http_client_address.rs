@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use counting_allocator::{allocations, live_bytes};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use trypema::http::{AddressKey, ForwardingHeader, TrustedProxies};
+use trypema::http::{AddressKey, ForwardingHeader, Network, TrustedProxies};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -127,6 +127,33 @@ fn ipv4_that_is_written_as_ipv6_is_ipv4_everywhere() {
     assert_eq!(mapped.client_address(ip("11.0.0.1"), &headers), ip("11.0.0.1"));
     let one = TrustedProxies::new(["::ffff:10.0.0.1/128".parse().unwrap()]);
     assert_eq!(one.client_address(ip("10.0.0.1"), &headers), ip("10.0.0.2"));
+}
+
+#[test]
+fn a_proxy_may_be_one_address() {
+    let headers = lines(X_FORWARDED_FOR, [b"192.0.2.1".as_slice()]);
+    for proxy in ["10.0.0.1", "10.0.0.1/32", "::ffff:10.0.0.1", "::1", "::1/128", "fd00::1"] {
+        let trusted = TrustedProxies::new([proxy.parse().unwrap()]);
+        let address = ip(proxy.split('/').next().unwrap());
+        assert_eq!(trusted.client_address(address, &headers), ip("192.0.2.1"), "{proxy}");
+        for stranger in ["10.0.0.0", "10.0.0.2", "::2", "fd00::2"] {
+            assert_eq!(trusted.client_address(ip(stranger), &headers), ip(stranger), "{proxy}");
+        }
+    }
+    for text in [
+        "",
+        "10.0.0",
+        "10.0.0.1/33",
+        "::1/129",
+        "10.0.0.1:80",
+        "[::1]",
+        " 10.0.0.1",
+        "10.0.0.1/",
+        "localhost",
+    ] {
+        assert!(text.parse::<Network>().is_err(), "{text}");
+    }
+    assert!(Network::from(ip("::ffff:10.0.0.1")).contains(ip("10.0.0.1")));
 }
 
 #[test]

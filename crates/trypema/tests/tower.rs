@@ -17,6 +17,9 @@ mod charging;
 mod counters;
 #[path = "tower/grpc.rs"]
 mod grpc;
+#[cfg(feature = "redis-tokio")]
+#[path = "tower/hybrid.rs"]
+mod hybrid;
 #[path = "tower/keys.rs"]
 mod keys;
 #[path = "tower/options.rs"]

@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-use ::http::header::{FORWARDED, HeaderMap, HeaderName};
-use ipnet::{IpNet, Ipv4Net};
-
 use super::forwarded::{Entries, Syntax};
+use super::network::Network;
+use ::http::header::{FORWARDED, HeaderMap, HeaderName};
 
 /// Entries that are looked at in one request, from the right: no chain of proxies is that long, and clients may
 /// write what they like to the left of it.
@@ -26,7 +25,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// use http::{HeaderMap, HeaderValue};
 /// use trypema::http::TrustedProxies;
 ///
-/// let proxies = TrustedProxies::new(["10.0.0.0/8".parse()?]);
+/// let proxies = TrustedProxies::new(["10.0.0.0/8".parse()?, "192.0.2.1".parse()?]);
 /// let mut headers = HeaderMap::new();
 /// headers.insert("x-forwarded-for", HeaderValue::from_static("6.6.6.6, 203.0.113.9, 10.0.0.2"));
 ///
@@ -38,7 +37,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies {
-    networks: Box<[IpNet]>,
+    networks: Box<[Network]>,
     header: ForwardingHeader,
 }
 
@@ -56,9 +55,8 @@ pub enum ForwardingHeader {
 impl TrustedProxies {
     /// Trusts the proxies in `networks`, which write `X-Forwarded-For`. Without a network nobody is trusted and
     /// every peer is a client.
-    pub fn new(networks: impl IntoIterator<Item = IpNet>) -> Self {
-        let networks = networks.into_iter().map(folded).collect();
-        Self { networks, header: ForwardingHeader::default() }
+    pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
+        Self { networks: networks.into_iter().collect(), header: ForwardingHeader::default() }
     }
 
     /// The same proxies, writing `header`.
@@ -91,7 +89,7 @@ impl TrustedProxies {
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.contains(&address))
+        self.networks.iter().any(|network| network.contains(address))
     }
 }
 
@@ -109,12 +107,4 @@ impl ForwardingHeader {
             Self::Forwarded => Syntax::Pairs,
         }
     }
-}
-
-/// A network of IPv4 addresses that are written as IPv6 is a network of IPv4 addresses.
-fn folded(network: IpNet) -> IpNet {
-    const MAPPED_BITS: u8 = 96;
-    let IpNet::V6(mapped) = network else { return network };
-    let folded = mapped.addr().to_ipv4_mapped().zip(mapped.prefix_len().checked_sub(MAPPED_BITS));
-    folded.and_then(|(address, prefix)| Ipv4Net::new(address, prefix).ok()).map_or(network, IpNet::V4)
 }

@@ -34,9 +34,11 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// What a denial means: [`RateLimited`](Self::RateLimited), or
-    /// [`ServiceUnavailable`](Self::ServiceUnavailable) if it was made in place of a store that could not be asked.
+    /// [`ServiceUnavailable`](Self::ServiceUnavailable) if it was made in place of a store that could not be asked. A
+    /// cost that never fits does not depend on the store.
     pub fn of_denial(decision: &Decision) -> Self {
-        if decision.is_substitute() { Self::ServiceUnavailable } else { Self::RateLimited }
+        let is_by_store = decision.is_substitute() && !decision.is_never();
+        if is_by_store { Self::ServiceUnavailable } else { Self::RateLimited }
     }
 
     /// The status of the response.

@@ -7,6 +7,7 @@ use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
+use super::digits::header_value;
 use super::error_code::ErrorCode;
 use super::headers::set;
 use super::text::{is_printable, one_line, push_percent_encoded};
@@ -95,7 +96,7 @@ impl GrpcDenial<'_> {
             set(headers, GRPC_MESSAGE, message);
         }
         if let Some(wait) = self.retry_after {
-            set(headers, GRPC_RETRY_PUSHBACK_MS, HeaderValue::from(pushback_ms(wait)));
+            set(headers, GRPC_RETRY_PUSHBACK_MS, header_value(pushback_ms(wait)));
             let details = STANDARD_NO_PAD.encode(status_with_delay(self.status(), &message, wait));
             if let Ok(details) = HeaderValue::try_from(details) {
                 set(headers, GRPC_STATUS_DETAILS_BIN, details);

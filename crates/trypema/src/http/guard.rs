@@ -79,7 +79,10 @@ fn unless_allowed(decision: &Decision, code: ErrorCode, action: &str) -> Result<
     if decision.is_allowed() {
         return Ok(());
     }
-    let code = if decision.is_substitute() { ErrorCode::ServiceUnavailable } else { code };
+    let code = match ErrorCode::of_denial(decision) {
+        ErrorCode::ServiceUnavailable => ErrorCode::ServiceUnavailable,
+        _ => code,
+    };
     let wait = retry_after_seconds(decision);
     let error = ErrorResponse::new(code).with_message(message(code, action, wait));
     Err(match wait {

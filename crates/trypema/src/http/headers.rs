@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use ::http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use ::http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
+use super::digits::header_value;
+use super::field_list::{FieldList, MAX_INTEGER, Parameter};
 use super::policy::{Policy, tightest};
 use super::text::{MAX_NAME, policy_name};
 use crate::decision::Decision;
@@ -14,9 +16,6 @@ const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// The greatest integer of a structured field (RFC 9651); greater numbers are shown as this one.
-const MAX_INTEGER: u64 = 999_999_999_999_999;
-
 /// Policies that are listed before those that allowed the call are left out.
 const MAX_LISTED: usize = 12;
 
@@ -24,11 +23,11 @@ const MAX_LISTED: usize = 12;
 /// a response.
 pub(super) const MAX_DENIALS_LISTED: usize = 24;
 
-/// An item of either list with an ordinary name and numbers.
-const USUAL_ITEM: usize = 40;
+/// The most that an item of either list has beside its name.
+const MAX_BESIDE_NAME: usize = r#", "";q=;w="#.len() + 2 * (MAX_INTEGER.ilog10() as usize + 1);
 
 // Every character of the longest name may need a backslash.
-const _: () = assert!(MAX_DENIALS_LISTED * (2 * MAX_NAME + USUAL_ITEM) < 4096);
+const _: () = assert!(MAX_DENIALS_LISTED * (2 * MAX_NAME + MAX_BESIDE_NAME) < 4096);
 
 /// How clients are told what is left. Independent of it, a denial has `Retry-After`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -41,7 +40,7 @@ pub enum HeaderStyle {
     ///
     /// `q` is the quota and `w` its window, `r` what remains and `t` the seconds until more is available: the wait
     /// of a call that was denied, else the time until all of the quota is. Windows and waits are whole seconds,
-    /// rounded up; a window is at least one. Added to what is there already: lists may be split over lines.
+    /// rounded up; a window is at least one. Of a key that is blocked for good there is no `t`. Added to what is there already: lists may be split over lines.
     #[default]
     Standard,
     /// `X-RateLimit-Limit`, `-Remaining` and `-Reset` of the tightest policy: one that denied, else the one with the
@@ -79,8 +78,44 @@ impl HeaderStyle {
         match self {
             Self::None => {}
             Self::Standard => write_standard(policies, headers),
-            Self::XRateLimit => write_x_ratelimit(policies, headers),
+            Self::XRateLimit => {
+                if let Some(policy) = tightest(policies) {
+                    write_x_ratelimit(&policy, || header_value(policy.quota), headers);
+                }
+            }
         }
+    }
+
+    /// The same for one policy, whose `standing` is known.
+    #[cfg(feature = "tower")]
+    pub(crate) fn write_one(self, policy: &Policy<'_>, standing: &Standing, headers: &mut HeaderMap) {
+        match self {
+            Self::None => {}
+            Self::Standard => {
+                let mut left = FieldList::default();
+                push_left(&mut left, &policy_name(policy.name), policy);
+                append(headers, RATELIMIT_POLICY, standing.policy.clone());
+                append(headers, RATELIMIT, left.into_value());
+            }
+            Self::XRateLimit => write_x_ratelimit(policy, || standing.quota.clone(), headers),
+        }
+    }
+}
+
+/// What is the same of a policy in all responses, as header values: made once, and shared.
+#[cfg(feature = "tower")]
+#[derive(Debug)]
+pub(crate) struct Standing {
+    policy: Option<HeaderValue>,
+    quota: HeaderValue,
+}
+
+#[cfg(feature = "tower")]
+impl Standing {
+    pub(crate) fn new(name: &str, quota: u64, window: Duration) -> Self {
+        let mut limits = FieldList::default();
+        push_limit(&mut limits, &policy_name(name), (quota, Some(window)));
+        Self { policy: limits.into_value(), quota: header_value(quota) }
     }
 }
 
@@ -106,7 +141,7 @@ pub fn retry_after_seconds(decision: &Decision) -> Option<u64> {
 
 /// Sets `Retry-After` to `seconds`.
 pub fn write_retry_after(seconds: u64, headers: &mut HeaderMap) {
-    set(headers, RETRY_AFTER, HeaderValue::from(seconds));
+    set(headers, RETRY_AFTER, header_value(seconds));
 }
 
 /// A map that is full keeps what it has.
@@ -114,7 +149,8 @@ pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue)
     let _ = headers.try_insert(name, value);
 }
 
-fn rounded_up(wait: Duration) -> u64 {
+/// `wait` in whole seconds, rounded up.
+pub(super) fn rounded_up(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }
 
@@ -128,69 +164,41 @@ fn write_standard<'a>(policies: impl IntoIterator<Item = Policy<'a>>, headers: &
         }
         listed += 1;
         let name = policy_name(policy.name);
-        limits.push_item(&name);
-        limits.push_parameter(";q=", policy.quota);
-        if let Some(window) = policy.window {
-            limits.push_parameter(";w=", whole_seconds(window));
-        }
-        left.push_item(&name);
-        left.push_parameter(";r=", policy.decision.remaining());
-        left.push_parameter(";t=", rounded_up(policy.reset_after()));
+        push_limit(&mut limits, &name, (policy.quota, policy.window));
+        push_left(&mut left, &name, &policy);
     }
-    limits.append_to(headers, RATELIMIT_POLICY);
-    left.append_to(headers, RATELIMIT);
+    append(headers, RATELIMIT_POLICY, limits.into_value());
+    append(headers, RATELIMIT, left.into_value());
 }
 
-fn write_x_ratelimit<'a>(policies: impl IntoIterator<Item = Policy<'a>>, headers: &mut HeaderMap) {
-    let Some(policy) = tightest(policies).filter(|_| !headers.contains_key(X_RATELIMIT_LIMIT)) else {
-        return;
-    };
-    set(headers, X_RATELIMIT_LIMIT, HeaderValue::from(policy.quota));
-    set(headers, X_RATELIMIT_REMAINING, HeaderValue::from(policy.decision.remaining()));
-    set(headers, X_RATELIMIT_RESET, HeaderValue::from(rounded_up(policy.reset_after())));
-}
-
-/// A structured field that is a list of strings with integer parameters.
-#[derive(Debug, Default)]
-struct FieldList(String);
-
-impl FieldList {
-    fn push_item(&mut self, name: &str) {
-        self.0.reserve(USUAL_ITEM.max(name.len() + USUAL_ITEM / 2));
-        if !self.0.is_empty() {
-            self.0.push_str(", ");
-        }
-        self.0.push('"');
-        for part in name.split_inclusive(['"', '\\']) {
-            match part.strip_suffix(['"', '\\']) {
-                Some(start) => self.0.extend([start, "\\", &part[start.len()..]]),
-                None => self.0.push_str(part),
-            }
-        }
-        self.0.push('"');
-    }
-
-    fn push_parameter(&mut self, key: &str, value: u64) {
-        self.0.push_str(key);
-        push_number(&mut self.0, value.min(MAX_INTEGER));
-    }
-
-    fn append_to(self, headers: &mut HeaderMap, name: HeaderName) {
-        if self.0.is_empty() {
-            return;
-        }
-        // Printable ASCII is always a value.
-        if let Ok(value) = HeaderValue::try_from(self.0) {
-            let _ = headers.try_append(name, value);
-        }
+fn push_limit(limits: &mut FieldList, name: &str, (quota, window): (u64, Option<Duration>)) {
+    let quota = Parameter::new(";q=", quota);
+    match window {
+        Some(window) => limits.push(name, &[quota, Parameter::new(";w=", whole_seconds(window))]),
+        None => limits.push(name, &[quota]),
     }
 }
 
-/// The machinery of `write!` costs more than the digits.
-fn push_number(text: &mut String, number: u64) {
-    if number >= 10 {
-        push_number(text, number / 10);
+fn push_left(left: &mut FieldList, name: &str, policy: &Policy<'_>) {
+    let remaining = Parameter::new(";r=", policy.decision.remaining());
+    match policy.reset_seconds() {
+        Some(seconds) => left.push(name, &[remaining, Parameter::new(";t=", seconds)]),
+        None => left.push(name, &[remaining]),
     }
-    // A remainder of ten is a digit.
-    text.push(char::from(b'0' + (number % 10) as u8));
+}
+
+/// Adds a line to those that are there. A map that is full keeps what it has.
+fn append(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
+    if let Some(value) = value {
+        let _ = headers.try_append(name, value);
+    }
+}
+
+fn write_x_ratelimit(policy: &Policy<'_>, quota: impl FnOnce() -> HeaderValue, headers: &mut HeaderMap) {
+    let Ok(Entry::Vacant(limit)) = headers.try_entry(X_RATELIMIT_LIMIT) else { return };
+    let _ = limit.try_insert(quota());
+    set(headers, X_RATELIMIT_REMAINING, header_value(policy.decision.remaining()));
+    if let Some(seconds) = policy.reset_seconds() {
+        set(headers, X_RATELIMIT_RESET, header_value(seconds));
+    }
 }

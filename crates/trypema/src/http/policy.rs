@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use crate::decision::Decision;
+use super::headers::rounded_up;
+use crate::clock::{Source, Timestamp};
+use crate::decision::{Decision, When};
 
 /// One limit and what it decided, as headers and problems show it.
 ///
@@ -52,11 +54,33 @@ impl Policy<'_> {
     /// else for everything that was spent.
     ///
     /// Draft 10 wants this of `t`, and that `Retry-After` is never earlier.
-    pub(super) fn reset_after(&self) -> Duration {
+    fn reset_after(&self) -> Duration {
         match self.decision.retry_after() {
             Some(wait) if !self.decision.is_allowed() => wait,
             _ => self.decision.reset_after(),
         }
+    }
+
+    /// The same in whole seconds, rounded up; `None` where nothing is ever available.
+    pub(super) fn reset_seconds(&self) -> Option<u64> {
+        if self.decision.is_never() && self.decision.limit() == 0 {
+            return None;
+        }
+        Some(self.soon_reset_seconds().unwrap_or_else(|| rounded_up(self.reset_after())))
+    }
+
+    /// The seconds until everything is there again, of an allowed call whose decision did not need the precise time: if
+    /// all of the moments that it may be by now say the same, then it need not be read here either.
+    fn soon_reset_seconds(&self) -> Option<u64> {
+        let Decision { is_allowed, when, resets_at, .. } = *self.decision;
+        let now = Source::System.recent();
+        if !is_allowed || when != When::in_span(now) {
+            return None;
+        }
+        let seconds_from =
+            |now: Timestamp| resets_at.as_micros().saturating_sub(now.as_micros()).div_ceil(1_000_000);
+        let seconds = seconds_from(now.earliest);
+        (seconds == seconds_from(now.latest)).then_some(seconds)
     }
 
     fn tightness(&self) -> Tightness {
@@ -115,3 +139,27 @@ impl PartialEq for Share {
 }
 
 impl Eq for Share {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, Span, SystemClock};
+
+    /// Between what it is when asked and what it is when answered, whichever clock was read.
+    #[test]
+    fn seconds_of_a_decision_without_a_precise_time_are_exact() {
+        let vaguely = Span { earliest: Timestamp::from_micros(1), latest: Timestamp::from_micros(2) };
+        for tenths_of_ms in (0..30_000).step_by(7) {
+            let start = SystemClock.now();
+            let resets_at = start + Duration::from_micros(100 * tenths_of_ms);
+            let not_before = Timestamp::default();
+            let when = When::in_span(vaguely);
+            let decision = Decision { is_allowed: true, limit: 9, remaining: 1, not_before, resets_at, when };
+            let policy = Policy { name: "any", quota: 9, window: None, decision: &decision };
+            let seconds = policy.reset_seconds().unwrap_or(u64::MAX);
+            let until =
+                |now: Timestamp| resets_at.as_micros().saturating_sub(now.as_micros()).div_ceil(1_000_000);
+            assert!((until(SystemClock.now())..=until(start)).contains(&seconds), "{tenths_of_ms} {seconds}");
+        }
+    }
+}

@@ -71,19 +71,22 @@ impl Problem {
 
     /// The problem of a call that at least one of `policies` denied; `None` if all allowed it.
     ///
-    /// Names the policies that denied, and the wait after which all of them would allow the call, unless one
+    /// Names the policies whose limit was reached, and the wait after which all would allow the call, unless one
     /// never does. It is 429 if a limit was reached, and 503 if all denials were made in place of a store that
-    /// could not be asked.
+    /// could not be asked: those violate nothing.
     pub fn denied<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> Option<Self> {
         let (mut code, mut names, mut wait) = (None, Vec::new(), Some(Duration::ZERO));
         for Policy { name, decision, .. } in policies {
             if decision.is_allowed() {
                 continue;
             }
-            if code != Some(ErrorCode::RateLimited) {
-                code = Some(ErrorCode::of_denial(decision));
+            match ErrorCode::of_denial(decision) {
+                ErrorCode::ServiceUnavailable => code = code.or(Some(ErrorCode::ServiceUnavailable)),
+                by_limit => {
+                    code = Some(by_limit);
+                    names.push(name);
+                }
             }
-            names.push(name);
             wait = wait.zip(decision.retry_after()).map(|(longest, wait)| longest.max(wait));
         }
         let problem = Self::new(code?).with_violated_policies(names);
@@ -182,6 +185,27 @@ mod tests {
         assert_eq!(unavailable, Some(503));
         assert_eq!(Problem::denied(both).map(|problem| problem.status), Some(429));
         assert_eq!(Problem::denied(both.into_iter().rev()).map(|problem| problem.status), Some(429));
+    }
+
+    #[test]
+    fn who_could_not_be_asked_is_not_violated() {
+        let epoch = When::exactly(Timestamp::default());
+        let (by_limit, in_place) = (denied(epoch), denied(epoch.uncounted()));
+        let named = |name, decision| Policy { name, quota: 1, window: None, decision };
+        let violated =
+            |policies: &[Policy<'_>]| Problem::denied(policies.iter().copied()).map(|p| p.violated_policies);
+        assert_eq!(violated(&[named("away", &in_place)]), Some(vec![]));
+        let both = [named("away", &in_place), named("reached", &by_limit)];
+        assert_eq!(violated(&both), Some(vec!["reached".to_owned()]));
+    }
+
+    #[test]
+    fn a_cost_that_never_fits_is_429_whoever_says_so() {
+        let when = When::exactly(Timestamp::default()).uncounted();
+        let never = Decision { not_before: crate::decision::NEVER, ..denied(when) };
+        let problem = Problem::denied([Policy { name: "any", quota: 1, window: None, decision: &never }]);
+        let problem = problem.map(|problem| (problem.status, problem.retry_after, problem.violated_policies));
+        assert_eq!(problem, Some((429, None, vec!["any".to_owned()])));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl HybridRateLimiterProvider {
         for (check, decision) in checks.iter().zip(decided.decisions) {
             decisions.push(match decision {
                 Some(decision) => decision,
-                None => self.peek(check).await?,
+                None => self.peek_one(check).await?,
             });
         }
         Ok(Together { is_allowed: decided.is_allowed, decisions, receipts: decided.receipts })
@@ -79,7 +79,7 @@ impl HybridRateLimiterProvider {
         checked(checks)?;
         let mut decisions = Vec::with_capacity(checks.len());
         for check in checks {
-            decisions.push(self.peek(check).await?);
+            decisions.push(self.peek_one(check).await?);
         }
         let is_allowed = decisions.iter().all(Decision::is_allowed);
         Ok(Together { is_allowed, decisions, receipts: Vec::new() })
@@ -113,7 +113,8 @@ impl HybridRateLimiterProvider {
         })
     }
 
-    async fn peek(&self, check: &Check<'_>) -> Result<Decision, TrypemaError> {
+    /// What a check would be told on its own.
+    pub(crate) async fn peek_one(&self, check: &Check<'_>) -> Result<Decision, TrypemaError> {
         let key = RedisKey::try_from(check.key)?;
         with_strategy!(check.limit, |S, limit| {
             let decision = Holds::<S>::limiter(self).peek(&key, limit, check.cost).await?;

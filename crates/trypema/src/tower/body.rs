@@ -1,15 +1,15 @@
-//! Bodies of responses: the handler's, or a short text of ours.
+//! Bodies of responses: the service's, or a text.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use ::http::Response;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a response: that of the service inside, or a text of the middleware's own.
+    /// The body of a response behind [`any_body`](super::RateLimitLayer::any_body): that of the service inside, or a
+    /// text.
     ///
     /// It is a [`Body`] of [`Bytes`] wherever the inner one is, with the same error.
     #[derive(Debug)]
@@ -30,15 +30,16 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    /// A response of the service inside.
-    pub(super) fn inner(response: Response<B>) -> Response<Self> {
-        response.map(|body| Self { kind: Kind::Inner { body } })
+    /// What the service inside said.
+    pub(super) fn inner(body: B) -> Self {
+        Self { kind: Kind::Inner { body } }
     }
+}
 
-    /// A response of our own.
-    pub(super) fn text(response: Response<String>) -> Response<Self> {
-        let text = |text: String| (!text.is_empty()).then(|| Box::new(Bytes::from(text)));
-        response.map(|body| Self { kind: Kind::Text { text: text(body) } })
+impl<B> From<String> for ResponseBody<B> {
+    fn from(text: String) -> Self {
+        let text = (!text.is_empty()).then(|| Box::new(Bytes::from(text)));
+        Self { kind: Kind::Text { text } }
     }
 }
 

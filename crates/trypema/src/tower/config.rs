@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use ::http::Response;
 use ::http::header::RETRY_AFTER;
+use ::http::{HeaderMap, Response};
 
-use super::body::ResponseBody;
 use super::denial::{Cause, Denial};
-use super::gate::{Afterwards, Asked, BoxFuture, Finding, Found, Gate, Settled, Trouble};
+use super::gate::{Afterwards, Asked, BoxFuture, Finding, Found, Gate, Settled, Told, Trouble};
 use super::incoming::{Incoming, ResponseView};
 use super::options::Options;
 use crate::http::{HeaderStyle, whole_seconds, write_retry_after};
@@ -20,28 +19,36 @@ pub(super) struct Config {
 
 /// What becomes of a request.
 pub(super) enum Step {
-    /// It is let in.
-    In(Option<Passage>),
-    /// It is not.
-    Out(Response<String>),
+    /// It is let in, and there is no more to do.
+    In,
+    /// It is let in, and its response matters.
+    Watch(Passage),
+    /// It is not let in. Boxed, so that what most requests are does not grow by what they rarely are.
+    Out(Box<Response<String>>),
     /// That is not known yet.
     Wait(BoxFuture<Result<Found, Trouble>>),
 }
 
 /// What is left to do for a request that was let in, once it has a response.
 pub(super) struct Passage {
-    config: Arc<Config>,
     finding: Finding,
-    afterwards: Option<Afterwards>,
+    headers: HeaderStyle,
+    unsettled: Option<Unsettled>,
+}
+
+/// What may have to be done, depending on the response.
+struct Unsettled {
+    afterwards: Afterwards,
+    config: Arc<Config>,
 }
 
 impl Config {
     pub(super) fn receive(self: &Arc<Self>, request: &Incoming<'_>) -> Step {
         if self.options.passes(request) {
-            return Step::In(None);
+            return Step::In;
         }
         match self.gate.ask(request, self.options.terms(request)) {
-            Asked::Passed => Step::In(None),
+            Asked::Passed => Step::In,
             Asked::Now(found) => self.judge(request, found),
             Asked::Later(asking) => Step::Wait(asking),
         }
@@ -50,10 +57,15 @@ impl Config {
     pub(super) fn judge(self: &Arc<Self>, request: &Incoming<'_>, found: Result<Found, Trouble>) -> Step {
         match found {
             Ok(Found { finding, afterwards }) if finding.is_allowed() => {
-                let is_done = afterwards.is_none() && self.options.headers == HeaderStyle::None;
-                Step::In((!is_done).then(|| Passage { config: Arc::clone(self), finding, afterwards }))
+                let headers = self.options.headers;
+                let unsettled =
+                    afterwards.map(|afterwards| Unsettled { afterwards, config: Arc::clone(self) });
+                if unsettled.is_none() && headers == HeaderStyle::None {
+                    return Step::In;
+                }
+                Step::Watch(Passage { finding, headers, unsettled })
             }
-            Ok(Found { finding, .. }) => self.refuse(request, Cause::Denied(self.gate.told(&finding))),
+            Ok(Found { finding, .. }) => self.refuse(request, Cause::Denied(finding.told())),
             Err(trouble) => self.refuse(request, Cause::Trouble(&trouble)),
         }
     }
@@ -72,14 +84,17 @@ impl Config {
         {
             write_retry_after(whole_seconds(wait), headers);
         }
-        Step::Out(response)
+        Step::Out(Box::new(response))
     }
 }
 
 impl Passage {
     /// Does what is to be done now that the response is known; what has to be waited for, if anything.
     pub(super) fn settle(&mut self, response: &ResponseView<'_>) -> Option<BoxFuture<Option<Finding>>> {
-        let afterwards = self.afterwards.take().filter(|_| self.config.options.settles(response))?;
+        let Unsettled { afterwards, config } = self.unsettled.take()?;
+        if !config.options.settles(response) {
+            return None;
+        }
         match afterwards() {
             Settled::Now(finding) => {
                 self.note(finding);
@@ -96,10 +111,11 @@ impl Passage {
         }
     }
 
-    /// The response with its headers.
-    pub(super) fn finish<B>(self, mut response: Response<B>) -> Response<ResponseBody<B>> {
-        let told = self.config.gate.told(&self.finding);
-        self.config.options.headers.write(told.policies(), response.headers_mut());
-        ResponseBody::inner(response)
+    /// Tells the client what was found.
+    pub(super) fn finish(self, headers: &mut HeaderMap) {
+        match self.finding.told() {
+            Told::Limit { policy, standing, .. } => self.headers.write_one(&policy, standing, headers),
+            told @ Told::Rules(_) => self.headers.write(told.policies(), headers),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Requests that are not let in, and what they are answered.
 
 use std::fmt;
+use std::iter::once;
 use std::time::Duration;
 
 use ::http::{Method, Response};
@@ -10,7 +11,7 @@ use super::incoming::Incoming;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::http::{ErrorCode, ErrorResponse, GrpcDenial, Policy, Problem, is_grpc, whole_seconds};
-use crate::rules::Verdict;
+use crate::rules::{RuleDecision, Verdict};
 
 /// A request that is not let in: what [`error_handler`](super::RateLimitLayerBuilder::error_handler) makes a
 /// response of.
@@ -63,18 +64,12 @@ impl<'a> Denial<'a> {
     /// [`InternalServerError`](ErrorCode::InternalServerError), for a request without a key and for all other
     /// failures, is 500.
     pub fn code(&self) -> ErrorCode {
-        let code = match self.cause {
-            Cause::Denied(Told::Limit { code, .. }) => code,
-            Cause::Denied(Told::Rules(verdict)) => {
-                verdict.decided_by().map_or(ErrorCode::RateLimited, |rule| code_of(rule.limit))
-            }
+        match self.cause {
+            Cause::Denied(Told::Limit { policy, code, .. }) if is_by_limit(policy.decision) => code,
+            Cause::Denied(Told::Limit { .. }) => ErrorCode::ServiceUnavailable,
+            Cause::Denied(Told::Rules(verdict)) => code_of_verdict(verdict),
             Cause::Trouble(Trouble::NoKey(_)) => ErrorCode::InternalServerError,
             Cause::Trouble(Trouble::Failed(error)) => ErrorCode::from(error),
-        };
-        if self.decision().is_some_and(Decision::is_substitute) {
-            ErrorCode::ServiceUnavailable
-        } else {
-            code
         }
     }
 
@@ -128,8 +123,8 @@ impl<'a> Denial<'a> {
     /// The body of the response that is sent without an error handler, unless the request is gRPC.
     pub fn problem(&self) -> Problem {
         match self.cause {
-            Cause::Denied(told) => {
-                let denying = told.policies().filter(|policy| !policy.decision.is_allowed());
+            Cause::Denied(_) => {
+                let denying = self.policies().filter(|policy| !policy.decision.is_allowed());
                 let names = denying.map(|Policy { name, .. }| name);
                 let problem = Problem::new(self.code()).with_violated_policies(names);
                 match self.retry_after() {
@@ -158,14 +153,29 @@ impl<'a> Denial<'a> {
         GrpcDenial { code, message, retry_after: self.retry_after() }.to_http_response()
     }
 
-    /// What clients are told of the limits that were asked.
+    /// What clients are told of the limits that were asked: nothing, where the store could not be asked and there are
+    /// no numbers.
     pub(super) fn policies(&self) -> impl Iterator<Item = Policy<'a>> {
         let told = match self.cause {
-            Cause::Denied(told) => Some(told),
-            Cause::Trouble(_) => None,
+            Cause::Denied(told) if self.code() != ErrorCode::ServiceUnavailable => Some(told),
+            _ => None,
         };
-        told.into_iter().flat_map(Told::policies)
+        let policies = told.into_iter().flat_map(Told::policies);
+        policies.filter(|policy| policy.decision.is_allowed() || is_by_limit(policy.decision))
     }
+}
+
+/// What rules that deny a request mean: a limit that was reached counts before a store that could not be asked.
+fn code_of_verdict(verdict: &Verdict) -> ErrorCode {
+    let Some(decided) = verdict.decided_by() else { return ErrorCode::RateLimited };
+    let denying = verdict.rules().filter(RuleDecision::is_denying);
+    let by_limit = once(decided).chain(denying).find(|rule| is_by_limit(rule.decision));
+    by_limit.map_or(ErrorCode::ServiceUnavailable, |rule| code_of(rule.limit))
+}
+
+/// Whether a denial was made by a limit, and not in place of a store that could not be asked.
+fn is_by_limit(denied: &Decision) -> bool {
+    ErrorCode::of_denial(denied) != ErrorCode::ServiceUnavailable
 }
 
 impl fmt::Debug for Denial<'_> {

@@ -9,7 +9,6 @@ use ::http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::body::ResponseBody;
 use super::config::{Config, Passage, Step};
 use super::gate::{BoxFuture, Finding, Found, Trouble};
 use super::incoming::{Incoming, ResponseView};
@@ -27,8 +26,6 @@ pin_project! {
     {
         #[pin]
         state: State<S, B>,
-        // What is left to do once there is a response.
-        passage: Option<Passage>,
     }
 }
 
@@ -40,8 +37,10 @@ pin_project! {
     {
         // The store is being asked.
         Waiting { waiting: Option<Box<Waiting<S, B>>> },
-        // The request was let in.
+        // The request was let in, and there is no more to do.
         Running { #[pin] future: S::Future },
+        // The request was let in, and its response matters. None once there is a response.
+        Watched { #[pin] future: S::Future, passage: Option<Passage> },
         // The response is there, and the store is being told what it means.
         Settling { settling: Option<Box<Settling<S::Response>>> },
         // The request was not let in.
@@ -65,12 +64,16 @@ struct Settling<R> {
 }
 
 impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
-    pub(super) fn running(future: S::Future, passage: Option<Passage>) -> Self {
-        Self { state: State::Running { future }, passage }
+    pub(super) fn running(future: S::Future) -> Self {
+        Self { state: State::Running { future } }
     }
 
-    pub(super) fn refused(response: Response<String>) -> Self {
-        Self { state: State::Refused { response: Some(Box::new(response)) }, passage: None }
+    pub(super) fn watched(future: S::Future, passage: Passage) -> Self {
+        Self { state: State::Watched { future, passage: Some(passage) } }
+    }
+
+    pub(super) fn refused(response: Box<Response<String>>) -> Self {
+        Self { state: State::Refused { response: Some(response) } }
     }
 
     pub(super) fn waiting(
@@ -79,49 +82,51 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         config: Arc<Config>,
     ) -> Self {
         let waiting = Box::new(Waiting { asking, service, request, config });
-        Self { state: State::Waiting { waiting: Some(waiting) }, passage: None }
+        Self { state: State::Waiting { waiting: Some(waiting) } }
     }
 }
 
 impl<S, B, R> Future for ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<R>>,
+    R: From<String>,
 {
-    type Output = Result<Response<ResponseBody<R>>, S::Error>;
+    type Output = Result<Response<R>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let (mut state, passage) = (this.state, this.passage);
+        let mut state = self.project().state;
         loop {
             // A place that is empty belongs to a future that has ended, and those are not polled again.
             let next = match state.as_mut().project() {
-                StateProjection::Running { future } => {
-                    let response = ready!(future.poll(cx))?;
-                    let Some(mut passage) = passage.take() else {
-                        return Poll::Ready(Ok(ResponseBody::inner(response)));
-                    };
+                StateProjection::Running { future } => return future.poll(cx),
+                StateProjection::Watched { future, passage } => {
+                    let mut response = ready!(future.poll(cx))?;
+                    let Some(mut passage) = passage.take() else { return Poll::Pending };
                     let Some(settling) = passage.settle(&ResponseView::of(&response)) else {
-                        return Poll::Ready(Ok(passage.finish(response)));
+                        passage.finish(response.headers_mut());
+                        return Poll::Ready(Ok(response));
                     };
                     let settling = Box::new(Settling { settling, response, passage });
                     State::Settling { settling: Some(settling) }
                 }
                 StateProjection::Refused { response } => {
                     let Some(response) = response.take() else { return Poll::Pending };
-                    return Poll::Ready(Ok(ResponseBody::text(*response)));
+                    return Poll::Ready(Ok(response.map(R::from)));
                 }
                 StateProjection::Waiting { waiting } => {
                     let Some(asked) = waiting else { return Poll::Pending };
                     let found = ready!(asked.asking.as_mut().poll(cx));
                     let Some(asked) = waiting.take() else { return Poll::Pending };
-                    asked.judged(found, passage)
+                    asked.judged(found)
                 }
                 StateProjection::Settling { settling } => {
                     let Some(settled) = settling else { return Poll::Pending };
                     let finding = ready!(settled.settling.as_mut().poll(cx));
-                    let Some(mut settled) = settling.take() else { return Poll::Pending };
-                    settled.passage.note(finding);
-                    return Poll::Ready(Ok(settled.passage.finish(settled.response)));
+                    let Some(settled) = settling.take() else { return Poll::Pending };
+                    let Settling { mut response, mut passage, .. } = *settled;
+                    passage.note(finding);
+                    passage.finish(response.headers_mut());
+                    return Poll::Ready(Ok(response));
                 }
             };
             state.set(next);
@@ -130,20 +135,22 @@ where
 }
 
 impl<S: Service<Request<B>>, B> Waiting<S, B> {
-    /// What comes after the answer of the store, and what is left to do after that.
-    fn judged(mut self: Box<Self>, found: Result<Found, Trouble>, left: &mut Option<Passage>) -> State<S, B> {
+    /// What comes after the answer of the store.
+    fn judged(mut self: Box<Self>, found: Result<Found, Trouble>) -> State<S, B> {
         match self.config.judge(&Incoming::of(&self.request), found) {
-            Step::In(passage) => {
-                *left = passage;
-                let Self { mut service, request, .. } = *self;
-                State::Running { future: service.call(request) }
-            }
-            Step::Out(response) => State::Refused { response: Some(Box::new(response)) },
+            Step::In => State::Running { future: self.called() },
+            Step::Watch(passage) => State::Watched { future: self.called(), passage: Some(passage) },
+            Step::Out(response) => State::Refused { response: Some(response) },
             Step::Wait(asking) => {
                 self.asking = asking;
                 State::Waiting { waiting: Some(self) }
             }
         }
+    }
+
+    fn called(self) -> S::Future {
+        let Self { mut service, request, .. } = self;
+        service.call(request)
     }
 }
 

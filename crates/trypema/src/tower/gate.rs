@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::incoming::Incoming;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::http::{ErrorCode, Policy};
+use crate::http::{ErrorCode, Policy, Standing};
 use crate::rules::{Action, Verdict};
 use crate::strategy::Limit;
 
@@ -61,7 +61,10 @@ pub(super) struct Found {
 
 /// What was decided, by whom.
 pub(super) enum Finding {
-    Limit(Decision),
+    Limit {
+        gate: Arc<LimitGate>,
+        decision: Decision,
+    },
     /// Boxed, as it is the larger one and the rarer.
     Rules(Box<Verdict>),
 }
@@ -89,6 +92,7 @@ pub(super) enum Settled {
 pub(super) enum Told<'a> {
     Limit {
         policy: Policy<'a>,
+        standing: &'a Standing,
         /// What a denial by this limit means.
         code: ErrorCode,
     },
@@ -101,18 +105,6 @@ impl Gate {
         match self {
             Self::Limit(gate) => gate.ask(request, terms),
             Self::Rules(gate) => gate.ask(request, terms),
-        }
-    }
-
-    pub(super) fn told<'a>(&'a self, finding: &'a Finding) -> Told<'a> {
-        match (self, finding) {
-            (_, Finding::Rules(verdict)) => Told::Rules(verdict),
-            (Self::Limit(gate), Finding::Limit(decision)) => gate.told(decision),
-            // Never so: rules find verdicts.
-            (Self::Rules(_), Finding::Limit(decision)) => Told::Limit {
-                policy: Policy { name: "", quota: decision.limit(), window: None, decision },
-                code: ErrorCode::RateLimited,
-            },
         }
     }
 }
@@ -143,15 +135,16 @@ pub(super) fn code_of(limit: &Limit) -> ErrorCode {
 impl Finding {
     pub(super) fn is_allowed(&self) -> bool {
         match self {
-            Self::Limit(decision) => decision.is_allowed(),
+            Self::Limit { decision, .. } => decision.is_allowed(),
             Self::Rules(verdict) => verdict.is_allowed(),
         }
     }
-}
 
-impl From<Decision> for Finding {
-    fn from(decision: Decision) -> Self {
-        Self::Limit(decision)
+    pub(super) fn told(&self) -> Told<'_> {
+        match self {
+            Self::Limit { gate, decision } => gate.told(decision),
+            Self::Rules(verdict) => Told::Rules(verdict),
+        }
     }
 }
 

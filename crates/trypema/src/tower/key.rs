@@ -1,9 +1,9 @@
 //! Who a request is counted for.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use super::incoming::Incoming;
 use crate::http::AddressKey;
@@ -27,7 +27,7 @@ enum Form<'r> {
     /// An address, written when somebody reads it; never IPv4 in IPv6.
     Unwritten {
         address: IpAddr,
-        text: OnceCell<AddressKey>,
+        text: OnceLock<AddressKey>,
     },
 }
 
@@ -97,7 +97,7 @@ impl From<AddressKey> for Key<'_> {
 /// As [`AddressKey::of`]: an IPv6 address by its /64.
 impl From<IpAddr> for Key<'_> {
     fn from(address: IpAddr) -> Self {
-        Self(Form::Unwritten { address: address.to_canonical(), text: OnceCell::new() })
+        Self(Form::Unwritten { address: address.to_canonical(), text: OnceLock::new() })
     }
 }
 

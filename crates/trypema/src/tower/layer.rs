@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
+use super::any_body::AnyBodyLayer;
 use super::builder::{ByLimit, ByRules, RateLimitLayerBuilder};
 use super::config::Config;
 use super::service::RateLimit;
 use crate::rules::Engine;
 
 /// Wraps services in [`RateLimit`]. Clones, and all services that they wrap, count together.
+///
+/// The response body of a service has to be `From<String>`, as axum's is; for others, such as tonic's, there is
+/// [`any_body`](Self::any_body).
 #[derive(Clone)]
 pub struct RateLimitLayer {
     config: Arc<Config>,
@@ -61,7 +65,9 @@ impl RateLimitLayer {
     ///     ",
     ///     "rules.yaml",
     /// )?;
-    /// let engine = Arc::new(Engine::local(Arc::new(RateLimiter::builder().build()?), rules));
+    /// // Clients may make keys up, so there is an end to them.
+    /// let limiter = RateLimiter::builder().max_keys(1_000_000).build()?;
+    /// let engine = Arc::new(Engine::local(Arc::new(limiter), rules));
     /// let layer = RateLimitLayer::rules(engine)
     ///     .attribute("ip", PeerIpKeyExtractor)
     ///     .attribute("api_key", HeaderKeyExtractor::new(http::HeaderName::from_static("x-api-key")))
@@ -71,6 +77,21 @@ impl RateLimitLayer {
     /// ```
     pub fn rules(engine: Arc<Engine>) -> RateLimitLayerBuilder<ByRules> {
         RateLimitLayerBuilder::by_rules(engine)
+    }
+
+    /// The same layer, for services whose response body is not `From<String>`: tonic's, boxed ones, those of layers
+    /// further in that compress or trace. It gives them a body type of its own, [`ResponseBody`](super::ResponseBody).
+    ///
+    /// ```
+    /// use trypema::tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::builder().per_second(1).burst_size(10).build()?;
+    /// let server = tonic::transport::Server::builder().layer(layer.any_body());
+    /// # let _ = server;
+    /// # Ok::<(), trypema::tower::InvalidLayer>(())
+    /// ```
+    pub fn any_body(self) -> AnyBodyLayer {
+        AnyBodyLayer::new(self)
     }
 
     pub(super) fn new(config: Config) -> Self {

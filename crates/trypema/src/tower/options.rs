@@ -37,11 +37,13 @@ pub(super) enum Charging {
 
 impl Options {
     /// Whether the layer has nothing to do with a request.
+    #[inline]
     pub(super) fn passes(&self, request: &Incoming<'_>) -> bool {
         self.methods.as_ref().is_some_and(|methods| !methods.contains(request.method))
             || self.skips.iter().any(|skip| skip(request))
     }
 
+    #[inline]
     pub(super) fn terms(&self, request: &Incoming<'_>) -> Terms {
         let cost = self.cost.as_ref().map_or(1, |cost| cost(request));
         let counting = match self.charging {

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use ::http::{Request, Response};
 use tower_service::Service;
 
-use super::body::ResponseBody;
 use super::config::{Config, Step};
 use super::future::ResponseFuture;
 use super::incoming::Incoming;
@@ -17,6 +16,10 @@ use super::incoming::Incoming;
 ///
 /// It is ready when the service inside is: a request that has to wait for Redis takes the service that was made ready
 /// with it and leaves a clone. Clones share everything but the service inside.
+///
+/// Responses have the body type of the service inside, which has to be made `From<String>` for those that deny: axum's
+/// is, and so is `http_body_util::Full`. For tonic's and all others see
+/// [`any_body`](super::RateLimitLayer::any_body).
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
@@ -47,8 +50,9 @@ impl<S> RateLimit<S> {
 impl<S, B, R> Service<Request<B>> for RateLimit<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: From<String>,
 {
-    type Response = Response<ResponseBody<R>>;
+    type Response = Response<R>;
     type Error = S::Error;
     type Future = ResponseFuture<S, B>;
 
@@ -58,7 +62,22 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         match self.config.receive(&Incoming::of(&request)) {
-            Step::In(passage) => ResponseFuture::running(self.inner.call(request), passage),
+            Step::In => ResponseFuture::running(self.inner.call(request)),
+            step => self.follow(step, request),
+        }
+    }
+}
+
+impl<S> RateLimit<S> {
+    /// The ways that fewer requests go. Apart, because what is moved for one of them would be moved for all.
+    #[inline(never)]
+    fn follow<B>(&mut self, step: Step, request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        match step {
+            Step::In => ResponseFuture::running(self.inner.call(request)),
+            Step::Watch(passage) => ResponseFuture::watched(self.inner.call(request), passage),
             Step::Out(response) => ResponseFuture::refused(response),
             Step::Wait(asking) => {
                 let clone = self.inner.clone();

@@ -21,7 +21,7 @@ async fn client_of(layer: RateLimitLayer) -> HealthClient<Channel> {
     let address: SocketAddr = listener.local_addr().unwrap();
     let (_, service) = tonic_health::server::health_reporter();
     let incoming = tonic::transport::server::TcpIncoming::from(listener);
-    tokio::spawn(Server::builder().layer(layer).serve_with_incoming(service, incoming));
+    tokio::spawn(Server::builder().layer(layer.any_body()).serve_with_incoming(service, incoming));
     let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
     HealthClient::new(channel)
 }

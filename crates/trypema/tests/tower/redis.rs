@@ -111,10 +111,11 @@ async fn a_redis_that_is_away_is_503() {
         server.kill_9().unwrap();
         let is_failure = |response: &trypema::tower::ResponseView<'_>| response.status.is_server_error();
         let layers = [
-            by_limit(&rl).build().unwrap(),
+            by_limit(&rl).use_headers(HeaderStyle::Standard).build().unwrap(),
+            by_limit(&rl).use_headers(HeaderStyle::XRateLimit).build().unwrap(),
             by_limit(&rl).charge_if(is_failure).build().unwrap(),
             by_limit(&rl).refund_if(is_failure).build().unwrap(),
-            by_rules(&rl, HOURLY).build().unwrap(),
+            by_rules(&rl, HOURLY).use_headers(HeaderStyle::Standard).build().unwrap(),
             by_rules(&rl, HOURLY).charge_if(is_failure).build().unwrap(),
             by_rules(&rl, HOURLY).refund_if(is_failure).build().unwrap(),
         ];
@@ -128,6 +129,9 @@ async fn a_redis_that_is_away_is_503() {
             let problem = answer.json();
             assert!(problem["type"].as_str().unwrap().ends_with("temporary-reduced-capacity"), "{problem}");
             assert!(!answer.body.contains("127.0.0.1"), "{}", answer.body);
+            // Nobody has counted, so there are no numbers, and nothing was violated.
+            assert_eq!(problem.get("violated-policies"), None, "{on_failure:?}");
+            assert!(!answer.headers.keys().any(|name| name.as_str().contains("ratelimit")), "{answer:?}");
 
             let status = send(&layer, grpc_call()).await;
             assert_eq!((status.status.as_u16(), status.header("grpc-status")), (200, Some("14")));
@@ -151,6 +155,21 @@ async fn a_redis_that_is_away_may_be_made_light_of() {
     ];
     for layer in layers {
         assert_eq!(statuses(&layer, (0..4).map(|_| request())).await, [200; 4]);
+    }
+}
+
+/// No store is needed to know that.
+#[tokio::test]
+async fn a_cost_that_never_fits_is_429_without_redis() {
+    for on_failure in [OnFailure::Allow, OnFailure::Deny] {
+        let server = Server::start().unwrap();
+        let rl = limiter(&server, on_failure).await;
+        server.kill_9().unwrap();
+        for layer in [by_limit(&rl).cost(|_| 3).build(), by_rules(&rl, HOURLY).cost(|_| 3).build()] {
+            let answer = send(&layer.unwrap(), request()).await;
+            assert_eq!((answer.status.as_u16(), answer.header("retry-after")), (429, None), "{on_failure:?}");
+            assert_eq!(answer.json()["violated-policies"], serde_json::json!(["hourly"]));
+        }
     }
 }
 

@@ -187,6 +187,12 @@ async fn an_override_may_block_a_key() {
     let layer = by_rules(rules).use_headers(HeaderStyle::XRateLimit).build().unwrap();
     let blocked = send(&layer, request_from("192.0.2.9")).await;
     assert_eq!((blocked.status.as_u16(), blocked.header("retry-after")), (429, None));
+    // There is no time to wait for, so that none is told.
+    assert_eq!(blocked.header("x-ratelimit-remaining"), Some("0"));
+    assert_eq!(blocked.header("x-ratelimit-reset"), None);
+    let standard = by_rules(rules).use_headers(HeaderStyle::Standard).build().unwrap();
+    let blocked = send(&standard, request_from("192.0.2.9")).await;
+    assert_eq!(blocked.header("ratelimit"), Some("\"r\";r=0"));
     let special = send(&layer, request_from("192.0.2.8")).await;
     assert_eq!((special.status.as_u16(), special.header("x-ratelimit-limit")), (200, Some("2")));
 }

@@ -13,7 +13,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use trypema::tower::{PeerIpKeyExtractor, RateLimitLayer, ResponseBody};
 
 use super::charging::HOURLY;
-use super::scene::{WELCOME, engine, hourly_layer, request};
+use super::scene::{WELCOME, answer_of, engine, hourly_layer, request};
 
 /// A service that insists on being made ready before each call, and counts.
 #[derive(Debug, Default)]
@@ -146,7 +146,7 @@ async fn a_future_that_was_never_polled_calls_nobody() {
 
 #[tokio::test]
 async fn bodies_know_their_length() {
-    let layer = hourly_layer(1).build().unwrap();
+    let layer = hourly_layer(1).build().unwrap().any_body();
     let mut bodies = Vec::new();
     for _ in 0..2 {
         bodies.push(layer.layer(Strict::default()).oneshot(request()).await.unwrap().into_body());
@@ -164,16 +164,52 @@ async fn bodies_know_their_length() {
     assert!(empty.is_end_stream() && empty.size_hint().exact() == Some(0));
 }
 
-/// Nothing about the layer depends on the bodies, nor do they have to be `Send`.
+/// The layer asks nothing of bodies but that they can be made of text, and then gives back the same type.
 #[tokio::test]
-async fn any_body_will_do() {
+async fn any_body_made_of_text_will_do() {
     let echo = service_fn(|request: Request<std::rc::Rc<str>>| async move {
         Ok::<_, ()>(Response::new(request.into_body()))
     });
-    let mut request = Request::new(std::rc::Rc::from("mine"));
-    *request.extensions_mut() = super::scene::request().extensions().clone();
-    let response = hourly_layer(1).build().unwrap().layer(echo).oneshot(request).await.unwrap();
-    assert_eq!(response.status(), 200);
+    let layer = hourly_layer(1).build().unwrap();
+    for (status, is_echoed) in [(200, true), (429, false)] {
+        let mut request = Request::new(std::rc::Rc::from("mine"));
+        *request.extensions_mut() = super::scene::request().extensions().clone();
+        let response: Response<std::rc::Rc<str>> = layer.layer(echo).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), status);
+        assert_eq!(&**response.body() == "mine", is_echoed);
+    }
+}
+
+/// Where they cannot, the layer has a body type of its own.
+#[tokio::test]
+async fn any_body_at_all_will_do() {
+    #[derive(Debug)]
+    struct Opaque(std::rc::Rc<str>);
+
+    impl Body for Opaque {
+        type Data = bytes::Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, Self::Error>>> {
+            let text = std::mem::take(&mut self.get_mut().0);
+            let frame = || Ok(http_body::Frame::data(bytes::Bytes::copy_from_slice(text.as_bytes())));
+            Poll::Ready((!text.is_empty()).then(frame))
+        }
+    }
+
+    let service = service_fn(|_: Request<()>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Opaque(std::rc::Rc::from(WELCOME))))
+    });
+    for layer in [hourly_layer(1).build().unwrap(), refunding(&HOURLY.replace("limit: 2", "limit: 1"))] {
+        let service = layer.any_body().layer(service);
+        let welcome = answer_of(service.clone(), request()).await;
+        assert_eq!((welcome.status.as_u16(), welcome.body.as_str()), (200, WELCOME));
+        let denied = answer_of(service, request()).await;
+        assert_eq!((denied.status.as_u16(), denied.json()["status"].as_u64()), (429, Some(429)));
+    }
 }
 
 #[test]
@@ -188,4 +224,10 @@ fn what_servers_ask_for() {
     is_service(&service);
     is_future(&service.call(request()));
     assert_eq!(format!("{layer:?} {service:?}").matches("RateLimit").count(), 2);
+
+    let layer = layer.any_body();
+    is_layer(&layer);
+    let mut service = layer.layer(Strict { is_ready: true, ..Strict::default() });
+    is_service(&service);
+    is_future(&service.call(request()));
 }

@@ -10,6 +10,7 @@ use super::super::invalid::InvalidLayer;
 use super::super::key::KeyExtractor;
 use super::super::layer::RateLimitLayer;
 use super::RateLimitLayerBuilder;
+use crate::http::Standing;
 use crate::rate_limiter::RateLimiter;
 use crate::strategy::{Limit, TokenBucketLimits, TokenLimit};
 
@@ -112,6 +113,14 @@ impl RateLimitLayerBuilder<ByLimit> {
         self
     }
 
+    /// Counts in the Redis of `limiter`, by leases: see [`hybrid`](crate::hybrid). It needs a [`name`](Self::name), and
+    /// [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync) running for it.
+    #[cfg(feature = "_redis")]
+    pub fn hybrid(mut self, limiter: Arc<RateLimiter>) -> Self {
+        self.gate.counters = Some(Counters { limiter, place: Place::Hybrid });
+        self
+    }
+
     /// Who a request is counted for: the peer's address ([`PeerIpKeyExtractor`]), unless told otherwise. A request
     /// without a key is answered with 500.
     pub fn key_extractor(mut self, key_extractor: impl KeyExtractor) -> Self {
@@ -142,10 +151,13 @@ impl ByLimit {
             (Some(counters), Some(_)) => counters,
             (None, _) => Counters::own()?,
         };
+        let name = self.name.as_deref().unwrap_or(DEFAULT_NAME);
+        let (quota, window) = (limit.quota(), limit.window());
         Ok(LimitGate {
-            name: self.name.as_deref().unwrap_or(DEFAULT_NAME).into(),
-            quota: limit.quota(),
-            window: limit.window(),
+            name: name.into(),
+            quota,
+            window,
+            standing: Standing::new(name, quota, window),
             limit,
             limiter,
             place,

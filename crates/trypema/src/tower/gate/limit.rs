@@ -2,6 +2,8 @@
 
 mod here;
 #[cfg(feature = "_redis")]
+mod hybrid;
+#[cfg(feature = "_redis")]
 mod redis;
 
 use std::sync::Arc;
@@ -9,11 +11,9 @@ use std::time::Duration;
 
 use super::super::incoming::Incoming;
 use super::super::key::KeyExtractor;
-#[cfg(feature = "_redis")]
-use super::Finding;
-use super::{Asked, Counting, Found, Settled, Terms, Told, Trouble, code_of};
+use super::{Asked, Counting, Finding, Found, Settled, Terms, Told, Trouble, code_of};
 use crate::decision::Decision;
-use crate::http::Policy;
+use crate::http::{Policy, Standing};
 use crate::rate_limiter::RateLimiter;
 use crate::rules::counter;
 use crate::strategy::Limit;
@@ -24,6 +24,7 @@ pub(in super::super) struct LimitGate {
     pub(in super::super) limit: Limit,
     pub(in super::super) quota: u64,
     pub(in super::super) window: Duration,
+    pub(in super::super) standing: Standing,
     pub(in super::super) limiter: Arc<RateLimiter>,
     pub(in super::super) place: Place,
     pub(in super::super) key_extractor: Box<dyn KeyExtractor>,
@@ -38,12 +39,19 @@ pub(in super::super) enum Place {
     Local,
     #[cfg(feature = "_redis")]
     Redis,
+    /// In Redis, and leased.
+    #[cfg(feature = "_redis")]
+    Hybrid,
 }
 
 impl LimitGate {
+    fn finding(self: &Arc<Self>, decision: Decision) -> Finding {
+        Finding::Limit { gate: Arc::clone(self), decision }
+    }
+
     pub(super) fn told<'a>(&'a self, decision: &'a Decision) -> Told<'a> {
         let policy = Policy { name: &self.name, quota: self.quota, window: Some(self.window), decision };
-        Told::Limit { policy, code: code_of(&self.limit) }
+        Told::Limit { policy, standing: &self.standing, code: code_of(&self.limit) }
     }
 
     #[inline]
@@ -63,6 +71,8 @@ impl LimitGate {
                 let counter = self.counter(key.as_str());
                 Asked::Later(Box::pin(Arc::clone(self).ask_redis(counter, terms)))
             }
+            #[cfg(feature = "_redis")]
+            Place::Hybrid => self.ask_hybrid(self.counter(key.as_str()), terms),
         }
     }
 

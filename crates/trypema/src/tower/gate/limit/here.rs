@@ -10,7 +10,7 @@ use crate::strategy::{Strategy, with_strategy};
 impl LimitGate {
     /// Counts before the request is let in, in a limiter that nobody else uses and nobody watches.
     #[inline]
-    pub(super) fn ask_alone(&self, counter: &[u8], terms: Terms) -> Asked {
+    pub(super) fn ask_alone(self: &Arc<Self>, counter: &[u8], terms: Terms) -> Asked {
         with_strategy!(&self.limit, |S, limit| {
             let found = Holds::<S>::limiter(self.limiter.local()).taken_by_bytes(counter, limit, terms.cost);
             // What is left is only worked out where somebody is told.
@@ -18,13 +18,13 @@ impl LimitGate {
                 return Asked::Passed;
             }
             let decision = S::core(&S::decision(limit, found.outcome, found.when));
-            Asked::Now(Ok(Found::settled(decision)))
+            Asked::Now(Ok(Found::settled(self.finding(decision))))
         })
     }
 
     pub(super) fn ask_here(self: &Arc<Self>, counter: &str, terms: Terms) -> Asked {
         let found = match terms.counting {
-            Counting::Before => Found::settled(self.take(counter, terms.cost)),
+            Counting::Before => Found::settled(self.finding(self.take(counter, terms.cost))),
             Counting::Reserving => self.reserve_here(counter, terms.cost),
             Counting::After => self.look_here(counter, terms.cost),
         };
@@ -34,7 +34,7 @@ impl LimitGate {
     fn reserve_here(self: &Arc<Self>, counter: &str, cost: u64) -> Found {
         let Reservation { decision, receipt } = self.reserve(counter, cost);
         let (gate, counter) = (Arc::clone(self), counter.to_owned());
-        Found::new(decision, move || {
+        Found::new(self.finding(decision), move || {
             if let Some(receipt) = receipt {
                 gate.refund(&counter, &receipt);
             }
@@ -46,7 +46,9 @@ impl LimitGate {
         let decision = self.peek(counter, self.looking(cost));
         let (gate, counter) = (Arc::clone(self), counter.to_owned());
         // When it is charged the response is made, so a denial changes nothing for it.
-        Found::new(decision, move || Settled::Now(Some(gate.take(&counter, cost).into())))
+        Found::new(self.finding(decision), move || {
+            Settled::Now(Some(gate.finding(gate.take(&counter, cost))))
+        })
     }
 
     fn take(&self, counter: &str, cost: u64) -> Decision {

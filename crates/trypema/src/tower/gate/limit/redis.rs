@@ -13,17 +13,19 @@ impl LimitGate {
         let Terms { cost, counting, .. } = terms;
         let key = RedisKey::try_from(counter)?;
         Ok(match counting {
-            Counting::Before => Found::settled(self.take_on_redis(&key, cost).await?),
+            Counting::Before => Found::settled(self.finding(self.take_on_redis(&key, cost).await?)),
             Counting::Reserving => {
                 let Reservation { decision, receipt } = self.reserve_on_redis(&key, cost).await?;
-                Found::new(decision, move || match receipt {
+                Found::new(self.finding(decision), move || match receipt {
                     Some(receipt) => Settled::Later(Box::pin(self.refund_on_redis(key, receipt))),
                     None => Settled::Now(None),
                 })
             }
             Counting::After => {
                 let decision = self.peek_on_redis(&key, self.looking(cost)).await?;
-                Found::new(decision, move || Settled::Later(Box::pin(self.charge_on_redis(key, cost))))
+                Found::new(self.finding(decision), move || {
+                    Settled::Later(Box::pin(self.charge_on_redis(key, cost)))
+                })
             }
         })
     }
@@ -64,6 +66,6 @@ impl LimitGate {
 
     /// The response is made, so a denial or a failure changes nothing for it.
     async fn charge_on_redis(self: Arc<Self>, key: RedisKey, cost: u64) -> Option<Finding> {
-        self.take_on_redis(&key, cost).await.ok().map(Finding::from)
+        self.take_on_redis(&key, cost).await.ok().map(|decision| self.finding(decision))
     }
 }

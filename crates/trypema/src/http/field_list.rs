@@ -1,0 +1,75 @@
+//! Structured fields that are lists of strings with parameters (RFC 9651).
+
+use ::http::HeaderValue;
+
+use super::digits::Digits;
+
+/// The greatest integer of a structured field; greater numbers are shown as this one.
+pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
+
+/// A list of strings with integer parameters.
+#[derive(Debug, Default)]
+pub(super) struct FieldList(Vec<u8>);
+
+/// A parameter of an item: `;key=number`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parameter {
+    start: &'static str,
+    digits: Digits,
+}
+
+impl Parameter {
+    /// What comes before the number, and the number.
+    pub(super) fn new(start: &'static str, number: u64) -> Self {
+        Self { start, digits: Digits::of(number.min(MAX_INTEGER)) }
+    }
+
+    fn len(&self) -> usize {
+        self.start.len() + self.digits.as_bytes().len()
+    }
+}
+
+impl FieldList {
+    /// Adds `name`, which is printable ASCII, and what is said of it.
+    pub(super) fn push(&mut self, name: &str, parameters: &[Parameter]) {
+        let text = &mut self.0;
+        let escapes = name.bytes().filter(|byte| needs_escape(*byte)).count();
+        if text.is_empty() {
+            // Mostly it is the only one. What fits exactly becomes a value without another allocation.
+            let numbers: usize = parameters.iter().map(Parameter::len).sum();
+            text.reserve_exact(name.len() + escapes + "\"\"".len() + numbers);
+        } else {
+            text.extend_from_slice(b", ");
+        }
+        text.push(b'"');
+        if escapes == 0 {
+            text.extend_from_slice(name.as_bytes());
+        } else {
+            push_escaped(text, name);
+        }
+        text.push(b'"');
+        for parameter in parameters {
+            text.extend_from_slice(parameter.start.as_bytes());
+            text.extend_from_slice(parameter.digits.as_bytes());
+        }
+    }
+
+    /// The list as a value; `None` if it is empty.
+    pub(super) fn into_value(self) -> Option<HeaderValue> {
+        // Printable ASCII is always a value.
+        if self.0.is_empty() { None } else { HeaderValue::try_from(self.0).ok() }
+    }
+}
+
+fn push_escaped(text: &mut Vec<u8>, name: &str) {
+    for byte in name.bytes() {
+        if needs_escape(byte) {
+            text.push(b'\\');
+        }
+        text.push(byte);
+    }
+}
+
+fn needs_escape(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\')
+}

@@ -1,0 +1,77 @@
+//! Services whose response bodies cannot be made of text.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use ::http::Response;
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::body::ResponseBody;
+use super::layer::RateLimitLayer;
+use super::service::RateLimit;
+
+/// A [`RateLimitLayer`] for services with any response body. Made by [`any_body`](RateLimitLayer::any_body).
+#[derive(Debug, Clone)]
+pub struct AnyBodyLayer {
+    limit: RateLimitLayer,
+}
+
+impl AnyBodyLayer {
+    pub(super) fn new(limit: RateLimitLayer) -> Self {
+        Self { limit }
+    }
+}
+
+impl<S> Layer<S> for AnyBodyLayer {
+    type Service = RateLimit<AnyBody<S>>;
+
+    fn layer(&self, inner: S) -> RateLimit<AnyBody<S>> {
+        self.limit.layer(AnyBody { inner })
+    }
+}
+
+/// A service whose responses have a [`ResponseBody`], which can be made of text. Made by [`AnyBodyLayer`].
+#[derive(Debug, Clone)]
+pub struct AnyBody<S> {
+    inner: S,
+}
+
+impl<S, Q, R> Service<Q> for AnyBody<S>
+where
+    S: Service<Q, Response = Response<R>>,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = AnyBodyFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Q) -> Self::Future {
+        AnyBodyFuture { future: self.inner.call(request) }
+    }
+}
+
+pin_project! {
+    /// The response to come of [`AnyBody`].
+    #[derive(Debug)]
+    pub struct AnyBodyFuture<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F, R, E> Future for AnyBodyFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+{
+    type Output = Result<Response<ResponseBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(self.project().future.poll(cx))?;
+        Poll::Ready(Ok(response.map(ResponseBody::inner)))
+    }
+}
