@@ -17,6 +17,7 @@ cargo xtask <command>
   bench rules        10,000 rules beside 10, and the layer beside tower_governor; all take --quick, and then update nothing
   soak [strategy]    the random tests at full length: a million traces per strategy; --redis plays them on a Redis
   soak faults [row]  how late calls return when Redis fails, and how soon they are served again
+  simulate hybrid    fleets that lease from one store: updates docs/scale.md; --seeds N [--from S] plays random faults instead
   plot suppressed    draws docs/img/suppressed.svg from the simulator
   plot strategies    draws docs/img/strategies.svg: one burst through all six strategies
 ";
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         }
         ["soak", "faults", rest @ ..] => soak("faults", rest),
         ["soak", rest @ ..] => soak("soak", rest),
+        ["simulate", rest @ ..] => soak("simulate", rest),
         ["plot", rest @ ..] => {
             let plot = ["run", "--release", "--package", "trypema-testkit", "--bin", "plot", "--"];
             cargo(plot.iter().chain(rest))
@@ -55,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a program of the testkit that needs a Redis.
+/// Runs a program of the testkit that needs the Redis provider.
 fn soak(program: &str, arguments: &[&str]) -> Step {
     let run =
         ["run", "--release", "--package", "trypema-testkit", "--features", "redis", "--bin", program, "--"];

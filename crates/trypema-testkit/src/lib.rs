@@ -8,5 +8,6 @@ pub mod random;
 pub mod redis;
 pub mod simulator;
 pub mod subject;
+pub mod svg;
 pub mod trace;
 pub mod verbs;

@@ -34,6 +34,8 @@
 
 mod chance;
 mod client;
+#[cfg(feature = "redis")]
+pub mod fleet;
 mod keys;
 mod record;
 mod schedule;

@@ -1,5 +1,7 @@
 //! What a random trace is played on: anything that has the verbs and answers in plain numbers.
 
+#[cfg(feature = "redis")]
+mod hybrid;
 mod library;
 mod local;
 mod modelled;
@@ -8,6 +10,8 @@ mod redis;
 
 use trypema::BlockScope;
 
+#[cfg(feature = "redis")]
+pub use hybrid::HybridStrategy;
 pub use library::{LibrarySubject, Provides};
 pub use local::{LocalStrategy, LocalSubject, OnLocal};
 pub use modelled::ModelSubject;

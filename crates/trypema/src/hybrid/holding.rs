@@ -223,7 +223,9 @@ impl<S: Leasable> Holding<S> {
     fn warned(&self, taken: Taken<S::Outcome>, now: Span) -> Taken<S::Outcome> {
         let is_low = !self.is_asking(now.latest)
             && self.denial.is_none()
-            && (self.leases.left() <= self.low || now.latest.as_micros() >= self.refill_at);
+            && (self.leases.left() <= self.low
+                || now.latest.as_micros() >= self.refill_at
+                || S::IS_RETURNED_EARLY && self.leases.is_owing());
         match taken {
             Taken::Decided(decided) => Taken::Decided(Decided { is_low, ..decided }),
             other => other,
@@ -299,7 +301,8 @@ impl<S: Leasable> Holding<S> {
         let is_needed = ask.need > 0 && !is_drawing;
         let (held, needed) = (self.leases.left(), if is_needed { ask.need } else { 0 });
         let lasts_us = recorded.as_micros().saturating_sub(grant.now.as_micros());
-        let ends_at = trip.asked_at.as_micros() + self.pace.certain_us(lasts_us);
+        let usable_us = if S::IS_RETURNED_EARLY { lasts_us - lasts_us / 5 } else { lasts_us };
+        let ends_at = trip.asked_at.as_micros() + self.pace.certain_us(usable_us);
         let left = Back { units: units.saturating_sub(needed), recorded, resets: grant.resets };
         if ends_at > trip.answered_at.as_micros() {
             self.leases.add(Lease { left, ends_at });

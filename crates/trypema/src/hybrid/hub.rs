@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use super::pace::Pace;
 use crate::clock::Source;
 use crate::redis::Sharer;
 
@@ -51,11 +50,6 @@ impl Hub {
             is_running: AtomicBool::new(false),
             asked: AtomicU64::new(0),
         }
-    }
-
-    /// The times to go by for a limit of this window.
-    pub(super) fn pace(&self, window_us: u64) -> Pace {
-        Pace::new(self.sync_us, window_us)
     }
 
     /// This instance, as one that shares keys.

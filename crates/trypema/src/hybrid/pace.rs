@@ -1,5 +1,7 @@
 //! How long leases last.
 
+use crate::strategy::Leasable;
+
 /// Leases are short beside the window: so many intervals. What is held unspent and what counts late is 2.75 of them at most,
 /// which is less than 2 %.
 const INTERVALS_PER_WINDOW: u64 = 140;
@@ -17,11 +19,17 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For a limit of this window, where instances ask every `sync_us` at most.
-    pub fn new(sync_us: u64, window_us: u64) -> Self {
-        let interval_us = sync_us.min(window_us / INTERVALS_PER_WINDOW).max(1);
-        let length_us = interval_us + interval_us / 4;
-        Self { interval_us, length_us }
+    /// For a limit, where instances ask every `sync_us` at most.
+    pub fn of<S: Leasable>(limit: &S::Limit, sync_us: u64) -> Self {
+        let interval_us = sync_us.min(S::window_us(limit) / INTERVALS_PER_WINDOW).max(1);
+        // With time enough to give back what is left before it counts, where that has to be.
+        let quarters = if S::IS_RETURNED_EARLY { 7 } else { 5 };
+        Self { interval_us, length_us: interval_us * quarters / 4 }
+    }
+
+    /// The interval: what is asked for at once is what is expected in it.
+    pub fn interval_us(self) -> u64 {
+        self.interval_us
     }
 
     /// How much of `lasts_us` by the shared clock is sure to be left by this one's.

@@ -73,7 +73,7 @@ impl<S: Leasable> Shared<S> {
     }
 
     pub(super) fn pace(&self, limit: &S::Limit) -> Pace {
-        self.hub.pace(S::window_us(limit))
+        Pace::of::<S>(limit, self.hub.sync_us)
     }
 
     /// Decides a call by what is held, waiting for Redis where that does not do. Tells where what it spends of leases

@@ -65,6 +65,9 @@ pub trait Leasable: Wire {
     /// Whether leases make sense at all.
     const IS_LEASED: bool = true;
 
+    /// Whether units have to be given back before the moment they count from, since later they may have been used up by time.
+    const IS_RETURNED_EARLY: bool = false;
+
     /// The window that leases have to be short beside: the shortest, if there are several.
     fn window_us(limit: &Self::Limit) -> u64;
 

@@ -6,7 +6,6 @@ mod panel;
 mod scene;
 mod strategies;
 mod suppressed;
-mod svg;
 
 use std::path::Path;
 use std::process::ExitCode;

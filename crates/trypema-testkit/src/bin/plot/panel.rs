@@ -2,7 +2,7 @@
 
 use trypema_testkit::simulator::Tally;
 
-use crate::svg::{Area, Drawing, Point, thousands};
+use trypema_testkit::svg::{Area, Drawing, Point, thousands};
 
 /// What a panel shows from its left to its right and from its bottom to its top.
 #[derive(Debug, Clone, Copy)]

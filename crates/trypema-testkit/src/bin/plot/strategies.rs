@@ -12,8 +12,8 @@ use trypema_testkit::simulator::{Load, Series, Shape};
 
 use crate::panel::{Panel, Scale};
 use crate::scene::{Ask, EPOCH, Scene};
-use crate::svg::{Area, Drawing, Point, thousands};
 use crate::{Drawn, Picture};
+use trypema_testkit::svg::{Area, Drawing, Point, thousands};
 
 /// The limit that all are given in their own words: 100 in ten seconds.
 const CAPACITY: u64 = 100;

@@ -9,8 +9,8 @@ use trypema_testkit::simulator::{Load, Series, Summary};
 
 use crate::panel::{Panel, Scale};
 use crate::scene::{EPOCH, Scene};
-use crate::svg::{Area, Drawing, Point, thousands};
 use crate::{Drawn, Picture};
+use trypema_testkit::svg::{Area, Drawing, Point, thousands};
 
 /// Offered load, in multiples of the limit.
 const LOADS: [f64; 4] = [1.3, 2.0, 5.0, 50.0];

@@ -5,6 +5,8 @@ use crate::strategy::lease::part_of;
 use crate::strategy::{Leasable, TokenLimit, Turn};
 
 impl Leasable for TokenBucket {
+    const IS_RETURNED_EARLY: bool = true;
+
     fn window_us(limits: &TokenBucketLimits) -> u64 {
         limits.as_slice().iter().map(|limit| limit.refill_us).min().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! A little SVG, written by hand.
+//! A little SVG, written by hand, for the pictures of the docs.
 
 use std::fmt::Write;
 
@@ -19,29 +19,36 @@ text{font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;f
 
 /// A point in pixels from the top left.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Point {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
+pub struct Point {
+    /// To the right.
+    pub x: f64,
+    /// Down.
+    pub y: f64,
 }
 
 /// A rectangle in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Area {
-    pub(crate) left: f64,
-    pub(crate) top: f64,
-    pub(crate) width: f64,
-    pub(crate) height: f64,
+pub struct Area {
+    /// From the left.
+    pub left: f64,
+    /// From the top.
+    pub top: f64,
+    /// How wide.
+    pub width: f64,
+    /// How high.
+    pub height: f64,
 }
 
-/// A drawing being made. Classes are those of [`STYLE`].
+/// A drawing being made. Classes are those of its style: `axis`, `grid`, `soft`, `hard`, `admitted`, `denied`, `curve`,
+/// `title`, `heading`, `end`, `middle`.
 #[derive(Debug)]
-pub(crate) struct Drawing {
+pub struct Drawing {
     text: String,
 }
 
 impl Drawing {
     /// An empty drawing; `description` is for those who cannot see it.
-    pub(crate) fn new(width: u32, height: u32, description: &str) -> Self {
+    pub fn new(width: u32, height: u32, description: &str) -> Self {
         let mut text = String::new();
         put(
             &mut text,
@@ -53,7 +60,8 @@ impl Drawing {
         Self { text }
     }
 
-    pub(crate) fn text(&mut self, at: Point, class: &str, words: &str) {
+    /// Words that begin at a point, or are where the class says.
+    pub fn text(&mut self, at: Point, class: &str, words: &str) {
         let Point { x, y } = at;
         put(
             &mut self.text,
@@ -61,7 +69,8 @@ impl Drawing {
         );
     }
 
-    pub(crate) fn line(&mut self, from: Point, to: Point, class: &str) {
+    /// A line.
+    pub fn line(&mut self, from: Point, to: Point, class: &str) {
         put(
             &mut self.text,
             format_args!(
@@ -71,7 +80,8 @@ impl Drawing {
         );
     }
 
-    pub(crate) fn rectangle(&mut self, area: Area, class: &str) {
+    /// A rectangle.
+    pub fn rectangle(&mut self, area: Area, class: &str) {
         put(
             &mut self.text,
             format_args!(
@@ -81,7 +91,8 @@ impl Drawing {
         );
     }
 
-    pub(crate) fn curve(&mut self, points: impl Iterator<Item = Point>, class: &str) {
+    /// A line through many points.
+    pub fn curve(&mut self, points: impl Iterator<Item = Point>, class: &str) {
         self.text.push_str("<polyline points=\"");
         for Point { x, y } in points {
             put(&mut self.text, format_args!("{x:.1},{y:.1} "));
@@ -89,7 +100,8 @@ impl Drawing {
         put(&mut self.text, format_args!("\" class=\"{class}\"/>\n"));
     }
 
-    pub(crate) fn finish(mut self) -> String {
+    /// The whole file.
+    pub fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
     }
@@ -101,7 +113,7 @@ fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
 }
 
 /// 12345 as "12,345".
-pub(crate) fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {

@@ -1,0 +1,55 @@
+//! Random fleets, as many as are asked for.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use trypema_testkit::simulator::fleet::chaos::{self, Played};
+
+/// Failures are printed up to this number; after that one knows.
+const SHOWN: usize = 10;
+
+#[derive(Default)]
+struct Sums {
+    runs: u64,
+    forgetting: u64,
+    calls: usize,
+    admitted: usize,
+    admitted_here: u64,
+    messages: u64,
+}
+
+/// Plays `count` seeds from `first` on.
+pub(crate) fn play([count, first]: [u64; 2]) -> ExitCode {
+    let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
+    let mut failed = 0;
+    for seed in first..first + count {
+        let played = chaos::play(seed);
+        sums.entry(played.strategy).or_default().add(&played);
+        if let Some(wrong) = played.wrong {
+            failed += 1;
+            if failed <= SHOWN {
+                println!("seed {seed}: {wrong}");
+            }
+        }
+    }
+    for (strategy, sums) in &sums {
+        let Sums { runs, forgetting, calls, admitted, admitted_here, messages } = sums;
+        println!(
+            "{strategy}: {runs} fleets ({forgetting} whose store forgot), {calls} calls, {admitted} admitted \
+             ({admitted_here} out of leases), {messages} requests"
+        );
+    }
+    println!("{failed} of {count} broke the law");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Sums {
+    fn add(&mut self, played: &Played) {
+        self.runs += 1;
+        self.forgetting += u64::from(played.is_forgetting);
+        self.calls += played.calls;
+        self.admitted += played.admitted;
+        self.admitted_here += played.admitted_here;
+        self.messages += played.messages;
+    }
+}

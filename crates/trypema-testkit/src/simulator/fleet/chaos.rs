@@ -1,0 +1,146 @@
+//! Random fleets: from a seed, a limit, instances, clocks, a network, traffic and what goes wrong.
+//!
+//! A seed always gives the same run. Seeds take turns at the strategies, so that any stretch of them plays all.
+
+mod limits;
+mod mishaps;
+mod traffic;
+
+use trypema::clock::{Clock, ManualClock};
+use trypema::strategy::{Absolute, FixedWindow, SlidingWindow, Suppressed, TokenBucket};
+
+use super::{Fleet, Journal, Law, LocalClock, Network, Offer};
+use crate::random::Random;
+use limits::Drawn;
+
+/// What a seed gave.
+#[derive(Debug, Clone)]
+pub struct Played {
+    /// The strategy that was played.
+    pub strategy: &'static str,
+    /// Calls made.
+    pub calls: usize,
+    /// Calls let pass.
+    pub admitted: usize,
+    /// Those of them that an instance let pass by itself.
+    pub admitted_here: u64,
+    /// Requests that the store carried out.
+    pub messages: u64,
+    /// Whether the store forgot something.
+    pub is_forgetting: bool,
+    /// What was wrong with it, if anything was.
+    pub wrong: Option<String>,
+}
+
+/// The numbers that a random fleet is made around.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    start_us: u64,
+    window_us: u64,
+    sync_us: u64,
+    length_us: u64,
+    instances: u32,
+    keys: u32,
+}
+
+impl Frame {
+    fn drawn(random: &mut Random) -> Self {
+        let window_us = random.pick(&[500_000, 2_000_000, 10_000_000, 60_000_000, 600_000_000]);
+        let sync_us = random.pick(&[5_000, 100_000, 1_000_000, 5_000_000]);
+        let length_us = window_us / 4 * random.between(2, 16);
+        let instances = random.pick(&[1, 2, 3, 5, 8]);
+        let keys = random.pick(&[1, 1, 1, 2, 5]);
+        let start_us = ManualClock::default().now().as_micros() + random.below(window_us);
+        Self { start_us, window_us, sync_us, length_us, instances, keys }
+    }
+
+    /// How long leases are, about.
+    fn interval_us(&self) -> u64 {
+        self.sync_us.min(self.window_us / 128)
+    }
+}
+
+/// Plays the run of `seed`.
+pub fn play(seed: u64) -> Played {
+    match seed % 5 {
+        0 => played::<Absolute>(seed),
+        1 => played::<TokenBucket>(seed),
+        2 => played::<FixedWindow>(seed),
+        3 => played::<SlidingWindow>(seed),
+        _ => played::<Suppressed>(seed),
+    }
+}
+
+fn played<S: Drawn>(seed: u64) -> Played {
+    let mut random = Random::seeded(seed);
+    let frame = Frame::drawn(&mut random);
+    let calls = random.pick(&[100, 300, 1_000, 2_000]);
+    let offers = traffic::drawn(frame, calls, &mut random);
+    let fleet = fleet::<S>(seed, frame, &offers, &mut random);
+    let laws: Vec<Law> = fleet.limits.iter().map(S::law).collect();
+    let described = format!("{frame:?} {laws:?} {:?} {:?}", fleet.network, fleet.mishaps);
+    let journal = fleet.run(offers.into_iter());
+    judged::<S>(&laws, frame, &journal, &described)
+}
+
+fn judged<S: Drawn>(laws: &[Law], frame: Frame, journal: &Journal, described: &str) -> Played {
+    let broken = (0..frame.keys).find_map(|key| {
+        let broken = Law::any_broken_by(laws, &journal.of_key(key))?;
+        Some(format!("{} {broken:?} of key {key}: {described}", S::NAME))
+    });
+    Played {
+        strategy: S::NAME,
+        calls: journal.offers.len(),
+        admitted: journal.offers.iter().filter(|offer| offer.is_admitted()).count(),
+        admitted_here: journal.admitted_here,
+        messages: journal.messages,
+        is_forgetting: journal.forgotten.iter().any(|lost| lost.units > 0),
+        wrong: broken,
+    }
+}
+
+fn fleet<S: Drawn>(seed: u64, frame: Frame, offers: &[Offer], random: &mut Random) -> Fleet<S> {
+    let offered: u64 = offers.iter().map(|offer| offer.cost).sum();
+    // What is offered in a window is from half of the limit to eight times of it.
+    let per_window = offered * frame.window_us / frame.length_us.max(frame.window_us) / u64::from(frame.keys);
+    let capacity = (per_window * 2 / random.between(1, 16)).max(1);
+    let other = random.pick(&[capacity / 2 + 1, capacity / 10 + 1, capacity * 3]);
+    let clocks = (0..frame.instances).map(|_| clock(random)).collect();
+    let limits = S::drawn([capacity, other], frame.window_us, random);
+    Fleet {
+        limits,
+        sync_us: frame.sync_us,
+        deadline_us: random.pick(&[50_000, 50_000, 500_000, 5_000_000]),
+        start_us: frame.start_us,
+        clocks,
+        network: network(random),
+        parts: 1,
+        mishaps: mishaps::drawn(frame, random),
+        sample_us: 0,
+        seed: random.next_u64() ^ seed,
+    }
+}
+
+/// A clock that is off by up to an hour and runs at a rate that differs by up to one in a thousand.
+fn clock(random: &mut Random) -> LocalClock {
+    const HOUR_US: u64 = 3_600_000_000;
+    const WORST_PPM: u64 = 1_000;
+    LocalClock {
+        ahead_us: random.below(2 * HOUR_US) as i64 - HOUR_US as i64,
+        gains_ppm: random.pick(&[
+            0,
+            WORST_PPM as i64,
+            -(WORST_PPM as i64),
+            random.clone().below(2 * WORST_PPM) as i64 - WORST_PPM as i64,
+        ]),
+        coarse_us: random.pick(&[1, 1, 1_000, 4_000, 8_000]),
+    }
+}
+
+fn network(random: &mut Random) -> Network {
+    let slowest_us = random.pick(&[0, 300, 2_000, 20_000, 200_000]);
+    let fastest_us = random.pick(&[0, slowest_us / 2, slowest_us]);
+    let lost = |random: &mut Random| random.pick(&[0, 0, 10, 200]);
+    let (lost_requests, lost_replies, unsent) = (lost(random), lost(random), lost(random));
+    Network { fastest_us, slowest_us, lost_requests, lost_replies, unsent }
+}

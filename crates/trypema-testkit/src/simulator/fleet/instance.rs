@@ -1,0 +1,344 @@
+//! An instance: it answers calls from what it holds, and asks the store for the rest.
+//!
+//! This is what `trypema::hybrid` does around its holdings, without tasks, locks and connections.
+
+mod slot;
+
+use std::collections::BTreeMap;
+
+use trypema::clock::{Span, Timestamp};
+use trypema::hybrid::{Chore, Pace, Taken, Trip};
+use trypema::strategy::{Back, Leasable, LeaseAsk, Leased};
+
+use super::journal::Journal;
+use super::local_clock::LocalClock;
+use super::message::{Reply, Request, Sender, What};
+use slot::Slot;
+
+/// A call that waited for others' answers this often is taken in the store.
+const MAX_WAITS: u32 = 4;
+
+/// One instance of a service.
+#[derive(Debug)]
+pub(super) struct Instance<S: Leasable> {
+    pub(super) me: Sender,
+    pub(super) state: Running,
+    clock: LocalClock,
+    limit: S::Limit,
+    limit_place: usize,
+    pace: Pace,
+    interval_us: u64,
+    slots: BTreeMap<u32, Slot<S>>,
+    /// Questions that were not answered yet, by their number.
+    asked: BTreeMap<u64, Asked>,
+    numbered: u64,
+    /// Into how many keys a key is split.
+    parts: u32,
+}
+
+/// A limit, and the times that go with it.
+#[derive(Debug)]
+pub(super) struct Rule<'a, S: Leasable> {
+    /// The limit's place among the fleet's.
+    pub(super) place: usize,
+    pub(super) limit: &'a S::Limit,
+    pub(super) pace: Pace,
+    pub(super) interval_us: u64,
+}
+
+/// Whether an instance answers calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Running {
+    Up,
+    Down,
+}
+
+/// A call that waits to be decided.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    /// Its place in the journal.
+    pub(super) call: usize,
+    pub(super) cost: u64,
+    /// When it no longer waits for others, by the clock of the instance.
+    pub(super) until: Timestamp,
+    /// How often it was tried.
+    pub(super) tries: u32,
+    /// Other parts of the key that have not been asked yet.
+    pub(super) parts_left: u32,
+}
+
+/// A question that was not answered yet.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    key: u32,
+    ask: LeaseAsk,
+    asker: Option<Waiting>,
+    version: u64,
+}
+
+/// What an instance is given to act: the time, by the store's clock and its own, where to write and what to send.
+#[derive(Debug)]
+pub(super) struct Moment<'a> {
+    pub(super) now_us: u64,
+    pub(super) local: Timestamp,
+    pub(super) journal: &'a mut Journal,
+    pub(super) outbox: &'a mut Vec<Request>,
+}
+
+/// Whether a question was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Perhaps,
+    Not,
+}
+
+impl<S: Leasable> Instance<S> {
+    pub(super) fn new(me: Sender, clock: LocalClock, parts: u32, rule: Rule<'_, S>) -> Self {
+        Self {
+            me,
+            state: Running::Up,
+            clock,
+            limit: rule.limit.clone(),
+            limit_place: rule.place,
+            pace: rule.pace,
+            interval_us: rule.interval_us,
+            slots: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            numbered: 0,
+            parts,
+        }
+    }
+
+    /// The clock it goes by.
+    pub(super) fn clock(&self) -> LocalClock {
+        self.clock
+    }
+
+    /// The place of the limit it goes by.
+    pub(super) fn limit_place(&self) -> usize {
+        self.limit_place
+    }
+
+    /// Answers a call for `key`, which its own part of it is asked for first.
+    pub(super) fn first_call(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
+        let own = self.me.instance % self.parts;
+        let waiting = Waiting { parts_left: self.parts - 1, ..waiting };
+        self.call(key * self.parts + own, waiting, moment);
+    }
+
+    /// Answers a call for `key`, or asks about it.
+    fn call(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
+        let span = self.clock.span(moment.local);
+        let slot = self.slots.entry(key).or_default();
+        let is_known = slot.holding.is_some();
+        if !is_known && !slot.is_hot(span.earliest.as_micros() / self.interval_us) {
+            return self.take_in_store(key, waiting, moment);
+        }
+        let holding = slot.known(&self.limit, self.pace);
+        if !is_known {
+            holding.warm(span);
+        }
+        if holding.limit() != &self.limit {
+            holding.change_limit(&self.limit, self.pace);
+            slot.version += 1;
+            return self.take_in_store(key, waiting, moment);
+        }
+        holding.count(span, waiting.cost);
+        self.decide(key, waiting, moment);
+    }
+
+    /// Decides a call by what is held, or waits for somebody's answer, or asks.
+    fn decide(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
+        let known = self.slots.get_mut(&key).filter(|slot| slot.holding.is_some());
+        let Some(slot) = known.filter(|_| waiting.tries < MAX_WAITS && waiting.until > moment.local) else {
+            return self.take_in_store(key, waiting, moment);
+        };
+        let waiting = Waiting { tries: waiting.tries + 1, ..waiting };
+        let mut now = self.clock.span(moment.local);
+        let holding = slot.known(&self.limit, self.pace);
+        let mut taken = holding.take_telling(now, waiting.cost, |_| {});
+        if matches!(taken, Taken::Unclear) {
+            now = Span::at(moment.local);
+            taken = holding.take_telling(now, waiting.cost, |_| {});
+        }
+        match taken {
+            Taken::Decided(decided) => {
+                if S::is_admitted(&decided.outcome) {
+                    moment.journal.admit_here(waiting.call, moment.now_us);
+                }
+                if decided.is_low {
+                    let ask = holding.ask(moment.local, 0);
+                    self.send(key, ask, None, moment);
+                }
+                if !S::is_admitted(&decided.outcome) {
+                    self.denied(key, waiting, moment);
+                }
+            }
+            Taken::Unknown | Taken::Unclear if holding.is_asking(now.latest) => slot.waiting.push(waiting),
+            Taken::Unknown | Taken::Unclear if holding.is_worth_leasing(now.latest) => {
+                let ask = holding.ask(moment.local, waiting.cost);
+                self.send(key, ask, Some(waiting), moment);
+            }
+            Taken::Unknown | Taken::Unclear => self.take_in_store(key, waiting, moment),
+        }
+    }
+
+    fn take_in_store(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
+        self.post(key, What::Take(waiting), moment);
+    }
+
+    /// Asks the next part of a key for a call that was denied, or gives up.
+    fn denied(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
+        let Some(parts_left) = waiting.parts_left.checked_sub(1) else {
+            return moment.journal.deny(waiting.call);
+        };
+        let next = key / self.parts * self.parts + (key + 1) % self.parts;
+        self.call(next, Waiting { tries: 0, parts_left, ..waiting }, moment);
+    }
+
+    fn send(&mut self, key: u32, ask: LeaseAsk, asker: Option<Waiting>, moment: &mut Moment<'_>) {
+        self.numbered += 1;
+        let number = self.numbered;
+        let version = self.slots.get(&key).map_or(0, |slot| slot.version);
+        self.asked.insert(number, Asked { key, ask, asker, version });
+        self.post(key, What::Lease { number, ask, is_leaving: false }, moment);
+    }
+
+    fn post(&self, key: u32, what: What, moment: &mut Moment<'_>) {
+        let (from, limit, asked_at) = (self.me, self.limit_place, moment.local);
+        moment.outbox.push(Request { from, limit, key, what, asked_at });
+    }
+
+    /// Notes an answer, unless it is too late for one.
+    pub(super) fn answered(&mut self, reply: &Reply<S>, deadline_us: u64, moment: &mut Moment<'_>) {
+        let trip = Trip { asked_at: reply.request.asked_at, answered_at: moment.local };
+        match reply.request.what {
+            What::Take(waiting) => {
+                if moment.local.as_micros() <= trip.asked_at.as_micros() + deadline_us {
+                    self.took(waiting, trip, reply, moment);
+                }
+            }
+            What::Lease { number, .. } => {
+                if let Some(asked) = self.asked.remove(&number) {
+                    self.leased(asked, trip, reply, moment);
+                }
+            }
+            What::Reset => {}
+        }
+    }
+
+    fn took(&mut self, waiting: Waiting, trip: Trip, reply: &Reply<S>, moment: &mut Moment<'_>) {
+        if S::is_admitted(&reply.grant.leased.outcome) {
+            moment.journal.admit(waiting.call, reply.grant.now.as_micros());
+            return;
+        }
+        if reply.request.limit == self.limit_place {
+            let slot = self.slots.entry(reply.request.key).or_default();
+            let holding = slot.known(&self.limit, self.pace);
+            if holding.limit() == &self.limit {
+                holding.denied(waiting.cost, trip, &reply.grant);
+            }
+        }
+        self.denied(reply.request.key, waiting, moment);
+    }
+
+    fn leased(&mut self, asked: Asked, trip: Trip, reply: &Reply<S>, moment: &mut Moment<'_>) {
+        let Some(slot) = self.slots.get_mut(&asked.key) else { return };
+        let Some(holding) = &mut slot.holding else { return };
+        let outcome = if slot.version == asked.version {
+            holding.granted(&asked.ask, trip, &reply.grant)
+        } else {
+            // It was granted under a limit, or before a reset, that is no more.
+            holding.failed(&asked.ask, false);
+            let Leased { units, recorded, .. } = reply.grant.leased;
+            holding.put_back(Back { units, recorded, resets: reply.grant.resets });
+            None
+        };
+        let mut again = std::mem::take(&mut slot.waiting);
+        match (asked.asker, outcome) {
+            (Some(asker), Some(outcome)) if S::is_admitted(&outcome) => {
+                moment.journal.admit(asker.call, reply.grant.now.as_micros());
+            }
+            (Some(asker), Some(_)) => self.denied(asked.key, asker, moment),
+            (Some(asker), None) => again.insert(0, asker),
+            (None, _) => {}
+        }
+        for waiting in again {
+            self.decide(asked.key, waiting, moment);
+        }
+    }
+
+    /// Notes that a question was not answered in time, or could not be asked. Whoever waited for it gets no answer.
+    pub(super) fn failed(&mut self, number: u64, sent: Sent) {
+        let Some(asked) = self.asked.remove(&number) else { return };
+        let Some(slot) = self.slots.get_mut(&asked.key) else { return };
+        if let Some(holding) = &mut slot.holding {
+            holding.failed(&asked.ask, sent == Sent::Not);
+        }
+        slot.waiting.clear();
+    }
+
+    /// Looks after what nobody calls for; whether there is anything left to look after.
+    pub(super) fn look_around(&mut self, moment: &mut Moment<'_>) -> bool {
+        let local = moment.local;
+        let interval = local.as_micros() / self.interval_us;
+        let mut owing = Vec::new();
+        self.slots.retain(|key, slot| match slot.holding.as_mut().map(|holding| holding.chore(local)) {
+            Some(Chore::Forget) => !slot.waiting.is_empty(),
+            Some(Chore::Settle) => {
+                owing.push(*key);
+                true
+            }
+            Some(Chore::Nothing) => true,
+            None => slot.interval == interval,
+        });
+        for key in owing {
+            let holding = self.slots.get_mut(&key).and_then(|slot| slot.holding.as_mut());
+            if let Some(ask) = holding.map(|holding| holding.settle(local)) {
+                self.send(key, ask, None, moment);
+            }
+        }
+        !self.slots.is_empty()
+    }
+
+    /// Goes by another limit from here on; each key notices when it is called.
+    pub(super) fn change_limit(&mut self, rule: Rule<'_, S>) {
+        (self.limit_place, self.limit) = (rule.place, rule.limit.clone());
+        (self.pace, self.interval_us) = (rule.pace, rule.interval_us);
+    }
+
+    /// Resets a key: forgets what it holds of it, and lets the store do so too.
+    pub(super) fn reset(&mut self, key: u32, moment: &mut Moment<'_>) {
+        if let Some(slot) = self.slots.get_mut(&key) {
+            slot.version += 1;
+            slot.holding.iter_mut().for_each(|holding| holding.forget());
+        }
+        self.post(key, What::Reset, moment);
+    }
+
+    /// Gives back everything it holds, and ends.
+    pub(super) fn leave(&mut self, moment: &mut Moment<'_>) {
+        let mut slots = std::mem::take(&mut self.slots);
+        for (key, slot) in &mut slots {
+            let Some(holding) = &mut slot.holding else { continue };
+            holding.end_all();
+            while holding.is_owing() {
+                let ask = holding.settle(moment.local);
+                self.post(*key, What::Lease { number: 0, ask, is_leaving: true }, moment);
+            }
+        }
+        self.die();
+    }
+
+    /// Ends at once: whatever it held is lost.
+    pub(super) fn die(&mut self) {
+        self.state = Running::Down;
+        self.slots.clear();
+        self.asked.clear();
+    }
+
+    /// Units it holds.
+    pub(super) fn held(&self, local: Timestamp) -> u64 {
+        self.slots.values().filter_map(|slot| slot.holding.as_ref()).map(|holding| holding.held(local)).sum()
+    }
+}

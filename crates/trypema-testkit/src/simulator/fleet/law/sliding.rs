@@ -1,0 +1,33 @@
+//! Intervals of a fixed length, wherever they begin.
+
+use super::{Broken, Law, forgotten_between};
+use crate::simulator::fleet::journal::KeyJournal;
+
+/// The first interval of `window_us` with too much in it.
+pub(super) fn broken(laws: &[Law], window_us: u64, journal: &KeyJournal) -> Option<Broken> {
+    journal.cuts().into_iter().find_map(|cut_us| broken_from(laws, window_us, journal, cut_us))
+}
+
+/// The same among intervals that begin at `cut_us` or later: for each last admission, the longest.
+fn broken_from(laws: &[Law], window_us: u64, journal: &KeyJournal, cut_us: u64) -> Option<Broken> {
+    let (lease_us, aftermath_us) = (journal.longest_lease_us(), journal.aftermath_us());
+    let admissions = &journal.admissions[journal.admissions.partition_point(|one| one.at_us < cut_us)..];
+    let (mut oldest, mut admitted) = (0, 0);
+    for newest in admissions {
+        admitted += newest.units;
+        while admissions[oldest].at_us + window_us <= newest.at_us {
+            admitted -= admissions[oldest].units;
+            oldest += 1;
+        }
+        let (from_us, to_us) = (admissions[oldest].at_us, newest.at_us);
+        // What is spent in the interval was granted at most a lease before it.
+        let granted_us = from_us.saturating_sub(lease_us);
+        let since_us = from_us.saturating_sub(aftermath_us);
+        let lost = forgotten_between(&journal.forgotten, since_us, to_us);
+        let allowed = journal.loosest(laws, 0, (granted_us, to_us)) + lost;
+        if admitted > allowed {
+            return Some(Broken { from_us, to_us, admitted, allowed });
+        }
+    }
+    None
+}

@@ -1,0 +1,178 @@
+//! The store: what Redis keeps, and what it does with a request.
+
+use std::collections::BTreeMap;
+
+use trypema::clock::Timestamp;
+use trypema::hybrid::Grant;
+use trypema::strategy::{Back, Call, Leasable, LeaseAsk, Leased};
+
+use super::LIVE_FOR_US;
+use super::journal::{Forgotten, Granted, Journal};
+use super::message::{Reply, Request, Sender, What};
+
+/// All keys of a store.
+#[derive(Debug)]
+pub(super) struct Store<S: Leasable> {
+    keys: BTreeMap<u32, Key<S>>,
+    frozen_until: u64,
+}
+
+/// One key.
+#[derive(Debug)]
+struct Key<S: Leasable> {
+    /// `None` where there is none, or none that matters any more.
+    state: Option<S::State>,
+    resets: u32,
+    /// Who asked for it, and when last.
+    sharers: Vec<(Sender, u64)>,
+    /// What counts, by another way of counting: for each moment that units were recorded at, how many.
+    ledger: BTreeMap<u64, u64>,
+}
+
+impl<S: Leasable> Default for Key<S> {
+    fn default() -> Self {
+        Self { state: None, resets: 0, sharers: Vec::new(), ledger: BTreeMap::new() }
+    }
+}
+
+impl<S: Leasable> Store<S> {
+    pub(super) fn new() -> Self {
+        Self { keys: BTreeMap::new(), frozen_until: 0 }
+    }
+
+    /// The same, as a replica has it.
+    pub(super) fn copied(&self) -> Self {
+        let keys = self.keys.iter().map(|(key, state)| (*key, state.copied())).collect();
+        Self { keys, frozen_until: self.frozen_until }
+    }
+
+    /// Until when nothing is carried out.
+    pub(super) fn frozen_until(&self) -> u64 {
+        self.frozen_until
+    }
+
+    pub(super) fn freeze(&mut self, until: u64) {
+        self.frozen_until = self.frozen_until.max(until);
+    }
+
+    /// Carries out a request under `limit`, and says what there is to answer.
+    pub(super) fn answer(
+        &mut self,
+        request: Request,
+        limit: &S::Limit,
+        now: Timestamp,
+        journal: &mut Journal,
+    ) -> Option<Reply<S>> {
+        let key = self.keys.entry(request.key).or_default();
+        key.expire(now, S::memory_us(limit));
+        let resets = key.resets;
+        let leased = match request.what {
+            What::Reset => {
+                self.reset(request.key, now.as_micros(), journal);
+                return None;
+            }
+            What::Take(waiting) => key.take(limit, now, waiting.cost),
+            What::Lease { ask, is_leaving, .. } => {
+                let sharers = key.sharers(request.from, now.as_micros(), is_leaving);
+                let is_back_known = ask.back.resets == resets && key.state.is_some();
+                let back = if is_back_known { ask.back } else { Back::default() };
+                let ask = LeaseAsk { back, ..ask };
+                key.taken_back(&ask.back);
+                S::lease(limit, key.state.get_or_insert_default(), now, (&ask, sharers))
+            }
+        };
+        let is_giving_back = matches!(request.what, What::Lease { ask, .. } if ask.back.units > 0);
+        if leased.units > 0 {
+            *key.ledger.entry(leased.recorded.as_micros()).or_default() += leased.units;
+        }
+        if leased.units > 0 || is_giving_back {
+            journal.grants.push(Granted {
+                at_us: now.as_micros(),
+                key: request.key,
+                limit: request.limit,
+                units: leased.units,
+                until_us: leased.recorded.as_micros(),
+            });
+        }
+        Some(Reply { request, grant: Grant { leased, now, resets } })
+    }
+
+    /// Forgets a key, and remembers only that it was reset.
+    fn reset(&mut self, key: u32, now: u64, journal: &mut Journal) {
+        if let Some(state) = self.keys.get_mut(&key) {
+            journal.forgotten.push(Forgotten { at_us: now, key, units: state.counted() });
+            state.resets += u32::from(state.state.is_some());
+            state.state = None;
+            state.ledger.clear();
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn flush(&mut self, now: u64, journal: &mut Journal) {
+        for (key, state) in std::mem::take(&mut self.keys) {
+            journal.forgotten.push(Forgotten { at_us: now, key, units: state.counted() });
+        }
+    }
+
+    /// Goes back to what was known `before`.
+    pub(super) fn go_back(&mut self, before: Self, now: u64, journal: &mut Journal) {
+        let frozen_until = self.frozen_until;
+        for (key, state) in std::mem::replace(self, before).keys {
+            let known = self.keys.get(&key).map(|state| &state.ledger);
+            let kept = |at: &u64| known.and_then(|ledger| ledger.get(at)).copied().unwrap_or(0);
+            let units = state.ledger.iter().map(|(at, units)| units.saturating_sub(kept(at))).sum();
+            journal.forgotten.push(Forgotten { at_us: now, key, units });
+        }
+        self.frozen_until = frozen_until;
+    }
+}
+
+impl<S: Leasable> Key<S> {
+    fn copied(&self) -> Self {
+        Self {
+            state: self.state.clone(),
+            resets: self.resets,
+            sharers: self.sharers.clone(),
+            ledger: self.ledger.clone(),
+        }
+    }
+
+    /// Forgets a state that decides like a fresh one, as Redis lets keys expire.
+    fn expire(&mut self, now: Timestamp, memory_us: u64) {
+        if self.state.as_ref().is_some_and(|state| S::fresh_from(state) <= now) {
+            self.state = None;
+        }
+        let oldest = now.as_micros().saturating_sub(memory_us);
+        while let Some(first) = self.ledger.first_entry().filter(|first| *first.key() <= oldest) {
+            first.remove();
+        }
+    }
+
+    fn take(&mut self, limit: &S::Limit, now: Timestamp, cost: u64) -> Leased<S::Outcome> {
+        let state = self.state.get_or_insert_default();
+        let call = Call::new(now, cost);
+        let outcome = S::decide(limit, state, call);
+        S::commit(limit, state, call, &outcome);
+        let units = if S::is_admitted(&outcome) { cost } else { 0 };
+        Leased { units, recorded: now, outcome }
+    }
+
+    /// How many share this key: those that asked lately, and the one that asks, unless it does so for the last time.
+    fn sharers(&mut self, from: Sender, now: u64, is_leaving: bool) -> u64 {
+        self.sharers.retain(|(sender, at)| *sender != from && at + LIVE_FOR_US > now);
+        if !is_leaving {
+            self.sharers.push((from, now));
+        }
+        self.sharers.len().max(1) as u64
+    }
+
+    fn taken_back(&mut self, back: &Back) {
+        if let Some(units) = self.ledger.get_mut(&back.recorded.as_micros()) {
+            *units = units.saturating_sub(back.units);
+        }
+    }
+
+    fn counted(&self) -> u64 {
+        self.ledger.values().sum()
+    }
+}

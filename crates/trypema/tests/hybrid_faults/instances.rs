@@ -1,0 +1,109 @@
+//! Instances that end: one that is killed wastes its lease and nothing else; one that stops gives it back.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use trypema::clock::{Clock, SystemClock};
+use trypema::{FixedWindowLimit, RateLimiter};
+use trypema_testkit::blocking::{connect, key, runtime, wait_for};
+use trypema_testkit::redis::Server;
+
+/// Set in the child process: where the server is.
+const SERVER: &str = "TRYPEMA_HYBRID_FAULTS_SERVER";
+/// The name of the test, which the child runs, too.
+const TEST: &str = "instances::an_instance_that_is_killed_wastes_its_lease_and_no_more";
+
+const CAPACITY: u64 = 100_000;
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// So many calls the child makes a second, at most.
+const PER_SECOND: u64 = 5_000;
+
+/// A window that does not end during a test.
+fn limit() -> FixedWindowLimit {
+    FixedWindowLimit::new(CAPACITY, Duration::from_secs(366 * 86_400)).unwrap()
+}
+
+fn instance(url: &str) -> RateLimiter {
+    RateLimiter::builder().redis(connect(url)).redis_deadline(DEADLINE).build().unwrap()
+}
+
+/// Kills the child if the test fails before.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_instance_that_is_killed_wastes_its_lease_and_no_more() {
+    if let Ok(url) = std::env::var(SERVER) {
+        return take_until_killed(&url);
+    }
+    let server = Server::start().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", TEST, "--nocapture"]).env(SERVER, server.url());
+    let mut child = Killed(child.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let mut admitted = 0;
+    let is_admission = |line: &String| line.ends_with("admitted");
+    while admitted < 3_000 {
+        admitted += u64::from(is_admission(&lines.next().unwrap().unwrap()));
+    }
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    // What it said before it died, and at most one call that it did not come to speak of.
+    admitted += lines.map_while(Result::ok).filter(is_admission).count() as u64;
+
+    let (rl, limit, ann) = (instance(&server.url()), limit(), key("ann"));
+    let left = wait_for(rl.redis().fixed_window().usage(&ann, &limit)).unwrap().remaining();
+    let used = CAPACITY - left;
+    assert!(used >= admitted, "{used} counted of {admitted} admitted");
+    // What is called in two leases, on a machine that may stall for some of it.
+    let wasted = used - admitted;
+    assert!(wasted <= PER_SECOND, "{wasted} units wasted after {admitted}");
+    assert!(wait_for(rl.hybrid().fixed_window().take(&ann, &limit, left)).unwrap().is_allowed());
+    assert!(!wait_for(rl.hybrid().fixed_window().take(&ann, &limit, 1)).unwrap().is_allowed());
+}
+
+/// Says of every call that it was admitted, after it was.
+fn take_until_killed(url: &str) {
+    let (rl, limit, ann) = (instance(url), limit(), key("ann"));
+    runtime().spawn(rl.hybrid().keep_in_sync());
+    let started = SystemClock.now().as_micros();
+    let mut output = std::io::stdout().lock();
+    for call in 0..CAPACITY {
+        while (SystemClock.now().as_micros() - started) * PER_SECOND / 1_000_000 < call {
+            std::thread::yield_now();
+        }
+        let taken = match rl.hybrid().fixed_window().try_take(&ann, &limit, 1) {
+            Some(decision) => decision,
+            None => wait_for(rl.hybrid().fixed_window().take(&ann, &limit, 1)).unwrap(),
+        };
+        assert!(taken.is_allowed());
+        // Each line by itself, so that none is lost in a buffer.
+        output.write_all(b"admitted\n").and_then(|()| output.flush()).unwrap();
+    }
+}
+
+#[test]
+fn an_instance_that_stops_gives_everything_back() {
+    let server = Server::start().unwrap();
+    let (stopping, other) = (instance(&server.url()), instance(&server.url()));
+    let (limit, ann) = (limit(), key("ann"));
+    runtime().spawn(stopping.hybrid().keep_in_sync());
+    let mut taken = 0;
+    while stopping.hybrid().fixed_window().held(&ann) < 10 {
+        assert!(wait_for(stopping.hybrid().fixed_window().take(&ann, &limit, 1)).unwrap().is_allowed());
+        taken += 1;
+    }
+    wait_for(stopping.hybrid().release());
+    drop(stopping);
+    let rest = CAPACITY - taken;
+    assert!(wait_for(other.hybrid().fixed_window().take(&ann, &limit, rest)).unwrap().is_allowed());
+    assert!(!wait_for(other.hybrid().fixed_window().take(&ann, &limit, 1)).unwrap().is_allowed());
+}

@@ -1,0 +1,13 @@
+//! Fleets of instances that lease from one store, on virtual time: what they admit together, whatever goes wrong.
+#![cfg(feature = "redis-tokio")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+#[path = "hybrid_simulated/accuracy.rs"]
+mod accuracy;
+#[path = "hybrid_simulated/safety.rs"]
+mod safety;

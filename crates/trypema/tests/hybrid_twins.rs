@@ -1,0 +1,147 @@
+//! Leases in Redis equal leases in Rust: the same random asks, takes, refunds and resets on both, compared step by step.
+#![cfg(feature = "redis-tokio")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "hybrid_twins/mirror.rs"]
+mod mirror;
+#[path = "hybrid_twins/steps.rs"]
+mod steps;
+
+use std::sync::Arc;
+
+use trypema::RateLimiter;
+use trypema::clock::{ManualClock, Timestamp};
+use trypema::redis::{Limiter, Receipt, Sharer};
+use trypema::strategy::{Leasable, Strategy};
+use trypema_testkit::blocking::{connect, key, limiter, wait_for};
+use trypema_testkit::model::{
+    AbsoluteModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+};
+use trypema_testkit::redis::Server;
+use trypema_testkit::subject::RedisStrategy;
+
+use mirror::{Mirror, seen, shown};
+use steps::{Step, Steps, Verb};
+
+/// Steps per strategy, in traces of some dozens.
+const STEPS: usize = 6_000;
+
+type CoreOf<M> = <M as trypema_testkit::subject::LocalStrategy>::Strategy;
+
+/// The same limiter in Redis.
+struct Original<'a, M: RedisStrategy> {
+    clock: &'a ManualClock,
+    limits: &'a RateLimiter,
+    receipts: Vec<Receipt>,
+    /// Whether the last step forgot something.
+    is_reset: bool,
+    strategy: std::marker::PhantomData<M>,
+}
+
+impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
+    fn limiter(&self) -> &Limiter<CoreOf<M>> {
+        M::redis_limiter(self.limits)
+    }
+
+    /// What Redis answers to `step`.
+    fn play(&mut self, name: &str, step: &Step<M>) -> String {
+        self.clock.set(Timestamp::from_micros(step.now_us));
+        let (limit, ann) = (M::limit(&step.limit), key(name));
+        let now = Timestamp::from_micros(step.now_us);
+        match step.verb {
+            Verb::Lease { ask, from } => {
+                let sharer = Sharer { instance: from.instance, live_for_us: from.live_for_us };
+                let told = wait_for(self.limiter().lease(&ann, &limit, (ask, sharer))).unwrap();
+                assert_eq!(told.now, now);
+                let leased = shown::<M>(&limit, &told.leased, now);
+                format!("{leased} of {} sharers after {} resets", told.sharers, told.resets)
+            }
+            Verb::Take(cost) => seen::<M>(&wait_for(self.limiter().take(&ann, &limit, cost)).unwrap()),
+            Verb::Peek(cost) => seen::<M>(&wait_for(self.limiter().peek(&ann, &limit, cost)).unwrap()),
+            Verb::Reserve(cost) => {
+                let reserved = wait_for(self.limiter().reserve(&ann, &limit, cost)).unwrap();
+                let answer = format!("{} {:?}", seen::<M>(&reserved.decision), reserved.receipt.is_some());
+                self.receipts.extend(reserved.receipt);
+                answer
+            }
+            Verb::Refund(index) => match self.receipts.get(index) {
+                Some(receipt) => wait_for(self.limiter().refund(&ann, &limit, receipt)).unwrap().to_string(),
+                None => String::new(),
+            },
+            Verb::RefundUnits(units) => {
+                wait_for(self.limiter().refund_units(&ann, &limit, units)).unwrap().to_string()
+            }
+            Verb::Reset => {
+                self.is_reset = wait_for(self.limiter().reset(&ann)).unwrap();
+                String::new()
+            }
+        }
+    }
+}
+
+/// Plays the trace of `seed`; how many steps it had, and how many units were leased in it.
+fn play<M>(limits: &RateLimiter, clock: &ManualClock, seed: u64) -> (usize, u64)
+where
+    M: RedisStrategy<Strategy: Leasable>,
+{
+    let name = format!("{}_{seed}", M::NAME);
+    let strategy = std::marker::PhantomData;
+    let mut original = Original::<M> { clock, limits, receipts: Vec::new(), is_reset: false, strategy };
+    let mut mirror = Mirror::<M>::default();
+    let mut steps = Steps::<M>::new(seed);
+    let mut played = Vec::new();
+    while let Some(step) = steps.next_step() {
+        let actual = original.play(&name, &step);
+        let expected = mirror.play(&step, original.is_reset);
+        steps.note(&mirror);
+        played.push(format!("{step} -> {expected}"));
+        assert!(
+            expected == actual,
+            "{} seed {seed}:\n{}\nbut Redis answered\n{actual}",
+            M::NAME,
+            played.join("\n")
+        );
+    }
+    (played.len(), mirror.leased_units)
+}
+
+fn equals_its_twin<M: RedisStrategy<Strategy: Leasable>>() {
+    let server = Server::start().unwrap();
+    let clock = Arc::new(ManualClock::default());
+    let limits = limiter(&connect(&server.url()), "trypema", &clock).build().unwrap();
+    let (mut steps, mut leased, mut seed) = (0, 0, 0);
+    while steps < STEPS {
+        let (played, units) = play::<M>(&limits, &clock, seed);
+        (steps, leased, seed) = (steps + played, leased + units, seed + 1);
+    }
+    assert!(
+        leased > STEPS as u64 / 10,
+        "only {leased} units were leased in {seed} traces of {}",
+        CoreOf::<M>::NAME
+    );
+}
+
+#[test]
+fn absolute() {
+    equals_its_twin::<AbsoluteModel>();
+}
+
+#[test]
+fn suppressed() {
+    equals_its_twin::<SuppressedModel>();
+}
+
+#[test]
+fn token_bucket() {
+    equals_its_twin::<TokenBucketModel>();
+}
+
+#[test]
+fn sliding_window() {
+    equals_its_twin::<SlidingWindowModel>();
+}
+
+#[test]
+fn fixed_window() {
+    equals_its_twin::<FixedWindowModel>();
+}

@@ -1,0 +1,184 @@
+//! What Redis should answer, by the strategies of Rust and by what is written about leases.
+
+use std::collections::BTreeMap;
+
+use trypema::When;
+use trypema::clock::Timestamp;
+use trypema::strategy::{Back, Call, Leasable, LeaseAsk, Leased, Refund, Strategy};
+use trypema_testkit::subject::RedisStrategy;
+
+use super::CoreOf;
+use super::steps::{From, Step, Verb};
+
+/// One key.
+pub(crate) struct Mirror<M: RedisStrategy<Strategy: Leasable>> {
+    state: Option<<CoreOf<M> as Strategy>::State>,
+    resets: u32,
+    /// When each instance last asked.
+    instances: BTreeMap<u64, i64>,
+    /// What was taken with a receipt: when it was recorded, after how many resets, and whether it was given back.
+    receipts: Vec<(Back, bool)>,
+    /// What was leased last, to be given back.
+    pub(crate) granted: Vec<Back>,
+    pub(crate) leased_units: u64,
+    pub(crate) last_remaining: u64,
+    pub(crate) last_wait_us: u64,
+}
+
+impl<M: RedisStrategy<Strategy: Leasable>> Default for Mirror<M> {
+    fn default() -> Self {
+        Self {
+            state: None,
+            resets: 0,
+            instances: BTreeMap::new(),
+            receipts: Vec::new(),
+            granted: Vec::new(),
+            leased_units: 0,
+            last_remaining: 0,
+            last_wait_us: 0,
+        }
+    }
+}
+
+/// A decision as it is compared: all that a caller can see of it.
+pub(crate) fn seen<M: RedisStrategy>(decision: &<CoreOf<M> as Strategy>::Decision<'_>) -> String {
+    let core = CoreOf::<M>::core(decision);
+    let numbers = (core.is_allowed(), core.limit(), core.remaining());
+    let (wait, reset) = (core.retry_after(), core.reset_after());
+    format!("{numbers:?} wait {wait:?} reset {reset:?} {:?}", M::detail(decision))
+}
+
+/// A lease as it is compared.
+pub(crate) fn shown<M: RedisStrategy<Strategy: Leasable>>(
+    limit: &<CoreOf<M> as Strategy>::Limit,
+    leased: &Leased<<CoreOf<M> as Strategy>::Outcome>,
+    now: Timestamp,
+) -> String {
+    let decision = CoreOf::<M>::decision(limit, leased.outcome, When::exactly(now));
+    // Nothing is recorded nowhere.
+    let recorded = (leased.units > 0).then_some(leased.recorded.as_micros());
+    let is_drawing = CoreOf::<M>::is_drawing(&leased.outcome);
+    format!("{} units at {recorded:?}, drawing {is_drawing}: {}", leased.units, seen::<M>(&decision))
+}
+
+impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
+    /// What is answered to `step`. Which keys are there to be reset only Redis knows: it keeps some for longer than they matter.
+    pub(crate) fn play(&mut self, step: &Step<M>, is_reset: bool) -> String {
+        let limit = M::limit(&step.limit);
+        let now = Timestamp::from_micros(step.now_us);
+        match step.verb {
+            Verb::Lease { ask, from } => self.lease(&limit, now, ask, from),
+            Verb::Take(cost) => self.decide(&limit, Call::new(now, cost), true),
+            Verb::Peek(cost) => self.decide(&limit, Call::new(now, cost), false),
+            Verb::Reserve(cost) => self.reserve(&limit, Call::new(now, cost)),
+            Verb::Refund(index) => self.refund(&limit, now, index),
+            Verb::RefundUnits(units) => self.give_back(&limit, Refund { now, units, recorded: None }),
+            Verb::Reset => {
+                self.state = None;
+                self.resets += u32::from(is_reset);
+                String::new()
+            }
+        }
+    }
+
+    fn lease(
+        &mut self,
+        limit: &<CoreOf<M> as Strategy>::Limit,
+        now: Timestamp,
+        mut ask: LeaseAsk,
+        from: From,
+    ) -> String {
+        let sharers = self.sharers(now.as_micros() as i64, from);
+        if ask.back.resets != self.resets {
+            ask.back = Back::default();
+        }
+        let state = self.state.get_or_insert_default();
+        let leased = CoreOf::<M>::lease(limit, state, now, (&ask, sharers));
+        let answer = shown::<M>(limit, &leased, now);
+        if leased.units > 0 {
+            self.leased_units += leased.units;
+            self.granted.push(Back { units: leased.units, recorded: leased.recorded, resets: self.resets });
+        }
+        self.note(limit, leased.outcome, now);
+        format!("{answer} of {sharers} sharers after {} resets", self.resets)
+    }
+
+    fn sharers(&mut self, now_us: i64, from: From) -> u64 {
+        if from.live_for_us == 0 {
+            self.instances.remove(&from.instance);
+            return (self.instances.len() as u64).max(1);
+        }
+        self.instances.retain(|_, asked| *asked > now_us - from.live_for_us as i64);
+        self.instances.insert(from.instance, now_us);
+        self.instances.len() as u64
+    }
+
+    fn decide(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, call: Call, is_spending: bool) -> String {
+        let outcome = self.outcome(limit, call, is_spending);
+        self.note(limit, outcome, call.now);
+        seen::<M>(&CoreOf::<M>::decision(limit, outcome, When::exactly(call.now)))
+    }
+
+    fn outcome(
+        &mut self,
+        limit: &<CoreOf<M> as Strategy>::Limit,
+        call: Call,
+        is_spending: bool,
+    ) -> <CoreOf<M> as Strategy>::Outcome {
+        let mut state = self.state.clone().unwrap_or_default();
+        let outcome = CoreOf::<M>::decide(limit, &state, call);
+        if is_spending {
+            CoreOf::<M>::commit(limit, &mut state, call, &outcome);
+            self.state = Some(state);
+        }
+        outcome
+    }
+
+    fn reserve(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, call: Call) -> String {
+        let outcome = self.outcome(limit, call, true);
+        self.note(limit, outcome, call.now);
+        let is_taken = CoreOf::<M>::is_admitted(&outcome) && call.cost > 0;
+        if is_taken {
+            let recorded = CoreOf::<M>::recorded_at(limit, &outcome, call);
+            self.receipts.push((Back { units: call.cost, recorded, resets: self.resets }, false));
+        }
+        let decision = CoreOf::<M>::decision(limit, outcome, When::exactly(call.now));
+        format!("{} {is_taken:?}", seen::<M>(&decision))
+    }
+
+    fn refund(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, now: Timestamp, index: usize) -> String {
+        let Some((back, is_given_back)) = self.receipts.get_mut(index) else { return String::new() };
+        let counts_until = back.recorded.as_micros() + CoreOf::<M>::memory_us(limit);
+        if *is_given_back || back.resets != self.resets || counts_until <= now.as_micros() {
+            return "0".to_owned();
+        }
+        *is_given_back = true;
+        let refund = Refund { now, units: back.units, recorded: Some(back.recorded) };
+        self.give_back(limit, refund)
+    }
+
+    fn give_back(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, refund: Refund) -> String {
+        let given_back = self.state.as_mut().map_or(0, |state| CoreOf::<M>::refund(limit, state, refund));
+        given_back.to_string()
+    }
+
+    /// Learns where the boundaries are.
+    fn note(
+        &mut self,
+        limit: &<CoreOf<M> as Strategy>::Limit,
+        outcome: <CoreOf<M> as Strategy>::Outcome,
+        now: Timestamp,
+    ) {
+        let core = CoreOf::<M>::core(&CoreOf::<M>::decision(limit, outcome, When::exactly(now)));
+        self.last_remaining = core.remaining();
+        self.last_wait_us = core.retry_after().map_or(0, |wait| wait.as_micros() as u64);
+    }
+
+    pub(crate) fn receipts(&self) -> usize {
+        self.receipts.len()
+    }
+
+    pub(crate) fn resets(&self) -> u32 {
+        self.resets
+    }
+}

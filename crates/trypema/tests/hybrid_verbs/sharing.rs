@@ -1,0 +1,175 @@
+//! Several instances and the plain Redis provider on one key: together never more than the limit.
+
+use std::time::Duration;
+
+use trypema::RateLimiter;
+use trypema::clock::{Clock, Timestamp};
+use trypema::strategy::{Absolute, FixedWindow, SlidingWindow, Suppressed, TokenBucket};
+use trypema_testkit::blocking::{key, runtime, wait_for};
+use trypema_testkit::random::Random;
+use trypema_testkit::subject::HybridStrategy;
+
+use super::journal::{Admitted, Journal, Judge};
+use super::scene::{Scene, WINDOW, heat, held, release, take, try_take, used};
+
+#[test]
+fn two_instances_admit_all_there_is_and_no_more() {
+    fn admit_all<S: HybridStrategy>() {
+        let scene = Scene::start();
+        let (instances, limit) = ([scene.instance(), scene.instance()], S::limit(100, WINDOW));
+        let take = |rl| u64::from(take::<S>(rl, "ann", &limit, 1).is_allowed());
+        let admitted: u64 = (0..150).map(|_| instances.iter().map(take).sum::<u64>()).sum();
+        assert_eq!(admitted, 100, "{}", S::NAME);
+        assert!(instances.iter().all(|rl| held::<S>(rl, "ann") == 0), "{}", S::NAME);
+    }
+
+    for_every_exact!(admit_all);
+}
+
+/// Whoever asks first does not get everything, if others ask, too.
+#[test]
+fn an_instance_leaves_others_their_share() {
+    fn shares<S: HybridStrategy>() {
+        let scene = Scene::start();
+        let (one, other, limit) = (scene.instance(), scene.instance(), S::limit(100, WINDOW));
+        heat::<S>(&one, "ann", &limit);
+        heat::<S>(&other, "ann", &limit);
+        // The first one is called as if it could have it all.
+        for _ in 0..40 {
+            assert!(take::<S>(&one, "ann", &limit, 1).is_allowed(), "{}", S::NAME);
+        }
+        let (mine, free) = (held::<S>(&one, "ann"), 100 - used::<S>(&one, "ann", &limit));
+        assert!(mine <= (mine + free) / 2 + 1, "{} holds {mine} and left {free}", S::NAME);
+    }
+
+    for_every_leased!(shares);
+}
+
+#[test]
+fn what_is_released_can_be_taken_at_once() {
+    fn can_be_taken<S: HybridStrategy>() {
+        let scene = Scene::start();
+        let (one, other, limit) = (scene.instance(), scene.instance(), S::limit(100, WINDOW));
+        let taken = heat::<S>(&one, "ann", &limit);
+        assert!(held::<S>(&one, "ann") > 0);
+        release(&one);
+        assert_eq!(held::<S>(&one, "ann"), 0, "{}", S::NAME);
+        assert_eq!(used::<S>(&other, "ann", &limit), taken, "{}", S::NAME);
+        assert!(take::<S>(&other, "ann", &limit, 100 - taken).is_allowed(), "{}", S::NAME);
+        assert!(!take::<S>(&one, "ann", &limit, 101).is_allowed(), "{}", S::NAME);
+    }
+
+    for_every_leased!(can_be_taken);
+}
+
+/// What fits into a window of random calls.
+const CAPACITY: u64 = 50;
+const SHORT_WINDOW: Duration = Duration::from_secs(2);
+const STEPS: u64 = 1_200;
+const SEEDS: u64 = 4;
+
+/// Random calls of three instances, by every verb that spends.
+struct Crowd<'a, S: HybridStrategy> {
+    scene: &'a Scene,
+    instances: Vec<RateLimiter>,
+    limit: S::Limit,
+    random: Random,
+    journal: Journal,
+}
+
+impl<S: HybridStrategy> Crowd<'_, S> {
+    fn call(&mut self) {
+        let index = self.random.below(self.instances.len() as u64) as usize;
+        let (rl, cost, ann) = (&self.instances[index], self.random.between(1, 3), key("ann"));
+        let limit = &self.limit;
+        let units = match self.random.below(12) {
+            0..6 => cost * u64::from(take::<S>(rl, "ann", limit, cost).is_allowed()),
+            6..8 => {
+                let taken = try_take::<S>(rl, "ann", limit, cost);
+                cost * u64::from(taken.is_some_and(|decision| decision.is_allowed()))
+            }
+            8 => {
+                cost * u64::from(
+                    S::core(&wait_for(S::redis(rl).take(&ann, limit, cost)).unwrap()).is_allowed(),
+                )
+            }
+            9 => wait_for(S::hybrid(rl).take_up_to(&ann, limit, 3 * cost)).unwrap().units,
+            _ => self.reserve(rl, cost),
+        };
+        let at_us = self.scene.clock.now().as_micros();
+        self.journal.0.push(Admitted { at_us, units });
+    }
+
+    /// Half of what is reserved is given back at once, and was not spent.
+    fn reserve(&self, rl: &RateLimiter, cost: u64) -> u64 {
+        let ann = key("ann");
+        let reserved = wait_for(S::hybrid(rl).reserve(&ann, &self.limit, cost)).unwrap();
+        match reserved.receipt {
+            Some(receipt) if cost.is_multiple_of(2) => {
+                wait_for(S::hybrid(rl).refund(&ann, &self.limit, &receipt)).unwrap();
+                0
+            }
+            Some(_) => cost,
+            None => 0,
+        }
+    }
+
+    fn pass_time(&mut self) {
+        // Bursts that make keys hot, and pauses in which leases end.
+        let most_us = match self.random.below(40) {
+            0 => 600_000,
+            1..4 => 20_000,
+            4..20 => 1_000,
+            _ => 1,
+        };
+        self.scene.clock.advance(Duration::from_micros(self.random.below(most_us)));
+    }
+}
+
+fn never_over<S: HybridStrategy + Judge>() {
+    for seed in 0..SEEDS {
+        let scene = Scene::start();
+        let mut random = Random::seeded(seed);
+        let start_us = scene.clock.now().as_micros() + random.below(10_000_000);
+        scene.clock.set(Timestamp::from_micros(start_us));
+        let instances: Vec<RateLimiter> = (0..3).map(|_| scene.instance()).collect();
+        if seed % 2 == 1 {
+            instances.iter().for_each(|rl| drop(runtime().spawn(rl.hybrid().keep_in_sync())));
+        }
+        let limit = S::limit(CAPACITY, SHORT_WINDOW);
+        let mut crowd = Crowd::<S> { scene: &scene, instances, limit, random, journal: Journal::default() };
+        for _ in 0..STEPS {
+            crowd.call();
+            crowd.pass_time();
+        }
+        let leases: u64 = crowd.instances.iter().map(|rl| rl.hybrid().stats().leases_asked).sum();
+        assert!(leases > 20, "{} seed {seed}: only {leases} leases", S::NAME);
+        let verdict = S::judge(CAPACITY, SHORT_WINDOW, &crowd.journal);
+        assert!(verdict.is_ok(), "{} seed {seed}: {verdict:?}", S::NAME);
+    }
+}
+
+#[test]
+fn absolute_is_never_over() {
+    never_over::<Absolute>();
+}
+
+#[test]
+fn suppressed_is_never_over() {
+    never_over::<Suppressed>();
+}
+
+#[test]
+fn token_bucket_is_never_over() {
+    never_over::<TokenBucket>();
+}
+
+#[test]
+fn sliding_window_is_never_over() {
+    never_over::<SlidingWindow>();
+}
+
+#[test]
+fn fixed_window_is_never_over() {
+    never_over::<FixedWindow>();
+}

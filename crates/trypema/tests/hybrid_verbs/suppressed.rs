@@ -1,0 +1,103 @@
+//! Suppressed over several instances: the factor is that of all calls, and the limit is held.
+
+use std::time::Duration;
+
+use trypema::strategy::Suppressed;
+use trypema::{RateLimiter, SuppressedLimit};
+use trypema_testkit::blocking::{key, wait_for};
+use trypema_testkit::redis::wait_until;
+use trypema_testkit::subject::HybridStrategy;
+
+use super::scene::{Scene, heat, held, take};
+
+const SOFT: u64 = 1_000;
+const WINDOW: Duration = Duration::from_secs(10);
+const WINDOWS: usize = 6;
+const INSTANCES: usize = 3;
+
+/// How many calls come for each unit of the limit.
+const OVERLOAD: u64 = 6;
+
+/// What became of the calls of one window.
+#[derive(Debug, Default, Clone, Copy)]
+struct Window {
+    admitted: u64,
+    /// Of those that were drawn.
+    factors: f64,
+    drawn: u64,
+}
+
+/// Offers six times the limit, evenly and by turns.
+fn offer(instances: &[RateLimiter], scene: &Scene, limit: &SuppressedLimit, windows: usize) -> Vec<Window> {
+    let calls = SOFT * OVERLOAD;
+    let mut list = vec![Window::default(); windows];
+    for window in &mut list {
+        for call in 0..calls {
+            scene.clock.advance(WINDOW / calls as u32);
+            let rl = &instances[call as usize % instances.len()];
+            let decision = wait_for(rl.hybrid().suppressed().take(&key("ann"), limit, 1)).unwrap();
+            window.admitted += u64::from(decision.is_allowed());
+            if let Some(factor) = decision.suppression_factor() {
+                window.factors += factor;
+                window.drawn += 1;
+            }
+        }
+    }
+    list
+}
+
+#[test]
+fn the_factor_is_that_of_all_instances_and_the_limit_is_held() {
+    let scene = Scene::start();
+    let instances: Vec<RateLimiter> = (0..INSTANCES).map(|_| scene.instance()).collect();
+    let limit = Suppressed::limit(SOFT, WINDOW);
+    let windows = offer(&instances, &scene, &limit, WINDOWS);
+    let exact = 1.0 - 1.0 / OVERLOAD as f64;
+    for (index, window) in windows.iter().enumerate().skip(3) {
+        let factor = window.factors / window.drawn as f64;
+        assert!(
+            (factor - exact).abs() < 0.05,
+            "window {index} suppressed {factor} in place of {exact}: {windows:?}"
+        );
+        let share = window.admitted as f64 / SOFT as f64;
+        assert!((0.9..=1.1).contains(&share), "window {index} admitted {share} of its limit: {windows:?}");
+    }
+    let calls = scene.calls();
+    assert!(calls * 5 < SOFT * OVERLOAD * WINDOWS as u64, "{calls} calls of Redis");
+}
+
+/// What was given back leaves room that is not suppressed.
+#[test]
+fn below_the_limit_nothing_is_suppressed() {
+    let scene = Scene::start();
+    let (rl, limit) = (scene.instance(), Suppressed::limit(SOFT, WINDOW));
+    trypema_testkit::blocking::runtime().spawn(rl.hybrid().keep_in_sync());
+    for _ in 0..20 {
+        heat::<Suppressed>(&rl, "ann", &limit);
+        // The key is left alone until everything was given back.
+        let is_idle = || {
+            scene.clock.advance(Duration::from_millis(10));
+            held::<Suppressed>(&rl, "ann") == 0
+        };
+        wait_until("the lease to end", is_idle).unwrap();
+        for _ in 0..3 {
+            assert!(take::<Suppressed>(&rl, "ann", &limit, 1).is_allowed());
+        }
+        scene.clock.advance(Duration::from_millis(200));
+    }
+}
+
+/// A burst at one moment, when nearly all that comes is let pass: the last leases are those that would pass the hard limit.
+#[test]
+fn a_burst_stops_at_the_hard_limit() {
+    let scene = Scene::start();
+    let instances: Vec<RateLimiter> = (0..INSTANCES).map(|_| scene.instance()).collect();
+    let limit = Suppressed::limit(100, Duration::from_secs(1));
+    let admitted = (0..3_000).filter(|call| {
+        // The first instance is called alone for a while, and has all that is free for itself.
+        let rl = &instances[if *call < 1_000 { 0 } else { call % INSTANCES }];
+        take::<Suppressed>(rl, "ann", &limit, 1).is_allowed()
+    });
+    let admitted = admitted.count();
+    assert!((150..=200).contains(&admitted), "{admitted} of 200");
+}

@@ -1,0 +1,75 @@
+//! Many threads of several instances at once, in real time: all there is is admitted, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::RateLimiter;
+use trypema_testkit::blocking::{connect, key, runtime, wait_for};
+use trypema_testkit::redis::Server;
+use trypema_testkit::subject::HybridStrategy;
+
+const INSTANCES: usize = 3;
+const THREADS: usize = 4;
+const CAPACITY: u64 = 20_000;
+
+/// Nothing comes back while a test runs.
+const WINDOW: Duration = Duration::from_secs(366 * 86_400);
+
+/// A machine that is busy with other tests may take its time.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn instance(server: &Server) -> Arc<RateLimiter> {
+    Arc::new(RateLimiter::builder().redis(connect(&server.url())).redis_deadline(DEADLINE).build().unwrap())
+}
+
+/// Takes by all verbs until it is denied; how much that was.
+fn take_until_denied<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) -> u64 {
+    let (ann, mut admitted) = (key("ann"), 0);
+    for call in 0.. {
+        if call % 7 == 0 {
+            // What is given back is not admitted.
+            let reserved = wait_for(S::hybrid(rl).reserve(&ann, limit, 1)).unwrap();
+            if let Some(receipt) = reserved.receipt {
+                // Of a bucket less than a whole unit comes back, as some has been refilled since.
+                assert!(wait_for(S::hybrid(rl).refund(&ann, limit, &receipt)).unwrap() <= 1, "{}", S::NAME);
+            }
+        }
+        let decision = match S::hybrid(rl).try_take(&ann, limit, 1) {
+            Some(decision) => S::core(&decision),
+            None => S::core(&wait_for(S::hybrid(rl).take(&ann, limit, 1)).unwrap()),
+        };
+        if !decision.is_allowed() {
+            break;
+        }
+        admitted += 1;
+    }
+    admitted
+}
+
+#[test]
+fn all_there_is_is_admitted_once() {
+    fn is_admitted_once<S: HybridStrategy>() {
+        let server = Server::start().unwrap();
+        let limit = S::limit(CAPACITY, WINDOW);
+        let instances: Vec<Arc<RateLimiter>> = (0..INSTANCES).map(|_| instance(&server)).collect();
+        instances.iter().for_each(|rl| drop(runtime().spawn(rl.hybrid().keep_in_sync())));
+        let mut admitted: u64 = std::thread::scope(|scope| {
+            let start = |index: usize| {
+                let (rl, limit) = (&instances[index % INSTANCES], &limit);
+                scope.spawn(move || take_until_denied::<S>(rl, limit))
+            };
+            let threads: Vec<_> = (0..INSTANCES * THREADS).map(start).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        instances.iter().for_each(|rl| wait_for(rl.hybrid().release()));
+        drop(instances);
+        assert!(admitted <= CAPACITY, "{}: {admitted}", S::NAME);
+        admitted +=
+            wait_for(S::redis(&instance(&server)).take_up_to(&key("ann"), &limit, CAPACITY)).unwrap().units;
+        assert!(admitted <= CAPACITY, "{}: {admitted}", S::NAME);
+        // A lease that was under way while its instance was released may be lost.
+        assert!(admitted * 10 >= CAPACITY * 9, "{}: only {admitted}", S::NAME);
+    }
+
+    for_every_exact!(is_admitted_once);
+}

@@ -1,0 +1,164 @@
+//! Several checks that are spent all or none, whether Redis decides them or a lease.
+
+use trypema::strategy::{Absolute, FixedWindow, TokenBucket};
+use trypema::{Check, Limit, RateLimiter, TrypemaError};
+use trypema_testkit::blocking::wait_for;
+use trypema_testkit::random::Random;
+use trypema_testkit::subject::HybridStrategy;
+
+use super::scene::{Scene, WINDOW, heat, held, release, used};
+
+const CAPACITY: u64 = 100;
+
+/// A leased key, and one that Redis decides.
+struct Pair {
+    rl: RateLimiter,
+    hot: Limit,
+    cold: Limit,
+    taken: u64,
+    scene: Scene,
+}
+
+impl Pair {
+    fn start() -> Self {
+        let scene = Scene::start();
+        let rl = scene.instance();
+        let limit = Absolute::limit(CAPACITY, WINDOW);
+        let taken = heat::<Absolute>(&rl, "hot", &limit);
+        let (hot, cold) = (Limit::from(limit), Limit::from(FixedWindow::limit(CAPACITY, WINDOW)));
+        Self { rl, hot, cold, taken, scene }
+    }
+
+    fn checks(&self, hot: u64, cold: u64) -> [Check<'_>; 2] {
+        [
+            Check { key: "hot", limit: &self.hot, cost: hot },
+            Check { key: "cold", limit: &self.cold, cost: cold },
+        ]
+    }
+
+    fn take(&self, hot: u64, cold: u64) -> bool {
+        wait_for(self.rl.hybrid().take_all(&self.checks(hot, cold))).unwrap().is_allowed
+    }
+
+    /// What Redis counts of both, once nothing is held.
+    fn used(&self) -> [u64; 2] {
+        release(&self.rl);
+        [
+            used::<Absolute>(&self.rl, "hot", &Absolute::limit(CAPACITY, WINDOW)),
+            used::<FixedWindow>(&self.rl, "cold", &FixedWindow::limit(CAPACITY, WINDOW)),
+        ]
+    }
+}
+
+#[test]
+fn both_are_spent() {
+    let pair = Pair::start();
+    let before = held::<Absolute>(&pair.rl, "hot");
+    assert!(pair.take(2, 5));
+    assert_eq!(held::<Absolute>(&pair.rl, "hot"), before - 2, "out of the lease");
+    assert_eq!(pair.used(), [pair.taken + 2, 5]);
+}
+
+#[test]
+fn neither_is_spent_if_redis_denies_one() {
+    let pair = Pair::start();
+    let before = held::<Absolute>(&pair.rl, "hot");
+    assert!(!pair.take(1, CAPACITY + 1));
+    assert_eq!(held::<Absolute>(&pair.rl, "hot"), before);
+    assert_eq!(pair.used(), [pair.taken, 0]);
+}
+
+#[test]
+fn neither_is_spent_if_the_leased_one_is_denied() {
+    let pair = Pair::start();
+    for hot in [CAPACITY, 3 * CAPACITY] {
+        for _ in 0..3 {
+            assert!(!pair.take(hot, 1));
+        }
+    }
+    assert_eq!(pair.used(), [pair.taken, 0]);
+}
+
+#[test]
+fn neither_is_spent_if_redis_is_gone() {
+    let pair = Pair::start();
+    let before = held::<Absolute>(&pair.rl, "hot");
+    pair.scene.server.kill_9().unwrap();
+    let failed = wait_for(pair.rl.hybrid().take_all(&pair.checks(1, 1))).unwrap_err();
+    assert!(matches!(failed, TrypemaError::RedisError(_)), "{failed}");
+    assert_eq!(held::<Absolute>(&pair.rl, "hot"), before);
+}
+
+#[test]
+fn receipts_give_everything_back_once() {
+    let pair = Pair::start();
+    let checks = pair.checks(2, 7);
+    let reserved = wait_for(pair.rl.hybrid().reserve_all(&checks)).unwrap();
+    assert!(reserved.is_allowed && reserved.receipts.iter().all(Option::is_some));
+    for _ in 0..2 {
+        wait_for(pair.rl.hybrid().refund_all(&checks, &reserved.receipts)).unwrap();
+    }
+    assert_eq!(pair.used(), [pair.taken, 0]);
+    let denied = wait_for(pair.rl.hybrid().reserve_all(&pair.checks(1, CAPACITY + 1))).unwrap();
+    assert!(!denied.is_allowed && denied.receipts.iter().all(Option::is_none));
+}
+
+#[test]
+fn looking_spends_nothing() {
+    let pair = Pair::start();
+    let seen = wait_for(pair.rl.hybrid().peek_all(&pair.checks(1, 1))).unwrap();
+    assert!(seen.is_allowed);
+    let remaining: Vec<u64> = seen.decisions.iter().map(|decision| decision.remaining()).collect();
+    assert_eq!(remaining, [CAPACITY - pair.taken - 1, CAPACITY - 1]);
+    assert!(!wait_for(pair.rl.hybrid().peek_all(&pair.checks(1, CAPACITY + 1))).unwrap().is_allowed);
+    assert_eq!(pair.used(), [pair.taken, 0]);
+}
+
+#[test]
+fn a_key_cannot_be_asked_for_twice() {
+    let pair = Pair::start();
+    let [hot, _] = pair.checks(1, 1);
+    let failed = wait_for(pair.rl.hybrid().take_all(&[hot, hot])).unwrap_err();
+    assert!(matches!(failed, TrypemaError::InvalidChecks { .. }), "{failed}");
+    assert!(
+        wait_for(pair.rl.hybrid().take_all(&[])).unwrap().is_allowed,
+        "of nothing there is always enough"
+    );
+}
+
+/// Two instances take from both keys until one is used up: each call from both or from none.
+#[test]
+fn what_is_taken_together_is_the_same_of_both() {
+    for seed in 0..4 {
+        let scene = Scene::start();
+        let instances = [scene.instance(), scene.instance()];
+        let limits = [
+            Limit::from(FixedWindow::limit(CAPACITY, WINDOW)),
+            Limit::from(TokenBucket::limit(2 * CAPACITY, WINDOW)),
+        ];
+        let mut random = Random::seeded(seed);
+        let (mut both, mut alone) = (0, 0);
+        for _ in 0..400 {
+            let (rl, cost) = (&instances[random.below(2) as usize], random.between(1, 3));
+            let checks = [
+                Check { key: "ann", limit: &limits[0], cost },
+                Check { key: "ann", limit: &limits[1], cost },
+            ];
+            // Now and then one key alone, so that the other is not what denies.
+            let count = if random.once_in(4) { 1 } else { 2 };
+            let taken = wait_for(rl.hybrid().take_all(&checks[2 - count..])).unwrap();
+            let units = if taken.is_allowed { cost } else { 0 };
+            if count == 2 { both += units } else { alone += units }
+        }
+        instances.iter().for_each(release);
+        let rl = &instances[0];
+        assert_eq!(
+            used::<FixedWindow>(rl, "ann", &FixedWindow::limit(CAPACITY, WINDOW)),
+            both,
+            "seed {seed}"
+        );
+        let tokens = used::<TokenBucket>(rl, "ann", &TokenBucket::limit(2 * CAPACITY, WINDOW));
+        assert_eq!(tokens, both + alone, "seed {seed}");
+        assert!(both > CAPACITY / 2 && both <= CAPACITY, "seed {seed}: {both}");
+    }
+}

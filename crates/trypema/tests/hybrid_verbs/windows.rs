@@ -1,0 +1,63 @@
+//! Aligned windows: nothing that was leased in one is spent in the next.
+
+use std::time::Duration;
+
+use trypema::clock::{Clock, Timestamp};
+use trypema::strategy::{FixedWindow, SlidingWindow};
+use trypema_testkit::subject::HybridStrategy;
+
+use super::scene::{Scene, WINDOW, heat, held, release, take, try_take, used};
+
+const CAPACITY: u64 = 1_000;
+
+/// The clock of `scene` this long before a window ends.
+fn before_the_end(scene: &Scene, by: Duration) {
+    let window_us = WINDOW.as_micros() as u64;
+    let end_us = (scene.clock.now().as_micros() / window_us + 2) * window_us;
+    scene.clock.set(Timestamp::from_micros(end_us - by.as_micros() as u64));
+}
+
+fn ends_with_its_window<S: HybridStrategy>() {
+    let scene = Scene::start();
+    let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
+    before_the_end(&scene, Duration::from_millis(20));
+    let taken = heat::<S>(&rl, "ann", &limit);
+    assert!(held::<S>(&rl, "ann") > 0, "{}", S::NAME);
+    scene.clock.advance(Duration::from_millis(19));
+    assert!(try_take::<S>(&rl, "ann", &limit, 1).unwrap().is_allowed(), "{}: still in its window", S::NAME);
+    scene.clock.advance(Duration::from_millis(1));
+    assert_eq!(held::<S>(&rl, "ann"), 0, "{}", S::NAME);
+    assert!(try_take::<S>(&rl, "ann", &limit, 1).is_none(), "{}", S::NAME);
+    let next = take::<S>(&rl, "ann", &limit, 1);
+    assert!(next.is_allowed(), "{}", S::NAME);
+    release(&rl);
+    // The counter of a sliding window still has the window before, nearly whole.
+    let carried = if S::NAME == "sliding_window" { taken + 1 } else { 0 };
+    assert_eq!(used::<S>(&rl, "ann", &limit), carried + 1, "{}", S::NAME);
+}
+
+#[test]
+fn a_lease_of_a_fixed_window_ends_with_it() {
+    ends_with_its_window::<FixedWindow>();
+}
+
+#[test]
+fn a_lease_of_a_sliding_window_ends_with_it() {
+    ends_with_its_window::<SlidingWindow>();
+}
+
+/// A key that is called all the time gets all of each window, and no more.
+#[test]
+fn each_fixed_window_is_used_to_the_full() {
+    let scene = Scene::start();
+    let (rl, limit) = (scene.instance(), FixedWindow::limit(100, Duration::from_secs(1)));
+    let mut admitted = std::collections::BTreeMap::<u64, u64>::new();
+    for _ in 0..4_000 {
+        scene.clock.advance(Duration::from_millis(1));
+        let window = scene.clock.now().as_micros() / 1_000_000;
+        *admitted.entry(window).or_default() +=
+            u64::from(take::<FixedWindow>(&rl, "ann", &limit, 1).is_allowed());
+    }
+    let full: Vec<u64> = admitted.into_values().skip(1).take(2).collect();
+    assert_eq!(full, [100, 100]);
+}
