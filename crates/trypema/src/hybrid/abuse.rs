@@ -27,7 +27,8 @@ impl Limiter<Abuse> {
     /// Ends a block and forgets all attempts; whether there was a block. Other instances remember it for a sync interval at
     /// most.
     pub async fn unblock(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
-        self.shared.table.with(key, |entry| entry.forget());
-        self.redis().unblock(key).await
+        let was_blocked = self.redis().unblock(key).await;
+        self.forget(key);
+        was_blocked
     }
 }

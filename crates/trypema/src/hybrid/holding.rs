@@ -140,8 +140,12 @@ impl<S: Leasable> Holding<S> {
         &self.limit
     }
 
-    /// Goes on under another limit: what is held was not granted under it, and is given back.
+    /// Goes on under another limit: what is held was not granted under it, and is given back; but not under one of another
+    /// window, where it would be taken from what others have in it.
     pub fn change_limit(&mut self, limit: &S::Limit, pace: Pace) {
+        if S::memory_us(limit) != S::memory_us(&self.limit) {
+            self.leases.forget();
+        }
         self.end_all();
         (self.limit, self.pace, self.demand) = (limit.clone(), pace, Demand::default());
         self.quota = quota_of::<S>(limit);
@@ -399,6 +403,13 @@ impl<S: Leasable> Holding<S> {
             self.leases.give_back(ask.back);
             self.unreported = self.unreported.saturating_add(ask.seen.saturating_sub(ask.need));
         }
+    }
+
+    /// Whether units that came out of a lease still count.
+    pub fn is_counting(&self, back: &Back, now: Timestamp) -> bool {
+        let ahead_us = self.told.as_ref().map_or(0, |told| told.ahead_us);
+        let shared_now = Timestamp::derived(now.as_micros().saturating_add_signed(ahead_us));
+        back.is_counting(shared_now, S::memory_us(&self.limit))
     }
 
     /// Takes back what a call has spent.

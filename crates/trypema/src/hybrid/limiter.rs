@@ -172,7 +172,7 @@ impl<S: Leasable> Limiter<S> {
                 Ok(Reservation { decision: reservation.decision, receipt })
             }
             Ok(Some(found)) => {
-                let receipt = (!spent.is_empty()).then(|| self.leased_receipt(key, spent));
+                let receipt = (!spent.is_empty()).then(|| self.leased_receipt(key, limit, spent));
                 let decision = found.decision::<S>(limit);
                 self.redis().tell(key, cost, started, Some(S::core(&decision)));
                 Ok(Reservation { decision, receipt })
@@ -200,22 +200,23 @@ impl<S: Leasable> Limiter<S> {
         }
     }
 
-    pub(super) fn leased_receipt(&self, key: &RedisKey, backs: Vec<Back>) -> Receipt {
+    pub(super) fn leased_receipt(&self, key: &RedisKey, limit: &S::Limit, backs: Vec<Back>) -> Receipt {
         let resets = self.shared.table.with(key, |entry| entry.resets).unwrap_or(0);
-        Receipt::new::<S>(key, Origin::Leased(Spent { backs, resets }))
+        Receipt::new::<S>(key, Origin::Leased(Spent { backs, resets, memory_us: S::memory_us(limit) }))
     }
 
-    /// Puts back what came out of leases, unless the key was reset since; how many units.
+    /// Puts back what came out of leases, as far as it still counts; how many units.
     pub(super) fn put_back(&self, key: &RedisKey, limit: &S::Limit, spent: Spent) -> u64 {
+        let (pace, now) = (self.shared.pace(limit), self.shared.hub.clock.now());
         let put = |entry: &mut Entry<S>| {
-            if entry.resets != spent.resets {
+            if entry.resets != spent.resets || spent.memory_us != S::memory_us(entry.holding.limit()) {
                 return 0;
             }
-            let units = spent.backs.iter().map(|back| back.units).sum();
-            spent.backs.into_iter().for_each(|back| entry.holding.put_back(back));
-            units
+            let counting = spent.backs.into_iter().filter(|back| entry.holding.is_counting(back, now));
+            let counting: Vec<Back> = counting.collect();
+            counting.iter().for_each(|back| entry.holding.put_back(*back));
+            counting.iter().map(|back| back.units).sum()
         };
-        let (pace, now) = (self.shared.pace(limit), self.shared.hub.clock.now());
         self.shared.table.with_new(key, (limit, pace), (now, put)).unwrap_or(0)
     }
 
@@ -233,13 +234,20 @@ impl<S: Leasable> Limiter<S> {
     /// Forgets what `key` has spent, and voids its receipts; whether there was anything. Other instances may still
     /// spend what they hold of it, for the length of a lease.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
+        self.forget(key);
+        let was_any = self.redis().reset(key).await;
+        // What was leased in between is forgotten in Redis.
+        self.forget(key);
+        was_any
+    }
+
+    pub(super) fn forget(&self, key: &RedisKey) {
         self.shared.table.with(key, |entry| entry.forget());
-        self.redis().reset(key).await
     }
 
     /// Ends what is held of a key, to be given back, and forgets what is known.
     pub(super) fn end_leases(&self, key: &RedisKey) {
-        self.shared.table.with(key, |entry| entry.holding.end_all());
+        self.shared.table.with(key, |entry| entry.end_all());
     }
 
     /// A handle to `key`, for callers that check it in a tight loop.

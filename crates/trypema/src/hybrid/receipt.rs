@@ -29,6 +29,8 @@ pub(super) struct Spent {
     pub(super) backs: Vec<Back>,
     /// How often this instance had reset the key.
     pub(super) resets: u64,
+    /// How long units count, by the limit they were taken under.
+    pub(super) memory_us: u64,
 }
 
 /// A decision, and what it takes to give back what it spent.

@@ -54,8 +54,9 @@ impl<S: Windowed + Leasable> WindowLimiter<S> {
     /// Gives a live key another rate for `inc`; whether it is live. Other instances may spend what they hold of the old one,
     /// for the length of a lease.
     pub async fn set_rate_limit(&self, key: &RedisKey, rate_limit: &RateLimit) -> Result<bool, TrypemaError> {
+        let is_live = self.core.redis().adopt(key, &self.limit(rate_limit)).await;
         self.core.end_leases(key);
-        self.core.redis().adopt(key, &self.limit(rate_limit)).await
+        is_live
     }
 
     /// The limit that `inc` goes by, for the other verbs.

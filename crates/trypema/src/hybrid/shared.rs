@@ -263,11 +263,9 @@ impl<S: Leasable> Shared<S> {
             entry.failure = told.err().cloned();
             let found = match told {
                 Ok(grant) if entry.version == job.version => entry.holding.granted(&job.ask, trip, grant),
-                Ok(grant) => {
-                    // It was granted under a limit, or before a reset, that is no more.
+                Ok(_) => {
+                    // It was granted under a limit, or before a reset, that is no more: it stays counted until it leaves.
                     entry.holding.failed(&job.ask, false);
-                    let Leased { units, recorded, .. } = grant.leased;
-                    entry.holding.put_back(Back { units, recorded, resets: grant.resets });
                     None
                 }
                 Err(failure) => {

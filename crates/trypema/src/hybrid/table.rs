@@ -55,6 +55,12 @@ impl<S: Leasable> Entry<S> {
         self.version += 1;
     }
 
+    /// Ends everything that is held, to be given back.
+    pub(super) fn end_all(&mut self) {
+        self.holding.end_all();
+        self.version += 1;
+    }
+
     /// Forgets everything that is held.
     pub(super) fn forget(&mut self) {
         self.holding.forget();

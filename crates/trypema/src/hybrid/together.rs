@@ -304,7 +304,7 @@ impl HybridRateLimiterProvider {
             let tell = |back: Back| spent.push(back);
             match limiter.shared.decide(key, (limit, check.cost), Turn::Again, tell).await? {
                 Some(found) => {
-                    receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, spent));
+                    receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, limit, spent));
                     S::core(&found.decision::<S>(limit))
                 }
                 None => {
@@ -330,7 +330,7 @@ impl HybridRateLimiterProvider {
                 Here::Decided(found) => {
                     let decision = S::core(&found.decision::<S>(limit));
                     item.decision = Some(decision);
-                    item.receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, spent));
+                    item.receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, limit, spent));
                     Some(decision.is_allowed())
                 }
                 Here::Ask(job) => {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -39,9 +39,13 @@ impl Parts {
 pub(super) struct Store {
     parts: Parts,
     lanes: Lanes,
-    /// How many instances there are, if that is known.
-    instances: AtomicU32,
+    /// How many instances there were, by the last few signs of life.
+    instances: [AtomicU32; SIGNS],
+    next_sign: AtomicUsize,
 }
+
+/// Signs of life that are remembered. The most of them holds: after Redis was emptied the first ones see too few.
+const SIGNS: usize = 4;
 
 /// One lane for a server; one per slot for a Cluster, where only keys of one slot share a script call.
 #[derive(Debug)]
@@ -65,7 +69,7 @@ impl Store {
                 }
             }
         };
-        Self { parts, lanes, instances: AtomicU32::new(0) }
+        Self { parts, lanes, instances: Default::default(), next_sign: AtomicUsize::new(0) }
     }
 
     /// The name of a key's state.
@@ -80,18 +84,22 @@ impl Store {
     /// What a failure means, for as many instances as there are.
     pub(super) fn on_failure(&self) -> OnFailure {
         match (self.parts.on_failure, self.instances()) {
-            (OnFailure::Local { .. }, Some(instances)) => OnFailure::Local { instances },
+            (OnFailure::Local { instances }, Some(seen)) => {
+                OnFailure::Local { instances: instances.max(seen) }
+            }
             (chosen, _) => chosen,
         }
     }
 
     /// How many instances there are, if that is known.
     pub(super) fn instances(&self) -> Option<NonZeroU32> {
-        NonZeroU32::new(self.instances.load(Ordering::Relaxed))
+        let most = self.instances.iter().map(|seen| seen.load(Ordering::Relaxed)).max();
+        most.and_then(NonZeroU32::new)
     }
 
     pub(super) fn learn_instances(&self, instances: u32) {
-        self.instances.store(instances, Ordering::Relaxed);
+        let place = self.next_sign.fetch_add(1, Ordering::Relaxed) % SIGNS;
+        self.instances[place].store(instances, Ordering::Relaxed);
     }
 
     /// How long a call takes at most.

@@ -42,7 +42,8 @@ pub enum OnFailure {
     /// The call is decided in this process, where every unit counts as often as there are instances. What is
     /// admitted is taken from Redis when it is back, as far as it fits.
     Local {
-        /// How many instances share the limit.
+        /// How many instances share the limit. Where [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync)
+        /// knows of more, it is those.
         instances: NonZeroU32,
     },
 }

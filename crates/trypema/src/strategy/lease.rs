@@ -36,6 +36,13 @@ pub struct Back {
     pub resets: u32,
 }
 
+impl Back {
+    /// Whether they still count at `now`, for `memory_us` after they were recorded: what has left is nobody's to take away.
+    pub fn is_counting(&self, now: Timestamp, memory_us: u64) -> bool {
+        self.units > 0 && self.recorded.as_micros() + memory_us > now.as_micros()
+    }
+}
+
 /// What was granted.
 #[derive(Debug, Clone, Copy)]
 pub struct Leased<O> {
@@ -78,7 +85,7 @@ pub trait Leasable: Wire {
         now: Timestamp,
         (ask, sharers): (&LeaseAsk, u64),
     ) -> Leased<Self::Outcome> {
-        if ask.back.units > 0 {
+        if ask.back.is_counting(now, Self::memory_us(limit)) {
             let (units, recorded) = (ask.back.units, Some(ask.back.recorded));
             Self::refund(limit, state, Refund { now, units, recorded });
         }

@@ -150,7 +150,9 @@ verbs[RESERVE] = function(check, state, reply)
 end
 verbs[LEASE] = function(check, state, reply)
   local s, lease = check.strategy, check.lease
-  if check.resets ~= lease.resets or not state.is_known then
+  -- What has left, or was forgotten, is nobody's to take away.
+  local is_counting = lease.recorded + s.memory(check.limit) > now
+  if check.resets ~= lease.resets or not state.is_known or not is_counting then
     lease.back = 0
   end
   local units, outcome

@@ -81,7 +81,7 @@ fn settle(limit: &SuppressedLimit, state: &mut SuppressedState, now: Timestamp, 
         state.observed = Some(Box::new(state.accepted.clone()));
     }
     state.repair_observed(look);
-    if ask.back.units > 0 {
+    if ask.back.is_counting(now, limit.window.window_us) {
         let refund = Refund { now, units: ask.back.units, recorded: Some(ask.back.recorded) };
         refund_series(&mut state.accepted, look, limit.window.group_us, refund);
     }
