@@ -62,9 +62,9 @@ pub(crate) use provider::Windows;
 pub(crate) use receipt::random;
 pub(crate) use seeds::Windowed;
 pub(crate) use store::Parts;
-pub(crate) use together::Errand;
 #[cfg(feature = "tower")]
 pub(crate) use together::Holds;
+pub(crate) use together::{Errand, holds};
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 

@@ -18,10 +18,7 @@ use crate::error::TrypemaError;
 use crate::redis::{
     Errand, OnFailure, Receipt as RedisReceipt, RedisFailure, RedisKey, RedisRateLimiterProvider,
 };
-use crate::strategy::{
-    Absolute, Abuse, Back, FixedWindow, Leasable, LimitOf, SlidingWindow, Strategy, Suppressed, TokenBucket,
-    with_strategy,
-};
+use crate::strategy::{Back, Leasable, LimitOf, Strategy, with_strategy};
 
 /// The limiter of each strategy.
 pub(crate) trait Holds<S: LimitOf + Leasable> {
@@ -419,23 +416,4 @@ fn checked(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
     problem_with(checks).map_or(Ok(()), |reason| Err(TrypemaError::InvalidChecks { reason }))
 }
 
-macro_rules! holds {
-    ($($strategy:ident: $field:ident),+ $(,)?) => {
-        $(
-            impl Holds<$strategy> for HybridRateLimiterProvider {
-                fn limiter(&self) -> &Limiter<$strategy> {
-                    &self.$field
-                }
-            }
-        )+
-    };
-}
-
-holds! {
-    Absolute: absolute,
-    Suppressed: suppressed,
-    TokenBucket: token_bucket,
-    SlidingWindow: sliding_window,
-    FixedWindow: fixed_window,
-    Abuse: abuse,
-}
+crate::redis::holds!(HybridRateLimiterProvider);

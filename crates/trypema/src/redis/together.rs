@@ -20,10 +20,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::observer::{Event, Failure};
-use crate::strategy::{
-    Absolute, Abuse, FixedWindow, LimitOf, SlidingWindow, Strategy, Suppressed, TokenBucket, Wire,
-    with_strategy,
-};
+use crate::strategy::{LimitOf, Strategy, Wire, with_strategy};
 
 /// The limiter of each strategy.
 pub(crate) trait Holds<S: LimitOf + Wire> {
@@ -264,23 +261,29 @@ fn checked(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
     problem_with(checks).map_or(Ok(()), |reason| Err(TrypemaError::InvalidChecks { reason }))
 }
 
+/// Says where `$provider` has the limiter of each strategy.
 macro_rules! holds {
-    ($($strategy:ident: $field:ident),+ $(,)?) => {
+    ($provider:ident, $($strategy:ident: $field:ident),+ $(,)?) => {
         $(
-            impl Holds<$strategy> for RedisRateLimiterProvider {
-                fn limiter(&self) -> &Limiter<$strategy> {
+            impl Holds<$crate::strategy::$strategy> for $provider {
+                fn limiter(&self) -> &Limiter<$crate::strategy::$strategy> {
                     &self.$field
                 }
             }
         )+
     };
+    ($provider:ident) => {
+        $crate::redis::holds! {
+            $provider,
+            Absolute: absolute,
+            Suppressed: suppressed,
+            TokenBucket: token_bucket,
+            SlidingWindow: sliding_window,
+            FixedWindow: fixed_window,
+            Abuse: abuse,
+        }
+    };
 }
+pub(crate) use holds;
 
-holds! {
-    Absolute: absolute,
-    Suppressed: suppressed,
-    TokenBucket: token_bucket,
-    SlidingWindow: sliding_window,
-    FixedWindow: fixed_window,
-    Abuse: abuse,
-}
+holds!(RedisRateLimiterProvider);

@@ -77,6 +77,20 @@ fn a_late_lease_ends_no_later() {
     for_every_leased!(ends_no_later);
 }
 
+/// A reset overtakes the answer: what was granted before it is forgotten, and not held.
+#[test]
+fn a_lease_from_before_a_reset_is_not_spent() {
+    fn is_not_spent<S: HybridStrategy>() {
+        let Waiting::<S> { scene, rl, limit, caller, .. } = Waiting::start();
+        wait_for(S::hybrid(&rl).reset(&key("ann"))).unwrap();
+        assert!(wait_for(caller).unwrap(), "{}: it asks again", S::NAME);
+        let (held, used) = (held::<S>(&rl), scene.used::<S>(&limit));
+        assert!(used > held, "{}: {held} held, {used} counted", S::NAME);
+    }
+
+    for_every_leased!(is_not_spent);
+}
+
 /// What is left of a lease was sent back, and the answer was lost: it may have arrived, and is not sent again.
 #[test]
 fn what_may_have_been_given_back_is_not_given_back_again() {

@@ -62,7 +62,8 @@ fn a_caller_that_leaves_harms_nobody_without_a_loop() {
     fn harms_nobody<S: HybridStrategy>() {
         let scene = Scene::start();
         let proxy = FaultProxy::start(scene.server.addr()).unwrap();
-        let (rl, limit) = (scene.behind(&proxy), S::limit(CAPACITY, WINDOW));
+        // What is lost stays counted.
+        let (rl, limit) = (scene.behind(&proxy), S::limit(100 * CAPACITY, WINDOW));
         heat::<S>(&rl, "ann", &limit);
         proxy.delay(A_MOMENT);
         for _ in 0..3 {
