@@ -1,0 +1,67 @@
+//! Denials that are remembered.
+
+use super::{Grant, Holding, Trip};
+use crate::clock::{Span, Timestamp};
+use crate::decision::{Decision, When};
+use crate::strategy::Leasable;
+
+/// A denial that holds for a while, for this cost and larger ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Denial<O> {
+    pub(super) cost: u64,
+    pub(super) outcome: O,
+    pub(super) ahead_us: i64,
+    pub(super) until: u64,
+}
+
+impl<S: Leasable> Holding<S> {
+    /// Remembers a denial until its wait is over, or until it is worth looking again: others may give units back.
+    pub fn denied(&mut self, cost: u64, trip: Trip, grant: &Grant<S::Outcome>) {
+        self.remember(cost, trip, grant, 0);
+    }
+
+    /// The same for at least `at_least_us`.
+    pub(super) fn remember(&mut self, cost: u64, trip: Trip, grant: &Grant<S::Outcome>, at_least_us: u64) {
+        let outcome = grant.leased.outcome;
+        let decision = S::core(&S::decision(&self.limit, outcome, When::exactly(grant.now)));
+        let Some(wait_us) = decision.retry_after_us() else { return };
+        let until = trip.answered_at.as_micros() + wait_us.clamp(at_least_us, self.pace.interval_us);
+        self.known_since = trip.asked_at.as_micros();
+        self.denial = Some(Denial { cost, outcome, ahead_us: trip.ahead_us(grant.now), until });
+        self.find_next_end();
+    }
+
+    /// Remembers a denial of which no more is known than what its caller was told.
+    pub fn vetoed(&mut self, cost: u64, answered_at: Timestamp, decision: Decision) {
+        let (Some(wait_us), Some(now)) = (decision.retry_after_us(), decision.when.moment()) else { return };
+        let ahead_us = now.as_micros() as i64 - answered_at.as_micros() as i64;
+        let until = answered_at.as_micros() + wait_us.min(self.pace.interval_us);
+        self.known_since = answered_at.as_micros();
+        self.veto = Some(Denial { cost, outcome: decision, ahead_us, until });
+        self.find_next_end();
+    }
+
+    /// What a call is told that is sure to be denied; it counts as seen.
+    pub fn denial(&mut self, now: Span, cost: u64) -> Option<Decision> {
+        if self.is_over(now) && !self.end_until(now) || cost <= self.leases.left() {
+            return None;
+        }
+        let shared_now =
+            |ahead_us| Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
+        let known = self.denial.as_ref().filter(|denial| cost >= denial.cost).map(|denial| {
+            let when = When::exactly(shared_now(denial.ahead_us));
+            S::core(&S::decision(&self.limit, denial.outcome, when))
+        });
+        let vetoed = self.veto.as_ref().filter(|veto| cost >= veto.cost);
+        known
+            .or(vetoed
+                .map(|veto| Decision { when: When::exactly(shared_now(veto.ahead_us)), ..veto.outcome }))
+    }
+
+    /// Notes a call that was denied without being decided here.
+    pub fn forgo(&mut self, cost: u64) {
+        if S::is_counting_denied(&self.limit) {
+            self.unreported = self.unreported.saturating_add(cost);
+        }
+    }
+}
