@@ -109,8 +109,8 @@ impl Model for FixedWindowModel {
     }
 
     fn refund(&mut self, limit: &AlignedLimit, refund: Refund) -> u64 {
-        let window = self.ends_at - limit.window()..self.ends_at;
-        let is_meant = refund.recorded.is_none_or(|moment| window.contains(&moment));
+        let end_of = |moment: i64| moment - moment.rem_euclid(limit.window()) + limit.window();
+        let is_meant = refund.recorded.is_none_or(|moment| end_of(moment) == self.ends_at);
         if refund.now >= self.ends_at || !is_meant {
             return 0;
         }

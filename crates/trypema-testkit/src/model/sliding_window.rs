@@ -110,9 +110,11 @@ impl Model for SlidingWindowModel {
     }
 
     fn refund(&mut self, limit: &AlignedLimit, refund: Refund) -> u64 {
+        let is_aligned = self.ends_at.rem_euclid(limit.window()) == 0;
         self.roll(limit, refund.now);
         let starts_at = self.ends_at - limit.window();
-        let lies_in = |window: Range<i64>| refund.recorded.is_none_or(|moment| window.contains(&moment));
+        let lies_in =
+            |window: Range<i64>| refund.recorded.is_none_or(|moment| is_aligned && window.contains(&moment));
         let mut left = refund.units;
         if lies_in(starts_at - limit.window()..starts_at) {
             let given_back = left.min(self.previous);

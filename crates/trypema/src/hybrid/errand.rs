@@ -20,6 +20,8 @@ pub(super) struct Job<S: Leasable> {
     pub(super) sharer: Sharer,
     /// Not after it is sent: the lease is timed from here.
     pub(super) asked_at: Timestamp,
+    /// When it is given up.
+    pub(super) deadline: Timestamp,
     pub(super) version: u64,
 }
 
@@ -44,38 +46,61 @@ pub(super) struct Answer<O> {
 
 impl<S: Leasable> Shared<S> {
     /// Asks for a lease and notes the answer.
-    pub(super) async fn run(self: Arc<Self>, job: Job<S>) -> Result<Answer<S::Outcome>, RedisFailure> {
-        self.hub.count_ask();
-        let unfinished = Unfinished { shared: &self, job: &job };
-        let told = self.redis.lease(&job.key, &job.limit, (job.ask, job.sharer)).await;
-        std::mem::forget(unfinished);
-        let grant = told.map(|told| Grant { leased: told.leased, now: told.now, resets: told.resets });
-        let found = self.finish(&job, grant.as_ref());
-        let grant = grant?;
-        let is_spent = found.as_ref().is_some_and(|found| S::is_admitted(&found.outcome));
-        let back = Back { units: job.ask.need, recorded: grant.leased.recorded, resets: grant.resets };
-        Ok(Answer { found, spent: is_spent.then_some(back) })
+    pub(super) fn run(
+        self: &Arc<Self>,
+        job: Job<S>,
+    ) -> impl Future<Output = Result<Answer<S::Outcome>, RedisFailure>> + Send + use<S> {
+        let mut unfinished = Unfinished { shared: Arc::clone(self), job, progress: Progress::Unsent };
+        async move {
+            unfinished.progress = Progress::Sent;
+            let Unfinished { shared, job, .. } = &unfinished;
+            shared.hub.count_ask();
+            let asked = (job.ask, job.sharer);
+            let told = shared.redis.lease_by(job.deadline, (&job.key, &job.limit), asked).await;
+            unfinished.progress = Progress::Done;
+            let Unfinished { shared, job, .. } = &unfinished;
+            let grant = told.map(|told| Grant { leased: told.leased, now: told.now, resets: told.resets });
+            let found = shared.finish(job, grant.as_ref());
+            let grant = grant?;
+            let is_spent = found.as_ref().is_some_and(|found| S::is_admitted(&found.outcome));
+            let back = Back { units: job.ask.need, recorded: grant.leased.recorded, resets: grant.resets };
+            Ok(Answer { found, spent: is_spent.then_some(back) })
+        }
     }
 
-    /// A job for the background.
+    /// A job for the background, which tells the observer of a failure; what is held is spent meanwhile.
     pub(super) fn errand(self: &Arc<Self>, job: Job<S>) -> Errand {
-        let run = Arc::clone(self).run(job);
+        let (shared, key) = (Arc::clone(self), job.key.clone());
+        let run = self.run(job);
         Box::pin(async move {
-            // Those who wait for it are told of a failure; what is held is spent meanwhile.
-            let _ = run.await;
+            if let Err(failure) = run.await {
+                shared.redis.failed(&key, failure);
+            }
         })
     }
 }
 
-/// A job that may be dropped half-way: it may have been sent. Whoever waits for it tries again.
-struct Unfinished<'a, S: Leasable> {
-    shared: &'a Shared<S>,
-    job: &'a Job<S>,
+/// A job that may be dropped half-way. Whoever waits for it tries again.
+struct Unfinished<S: Leasable> {
+    shared: Arc<Shared<S>>,
+    job: Job<S>,
+    progress: Progress,
 }
 
-impl<S: Leasable> Drop for Unfinished<'_, S> {
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Unsent,
+    /// It may have been.
+    Sent,
+    Done,
+}
+
+impl<S: Leasable> Drop for Unfinished<S> {
     fn drop(&mut self) {
-        self.shared.abandon(self.job);
+        if self.progress != Progress::Done {
+            self.shared.abandon(&self.job, self.progress == Progress::Sent);
+        }
     }
 }
 

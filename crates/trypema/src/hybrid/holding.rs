@@ -165,7 +165,7 @@ impl<S: Leasable> Holding<S> {
     #[inline]
     fn warned(&self, taken: Taken<S::Outcome>, now: Span) -> Taken<S::Outcome> {
         let is_low = !self.is_asking(now.latest)
-            && self.denial.is_none()
+            && self.denial.as_ref().is_none_or(|denial| denial.cost > 1)
             && (self.leases.left() <= self.low
                 || now.latest.as_micros() >= self.refill_at
                 || S::IS_RETURNED_EARLY && self.leases.is_owing());
@@ -212,10 +212,16 @@ impl<S: Leasable> Holding<S> {
         self.leases.is_owing()
     }
 
-    /// Whether nobody calls for it and nothing of it can be spent.
+    /// Whether the shared count is still to be told of something that was seen.
+    pub fn is_unreported(&self) -> bool {
+        self.unreported > 0
+    }
+
+    /// Whether nobody calls for it, nothing of it can be spent, and nothing is to be given back or told.
     pub fn is_stale(&self, now: Timestamp) -> bool {
         let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
-        is_idle && !self.is_asking(now) && self.held(now) == 0
+        let is_settled = !self.is_owing() && !self.is_unreported();
+        is_idle && is_settled && !self.is_asking(now) && self.held(now) == 0
     }
 
     /// What there is to do when nobody calls.

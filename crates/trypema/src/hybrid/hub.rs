@@ -82,8 +82,10 @@ impl Hub {
 
     /// Leaves an errand to the loop; without one it is dropped.
     pub(super) fn leave(&self, errand: Errand) {
+        let mut bell = self.bell();
         if self.is_running() {
-            self.bell().errands.push(errand);
+            bell.errands.push(errand);
+            drop(bell);
             self.ring();
         }
     }
@@ -115,8 +117,10 @@ impl Hub {
     }
 
     pub(super) fn stop(&self) {
+        let mut bell = self.bell();
         self.is_running.store(false, Ordering::Release);
-        let left = std::mem::take(&mut self.bell().errands);
+        let left = std::mem::take(&mut bell.errands);
+        drop(bell);
         drop(left);
     }
 

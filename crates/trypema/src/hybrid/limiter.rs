@@ -7,10 +7,10 @@ use super::bound::HybridBound;
 use super::handle::KeyHandle;
 use super::holding::{Taken, Trip};
 use super::receipt::{Origin, Receipt, Reservation, Spent};
-use super::shared::{Found, Here, Shared, Turn};
+use super::shared::{Found, Here, Reached, Shared, Turn};
 use super::split::Split;
 use super::table::Entry;
-use crate::clock::Span;
+use crate::clock::{Span, Timestamp};
 use crate::decision::When;
 use crate::error::TrypemaError;
 use crate::local::Granted;
@@ -165,13 +165,13 @@ impl<S: Leasable> Limiter<S> {
         let started = self.redis().started();
         let mut spent = Vec::new();
         match self.shared.decide(key, (limit, cost), Turn::First, |back: Back| spent.push(back)).await {
-            Ok(None) => {
+            Ok(Reached::Cold(_)) => {
                 let reservation = self.redis().reserve(key, limit, cost).await?;
                 let receipt =
                     reservation.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
                 Ok(Reservation { decision: reservation.decision, receipt })
             }
-            Ok(Some(found)) => {
+            Ok(Reached::Found(found)) => {
                 let receipt = (!spent.is_empty()).then(|| self.leased_receipt(key, limit, spent));
                 let decision = found.decision::<S>(limit);
                 self.redis().tell(key, cost, started, Some(S::core(&decision)));
@@ -283,20 +283,21 @@ impl<S: Leasable> Limiter<S> {
         cost: u64,
     ) -> Result<Found<S::Outcome>, RedisFailure> {
         match self.shared.decide(key, (limit, cost), Turn::First, |_| {}).await? {
-            Some(found) => Ok(found),
-            None => self.plain(key, limit, cost).await,
+            Reached::Found(found) => Ok(found),
+            Reached::Cold(deadline) => self.plain(deadline, key, (limit, cost)).await,
         }
     }
 
     /// Takes from Redis itself, and remembers a denial.
     async fn plain(
         &self,
+        deadline: Timestamp,
         key: &RedisKey,
-        limit: &S::Limit,
-        cost: u64,
+        (limit, cost): (&S::Limit, u64),
     ) -> Result<Found<S::Outcome>, RedisFailure> {
         let asked_at = self.shared.hub.clock.now();
-        let (_, taken) = both(self.report(key, limit), self.redis().plain_take(key, limit, cost)).await;
+        let (_, taken) =
+            both(self.report(key, limit), self.redis().plain_take(deadline, key, (limit, cost))).await;
         let (outcome, now) = taken?;
         let found = Found { outcome, now };
         if !S::is_admitted(&outcome) {

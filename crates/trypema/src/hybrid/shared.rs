@@ -11,7 +11,7 @@ use super::hub::{Errand, Hub};
 use super::pace::Pace;
 use super::table::{Entry, Shard, Table, find, find_or_add};
 use crate::clock::{Clock, Span, SystemClock, Timestamp};
-use crate::decision::Decision;
+use crate::decision::{Decision, When};
 use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, Sharer};
 use crate::strategy::{Back, Leasable, LeaseAsk, Leased};
 
@@ -34,6 +34,14 @@ pub(super) struct Found<O> {
     pub(super) outcome: O,
     /// The time by the clock of Redis, about.
     pub(super) now: Timestamp,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Reached<O> {
+    Found(Found<O>),
+    /// A plain take has to decide it, until this deadline.
+    Cold(Timestamp),
 }
 
 /// What can be said of a call without waiting.
@@ -77,37 +85,39 @@ impl<S: Leasable> Shared<S> {
     }
 
     /// Decides a call by what is held, waiting for Redis where that does not do. Tells where what it spends of leases
-    /// was recorded; `None` for a call that a plain take has to decide.
+    /// was recorded.
     pub(super) async fn decide(
         self: &Arc<Self>,
         key: &RedisKey,
         (limit, cost): (&S::Limit, u64),
         mut turn: Turn,
         mut tell: impl FnMut(Back),
-    ) -> Result<Option<Found<S::Outcome>>, RedisFailure> {
-        let mut patience = None;
+    ) -> Result<Reached<S::Outcome>, RedisFailure> {
+        let mut deadline = None;
         for _ in 0..MAX_WAITS {
             match self.here(key, (limit, cost), std::mem::replace(&mut turn, Turn::Again), &mut tell) {
-                Here::Decided(found) => return Ok(Some(found)),
-                Here::Cold => return Ok(None),
+                Here::Decided(found) => return Ok(Reached::Found(found)),
+                Here::Cold => break,
                 Here::Wait(answers) => {
-                    let deadline = *patience.get_or_insert_with(|| self.redis.patience());
-                    self.answered(key, answers, deadline).await?;
-                    if SystemClock.now() >= deadline {
-                        return Ok(None);
+                    let deadline = *deadline.get_or_insert_with(|| self.redis.deadline());
+                    let patience = self.redis.patience(deadline);
+                    self.answered(key, answers, patience).await?;
+                    if SystemClock.now() >= patience {
+                        break;
                     }
                 }
                 Here::Ask(job) => {
-                    let errand = Box::pin(Arc::clone(self).run(job));
+                    let deadline = *deadline.get_or_insert_with(|| self.redis.deadline());
+                    let errand = Box::pin(self.run(Job { deadline, ..job }));
                     let answer = Driven::new(errand, Arc::clone(&self.hub)).await?;
                     if let Some(found) = answer.found {
                         answer.spent.into_iter().for_each(&mut tell);
-                        return Ok(Some(found));
+                        return Ok(Reached::Found(found));
                     }
                 }
             }
         }
-        Ok(None)
+        Ok(Reached::Cold(deadline.unwrap_or_else(|| self.redis.deadline())))
     }
 
     /// What can be said of a call at once; what it costs is spent.
@@ -204,7 +214,8 @@ impl<S: Leasable> Shared<S> {
 
     fn job_of(&self, entry: &mut Entry<S>, ask: LeaseAsk, sharer: Sharer) -> Job<S> {
         let (key, limit) = (entry.key.clone(), entry.holding.limit().clone());
-        Job { key, limit, ask, sharer, asked_at: self.hub.clock.now(), version: entry.version }
+        let (asked_at, deadline) = (self.hub.clock.now(), self.redis.deadline());
+        Job { key, limit, ask, sharer, asked_at, deadline, version: entry.version }
     }
 
     /// Leaves a job to the background.
@@ -225,7 +236,7 @@ impl<S: Leasable> Shared<S> {
             let now = self.hub.clock.now();
             let looked = self.table.with(key, |entry| {
                 if entry.answers != answers || !entry.holding.is_asking(now) {
-                    return Poll::Ready(entry.failure.clone());
+                    return Poll::Ready(entry.failure.as_ref().map(of_another));
                 }
                 if !entry.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
                     entry.waiting.push(context.waker().clone());
@@ -233,7 +244,7 @@ impl<S: Leasable> Shared<S> {
                 Poll::Pending
             });
             if matches!(looked, Some(Poll::Pending)) && SystemClock.now() < deadline {
-                if alarm.is_none() {
+                if alarm.as_ref().is_none_or(|alarm: &Waker| !alarm.will_wake(context.waker())) {
                     SystemClock.wake_at(deadline, context.waker());
                     alarm = Some(context.waker().clone());
                 }
@@ -282,11 +293,11 @@ impl<S: Leasable> Shared<S> {
         found.map(|outcome| Found { outcome, now })
     }
 
-    /// Notes that a job was dropped after it may have been sent.
-    pub(super) fn abandon(&self, job: &Job<S>) {
+    /// Notes that a job was dropped.
+    pub(super) fn abandon(&self, job: &Job<S>, is_sent: bool) {
         let waiting = self.table.with(&job.key, |entry| {
-            entry.answers += 1;
-            entry.holding.failed(&job.ask, false);
+            (entry.answers, entry.failure) = (entry.answers + 1, None);
+            entry.holding.failed(&job.ask, !is_sent);
             std::mem::take(&mut entry.waiting)
         });
         waiting.into_iter().flatten().for_each(Waker::wake);
@@ -299,6 +310,10 @@ impl<S: Leasable> Shared<S> {
         (limit, cost): (&S::Limit, u64),
         (trip, found): (Trip, Found<S::Outcome>),
     ) {
+        let decision = S::core(&S::decision(limit, found.outcome, When::exactly(found.now)));
+        if decision.is_never() {
+            return;
+        }
         let leased = Leased { units: 0, recorded: found.now, outcome: found.outcome };
         let grant = Grant { leased, now: found.now, resets: 0 };
         let remember = |entry: &mut Entry<S>| {
@@ -355,7 +370,7 @@ impl<S: Leasable> Shared<S> {
         let now = self.hub.clock.now();
         self.table.sweep(|entry| {
             entry.holding.end_all();
-            while entry.holding.is_owing() {
+            while entry.holding.is_owing() || entry.holding.is_unreported() {
                 let ask = entry.holding.settle(now);
                 jobs.push(self.job_of(entry, ask, self.hub.leaver()));
             }
@@ -373,6 +388,12 @@ impl<S: Leasable> Shared<S> {
         });
         held
     }
+}
+
+/// The failure of an answer that others waited for: of theirs nothing was sent.
+fn of_another(failure: &RedisFailure) -> RedisFailure {
+    let message = format!("the lease that was waited for: {failure}");
+    RedisFailure::new(RedisFailureKind::Unavailable, message)
 }
 
 impl<O> From<Decided<O>> for Found<O> {

@@ -14,6 +14,7 @@ use crate::strategy::Leasable;
 /// the others only when that is used up: a call is denied when every part has denied it. What is lost on the lower side, besides what
 /// every lease costs: a call has to fit into one part, so up to `cost - 1` units of each can stay unused, and a cost above
 /// a part's share is never admitted. Part 0 of 8 of the key `a` is the key `a/0/8`, and should be nobody else's.
+/// The numbers of a decision are those of one part. Split otherwise, a key starts anew: change the number of parts when it does not matter.
 ///
 /// ```no_run
 /// use std::num::NonZeroU32;

@@ -3,15 +3,18 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::hub::{Errand, Hub, LIVE_FOR};
 use super::provider::Inner;
 use crate::clock::Timestamp;
 
-/// Errands under way at once at most; more wait their turn.
-const MAX_UNDER_WAY: usize = 4_096;
+/// Errands under way at once at most; more wait their turn. They travel together, so this is a few script calls.
+const MAX_UNDER_WAY: usize = 512;
+
+/// Rounds without a pause: then others get their turn on this thread.
+const MAX_ROUNDS: usize = 16;
 
 /// What the loop is doing.
 pub(super) struct Crew {
@@ -22,7 +25,7 @@ pub(super) struct Crew {
     next_look: Timestamp,
     next_sign: Timestamp,
     /// When the clock will wake it.
-    alarm: Option<Timestamp>,
+    alarm: Option<(Timestamp, Waker)>,
 }
 
 /// Runs until nobody uses the provider any more. A second one ends at once.
@@ -45,7 +48,7 @@ pub(super) async fn run(inner: Weak<Inner>, hub: Arc<Hub>) {
 
 impl Crew {
     fn work(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        loop {
+        for _ in 0..MAX_ROUNDS {
             let Some(inner) = self.inner.upgrade() else { return Poll::Ready(()) };
             let rung = self.hub.listen(context.waker());
             let is_idle = rung.is_none();
@@ -63,12 +66,16 @@ impl Crew {
                 return Poll::Pending;
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn set_alarm(&mut self, context: &Context<'_>) {
-        if self.alarm != Some(self.next_look) {
-            self.alarm = Some(self.next_look);
+        let is_set =
+            |(at, waker): &(Timestamp, Waker)| *at == self.next_look && waker.will_wake(context.waker());
+        if !self.alarm.as_ref().is_some_and(is_set) {
             self.hub.clock.wake_at(self.next_look, context.waker());
+            self.alarm = Some((self.next_look, context.waker().clone()));
         }
     }
 
@@ -89,5 +96,10 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         self.hub.stop();
+        // What nobody will do is as if it had not been asked for.
+        if let Some(inner) = self.inner.upgrade() {
+            inner.waiting_errands(&mut self.waiting);
+        }
+        self.waiting.clear();
     }
 }

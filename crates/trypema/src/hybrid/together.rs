@@ -9,7 +9,7 @@ use super::provider::HybridRateLimiterProvider;
 use super::receipt::{Origin, Receipt};
 #[cfg(feature = "rules")]
 use super::shared::Here;
-use super::shared::{Standing, Turn};
+use super::shared::{Reached, Standing, Turn};
 use super::table::Entry;
 use crate::check::{Check, Together, problem_with};
 use crate::clock::Timestamp;
@@ -52,7 +52,8 @@ impl HybridRateLimiterProvider {
     /// `Err` here.
     ///
     /// What is leased is decided here; the rest is one call of Redis, as
-    /// [`redis().take_all`](crate::redis::RedisRateLimiterProvider::take_all).
+    /// [`redis().take_all`](crate::redis::RedisRateLimiterProvider::take_all). Where one is sure to be denied the others are only
+    /// looked at, for what they have left.
     pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
         let taken = self.reserve_all(checks).await?;
         Ok(Together { receipts: Vec::new(), ..taken })
@@ -162,13 +163,30 @@ impl HybridRateLimiterProvider {
         }
         for index in 0..items.len() {
             let taken = self.try_spend(&mut items[index]);
-            if taken != Some(true) {
+            if taken.is_none() {
+                self.unsee(&items);
                 self.put_back(&mut items);
-                return taken.map(|_| Ok(self.told(items, started)));
+                return None;
+            }
+            if taken == Some(false) {
+                self.put_back(&mut items);
+                self.count(&items);
+                return Some(Ok(self.told(items, started)));
             }
         }
         self.count(&items);
         Some(Ok(self.told(items, started)))
+    }
+
+    /// Takes back that calls were seen: they are asked for once more.
+    #[cfg(feature = "rules")]
+    fn unsee(&self, items: &[Item<'_>]) {
+        for item in items.iter().filter(|item| item.decision.is_some()) {
+            with_strategy!(item.check.limit, |S, _limit| {
+                let table = &Holds::<S>::limiter(self).shared.table;
+                table.with(&item.key, |entry| entry.holding.unsee(item.check.cost));
+            });
+        }
     }
 
     /// Counts calls that were decided without waiting.
@@ -280,7 +298,8 @@ impl HybridRateLimiterProvider {
             let decision = match self.spend(item).await {
                 Ok(decision) => decision,
                 Err(failure) => {
-                    self.redis.take_without(&item.check, meaning(index)).ok_or(TrypemaError::from(failure))?
+                    let error = self.failed(item, failure);
+                    self.redis.take_without(&item.check, meaning(index)).ok_or(error)?
                 }
             };
             item.decision = Some(decision);
@@ -289,6 +308,13 @@ impl HybridRateLimiterProvider {
             }
         }
         Ok(true)
+    }
+
+    /// Tells the observer of a failure.
+    fn failed(&self, item: &Item<'_>, failure: RedisFailure) -> TrypemaError {
+        with_strategy!(item.check.limit, |S, _limit| {
+            Holds::<S>::limiter(self).redis().failed(&item.key, failure)
+        })
     }
 
     /// Takes a check by a lease, or in Redis after all.
@@ -300,11 +326,11 @@ impl HybridRateLimiterProvider {
             let limiter = Holds::<S>::limiter(self);
             let tell = |back: Back| spent.push(back);
             match limiter.shared.decide(key, (limit, check.cost), Turn::Again, tell).await? {
-                Some(found) => {
+                Reached::Found(found) => {
                     receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, limit, spent));
                     S::core(&found.decision::<S>(limit))
                 }
-                None => {
+                Reached::Cold(_) => {
                     let reserved = limiter.redis().plain_reserve(key, limit, check.cost).await?;
                     receipt = reserved.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
                     S::core(&reserved.decision)

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::ask::{LeaseTerms, Verb};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
+use super::lane::Terms;
 use super::limiter::{Asking, Limiter};
 use super::receipt::Reservation;
-use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::strategy::{Call, FixedWindow, FixedWindowLimit, Leasable, LeaseAsk, Leased};
 
@@ -43,7 +44,17 @@ impl<S: Leasable> Limiter<S> {
         limit: &S::Limit,
         (ask, sharer): (LeaseAsk, Sharer),
     ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
-        let terms = self.store.terms();
+        self.lease_by(self.deadline(), (key, limit), (ask, sharer)).await
+    }
+
+    /// The same until `deadline`.
+    pub(crate) async fn lease_by(
+        &self,
+        deadline: Timestamp,
+        (key, limit): (&RedisKey, &S::Limit),
+        (ask, sharer): (LeaseAsk, Sharer),
+    ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
+        let terms = Terms { deadline, unsent: None };
         if ask.want > 0 || ask.need > 0 {
             self.settle(key, limit, terms.clone()).await?;
         }
@@ -58,6 +69,9 @@ impl<S: Leasable> Limiter<S> {
         let (now, units, sharers, resets) = (told.now, told.number, told.sharers, told.resets);
         let decided = Asking { cost: if units == 0 { ask.need.max(1) } else { units }, ..asking };
         let outcome = self.read(limit, decided, told)?.outcome;
+        if units > 0 && units < ask.need && !S::is_drawing(&outcome) {
+            return Err(RedisFailure::new(RedisFailureKind::BadReply, "less was granted than needed"));
+        }
         let call = Call::new(now, units).stamped(ask.end(now, units));
         let recorded = if units == 0 { now } else { S::recorded_at(limit, &outcome, call) };
         Ok(ToldLease { leased: Leased { units, recorded, outcome }, now, sharers, resets })
@@ -68,9 +82,10 @@ impl<S: Leasable> Limiter<S> {
         self.store.terms().deadline
     }
 
-    /// When a call that starts now gives up waiting for another's answer: half-way to its deadline.
-    pub(crate) fn patience(&self) -> Timestamp {
-        SystemClock.now() + self.store.deadline() / 2
+    /// When a call that gives up at `deadline` no longer waits for another's answer: half-way to it.
+    pub(crate) fn patience(&self, deadline: Timestamp) -> Timestamp {
+        let half_us = self.store.deadline().as_micros() as u64 / 2;
+        Timestamp::derived(deadline.as_micros().saturating_sub(half_us))
     }
 
     /// Takes `cost` if it fits, and names what was taken. A failure is nobody's answer yet.
@@ -85,15 +100,16 @@ impl<S: Leasable> Limiter<S> {
         Ok(self.reservation(key, limit, found))
     }
 
-    /// Takes `cost` if it fits: the outcome, and the time in Redis.
+    /// Takes `cost` if it fits, until `deadline`: the outcome, and the time in Redis.
     pub(crate) async fn plain_take(
         &self,
+        deadline: Timestamp,
         key: &RedisKey,
-        limit: &S::Limit,
-        cost: u64,
+        (limit, cost): (&S::Limit, u64),
     ) -> Result<(S::Outcome, Timestamp), RedisFailure> {
+        let terms = Terms { deadline, unsent: None };
         let name = self.store.name(key, S::SUFFIX);
-        let found = self.found(key, name, (limit, Asking::new(Verb::Take, cost))).await?;
+        let found = self.found_by(terms, key, name, (limit, Asking::new(Verb::Take, cost))).await?;
         Ok((found.outcome, found.told.now))
     }
 }

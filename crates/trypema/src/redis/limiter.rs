@@ -285,7 +285,17 @@ impl<S: Wire> Limiter<S> {
         name: Vec<u8>,
         (limit, asking): (&S::Limit, Asking),
     ) -> Result<Found<S>, RedisFailure> {
-        let terms = self.store.terms();
+        self.found_by(self.store.terms(), key, name, (limit, asking)).await
+    }
+
+    /// The same on these terms.
+    pub(super) async fn found_by(
+        &self,
+        terms: Terms,
+        key: &RedisKey,
+        name: Vec<u8>,
+        (limit, asking): (&S::Limit, Asking),
+    ) -> Result<Found<S>, RedisFailure> {
         self.settle(key, limit, terms.clone()).await?;
         let told = self.store.ask(Self::ask_named(name, Some(limit), asking), terms).await?;
         self.read(limit, asking, told)
@@ -402,7 +412,7 @@ impl<S: Wire> Limiter<S> {
     }
 
     /// Tells the observer of a failure.
-    pub(super) fn failed(&self, key: &RedisKey, failure: RedisFailure) -> TrypemaError {
+    pub(crate) fn failed(&self, key: &RedisKey, failure: RedisFailure) -> TrypemaError {
         let error = TrypemaError::from(failure);
         if let Some(observer) = self.store.observer() {
             observer.failed(&Failure { strategy: S::NAME, key: key.as_str(), error: &error });

@@ -71,7 +71,8 @@ local function fits(limit, state, now, cost)
 end
 
 local function refund(limit, state, now, units, recorded)
-  local is_this_window = recorded < 0 or recorded < state.ends_at and recorded + limit.window >= state.ends_at
+  -- Under a limit of another window it would be taken from others.
+  local is_this_window = recorded < 0 or recorded - recorded % limit.window + limit.window == state.ends_at
   if now >= state.ends_at or not is_this_window then
     return 0
   end

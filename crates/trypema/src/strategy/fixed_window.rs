@@ -137,9 +137,9 @@ impl Strategy for FixedWindow {
 
     fn refund(limit: &FixedWindowLimit, state: &mut FixedWindowState, refund: Refund) -> u64 {
         let is_live = refund.now.as_micros() < state.ends_at;
+        // Under a limit of another window it would be taken from others.
         let is_this_window = refund.recorded.is_none_or(|moment| {
-            let moment = moment.as_micros();
-            moment < state.ends_at && moment + limit.window.window_us >= state.ends_at
+            limit.window.start_of(moment.as_micros()) + limit.window.window_us == state.ends_at
         });
         if !is_live || !is_this_window {
             return 0;

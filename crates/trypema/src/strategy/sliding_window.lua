@@ -104,10 +104,12 @@ local function refund(limit, state, now, units, recorded)
   local c = counts(limit, state, now)
   local starts_at = c.ends_at - limit.window
   local from_previous, from_current = 0, 0
-  if recorded < 0 or recorded < starts_at and recorded + limit.window >= starts_at then
+  -- Under a limit of another window it would be taken from others.
+  local is_aligned = state.ends_at % limit.window == 0
+  if recorded < 0 or is_aligned and recorded < starts_at and recorded + limit.window >= starts_at then
     from_previous = math.min(units, c.previous)
   end
-  if recorded < 0 or recorded >= starts_at and recorded < c.ends_at then
+  if recorded < 0 or is_aligned and recorded >= starts_at and recorded < c.ends_at then
     from_current = math.min(units - from_previous, c.current)
   end
   state.ends_at, state.previous = c.ends_at, c.previous - from_previous

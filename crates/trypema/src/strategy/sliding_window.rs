@@ -228,9 +228,12 @@ impl Strategy for SlidingWindow {
         let mut counts = Counts::at(limit, state, refund.now.as_micros());
         let starts_at = counts.ends_at - limit.window.window_us;
         let recorded = refund.recorded.map(Timestamp::as_micros);
-        let is_previous =
-            recorded.is_none_or(|moment| moment < starts_at && moment + limit.window.window_us >= starts_at);
-        let is_current = recorded.is_none_or(|moment| (starts_at..counts.ends_at).contains(&moment));
+        // Under a limit of another window it would be taken from others.
+        let is_aligned = limit.window.start_of(state.ends_at()) == state.ends_at();
+        let lies_in =
+            |from: u64, to: u64| recorded.is_none_or(|moment| is_aligned && (from..to).contains(&moment));
+        let is_previous = lies_in(starts_at.saturating_sub(limit.window.window_us), starts_at);
+        let is_current = lies_in(starts_at, counts.ends_at);
         let from_previous = if is_previous { refund.units.min(counts.previous) } else { 0 };
         let from_current = if is_current { (refund.units - from_previous).min(counts.current) } else { 0 };
         counts.previous -= from_previous;

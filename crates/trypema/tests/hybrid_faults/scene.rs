@@ -20,7 +20,7 @@ pub(crate) const CAPACITY: u64 = 120;
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// Longer than any lease of this window, by far shorter than the window.
-pub(crate) const A_LEASE: Duration = Duration::from_millis(130);
+pub(crate) const A_LEASE: Duration = Duration::from_millis(180);
 
 /// A suppressed limit denies some calls that the next may pass; so many in a row are the end.
 const DENIALS: u64 = 40;

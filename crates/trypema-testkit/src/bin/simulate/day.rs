@@ -125,7 +125,7 @@ fn share(part: u64, whole: u64) -> String {
 
 fn summary(days: &[Day]) -> String {
     let mut text = String::from(
-        "| calls come through | calls | admitted | answered without asking | requests: takes | leases | per call |\n",
+        "| calls come through | calls | admitted | not taken one by one | requests: takes | leases | per call |\n",
     );
     text.push_str("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
     for day in days {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use trypema::clock::{Span, Timestamp};
 use trypema::hybrid::{Chore, Pace, Taken, Trip};
-use trypema::strategy::{Back, Leasable, LeaseAsk, Leased};
+use trypema::strategy::{Leasable, LeaseAsk};
 
 use super::journal::Journal;
 use super::local_clock::LocalClock;
@@ -248,10 +248,8 @@ impl<S: Leasable> Instance<S> {
         let outcome = if slot.version == asked.version {
             holding.granted(&asked.ask, trip, &reply.grant)
         } else {
-            // It was granted under a limit, or before a reset, that is no more.
+            // It was granted under a limit, or before a reset, that is no more: it stays counted until it leaves.
             holding.failed(&asked.ask, false);
-            let Leased { units, recorded, .. } = reply.grant.leased;
-            holding.put_back(Back { units, recorded, resets: reply.grant.resets });
             None
         };
         let mut again = std::mem::take(&mut slot.waiting);

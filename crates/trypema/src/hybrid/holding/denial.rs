@@ -25,9 +25,12 @@ impl<S: Leasable> Holding<S> {
         let outcome = grant.leased.outcome;
         let decision = S::core(&S::decision(&self.limit, outcome, When::exactly(grant.now)));
         let Some(wait_us) = decision.retry_after_us() else { return };
-        let until = trip.answered_at.as_micros() + wait_us.clamp(at_least_us, self.pace.interval_us);
+        let lasts_us = wait_us.clamp(at_least_us, self.pace.interval_us);
+        let until = trip.answered_at.as_micros() + lasts_us;
+        // A wait that is shorter than the memory of it is told as long as that.
+        let ahead_us = trip.ahead_us(grant.now) - lasts_us.saturating_sub(wait_us) as i64;
         self.known_since = trip.asked_at.as_micros();
-        self.denial = Some(Denial { cost, outcome, ahead_us: trip.ahead_us(grant.now), until });
+        self.denial = Some(Denial { cost, outcome, ahead_us, until });
         self.find_next_end();
     }
 
@@ -56,6 +59,13 @@ impl<S: Leasable> Holding<S> {
         known
             .or(vetoed
                 .map(|veto| Decision { when: When::exactly(shared_now(veto.ahead_us)), ..veto.outcome }))
+    }
+
+    /// Takes back that a call was seen.
+    pub fn unsee(&mut self, cost: u64) {
+        if S::is_counting_denied(&self.limit) {
+            self.unreported = self.unreported.saturating_sub(cost);
+        }
     }
 
     /// Notes a call that was denied without being decided here.
