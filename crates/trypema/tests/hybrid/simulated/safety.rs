@@ -22,8 +22,8 @@ fn random_fleets_keep_the_law() {
         admitted_here += played.admitted_here;
         if let Some(wrong) = played.wrong {
             panic!(
-                "seed {seed}: {wrong}\nreplay it with\n  {SEED}={seed} cargo test -p trypema --test hybrid_simulated \
-                 random_fleets"
+                "seed {seed}: {wrong}\nreplay it with\n  {SEED}={seed} cargo test -p trypema --test hybrid \
+                 simulated::safety::random_fleets"
             );
         }
     }

@@ -61,3 +61,34 @@ fn each_fixed_window_is_used_to_the_full() {
     let full: Vec<u64> = admitted.into_values().skip(1).take(2).collect();
     assert_eq!(full, [100, 100]);
 }
+
+/// The window of a limit is changed just before a boundary, by whoever is first: what was leased under the old one is not taken
+/// from what others have spent in the next window.
+#[test]
+fn what_was_leased_under_another_window_is_not_taken_from_others() {
+    for first in 0..2 {
+        let scene = Scene::start();
+        let instances = [scene.instance(), scene.instance()];
+        let (holder, other) = (&instances[0], &instances[1]);
+        let (before, after) = (
+            FixedWindow::limit(100 * CAPACITY, Duration::from_secs(60)),
+            FixedWindow::limit(100, Duration::from_secs(10)),
+        );
+        // The clock starts with a window of 10 s, and 20 s before one of 60 s.
+        scene.clock.advance(Duration::from_millis(39_900));
+        heat::<FixedWindow>(holder, "ann", &before);
+        assert!(
+            take::<FixedWindow>(holder, "ann", &before, held::<FixedWindow>(holder, "ann") + 50).is_allowed()
+        );
+        assert!(held::<FixedWindow>(holder, "ann") > 100);
+        take::<FixedWindow>(&instances[first], "ann", &after, 1);
+        scene.clock.advance(Duration::from_millis(100));
+        let admitted =
+            || (0..150).filter(|_| take::<FixedWindow>(other, "ann", &after, 1).is_allowed()).count();
+        let at_first = admitted();
+        release(holder);
+        scene.clock.advance(Duration::from_millis(200));
+        let later = admitted();
+        assert!(at_first + later <= 100, "changed by {first}: {at_first} and {later} of 100");
+    }
+}

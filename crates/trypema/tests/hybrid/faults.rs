@@ -2,7 +2,6 @@
 //!
 //! Never over the limit, but by what Redis itself forgot; an answer in time, by the policy that was chosen; and back to work
 //! afterwards.
-#![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 /// Runs a row for every strategy whose units are leased.
@@ -16,21 +15,21 @@ macro_rules! for_every_leased {
     }};
 }
 
-#[path = "hybrid_faults/abuse.rs"]
+#[path = "faults/abuse.rs"]
 mod abuse;
-#[path = "hybrid_faults/failover.rs"]
+#[path = "faults/failover.rs"]
 mod failover;
-#[path = "hybrid_faults/forgetting.rs"]
+#[path = "faults/forgetting.rs"]
 mod forgetting;
-#[path = "hybrid_faults/instances.rs"]
+#[path = "faults/instances.rs"]
 mod instances;
-#[path = "hybrid_faults/late.rs"]
+#[path = "faults/late.rs"]
 mod late;
-#[path = "hybrid_faults/network.rs"]
+#[path = "faults/network.rs"]
 mod network;
-#[path = "hybrid_faults/policies.rs"]
+#[path = "faults/policies.rs"]
 mod policies;
-#[path = "hybrid_faults/scene.rs"]
+#[path = "faults/scene.rs"]
 mod scene;
-#[path = "hybrid_faults/storm.rs"]
+#[path = "faults/storm.rs"]
 mod storm;

@@ -1,10 +1,9 @@
 //! Leases in Redis equal leases in Rust: the same random asks, takes, refunds and resets on both, compared step by step.
-#![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "hybrid_twins/mirror.rs"]
+#[path = "twins/mirror.rs"]
 mod mirror;
-#[path = "hybrid_twins/steps.rs"]
+#[path = "twins/steps.rs"]
 mod steps;
 
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use trypema_testkit::redis::Server;
 /// Set in the child process: where the server is.
 const SERVER: &str = "TRYPEMA_HYBRID_FAULTS_SERVER";
 /// The name of the test, which the child runs, too.
-const TEST: &str = "instances::an_instance_that_is_killed_wastes_its_lease_and_no_more";
+const TEST: &str = "faults::instances::an_instance_that_is_killed_wastes_its_lease_and_no_more";
 
 const CAPACITY: u64 = 100_000;
 const DEADLINE: Duration = Duration::from_secs(20);

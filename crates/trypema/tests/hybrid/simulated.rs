@@ -1,5 +1,4 @@
 //! Fleets of instances that lease from one store, on virtual time: what they admit together, whatever goes wrong.
-#![cfg(feature = "redis-tokio")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,7 +6,7 @@
     reason = "a test says what is wrong by panicking"
 )]
 
-#[path = "hybrid_simulated/accuracy.rs"]
+#[path = "simulated/accuracy.rs"]
 mod accuracy;
-#[path = "hybrid_simulated/safety.rs"]
+#[path = "simulated/safety.rs"]
 mod safety;

@@ -1,5 +1,9 @@
 //! Receipts: what was reserved is given back once, to the lease it came from or to Redis.
 
+use std::time::Duration;
+
+use trypema::strategy::Absolute;
+use trypema::{AbsoluteLimit, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::subject::HybridStrategy;
 
@@ -167,4 +171,27 @@ fn as_much_as_fits_is_taken_of_what_is_held_and_of_the_rest() {
     }
 
     for_every_exact!(takes);
+}
+
+/// What is given back more than a window late has left already: nothing is taken from what others spent close to it.
+#[test]
+fn a_receipt_that_is_older_than_its_window_gives_nothing_back() {
+    let scene = Scene::start();
+    let (rl, other, ann) = (scene.instance(), scene.instance(), key("ann"));
+    let (rate, window) = (RateLimit::try_from(10.0).unwrap(), WindowSizeSeconds::try_from(10).unwrap());
+    let limit = AbsoluteLimit::new(rate, window, RateGroupSizeMs::try_from(1_000).unwrap());
+    scene.clock.advance(Duration::from_millis(850));
+    heat::<Absolute>(&rl, "ann", &limit);
+    let reserve = |_| wait_for(rl.hybrid().absolute().reserve(&ann, &limit, 1)).unwrap().receipt.unwrap();
+    let receipts: Vec<_> = (0..30).map(reserve).collect();
+    scene.clock.advance(Duration::from_millis(400));
+    release(&rl);
+    assert!(wait_for(other.redis().absolute().take(&ann, &limit, 40)).unwrap().is_allowed());
+    scene.clock.advance(Duration::from_millis(9_900));
+    for receipt in &receipts {
+        assert_eq!(wait_for(rl.hybrid().absolute().refund(&ann, &limit, receipt)).unwrap(), 0);
+    }
+    release(&rl);
+    let rest = wait_for(other.redis().absolute().take_up_to(&ann, &limit, 1_000)).unwrap().units;
+    assert!(rest <= 60, "40 and {rest} of 100 within a window");
 }

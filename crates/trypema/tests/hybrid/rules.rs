@@ -1,5 +1,4 @@
 //! Rules whose counters are leased: what is cold is asked first, what is leased is spent here, all or nothing.
-#![cfg(all(feature = "rules", feature = "redis-tokio"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! A fleet under load on a real Redis and in real time: never above the limit, hardly below it, with few calls of Redis.
-#![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
-#[path = "hybrid_load/fleet.rs"]
+#[path = "load/fleet.rs"]
 mod fleet;
 
 use std::time::Duration;

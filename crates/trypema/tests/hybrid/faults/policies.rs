@@ -140,6 +140,19 @@ fn local_shares_are_those_of_all_instances() {
     for_every_leased!(shares);
 }
 
+/// Whoever says that there are more instances than sign knows better: some may not sign, and after a restart none has yet.
+#[test]
+fn local_shares_are_never_larger_than_was_chosen() {
+    let scene = Scene::start();
+    let rl = scene.instance(OnFailure::Local { instances: NonZeroU32::new(12).unwrap() });
+    let limit = FixedWindow::limit(CAPACITY, WINDOW);
+    runtime().spawn(rl.hybrid().keep_in_sync());
+    wait_until("it to know itself", || rl.hybrid().stats().instances == NonZeroU32::new(1)).unwrap();
+    scene.proxy.refuse();
+    let here = (0..CAPACITY).filter(|_| take::<FixedWindow>(&rl, &limit, 1).unwrap().is_allowed()).count();
+    assert_eq!(here as u64, CAPACITY / 12);
+}
+
 /// A lease that is held when Redis goes away is not admitted a second time by the share of this process.
 #[test]
 fn local_begins_after_the_lease() {

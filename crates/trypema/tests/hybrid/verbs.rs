@@ -1,5 +1,4 @@
 //! Every verb of the hybrid provider, and what it promises, on a driven clock and a real Redis.
-#![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 /// Runs a claim for every strategy whose units are leased.
@@ -23,43 +22,43 @@ macro_rules! for_every_exact {
     }};
 }
 
-#[path = "hybrid_verbs/abuse.rs"]
+#[path = "verbs/abuse.rs"]
 mod abuse;
-#[path = "hybrid_verbs/background.rs"]
+#[path = "verbs/background.rs"]
 mod background;
-#[path = "hybrid_verbs/bounds.rs"]
+#[path = "verbs/bounds.rs"]
 mod bounds;
-#[path = "hybrid_verbs/clocks.rs"]
+#[path = "verbs/clocks.rs"]
 mod clocks;
-#[path = "counting_allocator/mod.rs"]
+#[path = "../counting_allocator/mod.rs"]
 #[allow(dead_code, reason = "only bytes are of interest here")]
 mod counting_allocator;
-#[path = "hybrid_verbs/deciding.rs"]
+#[path = "verbs/deciding.rs"]
 mod deciding;
-#[path = "hybrid_verbs/denials.rs"]
+#[path = "verbs/denials.rs"]
 mod denials;
-#[path = "hybrid_verbs/journal.rs"]
+#[path = "verbs/journal.rs"]
 mod journal;
-#[path = "hybrid_verbs/leaving.rs"]
+#[path = "verbs/leaving.rs"]
 mod leaving;
-#[path = "hybrid_verbs/observed.rs"]
+#[path = "verbs/observed.rs"]
 mod observed;
-#[path = "hybrid_verbs/receipts.rs"]
+#[path = "verbs/receipts.rs"]
 mod receipts;
-#[path = "hybrid_verbs/scene.rs"]
+#[path = "verbs/scene.rs"]
 mod scene;
-#[path = "hybrid_verbs/sharing.rs"]
+#[path = "verbs/sharing.rs"]
 mod sharing;
 #[cfg(feature = "redis-smol")]
-#[path = "hybrid_verbs/smol.rs"]
+#[path = "verbs/smol.rs"]
 mod smol;
-#[path = "hybrid_verbs/split.rs"]
+#[path = "verbs/split.rs"]
 mod split;
-#[path = "hybrid_verbs/suppressed.rs"]
+#[path = "verbs/suppressed.rs"]
 mod suppressed;
-#[path = "hybrid_verbs/threads.rs"]
+#[path = "verbs/threads.rs"]
 mod threads;
-#[path = "hybrid_verbs/together.rs"]
+#[path = "verbs/together.rs"]
 mod together;
-#[path = "hybrid_verbs/windows.rs"]
+#[path = "verbs/windows.rs"]
 mod windows;
