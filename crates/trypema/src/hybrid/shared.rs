@@ -151,6 +151,8 @@ impl<S: Leasable> Shared<S> {
                 }
                 Here::Decided(Found::from(decided))
             }
+            // A call that asks for nothing is no reason for a lease.
+            Taken::Unknown | Taken::Unclear if cost == 0 => Here::Cold,
             Taken::Unknown | Taken::Unclear if entry.holding.is_asking(now.latest) => {
                 Here::Wait(entry.answers)
             }
@@ -262,7 +264,7 @@ impl<S: Leasable> Shared<S> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Notes what became of a job; returns the answer for the call that needed it, and where its units were recorded.
+    /// Notes what became of a job; returns the answer for the call that needed it, if it is decided.
     pub(super) fn finish(
         &self,
         job: &Job<S>,

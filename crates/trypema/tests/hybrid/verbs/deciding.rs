@@ -75,6 +75,23 @@ fn a_hot_key_is_decided_without_redis() {
 }
 
 #[test]
+fn a_call_that_asks_for_nothing_is_one_call_of_redis_at_most() {
+    fn is_one_call<S: HybridStrategy>() {
+        let scene = Scene::start();
+        let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
+        let mut taken = heat::<S>(&rl, "hot", &limit);
+        while try_take::<S>(&rl, "hot", &limit, 1).is_some() {
+            taken += 1;
+        }
+        let before = scene.calls();
+        assert_eq!(take::<S>(&rl, "hot", &limit, 0).remaining(), CAPACITY - taken, "{}", S::NAME);
+        assert_eq!(scene.calls(), before + 1, "{}", S::NAME);
+    }
+
+    for_every_leased!(is_one_call);
+}
+
+#[test]
 fn a_call_that_needs_more_than_is_held_gets_all_or_nothing() {
     fn gets_all<S: HybridStrategy>() {
         let scene = Scene::start();

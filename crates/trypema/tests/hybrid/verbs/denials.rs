@@ -116,3 +116,24 @@ fn what_others_give_back_is_seen_within_an_interval() {
     scene.clock.advance(SYNC);
     assert!(take::<FixedWindow>(&rl, "ann", &limit, 4).is_allowed());
 }
+
+/// A caller that comes back when it was told to is not denied out of memory.
+#[test]
+fn a_denial_is_remembered_no_longer_than_it_tells() {
+    let scene = Scene::start();
+    // A token every 600 ms.
+    let (rl, limit) = (scene.instance(), TokenBucket::limit(100, WINDOW));
+    let one = || take::<TokenBucket>(&rl, "ann", &limit, 1);
+    assert!(take::<TokenBucket>(&rl, "ann", &limit, 100).is_allowed());
+    // Called all the time, until a token is 10 ms away.
+    for _ in 0..59 {
+        assert!(!one().is_allowed());
+        scene.clock.advance(Duration::from_millis(10));
+    }
+    scene.clock.advance(SYNC);
+    (0..5).for_each(|_| drop(one()));
+    let told = one().retry_after().unwrap();
+    assert!(told >= Duration::from_millis(1), "{told:?} is no wait");
+    scene.clock.advance(told);
+    assert!(try_take::<TokenBucket>(&rl, "ann", &limit, 1).is_none_or(|decision| decision.is_allowed()));
+}
