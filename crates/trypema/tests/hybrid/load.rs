@@ -18,7 +18,7 @@ const WINDOW: Duration = Duration::from_secs(5);
 fn sixteen_instances_under_forty_times_their_limit_admit_all_of_it_and_never_more() {
     let server = Server::start().unwrap();
     let limit = AbsoluteLimit::per_window(LIMIT, WINDOW).unwrap();
-    let load = Load { instances: 16, per_second: 20_000, lasting: Duration::from_secs(11) };
+    let load = Load { instances: 16, per_second: 20_000, lasting: Duration::from_secs(8) };
     let hybrid = Fleet::new(&server, Provider::Hybrid).run("hybrid", limit, load);
     let redis = Fleet::new(&server, Provider::Redis).run("redis", limit, load);
     println!("hybrid {hybrid}");
