@@ -99,7 +99,7 @@ fn calls_made_together_are_answered_as_the_local_provider_answers_them_one_by_on
     let server = Server::start().unwrap();
     let (clock, rl) = limiter(&server.url());
     let _runtime = runtime().enter();
-    let mut limits = [Limits::of(20, Duration::from_secs(60)), Limits::of(7, Duration::from_secs(10))];
+    let mut limits = [Limits::of(20, Duration::from_secs(60)), Limits::of(7, Duration::from_secs(60))];
     let bucket = |capacity, seconds| TokenLimit::new(capacity, Duration::from_secs(seconds)).unwrap();
     limits[1].token_bucket = TokenBucketLimits::new([bucket(7, 1), bucket(30, 60)]).unwrap();
     tell_scripts(&rl, &limits[0]);

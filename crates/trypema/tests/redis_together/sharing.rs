@@ -91,7 +91,7 @@ fn requests_that_share_a_script_call_are_answered_as_the_local_provider_answers_
     let proxy = FaultProxy::start(server.addr()).unwrap();
     let (clock, rl) = limiter(&proxy.url());
     let _runtime = runtime().enter();
-    let alone = [Limits::of(20, Duration::from_secs(60)), Limits::of(7, Duration::from_secs(10))];
+    let alone = [Limits::of(20, Duration::from_secs(60)), Limits::of(7, Duration::from_secs(60))];
     tell_scripts(&rl, &alone[0]);
     let (keys, limits) = (["ann", "bob", "c}d", "{"].map(str::to_owned), limits());
     let mut random = Random::seeded(11);

@@ -34,10 +34,11 @@ struct Held<A: Provider, B: Provider> {
     other: Vec<Option<B::Receipt>>,
 }
 
-/// Two limits of each strategy: what a key's limit is may change from call to call.
+/// Two limits of each strategy: what a key's limit is may change from call to call. Their windows are as long: what a shorter one has
+/// forgotten, one provider may have dropped and the other still know.
 pub(crate) fn limits() -> Vec<[Limit; 2]> {
     let bucket = |capacity, seconds| TokenLimit::new(capacity, Duration::from_secs(seconds)).unwrap();
-    let (slow, mut fast) = (six(20, Duration::from_secs(60), 2.0), six(7, Duration::from_secs(10), 1.5));
+    let (slow, mut fast) = (six(20, Duration::from_secs(60), 2.0), six(7, Duration::from_secs(60), 1.5));
     fast[2] = TokenBucketLimits::new([bucket(7, 1), bucket(30, 60)]).unwrap().into();
     slow.into_iter().zip(fast).map(|(slow, fast)| [slow, fast]).collect()
 }
