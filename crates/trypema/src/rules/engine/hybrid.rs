@@ -3,7 +3,7 @@
 use super::redis::on_failure;
 use super::{Decided, Engine, Mode, Receipts};
 use crate::error::TrypemaError;
-use crate::hybrid::Spent;
+use crate::hybrid::{Keeping, Spent};
 use crate::rules::plan::{Checks, Plan};
 
 impl Engine {
@@ -34,7 +34,8 @@ impl Engine {
             });
         }
         let meaning = |index: usize| on_failure(plan, *together.answers.get(index)?);
-        let spent = hybrid.run(&together.checks, &meaning).await?;
+        let keeping = if mode == Mode::Reserve { Keeping::Receipts } else { Keeping::Nothing };
+        let spent = hybrid.run(&together.checks, keeping, &meaning).await?;
         let mut decided = Decided::spent(&together, spent);
         for (answer, check) in alone.answers.into_iter().zip(&alone.checks) {
             // A rule that only logs, or counts on its own, is nobody else's matter.

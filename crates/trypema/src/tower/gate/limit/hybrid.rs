@@ -6,7 +6,7 @@ use super::{Asked, Counting, Finding, Found, LimitGate, Settled, Terms, Trouble}
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::hybrid::{Receipt, Spent};
+use crate::hybrid::{Keeping, Receipt, Spent};
 
 impl LimitGate {
     pub(super) fn ask_hybrid(self: &Arc<Self>, counter: String, terms: Terms) -> Asked {
@@ -27,7 +27,11 @@ impl LimitGate {
             Counting::Before => Found::settled(self.finding(self.take_leased(&counter, cost).await?)),
             Counting::Reserving => {
                 // What a failure of Redis means was chosen when the limiter was built.
-                let spent = self.limiter.hybrid().run(&[self.check(&counter, cost)], &|_| None).await?;
+                let spent = self
+                    .limiter
+                    .hybrid()
+                    .run(&[self.check(&counter, cost)], Keeping::Receipts, &|_| None)
+                    .await?;
                 let finding = self.finding(decision_of(&spent)?);
                 Found::new(finding, move || {
                     Settled::Later(Box::pin(self.refund_leased(counter, spent.receipts)))
