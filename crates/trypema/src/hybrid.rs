@@ -24,6 +24,7 @@ mod split;
 mod sync;
 mod table;
 mod together;
+mod waiting;
 
 pub use bound::HybridBound;
 pub use handle::KeyHandle;

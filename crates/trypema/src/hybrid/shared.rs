@@ -1,8 +1,7 @@
 //! One strategy of an instance: what it holds of each key, and how it asks for more.
 
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 use super::errand::{Driven, Job};
 use super::heat::Heat;
@@ -231,39 +230,6 @@ impl<S: Leasable> Shared<S> {
         self.table.with(&job.key, |entry| entry.holding.failed(&job.ask, true));
     }
 
-    /// Waits for the answer that is under way after `answers` others, but not beyond `deadline`.
-    async fn answered(&self, key: &RedisKey, answers: u64, deadline: Timestamp) -> Result<(), RedisFailure> {
-        let mut alarm = None;
-        let failure = poll_fn(|context| {
-            let now = self.hub.clock.now();
-            let looked = self.table.with(key, |entry| {
-                if entry.answers != answers || !entry.holding.is_asking(now) {
-                    return Poll::Ready(entry.failure.as_ref().map(of_another));
-                }
-                if !entry.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-                    entry.waiting.push(context.waker().clone());
-                }
-                Poll::Pending
-            });
-            if matches!(looked, Some(Poll::Pending)) && SystemClock.now() < deadline {
-                if alarm.as_ref().is_none_or(|alarm: &Waker| !alarm.will_wake(context.waker())) {
-                    SystemClock.wake_at(deadline, context.waker());
-                    alarm = Some(context.waker().clone());
-                }
-                return Poll::Pending;
-            }
-            Poll::Ready(looked.and_then(|looked| match looked {
-                Poll::Ready(failure) => failure,
-                Poll::Pending => None,
-            }))
-        })
-        .await;
-        if let Some(alarm) = alarm {
-            SystemClock.forget(deadline, &alarm);
-        }
-        failure.map_or(Ok(()), Err)
-    }
-
     /// Notes what became of a job; returns the answer for the call that needed it, if it is decided.
     pub(super) fn finish(
         &self,
@@ -350,22 +316,6 @@ impl<S: Leasable> Shared<S> {
         into.extend(jobs.into_iter().map(|job| self.errand(job)));
     }
 
-    /// Waits for the answers that are under way, for the time of a call at most.
-    pub(super) async fn answers(&self) {
-        let (now, deadline) = (self.hub.clock.now(), self.redis.deadline());
-        let mut asking = Vec::new();
-        self.table.sweep(|entry| {
-            if entry.holding.is_asking(now) {
-                asking.push((entry.key.clone(), entry.answers));
-            }
-            true
-        });
-        for (key, answers) in asking {
-            // What failed is not held.
-            let _ = self.answered(&key, answers, deadline).await;
-        }
-    }
-
     /// Ends every lease, and gives back what is left of it.
     pub(super) fn release(self: &Arc<Self>, into: &mut Vec<Errand>) {
         let mut jobs = Vec::new();
@@ -390,12 +340,6 @@ impl<S: Leasable> Shared<S> {
         });
         held
     }
-}
-
-/// The failure of an answer that others waited for: of theirs nothing was sent.
-fn of_another(failure: &RedisFailure) -> RedisFailure {
-    let message = format!("the lease that was waited for: {failure}");
-    RedisFailure::new(RedisFailureKind::Unavailable, message)
 }
 
 impl<O> From<Decided<O>> for Found<O> {
