@@ -120,11 +120,13 @@ pub struct When(u64);
 
 impl When {
     /// In place of a time: a moment ago by the system's clock.
-    const RECENTLY: u64 = (1 << 62) - 1;
+    const RECENTLY: u64 = (1 << 61) - 1;
     /// Set where the store could not be asked.
     const SUBSTITUTE: u64 = 1 << 63;
     /// Set where nothing was counted at all.
     const UNCOUNTED: u64 = 1 << 62;
+    /// Set where an abuse limit's long window blocks.
+    const LONG_BLOCK: u64 = 1 << 61;
 
     /// At this moment.
     pub const fn exactly(now: Timestamp) -> Self {
@@ -149,15 +151,27 @@ impl When {
         Self(self.substitute().0 | Self::UNCOUNTED)
     }
 
+    /// The same moment, in a block by the long window.
+    pub(crate) fn in_long_block(self) -> Self {
+        Self(self.0 | Self::LONG_BLOCK)
+    }
+
     /// The moment, if it is known.
     #[cfg(feature = "_redis")]
     pub(crate) fn moment(self) -> Option<Timestamp> {
-        let is_known = self.0 & (Self::SUBSTITUTE | Self::UNCOUNTED) == 0 && self.0 != Self::RECENTLY;
-        is_known.then(|| Timestamp::derived(self.0))
+        let is_known =
+            self.0 & (Self::SUBSTITUTE | Self::UNCOUNTED) == 0 && self.0 & Self::RECENTLY != Self::RECENTLY;
+        is_known.then(|| Timestamp::derived(self.0 & Self::RECENTLY))
     }
 
     fn is_substitute(self) -> bool {
         self.0 & Self::SUBSTITUTE != 0
+    }
+
+    /// Which window of an abuse limit blocks, where one does.
+    #[cfg(feature = "rules")]
+    pub(crate) fn block_scope(self) -> BlockScope {
+        if self.0 & Self::LONG_BLOCK != 0 { BlockScope::Long } else { BlockScope::Temp }
     }
 
     #[inline]

@@ -48,6 +48,8 @@ mod network;
 mod policy;
 mod problem;
 mod text;
+#[cfg(feature = "rules")]
+mod verdict;
 
 pub use crate::address_key::{AddressKey, Ipv6Prefix};
 pub use client_address::{ForwardingHeader, TrustedProxies};
@@ -61,3 +63,5 @@ pub use headers::{HeaderStyle, retry_after_seconds, whole_seconds, write_retry_a
 pub use network::{InvalidNetwork, Network};
 pub use policy::Policy;
 pub use problem::Problem;
+#[cfg(feature = "tower")]
+pub(crate) use verdict::is_by_limit;

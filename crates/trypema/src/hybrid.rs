@@ -38,4 +38,4 @@ pub use receipt::{Receipt, Reservation};
 pub use seeds::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter, WindowLimiter};
 pub use split::Split;
 #[cfg(feature = "rules")]
-pub(crate) use together::{Decided as Spent, Keeping};
+pub(crate) use together::{Decided as Spent, Holds, Keeping};

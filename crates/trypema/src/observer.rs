@@ -40,6 +40,12 @@ pub trait Observer: Debug + Send + Sync {
     fn failed(&self, failure: &Failure<'_>) {
         let _ = failure;
     }
+
+    /// The store was asked, for whatever reason: a take, a look, a lease. Calls that travelled together are told of one by
+    /// one.
+    fn asked(&self, call: &StoreCall<'_>) {
+        let _ = call;
+    }
 }
 
 /// A decided take.
@@ -68,6 +74,16 @@ pub struct Failure<'a> {
     pub key: &'a str,
     /// What went wrong.
     pub error: &'a TrypemaError,
+}
+
+/// A call to the store.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct StoreCall<'a> {
+    /// How long its caller waited.
+    pub latency: Duration,
+    /// What went wrong, if the store gave no answer.
+    pub error: Option<&'a TrypemaError>,
 }
 
 /// Emits a `tracing` debug event per decision and a warning per failure, under the target `trypema`.

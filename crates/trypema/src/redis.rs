@@ -51,7 +51,7 @@ pub use key::RedisKey;
 #[doc(hidden)]
 pub use lease::{Sharer, ToldLease};
 pub use limiter::Limiter;
-pub use link::RedisConnection;
+pub use link::{RedisConnection, RedisStats};
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::{Receipt, Reservation};
 pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
@@ -62,7 +62,7 @@ pub(crate) use provider::Windows;
 pub(crate) use receipt::random;
 pub(crate) use seeds::Windowed;
 pub(crate) use store::Parts;
-#[cfg(feature = "tower")]
+#[cfg(feature = "rules")]
 pub(crate) use together::Holds;
 pub(crate) use together::{Errand, holds};
 

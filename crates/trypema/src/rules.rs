@@ -22,7 +22,7 @@ pub use definition::{
     AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, KeyVerdict, Numbers, OnStoreFailure,
     Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
 };
-pub use engine::{Engine, Reservation};
+pub use engine::{Engine, Refunded, Reservation};
 pub use explain::{Explained, Explanation, NotApplying, Reason};
 pub use period::{InvalidPeriod, Period};
 pub use problem::{Field, InvalidRules, Problem};

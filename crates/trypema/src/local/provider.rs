@@ -119,6 +119,21 @@ impl LocalRateLimiterProvider {
         self.parts.clock.now()
     }
 
+    /// How many keys are in memory, of all strategies.
+    pub fn len(&self) -> usize {
+        self.absolute.get().map_or(0, |limiter| limiter.len())
+            + self.suppressed.get().map_or(0, |limiter| limiter.len())
+            + self.token_bucket.get().map_or(0, Limiter::len)
+            + self.sliding_window.get().map_or(0, Limiter::len)
+            + self.fixed_window.get().map_or(0, Limiter::len)
+            + self.abuse.get().map_or(0, Limiter::len)
+    }
+
+    /// Whether no key is in memory.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Forgets, in every strategy, the keys that have been as good as fresh for `stale_for`.
     pub fn forget_stale(&self, stale_for: Duration) {
         if let Some(limiter) = self.absolute.get() {

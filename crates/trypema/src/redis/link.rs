@@ -38,6 +38,16 @@ pub(crate) use self::slots::slot_of;
 /// What a call may take unless the provider says otherwise.
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
+/// What can be told of the servers that a limiter is connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RedisStats {
+    /// How many of them are left alone for a moment, because calls went unanswered.
+    pub open_breakers: usize,
+    /// How often that has begun.
+    pub breaker_openings: u64,
+}
+
 /// A connection to Redis: one server, the master of a Sentinel service, or a Cluster.
 ///
 /// Clones are cheap and share the connection. Lost connections are dialled again by the calls that need them, at
@@ -130,6 +140,15 @@ impl RedisConnection {
             | Answer::Refused(failure)
             | Answer::NotSent(failure)
             | Answer::Lost(failure) => Err(failure),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> RedisStats {
+        match &*self.route {
+            Route::Server(connection) => connection.gate().stats(),
+            Route::Sentinel(connection) => connection.gate().stats(),
+            Route::Cluster(connection) => connection.stats(),
+            Route::Manager(_, gate) => gate.stats(),
         }
     }
 

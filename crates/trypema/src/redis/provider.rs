@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::key::RedisKey;
 use super::limiter::Limiter;
+use super::link::RedisStats;
 use super::seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 use super::store::{Parts, Store};
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
@@ -70,6 +71,11 @@ impl RedisRateLimiterProvider {
             abuse: Limiter::new(Arc::clone(&store)),
             store,
         }
+    }
+
+    /// What can be told of the connection, for metrics.
+    pub fn stats(&self) -> RedisStats {
+        self.store.stats()
     }
 
     /// Sliding windows with strict limits.

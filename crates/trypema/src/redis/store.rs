@@ -10,10 +10,11 @@ use super::ask::{Answers, Ask, Asks, Told};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::{RedisKey, state_name};
 use super::lane::{Lane, Route, Terms};
-use super::link::{RedisConnection, slot_of};
+use super::link::{RedisConnection, RedisStats, slot_of};
 use super::substitute::OnFailure;
 use crate::clock::{Clock, Source, SystemClock};
-use crate::observer::Observer;
+use crate::error::TrypemaError;
+use crate::observer::{Observer, StoreCall};
 
 /// Lanes of a Cluster are forgotten, when nobody uses them, above this many.
 const MAX_IDLE_LANES: usize = 1_024;
@@ -114,12 +115,32 @@ impl Store {
 
     /// Asks for one check.
     pub(super) async fn ask(&self, ask: Ask, terms: Terms) -> Result<Told, RedisFailure> {
-        let told = self.lane_for(std::slice::from_ref(&ask))?.ask(Asks::One(ask), terms).await?;
+        let lane = self.lane_for(std::slice::from_ref(&ask))?;
+        let told = self.watched(lane.ask(Asks::One(ask), terms)).await?;
         let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
         match told {
             Answers::One(told) => Ok(told),
             Answers::Many(told) => told.into_iter().next().unwrap_or_else(|| Err(missing())),
         }
+    }
+
+    /// Tells the observer of a call.
+    async fn watched<T>(
+        &self,
+        call: impl Future<Output = Result<T, RedisFailure>>,
+    ) -> Result<T, RedisFailure> {
+        let Some(observer) = self.observer() else { return call.await };
+        let started = SystemClock.now();
+        let answer = call.await;
+        let latency_us = SystemClock.now().as_micros().saturating_sub(started.as_micros());
+        let error = answer.as_ref().err().map(|failure| TrypemaError::from(failure.clone()));
+        observer.asked(&StoreCall { latency: Duration::from_micros(latency_us), error: error.as_ref() });
+        answer
+    }
+
+    /// What can be told of the connection.
+    pub(super) fn stats(&self) -> RedisStats {
+        self.parts.connection.as_ref().map(RedisConnection::stats).unwrap_or_default()
     }
 
     /// Asks for several checks in one script call, of which the first `together` are spent all or nothing: what each was
@@ -133,7 +154,8 @@ impl Store {
         if asks.is_empty() {
             return Ok(Vec::new());
         }
-        let told = self.lane_for(&asks)?.ask(Asks::Many { asks, together }, terms).await?;
+        let lane = self.lane_for(&asks)?;
+        let told = self.watched(lane.ask(Asks::Many { asks, together }, terms)).await?;
         Ok(match told {
             Answers::One(told) => vec![Ok(told)],
             Answers::Many(told) => told,

@@ -1,5 +1,6 @@
 //! The engine: asks all rules that apply to a request, all or nothing.
 
+mod counters;
 #[cfg(feature = "_redis")]
 mod hybrid;
 #[cfg(feature = "_redis")]
@@ -8,6 +9,8 @@ mod redis;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+
+pub use counters::Refunded;
 
 use super::explain::Explanation;
 use super::plan::{Checks, Plan};

@@ -69,6 +69,22 @@ impl Plan {
         Ok(Self { verdict, cost: request.cost(), is_blocked, logging })
     }
 
+    /// The counter of this name, asked for nothing; `None` if no rule has such counters.
+    pub(super) fn of_key(set: Arc<RuleSet>, key: &str) -> Option<Self> {
+        let rule = *set.ids.get(key.split('|').next()?)?;
+        let special = set.at(rule)?.special(key).cloned();
+        let is_blocked = special == Some(Special::Verdict(KeyVerdict::Block));
+        let answer = Answer {
+            rule,
+            key_end: key.len(),
+            is_special: special.is_some(),
+            is_blocked,
+            decision: is_blocked.then(Decision::refused),
+        };
+        let verdict = Verdict { set, listed: None, answers: vec![answer], keys: key.to_owned() };
+        Some(Self { verdict, cost: 0, is_blocked, logging: 0 })
+    }
+
     /// The checks that are spent all or nothing: none where a rule denies the request whatever its counter says.
     pub(super) fn together(&self) -> Checks<'_> {
         if self.is_blocked {

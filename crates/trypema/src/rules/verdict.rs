@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::definition::{Action, KeyVerdict, Rule};
 use super::set::RuleSet;
-use crate::decision::Decision;
+use crate::decision::{BlockScope, Decision};
 use crate::strategy::Limit;
 
 /// What a request may do.
@@ -75,6 +75,15 @@ impl RuleDecision<'_> {
     /// Whether the request would have been denied if the rule did more than log.
     pub fn is_shadowed(&self) -> bool {
         !self.decision.is_allowed() && self.rule.action == Action::LogOnly
+    }
+
+    /// Which window of an abuse rule blocks the key; `None` for what other rules deny, and for what no count stands behind.
+    pub fn block_scope(&self) -> Option<BlockScope> {
+        let is_block = matches!(self.limit, Limit::Abuse(_))
+            && !self.decision.is_allowed()
+            && !self.decision.is_never()
+            && !self.decision.is_substitute();
+        is_block.then(|| self.decision.when.block_scope())
     }
 }
 

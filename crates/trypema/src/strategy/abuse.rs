@@ -266,6 +266,8 @@ impl Strategy for Abuse {
         let short_left = (limit.temp.threshold - 1).saturating_sub(outcome.short_count);
         let long_left = (limit.long.threshold - 1).saturating_sub(outcome.long_count);
         let block_ends_at = Timestamp::derived(outcome.block.map_or(0, |block| block.ends_at));
+        let is_long = outcome.block.is_some_and(|block| block.scope == BlockScope::Long);
+        let when = if is_long { when.in_long_block() } else { when };
         let core = Decision {
             is_allowed: outcome.is_admitted,
             limit: limit.allowed(),

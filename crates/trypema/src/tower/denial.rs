@@ -1,17 +1,18 @@
 //! Requests that are not let in, and what they are answered.
 
 use std::fmt;
-use std::iter::once;
 use std::time::Duration;
 
 use ::http::{Method, Response};
 
-use super::gate::{Told, Trouble, code_of};
+use super::gate::{Told, Trouble};
 use super::incoming::Incoming;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::http::{ErrorCode, ErrorResponse, GrpcDenial, Policy, Problem, is_grpc, whole_seconds};
-use crate::rules::{RuleDecision, Verdict};
+use crate::http::{
+    ErrorCode, ErrorResponse, GrpcDenial, Policy, Problem, is_by_limit, is_grpc, whole_seconds,
+};
+use crate::rules::Verdict;
 
 /// A request that is not let in: what [`error_handler`](super::RateLimitLayerBuilder::error_handler) makes a
 /// response of.
@@ -67,7 +68,7 @@ impl<'a> Denial<'a> {
         match self.cause {
             Cause::Denied(Told::Limit { policy, code, .. }) if is_by_limit(policy.decision) => code,
             Cause::Denied(Told::Limit { .. }) => ErrorCode::ServiceUnavailable,
-            Cause::Denied(Told::Rules(verdict)) => code_of_verdict(verdict),
+            Cause::Denied(Told::Rules(verdict)) => ErrorCode::of_verdict(verdict),
             Cause::Trouble(Trouble::NoKey(_)) => ErrorCode::InternalServerError,
             Cause::Trouble(Trouble::Failed(error)) => ErrorCode::from(error),
         }
@@ -163,19 +164,6 @@ impl<'a> Denial<'a> {
         let policies = told.into_iter().flat_map(Told::policies);
         policies.filter(|policy| policy.decision.is_allowed() || is_by_limit(policy.decision))
     }
-}
-
-/// What rules that deny a request mean: a limit that was reached counts before a store that could not be asked.
-fn code_of_verdict(verdict: &Verdict) -> ErrorCode {
-    let Some(decided) = verdict.decided_by() else { return ErrorCode::RateLimited };
-    let denying = verdict.rules().filter(RuleDecision::is_denying);
-    let by_limit = once(decided).chain(denying).find(|rule| is_by_limit(rule.decision));
-    by_limit.map_or(ErrorCode::ServiceUnavailable, |rule| code_of(rule.limit))
-}
-
-/// Whether a denial was made by a limit, and not in place of a store that could not be asked.
-fn is_by_limit(denied: &Decision) -> bool {
-    ErrorCode::of_denial(denied) != ErrorCode::ServiceUnavailable
 }
 
 impl fmt::Debug for Denial<'_> {

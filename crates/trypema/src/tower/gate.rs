@@ -10,8 +10,7 @@ use super::incoming::Incoming;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::http::{ErrorCode, Policy, Standing};
-use crate::rules::{Action, Verdict};
-use crate::strategy::Limit;
+use crate::rules::Verdict;
 
 pub(super) use limit::{LimitGate, Place};
 pub(super) use rules::{Attribute, RulesGate};
@@ -116,20 +115,9 @@ impl<'a> Told<'a> {
             Self::Limit { policy, .. } => (Some(policy), None),
             Self::Rules(verdict) => (None, Some(verdict)),
         };
-        let rules = verdict.into_iter().flat_map(Verdict::rules);
-        let rules = rules.filter(|rule| rule.rule.action != Action::LogOnly).map(|rule| Policy {
-            name: &rule.rule.id,
-            quota: rule.limit.quota(),
-            window: Some(rule.limit.window()),
-            decision: rule.decision,
-        });
+        let rules = verdict.into_iter().flat_map(Policy::of_rules);
         one.into_iter().chain(rules)
     }
-}
-
-/// What a denial by `limit` means.
-pub(super) fn code_of(limit: &Limit) -> ErrorCode {
-    if matches!(limit, Limit::Abuse(_)) { ErrorCode::TooManyAttempts } else { ErrorCode::RateLimited }
 }
 
 impl Finding {

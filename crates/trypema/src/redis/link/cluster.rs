@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ::redis::ConnectionInfo;
 
+use super::RedisStats;
 use super::budget::within;
 use super::dial::{Line, dial};
 use super::errand::Errand;
@@ -49,6 +50,10 @@ impl ClusterConnection {
             refresh: Errand::new(),
             next_refresh: Mutex::new(Timestamp::default()),
         }
+    }
+
+    pub(super) fn stats(&self) -> RedisStats {
+        self.shape.read().stats()
     }
 
     /// Makes the call once, on the node that serves the slot of its keys.

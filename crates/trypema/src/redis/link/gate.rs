@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::RedisStats;
 use super::breaker::{Admission, Breaker, SHORTEST_PAUSE};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::redis::{RedisFailure, RedisFailureKind};
@@ -50,6 +51,11 @@ impl Gate {
 
     pub(super) fn openings(&self) -> u64 {
         self.breaker().openings()
+    }
+
+    pub(super) fn stats(&self) -> RedisStats {
+        let breaker = self.breaker();
+        RedisStats { open_breakers: usize::from(!breaker.is_closed()), breaker_openings: breaker.openings() }
     }
 
     fn breaker(&self) -> MutexGuard<'_, Breaker> {

@@ -103,6 +103,10 @@ impl ManagedConnection {
         self.shared.usable_line().ok_or_else(|| self.shared.dial_failure())
     }
 
+    pub(super) fn gate(&self) -> &Gate {
+        &self.shared.gate
+    }
+
     /// The connection, if there is one that is believed to work.
     pub(super) fn working_line(&self) -> Option<Line> {
         if self.shared.gate.is_closed() { self.shared.usable_line() } else { None }

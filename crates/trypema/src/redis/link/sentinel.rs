@@ -10,7 +10,7 @@ use super::address::{SentinelAddress, at};
 use super::budget::within;
 use super::dial::{Dialler, Line, can_listen, dial, dial_and_listen};
 use super::errand::Errand;
-use super::gate::jittered;
+use super::gate::{Gate, jittered};
 use super::managed::{ManagedConnection, Request};
 use super::reply::Answer;
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -64,6 +64,10 @@ impl SentinelConnection {
 
     pub(super) async fn line(&self) -> Result<Line, RedisFailure> {
         self.master.line().await
+    }
+
+    pub(super) fn gate(&self) -> &Gate {
+        self.master.gate()
     }
 
     fn begin_recheck_if_due(&self) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ::redis::ConnectionInfo;
 
+use super::RedisStats;
 use super::address::at;
 use super::dial::{Dialler, Line};
 use super::managed::ManagedConnection;
@@ -59,6 +60,16 @@ impl Topology {
             }
         }
         *self = next;
+    }
+
+    /// What can be told of all of them.
+    pub(super) fn stats(&self) -> RedisStats {
+        let mut all = RedisStats::default();
+        for stats in self.nodes.iter().map(|node| node.connection.gate().stats()) {
+            all.open_breakers += stats.open_breakers;
+            all.breaker_openings += stats.breaker_openings;
+        }
+        all
     }
 
     /// Where the shape can be asked for: over connections that work, and at nodes that are not connected.

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::super::incoming::Incoming;
 use super::super::key::KeyExtractor;
-use super::{Asked, Counting, Finding, Found, Settled, Terms, Told, Trouble, code_of};
+use super::{Asked, Counting, Finding, Found, Settled, Terms, Told, Trouble};
 use crate::decision::Decision;
-use crate::http::{Policy, Standing};
+use crate::http::{ErrorCode, Policy, Standing};
 use crate::rate_limiter::RateLimiter;
 use crate::rules::counter;
 use crate::strategy::Limit;
@@ -51,7 +51,7 @@ impl LimitGate {
 
     pub(super) fn told<'a>(&'a self, decision: &'a Decision) -> Told<'a> {
         let policy = Policy { name: &self.name, quota: self.quota, window: Some(self.window), decision };
-        Told::Limit { policy, standing: &self.standing, code: code_of(&self.limit) }
+        Told::Limit { policy, standing: &self.standing, code: ErrorCode::of_limit(&self.limit) }
     }
 
     #[inline]

@@ -1,0 +1,113 @@
+//! Servers in processes of their own, which end with this one however it ends.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::client::Client;
+
+/// Longer than any of the servers takes to start.
+const START_DEADLINE: Duration = Duration::from_secs(10);
+const POLL_EVERY: Duration = Duration::from_millis(20);
+/// The kernel counts processor time in these, whatever its own ticks are.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A running server, killed when dropped.
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Starts a program that is told where to listen, and waits until `is_ready` says so.
+    pub fn start(
+        command: impl FnOnce(SocketAddr) -> Command,
+        is_ready: impl Fn(&mut Client) -> bool,
+    ) -> Result<Self, String> {
+        let address = free_address();
+        let mut command = tethered(&command(address));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let child = child.map_err(|error| format!("{command:?} could not be started: {error}"))?;
+        let mut server = Self { child, address };
+        let deadline = Instant::now() + START_DEADLINE;
+        loop {
+            if Client::connect(address).is_ok_and(|mut client| is_ready(&mut client)) {
+                return Ok(server);
+            }
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(format!("{command:?} ended with {status}"));
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{command:?} did not answer within {START_DEADLINE:?}"));
+            }
+            thread::sleep(POLL_EVERY);
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address).expect("a connection")
+    }
+
+    /// Processor time spent so far, in seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        let stat = self.proc("stat");
+        // The name may hold spaces, so fields are counted from the bracket that ends it.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let ticks = fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse().unwrap_or(0.0));
+        ticks.sum::<f64>() / TICKS_PER_SECOND
+    }
+
+    /// Bytes of memory that are resident, exactly (`statm` may lag by some pages per thread).
+    pub fn resident_bytes(&self) -> f64 {
+        let rollup = self.proc("smaps_rollup");
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        kib.expect("a resident size in smaps_rollup") * 1_024.0
+    }
+
+    pub fn open_files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
+    }
+
+    fn proc(&self, file: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).expect("a running server")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It fails only for a process that has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that is free now. Nobody holds it until the server does, which says so if it was too late.
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("its address")
+}
+
+/// The same command, begun by this program in a process that dies with this one.
+fn tethered(command: &Command) -> Command {
+    let mut tethered = Command::new(std::env::current_exe().expect("this program"));
+    tethered.arg("tethered").arg(command.get_program()).args(command.get_args());
+    tethered
+}
+
+/// Becomes `program`, which the kernel kills when the process that started this one ends.
+pub fn become_tethered(program: impl AsRef<OsStr>, arguments: &[&str]) -> ExitCode {
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        eprintln!("a server would outlive this run: {error}");
+        return ExitCode::FAILURE;
+    }
+    let error = Command::new(program).args(arguments).exec();
+    eprintln!("could not be started: {error}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,53 @@
+//! What is asked: by how many users, under how many rules, and with what answer.
+
+/// So many users take turns in the columns of many keys.
+pub const USERS: u64 = 100_000;
+/// Who asks where only one does.
+pub const HOT_USER: u64 = 7;
+/// The window of every limit: a day.
+pub const WINDOW_SECONDS: u64 = 86_400;
+/// A burst that no run exhausts, given back too slowly to be full again between two requests.
+const PLENTY: u64 = 1_000_000_000;
+/// Exhausted by a user's first request, for longer than any run lasts.
+const SCARCE: u64 = 1;
+
+/// One column of the table.
+#[derive(Clone, Copy)]
+pub struct Workload {
+    pub title: &'static str,
+    /// How many rules apply to each request.
+    pub rules: usize,
+    /// How many users take turns.
+    pub users: u64,
+    pub is_allowed: bool,
+}
+
+pub const WORKLOADS: [Workload; 8] = [
+    Workload { title: "1 rule, hot key, allowed", rules: 1, users: 1, is_allowed: true },
+    Workload { title: "1 rule, hot key, denied", rules: 1, users: 1, is_allowed: false },
+    Workload { title: "1 rule, 100k keys, allowed", rules: 1, users: USERS, is_allowed: true },
+    Workload { title: "1 rule, 100k keys, denied", rules: 1, users: USERS, is_allowed: false },
+    Workload { title: "3 rules, hot key, allowed", rules: 3, users: 1, is_allowed: true },
+    Workload { title: "3 rules, hot key, denied", rules: 3, users: 1, is_allowed: false },
+    Workload { title: "3 rules, 100k keys, allowed", rules: 3, users: USERS, is_allowed: true },
+    Workload { title: "3 rules, 100k keys, denied", rules: 3, users: USERS, is_allowed: false },
+];
+
+impl Workload {
+    /// What a user may ask a day.
+    pub fn limit(&self) -> u64 {
+        if self.is_allowed { PLENTY } else { SCARCE }
+    }
+
+    /// Our rules: the first knows each user, and is the one that denies; the others look at what all have in common.
+    pub fn rules_file(&self) -> String {
+        let strategy = |name, limit| format!("{{{name}: {{limit: {limit}, window: {WINDOW_SECONDS}s}}}}");
+        let rules = [
+            format!("{{id: per-user, scope: user, strategy: {}}}", strategy("token_bucket", self.limit())),
+            format!("{{id: per-address, scope: ip, strategy: {}}}", strategy("sliding_window", PLENTY)),
+            format!("{{id: per-endpoint, scope: endpoint, strategy: {}}}", strategy("fixed_window", PLENTY)),
+        ];
+        let lines = rules[..self.rules].iter().map(|rule| format!("  - {rule}\n"));
+        format!("rules:\n{}", lines.collect::<String>())
+    }
+}
