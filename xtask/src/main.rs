@@ -14,7 +14,10 @@ cargo xtask <command>
   lint               formatting, clippy, docs, each feature alone
   bench local        the in-process benchmarks beside the peers; updates docs/performance.md
   bench redis        the same on a Redis started for it
-  bench rules        10,000 rules beside 10, and the layer beside tower_governor; all take --quick, and then update nothing
+  bench rules        10,000 rules beside 10, and the layer beside tower_governor
+  bench hybrid       a fleet on leases beside the Redis provider and the published crate
+  bench server       the service over HTTP beside axum without a limiter and throttlecrab-server, which it installs
+                     outside of the repository; every bench takes --quick, and then updates nothing
   soak [strategy]    the random tests at full length: a million traces per strategy; --redis plays them on a Redis
   soak faults [row]  how late calls return when Redis fails, and how soon they are served again
   simulate hybrid    fleets that lease from one store: updates docs/scale.md; --seeds N [--from S] plays random faults instead

@@ -1,4 +1,4 @@
-//! Side by side with the peers, in one run: `cargo xtask bench local`, `redis`, `rules` and `hybrid`.
+//! Side by side with the peers, in one run: `cargo xtask bench local`, `redis`, `rules`, `hybrid` and `server`.
 
 mod allocator;
 mod bars;
@@ -14,6 +14,7 @@ mod process;
 mod redis;
 mod report;
 mod rules;
+mod server;
 
 use std::process::ExitCode;
 
@@ -27,8 +28,10 @@ cargo xtask bench local [--quick [TITLE]]
 cargo xtask bench redis [--quick [TITLE [CONTENDER]]]
 cargo xtask bench rules [--quick]
 cargo xtask bench hybrid [--quick]
+cargo xtask bench server [--quick [TITLE]]
 
-Inside the process, on a Redis server that is started for it, rules and middleware, or a fleet on leases.
+Inside the process, on a Redis server that is started for it, rules and middleware, a fleet on leases,
+or the service over HTTP.
 
 Measures every contender on every workload in interleaved rounds and prints medians, ratios and bars;
 rewrites the measured part of docs/performance.md. `--quick` does fewer rounds, only of the columns whose
@@ -51,6 +54,12 @@ fn main() -> ExitCode {
         ["hybrid", "--quick"] => hybrid::run(Effort::Quick("")),
         ["rules"] => rules::run(Effort::Full),
         ["rules", "--quick"] => rules::run(Effort::Quick("")),
+        ["server"] => server::run(Effort::Full),
+        ["server", "--quick"] => server::run(Effort::Quick("")),
+        ["server", "--quick", title] => server::run(Effort::Quick(title)),
+        // What `server` starts in processes of their own.
+        ["floor", address, rules] => server::serve_floor(address, rules),
+        ["tethered", program, arguments @ ..] => server::become_tethered(program, arguments),
         // What `local` starts in processes of their own.
         ["memory", contender, keys] => process::memory(contender, keys),
         ["buckets", count] => process::buckets(count),

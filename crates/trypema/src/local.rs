@@ -25,7 +25,7 @@ pub use wait::WaitError;
 
 pub(crate) use map::Bound;
 pub(crate) use provider::Parts;
-#[cfg(feature = "tower")]
+#[cfg(feature = "rules")]
 pub(crate) use together::Holds;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};

@@ -39,9 +39,9 @@ impl Contender {
     pub fn body(self, workload: &Workload, user: &str) -> String {
         let limit = workload.limit();
         match self {
-            Self::Floor | Self::Ours => format!(
-                r#"{{"attributes":{{"user":"{user}","endpoint":"/api/search","ip":"203.0.113.9"}}}}"#
-            ),
+            Self::Floor | Self::Ours => {
+                format!(r#"{{"attributes":{{"user":"{user}","endpoint":"/api/search","ip":"203.0.113.9"}}}}"#)
+            }
             Self::Throttlecrab => format!(
                 r#"{{"key":"{user}","max_burst":{limit},"count_per_period":{limit},"period":{WINDOW_SECONDS}}}"#
             ),

@@ -13,9 +13,11 @@ use super::process::Server;
 use super::workload::{HOT_USER, Workload};
 use crate::keys;
 
-pub const CONNECTIONS: u32 = 64;
+const CONNECTIONS: u32 = 64;
 /// One for each core.
 const THREADS: u32 = 2;
+/// As short as wrk can: many short rounds suffer less from what else the machine does than few long ones.
+const SECONDS: u32 = 1;
 
 /// What every script says at its end.
 const DONE: &str = r#"
@@ -66,11 +68,11 @@ pub fn script(contender: Contender, workload: &Workload, place: &Place) -> Resul
     place.file(&format!("{}.lua", contender.path().replace('/', "_")), &text)
 }
 
-/// Asks the server for so many seconds.
-pub fn run(server: &Server, path: &str, (script, seconds): (&Path, u32)) -> Result<Load, String> {
+/// Asks the server for a while.
+pub fn run(server: &Server, path: &str, script: &Path) -> Result<Load, String> {
     let mut wrk = Command::new("wrk");
     wrk.args([format!("--threads={THREADS}"), format!("--connections={CONNECTIONS}")]);
-    wrk.arg(format!("--duration={seconds}s")).arg("--script").arg(script);
+    wrk.arg(format!("--duration={SECONDS}s")).arg("--script").arg(script);
     let output = wrk.arg(format!("http://{}{path}", server.address)).output();
     let output = output.map_err(|error| format!("wrk could not be started: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);

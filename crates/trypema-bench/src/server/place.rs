@@ -21,7 +21,7 @@ pub struct Place {
 impl Place {
     /// Installs what is missing outside of the repository, and says so.
     pub fn prepare() -> Result<Self, String> {
-        install_wrk()?;
+        install_from_debian("wrk", "wrk")?;
         let (throttlecrab, ours) = (install_throttlecrab()?, build_ours()?);
         let directory = env::temp_dir().join(format!("trypema-bench-{}", process::id()));
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -42,18 +42,21 @@ impl Drop for Place {
     }
 }
 
-fn install_wrk() -> Result<(), String> {
-    // Asked for its version it prints that and fails.
-    let is_there = || Command::new("wrk").arg("-v").stdout(Stdio::null()).status().is_ok();
-    if is_there() {
+/// Installs a package of Debian unless its program is there.
+fn install_from_debian(program: &str, package: &str) -> Result<(), String> {
+    // Whether it likes the argument does not matter.
+    let mut version = Command::new(program);
+    if version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
         return Ok(());
     }
-    eprintln!("wrk is missing: installing Debian's package");
-    let apt_get = |arguments: &[&str]| run(Command::new("apt-get").args(["--yes", "--quiet"]).args(arguments));
+    eprintln!("{program} is missing: installing Debian's package {package}");
+    let apt_get =
+        |arguments: &[&str]| run(Command::new("apt-get").args(["--yes", "--quiet"]).args(arguments));
     // The lists of packages may be missing, as in a fresh container.
-    let install = || apt_get(&["install", "wrk"]);
+    let install = || apt_get(&["install", package]);
     let installed = install().or_else(|_| apt_get(&["update"]).and_then(|()| install()));
-    installed.map_err(|why| format!("install wrk (on Debian, as root: `apt-get install wrk`): {why}"))
+    installed
+        .map_err(|why| format!("install {program} (on Debian, as root: `apt-get install {package}`): {why}"))
 }
 
 fn install_throttlecrab() -> Result<PathBuf, String> {
@@ -64,6 +67,8 @@ fn install_throttlecrab() -> Result<PathBuf, String> {
         return Ok(program);
     }
     eprintln!("{PEER} {PEER_VERSION} is missing: installing it from crates.io below {}", root.display());
+    // For its other front end, which cannot be left out.
+    install_from_debian("protoc", "protobuf-compiler")?;
     let mut cargo = cargo();
     cargo.args(["install", PEER, "--force", "--version", PEER_VERSION, "--root"]).arg(&root).envs(PROFILE);
     run(&mut cargo).map_err(|why| format!("install {PEER} {PEER_VERSION}: {why}"))?;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use ::http::Response;
+use ::http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::answer::{Answer, STORE_RETRY_SECONDS, try_again_in};
@@ -117,6 +117,12 @@ impl Problem {
         Self { detail: Some(detail.into()), ..self }
     }
 
+    /// The same problem under another status, for whoever asks for one: a proxy that only understands 403, say.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status: status.as_u16(), ..self }
+    }
+
     /// Why the call was turned away.
     pub fn code(&self) -> ErrorCode {
         self.code
@@ -140,7 +146,7 @@ impl Problem {
     /// The response: status, `Content-Type`, `Retry-After` if there is a wait, and the JSON.
     pub fn into_http_response<B: From<String>>(self) -> Response<B> {
         Answer {
-            status: self.code.status(),
+            status: StatusCode::from_u16(self.status).unwrap_or(self.code.status()),
             content_type: "application/problem+json",
             retry_after: self.retry_after,
             body: self.to_json(),

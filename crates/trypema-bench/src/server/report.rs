@@ -1,0 +1,79 @@
+//! The tables, the bars, and the part of the page that keeps them.
+
+use std::fmt::Write as _;
+
+use super::contender::Contender;
+use super::measure::Sample;
+use super::memory::Idle;
+use super::workload::Workload;
+use crate::bars::Bar;
+use crate::report::write_bars;
+
+/// Requests a second of ours to those of the floor.
+const OF_FLOOR: f64 = 0.9;
+
+/// One workload and what each contender did, in the order of [`Contender::ALL`].
+pub struct Column {
+    pub workload: Workload,
+    pub samples: Vec<Sample>,
+}
+
+pub fn text(columns: &[Column], idle: &[Idle]) -> String {
+    let mut text = String::new();
+    for column in columns {
+        write_column(&mut text, column);
+    }
+    write_idle(&mut text, idle);
+    write_bars(&mut text, &bars(columns));
+    text
+}
+
+fn write_column(text: &mut String, column: &Column) {
+    let _ = writeln!(
+        text,
+        "| {} | requests/s | p50 µs | p99 µs | ÷ F | ÷ T | server's CPU µs per request | bytes asked, answered |\n\
+         | --- |{}",
+        column.workload.title,
+        " ---: |".repeat(7)
+    );
+    for (contender, sample) in Contender::ALL.iter().zip(&column.samples) {
+        let _ = writeln!(
+            text,
+            "| {} | {:.0} | {:.0} | {:.0} | {:.2} | {:.2} | {:.1} | {}, {} |",
+            contender.name(),
+            sample.per_second,
+            sample.p50_us,
+            sample.p99_us,
+            sample.of_floor,
+            sample.of_throttlecrab,
+            sample.cpu_us,
+            sample.request_bytes,
+            sample.answer_bytes
+        );
+    }
+    text.push('\n');
+}
+
+fn write_idle(text: &mut String, idle: &[Idle]) {
+    if idle.is_empty() {
+        return;
+    }
+    let _ =
+        writeln!(text, "| bytes per idle connection | after one request | silent |\n| --- | ---: | ---: |");
+    for row in idle {
+        let _ = writeln!(text, "| {} | {:.0} | {:.0} |", row.contender.name(), row.kept_alive, row.silent);
+    }
+}
+
+fn bars(columns: &[Column]) -> Vec<Bar> {
+    let bar = |column: &Column| {
+        let ours = Contender::ALL.iter().zip(&column.samples).find(|(name, _)| **name == Contender::Ours)?.1;
+        Some(Bar {
+            what: format!("{}: requests / F", column.workload.title),
+            measured: ours.of_floor,
+            at_most: false,
+            bound: OF_FLOOR,
+        })
+    };
+    columns.iter().filter_map(bar).collect()
+}

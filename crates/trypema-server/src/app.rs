@@ -1,0 +1,210 @@
+//! What all front ends share: one engine, what is counted about it, and whether it is ready.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use trypema::clock::Clock;
+use trypema::rules::{Engine, Explanation, InvalidRules, Refunded, Request, RuleSet, Verdict};
+use trypema::{RateLimiter, TrypemaError};
+
+use crate::config::Config;
+use crate::metrics::{Exposition, Kind, Metrics, StoreMetrics};
+use crate::provider::{self, Deciding, Parts, Provider};
+
+/// Rules in force, and everything that is known about them.
+#[derive(Debug)]
+pub struct App {
+    engine: Engine,
+    limiter: Arc<RateLimiter>,
+    provider: Provider,
+    pub(crate) metrics: Metrics,
+    is_draining: AtomicBool,
+    /// What was wrong with the rules that were read last, if anything was.
+    refused_rules: Mutex<Option<String>>,
+}
+
+/// What is done to counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Asks all rules that apply, and spends on all of them if all let the request pass.
+    #[default]
+    Check,
+    /// Asks without spending; abuse rules are only asked whether they block.
+    Look,
+    /// Counts what has happened on every rule that applies, whatever each says.
+    Record,
+}
+
+/// How the service is, for `/readyz`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Readiness {
+    pub(crate) ready: bool,
+    provider: &'static str,
+    rules: usize,
+    /// `connected`, or `unavailable` while calls to Redis are not even tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused_rules: Option<String>,
+}
+
+impl App {
+    /// Reads the rules and connects to what was chosen. With a `clock`, everything goes by it: for tests.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the rules, or why Redis cannot be used.
+    pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, String> {
+        let rules = config.rules.load().map_err(|invalid| invalid.to_string())?;
+        let store = Arc::new(StoreMetrics::default());
+        let metrics = Metrics::new(&rules, Arc::clone(&store));
+        let deciding = provider::connect(config, rules, Parts { clock, observer: store }).await;
+        let Deciding { engine, limiter, provider } = deciding.map_err(|error| error.to_string())?;
+        let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(None));
+        Ok(Self { engine, limiter, provider, metrics, is_draining, refused_rules })
+    }
+
+    /// Asks the rules. Every front end comes through here.
+    ///
+    /// # Errors
+    ///
+    /// That the store could not be asked, or that the request is invalid.
+    pub async fn ask(&self, mode: Mode, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
+        let asked = match mode {
+            Mode::Check => self.engine.check(request).await,
+            Mode::Look => self.engine.look(request).await,
+            Mode::Record => self.engine.record(request).await,
+        };
+        match &asked {
+            Ok(verdict) if mode == Mode::Look => tell(verdict, request),
+            Ok(verdict) => {
+                self.metrics.rules.decided(verdict);
+                tell(verdict, request);
+            }
+            Err(error) => {
+                self.metrics.rules.failed(&self.engine.rules(), request);
+                tracing::debug!(%error, "not decided");
+            }
+        }
+        asked
+    }
+
+    pub(crate) async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
+        self.engine.explain(request).await
+    }
+
+    pub(crate) async fn give_back(&self, request: &Request<'_>) -> Result<Vec<Refunded>, TrypemaError> {
+        self.engine.give_back(request).await
+    }
+
+    pub(crate) async fn inspect(&self, key: &str) -> Result<Option<Verdict>, TrypemaError> {
+        self.engine.inspect(key).await
+    }
+
+    pub(crate) async fn reset(&self, key: &str) -> Result<Option<bool>, TrypemaError> {
+        self.engine.reset(key).await
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        self.engine.rules()
+    }
+
+    /// Puts other rules in force.
+    pub fn replace_rules(&self, rules: RuleSet) {
+        self.metrics.rules.replace(&self.engine.rules(), &rules);
+        self.engine.replace(rules);
+        self.metrics.rules_loaded();
+        *self.refused_rules() = None;
+    }
+
+    pub(crate) fn rules_refused(&self, why: &InvalidRules) {
+        self.metrics.refused_reloads.add_one();
+        *self.refused_rules() = Some(why.to_string());
+    }
+
+    pub(crate) fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn readiness(&self) -> Readiness {
+        Readiness {
+            ready: !self.is_draining.load(Ordering::Relaxed),
+            provider: self.provider.name(),
+            rules: self.engine.rules().len(),
+            store: match self.provider {
+                Provider::Memory => None,
+                Provider::Redis | Provider::Hybrid => {
+                    Some(if self.is_store_away() { "unavailable" } else { "connected" })
+                }
+            },
+            refused_rules: self.refused_rules().clone(),
+        }
+    }
+
+    /// Whether calls to Redis are not even tried at the moment.
+    pub(crate) fn is_store_away(&self) -> bool {
+        self.limiter.redis().stats().open_breakers > 0
+    }
+
+    /// Work that goes on beside requests, if there is any: to be spawned.
+    pub(crate) fn background(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        (self.provider == Provider::Hybrid).then(|| self.limiter.hybrid().keep_in_sync())
+    }
+
+    /// Gives back what is held: after the last request.
+    pub(crate) async fn release(&self) {
+        if self.provider == Provider::Hybrid {
+            self.limiter.hybrid().release().await;
+        }
+    }
+
+    /// All metrics, as Prometheus reads them.
+    pub(crate) fn exposition(&self) -> String {
+        let mut text = Exposition::default();
+        self.metrics.write(&mut text);
+        text.family("trypema_rules", Kind::Gauge, "Rules in force.");
+        text.sample(&[], self.engine.rules().len());
+        text.family("trypema_live_keys", Kind::Gauge, "Keys that are counted in this process.");
+        text.sample(&[], self.limiter.local().len());
+        let redis = self.limiter.redis().stats();
+        text.family("trypema_breaker_open", Kind::Gauge, "Redis servers that are left alone for a moment.");
+        text.sample(&[], redis.open_breakers);
+        text.family("trypema_breaker_openings_total", Kind::Counter, "How often that has begun.");
+        text.sample(&[], redis.breaker_openings);
+        let hybrid = self.limiter.hybrid().stats();
+        text.family("trypema_units_held", Kind::Gauge, "Leased units that are not spent yet.");
+        text.sample(&[], hybrid.held_units);
+        text.family("trypema_leases_asked_total", Kind::Counter, "Leases that were asked for.");
+        text.sample(&[], hybrid.leases_asked);
+        if let Some(instances) = hybrid.instances {
+            text.family(
+                "trypema_instances",
+                Kind::Gauge,
+                "Servers that share the limits, as far as is known.",
+            );
+            text.sample(&[], instances);
+        }
+        text.into_text()
+    }
+
+    fn refused_rules(&self) -> MutexGuard<'_, Option<String>> {
+        self.refused_rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tell(verdict: &Verdict, request: &Request<'_>) {
+    if tracing::enabled!(tracing::Level::DEBUG) && !verdict.is_allowed() {
+        let rule = verdict.decided_by();
+        tracing::debug!(
+            rule = rule.map(|rule| rule.rule.id.as_str()),
+            key = rule.map(|rule| rule.key),
+            cost = request.cost(),
+            retry_after = ?verdict.retry_after(),
+            "denied"
+        );
+    }
+}

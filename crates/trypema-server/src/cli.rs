@@ -1,0 +1,70 @@
+//! The command line.
+
+mod ask;
+mod rules;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Could not be done; what a wrong command line ends with, too.
+const FAILED: u8 = 2;
+
+/// Limits on what callers may do, in front of services that you did not write
+#[derive(Debug, Parser)]
+#[command(name = "trypema", version, after_help = EXAMPLES, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Try it:
+  trypema serve                                  serves built-in rules from memory, and says what to curl
+  trypema check user=ann                         asks it; exits with 0 if allowed, 1 if denied
+  trypema explain user=ann endpoint=/search      says what every rule thinks
+  trypema rules validate rules.yaml              finds what is wrong with rules, with lines
+  trypema serve --rules rules.yaml --redis-url redis://127.0.0.1 --provider hybrid
+";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve decisions over HTTP
+    Serve(Box<serve::Serve>),
+    /// Ask a service whether a request may go ahead: exit code 0 if it may, 1 if not, 2 if it could not be asked
+    Check(ask::Check),
+    /// Ask what every rule has to say about a request; nothing is spent
+    Explain(ask::Explain),
+    /// Work on files of rules
+    #[command(subcommand)]
+    Rules(rules::Rules),
+    /// Write completions for a shell to standard output
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+impl Cli {
+    /// Does what was asked for.
+    pub fn run(self) -> ExitCode {
+        match self.command {
+            Command::Serve(serve) => serve.run(),
+            Command::Check(check) => check.run(),
+            Command::Explain(explain) => explain.run(),
+            Command::Rules(rules) => rules.run(),
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Self::command(), "trypema", &mut std::io::stdout());
+                ExitCode::SUCCESS
+            }
+        }
+    }
+}
+
+/// Tells what went wrong.
+fn failed(message: impl std::fmt::Display) -> ExitCode {
+    eprintln!("trypema: {message}");
+    ExitCode::from(FAILED)
+}

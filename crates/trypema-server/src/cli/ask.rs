@@ -1,0 +1,228 @@
+//! `trypema check` and `trypema explain`: asking a service from a shell.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trypema::RateLimiter;
+use trypema::rules::{Engine, Explanation, Request, RuleSet};
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use super::failed;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Ask a service whether a request may go ahead
+#[derive(Debug, clap::Args)]
+pub(super) struct Check {
+    #[command(flatten)]
+    question: Question,
+    #[command(flatten)]
+    service: Service,
+    /// Only look: nothing is spent
+    #[arg(long)]
+    look: bool,
+}
+
+/// Ask what every rule has to say about a request
+#[derive(Debug, clap::Args)]
+pub(super) struct Explain {
+    #[command(flatten)]
+    question: Question,
+    #[command(flatten)]
+    service: Service,
+    /// Instead of asking a service, explain by these rules, as if nothing had been spent
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+}
+
+/// What is asked.
+#[derive(Debug, clap::Args)]
+struct Question {
+    /// Attributes of the request, as in user=ann endpoint=/search method=GET
+    #[arg(value_name = "NAME=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, String)>,
+    /// What it spends
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    cost: u64,
+}
+
+/// Who is asked.
+#[derive(Debug, clap::Args)]
+struct Service {
+    /// Address of the service
+    #[arg(long, env = "TRYPEMA_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
+    server: String,
+    /// Token for explaining, if the service asks for one
+    #[arg(long, env = "TRYPEMA_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    admin_token: Option<String>,
+    /// Certificate authority to trust, in PEM, in place of those of the web
+    #[arg(long, env = "TRYPEMA_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Print the service's own answer
+    #[arg(long)]
+    json: bool,
+}
+
+fn attribute(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("need a name and a value, as in user=ann".to_owned()),
+    }
+}
+
+impl Check {
+    pub(super) fn run(self) -> ExitCode {
+        let mut question = self.question.to_json();
+        if self.look {
+            question["mode"] = json!("look");
+        }
+        let answer = match self.service.post("/v1/check", &question) {
+            Ok(answer) => answer,
+            Err(error) => return failed(error),
+        };
+        let is_allowed = answer["allowed"] == json!(true);
+        if self.service.json {
+            println!("{answer:#}");
+        } else {
+            println!("{}", summary(&answer));
+            rules_of(&answer).for_each(|rule| println!("  {rule}"));
+        }
+        if is_allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+impl Explain {
+    pub(super) fn run(self) -> ExitCode {
+        if let Some(file) = &self.rules {
+            return explain_here(file, &self.question);
+        }
+        let answer = match self.service.post("/v1/explain", &self.question.to_json()) {
+            Ok(answer) => answer,
+            Err(error) => return failed(error),
+        };
+        if self.service.json {
+            println!("{answer:#}");
+            return ExitCode::SUCCESS;
+        }
+        println!("{}", summary(&answer));
+        rules_of(&answer).for_each(|rule| println!("  {rule}"));
+        let others = answer["not_applying"].as_array();
+        for rule in others.into_iter().flatten() {
+            println!("  {}: does not apply, {}", text(&rule["rule"]), text(&rule["reason"]));
+        }
+        ExitCode::SUCCESS
+    }
+}
+
+impl Question {
+    fn to_json(&self) -> Value {
+        let attributes: BTreeMap<&String, &String> =
+            self.attributes.iter().map(|(name, value)| (name, value)).collect();
+        json!({"attributes": attributes, "cost": self.cost})
+    }
+}
+
+impl Service {
+    fn post(&self, path: &str, question: &Value) -> Result<Value, String> {
+        let url = format!("{}{path}", self.server.trim_end_matches('/'));
+        let mut request = self.agent()?.post(&url).header("content-type", "application/json");
+        if let Some(token) = &self.admin_token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let mut response = request.send(question.to_string()).map_err(|error| format!("{url}: {error}"))?;
+        let (status, body) = (response.status(), response.body_mut().read_to_string());
+        let body = body.map_err(|error| format!("{url}: {error}"))?;
+        let answer: Value =
+            serde_json::from_str(&body).map_err(|_| format!("{url}: {status}, and no JSON"))?;
+        if status.is_success() {
+            return Ok(answer);
+        }
+        Err(format!("{url}: {status}: {}", text(&answer["detail"])))
+    }
+
+    fn agent(&self) -> Result<Agent, String> {
+        let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
+        if let Some(file) = &self.ca {
+            let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+            let pem = std::fs::read(file).map_err(|error| failed(&error))?;
+            let certificate = Certificate::from_pem(&pem).map_err(|error| failed(&error))?;
+            let roots = RootCerts::Specific(Arc::new(vec![certificate.to_owned()]));
+            config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
+        }
+        Ok(config.build().new_agent())
+    }
+}
+
+/// "denied by per-user; try again in 2 s".
+fn summary(answer: &Value) -> String {
+    let outcome = text(&answer["outcome"]);
+    let by = match (&answer["decided_by"], &answer["listed_by"]) {
+        (Value::String(rule), _) => format!(" by {rule}"),
+        (_, Value::String(attribute)) => format!(" by a list of {attribute}"),
+        _ => String::new(),
+    };
+    let wait = match &answer["retry_after_ms"] {
+        Value::Null => "; trying again does not help".to_owned(),
+        wait if wait.as_u64() == Some(0) => String::new(),
+        wait => format!("; try again in {wait} ms"),
+    };
+    format!("{outcome}{by}{wait}")
+}
+
+fn rules_of(answer: &Value) -> impl Iterator<Item = String> {
+    answer["rules"].as_array().into_iter().flatten().map(|rule| {
+        let says = if rule["allowed"] == json!(true) { "allows" } else { "denies" };
+        let note = if rule["action"] == json!("log_only") { " (only logged)" } else { "" };
+        format!("{} {says}{note}: {} of {} left", text(&rule["key"]), rule["remaining"], rule["limit"])
+    })
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Explains by rules of a file, with fresh counters.
+fn explain_here(file: &std::path::Path, question: &Question) -> ExitCode {
+    let rules = match RuleSet::read(file) {
+        Ok(rules) => rules,
+        Err(invalid) => return failed(invalid),
+    };
+    let limiter = match RateLimiter::builder().build() {
+        Ok(limiter) => limiter,
+        Err(error) => return failed(error),
+    };
+    let attributes: Vec<(&str, &str)> =
+        question.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let engine = Engine::local(Arc::new(limiter), rules);
+    let runtime = match tokio::runtime::Builder::new_current_thread().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(error),
+    };
+    match runtime.block_on(engine.explain(&Request::new(&attributes).costing(question.cost))) {
+        Ok(explained) => print_explanation(&explained),
+        Err(error) => return failed(error),
+    }
+    ExitCode::SUCCESS
+}
+
+fn print_explanation(explained: &Explanation) {
+    for rule in explained.applying() {
+        let decided = rule.decision;
+        let says = if decided.decision.is_allowed() { "allows" } else { "denies" };
+        println!(
+            "{}: applies as {}, {says}: limit {}",
+            decided.rule.id,
+            decided.key,
+            decided.decision.limit()
+        );
+    }
+    for rule in explained.not_applying() {
+        println!("{}: does not apply, {}", rule.rule.id, rule.reason);
+    }
+}

@@ -1,0 +1,152 @@
+//! `trypema serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::failed;
+use crate::config::Config;
+use crate::log;
+use crate::rules_file::RulesSource;
+use crate::server::{Server, StartError};
+use crate::settings::{LogFormat, LogLevel, Settings};
+
+/// Serve decisions over HTTP
+///
+/// With nothing configured: built-in demonstration rules, counters in memory, on 127.0.0.1:8080.
+///
+/// Every setting below can be given as a flag, as a variable (TRYPEMA_…), or in a configuration file in YAML, where `--redis-url` is
+/// `redis_url`; flags count before variables, and those before the file. SIGHUP reads rules and certificates again; SIGTERM stops
+/// after what is under way.
+#[derive(Debug, clap::Args)]
+pub(super) struct Serve {
+    /// Configuration file (YAML)
+    #[arg(long, env = "TRYPEMA_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> ExitCode {
+        let settings = match &self.config {
+            None => self.settings,
+            Some(path) => match Settings::read(path) {
+                Ok(file) => self.settings.or(file),
+                Err(error) => return failed(error),
+            },
+        };
+        let format = settings.log_format.unwrap_or(LogFormat::Pretty);
+        log::start(format, settings.log_level.unwrap_or(LogLevel::Info));
+        let config = match Config::new(settings) {
+            Ok(config) => config,
+            Err(invalid) => return failed(invalid),
+        };
+        let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return failed(error),
+        };
+        let served = runtime.block_on(serve(config, format));
+        // What still runs, such as a read of a file system that hangs, ends with the process.
+        runtime.shutdown_background();
+        match served {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(error),
+        }
+    }
+}
+
+async fn serve(config: Config, format: LogFormat) -> Result<(), StartError> {
+    let stopping = Stopping::new();
+    let greeting = Greeting::of(&config);
+    let server = Server::start(config, None).await?;
+    match format {
+        LogFormat::Pretty => greeting.print(server.address()),
+        LogFormat::Json => tracing::info!(address = %server.address(), "listening"),
+    }
+    if let Ok(mut hangups) = signal(SignalKind::hangup()) {
+        let reload = server.reload();
+        tokio::spawn(async move {
+            while hangups.recv().await.is_some() {
+                reload.notify_waiters();
+            }
+        });
+    }
+    server.run(stopping.requested()).await;
+    Ok(())
+}
+
+/// The signals that end the service.
+struct Stopping {
+    terminate: Option<Signal>,
+    interrupt: Option<Signal>,
+}
+
+impl Stopping {
+    fn new() -> Self {
+        let listen = |kind| signal(kind).ok();
+        Self { terminate: listen(SignalKind::terminate()), interrupt: listen(SignalKind::interrupt()) }
+    }
+
+    /// Waits for the first signal; the second one ends the process at once.
+    async fn requested(mut self) {
+        self.heard().await;
+        tokio::spawn(async move {
+            self.heard().await;
+            tracing::warn!("stopped at once");
+            std::process::exit(1);
+        });
+    }
+
+    async fn heard(&mut self) {
+        tokio::select! {
+            () = next(&mut self.terminate) => {}
+            () = next(&mut self.interrupt) => {}
+        }
+    }
+}
+
+async fn next(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// What is said at the start.
+struct Greeting {
+    scheme: &'static str,
+    rules: RulesSource,
+}
+
+impl Greeting {
+    fn of(config: &Config) -> Self {
+        let scheme = if config.tls.is_some() { "https" } else { "http" };
+        Self { scheme, rules: config.rules.clone() }
+    }
+
+    fn print(&self, address: SocketAddr) {
+        let url = format!("{}://{address}", self.scheme);
+        println!("trypema listens on {url}");
+        if let RulesSource::File(path) = &self.rules {
+            return println!("rules: {}", path.display());
+        }
+        println!(
+            "
+It has built-in rules: each user may call 5 times, and gets one call back every 2 seconds. Try, and repeat until it is denied:
+
+  curl -i '{url}/v1/check?deny_status=429&headers=standard' -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'
+
+  curl -s {url}/v1/check -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'              the decision in the body
+  curl -s {url}/v1/explain -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'            what every rule says
+  curl -s -X DELETE '{url}/v1/keys/per-user%7Cuser=ann'                      forgets what ann has spent
+  curl -s {url}/metrics                                                      what Prometheus reads
+
+With rules of your own: trypema serve --rules rules.yaml. Ctrl-C ends it."
+        );
+    }
+}

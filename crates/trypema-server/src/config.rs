@@ -1,0 +1,280 @@
+//! Settings that were checked, with their defaults.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderName;
+use thiserror::Error;
+use trypema::http::{HeaderStyle, TrustedProxies};
+use trypema::redis::{OnFailure, RedisKey};
+use trypema::rules::Period;
+
+use crate::rules_file::RulesSource;
+use crate::secret::Secret;
+use crate::settings::{HeaderSetting, ProviderSetting, Settings, StoreFailureSetting};
+
+/// Everything the service goes by.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// What HTTPS needs, if that is spoken.
+    pub tls: Option<Tls>,
+    /// What inspecting, resetting and explaining ask for.
+    pub admin_token: Option<Secret>,
+    /// Where rules come from.
+    pub rules: RulesSource,
+    /// Whose `X-Forwarded-*` headers are believed.
+    pub trusted_proxies: TrustedProxies,
+    /// The same, to ask whether a peer is one of them.
+    pub trusted_networks: Vec<trypema::http::Network>,
+    /// The attributes that forward-auth takes from headers.
+    pub attributes: Vec<HeaderAttribute>,
+    /// How clients of forward-auth are told what is left.
+    pub headers: HeaderChoice,
+    /// Where counters live.
+    pub provider: ProviderChoice,
+    /// Keys in memory, per strategy.
+    pub max_keys: usize,
+    /// Bounds on what clients may do.
+    pub limits: Limits,
+    /// How long to go on accepting after SIGTERM.
+    pub shutdown_delay: Duration,
+    /// How long what is under way may take after that.
+    pub shutdown_deadline: Duration,
+    /// The collector of spans.
+    pub otlp_endpoint: Option<String>,
+}
+
+/// The files of HTTPS.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Tls {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// An attribute that is the value of a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct HeaderAttribute {
+    pub name: String,
+    pub header: HeaderName,
+}
+
+/// How clients are told what is left.
+pub type HeaderChoice = HeaderStyle;
+
+/// Where counters live.
+#[derive(Debug, Clone)]
+pub enum ProviderChoice {
+    /// In this process.
+    Memory,
+    /// In Redis.
+    Redis(RedisChoice),
+    /// Leased from Redis.
+    Hybrid(RedisChoice, Duration),
+}
+
+/// What there is to know about Redis.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct RedisChoice {
+    pub url: Secret,
+    pub prefix: Option<RedisKey>,
+    pub deadline: Duration,
+    pub on_failure: OnFailure,
+}
+
+/// Bounds on what clients may do.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Limits {
+    pub connections: usize,
+    pub header_bytes: usize,
+    pub body_bytes: usize,
+    pub batch: usize,
+    pub header_timeout: Duration,
+    pub request_timeout: Duration,
+    pub idle_timeout: Duration,
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{setting}: {reason}")]
+pub struct InvalidConfig {
+    /// Its name.
+    pub setting: &'static str,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// The smallest head that hyper can be told to take.
+const MIN_HEADER_BYTES: usize = 8 * 1024;
+/// What a request may make us hold, whatever was set.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+impl Config {
+    /// Checks settings and fills in what they leave out.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that cannot be used.
+    pub fn new(settings: Settings) -> Result<Self, InvalidConfig> {
+        let trusted_networks = networks(&settings.trusted_proxies)?;
+        Ok(Self {
+            listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
+            tls: tls(&settings)?,
+            admin_token: admin_token(&settings)?,
+            rules: settings.rules.clone().map_or(RulesSource::BuiltIn, RulesSource::File),
+            trusted_proxies: TrustedProxies::new(trusted_networks.iter().copied()),
+            trusted_networks,
+            attributes: settings.attributes.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
+            headers: style(settings.headers.unwrap_or(HeaderSetting::Standard)),
+            max_keys: at_least_one("max_keys", settings.max_keys.unwrap_or(1_000_000))?,
+            limits: Limits::new(&settings)?,
+            shutdown_delay: time(settings.shutdown_delay, 0),
+            shutdown_deadline: time(settings.shutdown_deadline, 10_000),
+            otlp_endpoint: settings.otlp_endpoint.clone(),
+            provider: provider(settings)?,
+        })
+    }
+
+    /// Whether only this machine can reach it.
+    pub fn is_on_loopback(&self) -> bool {
+        self.listen.ip().to_canonical().is_loopback()
+    }
+}
+
+impl Limits {
+    fn new(settings: &Settings) -> Result<Self, InvalidConfig> {
+        let header_bytes = settings.max_header_bytes.unwrap_or(32 * 1024);
+        let body_bytes = settings.max_body_bytes.unwrap_or(1024 * 1024);
+        if !(MIN_HEADER_BYTES..=MAX_BYTES).contains(&header_bytes) {
+            return Err(invalid("max_header_bytes", format!("need {MIN_HEADER_BYTES} to {MAX_BYTES} bytes")));
+        }
+        if !(1..=MAX_BYTES).contains(&body_bytes) {
+            return Err(invalid("max_body_bytes", format!("need 1 to {MAX_BYTES} bytes")));
+        }
+        Ok(Self {
+            connections: at_least_one("max_connections", settings.max_connections.unwrap_or(10_000))?,
+            header_bytes,
+            body_bytes,
+            batch: at_least_one("max_batch", settings.max_batch.unwrap_or(1_000))?,
+            header_timeout: time(settings.header_timeout, 10_000),
+            request_timeout: time(settings.request_timeout, 10_000),
+            idle_timeout: time(settings.idle_timeout, 75_000),
+        })
+    }
+}
+
+fn invalid(setting: &'static str, reason: impl Into<String>) -> InvalidConfig {
+    InvalidConfig { setting, reason: reason.into() }
+}
+
+fn time(period: Option<Period>, default_ms: u64) -> Duration {
+    period.map_or(Duration::from_millis(default_ms), |period| period.0)
+}
+
+fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidConfig> {
+    if number == 0 { Err(invalid(setting, "need at least 1")) } else { Ok(number) }
+}
+
+pub(crate) fn style(setting: HeaderSetting) -> HeaderStyle {
+    match setting {
+        HeaderSetting::Standard => HeaderStyle::Standard,
+        HeaderSetting::XRateLimit => HeaderStyle::XRateLimit,
+        HeaderSetting::None => HeaderStyle::None,
+    }
+}
+
+fn networks(texts: &[String]) -> Result<Vec<trypema::http::Network>, InvalidConfig> {
+    let loopback = ["127.0.0.0/8".to_owned(), "::1".to_owned()];
+    let texts = if texts.is_empty() { &loopback[..] } else { texts };
+    let parse = |text: &String| {
+        text.trim().parse().map_err(|error| invalid("trusted_proxies", format!("`{text}`: {error}")))
+    };
+    texts.iter().map(parse).collect()
+}
+
+fn attribute(text: &str) -> Result<HeaderAttribute, InvalidConfig> {
+    let failed =
+        || invalid("attributes", format!("`{text}`: need a name and a header, as in api_key=x-api-key"));
+    let (name, header) = text.split_once('=').ok_or_else(failed)?;
+    let (name, header) = (name.trim(), header.trim());
+    if name.is_empty() {
+        return Err(failed());
+    }
+    let header = HeaderName::try_from(header).map_err(|_| failed())?;
+    Ok(HeaderAttribute { name: name.to_owned(), header })
+}
+
+fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidConfig> {
+    match (settings.tls_certificate.clone(), settings.tls_key.clone()) {
+        (Some(certificate), Some(key)) => Ok(Some(Tls { certificate, key })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(invalid("tls_key", "is missing: a certificate needs its key")),
+        (None, Some(_)) => Err(invalid("tls_certificate", "is missing: a key needs its certificate")),
+    }
+}
+
+fn admin_token(settings: &Settings) -> Result<Option<Secret>, InvalidConfig> {
+    let token = secret("admin_token", &settings.admin_token, &settings.admin_token_file)?;
+    if token.as_ref().is_some_and(|token| token.reveal().is_empty()) {
+        return Err(invalid("admin_token", "is empty"));
+    }
+    Ok(token)
+}
+
+/// A secret, or what its file holds.
+fn secret(
+    setting: &'static str,
+    given: &Option<Secret>,
+    file: &Option<PathBuf>,
+) -> Result<Option<Secret>, InvalidConfig> {
+    match (given, file) {
+        (Some(_), Some(_)) => Err(invalid(setting, "is given twice: itself and as a file")),
+        (given, None) => Ok(given.clone()),
+        (None, Some(file)) => match Secret::read(file) {
+            Ok(secret) => Ok(Some(secret)),
+            Err(error) => Err(invalid(setting, format!("{}: {error}", file.display()))),
+        },
+    }
+}
+
+fn provider(settings: Settings) -> Result<ProviderChoice, InvalidConfig> {
+    let url = secret("redis_url", &settings.redis_url, &settings.redis_url_file)?;
+    let default = if url.is_some() { ProviderSetting::Redis } else { ProviderSetting::Memory };
+    let provider = settings.provider.unwrap_or(default);
+    if provider == ProviderSetting::Memory {
+        return Ok(ProviderChoice::Memory);
+    }
+    let missing = || invalid("redis_url", "is missing: this provider keeps its counters in Redis");
+    let prefix = settings.redis_prefix.as_deref().map(RedisKey::try_from).transpose();
+    let redis = RedisChoice {
+        url: url.ok_or_else(missing)?,
+        prefix: prefix.map_err(|error| invalid("redis_prefix", error.to_string()))?,
+        deadline: time(settings.redis_deadline, 50),
+        on_failure: on_failure(settings.on_store_failure, settings.instances)?,
+    };
+    Ok(match provider {
+        ProviderSetting::Hybrid => ProviderChoice::Hybrid(redis, time(settings.sync_interval, 100)),
+        ProviderSetting::Redis | ProviderSetting::Memory => ProviderChoice::Redis(redis),
+    })
+}
+
+fn on_failure(
+    setting: Option<StoreFailureSetting>,
+    instances: Option<u32>,
+) -> Result<OnFailure, InvalidConfig> {
+    let instances = NonZeroU32::new(instances.unwrap_or(1));
+    let instances = instances.ok_or_else(|| invalid("instances", "need at least 1"))?;
+    Ok(match setting.unwrap_or(StoreFailureSetting::Error) {
+        StoreFailureSetting::Error => OnFailure::Fail,
+        StoreFailureSetting::Allow => OnFailure::Allow,
+        StoreFailureSetting::Deny => OnFailure::Deny,
+        StoreFailureSetting::Local => OnFailure::Local { instances },
+    })
+}

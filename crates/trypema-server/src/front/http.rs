@@ -1,0 +1,116 @@
+//! HTTP/JSON and forward-auth.
+
+mod admin;
+mod answer;
+mod body;
+mod check;
+mod explain;
+mod forward_auth;
+mod keys;
+mod openapi;
+mod operation;
+mod problem;
+mod query;
+mod question;
+mod refund;
+mod text;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use self::problem::Refusal;
+use crate::app::App;
+use crate::clock::Started;
+use crate::config::{Config, HeaderAttribute, HeaderChoice};
+use crate::metrics::Route;
+use crate::net::{Connection, Phase, Place};
+use crate::secret::Secret;
+
+/// Everything that is sent is in memory already.
+type Answer = Response<Full<Bytes>>;
+type Asked = Result<Answer, Refusal>;
+
+/// What requests are answered with.
+#[derive(Debug)]
+pub(crate) struct Front {
+    app: Arc<App>,
+    trusted: trypema::http::TrustedProxies,
+    trusted_networks: Vec<trypema::http::Network>,
+    attributes: Vec<HeaderAttribute>,
+    headers: HeaderChoice,
+    admin_token: Option<Secret>,
+    is_on_loopback: bool,
+    max_body: usize,
+    max_batch: usize,
+}
+
+impl Front {
+    pub(crate) fn new(app: Arc<App>, config: &Config) -> Self {
+        Self {
+            app,
+            trusted: config.trusted_proxies.clone(),
+            trusted_networks: config.trusted_networks.clone(),
+            attributes: config.attributes.clone(),
+            headers: config.headers,
+            admin_token: config.admin_token.clone(),
+            is_on_loopback: config.is_on_loopback(),
+            max_body: config.limits.body_bytes,
+            max_batch: config.limits.batch,
+        }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn receive(&self, request: Request<Incoming>, place: &Place) -> Answer {
+        let started = Started::now();
+        let connection = &place.connection;
+        connection.enter(Phase::Busy, place.now());
+        let route = route_of(request.uri().path());
+        let answer = self.answer(route, request, connection).await.unwrap_or_else(Refusal::into_answer);
+        self.app.metrics.http.answered(route, answer.status(), started.ago());
+        connection.enter(Phase::Idle, place.now());
+        answer
+    }
+
+    async fn answer(&self, route: Route, request: Request<Incoming>, connection: &Connection) -> Asked {
+        match route {
+            Route::Check => self.check(only(&Method::POST, request)?).await,
+            Route::ForwardAuth => self.forward_auth(&request, connection.peer).await,
+            Route::Explain => {
+                self.admit_admin(request.headers())?;
+                self.explain(only(&Method::POST, request)?).await
+            }
+            Route::Refund => self.refund(only(&Method::POST, request)?).await,
+            Route::Keys => {
+                self.admit_admin(request.headers())?;
+                self.keys(&request).await
+            }
+            Route::Rules => {
+                self.admit_admin(request.headers())?;
+                self.rules(&only(&Method::GET, request)?)
+            }
+            Route::Operation => self.operation(&request),
+            Route::Unknown => Err(Refusal::not_found()),
+        }
+    }
+}
+
+fn route_of(path: &str) -> Route {
+    match path {
+        "/v1/check" => Route::Check,
+        "/v1/forward-auth" => Route::ForwardAuth,
+        "/v1/explain" => Route::Explain,
+        "/v1/refund" => Route::Refund,
+        "/v1/rules" => Route::Rules,
+        "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" => Route::Operation,
+        _ if path.starts_with("/v1/keys/") => Route::Keys,
+        _ => Route::Unknown,
+    }
+}
+
+fn only(method: &Method, request: Request<Incoming>) -> Result<Request<Incoming>, Refusal> {
+    if request.method() == method { Ok(request) } else { Err(Refusal::wrong_method(method.as_str())) }
+}

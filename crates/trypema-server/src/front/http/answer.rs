@@ -1,0 +1,143 @@
+//! Verdicts as JSON.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use schemars::JsonSchema;
+use serde::Serialize;
+use trypema::rules::{Action, Explained, Outcome, RuleDecision, Verdict};
+
+use super::Answer;
+
+/// What a request may do.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct CheckAnswer<'a> {
+    /// Whether it may go ahead.
+    allowed: bool,
+    outcome: OutcomeName,
+    /// Milliseconds, rounded up, after which it would be let in if nobody else asks; 0 if it is, `null` if it never is.
+    retry_after_ms: Option<u64>,
+    /// The rule that denied it.
+    decided_by: Option<&'a str>,
+    /// The attribute by which an allow list or a block list decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed_by: Option<&'a str>,
+    /// Every rule that applies, by priority.
+    rules: Vec<RuleAnswer<'a>>,
+}
+
+/// What may be done.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OutcomeName {
+    /// Go ahead.
+    Allowed,
+    /// Wait for `retry_after_ms` and ask again; nothing was spent.
+    Throttled,
+    /// Not go ahead; nothing was spent.
+    Denied,
+}
+
+/// What one rule decided.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RuleAnswer<'a> {
+    /// Its id.
+    rule: &'a str,
+    /// The name of the counter that was asked.
+    key: &'a str,
+    /// What it says by itself.
+    allowed: bool,
+    action: Action,
+    /// What fits at most.
+    limit: u64,
+    /// What is left after the request.
+    remaining: u64,
+    retry_after_ms: Option<u64>,
+    /// Milliseconds, rounded up, until nothing of what was spent counts.
+    reset_after_ms: u64,
+    /// Whether the store could not be asked, and this is what was chosen for that case.
+    #[serde(skip_serializing_if = "is_false")]
+    substitute: bool,
+    /// What is left before the request; only explanations have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<u64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(is_so: &bool) -> bool {
+    !is_so
+}
+
+impl<'a> CheckAnswer<'a> {
+    pub(super) fn new(verdict: &'a Verdict) -> Self {
+        let outcome = verdict.outcome();
+        Self {
+            allowed: outcome == Outcome::Allowed,
+            outcome: outcome.into(),
+            retry_after_ms: milliseconds(verdict.retry_after()),
+            decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
+            listed_by: verdict.listed_by(),
+            rules: verdict.rules().map(RuleAnswer::from).collect(),
+        }
+    }
+}
+
+impl From<Outcome> for OutcomeName {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Allowed => Self::Allowed,
+            Outcome::Throttled => Self::Throttled,
+            Outcome::Denied => Self::Denied,
+        }
+    }
+}
+
+impl<'a> From<RuleDecision<'a>> for RuleAnswer<'a> {
+    fn from(decided: RuleDecision<'a>) -> Self {
+        let decision = decided.decision;
+        Self {
+            rule: &decided.rule.id,
+            key: decided.key,
+            allowed: decision.is_allowed(),
+            action: decided.rule.action,
+            limit: decision.limit(),
+            remaining: decision.remaining(),
+            retry_after_ms: milliseconds(decision.retry_after()),
+            reset_after_ms: rounded_up(decision.reset_after()),
+            substitute: decision.is_substitute(),
+            left: None,
+        }
+    }
+}
+
+impl<'a> From<Explained<'a>> for RuleAnswer<'a> {
+    fn from(explained: Explained<'a>) -> Self {
+        Self { left: Some(explained.left), ..Self::from(explained.decision) }
+    }
+}
+
+/// A wait in whole milliseconds, rounded up, so that nobody comes back too early.
+pub(super) fn milliseconds(wait: Option<Duration>) -> Option<u64> {
+    wait.map(rounded_up)
+}
+
+pub(super) fn rounded_up(time: Duration) -> u64 {
+    u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
+/// A response in JSON.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
+    // Only texts and numbers, which always can be written.
+    let body = serde_json::to_vec(value).unwrap_or_default();
+    json_bytes(status, body)
+}
+
+pub(super) fn json_bytes(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

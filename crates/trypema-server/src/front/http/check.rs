@@ -1,0 +1,80 @@
+//! `POST /v1/check`: may this request go ahead?
+
+use futures_util::future::join_all;
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
+use trypema::rules::{Request as Asking, Verdict};
+
+use super::answer::{CheckAnswer, json, json_bytes};
+use super::problem::Refusal;
+use super::query::Choices;
+use super::question::{Question, Questions};
+use super::{Answer, Asked, Front, body};
+
+/// What a check is told unless it says otherwise: everything in the body.
+const USUAL: Choices = Choices { deny_status: StatusCode::OK, headers: HeaderStyle::None, cost: 1 };
+
+impl Front {
+    pub(super) async fn check(&self, request: Request<Incoming>) -> Asked {
+        let choices = USUAL.read(request.uri().query(), |(name, _)| {
+            Err(Refusal::bad_request(format!("unknown parameter {name:?}: need deny_status or headers")))
+        })?;
+        let body = body::read(request.into_body(), self.max_body).await?;
+        match Questions::read(&body, self.max_batch)? {
+            Questions::One(question) => Ok(told(&self.verdict(&question).await?, choices)),
+            Questions::Many(questions) => Ok(json_bytes(StatusCode::OK, self.each(&questions).await)),
+        }
+    }
+
+    async fn verdict(&self, question: &Question<'_>) -> Result<Verdict, Refusal> {
+        let attributes = question.attributes.pairs();
+        let asking = Asking::new(&attributes).costing(question.cost);
+        Ok(self.app.ask(question.mode, &asking).await?)
+    }
+
+    /// Asks all in their order, without waiting for one before the next is asked: in Redis they travel together.
+    async fn each(&self, questions: &[Question<'_>]) -> Vec<u8> {
+        let verdicts = join_all(questions.iter().map(|question| self.verdict(question))).await;
+        let mut all = vec![b'['];
+        for (index, verdict) in verdicts.iter().enumerate() {
+            if index > 0 {
+                all.push(b',');
+            }
+            match verdict {
+                Ok(verdict) => {
+                    // Only texts and numbers, which always can be written.
+                    let _ = serde_json::to_writer(&mut all, &CheckAnswer::new(verdict));
+                }
+                Err(refusal) => {
+                    all.extend_from_slice(format!("{{\"error\":{}}}", refusal.to_json()).as_bytes())
+                }
+            }
+        }
+        all.push(b']');
+        all
+    }
+}
+
+/// A verdict, told as was chosen.
+fn told(verdict: &Verdict, choices: Choices) -> Answer {
+    if choices.deny_status != StatusCode::OK && !verdict.is_allowed() {
+        return denied(verdict, choices);
+    }
+    let mut answer = json(StatusCode::OK, &CheckAnswer::new(verdict));
+    choices.headers.write(Policy::of_verdict(verdict), answer.headers_mut());
+    answer
+}
+
+/// A denial as a status, a problem, and when to come back. What was denied because the store could not be asked is 503, whatever was
+/// chosen.
+pub(super) fn denied(verdict: &Verdict, choices: Choices) -> Answer {
+    let Some(problem) = Problem::of_verdict(verdict) else { return Answer::default() };
+    let problem = match problem.code() {
+        ErrorCode::ServiceUnavailable => problem,
+        _ => problem.with_status(choices.deny_status),
+    };
+    let mut answer = Refusal::Library(Box::new(problem)).into_answer();
+    choices.headers.write(Policy::of_verdict(verdict), answer.headers_mut());
+    answer
+}

@@ -1,0 +1,71 @@
+//! `POST /v1/explain`: why a request would get what it gets. `GET /v1/rules`: what is in force.
+
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use schemars::JsonSchema;
+use serde::Serialize;
+use trypema::rules::{Request as Asking, Rule};
+
+use super::answer::{OutcomeName, RuleAnswer, json, milliseconds};
+use super::question::one_question;
+use super::{Asked, Front, body};
+
+/// What every rule has to say about a request. Nothing is spent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ExplainAnswer<'a> {
+    outcome: OutcomeName,
+    retry_after_ms: Option<u64>,
+    /// The rule that would deny it.
+    decided_by: Option<&'a str>,
+    /// The attribute by which an allow list or a block list decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed_by: Option<&'a str>,
+    /// The rules that apply, by priority.
+    rules: Vec<RuleAnswer<'a>>,
+    /// The others.
+    not_applying: Vec<NotApplyingAnswer<'a>>,
+}
+
+/// A rule that does not apply.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct NotApplyingAnswer<'a> {
+    /// Its id.
+    rule: &'a str,
+    /// Why not.
+    reason: String,
+}
+
+/// Rules in force.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RulesAnswer<'a> {
+    /// By priority; those that are not enabled included.
+    rules: Vec<&'a Rule>,
+}
+
+impl Front {
+    pub(super) async fn explain(&self, request: Request<Incoming>) -> Asked {
+        let body = body::read(request.into_body(), self.max_body).await?;
+        let question = one_question(&body)?;
+        let attributes = question.attributes.pairs();
+        let explained = self.app.explain(&Asking::new(&attributes).costing(question.cost)).await?;
+        let not_applying = explained.not_applying();
+        Ok(json(
+            StatusCode::OK,
+            &ExplainAnswer {
+                outcome: explained.verdict.outcome().into(),
+                retry_after_ms: milliseconds(explained.verdict.retry_after()),
+                decided_by: explained.verdict.decided_by().map(|rule| rule.rule.id.as_str()),
+                listed_by: explained.verdict.listed_by(),
+                rules: explained.applying().map(RuleAnswer::from).collect(),
+                not_applying: not_applying
+                    .map(|rule| NotApplyingAnswer { rule: &rule.rule.id, reason: rule.reason.to_string() })
+                    .collect(),
+            },
+        ))
+    }
+
+    pub(super) fn rules(&self, _: &Request<Incoming>) -> Asked {
+        let rules = self.app.rules();
+        Ok(json(StatusCode::OK, &RulesAnswer { rules: rules.rules().collect() }))
+    }
+}

@@ -1,0 +1,110 @@
+//! `/v1/forward-auth`: may a request that a proxy holds go ahead? For nginx `auth_request`, Caddy `forward_auth`, Traefik `forwardAuth`.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use http::{HeaderMap, HeaderName, Request, StatusCode};
+use hyper::body::Incoming;
+use trypema::http::Policy;
+use trypema::rules::Request as Asking;
+
+use super::check::denied;
+use super::problem::Refusal;
+use super::query::{Choices, Pair};
+use super::{Answer, Asked, Front};
+use crate::app::Mode;
+
+const FORWARDED_METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+impl Front {
+    pub(super) async fn forward_auth(&self, request: &Request<Incoming>, peer: SocketAddr) -> Asked {
+        let address = peer.ip();
+        if !self.trusted_networks.iter().any(|network| network.contains(address)) {
+            let detail = format!("{} is not one of the trusted proxies", address.to_canonical());
+            return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
+        }
+        let usual = Choices { deny_status: StatusCode::TOO_MANY_REQUESTS, headers: self.headers, cost: 1 };
+        let mut attributes: Vec<Pair<'_>> = Vec::with_capacity(8);
+        let choices = usual.read(request.uri().query(), |pair| {
+            attributes.push(pair);
+            Ok(())
+        })?;
+        self.describe(request, peer, &mut attributes)?;
+        let attributes: Vec<(&str, &str)> =
+            attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let asking = Asking::new(&attributes).costing(choices.cost);
+        let verdict = self.app.ask(Mode::Check, &asking).await?;
+        if !verdict.is_allowed() {
+            return Ok(denied(&verdict, choices));
+        }
+        let mut answer = Answer::default();
+        choices.headers.write(Policy::of_verdict(&verdict), answer.headers_mut());
+        Ok(answer)
+    }
+
+    /// Adds what the proxy says of the request. What its configuration says in the query comes first, because the first of a name
+    /// counts.
+    fn describe<'r>(
+        &'r self,
+        request: &'r Request<Incoming>,
+        peer: SocketAddr,
+        attributes: &mut Vec<Pair<'r>>,
+    ) -> Result<(), Refusal> {
+        let headers = request.headers();
+        for attribute in &self.attributes {
+            if let Some(value) = headers.get(&attribute.header) {
+                let value = String::from_utf8_lossy(value.as_bytes());
+                attributes.push((Cow::Borrowed(&attribute.name), value));
+            }
+        }
+        let has = |name: &str, attributes: &[Pair<'_>]| attributes.iter().any(|(given, _)| given == name);
+        if !has("endpoint", attributes) {
+            let missing = || {
+                Refusal::bad_request(
+                    "X-Forwarded-Uri is missing: the proxy has to tell which request this is",
+                )
+            };
+            let uri = only_one(headers, &FORWARDED_URI)?.ok_or_else(missing)?;
+            attributes.push((Cow::Borrowed("endpoint"), path_of(uri)));
+        }
+        if !has("method", attributes) {
+            let method =
+                only_one(headers, &FORWARDED_METHOD)?.unwrap_or(Cow::Borrowed(request.method().as_str()));
+            attributes.push((Cow::Borrowed("method"), method));
+        }
+        if let Some(host) = only_one(headers, &FORWARDED_HOST)? {
+            attributes.push((Cow::Borrowed("host"), host));
+        }
+        let client = self.trusted.client_address(peer.ip(), headers);
+        attributes.push((Cow::Borrowed("ip"), Cow::Owned(client.to_string())));
+        Ok(())
+    }
+}
+
+/// The value of a header that a proxy sets: if there are two, one is the client's.
+fn only_one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<Cow<'h, str>>, Refusal> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    match values.next() {
+        None => Ok(first),
+        Some(_) => Err(Refusal::bad_request(format!(
+            "{name} is given twice: the proxy has to replace what clients send"
+        ))),
+    }
+}
+
+/// The path of what a client asked for.
+fn path_of(uri: Cow<'_, str>) -> Cow<'_, str> {
+    match uri.find(['?', '#']) {
+        None => uri,
+        Some(end) => match uri {
+            Cow::Borrowed(text) => Cow::Borrowed(&text[..end]),
+            Cow::Owned(mut text) => {
+                text.truncate(end);
+                Cow::Owned(text)
+            }
+        },
+    }
+}

@@ -1,0 +1,78 @@
+//! `/v1/keys/{key}`: one counter, to look at and to forget.
+
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::answer::{json, milliseconds, rounded_up};
+use super::problem::Refusal;
+use super::text::decoded_path;
+use super::{Asked, Front};
+
+/// What a counter has.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct KeyAnswer<'a> {
+    /// Its name, as answers tell it.
+    key: &'a str,
+    /// The rule that it is of.
+    rule: &'a str,
+    /// What fits at most.
+    limit: u64,
+    /// What is left.
+    remaining: u64,
+    /// Whether an abuse rule blocks it, or an override does.
+    blocked: bool,
+    /// Milliseconds, rounded up, until a block ends; `null` if it never does.
+    retry_after_ms: Option<u64>,
+    /// Milliseconds, rounded up, until nothing of what was spent counts.
+    reset_after_ms: u64,
+}
+
+/// A counter that was forgotten.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct ResetAnswer<'a> {
+    /// Its name.
+    key: &'a str,
+    /// Whether there was anything to forget.
+    existed: bool,
+}
+
+impl Front {
+    pub(super) async fn keys(&self, request: &Request<Incoming>) -> Asked {
+        let name = request.uri().path().strip_prefix("/v1/keys/").unwrap_or_default();
+        let key = decoded_path(name);
+        let key = key.ok_or_else(|| Refusal::bad_request("the key is not percent-encoded UTF-8"))?;
+        match *request.method() {
+            Method::GET => self.inspect(&key).await,
+            Method::DELETE => {
+                let existed = self.app.reset(&key).await?.ok_or_else(no_rule)?;
+                tracing::info!(key = %key, existed, "a counter was reset");
+                Ok(json(StatusCode::OK, &ResetAnswer { key: &key, existed }))
+            }
+            _ => Err(Refusal::wrong_method("GET, DELETE")),
+        }
+    }
+
+    async fn inspect(&self, key: &str) -> Asked {
+        let verdict = self.app.inspect(key).await?.ok_or_else(no_rule)?;
+        let rule = verdict.rules().next().ok_or_else(no_rule)?;
+        let decision = rule.decision;
+        Ok(json(
+            StatusCode::OK,
+            &KeyAnswer {
+                key,
+                rule: &rule.rule.id,
+                limit: decision.limit(),
+                remaining: decision.remaining(),
+                blocked: !decision.is_allowed(),
+                retry_after_ms: milliseconds(decision.retry_after()),
+                reset_after_ms: rounded_up(decision.reset_after()),
+            },
+        ))
+    }
+}
+
+fn no_rule() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "no rule has such a key: answers tell keys as in per-user|user=ann")
+}

@@ -1,0 +1,50 @@
+//! What whoever runs the service asks: is it alive, is it ready, what does it count, what is there?
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use super::answer::{json, json_bytes};
+use super::problem::Refusal;
+use super::{Answer, Asked, Front, openapi};
+use crate::metrics::CONTENT_TYPE as METRICS;
+
+const HELP: &str = "\
+Trypema, the rate limiter.
+
+POST   /v1/check         may this request go ahead? {\"attributes\": {\"user\": \"ann\"}, \"cost\": 1}, or an array of them
+                         ?deny_status=429 tells a denial by status, ?headers=standard|x-ratelimit what is left
+ANY    /v1/forward-auth  the same for nginx auth_request, Caddy forward_auth and Traefik forwardAuth
+POST   /v1/refund        gives the cost back
+POST   /v1/explain       what every rule says about a request; spends nothing
+GET    /v1/keys/{key}    what a counter has left; DELETE forgets it
+GET    /v1/rules         the rules in force
+GET    /healthz /readyz /metrics /openapi.json
+";
+
+impl Front {
+    pub(super) fn operation(&self, request: &Request<Incoming>) -> Asked {
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return Err(Refusal::wrong_method("GET, HEAD"));
+        }
+        Ok(match request.uri().path() {
+            "/healthz" => text("text/plain; charset=utf-8", "ok\n"),
+            "/readyz" => {
+                let readiness = self.app.readiness();
+                let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                json(status, &readiness)
+            }
+            "/metrics" => text(METRICS, self.app.exposition()),
+            "/openapi.json" => json_bytes(StatusCode::OK, openapi::document()),
+            _ => text("text/plain; charset=utf-8", HELP),
+        })
+    }
+}
+
+fn text(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(body.into()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

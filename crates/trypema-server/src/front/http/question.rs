@@ -1,0 +1,203 @@
+//! What is asked: attributes and a cost, in JSON.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+
+use super::problem::Refusal;
+use crate::app::Mode;
+
+/// Attributes of one request; the engine takes no more.
+pub(super) const MAX_ATTRIBUTES: usize = 32;
+/// Bytes of an attribute's name.
+pub(super) const MAX_NAME: usize = 64;
+/// Bytes of an attribute's value: the longest path that is common.
+pub(super) const MAX_VALUE: usize = 8 * 1024;
+
+/// One request, as clients describe it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Question<'a> {
+    /// Who asks for what, as in `{"user": "ann", "endpoint": "/search", "method": "GET", "plan": "free", "ip": "203.0.113.9"}`.
+    #[serde(borrow)]
+    pub(super) attributes: Attributes<'a>,
+    /// What it spends.
+    #[serde(default = "one")]
+    pub(super) cost: u64,
+    /// What is done to counters.
+    #[serde(default)]
+    pub(super) mode: Mode,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// Names and values, each name once.
+#[derive(Debug)]
+pub(super) struct Attributes<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl Attributes<'_> {
+    /// As the engine takes them.
+    pub(super) fn pairs(&self) -> Vec<(&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value)).collect()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Attributes<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+struct Pairs;
+
+impl<'de> Visitor<'de> for Pairs {
+    type Value = Attributes<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Attributes<'de>, A::Error> {
+        let mut pairs: Vec<(Cow<'de, str>, Cow<'de, str>)> = Vec::with_capacity(4);
+        while let Some((Text(name), Text(value))) = map.next_entry::<Text<'de>, Text<'de>>()? {
+            if pairs.len() == MAX_ATTRIBUTES {
+                return Err(A::Error::custom(format_args!("more than {MAX_ATTRIBUTES} attributes")));
+            }
+            if name.is_empty() || name.len() > MAX_NAME {
+                return Err(A::Error::custom(format_args!(
+                    "an attribute's name needs 1 to {MAX_NAME} bytes"
+                )));
+            }
+            if value.len() > MAX_VALUE {
+                return Err(A::Error::custom(format_args!(
+                    "the value of attribute {name:?} is longer than {MAX_VALUE} bytes"
+                )));
+            }
+            if pairs.iter().any(|(known, _)| *known == name) {
+                return Err(A::Error::custom(format_args!("attribute {name:?} is given twice")));
+            }
+            pairs.push((name, value));
+        }
+        Ok(Attributes(pairs))
+    }
+}
+
+/// A text that is borrowed where it can be.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(OneText)
+    }
+}
+
+struct OneText;
+
+impl<'de> Visitor<'de> for OneText {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+}
+
+impl JsonSchema for Attributes<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        "Attributes".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "type": "object",
+            "maxProperties": MAX_ATTRIBUTES,
+            "propertyNames": {"minLength": 1, "maxLength": MAX_NAME},
+            "additionalProperties": {"type": "string", "maxLength": MAX_VALUE},
+        })
+    }
+}
+
+/// One request, or several.
+#[derive(Debug)]
+pub(super) enum Questions<'a> {
+    One(Question<'a>),
+    Many(Vec<Question<'a>>),
+}
+
+impl<'a> Questions<'a> {
+    /// Reads a body: an array is a batch.
+    pub(super) fn read(body: &'a [u8], max_batch: usize) -> Result<Self, Refusal> {
+        if body.trim_ascii_start().first() != Some(&b'[') {
+            return one_question(body).map(Self::One);
+        }
+        let many: Vec<Question<'a>> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+        if many.len() > max_batch {
+            let detail = format!("{} requests in one batch: at most {max_batch} are taken", many.len());
+            return Err(Refusal::bad_request(detail));
+        }
+        Ok(Self::Many(many))
+    }
+}
+
+/// Reads a body that holds one request.
+pub(super) fn one_question(body: &[u8]) -> Result<Question<'_>, Refusal> {
+    serde_json::from_slice(body).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> Refusal {
+    Refusal::bad_request(format!("the body is no request: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(body: &str) -> String {
+        match Questions::read(body.as_bytes(), 2) {
+            Ok(questions) => panic!("{questions:?}"),
+            Err(refusal) => refusal.to_json(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let told = [
+            ("", "EOF while parsing"),
+            ("{}", "missing field `attributes`"),
+            (r#"{"attributes":{},"costs":1}"#, "unknown field `costs`"),
+            (r#"{"attributes":{"user":1}}"#, "expected a text at line 1 column 23"),
+            (r#"{"attributes":{"user":"a","user":"b"}}"#, r#"attribute \"user\" is given twice"#),
+            (r#"{"attributes":{},"cost":-1}"#, "expected u64"),
+            (r#"{"attributes":{},"cost":1.5}"#, "expected u64"),
+            (r#"{"attributes":{},"cost":18446744073709551616}"#, "expected u64"),
+            (r#"{"attributes":{},"mode":"burn"}"#, "unknown variant `burn`"),
+            (r#"{"attributes":{}} x"#, "trailing characters"),
+            (r#"[{"attributes":{}},{"attributes":{}},{"attributes":{}}]"#, "at most 2 are taken"),
+            (&"[".repeat(200_000), "recursion limit"),
+        ];
+        for (body, expected) in told {
+            let detail = refused(body);
+            assert!(detail.contains(expected), "{body:.60}: {detail}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_understood() {
+        let body = r#" {"attributes": {"\u0075ser": "a\nb"}, "cost": 3, "mode": "record"}"#;
+        let Ok(Questions::One(question)) = Questions::read(body.as_bytes(), 1) else { panic!("{body}") };
+        assert_eq!(question.attributes.pairs(), [("user", "a\nb")]);
+        assert_eq!((question.cost, question.mode), (3, Mode::Record));
+    }
+}

@@ -1,0 +1,51 @@
+//! `POST /v1/refund`: gives back.
+
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use schemars::JsonSchema;
+use serde::Serialize;
+use trypema::rules::{Refunded, Request as Asking};
+
+use super::answer::json;
+use super::problem::Refusal;
+use super::question::one_question;
+use super::{Asked, Front, body};
+use crate::app::Mode;
+
+/// What was given back.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RefundAnswer<'a> {
+    /// Every rule that applies, by priority.
+    rules: Vec<RefundedRule<'a>>,
+}
+
+/// What one rule was given back.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RefundedRule<'a> {
+    /// Its id.
+    rule: &'a str,
+    /// The name of the counter.
+    key: &'a str,
+    /// Units that were still counted, and are no more.
+    refunded: u64,
+}
+
+impl<'a> From<&'a Refunded> for RefundedRule<'a> {
+    fn from(given: &'a Refunded) -> Self {
+        Self { rule: &given.rule, key: &given.key, refunded: given.units }
+    }
+}
+
+impl Front {
+    pub(super) async fn refund(&self, request: Request<Incoming>) -> Asked {
+        let body = body::read(request.into_body(), self.max_body).await?;
+        let question = one_question(&body)?;
+        if question.mode != Mode::Check {
+            return Err(Refusal::bad_request("a refund has no mode"));
+        }
+        let attributes = question.attributes.pairs();
+        let refunded = self.app.give_back(&Asking::new(&attributes).costing(question.cost)).await?;
+        let rules = refunded.iter().map(RefundedRule::from).collect();
+        Ok(json(StatusCode::OK, &RefundAnswer { rules }))
+    }
+}

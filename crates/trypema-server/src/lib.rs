@@ -1,0 +1,32 @@
+//! The rate limiter as a service. The binary `trypema` is a thin shell around this library; tests drive it directly.
+//!
+//! ```text
+//!  HTTP, forward-auth          front/     a request of some protocol → attributes, cost → answer     translate only
+//!         │
+//!       App                    app.rs     one engine, its metrics, whether it is ready
+//!         │
+//!  trypema::rules::Engine                 memory, Redis or hybrid
+//! ```
+//!
+//! A front end makes a [`Request`](trypema::rules::Request) of what it is asked, gives it to [`App::ask`], and translates the
+//! [`Verdict`](trypema::rules::Verdict). It decides nothing.
+
+mod app;
+pub mod cli;
+mod clock;
+mod config;
+mod front;
+mod log;
+mod metrics;
+mod net;
+mod provider;
+mod rules_file;
+mod secret;
+mod server;
+mod settings;
+
+pub use app::{App, Mode};
+pub use config::{Config, HeaderChoice, InvalidConfig, Limits, ProviderChoice, Tls};
+pub use rules_file::RulesSource;
+pub use server::{Server, StartError};
+pub use settings::Settings;

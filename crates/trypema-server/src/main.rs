@@ -1,0 +1,10 @@
+//! `trypema`: limits in front of services that you did not write.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use trypema_server::cli::Cli;
+
+fn main() -> ExitCode {
+    Cli::parse().run()
+}

@@ -1,0 +1,82 @@
+//! What the service counts, and how Prometheus reads it.
+
+mod exposition;
+mod histogram;
+mod http;
+mod process;
+mod rules;
+mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use trypema::rules::RuleSet;
+
+pub(crate) use exposition::{CONTENT_TYPE, Exposition, Kind};
+pub(crate) use http::{HttpMetrics, Route};
+pub(crate) use rules::RuleMetrics;
+pub(crate) use store::StoreMetrics;
+
+use crate::clock;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add_one(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Everything that is counted here; what others know is asked of them when metrics are read.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    pub(crate) rules: RuleMetrics,
+    pub(crate) store: Arc<StoreMetrics>,
+    pub(crate) http: HttpMetrics,
+    pub(crate) reloads: Counter,
+    pub(crate) refused_reloads: Counter,
+    loaded_at_s: AtomicU64,
+    started_at_s: u64,
+}
+
+impl Metrics {
+    pub(crate) fn new(rules: &RuleSet, store: Arc<StoreMetrics>) -> Self {
+        let now_s = clock::since_epoch().as_secs();
+        Self {
+            rules: RuleMetrics::new(rules),
+            store,
+            http: HttpMetrics::default(),
+            reloads: Counter::default(),
+            refused_reloads: Counter::default(),
+            loaded_at_s: AtomicU64::new(now_s),
+            started_at_s: now_s,
+        }
+    }
+
+    pub(crate) fn rules_loaded(&self) {
+        self.reloads.add_one();
+        self.loaded_at_s.store(clock::since_epoch().as_secs(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn write(&self, text: &mut Exposition) {
+        self.rules.write(text);
+        self.store.write(text);
+        text.family("trypema_rules_reloads_total", Kind::Counter, "Times that rules were read again.");
+        text.sample(&[("result", "ok")], self.reloads.get());
+        text.sample(&[("result", "error")], self.refused_reloads.get());
+        text.family(
+            "trypema_rules_loaded_timestamp_seconds",
+            Kind::Gauge,
+            "When the rules in force were read.",
+        );
+        text.sample(&[], self.loaded_at_s.load(Ordering::Relaxed));
+        self.http.write(text);
+        process::write(text, self.started_at_s);
+    }
+}

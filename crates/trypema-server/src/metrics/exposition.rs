@@ -1,0 +1,85 @@
+//! The text that Prometheus reads, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+/// What it is sent as.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a family of samples is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// A text in the making. Samples follow the family that they are of.
+#[derive(Debug, Default)]
+pub(crate) struct Exposition {
+    text: String,
+    family: &'static str,
+}
+
+impl Exposition {
+    pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        self.family = name;
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.sample_of("", labels, value);
+    }
+
+    /// A sample whose name has a suffix, as those of histograms have.
+    pub(crate) fn sample_of(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(self.family);
+        self.text.push_str(suffix);
+        for (index, (name, label)) in labels.iter().enumerate() {
+            self.text.push(if index == 0 { '{' } else { ',' });
+            let _ = write!(self.text, "{name}=\"");
+            self.push_escaped(label);
+            self.text.push('"');
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+
+    fn push_escaped(&mut self, label: &str) {
+        for character in label.chars() {
+            match character {
+                '\\' => self.text.push_str("\\\\"),
+                '"' => self.text.push_str("\\\""),
+                '\n' => self.text.push_str("\\n"),
+                _ => self.text.push(character),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_cannot_break_out() {
+        let mut text = Exposition::default();
+        text.family("trypema_any", Kind::Gauge, "Any.");
+        text.sample(&[("rule", "a\"} 1\n\\")], 2);
+        assert_eq!(
+            text.into_text(),
+            "# HELP trypema_any Any.\n# TYPE trypema_any gauge\ntrypema_any{rule=\"a\\\"} 1\\n\\\\\"} 2\n"
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! The process, under the names that every Prometheus client gives it.
+
+use std::fs;
+
+use super::{Exposition, Kind};
+
+pub(super) fn write(text: &mut Exposition, started_at_s: u64) {
+    text.family("trypema_build_info", Kind::Gauge, "The version that is running.");
+    text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    text.family("process_start_time_seconds", Kind::Gauge, "When the process started.");
+    text.sample(&[], started_at_s);
+    if let Some(bytes) = resident_bytes() {
+        text.family("process_resident_memory_bytes", Kind::Gauge, "Memory in use.");
+        text.sample(&[], bytes);
+    }
+    if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
+        text.family("process_open_fds", Kind::Gauge, "Descriptors in use.");
+        text.sample(&[], descriptors.count());
+    }
+}
+
+fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}

@@ -1,0 +1,139 @@
+//! What became of requests, rule by rule.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
+use trypema::BlockScope;
+use trypema::rules::{Outcome, Request, RuleDecision, RuleSet, Verdict};
+
+use super::{Counter, Exposition, Kind};
+
+/// Counters of every rule. Never by key: keys are chosen by clients, and have no bound.
+#[derive(Debug)]
+pub(crate) struct RuleMetrics {
+    board: ArcSwap<Board>,
+    blocked_temp: Counter,
+    blocked_long: Counter,
+    substitutes: Counter,
+    listed: Counter,
+}
+
+type Board = HashMap<Box<str>, Arc<OneRule>, RandomState>;
+
+#[derive(Debug, Default)]
+struct OneRule {
+    allowed: Counter,
+    denied: Counter,
+    throttled: Counter,
+    shadowed: Counter,
+    error: Counter,
+}
+
+impl RuleMetrics {
+    pub(crate) fn new(rules: &RuleSet) -> Self {
+        let board = rules.rules().map(|rule| (rule.id.as_str().into(), Arc::default())).collect();
+        Self {
+            board: ArcSwap::from_pointee(board),
+            blocked_temp: Counter::default(),
+            blocked_long: Counter::default(),
+            substitutes: Counter::default(),
+            listed: Counter::default(),
+        }
+    }
+
+    /// Counts for these rules from here on. Those that stay keep their counts; those that went are kept until the next time, as requests
+    /// that they decide may be under way.
+    pub(crate) fn replace(&self, old: &RuleSet, new: &RuleSet) {
+        let board = self.board.load();
+        let known = |id: &str| board.get(id).cloned().unwrap_or_default();
+        let ids = old.rules().chain(new.rules()).map(|rule| rule.id.as_str());
+        self.board.store(Arc::new(ids.map(|id| (id.into(), known(id))).collect()));
+    }
+
+    pub(crate) fn decided(&self, verdict: &Verdict) {
+        if verdict.listed_by().is_some() {
+            self.listed.add_one();
+        }
+        let board = self.board.load();
+        let mut outcome = None;
+        for rule in verdict.rules() {
+            let Some(counters) = board.get(rule.rule.id.as_str()) else { continue };
+            if rule.decision.is_substitute() {
+                self.substitutes.add_one();
+            }
+            if rule.decision.is_allowed() {
+                counters.allowed.add_one();
+                continue;
+            }
+            self.note_block(&rule);
+            if rule.is_shadowed() {
+                counters.shadowed.add_one();
+            } else if *outcome.get_or_insert_with(|| verdict.outcome()) == Outcome::Throttled {
+                counters.throttled.add_one();
+            } else {
+                counters.denied.add_one();
+            }
+        }
+    }
+
+    /// Nothing could be decided for a request: an error of every rule that applies to it.
+    pub(crate) fn failed(&self, rules: &RuleSet, request: &Request<'_>) {
+        let board = self.board.load();
+        let Ok(applying) = rules.matching(request) else { return };
+        for counters in applying.filter_map(|rule| board.get(rule.id.as_str())) {
+            counters.error.add_one();
+        }
+    }
+
+    pub(crate) fn write(&self, text: &mut Exposition) {
+        let board = self.board.load();
+        let sorted: BTreeMap<&str, &OneRule> = board.iter().map(|(id, rule)| (&**id, &**rule)).collect();
+        text.family(
+            "trypema_checks_total",
+            Kind::Counter,
+            "What each rule decided: shadowed is what a rule that only logs would have denied.",
+        );
+        for (id, rule) in sorted {
+            let results = [
+                ("allowed", &rule.allowed),
+                ("denied", &rule.denied),
+                ("throttled", &rule.throttled),
+                ("shadowed", &rule.shadowed),
+                ("error", &rule.error),
+            ];
+            for (result, counter) in results {
+                text.sample(&[("rule", id), ("result", result)], counter.get());
+            }
+        }
+        text.family(
+            "limiter_blocked_total",
+            Kind::Counter,
+            "Attempts that an abuse rule blocked, by its window.",
+        );
+        text.sample(&[("scope", "temp")], self.blocked_temp.get());
+        text.sample(&[("scope", "long")], self.blocked_long.get());
+        text.family(
+            "trypema_substitutes_total",
+            Kind::Counter,
+            "Decisions that were made in place of a store that could not be asked.",
+        );
+        text.sample(&[], self.substitutes.get());
+        text.family(
+            "trypema_listed_total",
+            Kind::Counter,
+            "Requests that an allow list or a block list decided by itself.",
+        );
+        text.sample(&[], self.listed.get());
+    }
+
+    fn note_block(&self, rule: &RuleDecision<'_>) {
+        match rule.block_scope() {
+            Some(BlockScope::Temp) => self.blocked_temp.add_one(),
+            Some(BlockScope::Long) => self.blocked_long.add_one(),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Calls to Redis.
+
+use trypema::TrypemaError;
+use trypema::observer::{Event, Observer, StoreCall};
+use trypema::redis::RedisFailureKind;
+
+use super::histogram::Histogram;
+use super::{Counter, Exposition, Kind};
+
+/// How long calls to Redis take, and how many fail.
+#[derive(Debug, Default)]
+pub(crate) struct StoreMetrics {
+    latency: Histogram,
+    unavailable: Counter,
+    unknown: Counter,
+    refused: Counter,
+    bad_reply: Counter,
+}
+
+impl Observer for StoreMetrics {
+    /// Rules are counted by their verdicts.
+    fn decided(&self, _: &Event<'_>) {}
+
+    fn asked(&self, call: &StoreCall<'_>) {
+        self.latency.add(call.latency);
+        let Some(TrypemaError::RedisError(failure)) = call.error else { return };
+        match failure.kind() {
+            RedisFailureKind::Unavailable => self.unavailable.add_one(),
+            RedisFailureKind::OutcomeUnknown => self.unknown.add_one(),
+            RedisFailureKind::Refused => self.refused.add_one(),
+            _ => self.bad_reply.add_one(),
+        }
+    }
+}
+
+impl StoreMetrics {
+    pub(super) fn write(&self, text: &mut Exposition) {
+        text.family(
+            "trypema_store_latency_seconds",
+            Kind::Histogram,
+            "How long calls waited for Redis, failures included.",
+        );
+        self.latency.write(text, &[]);
+        text.family(
+            "trypema_store_errors_total",
+            Kind::Counter,
+            "Calls that Redis did not answer with a decision.",
+        );
+        text.sample(&[("kind", "unavailable")], self.unavailable.get());
+        text.sample(&[("kind", "outcome_unknown")], self.unknown.get());
+        text.sample(&[("kind", "refused")], self.refused.get());
+        text.sample(&[("kind", "bad_reply")], self.bad_reply.get());
+    }
+}

@@ -1,0 +1,20 @@
+//! Descriptors: every connection is one.
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+/// Descriptors that are not connections: Redis, files, logs, and connections that are about to end.
+const OTHERS: u64 = 256;
+
+/// Raises the limit as far as the system lets us; how many connections fit.
+pub(crate) fn raise_descriptor_limit(wanted: usize) -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    let needed = wanted as u64 + OTHERS;
+    if limit.current.is_some_and(|current| current < needed) {
+        limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
+        // What is refused shows below.
+        let _ = setrlimit(Resource::Nofile, limit);
+        limit = getrlimit(Resource::Nofile);
+    }
+    let fitting = limit.current.map_or(u64::MAX, |current| current.saturating_sub(OTHERS).max(1));
+    wanted.min(usize::try_from(fitting).unwrap_or(usize::MAX))
+}

@@ -1,0 +1,195 @@
+//! All connections: makes room for new ones, and ends those that take too long.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::connection::{Connection, Order, Phase};
+use crate::app::App;
+use crate::config::Limits;
+
+/// How often the time is noted. Timeouts are that exact, which is enough for seconds.
+const TICK: Duration = Duration::from_millis(100);
+/// Every so many ticks all connections are looked over.
+const TICKS_PER_SWEEP: u32 = 5;
+/// Connections that are compared when one has to give way: the longest idle of so many is idle long enough, and looking at all of
+/// ten thousand for every new one would be an attack by itself.
+const COMPARED: usize = 64;
+/// Connections that gave way and have not ended yet, beyond which new ones are refused.
+const MAX_ENDING: usize = 1_024;
+
+/// All connections.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    app: Arc<App>,
+    max: usize,
+    ticks: AtomicU32,
+    timeouts: Timeouts,
+    all: Mutex<Slots>,
+}
+
+/// How many ticks each phase may last.
+#[derive(Debug)]
+struct Timeouts {
+    idle: u32,
+    head: u32,
+    busy: u32,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    slots: Vec<Option<Arc<Connection>>>,
+    free: Vec<usize>,
+    /// Where to look next for one that gives way.
+    hand: usize,
+    /// Whether no more requests are wanted.
+    is_closing: bool,
+}
+
+/// A connection's place; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    registry: Arc<Registry>,
+    pub(crate) connection: Arc<Connection>,
+    slot: usize,
+}
+
+impl Registry {
+    pub(crate) fn new(app: Arc<App>, limits: &Limits, max: usize) -> Self {
+        let ticks =
+            |time: Duration| u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX).max(1);
+        Self {
+            app,
+            max,
+            ticks: AtomicU32::new(0),
+            timeouts: Timeouts {
+                idle: ticks(limits.idle_timeout),
+                head: ticks(limits.header_timeout),
+                busy: ticks(limits.request_timeout),
+            },
+            all: Mutex::default(),
+        }
+    }
+
+    /// The time, as connections note it.
+    pub(crate) fn now(&self) -> u32 {
+        self.ticks.load(Ordering::Relaxed)
+    }
+
+    /// A place for a new connection, if need be in place of the longest idle one; `None` if all are busy.
+    pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Place> {
+        let connection = Arc::new(Connection::new(peer, self.now()));
+        let mut all = self.all();
+        let open = all.slots.len() - all.free.len();
+        if open >= self.max {
+            if open >= self.max + MAX_ENDING || !all.make_room(self.now()) {
+                self.app.metrics.http.refused.add_one();
+                return None;
+            }
+            self.app.metrics.http.gave_way.add_one();
+        }
+        let slot = match all.free.pop() {
+            Some(slot) => slot,
+            None => {
+                all.slots.push(None);
+                all.slots.len() - 1
+            }
+        };
+        if all.is_closing {
+            connection.give(Order::Finish);
+        }
+        all.slots[slot] = Some(Arc::clone(&connection));
+        self.app.metrics.http.connections.store((open + 1) as u64, Ordering::Relaxed);
+        drop(all);
+        Some(Place { registry: Arc::clone(self), connection, slot })
+    }
+
+    /// Notes the time and ends what takes too long, for as long as it is polled.
+    pub(crate) async fn keep_time(&self) {
+        let mut ticking = tokio::time::interval(TICK);
+        ticking.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticking.tick().await;
+            let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+            if now.is_multiple_of(TICKS_PER_SWEEP) {
+                self.sweep(now);
+            }
+        }
+    }
+
+    /// How many are open.
+    pub(crate) fn open(&self) -> usize {
+        let all = self.all();
+        all.slots.len() - all.free.len()
+    }
+
+    /// Lets all answer what is under way, and take no more.
+    pub(crate) fn finish_all(&self) {
+        let mut all = self.all();
+        all.is_closing = true;
+        all.give_all(Order::Finish);
+    }
+
+    /// Ends all.
+    pub(crate) fn end_all(&self) {
+        self.all().give_all(Order::End);
+    }
+
+    fn sweep(&self, now: u32) {
+        let is_late = |connection: &&Arc<Connection>| {
+            let age = connection.age(now);
+            match connection.phase() {
+                Phase::Idle => age > self.timeouts.idle,
+                Phase::Head => age > self.timeouts.head,
+                Phase::Busy => age > self.timeouts.busy,
+            }
+        };
+        for connection in self.all().slots.iter().flatten().filter(is_late) {
+            if connection.give(Order::End) {
+                self.app.metrics.http.timed_out.add_one();
+            }
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, Slots> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slots {
+    /// Ends the longest idle one of some; whether there is one.
+    fn make_room(&mut self, now: u32) -> bool {
+        let count = self.slots.len();
+        let hand = self.hand;
+        self.hand = (hand + COMPARED) % count.max(1);
+        let compared = (0..COMPARED.min(count)).filter_map(|step| self.slots[(hand + step) % count].as_ref());
+        let waiting = compared
+            .filter(|connection| connection.phase() != Phase::Busy && connection.order() != Order::End);
+        waiting
+            .max_by_key(|connection| connection.age(now))
+            .is_some_and(|connection| connection.give(Order::End))
+    }
+
+    fn give_all(&self, order: Order) {
+        self.slots.iter().flatten().for_each(|connection| {
+            connection.give(order);
+        });
+    }
+}
+
+impl Place {
+    pub(crate) fn now(&self) -> u32 {
+        self.registry.now()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = self.registry.all();
+        all.slots[self.slot] = None;
+        all.free.push(self.slot);
+        let open = all.slots.len() - all.free.len();
+        self.registry.app.metrics.http.connections.store(open as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,84 @@
+//! A connection's bytes, plain or encrypted, whose arrival is noted.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use super::connection::Phase;
+use super::registry::Place;
+
+/// What is read from and written to.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Plain(TcpStream),
+    /// Boxed, as it is large and most are plain.
+    Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+/// Notes when a request begins to arrive.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) bytes: Bytes,
+    pub(super) place: Arc<Place>,
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Bytes::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
+        };
+        if buffer.filled().len() > before && self.place.connection.phase() == Phase::Idle {
+            self.place.connection.enter(Phase::Head, self.place.now());
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Bytes::Encrypted(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Bytes::Encrypted(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        matches!(self.bytes, Bytes::Plain(_))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Bytes::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.bytes {
+            Bytes::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Bytes::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

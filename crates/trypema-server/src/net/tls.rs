@@ -1,0 +1,74 @@
+//! HTTPS: the certificate in force, which can be replaced.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use thiserror::Error;
+use tokio_rustls::TlsAcceptor;
+
+use crate::config::Tls;
+
+/// Why HTTPS cannot be spoken.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file that is missing or not in PEM.
+    #[error("{file}: {reason}")]
+    File {
+        /// Its name.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A certificate and a key that do not belong together, or are of no use.
+    #[error("the certificate cannot be used with its key: {0}")]
+    Unusable(#[from] rustls::Error),
+}
+
+/// The certificate in force.
+#[derive(Debug)]
+pub(crate) struct Certificates {
+    files: Tls,
+    config: ArcSwap<ServerConfig>,
+}
+
+impl Certificates {
+    pub(crate) fn read(files: Tls) -> Result<Self, TlsError> {
+        let config = ArcSwap::new(config_of(&files)?);
+        Ok(Self { files, config })
+    }
+
+    /// Reads the files again, for connections from here on. What cannot be read leaves things as they are.
+    pub(crate) fn read_again(&self) -> Result<(), TlsError> {
+        self.config.store(config_of(&self.files)?);
+        Ok(())
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.config.load_full())
+    }
+}
+
+fn config_of(files: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(&files.certificate)
+        .and_then(Iterator::collect)
+        .map_err(|error| in_file(&files.certificate, error))?;
+    if certificates.is_empty() {
+        return Err(in_file(&files.certificate, "it holds no certificate"));
+    }
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| in_file(&files.key, error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn in_file(file: &Path, reason: impl ToString) -> TlsError {
+    TlsError::File { file: file.display().to_string(), reason: reason.to_string() }
+}

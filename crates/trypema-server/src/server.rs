@@ -1,0 +1,178 @@
+//! The life of the service: it starts, serves, reads again what it is told to, and stops without losing an answer.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use trypema::clock::Clock;
+
+use crate::app::App;
+use crate::clock::Started;
+use crate::config::Config;
+use crate::front::http::Front;
+use crate::net::{self, Accepting, Certificates, Registry, TlsError};
+use crate::rules_file;
+
+/// How often the store is looked at, to say in the log that it went away or came back.
+const WATCH_STORE_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether the last connection has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Why the service did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// Rules or Redis.
+    #[error("{0}")]
+    App(String),
+    /// HTTPS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The address.
+    #[error("listening on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// A service that listens, and serves once it is [run](Server::run).
+#[derive(Debug)]
+pub struct Server {
+    app: Arc<App>,
+    config: Config,
+    listener: TcpListener,
+    address: SocketAddr,
+    certificates: Option<Arc<Certificates>>,
+    reload: Arc<Notify>,
+}
+
+impl Server {
+    /// Reads the rules, connects, and listens. With a `clock`, limits go by it: for tests.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps it from serving.
+    pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
+        let certificates = config.tls.clone().map(Certificates::read).transpose()?.map(Arc::new);
+        let app = Arc::new(App::new(&config, clock).await.map_err(StartError::App)?);
+        let failed = |source| StartError::Listen { address: config.listen, source };
+        let listener = net::bind(config.listen).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { app, config, listener, address, certificates, reload: Arc::new(Notify::new()) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it decides with.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// What makes it read its rules and certificates again, as SIGHUP does.
+    pub fn reload(&self) -> Arc<Notify> {
+        Arc::clone(&self.reload)
+    }
+
+    /// Serves until `stop` is over, then finishes what is under way, gives back what is held, and returns.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { app, config, listener, certificates, reload, .. } = self;
+        let max = net::raise_descriptor_limit(config.limits.connections);
+        if max < config.limits.connections {
+            tracing::warn!(
+                max,
+                wanted = config.limits.connections,
+                "fewer connections: the limit of open files is lower"
+            );
+        }
+        let registry = Arc::new(Registry::new(Arc::clone(&app), &config.limits, max));
+        let mut background = JoinSet::new();
+        let keeper = Arc::clone(&registry);
+        background.spawn(async move { keeper.keep_time().await });
+        background.spawn(rules_file::watch(Arc::clone(&app), config.rules.clone(), Arc::clone(&reload)));
+        background.spawn(watch_store(Arc::clone(&app)));
+        if let Some(certificates) = certificates.clone() {
+            background.spawn(watch_certificates(certificates, reload));
+        }
+        if let Some(work) = app.background() {
+            background.spawn(work);
+        }
+        let accepting = Accepting {
+            front: Arc::new(Front::new(Arc::clone(&app), &config)),
+            registry: Arc::clone(&registry),
+            certificates,
+            header_bytes: config.limits.header_bytes,
+        };
+        tokio::select! {
+            () = accepting.run(&listener) => {}
+            () = stop => {}
+        }
+        tracing::info!("stopping: no more requests are wanted");
+        app.drain();
+        tokio::select! {
+            () = accepting.run(&listener) => {}
+            () = tokio::time::sleep(config.shutdown_delay) => {}
+        }
+        accepting.run_out(&listener).await;
+        drop(listener);
+        finish(&registry, config.shutdown_deadline).await;
+        if tokio::time::timeout(config.shutdown_deadline, app.release()).await.is_err() {
+            tracing::warn!(
+                "what is held could not be given back in time; it stays counted until it leaves by itself"
+            );
+        }
+        background.shutdown().await;
+        tracing::info!("stopped");
+    }
+}
+
+/// Waits until every connection has ended, and ends those that take too long.
+async fn finish(registry: &Registry, deadline: Duration) {
+    registry.finish_all();
+    let started = Started::now();
+    while registry.open() > 0 {
+        if started.ago() >= deadline {
+            tracing::warn!(connections = registry.open(), "ending connections that took too long");
+            registry.end_all();
+            return;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn watch_certificates(certificates: Arc<Certificates>, asked: Arc<Notify>) {
+    loop {
+        asked.notified().await;
+        let certificates = Arc::clone(&certificates);
+        match tokio::task::spawn_blocking(move || certificates.read_again()).await {
+            Ok(Ok(())) => tracing::info!("the certificate was read again"),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the new certificate cannot be used; the old one stays")
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+async fn watch_store(app: Arc<App>) {
+    let mut was_away = false;
+    loop {
+        tokio::time::sleep(WATCH_STORE_EVERY).await;
+        let is_away = app.is_store_away();
+        match (was_away, is_away) {
+            (false, true) => tracing::warn!("redis does not answer; rules answer as they were told to"),
+            (true, false) => tracing::info!("redis answers again"),
+            _ => {}
+        }
+        was_away = is_away;
+    }
+}

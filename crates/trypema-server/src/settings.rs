@@ -1,0 +1,251 @@
+//! Everything that can be set, wherever it is set: flags, variables and the configuration file have the same names.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use trypema::rules::Period;
+
+use crate::secret::Secret;
+
+/// What `trypema serve` can be told. Each is a flag (`--redis-url`), a variable (`TRYPEMA_REDIS_URL`) and a key of the
+/// configuration file (`redis_url`); the first of these that is given counts.
+#[derive(Debug, Clone, Default, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Where to listen
+    #[arg(long, env = "TRYPEMA_LISTEN", value_name = "ADDRESS:PORT", help_heading = "Listening")]
+    pub listen: Option<SocketAddr>,
+    /// Certificate chain in PEM: with a key, the service speaks HTTPS
+    #[arg(long, env = "TRYPEMA_TLS_CERTIFICATE", value_name = "FILE", help_heading = "Listening")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Private key in PEM
+    #[arg(long, env = "TRYPEMA_TLS_KEY", value_name = "FILE", help_heading = "Listening")]
+    pub tls_key: Option<PathBuf>,
+    /// Token that inspecting, resetting and explaining ask for (`Authorization: Bearer …`); without one they are answered on loopback only
+    #[arg(
+        long,
+        env = "TRYPEMA_ADMIN_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN",
+        help_heading = "Listening"
+    )]
+    pub admin_token: Option<Secret>,
+    /// The same, in a file
+    #[arg(long, env = "TRYPEMA_ADMIN_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
+    pub admin_token_file: Option<PathBuf>,
+
+    /// File of rules (YAML), read again when it changes and on SIGHUP; built-in demonstration rules if not given
+    #[arg(long, env = "TRYPEMA_RULES", value_name = "FILE", help_heading = "Rules")]
+    pub rules: Option<PathBuf>,
+    /// Proxies whose X-Forwarded-* headers are believed [default: 127.0.0.0/8,::1]
+    #[arg(
+        long,
+        env = "TRYPEMA_TRUSTED_PROXIES",
+        value_name = "NETWORK,…",
+        value_delimiter = ',',
+        help_heading = "Rules"
+    )]
+    pub trusted_proxies: Vec<String>,
+    /// Attributes that forward-auth takes from headers, as in `api_key=x-api-key,plan=x-plan`
+    #[arg(
+        long,
+        env = "TRYPEMA_ATTRIBUTES",
+        value_name = "NAME=HEADER,…",
+        value_delimiter = ',',
+        help_heading = "Rules"
+    )]
+    pub attributes: Vec<String>,
+    /// Headers that tell clients of forward-auth what is left [default: standard]
+    #[arg(long, env = "TRYPEMA_HEADERS", value_name = "STYLE", help_heading = "Rules")]
+    pub headers: Option<HeaderSetting>,
+
+    /// Where counters live [default: redis if there is a Redis URL, else memory]
+    #[arg(long, env = "TRYPEMA_PROVIDER", value_name = "PROVIDER", help_heading = "Counters")]
+    pub provider: Option<ProviderSetting>,
+    /// Redis: redis://…, rediss://…, redis+sentinel://…/service, redis+cluster://…
+    #[arg(
+        long,
+        env = "TRYPEMA_REDIS_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        help_heading = "Counters"
+    )]
+    pub redis_url: Option<Secret>,
+    /// The same, in a file
+    #[arg(long, env = "TRYPEMA_REDIS_URL_FILE", value_name = "FILE", help_heading = "Counters")]
+    pub redis_url_file: Option<PathBuf>,
+    /// What the names of all keys in Redis start with [default: trypema]
+    #[arg(long, env = "TRYPEMA_REDIS_PREFIX", value_name = "TEXT", help_heading = "Counters")]
+    pub redis_prefix: Option<String>,
+    /// How long a decision waits for Redis at most [default: 50ms]
+    #[arg(long, env = "TRYPEMA_REDIS_DEADLINE", value_name = "TIME", help_heading = "Counters")]
+    pub redis_deadline: Option<Period>,
+    /// What it means that Redis cannot be asked, for rules that do not say [default: error]
+    #[arg(long, env = "TRYPEMA_ON_STORE_FAILURE", value_name = "ANSWER", help_heading = "Counters")]
+    pub on_store_failure: Option<StoreFailureSetting>,
+    /// With `--on-store-failure local`: how many servers share the limits; each then gets its part [default: 1, or more if hybrid has seen more]
+    #[arg(long, env = "TRYPEMA_INSTANCES", value_name = "NUMBER", help_heading = "Counters")]
+    pub instances: Option<u32>,
+    /// Hybrid: how often leases are asked for [default: 100ms]
+    #[arg(long, env = "TRYPEMA_SYNC_INTERVAL", value_name = "TIME", help_heading = "Counters")]
+    pub sync_interval: Option<Period>,
+    /// Keys that are kept in memory, per strategy [default: 1000000]
+    #[arg(long, env = "TRYPEMA_MAX_KEYS", value_name = "NUMBER", help_heading = "Counters")]
+    pub max_keys: Option<usize>,
+
+    /// Connections at a time; beyond them the longest idle one gives way [default: 10000]
+    #[arg(long, env = "TRYPEMA_MAX_CONNECTIONS", value_name = "NUMBER", help_heading = "Bounds")]
+    pub max_connections: Option<usize>,
+    /// Bytes of a request's head [default: 32768]
+    #[arg(long, env = "TRYPEMA_MAX_HEADER_BYTES", value_name = "BYTES", help_heading = "Bounds")]
+    pub max_header_bytes: Option<usize>,
+    /// Bytes of a request's body [default: 1048576]
+    #[arg(long, env = "TRYPEMA_MAX_BODY_BYTES", value_name = "BYTES", help_heading = "Bounds")]
+    pub max_body_bytes: Option<usize>,
+    /// Checks in one batch [default: 1000]
+    #[arg(long, env = "TRYPEMA_MAX_BATCH", value_name = "NUMBER", help_heading = "Bounds")]
+    pub max_batch: Option<usize>,
+    /// How long a request's head may take to arrive [default: 10s]
+    #[arg(long, env = "TRYPEMA_HEADER_TIMEOUT", value_name = "TIME", help_heading = "Bounds")]
+    pub header_timeout: Option<Period>,
+    /// How long the rest of a request and its answer may take [default: 10s]
+    #[arg(long, env = "TRYPEMA_REQUEST_TIMEOUT", value_name = "TIME", help_heading = "Bounds")]
+    pub request_timeout: Option<Period>,
+    /// How long a connection may be silent between requests [default: 75s]
+    #[arg(long, env = "TRYPEMA_IDLE_TIMEOUT", value_name = "TIME", help_heading = "Bounds")]
+    pub idle_timeout: Option<Period>,
+
+    /// After SIGTERM: how long to go on accepting while /readyz says no [default: 0s]
+    #[arg(long, env = "TRYPEMA_SHUTDOWN_DELAY", value_name = "TIME", help_heading = "Operation")]
+    pub shutdown_delay: Option<Period>,
+    /// After that: how long what is under way may take [default: 10s]
+    #[arg(long, env = "TRYPEMA_SHUTDOWN_DEADLINE", value_name = "TIME", help_heading = "Operation")]
+    pub shutdown_deadline: Option<Period>,
+    /// How logs are written, to standard error [default: pretty]
+    #[arg(long, env = "TRYPEMA_LOG_FORMAT", value_name = "FORMAT", help_heading = "Operation")]
+    pub log_format: Option<LogFormat>,
+    /// What is logged; `debug` has every denial [default: info]
+    #[arg(long, env = "TRYPEMA_LOG_LEVEL", value_name = "LEVEL", help_heading = "Operation")]
+    pub log_level: Option<LogLevel>,
+    /// OpenTelemetry collector (OTLP over HTTP, as in http://127.0.0.1:4318) for requests whose traceparent is sampled
+    #[arg(long, env = "TRYPEMA_OTLP_ENDPOINT", value_name = "URL", help_heading = "Operation")]
+    pub otlp_endpoint: Option<String>,
+}
+
+/// Where counters live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProviderSetting {
+    /// In this process
+    Memory,
+    /// In Redis, shared by all servers
+    Redis,
+    /// Leased from Redis, decided here
+    Hybrid,
+}
+
+/// What it means that the store cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreFailureSetting {
+    /// The request gets 503
+    Error,
+    /// The rule lets it pass
+    Allow,
+    /// The rule denies it
+    Deny,
+    /// The rule is counted here, at its part of the limit
+    Local,
+}
+
+/// How clients are told what is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeaderSetting {
+    /// RateLimit and RateLimit-Policy (IETF draft 10)
+    Standard,
+    /// X-RateLimit-Limit, -Remaining and -Reset
+    #[value(name = "x-ratelimit")]
+    #[serde(rename = "x-ratelimit")]
+    XRateLimit,
+    /// They are not
+    None,
+}
+
+/// How logs are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people
+    Pretty,
+    /// One JSON object a line
+    Json,
+}
+
+/// What is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Settings {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// That it cannot be read, or what is wrong with it and in which line.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        serde_saphyr::from_str(&text).map_err(|error| failed(&error))
+    }
+
+    /// These settings, and where they say nothing, the others.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        let given = |ours: Vec<String>, theirs| if ours.is_empty() { theirs } else { ours };
+        Self {
+            listen: self.listen.or(others.listen),
+            tls_certificate: self.tls_certificate.or(others.tls_certificate),
+            tls_key: self.tls_key.or(others.tls_key),
+            admin_token: self.admin_token.or(others.admin_token),
+            admin_token_file: self.admin_token_file.or(others.admin_token_file),
+            rules: self.rules.or(others.rules),
+            trusted_proxies: given(self.trusted_proxies, others.trusted_proxies),
+            attributes: given(self.attributes, others.attributes),
+            headers: self.headers.or(others.headers),
+            provider: self.provider.or(others.provider),
+            redis_url: self.redis_url.or(others.redis_url),
+            redis_url_file: self.redis_url_file.or(others.redis_url_file),
+            redis_prefix: self.redis_prefix.or(others.redis_prefix),
+            redis_deadline: self.redis_deadline.or(others.redis_deadline),
+            on_store_failure: self.on_store_failure.or(others.on_store_failure),
+            instances: self.instances.or(others.instances),
+            sync_interval: self.sync_interval.or(others.sync_interval),
+            max_keys: self.max_keys.or(others.max_keys),
+            max_connections: self.max_connections.or(others.max_connections),
+            max_header_bytes: self.max_header_bytes.or(others.max_header_bytes),
+            max_body_bytes: self.max_body_bytes.or(others.max_body_bytes),
+            max_batch: self.max_batch.or(others.max_batch),
+            header_timeout: self.header_timeout.or(others.header_timeout),
+            request_timeout: self.request_timeout.or(others.request_timeout),
+            idle_timeout: self.idle_timeout.or(others.idle_timeout),
+            shutdown_delay: self.shutdown_delay.or(others.shutdown_delay),
+            shutdown_deadline: self.shutdown_deadline.or(others.shutdown_deadline),
+            log_format: self.log_format.or(others.log_format),
+            log_level: self.log_level.or(others.log_level),
+            otlp_endpoint: self.otlp_endpoint.or(others.otlp_endpoint),
+        }
+    }
+}
