@@ -4,6 +4,7 @@
 pub mod blocking;
 pub mod differential;
 pub mod model;
+pub mod program;
 pub mod random;
 pub mod redis;
 pub mod simulator;

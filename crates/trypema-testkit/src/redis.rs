@@ -46,3 +46,8 @@ pub use sentinel::Sentinel;
 pub use server::Server;
 pub use shared::Shared;
 pub use wait::wait_until;
+
+pub(crate) use directory::Directory;
+pub(crate) use port::Port;
+pub(crate) use process::Process;
+pub(crate) use wait::poll;

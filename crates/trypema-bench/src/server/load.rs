@@ -29,14 +29,16 @@ function done(summary, latency)
 end
 "#;
 
-/// Each thread walks through all users, from a place of its own, by steps that reach all of them.
+/// Each thread walks through all users from a place of its own, by steps that reach all of them; the first begins at the
+/// number that the script is given.
 const WALK: &str = r#"
 local threads = 0
 function setup(thread)
-  thread:set("at", math.floor(threads * users / 2))
+  thread:set("number", threads)
   threads = threads + 1
 end
-function init()
+function init(arguments)
+  at = (tonumber(arguments[1]) + number * users / 2) % users
   local text = wrk.format()
   local from, to = text:find(string.format("%014d", hot_user), 1, true)
   before, after = text:sub(1, from - 1), text:sub(to + 1)
@@ -68,12 +70,13 @@ pub fn script(contender: Contender, workload: &Workload, place: &Place) -> Resul
     place.file(&format!("{}.lua", contender.path().replace('/', "_")), &text)
 }
 
-/// Asks the server for a while.
-pub fn run(server: &Server, path: &str, script: &Path) -> Result<Load, String> {
+/// Asks the server for a while, walking on from where `begin` requests led.
+pub fn run(server: &Server, path: &str, (script, begin): (&Path, u64)) -> Result<Load, String> {
     let mut wrk = Command::new("wrk");
     wrk.args([format!("--threads={THREADS}"), format!("--connections={CONNECTIONS}")]);
     wrk.arg(format!("--duration={SECONDS}s")).arg("--script").arg(script);
-    let output = wrk.arg(format!("http://{}{path}", server.address)).output();
+    let output =
+        wrk.args([format!("http://{}{path}", server.address), "--".into(), begin.to_string()]).output();
     let output = output.map_err(|error| format!("wrk could not be started: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find_map(|line| line.strip_prefix("measured "));

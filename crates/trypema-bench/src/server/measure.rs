@@ -1,17 +1,18 @@
 //! Interleaved rounds and their medians.
 
 use std::path::PathBuf;
+use std::thread;
 
 use super::contender::Contender;
 use super::load::{self, Load};
 use super::place::Place;
 use super::process::Server;
-use super::workload::{HOT_USER, Workload};
+use super::workload::{HOT_USER, TO_BE_KNOWN, Workload};
 use crate::keys;
 use crate::measure::{Effort, median};
 
-/// Each user is asked for so often before the measurement: once is enough to be known, and to be exhausted.
-const REQUESTS_TO_BE_KNOWN: f64 = 3.0;
+/// Connections over which the users are made known.
+const PRIMING_CONNECTIONS: u64 = 8;
 
 /// What one contender did in one column: medians of its rounds, and of its ratios to others in the same round.
 #[derive(Clone, Copy)]
@@ -46,7 +47,7 @@ pub fn column(workload: &Workload, place: &Place, effort: Effort<'_>) -> Result<
     let rounds = if effort == Effort::Full { 15 } else { 3 };
     let runners = Contender::ALL.into_iter().map(|contender| Runner::start(contender, workload, place));
     let mut runners = runners.collect::<Result<Vec<_>, _>>()?;
-    for runner in &mut runners {
+    for runner in &runners {
         runner.prime(workload)?;
     }
     for round in 0..rounds {
@@ -66,25 +67,33 @@ impl Runner {
         Ok(Self { contender, server, script, rounds: Vec::new() })
     }
 
-    fn prime(&mut self, workload: &Workload) -> Result<(), String> {
-        let mut requests = 0.0;
-        while requests < REQUESTS_TO_BE_KNOWN * workload.users as f64 {
-            requests += self.load()?.requests;
-        }
-        Ok(())
+    /// Asks for every user, so that all are known and, where they are to be denied, exhausted.
+    fn prime(&self, workload: &Workload) -> Result<(), String> {
+        let share = |connection| {
+            let mut client = self.server.client();
+            for user in (connection..workload.users).step_by(PRIMING_CONNECTIONS as usize) {
+                let user = if workload.users == 1 { HOT_USER } else { user };
+                for _ in 0..TO_BE_KNOWN {
+                    self.contender.ask(workload, &mut client, user)?;
+                }
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let shares = (0..PRIMING_CONNECTIONS).map(|connection| scope.spawn(move || share(connection)));
+            let shares: Vec<_> = shares.collect();
+            shares.into_iter().try_for_each(|share| share.join().expect("a connection that ends"))
+        })
     }
 
     fn run(&mut self, workload: &Workload) -> Result<(), String> {
         self.contender.check(workload, &self.server)?;
         let before = self.server.cpu_seconds();
-        let load = self.load()?;
+        let asked: f64 = self.rounds.iter().map(|round| round.load.requests).sum();
+        let load = load::run(&self.server, self.contender.path(), (&self.script, asked as u64))?;
         let cpu_us = (self.server.cpu_seconds() - before) * 1e6 / load.requests;
         self.rounds.push(Round { load, cpu_us });
         self.contender.check(workload, &self.server).map(|_| ())
-    }
-
-    fn load(&self) -> Result<Load, String> {
-        load::run(&self.server, self.contender.path(), &self.script)
     }
 
     fn sample(&self, workload: &Workload, all: &[Self]) -> Result<Sample, String> {

@@ -6,10 +6,12 @@ pub const USERS: u64 = 100_000;
 pub const HOT_USER: u64 = 7;
 /// The window of every limit: a day.
 pub const WINDOW_SECONDS: u64 = 86_400;
+/// Requests that exhaust a limit where one is to be exhausted, and of which the last is denied.
+pub const TO_BE_KNOWN: u64 = SCARCE + 1;
 /// A burst that no run exhausts, given back too slowly to be full again between two requests.
 const PLENTY: u64 = 1_000_000_000;
-/// Exhausted by a user's first request, for longer than any run lasts.
-const SCARCE: u64 = 1;
+/// Exhausted by a user's first requests, for longer than any run lasts. (With a burst of one, throttlecrab denies nothing.)
+const SCARCE: u64 = 2;
 
 /// One column of the table.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::wait::poll;
 use super::{Error, Result};
@@ -76,7 +76,16 @@ impl Process {
         self.is_stopped
     }
 
-    fn signal(&self, name: &str) -> Result<()> {
+    /// How it ended; fails while it runs.
+    pub(crate) fn ended(&mut self) -> Result<ExitStatus> {
+        match self.server.try_wait() {
+            Ok(Some(status)) => Ok(status),
+            Ok(None) => Err(Error::new("it runs")),
+            Err(error) => Err(Error::new(format!("its state is unknown: {error}"))),
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
         let mut kill = Command::new("sh");
         match kill.args(["-c", SIGNAL, name, &self.id().to_string()]).status() {
             Ok(status) if status.success() => Ok(()),
