@@ -14,6 +14,7 @@ use trypema::rules::Period;
 use crate::rules_file::RulesSource;
 use crate::secret::Secret;
 use crate::settings::{HeaderSetting, ProviderSetting, Settings, StoreFailureSetting};
+use crate::spans::Collector;
 
 /// Everything the service goes by.
 #[derive(Debug, Clone)]
@@ -45,7 +46,7 @@ pub struct Config {
     /// How long what is under way may take after that.
     pub shutdown_deadline: Duration,
     /// The collector of spans.
-    pub otlp_endpoint: Option<String>,
+    pub(crate) collector: Option<Collector>,
 }
 
 /// The files of HTTPS.
@@ -137,7 +138,7 @@ impl Config {
             limits: Limits::new(&settings)?,
             shutdown_delay: time(settings.shutdown_delay, 0),
             shutdown_deadline: time(settings.shutdown_deadline, 10_000),
-            otlp_endpoint: settings.otlp_endpoint.clone(),
+            collector: collector(settings.otlp_endpoint.as_deref())?,
             provider: provider(settings)?,
         })
     }
@@ -209,6 +210,11 @@ fn attribute(text: &str) -> Result<HeaderAttribute, InvalidConfig> {
     }
     let header = HeaderName::try_from(header).map_err(|_| failed())?;
     Ok(HeaderAttribute { name: name.to_owned(), header })
+}
+
+fn collector(endpoint: Option<&str>) -> Result<Option<Collector>, InvalidConfig> {
+    let collector = endpoint.map(Collector::new).transpose();
+    collector.map_err(|error| invalid("otlp_endpoint", error.to_string()))
 }
 
 fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidConfig> {

@@ -24,9 +24,10 @@ mod rules_file;
 mod secret;
 mod server;
 mod settings;
+mod spans;
 
 pub use app::{App, Mode};
 pub use config::{Config, HeaderChoice, InvalidConfig, Limits, ProviderChoice, Tls};
 pub use rules_file::RulesSource;
-pub use server::{Server, StartError};
+pub use server::{Reload, Server, StartError};
 pub use settings::Settings;

@@ -41,6 +41,7 @@ pub(crate) struct Metrics {
     pub(crate) http: HttpMetrics,
     pub(crate) reloads: Counter,
     pub(crate) refused_reloads: Counter,
+    pub(crate) dropped_spans: Arc<Counter>,
     loaded_at_s: AtomicU64,
     started_at_s: u64,
 }
@@ -54,6 +55,7 @@ impl Metrics {
             http: HttpMetrics::default(),
             reloads: Counter::default(),
             refused_reloads: Counter::default(),
+            dropped_spans: Arc::default(),
             loaded_at_s: AtomicU64::new(now_s),
             started_at_s: now_s,
         }
@@ -77,6 +79,12 @@ impl Metrics {
         );
         text.sample(&[], self.loaded_at_s.load(Ordering::Relaxed));
         self.http.write(text);
+        text.family(
+            "trypema_spans_dropped_total",
+            Kind::Counter,
+            "Spans that could not be sent to the collector.",
+        );
+        text.sample(&[], self.dropped_spans.get());
         process::write(text, self.started_at_s);
     }
 }

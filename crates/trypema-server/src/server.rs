@@ -17,11 +17,15 @@ use crate::config::Config;
 use crate::front::http::Front;
 use crate::net::{self, Accepting, Certificates, Registry, TlsError};
 use crate::rules_file;
+use crate::spans::Spans;
 
 /// How often the store is looked at, to say in the log that it went away or came back.
 const WATCH_STORE_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether the last connection has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// What is left for giving back leases when connections have used up all the time there was.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// Why the service did not start.
 #[derive(Debug, Error)]
@@ -50,7 +54,22 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     certificates: Option<Arc<Certificates>>,
-    reload: Arc<Notify>,
+    reload: Reload,
+}
+
+/// What makes a service read its rules and certificates again, as SIGHUP does.
+#[derive(Debug, Clone, Default)]
+pub struct Reload {
+    rules: Arc<Notify>,
+    certificates: Arc<Notify>,
+}
+
+impl Reload {
+    /// Asks for it. What is asked for while it is being done is done again.
+    pub fn request(&self) {
+        self.rules.notify_one();
+        self.certificates.notify_one();
+    }
 }
 
 impl Server {
@@ -65,7 +84,7 @@ impl Server {
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = net::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { app, config, listener, address, certificates, reload: Arc::new(Notify::new()) })
+        Ok(Self { app, config, listener, address, certificates, reload: Reload::default() })
     }
 
     /// Where it listens.
@@ -78,9 +97,9 @@ impl Server {
         &self.app
     }
 
-    /// What makes it read its rules and certificates again, as SIGHUP does.
-    pub fn reload(&self) -> Arc<Notify> {
-        Arc::clone(&self.reload)
+    /// What makes it read its rules and certificates again.
+    pub fn reload(&self) -> Reload {
+        self.reload.clone()
     }
 
     /// Serves until `stop` is over, then finishes what is under way, gives back what is held, and returns.
@@ -98,16 +117,22 @@ impl Server {
         let mut background = JoinSet::new();
         let keeper = Arc::clone(&registry);
         background.spawn(async move { keeper.keep_time().await });
-        background.spawn(rules_file::watch(Arc::clone(&app), config.rules.clone(), Arc::clone(&reload)));
+        background.spawn(rules_file::watch(Arc::clone(&app), config.rules.clone(), reload.rules));
         background.spawn(watch_store(Arc::clone(&app)));
         if let Some(certificates) = certificates.clone() {
-            background.spawn(watch_certificates(certificates, reload));
+            background.spawn(watch_certificates(certificates, reload.certificates));
         }
         if let Some(work) = app.background() {
             background.spawn(work);
         }
+        let (spans, sending) = {
+            let dropped = || Arc::clone(&app.metrics.dropped_spans);
+            config.collector.clone().map(|collector| Spans::to(collector, dropped())).unzip()
+        };
+        let spans = spans.map(Arc::new);
+        let sending = sending.map(tokio::spawn);
         let accepting = Accepting {
-            front: Arc::new(Front::new(Arc::clone(&app), &config)),
+            front: Arc::new(Front::new(Arc::clone(&app), &config, spans)),
             registry: Arc::clone(&registry),
             certificates,
             header_bytes: config.limits.header_bytes,
@@ -123,12 +148,19 @@ impl Server {
             () = tokio::time::sleep(config.shutdown_delay) => {}
         }
         accepting.run_out(&listener).await;
-        drop(listener);
+        drop((accepting, listener));
+        let stopping = Started::now();
+        let left = || config.shutdown_deadline.saturating_sub(stopping.ago()).max(LAST_MOMENT);
         finish(&registry, config.shutdown_deadline).await;
-        if tokio::time::timeout(config.shutdown_deadline, app.release()).await.is_err() {
+        if tokio::time::timeout(left(), app.release()).await.is_err() {
             tracing::warn!(
                 "what is held could not be given back in time; it stays counted until it leaves by itself"
             );
+        }
+        if let Some(sending) = sending
+            && tokio::time::timeout(left(), sending).await.is_err()
+        {
+            tracing::warn!("the last spans could not be sent in time");
         }
         background.shutdown().await;
         tracing::info!("stopped");

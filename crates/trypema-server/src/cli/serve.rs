@@ -70,7 +70,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), StartError> {
         let reload = server.reload();
         tokio::spawn(async move {
             while hangups.recv().await.is_some() {
-                reload.notify_waiters();
+                reload.request();
             }
         });
     }

@@ -29,6 +29,7 @@ use crate::config::{Config, HeaderAttribute, HeaderChoice};
 use crate::metrics::Route;
 use crate::net::{Connection, Phase, Place};
 use crate::secret::Secret;
+use crate::spans::Spans;
 
 /// Everything that is sent is in memory already.
 type Answer = Response<Full<Bytes>>;
@@ -44,12 +45,13 @@ pub(crate) struct Front {
     headers: HeaderChoice,
     admin_token: Option<Secret>,
     is_on_loopback: bool,
+    spans: Option<Arc<Spans>>,
     max_body: usize,
     max_batch: usize,
 }
 
 impl Front {
-    pub(crate) fn new(app: Arc<App>, config: &Config) -> Self {
+    pub(crate) fn new(app: Arc<App>, config: &Config, spans: Option<Arc<Spans>>) -> Self {
         Self {
             app,
             trusted: config.trusted_proxies.clone(),
@@ -58,6 +60,7 @@ impl Front {
             headers: config.headers,
             admin_token: config.admin_token.clone(),
             is_on_loopback: config.is_on_loopback(),
+            spans,
             max_body: config.limits.body_bytes,
             max_batch: config.limits.batch,
         }
@@ -69,8 +72,12 @@ impl Front {
         let connection = &place.connection;
         connection.enter(Phase::Busy, place.now());
         let route = route_of(request.uri().path());
+        let span = self.spans.as_ref().and_then(|spans| Some((spans, spans.begin(request.headers())?)));
         let answer = self.answer(route, request, connection).await.unwrap_or_else(Refusal::into_answer);
         self.app.metrics.http.answered(route, answer.status(), started.ago());
+        if let Some((spans, begun)) = span {
+            spans.end(begun, route.name(), answer.status());
+        }
         connection.enter(Phase::Idle, place.now());
         answer
     }

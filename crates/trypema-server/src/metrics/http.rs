@@ -32,6 +32,12 @@ const ROUTES: [(Route, &str); 8] = [
     (Route::Unknown, "unknown"),
 ];
 
+impl Route {
+    pub(crate) fn name(self) -> &'static str {
+        ROUTES[self as usize].1
+    }
+}
+
 /// Statuses are below this.
 const STATUSES: usize = 600;
 

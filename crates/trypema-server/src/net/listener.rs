@@ -75,7 +75,7 @@ impl Accepting {
         let connection = Arc::clone(&place.connection);
         // Until something arrives there is nothing to keep but the socket. What came in the moment of closing is still answered.
         tokio::select! {
-            readable = stream.readable() => if readable.is_err() { return },
+            first = first_byte(&stream) => if first.is_err() { return },
             order = connection.heard() => if order == Order::End || !has_bytes(&stream) { return },
         }
         let bytes = match &self.certificates {
@@ -91,7 +91,8 @@ impl Accepting {
                 }
             }
         };
-        self.converse(bytes, place).await;
+        // On the heap, and only now: a task that waits for a first byte stays small.
+        Box::pin(self.converse(bytes, place)).await;
     }
 
     async fn converse(self, bytes: Bytes, place: Arc<Place>) {
@@ -128,6 +129,11 @@ impl Accepting {
             tracing::debug!(%error, "a connection ended early");
         }
     }
+}
+
+/// Waits for something to read, without reading it.
+async fn first_byte(stream: &TcpStream) -> io::Result<usize> {
+    stream.peek(&mut [0]).await
 }
 
 async fn encrypt(certificates: &Certificates, stream: TcpStream) -> Option<Bytes> {

@@ -1,0 +1,16 @@
+//! The service says what the library says, and does what its documentation says. One binary, so that it is linked once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "service/client.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod client;
+#[path = "conform/folder.rs"]
+mod folder;
+#[path = "service/harness.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod harness;
+#[path = "conform/in_process.rs"]
+mod in_process;
+#[path = "conform/traces.rs"]
+mod traces;

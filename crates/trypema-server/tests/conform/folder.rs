@@ -1,0 +1,37 @@
+//! Files of a test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A directory that is created empty, and removed with all it holds when dropped.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let number = CREATED.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("trypema-conform-{}-{number}", std::process::id()));
+        // A process with this number may have been killed before it could clean up.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file, and says where it is.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,109 @@
+//! Every trace of the library, through HTTP: the same decisions, numbers and waits.
+
+#[path = "traces/numbers.rs"]
+mod numbers;
+#[path = "traces/player.rs"]
+mod player;
+#[path = "traces/said.rs"]
+mod said;
+
+use std::path::PathBuf;
+
+use trypema_testkit::redis::Server;
+use trypema_testkit::trace::Trace;
+
+use self::player::{Difference, differences, is_playable, is_unhurried};
+use self::said::Said;
+use crate::in_process::InProcess;
+
+/// Traces that can be played through HTTP. The others reserve with receipts, take up to, block by hand, forget what is stale, or use
+/// the sticky calls of the library's first interface.
+const MIN_PLAYED: usize = 80;
+/// Those of them that leave each key alone for a while after each call.
+const MIN_UNHURRIED: usize = 1;
+
+/// Every trace, those first that HTTP has all verbs of.
+fn traces() -> (Vec<Trace>, Vec<Trace>) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "trace")).collect();
+    files.sort();
+    let read = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        Trace::parse(&name, &std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    files.iter().map(read).partition(is_playable)
+}
+
+fn assert_none(found: &[Difference]) {
+    let texts: Vec<&str> = found.iter().map(|difference| difference.text.as_str()).collect();
+    assert!(texts.is_empty(), "{} answers differ:\n{}", texts.len(), texts.join("\n"));
+}
+
+#[test]
+fn most_traces_can_be_played() {
+    let (played, others) = traces();
+    let names: Vec<&str> = others.iter().map(|trace| trace.name.as_str()).collect();
+    println!("{} traces are played, {} need what HTTP does not have: {names:?}", played.len(), others.len());
+    assert!(played.len() >= MIN_PLAYED, "only {} of {}", played.len(), played.len() + others.len());
+    assert!(played.len() > others.len());
+}
+
+#[test]
+fn counters_in_memory_answer_every_trace() {
+    let play = |trace: &Trace| differences(trace, &InProcess::start(""), |_, said| said);
+    assert_none(&traces().0.iter().flat_map(play).collect::<Vec<_>>());
+}
+
+#[test]
+fn counters_in_redis_answer_every_trace() {
+    assert_none(&on_redis("redis", &traces().0));
+}
+
+/// Leases may leave a little unused, and their numbers are those of the lease: exact is what is asked of Redis each time.
+#[test]
+fn counters_that_may_be_leased_answer_unhurried_traces() {
+    let unhurried: Vec<Trace> = traces().0.into_iter().filter(is_unhurried).collect();
+    println!("{}", unhurried.len());
+    assert!(unhurried.len() >= MIN_UNHURRIED, "only {}", unhurried.len());
+    assert_none(&on_redis("hybrid", &unhurried));
+}
+
+fn on_redis(provider: &str, traces: &[Trace]) -> Vec<Difference> {
+    let redis = Server::shared().unwrap();
+    let play = |trace: &Trace| {
+        let settings = format!(
+            "provider: {provider}\nredis_url: {}\nredis_prefix: {}\nredis_deadline: 20s\n",
+            redis.url(),
+            redis.unique_prefix()
+        );
+        differences(trace, &InProcess::start(&settings), |_, said| said)
+    };
+    traces.iter().flat_map(play).collect()
+}
+
+/// A suite that cannot fail holds nothing: whatever the library says otherwise is found, number by number.
+#[test]
+fn every_number_is_compared() {
+    let text = "# two a second\nfixed_window 2/1s\n+0 ann 2 -> allowed\n+1us ann -> denied 999999us\n";
+    let trace = Trace::parse("two.trace", text).unwrap();
+    let spoilers: [fn(&mut said::Decided); 5] = [
+        |said| said.is_allowed = !said.is_allowed,
+        |said| said.limit += 1,
+        |said| said.remaining += 1,
+        |said| said.retry_after_ms = said.retry_after_ms.map(|wait| wait + 1),
+        |said| said.reset_after_ms += 1,
+    ];
+    for spoil in spoilers {
+        let found = differences(&trace, &InProcess::start(""), |line, said| match said {
+            Said::Decided(mut decided) if line.number == 4 => {
+                spoil(&mut decided);
+                Said::Decided(decided)
+            }
+            said => said,
+        });
+        let lines: Vec<usize> = found.iter().map(|difference| difference.line).collect();
+        assert_eq!(lines, [4], "{found:?}");
+    }
+}

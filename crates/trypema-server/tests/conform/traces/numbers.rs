@@ -1,0 +1,87 @@
+//! Limits of traces, as rules write them.
+
+use std::time::Duration;
+
+use trypema::rules::{
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, Numbers, Period, Rule, RuleSet, Rules,
+    Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
+};
+use trypema_testkit::trace::{Limit, Line, What};
+
+/// The id of the only rule.
+pub const RULE: &str = "traced";
+
+/// The only rule, with the limit of a line; `None` if rules cannot say it.
+pub fn rules_of(line: &Line) -> Option<RuleSet> {
+    let What::Limit(limit) = &line.what else { return None };
+    // Stickiness is a property of the library's own calls, of which rules know nothing.
+    if line.text.contains("sticky") {
+        return None;
+    }
+    let rule = Rule {
+        id: RULE.to_owned(),
+        name: None,
+        scope: Scope::User,
+        key_pattern: Some("{key}".to_owned()),
+        strategy: numbers(limit, &line.text),
+        plan_tiers: Vec::new(),
+        endpoints: Vec::new(),
+        action: Action::Reject,
+        max_delay: None,
+        on_store_failure: None,
+        priority: 100,
+        enabled: true,
+    };
+    RuleSet::compile(&Rules { rules: vec![rule], ..Rules::default() }).ok()
+}
+
+fn numbers(limit: &Limit, text: &str) -> Numbers {
+    match limit {
+        Limit::Absolute(limit, seed) => Numbers::Absolute(WindowNumbers {
+            limit: limit.capacity(),
+            window: Period(limit.window()),
+            group: Some(group(*seed.options.rate_group_size_ms)),
+        }),
+        Limit::Suppressed(limit, seed) => Numbers::Suppressed(SuppressedNumbers {
+            limit: limit.soft(),
+            window: Period(limit.window()),
+            group: Some(group(*seed.options.rate_group_size_ms)),
+            hard_limit_factor: Some(*seed.options.hard_limit_factor),
+        }),
+        Limit::TokenBucket(limits) => {
+            let limits = limits.as_slice().iter().map(|limit| BucketLimit {
+                limit: limit.capacity(),
+                window: Period(limit.refill_every()),
+                burst: None,
+            });
+            Numbers::TokenBucket(BucketNumbers { limits: limits.collect(), ..BucketNumbers::default() })
+        }
+        Limit::FixedWindow(limit) => {
+            Numbers::FixedWindow(CounterNumbers { limit: limit.limit(), window: Period(limit.window()) })
+        }
+        Limit::SlidingWindow(limit) => {
+            Numbers::SlidingWindow(CounterNumbers { limit: limit.limit(), window: Period(limit.window()) })
+        }
+        // Its tiers cannot be asked for; the line has them.
+        Limit::Abuse(_) => Numbers::Abuse(AbuseNumbers {
+            temp: tier(text, "short="),
+            long: tier(text, "long="),
+            count_while_blocked: !text.contains("count_blocked=no"),
+        }),
+    }
+}
+
+fn group(milliseconds: u64) -> Period {
+    Period(Duration::from_millis(milliseconds))
+}
+
+/// Reads `60s/3/600s` after its name.
+fn tier(text: &str, name: &str) -> TierNumbers {
+    let word = text.split_whitespace().find_map(|word| word.strip_prefix(name)).unwrap();
+    let parts: Vec<&str> = word.split('/').collect();
+    TierNumbers {
+        window: parts[0].parse().unwrap(),
+        threshold: parts[1].parse().unwrap(),
+        block: parts[2].parse().unwrap(),
+    }
+}

@@ -1,0 +1,130 @@
+//! Playing a trace on the library and on the service, side by side.
+
+use serde_json::{Value, json};
+use trypema_testkit::trace::{Limit, Line, Local, Provider, Step, TimedCall, Trace, Verb, What};
+
+use super::numbers::{RULE, rules_of};
+use super::said::Said;
+use crate::client::Client;
+use crate::in_process::InProcess;
+
+/// Whether HTTP has everything that a trace does.
+pub fn is_playable(trace: &Trace) -> bool {
+    trace.lines.iter().all(|line| match &line.what {
+        What::Limit(_) => rules_of(line).is_some(),
+        What::Step(step) => matches!(
+            step.verb,
+            Verb::Take(_) | Verb::Peek(_) | Verb::Usage | Verb::RefundUnits(_) | Verb::Reset
+        ),
+    })
+}
+
+/// How long a key has to be left alone to be asked of Redis each time: the longest interval of leases.
+const INTERVAL_US: u64 = 100_000;
+
+/// Whether every key of a trace stays cold: the provider that leases then asks Redis each time, and is exact.
+pub fn is_unhurried(trace: &Trace) -> bool {
+    let steps = || {
+        trace
+            .lines
+            .iter()
+            .filter_map(|line| if let What::Step(step) = &line.what { Some(step) } else { None })
+    };
+    steps().enumerate().all(|(index, step)| {
+        let earlier = steps().take(index).filter(|earlier| earlier.key == step.key).last();
+        earlier.is_none_or(|earlier| earlier.at.as_micros().abs_diff(step.at.as_micros()) >= INTERVAL_US)
+    })
+}
+
+/// An answer of the service that is not the library's.
+#[derive(Debug)]
+pub struct Difference {
+    pub line: usize,
+    pub text: String,
+}
+
+/// Plays a trace on both, and says where they differ. `heard` is what becomes of the library's answers before they are compared: nothing,
+/// except where a test wants to see a difference.
+pub fn differences(
+    trace: &Trace,
+    service: &InProcess,
+    heard: impl Fn(&Line, Said) -> Said,
+) -> Vec<Difference> {
+    let mut library = Local::for_trace(trace).unwrap();
+    let mut client = service.client();
+    let mut found = Vec::new();
+    let mut current = None;
+    for line in &trace.lines {
+        match &line.what {
+            What::Limit(limit) => {
+                service.app.replace_rules(rules_of(line).unwrap());
+                current = Some(limit);
+            }
+            What::Step(step) => {
+                let limit = current.unwrap();
+                let call = TimedCall { now: step.at, limit, key: &step.key, verb: &step.verb };
+                let answer = library.call(call).unwrap();
+                assert!(answer.fulfils(&step.expected), "{}:{}: {answer}", trace.name, line.number);
+                service.clock.set(step.at);
+                let (expected, got) =
+                    (heard(line, Said::by_library(&answer)), asked(&mut client, limit, step));
+                if expected != got {
+                    let text = format!(
+                        "{}:{}: {}\n  library {expected:?}\n  service {got:?}",
+                        trace.name, line.number, line.text
+                    );
+                    found.push(Difference { line: line.number, text });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Asks the service what a step asks.
+fn asked(client: &mut Client, limit: &Limit, step: &Step) -> Said {
+    let question = |cost: &u64| json!({"attributes": {"key": step.key}, "cost": cost});
+    match &step.verb {
+        Verb::Take(cost) => decided(client, "/v1/check", &question(cost)),
+        // Looking asks abuse rules only whether they block; explaining asks about the attempt itself, as a peek does.
+        Verb::Peek(cost) if matches!(limit, Limit::Abuse(_)) => {
+            decided(client, "/v1/explain", &question(cost))
+        }
+        Verb::Peek(cost) => {
+            let mut question = question(cost);
+            question["mode"] = json!("look");
+            decided(client, "/v1/check", &question)
+        }
+        Verb::Usage => {
+            let told = sent(client, "GET", &path(step), "");
+            Said::by_service(&told, told["blocked"] == json!(false))
+        }
+        Verb::RefundUnits(units) => {
+            let told = sent(client, "POST", "/v1/refund", &question(units).to_string());
+            Said::Refunded(told["rules"][0]["refunded"].as_u64().unwrap())
+        }
+        Verb::Reset => Said::Forgotten(sent(client, "DELETE", &path(step), "")["existed"].as_bool().unwrap()),
+        verb => panic!("{verb:?}"),
+    }
+}
+
+fn path(step: &Step) -> String {
+    format!("/v1/keys/{RULE}%7Ckey={}", step.key)
+}
+
+/// A decision of the only rule, which is that of all of them.
+fn decided(client: &mut Client, path: &str, question: &Value) -> Said {
+    let told = sent(client, "POST", path, &question.to_string());
+    let rule = &told["rules"][0];
+    let is_allowed = rule["allowed"].as_bool().unwrap();
+    assert_eq!(told["outcome"], json!(if is_allowed { "allowed" } else { "denied" }), "{told}");
+    assert_eq!(told["retry_after_ms"], rule["retry_after_ms"], "{told}");
+    assert_eq!(told["decided_by"], if is_allowed { Value::Null } else { json!(RULE) }, "{told}");
+    Said::by_service(rule, is_allowed)
+}
+
+fn sent(client: &mut Client, method: &str, path: &str, body: &str) -> Value {
+    let reply = client.send(method, path, &[], body);
+    assert_eq!(reply.status, 200, "{method} {path} {body}: {reply:?}");
+    reply.json()
+}

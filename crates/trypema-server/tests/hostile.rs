@@ -1,0 +1,26 @@
+//! The service under attack, and without what it stands on: the real binary, broken clients, slow clients, a Redis that is killed.
+//!
+//! `slow`, `faults` and `life` measure deadlines and want the machine for themselves.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "service/client.rs"]
+#[allow(dead_code)]
+mod client;
+#[path = "hostile/faults.rs"]
+mod faults;
+#[path = "service/harness.rs"]
+#[allow(dead_code)]
+mod harness;
+#[path = "hostile/life.rs"]
+mod life;
+#[path = "hostile/malformed.rs"]
+mod malformed;
+#[path = "hostile/process.rs"]
+mod process;
+#[path = "hostile/slow.rs"]
+mod slow;
+#[path = "hostile/timing.rs"]
+mod timing;
+#[path = "hostile/tls.rs"]
+mod tls;

@@ -1,0 +1,36 @@
+//! What a body asks for, read in another way than the service reads it.
+
+use serde_json::Value;
+
+/// The costs that a body asks for; `None` if it is no request that may be answered.
+pub(super) fn asked(body: &[u8]) -> Option<Vec<u64>> {
+    match serde_json::from_slice(body).ok()? {
+        Value::Array(many) if many.len() <= 1_000 => many.iter().map(cost).collect(),
+        Value::Array(_) => None,
+        one => Some(vec![cost(&one)?]),
+    }
+}
+
+fn cost(asked: &Value) -> Option<u64> {
+    let fields = asked.as_object()?;
+    let is_known = |name: &String| ["attributes", "cost", "mode"].contains(&name.as_str());
+    let attributes = fields.get("attributes")?.as_object()?;
+    let is_fine = |(name, value): (&String, &Value)| {
+        matches!(name.len(), 1..=64) && value.as_str().is_some_and(|value| value.len() <= 8_192)
+    };
+    let is_mode = fields.get("mode").is_none_or(|mode| mode == "check" || mode == "record" || mode == "look");
+    if !is_mode || !fields.keys().all(is_known) || attributes.len() > 32 || !attributes.iter().all(is_fine) {
+        return None;
+    }
+    fields.get("cost").map_or(Some(1), Value::as_u64)
+}
+
+/// Which of the questions an answer of 200 lets pass.
+pub(super) fn allowed(answer: &str) -> Vec<bool> {
+    let is_allowed = |one: &Value| one["allowed"] == Value::Bool(true);
+    match serde_json::from_str(answer) {
+        Ok(Value::Array(many)) => many.iter().map(is_allowed).collect(),
+        Ok(one) => vec![is_allowed(&one)],
+        Err(_) => Vec::new(),
+    }
+}
