@@ -109,7 +109,6 @@ impl Accepting {
                 .max_buf_size(self.header_bytes)
                 .max_headers(MAX_HEADERS)
                 .header_read_timeout(None)
-                .pipeline_flush(true)
                 .serve_connection(TokioIo::new(Stream { bytes, place }), service)
         );
         let mut order = connection.order();
