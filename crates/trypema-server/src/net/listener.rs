@@ -109,6 +109,8 @@ impl Accepting {
                 .max_buf_size(self.header_bytes)
                 .max_headers(MAX_HEADERS)
                 .header_read_timeout(None)
+                // A client that has said all it wants to say is still answered.
+                .half_close(true)
                 .serve_connection(TokioIo::new(Stream { bytes, place }), service)
         );
         let mut order = connection.order();

@@ -1,1 +1,12 @@
-//! To come.
+//! Clients that hold on to connections: silent ones, slow ones, and ones that never read.
+
+#[path = "slow/crowd.rs"]
+mod crowd;
+#[path = "slow/idle.rs"]
+mod idle;
+#[path = "slow/late.rs"]
+mod late;
+#[path = "slow/room.rs"]
+mod room;
+#[path = "slow/unread.rs"]
+mod unread;

@@ -145,7 +145,7 @@ impl<S: Leasable> Holding<S> {
             Taken::Decided(Decided { outcome, now, is_low: false })
         };
         if let Some(denial) = &self.denial
-            && cost >= denial.cost
+            && self.speaks_of(denial, cost)
             && cost > self.leases.left()
         {
             return decided(denial.outcome, denial.ahead_us);

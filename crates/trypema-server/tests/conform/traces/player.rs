@@ -1,5 +1,7 @@
 //! Playing a trace on the library and on the service, side by side.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 use trypema_testkit::trace::{Limit, Line, Local, Provider, Step, TimedCall, Trace, Verb, What};
 
@@ -22,17 +24,19 @@ pub fn is_playable(trace: &Trace) -> bool {
 /// How long a key has to be left alone to be asked of Redis each time: the longest interval of leases.
 const INTERVAL_US: u64 = 100_000;
 
-/// Whether every key of a trace stays cold: the provider that leases then asks Redis each time, and is exact.
-pub fn is_unhurried(trace: &Trace) -> bool {
-    let steps = || {
-        trace
-            .lines
-            .iter()
-            .filter_map(|line| if let What::Step(step) = &line.what { Some(step) } else { None })
-    };
-    steps().enumerate().all(|(index, step)| {
-        let earlier = steps().take(index).filter(|earlier| earlier.key == step.key).last();
-        earlier.is_none_or(|earlier| earlier.at.as_micros().abs_diff(step.at.as_micros()) >= INTERVAL_US)
+/// Whether nothing of a trace is leased, because it counts attempts or every key stays cold: Redis is then asked each time.
+pub fn is_never_leased(trace: &Trace) -> bool {
+    let is_abuse = |line: &Line| matches!(line.what, What::Limit(Limit::Abuse(_)));
+    trace.lines.iter().any(is_abuse) || is_unhurried(trace)
+}
+
+fn is_unhurried(trace: &Trace) -> bool {
+    let mut called: HashMap<&str, u64> = HashMap::new();
+    trace.lines.iter().all(|line| {
+        let What::Step(step) = &line.what else { return true };
+        let now_us = step.at.as_micros();
+        let earlier = called.insert(&step.key, now_us);
+        earlier.is_none_or(|earlier_us| now_us.abs_diff(earlier_us) >= INTERVAL_US)
     })
 }
 

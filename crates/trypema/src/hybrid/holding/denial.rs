@@ -51,14 +51,21 @@ impl<S: Leasable> Holding<S> {
         }
         let shared_now =
             |ahead_us| Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
-        let known = self.denial.as_ref().filter(|denial| cost >= denial.cost).map(|denial| {
+        let known = self.denial.as_ref().filter(|denial| self.speaks_of(denial, cost)).map(|denial| {
             let when = When::exactly(shared_now(denial.ahead_us));
             S::core(&S::decision(&self.limit, denial.outcome, when))
         });
-        let vetoed = self.veto.as_ref().filter(|veto| cost >= veto.cost);
+        let vetoed = self.veto.as_ref().filter(|veto| (veto.cost..=veto.outcome.limit()).contains(&cost));
         known
             .or(vetoed
                 .map(|veto| Decision { when: When::exactly(shared_now(veto.ahead_us)), ..veto.outcome }))
+    }
+
+    /// Whether a denial holds for `cost`: not for less, and not for what can never fit, which has no wait at all.
+    pub(super) fn speaks_of(&self, denial: &Denial<S::Outcome>, cost: u64) -> bool {
+        let most =
+            S::core(&S::decision(&self.limit, denial.outcome, When::exactly(Timestamp::default()))).limit();
+        (denial.cost..=most).contains(&cost)
     }
 
     /// Takes back that a call was seen.

@@ -1,0 +1,52 @@
+//! Many sockets at once, and a good client among them.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::client::Client;
+use crate::timing::{p99, time};
+
+/// Descriptors of the test itself, and of tests beside it in the same process.
+const OTHERS: u64 = 1_000;
+
+/// As many sockets as were asked for, or as many as the system's limit leaves room for.
+pub(super) fn fitting(wanted: usize) -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(OTHERS);
+    let fitting = wanted.min(usize::try_from(most).unwrap_or(usize::MAX));
+    if fitting < wanted {
+        println!("only {fitting} of {wanted} sockets: the limit of open files is lower");
+    }
+    fitting
+}
+
+/// Opens that many connections and sends nothing.
+pub(super) fn connect(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| TcpStream::connect(address).unwrap()).collect()
+}
+
+/// Whether the service has closed it. Bytes that it sent before count for nothing.
+pub(super) fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    match stream.peek(&mut [0]) {
+        Ok(bytes) => bytes == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
+/// Asks as a good client does, in turn on a connection that stays and on a new one; how long all but one in a hundred take.
+pub(super) fn good_client(address: SocketAddr, kept: &mut Client, requests: usize) -> Duration {
+    let ask = |client: &mut Client| {
+        let reply = client.send("POST", "/v1/check", &[], r#"{"attributes":{"other":"x"}}"#);
+        assert_eq!(reply.status, 200, "{reply:?}");
+    };
+    let mut times: Vec<Duration> = (0..requests)
+        .flat_map(|_| [time(|| ask(kept)), time(|| ask(&mut Client::connect(address)))])
+        .collect();
+    p99(&mut times)
+}

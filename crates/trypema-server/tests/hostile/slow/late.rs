@@ -1,0 +1,122 @@
+//! What takes too long is ended.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::ops::Range;
+use std::thread;
+use std::time::Duration;
+
+use super::crowd::is_closed;
+use crate::harness::Service;
+use crate::process::is_sound;
+use crate::timing::Stopwatch;
+
+/// A timeout of one second, found by a look every half second, on a machine that has other things to do.
+const IN_TIME: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(5);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// Long enough never to be meant.
+const PATIENT: [&str; 6] = ["--header-timeout", "60s", "--request-timeout", "60s", "--idle-timeout", "60s"];
+
+#[test]
+fn trickled_heads_end_at_the_header_timeout() {
+    let service = impatient("--header-timeout");
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    let mut head = b"GET /healthz HTTP/1.1\r\nx-slow: ".iter().chain(std::iter::repeat(&b'a'));
+    // Every byte is a sign of life, and none of them helps.
+    ends_in_time(&service, &mut stream, |stream| stream.write_all(&[*head.next().unwrap()]).is_ok());
+}
+
+#[test]
+fn a_second_head_that_is_trickled_ends_at_the_header_timeout() {
+    let service = impatient("--header-timeout");
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\nGET /healthz HT").unwrap();
+    ends_in_time(&service, &mut stream, |stream| stream.write_all(b"T").is_ok());
+}
+
+#[test]
+fn a_body_that_stops_ends_at_the_request_timeout() {
+    let service = impatient("--request-timeout");
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{").unwrap();
+    ends_in_time(&service, &mut stream, |_| true);
+}
+
+#[test]
+fn a_body_that_is_trickled_ends_at_the_request_timeout() {
+    let service = impatient("--request-timeout");
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.write_all(b"POST /v1/check HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
+    ends_in_time(&service, &mut stream, |stream| stream.write_all(b"1\r\n \r\n").is_ok());
+}
+
+#[test]
+fn a_body_that_nobody_wants_ends_in_time() {
+    let service = Service::start(&["--request-timeout", "1s", "--idle-timeout", "1s"]);
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    // Answered at its head; what follows is not read by anybody.
+    stream
+        .write_all(b"POST /v1/forward-auth HTTP/1.1\r\nhost: test\r\ncontent-length: 1000000\r\n\r\n")
+        .unwrap();
+    ends_within(&mut stream, Duration::ZERO..IN_TIME.end, |stream| stream.write_all(b"a").is_ok());
+    is_sound(&service);
+}
+
+#[test]
+fn silence_ends_at_the_idle_timeout() {
+    let service = impatient("--idle-timeout");
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    ends_in_time(&service, &mut stream, |_| true);
+}
+
+#[test]
+fn silence_after_an_answer_ends_at_the_idle_timeout() {
+    let service = impatient("--idle-timeout");
+    let mut client = service.client();
+    assert_eq!(client.send("GET", "/healthz", &[], "").status, 200);
+    let watch = Stopwatch::start();
+    assert!(client.read().is_none());
+    assert!(IN_TIME.contains(&watch.elapsed()), "{:?}", watch.elapsed());
+    is_sound(&service);
+}
+
+/// A service in which only this timeout is short.
+fn impatient(timeout: &str) -> Service {
+    let mut flags = PATIENT;
+    let at = flags.iter().position(|flag| *flag == timeout).unwrap();
+    flags[at + 1] = "1s";
+    Service::start(&flags)
+}
+
+/// The connection ends when it should, whatever is done meanwhile, and is counted.
+fn ends_in_time(service: &Service, stream: &mut TcpStream, act: impl FnMut(&mut TcpStream) -> bool) {
+    ends_within(stream, IN_TIME, act);
+    assert_eq!(service.metric(r#"trypema_connections_closed_early_total{reason="timed_out"}"#), 1.0);
+    is_sound(service);
+}
+
+/// The same, without asking why. The act says whether the connection can still be written to.
+pub(super) fn ends_within(
+    stream: &mut TcpStream,
+    time: Range<Duration>,
+    mut act: impl FnMut(&mut TcpStream) -> bool,
+) {
+    let watch = Stopwatch::start();
+    while !is_over(stream) && act(stream) {
+        assert!(watch.elapsed() < time.end, "still open");
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    assert!(time.contains(&watch.elapsed()), "{:?}", watch.elapsed());
+}
+
+/// Whether it is closed, whatever was answered before that.
+fn is_over(stream: &mut TcpStream) -> bool {
+    use std::io::Read;
+    while !is_closed(stream) {
+        if stream.read(&mut [0; 1024]).is_err() {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,60 @@
+//! Who gives way when there is no room.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use trypema_testkit::redis::wait_until;
+
+use super::crowd::{connect, is_closed};
+use crate::harness::Service;
+
+/// Several ticks of the service, so that it can tell who has been idle for longer.
+const A_WHILE: Duration = Duration::from_millis(350);
+
+#[test]
+fn the_longest_idle_ones_give_way_and_busy_ones_do_not() {
+    let service = Service::start(&["--max-connections", "60"]);
+    let mut busy: Vec<_> = (0..10).map(|_| service.client()).collect();
+    let old = connect(service.address, 25);
+    let ask = |busy: &mut Vec<crate::client::Client>| {
+        for client in busy {
+            assert_eq!(client.send("GET", "/healthz", &[], "").status, 200);
+        }
+    };
+    ask(&mut busy);
+    thread::sleep(A_WHILE);
+    let young = connect(service.address, 25);
+    // Served, so all before them were accepted.
+    ask(&mut busy);
+    let newest = connect(service.address, 20);
+    wait_until("twenty to be closed", || old.iter().filter(|stream| is_closed(stream)).count() >= 20)
+        .unwrap();
+    assert_eq!(young.iter().chain(&newest).filter(|stream| is_closed(stream)).count(), 0);
+    ask(&mut busy);
+    // Reading the metric takes a place as well.
+    let gave_way = service.metric(r#"trypema_connections_closed_early_total{reason="gave_way"}"#);
+    assert!((20.0..=22.0).contains(&gave_way), "{gave_way}");
+    assert_eq!(service.metric(r#"trypema_connections_closed_early_total{reason="refused"}"#), 0.0);
+}
+
+/// A request whose body does not come is waited for, but not at the cost of others.
+#[test]
+fn bodies_that_stop_do_not_lock_others_out() {
+    let service = Service::start(&["--max-connections", "200"]);
+    let begun = b"POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{";
+    let stalled: Vec<TcpStream> = (0..400)
+        .map(|_| {
+            let mut stream = TcpStream::connect(service.address).unwrap();
+            // One that was refused already may be gone.
+            let _ = stream.write_all(begun);
+            stream
+        })
+        .collect();
+    for _ in 0..20 {
+        let reply = service.get("/healthz");
+        assert_eq!(reply.status, 200);
+    }
+    drop(stalled);
+}
