@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         ["server", "--quick"] => server::run(Effort::Quick("")),
         ["server", "--quick", title] => server::run(Effort::Quick(title)),
         // What `server` starts in processes of their own.
-        ["floor", address, rules] => server::serve_floor(address, rules),
+        ["floor", rules, address] => server::serve_floor(rules, address),
         ["tethered", program, arguments @ ..] => server::become_tethered(program, arguments),
         // What `local` starts in processes of their own.
         ["memory", contender, keys] => process::memory(contender, keys),

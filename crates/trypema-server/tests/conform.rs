@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "what tests share has no other reader")]
 
+#[path = "conform/api.rs"]
+mod api;
 #[path = "service/client.rs"]
 #[allow(dead_code, reason = "others use the rest")]
 mod client;

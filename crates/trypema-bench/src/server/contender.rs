@@ -1,12 +1,11 @@
 //! Who is asked, and how.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Command;
 
 use super::client::Client;
 use super::place::Place;
-use super::process::Server;
+use super::process::{Program, Server};
 use super::workload::{HOT_USER, WINDOW_SECONDS, Workload};
 use crate::keys;
 
@@ -50,31 +49,33 @@ impl Contender {
 
     /// A server that has answered.
     pub fn start(self, workload: &Workload, place: &Place) -> Result<Server, String> {
-        let rules = place.file("rules.yaml", &workload.rules_file())?;
-        let is_ready = |client: &mut Client| self.ask(workload, client, HOT_USER).is_ok();
-        Server::start(|address| self.command(workload, place, (address, &rules)), is_ready)
+        let program = self.program(workload, place)?;
+        Server::start(program, |client| self.ask(workload, client, HOT_USER).is_ok())
     }
 
-    fn command(self, workload: &Workload, place: &Place, (address, rules): (SocketAddr, &Path)) -> Command {
-        match self {
+    /// The command that serves, but for where it listens, and how it is told that.
+    fn program(self, workload: &Workload, place: &Place) -> Result<Program, String> {
+        Ok(match self {
             Self::Floor => {
                 let mut floor = Command::new(std::env::current_exe().expect("this program"));
-                floor.args(["floor", &address.to_string(), &workload.rules.to_string()]);
-                floor
+                floor.args(["floor", &workload.rules.to_string()]);
+                Program { command: floor, listening: |at| vec![at.to_string()] }
             }
             Self::Throttlecrab => {
                 let mut server = Command::new(&place.throttlecrab);
-                server.args(["--http", "--http-host", &address.ip().to_string()]);
-                server.args(["--http-port", &address.port().to_string(), "--log-level", "error"]);
-                server
+                server.args(["--http", "--log-level", "error"]);
+                let host_and_port = |at: SocketAddr| {
+                    vec![format!("--http-host={}", at.ip()), format!("--http-port={}", at.port())]
+                };
+                Program { command: server, listening: host_and_port }
             }
             Self::Ours => {
                 let mut server = Command::new(&place.ours);
-                server.args(["serve", "--listen", &address.to_string(), "--provider", "memory"]);
-                server.args(["--log-level", "error"]).arg("--rules").arg(rules);
-                server
+                server.args(["serve", "--provider", "memory", "--log-level", "error", "--rules"]);
+                server.arg(place.file("rules.yaml", &workload.rules_file())?);
+                Program { command: server, listening: |at| vec![format!("--listen={at}")] }
             }
-        }
+        })
     }
 
     /// Asks for one user.

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
 /// Serves until it is killed. The answer tells of so many rules.
-pub fn serve(address: &str, rules: &str) -> ExitCode {
+pub fn serve(rules: &str, address: &str) -> ExitCode {
     let address: SocketAddr = address.parse().expect("an address to listen on");
     let rules: usize = rules.parse().expect("a number of rules");
     let runtime = Builder::new_multi_thread().enable_all().build().expect("a runtime");

@@ -1,8 +1,8 @@
 //! The load: wrk, which costs the least of the two cores that it shares with the server.
 //!
-//! A request costs wrk about two microseconds besides its system calls, and a request that never changes is made
-//! once; a generator on hyper would take as much as the servers do. What differs between contenders is the text
-//! they are sent, nothing else.
+//! A request costs wrk about two microseconds besides its system calls, and three where users take turns; a
+//! generator on hyper would take as much as the servers do. What differs between contenders is the path and the
+//! body that they are sent, nothing else.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

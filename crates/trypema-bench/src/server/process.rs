@@ -18,6 +18,13 @@ const POLL_EVERY: Duration = Duration::from_millis(20);
 /// The kernel counts processor time in these, whatever its own ticks are.
 const TICKS_PER_SECOND: f64 = 100.0;
 
+/// A server that can be started.
+pub struct Program {
+    pub command: Command,
+    /// The arguments that say where it listens.
+    pub listening: fn(SocketAddr) -> Vec<String>,
+}
+
 /// A running server, killed when dropped.
 pub struct Server {
     child: Child,
@@ -25,13 +32,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a program that is told where to listen, and waits until `is_ready` says so.
-    pub fn start(
-        command: impl FnOnce(SocketAddr) -> Command,
-        is_ready: impl Fn(&mut Client) -> bool,
-    ) -> Result<Self, String> {
+    /// Starts a program on a free port, and waits until `is_ready` says so.
+    pub fn start(program: Program, is_ready: impl Fn(&mut Client) -> bool) -> Result<Self, String> {
         let address = free_address();
-        let mut command = tethered(&command(address));
+        let mut command = tethered(&program.command);
+        command.args((program.listening)(address));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let child = child.map_err(|error| format!("{command:?} could not be started: {error}"))?;
         let mut server = Self { child, address };

@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use trypema::clock::ManualClock;
+use trypema::clock::{ManualClock, Timestamp};
+use trypema::rules::RuleSet;
 use trypema_server::{App, Config, Server, Settings};
 use trypema_testkit::blocking::{runtime, wait_for};
 
 use crate::client::Client;
 use crate::folder::Folder;
+
+/// When tests begin: in the middle of an hour, and at the start of a window of ten seconds.
+pub const START: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 
 /// A service that goes by a clock that the test moves.
 pub struct InProcess {
@@ -24,10 +28,21 @@ pub struct InProcess {
 impl InProcess {
     /// The service with these settings, as lines of a configuration file, on a port of its own.
     pub fn start(settings: &str) -> Self {
+        Self::listening("127.0.0.1:0", settings)
+    }
+
+    /// The same with these rules and nothing else set.
+    pub fn with_rules(rules: &str) -> Self {
+        Self::start("").ruled_by(rules)
+    }
+
+    /// The same on this address.
+    pub fn listening(address: &str, settings: &str) -> Self {
         let folder = Folder::new();
-        let file = folder.file("config.yaml", &format!("listen: 127.0.0.1:0\n{settings}"));
+        let file = folder.file("config.yaml", &format!("listen: {address}\n{settings}"));
         let config = Config::new(Settings::read(&file).unwrap()).unwrap();
         let clock = Arc::new(ManualClock::default());
+        clock.set(START);
         let server = wait_for(Server::start(config, Some(clock.clone()))).unwrap();
         let (app, address) = (Arc::clone(server.app()), server.address());
         let (stop, stopped) = oneshot::channel();
@@ -35,9 +50,15 @@ impl InProcess {
         Self { app, clock, address, stop: Some(stop), served: Some(served) }
     }
 
+    /// The same with these rules.
+    pub fn ruled_by(self, rules: &str) -> Self {
+        self.app.replace_rules(RuleSet::from_yaml(rules, "rules.yaml").unwrap());
+        self
+    }
+
     /// A new connection to it.
     pub fn client(&self) -> Client {
-        Client::connect(self.address)
+        Client::connect(SocketAddr::from(([127, 0, 0, 1], self.address.port())))
     }
 }
 

@@ -42,7 +42,8 @@ fn serve(stream: TcpStream, asked: &AtomicUsize) {
         let target = request["target"].as_str().unwrap();
         let status = target.strip_prefix("/status/").unwrap_or("200");
         let body = request.to_string();
-        let head = format!("HTTP/1.1 {status} Any\r\nX-Application: yes\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head =
+            format!("HTTP/1.1 {status} Any\r\nX-Application: yes\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.get_mut().write_all((head + &body).as_bytes()).unwrap();
     }
 }

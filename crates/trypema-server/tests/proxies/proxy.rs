@@ -34,7 +34,7 @@ http {
 ";
 
 /// Nothing outside of the test's own directory and port.
-const CADDY: &str = "{\n\tadmin off\n\tauto_https off\n\tskip_install_trust\n\tpersist_config off\n}\n";
+const CADDY: &str = "{\n\tadmin off\n\tauto_https off\n\tskip_install_trust\n}\n";
 
 /// A proxy that there is a sample for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,16 +69,16 @@ impl Site {
     pub fn with_service(kind: Kind, undecided: Undecided, service: Service) -> Self {
         let application = Application::start();
         let port = FreePort::any().unwrap();
-        let addresses = Addresses { port: port.number(), trypema: service.address, application: application.address };
+        let addresses =
+            Addresses { port: port.number(), trypema: service.address, application: application.address };
         let proxy = Program::start(|directory| match kind {
             Kind::Nginx => nginx(directory, undecided, &addresses),
             Kind::Caddy => caddy(directory, undecided, &addresses),
         });
-        let mut proxy = proxy.unwrap_or_else(|error| panic!("{error}: `cargo xtask test` installs it"));
+        let proxy = proxy.unwrap_or_else(|error| panic!("{error}: `cargo xtask test` installs it"));
         let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
         let is_up = wait_until("the proxy to listen", || TcpStream::connect(address).is_ok());
         is_up.unwrap_or_else(|error| panic!("{error}:\n{}", proxy.log()));
-        proxy.signal("CONT").unwrap();
         Self { service, application, address, proxy, _port: port }
     }
 
@@ -116,9 +116,9 @@ fn nginx(directory: &Path, undecided: Undecided, addresses: &Addresses) -> Comma
     }
     fs::write(directory.join("nginx.conf"), NGINX).unwrap();
     fs::write(directory.join("trypema.conf"), sample).unwrap();
-    // Where only root finds it by name.
-    let program = ["/usr/sbin/nginx"].into_iter().find(|path| Path::new(path).exists()).unwrap_or("nginx");
-    let mut command = Command::new(program);
+    let mut command = Command::new("nginx");
+    // Debian has it where only root looks for programs.
+    command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin");
     command.arg("-p").arg(directory).args(["-e", "stderr", "-c", "nginx.conf"]);
     command
 }

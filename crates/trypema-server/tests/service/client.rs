@@ -48,11 +48,21 @@ impl Client {
         request.push_str("\r\n");
         request.push_str(body);
         self.write(request.as_bytes()).unwrap();
-        self.read().unwrap()
+        if method == "HEAD" { self.read_head().unwrap() } else { self.read().unwrap() }
     }
 
     /// The next answer; `None` if the connection ends instead.
     pub fn read(&mut self) -> Option<Reply> {
+        let mut reply = self.read_head()?;
+        let length = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).ok()?;
+        reply.body = String::from_utf8(body).ok()?;
+        Some(reply)
+    }
+
+    /// The next answer without a body, as those to HEAD are.
+    pub fn read_head(&mut self) -> Option<Reply> {
         let mut line = String::new();
         if self.stream.read_line(&mut line).ok()? == 0 {
             return None;
@@ -65,11 +75,7 @@ impl Client {
             let Some((name, value)) = line.trim_end().split_once(": ") else { break };
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
-        let length = headers.iter().find(|(name, _)| name == "content-length");
-        let length = length.map_or(0, |(_, length)| length.parse().unwrap());
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).ok()?;
-        Some(Reply { status, headers, body: String::from_utf8(body).ok()? })
+        Some(Reply { status, headers, body: String::new() })
     }
 }
 

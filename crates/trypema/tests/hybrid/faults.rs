@@ -15,21 +15,12 @@ macro_rules! for_every_leased {
     }};
 }
 
-#[path = "faults/abuse.rs"]
 mod abuse;
-#[path = "faults/failover.rs"]
 mod failover;
-#[path = "faults/forgetting.rs"]
 mod forgetting;
-#[path = "faults/instances.rs"]
 mod instances;
-#[path = "faults/late.rs"]
 mod late;
-#[path = "faults/network.rs"]
 mod network;
-#[path = "faults/policies.rs"]
 mod policies;
-#[path = "faults/scene.rs"]
 mod scene;
-#[path = "faults/storm.rs"]
 mod storm;

@@ -6,7 +6,5 @@
     reason = "a test says what is wrong by panicking"
 )]
 
-#[path = "simulated/accuracy.rs"]
 mod accuracy;
-#[path = "simulated/safety.rs"]
 mod safety;

@@ -1,9 +1,7 @@
 //! Leases in Redis equal leases in Rust: the same random asks, takes, refunds and resets on both, compared step by step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "twins/mirror.rs"]
 mod mirror;
-#[path = "twins/steps.rs"]
 mod steps;
 
 use std::sync::Arc;

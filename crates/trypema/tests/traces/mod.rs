@@ -1,5 +1,7 @@
 //! The traces under `testdata/traces`.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
 use std::path::PathBuf;
 
 use trypema_testkit::trace::{Provider, Trace, replay};

@@ -1,7 +1,7 @@
 //! Measures the tight numbers of the fault table: how late calls return, and how soon they are served again.
 //!
 //! `faults [row]`: all rows, or those whose name contains the word. What must hold in every run, with looser
-//! bounds, is asserted by `tests/redis_faults.rs`.
+//! bounds, is asserted by `tests/redis/faults.rs`.
 
 mod callers;
 mod rows;

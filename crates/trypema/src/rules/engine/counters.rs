@@ -99,3 +99,96 @@ impl Engine {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::decision::BlockScope;
+    use crate::rate_limiter::RateLimiter;
+    use crate::rules::RuleSet;
+
+    const RULES: &str = "
+rules:
+  - {id: per-user, scope: user, strategy: {fixed_window: {limit: 5, window: 1h}}}
+  - {id: all, scope: global, action: log_only, strategy: {token_bucket: {limit: 9, window: 1h}}}
+  - id: logins
+    scope: user
+    key_pattern: '{login}'
+    strategy: {abuse: {temp: {window: 60s, threshold: 2, block: 10m}, long: {window: 1h, threshold: 3, block: 1d}}}
+overrides:
+  - {rule: per-user, key: {user: root}, strategy: {fixed_window: {limit: 50, window: 1h}}}
+  - {rule: per-user, key: {user: mallory}, verdict: block}
+";
+
+    fn engine() -> Engine {
+        let limiter = RateLimiter::builder().clock(Arc::new(ManualClock::default())).build().unwrap();
+        Engine::local(Arc::new(limiter), RuleSet::from_yaml(RULES, "rules").unwrap())
+    }
+
+    /// Counters in this process answer at once.
+    fn now<T>(future: impl Future<Output = Result<T, TrypemaError>>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => answer.unwrap(),
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    fn left(engine: &Engine, key: &str) -> Option<u64> {
+        now(engine.inspect(key))?.rules().next().map(|rule| rule.decision.remaining())
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_spent_again() {
+        let engine = engine();
+        let ann = [("user", "ann")];
+        now(engine.check(&Request::new(&ann).costing(4)));
+        let given = now(engine.give_back(&Request::new(&ann).costing(3)));
+        let units: Vec<_> = given.iter().map(|given| (given.rule.as_str(), given.units)).collect();
+        assert_eq!(units, [("all", 3), ("per-user", 3)]);
+        assert_eq!((left(&engine, "per-user|user=ann"), left(&engine, "all")), (Some(4), Some(8)));
+        let given = now(engine.give_back(&Request::new(&ann).costing(u64::MAX)));
+        assert_eq!(
+            given.iter().map(|given| given.units).collect::<Vec<_>>(),
+            [1, 1],
+            "no more than was spent"
+        );
+    }
+
+    #[test]
+    fn counters_are_found_by_their_names() {
+        let engine = engine();
+        now(engine.check(&Request::new(&[("user", "root")]).costing(7)));
+        assert_eq!(left(&engine, "per-user|user=root"), Some(43), "by the limit of that key");
+        assert_eq!(left(&engine, "per-user|user=nobody"), Some(5));
+        assert_eq!((left(&engine, "other|user=ann"), left(&engine, "")), (None, None));
+        let blocked = now(engine.inspect("per-user|user=mallory")).unwrap();
+        assert!(blocked.rules().all(|rule| rule.decision.is_never()));
+
+        assert_eq!(now(engine.reset("per-user|user=root")), Some(true));
+        assert_eq!(now(engine.reset("per-user|user=root")), Some(false));
+        assert_eq!(left(&engine, "per-user|user=root"), Some(50));
+        assert_eq!(now(engine.reset("per-user|user=mallory")), Some(false));
+        assert_eq!(now(engine.reset("other|user=ann")), None);
+    }
+
+    #[test]
+    fn a_block_tells_its_window() {
+        let engine = engine();
+        let attempt = || now(engine.check(&Request::new(&[("login", "ann")])));
+        let scope = |verdict: Verdict| {
+            verdict.rules().find(|rule| rule.rule.id == "logins").and_then(|rule| rule.block_scope())
+        };
+        assert_eq!(scope(attempt()), None);
+        assert_eq!(scope(attempt()), Some(BlockScope::Temp));
+        assert_eq!(scope(attempt()), Some(BlockScope::Long));
+        assert_eq!(now(engine.reset("logins|login=ann")), Some(true));
+        assert_eq!(scope(attempt()), None);
+        let other = now(engine.check(&Request::new(&[("user", "ann")]).costing(6)));
+        assert!(other.rules().all(|rule| rule.block_scope().is_none()), "only abuse rules block");
+    }
+}

@@ -1,0 +1,51 @@
+//! What is asked and answered over HTTP: every route, method and status.
+
+#[path = "api/admin.rs"]
+mod admin;
+#[path = "api/check.rs"]
+mod check;
+#[path = "api/counters.rs"]
+mod counters;
+#[path = "api/denials.rs"]
+mod denials;
+#[path = "api/errors.rs"]
+mod errors;
+#[path = "api/forward_auth.rs"]
+mod forward_auth;
+#[path = "api/outcomes.rs"]
+mod outcomes;
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, Reply};
+
+/// Two calls an hour for each user.
+const TWO_AN_HOUR: &str = "
+rules:
+  - {id: per-user, scope: user, strategy: {fixed_window: {limit: 2, window: 1h}}}
+";
+
+/// Milliseconds from the start of a test to the end of the hour.
+const REST_OF_THE_HOUR_MS: u64 = 2_000_000;
+
+/// Asks, and expects a decision in the body.
+fn check(client: &mut Client, question: &Value) -> Value {
+    let reply = client.send("POST", "/v1/check", &[], &question.to_string());
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")), "{reply:?}");
+    reply.json()
+}
+
+/// A question about a user.
+fn user(name: &str) -> Value {
+    json!({"attributes": {"user": name}})
+}
+
+/// Asserts that a reply is a problem (RFC 9457) of this status, and gives its detail.
+fn problem(reply: &Reply, status: u16) -> String {
+    assert_eq!(reply.status, status, "{reply:?}");
+    assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{reply:?}");
+    let problem = reply.json();
+    assert_eq!(problem["status"], json!(status), "{problem}");
+    assert!(problem["type"].is_string() && problem["title"].is_string(), "{problem}");
+    problem["detail"].as_str().unwrap_or_default().to_owned()
+}

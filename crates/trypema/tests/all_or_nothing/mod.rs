@@ -1,0 +1,16 @@
+//! What holds wherever several keys are asked together: cases that each provider plays.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+pub(crate) mod asked;
+pub(crate) mod contention;
+pub(crate) mod denials;
+pub(crate) mod invalid;
+pub(crate) mod provider;
+pub(crate) mod receipts;
+pub(crate) mod stepped_back;
+pub(crate) mod told;

@@ -1,0 +1,60 @@
+//! What the observer is told of checks that are asked together.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use trypema::Decision;
+use trypema::observer::{Event, Failure, Observer};
+
+use super::asked::{Asked, six};
+use super::provider::Provider;
+
+/// The strategy, key and cost of a check, and what was decided.
+type Told = (&'static str, String, u64, Decision);
+
+/// Keeps what it is told; a failure stops the test.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder(Mutex<Vec<Told>>);
+
+impl Recorder {
+    fn drain(&self) -> Vec<Told> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Observer for Recorder {
+    fn decided(&self, event: &Event<'_>) {
+        let told = (event.strategy, event.key.to_owned(), event.cost, *event.decision);
+        self.0.lock().unwrap().push(told);
+    }
+
+    fn failed(&self, failure: &Failure<'_>) {
+        panic!("{failure:?}");
+    }
+}
+
+fn expected(asked: &[Asked], decisions: &[Decision]) -> Vec<Told> {
+    let told = |(asked, decision): (&Asked, &Decision)| {
+        (asked.limit.strategy(), asked.key.clone(), asked.cost, *decision)
+    };
+    asked.iter().zip(decisions).map(told).collect()
+}
+
+/// Each check once, in their order, as it was answered, also where all or some of them are denied; looks and refunds
+/// are not told.
+pub(crate) fn each_check_is_told_once(provider: &impl Provider, recorder: &Recorder, keys: &[String; 5]) {
+    let limits = six(10, Duration::from_secs(60), 2.0);
+    let asked: Vec<Asked> =
+        (0..6).map(|position| Asked::new(&keys[position % 5], &limits[position], 1)).collect();
+    let mut denied = asked.clone();
+    denied[3].cost = 11;
+    for asked in [&asked, &denied, &asked[..1].to_vec(), &denied[3..4].to_vec(), &Vec::new()] {
+        let taken = provider.take_all(asked).unwrap();
+        assert_eq!(recorder.drain(), expected(asked, &taken.decisions));
+        let reserved = provider.reserve_all(asked).unwrap();
+        assert_eq!(recorder.drain(), expected(asked, &reserved.decisions));
+        provider.peek_all(asked).unwrap();
+        provider.refund_all(asked, &reserved.receipts);
+        assert_eq!(recorder.drain(), []);
+    }
+}

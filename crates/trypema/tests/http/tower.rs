@@ -1,0 +1,24 @@
+//! The middleware, in front of real services and of ones that watch how they are treated.
+#![cfg(feature = "tower")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod answers;
+mod builder;
+mod charging;
+mod counters;
+mod grpc;
+#[cfg(feature = "redis-tokio")]
+mod hybrid;
+mod keys;
+mod options;
+#[cfg(feature = "redis-tokio")]
+mod redis;
+mod rules;
+mod scene;
+mod served;
+mod service;

@@ -1,0 +1,32 @@
+//! Random tests of what must hold whatever happens: equality with the slow models, and the laws of `pitfalls.md`
+//! that no model is needed for. Bounded for every run; `cargo xtask soak` plays the same traces by the million.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod bounds;
+mod denials;
+mod differential;
+mod forgetting;
+mod leases;
+mod receipts;
+
+/// One test per strategy: `law` is called with the type of its model.
+macro_rules! for_every_strategy {
+    ($law:ident) => {
+        for_every_strategy!($law: absolute AbsoluteModel, suppressed SuppressedModel, token_bucket TokenBucketModel,
+            sliding_window SlidingWindowModel, fixed_window FixedWindowModel, abuse AbuseModel);
+    };
+    ($law:ident: $($name:ident $model:ident),+) => {
+        mod $law {
+            $(#[test]
+            fn $name() {
+                super::$law::<trypema_testkit::model::$model>();
+            })+
+        }
+    };
+}
+pub(crate) use for_every_strategy;

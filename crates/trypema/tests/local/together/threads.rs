@@ -1,0 +1,113 @@
+//! Many threads that lock many shards: nobody waits for ever, and no key admits one too many or too few.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use trypema::RateLimiter;
+use trypema_testkit::random::Random;
+
+use crate::all_or_nothing::asked::{Asked, checks, six};
+
+const THREADS: u64 = 8;
+const REQUESTS: u64 = 4_000;
+/// Few, so that threads meet.
+const NAMES: [&str; 5] = ["ann", "bob", "cid", "dan", "eve"];
+/// What all threads ask of a key is several times this.
+const CAPACITY: u64 = 2_000;
+/// Nothing comes back while the test runs.
+const WINDOW: Duration = Duration::from_secs(366 * 86_400);
+/// Threads that take this long have locked each other out.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// All states there are, of keys and strategies, with what was admitted of each.
+struct Scene {
+    rl: RateLimiter,
+    states: Vec<(Asked, AtomicU64)>,
+    /// What a check costs at most.
+    most: u64,
+}
+
+impl Scene {
+    fn new(rl: RateLimiter, most: u64) -> Self {
+        // Suppressed does not draw at a factor of 1.
+        let limits = six(CAPACITY, WINDOW, 1.0);
+        let states = NAMES.iter().flat_map(|name| limits.iter().map(|limit| Asked::new(name, limit, 1)));
+        Self { rl, states: states.map(|asked| (asked, AtomicU64::new(0))).collect(), most }
+    }
+
+    /// One request of up to six checks, in any order.
+    fn ask(&self, random: &mut Random) {
+        let mut chosen: Vec<usize> = Vec::new();
+        for _ in 0..random.between(1, 6) {
+            let state = random.below(self.states.len() as u64) as usize;
+            if !chosen.contains(&state) {
+                chosen.push(state);
+            }
+        }
+        let mut costing = |state: &usize| self.states[*state].0.costing(random.between(1, self.most));
+        let asked: Vec<Asked> = chosen.iter().map(&mut costing).collect();
+        let local = self.rl.local();
+        let answer = match random.below(4) {
+            0 => local.reserve_all(&checks(&asked)).unwrap(),
+            _ => local.take_all(&checks(&asked)).unwrap(),
+        };
+        // Half of what was reserved is given back.
+        if answer.is_allowed && !answer.receipts.is_empty() && random.once_in(2) {
+            return local.refund_all(&checks(&asked), &answer.receipts);
+        }
+        for (state, asked) in chosen.iter().zip(&asked).filter(|_| answer.is_allowed) {
+            self.states[*state].1.fetch_add(asked.cost, Ordering::Relaxed);
+        }
+    }
+
+    fn take_what_is_left(&self) {
+        for (asked, admitted) in &self.states {
+            while self.rl.local().take_all(&checks(std::slice::from_ref(asked))).unwrap().is_allowed {
+                admitted.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Runs all threads to their end.
+fn run(scene: &Arc<Scene>) {
+    let (ended, ends) = mpsc::channel();
+    for thread in 0..THREADS {
+        let (scene, ended) = (Arc::clone(scene), ended.clone());
+        std::thread::spawn(move || {
+            let mut random = Random::seeded(thread);
+            (0..REQUESTS).for_each(|_| scene.ask(&mut random));
+            ended.send(()).unwrap();
+        });
+    }
+    for _ in 0..THREADS {
+        ends.recv_timeout(PATIENCE).expect("no thread waits for another for ever");
+    }
+}
+
+#[test]
+fn requests_that_overlap_in_any_order_admit_exactly_the_capacity() {
+    // One unit each: the abuse strategy counts what it denies, so a larger one could keep units from others.
+    let scene = Arc::new(Scene::new(RateLimiter::builder().build().unwrap(), 1));
+    run(&scene);
+    let before: Vec<u64> =
+        scene.states.iter().map(|(_, admitted)| admitted.load(Ordering::Relaxed)).collect();
+    scene.take_what_is_left();
+    for ((asked, admitted), before) in scene.states.iter().zip(before) {
+        assert!(before > 0, "{asked:?} was never admitted");
+        assert_eq!(admitted.load(Ordering::Relaxed), CAPACITY, "{asked:?}");
+    }
+}
+
+/// Keys that share a state for want of room may get less than they could have, and never more.
+#[test]
+fn requests_of_keys_without_room_admit_no_more_than_the_capacity() {
+    let scene = Arc::new(Scene::new(RateLimiter::builder().max_keys(2).build().unwrap(), 40));
+    run(&scene);
+    scene.take_what_is_left();
+    for (asked, admitted) in &scene.states {
+        let admitted = admitted.load(Ordering::Relaxed);
+        assert!(admitted <= CAPACITY, "{admitted} of {CAPACITY} were admitted for {asked:?}");
+    }
+}

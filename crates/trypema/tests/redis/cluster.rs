@@ -1,0 +1,58 @@
+//! A Cluster of three primaries and three replicas: every strategy, any key, and slots that move under load.
+#![cfg(feature = "redis-tokio")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what is wrong by panicking"
+)]
+
+mod between;
+mod keys;
+pub(crate) mod load;
+mod moving;
+mod together;
+
+use trypema::redis::RedisConnection;
+use trypema_testkit::blocking::connect;
+use trypema_testkit::differential;
+use trypema_testkit::model::{
+    AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+};
+use trypema_testkit::redis::Cluster;
+use trypema_testkit::subject::RedisStrategy;
+use trypema_testkit::trace::{OnRedis, Verb, What};
+
+use crate::traces;
+
+/// Random traces per strategy; `conformance.rs` plays many more on one server.
+const TRACES: u64 = 30;
+
+#[test]
+fn every_trace_and_random_ones_are_answered_as_on_one_server() {
+    let cluster = Cluster::start().unwrap();
+    let connection = connect(&cluster.url());
+    let mut failures = Vec::new();
+    for (number, trace) in traces::all().iter().enumerate() {
+        let forgets = |what: &What| matches!(what, What::Step(step) if matches!(step.verb, Verb::Forget));
+        if !trace.lines.iter().any(|line| forgets(&line.what)) {
+            let mut provider = OnRedis::for_trace(trace, &connection, &format!("trace_{number}")).unwrap();
+            failures.extend(traces::failures(trace, &mut provider));
+        }
+    }
+    traces::assert_none(&failures);
+    equals_its_model::<AbsoluteModel>(&connection);
+    equals_its_model::<SuppressedModel>(&connection);
+    equals_its_model::<TokenBucketModel>(&connection);
+    equals_its_model::<SlidingWindowModel>(&connection);
+    equals_its_model::<FixedWindowModel>(&connection);
+    equals_its_model::<AbuseModel>(&connection);
+}
+
+fn equals_its_model<M: RedisStrategy>(connection: &RedisConnection) {
+    for seed in 0..TRACES {
+        if let Err(difference) = differential::redis::<M>(connection, seed) {
+            panic!("{difference}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Every trace, and random ones, on the Redis provider: on each server that we promise to work with.
+#![cfg(feature = "redis-tokio")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use trypema_testkit::blocking::connect;
+use trypema_testkit::differential;
+use trypema_testkit::model::{
+    AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+};
+use trypema_testkit::redis::{Binary, Server};
+use trypema_testkit::subject::RedisStrategy;
+use trypema_testkit::trace::{OnRedis, Trace, Verb, What};
+
+use crate::traces;
+
+/// Steps of random traces per strategy; `cargo xtask soak --redis` plays more.
+const STEPS: usize = 40_000;
+/// The same on the oldest server, where only its Lua could differ.
+const STEPS_ON_OLDEST: usize = 25_000;
+
+/// Traces are replayed by so many threads at once.
+const THREADS: u64 = 4;
+
+/// The server to test on: `REDIS_URL` if it is set and the test is not for a server of its own.
+fn server(binary: Binary) -> Server {
+    Server::builder().binary(binary).start().unwrap()
+}
+
+#[test]
+fn traces_on_redis() {
+    let server = Server::shared().unwrap();
+    answers_every_trace(server.url(), &server.unique_prefix());
+}
+
+#[test]
+fn traces_on_redis_6_2() {
+    answers_every_trace(&server(Binary::redis_6_2().unwrap()).url(), "trypema");
+}
+
+/// Valkey is not to be had everywhere: where it was installed, it is held to the same.
+#[test]
+fn traces_on_valkey() {
+    let Ok(valkey) = Binary::valkey() else { return };
+    answers_every_trace(&server(valkey).url(), "trypema");
+}
+
+fn answers_every_trace(url: &str, prefix: &str) {
+    let connection = connect(url);
+    let all = traces::all();
+    let ours: Vec<&Trace> = all.iter().filter(|trace| !forgets(trace)).collect();
+    assert!(ours.len() > 10 * (all.len() - ours.len()), "nearly all traces are for Redis, too");
+    let run = |trace: &&Trace| {
+        let prefix = format!("{prefix}_{}", trace.name);
+        traces::failures(trace, &mut OnRedis::for_trace(trace, &connection, &prefix).unwrap())
+    };
+    traces::assert_none(&ours.iter().flat_map(run).collect::<Vec<_>>());
+}
+
+/// Redis forgets by itself: `expiry.rs`.
+fn forgets(trace: &Trace) -> bool {
+    trace.lines.iter().any(|line| matches!(&line.what, What::Step(step) if matches!(step.verb, Verb::Forget)))
+}
+
+/// Plays random traces on a server of its own, by several threads, until enough steps have been compared.
+fn equals_its_model<M: RedisStrategy>(binary: Binary, enough: usize) {
+    let server = server(binary);
+    let connection = connect(&server.url());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let connection = &connection;
+            scope.spawn(move || {
+                let mut steps = 0;
+                let mut seed = thread;
+                while steps < enough / THREADS as usize {
+                    match differential::redis::<M>(connection, seed) {
+                        Ok(played) => steps += played,
+                        Err(difference) => panic!("{difference}"),
+                    }
+                    seed += THREADS;
+                }
+            });
+        }
+    });
+}
+
+macro_rules! random_traces {
+    ($($name:ident $model:ident),+) => {
+        mod random_traces_on_redis {
+            use super::*;
+            $(#[test]
+            fn $name() {
+                equals_its_model::<$model>(Binary::redis().unwrap(), STEPS);
+            })+
+        }
+        mod random_traces_on_redis_6_2 {
+            use super::*;
+            $(#[test]
+            fn $name() {
+                equals_its_model::<$model>(Binary::redis_6_2().unwrap(), STEPS_ON_OLDEST);
+            })+
+        }
+    };
+}
+
+random_traces!(
+    absolute AbsoluteModel,
+    suppressed SuppressedModel,
+    token_bucket TokenBucketModel,
+    sliding_window SlidingWindowModel,
+    fixed_window FixedWindowModel,
+    abuse AbuseModel
+);

@@ -1,0 +1,125 @@
+//! Every key expires by itself, by the server's own clock, no later than it must; and a script touches nothing but
+//! its keys.
+#![cfg(feature = "redis-tokio")]
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
+
+mod verbs;
+mod watched;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::clock::ManualClock;
+use trypema::redis::Limiter;
+use trypema::strategy::Wire;
+use trypema::{RateLimiter, WindowSizeSeconds};
+use trypema_testkit::blocking::{self, Blocking, connect};
+use trypema_testkit::redis::{Control, Server, wait_until};
+use trypema_testkit::verbs::Verbs;
+
+use crate::strategies::{Limits, Visit, each};
+
+/// A machine that is busy with other tests may take its time.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Long enough that nothing expires while a test looks.
+const LONG: Duration = Duration::from_secs(60);
+/// Short enough to wait for; the windows of absolute and suppressed are at least a second.
+const SHORT: Duration = Duration::from_millis(200);
+
+fn on_server_time(server: &Server, window: Duration) -> RateLimiter {
+    let window = WindowSizeSeconds::try_from(window.as_secs().max(1)).unwrap();
+    let builder = RateLimiter::builder().redis(connect(&server.url())).redis_deadline(DEADLINE);
+    builder.window_size_seconds(window).build().unwrap()
+}
+
+/// Each key with what is left of its time, in milliseconds.
+fn times_to_live(control: &mut Control) -> Vec<(String, i64)> {
+    let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
+    loop {
+        let page = control.command(&["SCAN", &cursor, "COUNT", "1000"]).unwrap();
+        for name in page.items()[1].items() {
+            let left = control.command(&[b"PTTL", name.bytes()]).unwrap().integer().unwrap();
+            found.push((name.text(), left));
+        }
+        cursor = page.items()[0].text();
+        if cursor == "0" {
+            return found;
+        }
+    }
+}
+
+/// How long a key of this name may matter, in windows: a lease of half a window comes on top of what a unit is
+/// remembered, and a count of resets lives as long as a receipt that is taken when a lease ends.
+fn windows_needed(name: &str) -> f64 {
+    let memory = if name.contains(":sliding_window") { 2.0 } else { 1.0 };
+    if name.ends_with(":resets") { 2.0 * memory + 0.5 } else { memory + 0.5 }
+}
+
+#[test]
+fn after_every_verb_every_key_has_a_time_to_live_that_is_no_longer_than_needed() {
+    let server = Server::start().unwrap();
+    let mut control = server.control().unwrap();
+    let mut kinds = std::collections::BTreeSet::new();
+    verbs::run(&on_server_time(&server, LONG), LONG, |done| {
+        for (name, left_ms) in times_to_live(&mut control) {
+            let most_ms = 1.3 * windows_needed(&name) * LONG.as_millis() as f64 + 1_000.0;
+            assert!(left_ms > 0 && left_ms as f64 <= most_ms, "after {done}: {name} has {left_ms} ms");
+            let kind = name.rsplit_once('}').unwrap().1;
+            kinds.insert(kind.split_inclusive(":receipt:").next().unwrap().to_owned());
+        }
+    });
+    assert_eq!(kinds.len(), 18, "a state, resets and receipts of six strategies: {kinds:?}");
+}
+
+#[test]
+fn once_the_windows_have_passed_the_database_is_empty() {
+    let server = Server::start().unwrap();
+    let mut control = server.control().unwrap();
+    verbs::run(&on_server_time(&server, SHORT), SHORT, |_| {});
+    let is_empty = || control.command(&["DBSIZE"]).unwrap().integer() == Some(0);
+    wait_until("everything to be forgotten", is_empty).unwrap();
+}
+
+/// A program that takes a key's time to live away must not lock it for ever.
+#[test]
+fn a_key_that_lost_its_time_to_live_gets_one_with_the_next_take() {
+    let server = Server::start().unwrap();
+    let rl = on_server_time(&server, LONG);
+    each(&rl, &Limits::of(10, LONG), &mut Persisted { control: server.control().unwrap() });
+}
+
+struct Persisted {
+    control: Control,
+}
+
+impl Visit for Persisted {
+    fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
+        let name = format!("trypema:{{ann}}:{}", S::SUFFIX);
+        Blocking(limiter).take("ann", limit, 1);
+        assert_eq!(self.control.command(&["PERSIST", &name]).unwrap().integer(), Some(1), "{name}");
+        Blocking(limiter).take("ann", limit, 1);
+        let left_ms = self.control.command(&["PTTL", &name]).unwrap().integer().unwrap();
+        assert!(left_ms > 0, "{name} has {left_ms} ms");
+    }
+}
+
+/// Long states are changed in place, and their time to live is not renewed with each take.
+#[test]
+fn a_long_state_that_lost_its_time_to_live_gets_one_with_the_next_take() {
+    let server = Server::start().unwrap();
+    let clock = Arc::new(ManualClock::default());
+    let rl = blocking::limiter(&connect(&server.url()), "trypema", &clock).build().unwrap();
+    let (limits, mut control) = (Limits::of(5_000, LONG), server.control().unwrap());
+    let limiter: &Limiter<trypema::strategy::Absolute> = rl.redis().absolute();
+    let take = || {
+        clock.advance(Duration::from_millis(10));
+        Blocking(limiter).take("ann", &limits.absolute, 1);
+    };
+    (0..500).for_each(|_| take());
+    let name = "trypema:{ann}:absolute";
+    assert!(control.command(&["STRLEN", name]).unwrap().integer() > Some(2_000));
+    control.command(&["PERSIST", name]).unwrap();
+    take();
+    let left_ms = control.command(&["PTTL", name]).unwrap().integer().unwrap();
+    assert!(left_ms > 0, "{name} has {left_ms} ms");
+}

@@ -1,0 +1,79 @@
+//! Every example of the published documentation that compiles with the Redis provider, as it is written there.
+//!
+//! What the documents leave undeclared (`limiter`, `metrics`, `expensive_operation` …) is declared around each
+//! example; `redis` is the re-exported client. Examples that can run do, on a real server. `seeds.rs` has the one
+//! that compiles without the Redis features only.
+#![cfg(feature = "redis-tokio")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::todo,
+    clippy::diverging_sub_expression,
+    clippy::disallowed_methods,
+    clippy::needless_return,
+    clippy::single_component_path_imports,
+    clippy::single_match,
+    unreachable_code,
+    unused_variables,
+    reason = "examples are kept as they were published"
+)]
+
+mod monitoring;
+mod provider;
+mod readme;
+
+use std::sync::Arc;
+
+use trypema::redis::client as redis;
+use trypema::{
+    HardLimitFactor, LocalRateLimiterOptions, RateGroupSizeMs, RateLimiter, RateLimiterOptions, RedisKey,
+    RedisRateLimiterOptions, WindowSizeSeconds,
+};
+use trypema_testkit::blocking::wait_for;
+use trypema_testkit::redis::{Server, Shared};
+
+/// A server, and a limiter on it that shares no key with any other.
+struct Fixture {
+    server: Shared,
+    prefix: RedisKey,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let server = Server::shared().unwrap();
+        let prefix = RedisKey::try_from(server.unique_prefix()).unwrap();
+        Self { server, prefix }
+    }
+
+    async fn manager(&self) -> redis::aio::ConnectionManager {
+        redis::Client::open(self.server.url()).unwrap().get_connection_manager().await.unwrap()
+    }
+
+    /// The documents' options: windows of 60 s, groups of 10 ms.
+    async fn options(&self) -> RateLimiterOptions {
+        RateLimiterOptions {
+            local: LocalRateLimiterOptions {
+                window_size_seconds: WindowSizeSeconds::try_from(60).unwrap(),
+                rate_group_size_ms: RateGroupSizeMs::try_from(10).unwrap(),
+                hard_limit_factor: HardLimitFactor::default(),
+            },
+            redis: RedisRateLimiterOptions {
+                connection_manager: self.manager().await,
+                prefix: Some(self.prefix.clone()),
+                window_size_seconds: WindowSizeSeconds::try_from(60).unwrap(),
+                rate_group_size_ms: RateGroupSizeMs::try_from(10).unwrap(),
+                hard_limit_factor: HardLimitFactor::default(),
+            },
+        }
+    }
+}
+
+/// Runs `test` with a limiter of the documents' options on a real server.
+fn with_limiter<F: Future>(test: impl FnOnce(Arc<RateLimiter>) -> F) -> F::Output {
+    let fixture = Fixture::new();
+    wait_for(async { test(Arc::new(RateLimiter::new(fixture.options().await))).await })
+}
+
+fn user_123() -> RedisKey {
+    RedisKey::try_from("user_123".to_string()).unwrap()
+}

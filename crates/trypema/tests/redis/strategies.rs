@@ -1,0 +1,58 @@
+//! The six strategies, each with a limit of the same size.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::time::Duration;
+
+use trypema::redis::Limiter;
+use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire};
+use trypema::{
+    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit,
+    RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
+};
+
+/// A limit for each strategy.
+pub(crate) struct Limits {
+    pub(crate) absolute: AbsoluteLimit,
+    pub(crate) suppressed: SuppressedLimit,
+    pub(crate) token_bucket: TokenBucketLimits,
+    pub(crate) sliding_window: SlidingWindowLimit,
+    pub(crate) fixed_window: FixedWindowLimit,
+    pub(crate) abuse: AbuseLimit,
+}
+
+impl Limits {
+    /// Limits under which `capacity` units fit into `window`; the windows of absolute and suppressed are whole
+    /// seconds.
+    pub(crate) fn of(capacity: u64, window: Duration) -> Self {
+        let seconds = window.as_secs().max(1);
+        let rate = RateLimit::try_from(capacity as f64 / seconds as f64).unwrap();
+        let (whole, group) =
+            (WindowSizeSeconds::try_from(seconds).unwrap(), RateGroupSizeMs::try_from(10).unwrap());
+        let tier = |spare| AbuseTier::new(window, capacity + spare, window).unwrap();
+        Self {
+            absolute: AbsoluteLimit::new(rate, whole, group),
+            suppressed: SuppressedLimit::new(rate, whole, group, HardLimitFactor::default()),
+            token_bucket: TokenBucketLimits::from(TokenLimit::new(capacity, window).unwrap()),
+            sliding_window: SlidingWindowLimit::new(capacity, window).unwrap(),
+            fixed_window: FixedWindowLimit::new(capacity, window).unwrap(),
+            abuse: AbuseLimit::new(tier(1), tier(5)),
+        }
+    }
+}
+
+/// What is done with one strategy.
+pub(crate) trait Visit {
+    fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit);
+}
+
+/// Does the same with every strategy.
+pub(crate) fn each(rl: &RateLimiter, limits: &Limits, visitor: &mut impl Visit) {
+    let redis = rl.redis();
+    visitor.visit::<Absolute>(redis.absolute(), &limits.absolute);
+    visitor.visit::<Suppressed>(redis.suppressed(), &limits.suppressed);
+    visitor.visit::<TokenBucket>(redis.token_bucket(), &limits.token_bucket);
+    visitor.visit::<SlidingWindow>(redis.sliding_window(), &limits.sliding_window);
+    visitor.visit::<FixedWindow>(redis.fixed_window(), &limits.fixed_window);
+    visitor.visit::<Abuse>(redis.abuse(), &limits.abuse);
+}

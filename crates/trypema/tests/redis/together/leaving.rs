@@ -1,0 +1,177 @@
+//! Callers that go away, at any stage, and callers whose time is up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::clock::{Clock, SystemClock};
+use trypema::redis::RedisFailureKind;
+use trypema::{RateLimiter, TrypemaError};
+use trypema_testkit::blocking::{connect, key, runtime, wait_for};
+use trypema_testkit::redis::{FaultProxy, Server};
+
+use super::crowd::Crowd;
+use super::{FLIGHTS, limiter, long_window};
+
+const CALLERS: usize = 40;
+const CAPACITY: u64 = 1_000;
+/// Replies come so late that a test can act before.
+const REPLY_DELAY: Duration = Duration::from_millis(100);
+
+/// Where the callers are when some of them leave.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stage {
+    /// The first few have flights of their own, the others are queued.
+    Started,
+    /// The first flight has landed, and the next one carries all who were queued.
+    Boarded,
+}
+
+/// Makes all callers take, lets some leave at a stage, and says what those who stayed have left, and what was used.
+fn left_after(stage: Stage, leaving: &[usize]) -> (Vec<u64>, u64) {
+    let server = Server::start().unwrap();
+    let proxy = FaultProxy::start(server.addr()).unwrap();
+    let (_, rl) = limiter(&proxy.url());
+    let (windows, limit, ann) = (rl.redis().fixed_window(), long_window(CAPACITY), key("ann"));
+    wait_for(windows.take(&ann, &limit, 0)).unwrap();
+    proxy.delay(REPLY_DELAY);
+    let _runtime = runtime().enter();
+    let mut crowd = Crowd::new();
+    for _ in 0..CALLERS {
+        crowd.add(async { windows.take(&ann, &limit, 1).await.unwrap().remaining() });
+    }
+    if stage == Stage::Boarded {
+        loop {
+            let woken = crowd.next_woken();
+            if crowd.poll(woken) {
+                break;
+            }
+        }
+    }
+    leaving.iter().for_each(|caller| crowd.cancel(*caller));
+    let left = crowd.finish().into_iter().flatten().collect();
+    (left, CAPACITY - wait_for(windows.usage(&ann, &limit)).unwrap().remaining())
+}
+
+/// Each of those who stayed was answered as one of a sequence; gaps are those who left when they had been sent.
+fn assert_answered(stage: Stage, leaving: &[usize], sent: usize) {
+    let (mut left, used) = left_after(stage, leaving);
+    let stayed = CALLERS - leaving.len();
+    left.sort_unstable();
+    left.dedup();
+    assert_eq!(left.len(), stayed, "{stage:?} {leaving:?}: each has an answer of its own");
+    let used = used as usize;
+    assert!((stayed..=stayed + sent).contains(&used), "{stage:?} {leaving:?}: {used} used of {stayed}");
+    assert!(left[0] >= CAPACITY - used as u64);
+}
+
+#[test]
+fn one_that_leaves_before_it_was_sent_spends_nothing_and_harms_nobody() {
+    for leaving in
+        [vec![FLIGHTS], vec![FLIGHTS + 1, FLIGHTS + 2], vec![CALLERS - 1], (FLIGHTS..CALLERS).collect()]
+    {
+        assert_answered(Stage::Started, &leaving, 0);
+    }
+}
+
+#[test]
+fn one_that_leaves_after_it_was_sent_harms_nobody() {
+    assert_answered(Stage::Started, &[0], 1);
+    assert_answered(Stage::Started, &[0, 1, 2, 3], 4);
+    assert_answered(Stage::Started, &[1, 3, FLIGHTS, FLIGHTS + 3], 2);
+    assert_answered(Stage::Boarded, &[FLIGHTS], 1);
+    assert_answered(Stage::Boarded, &[FLIGHTS + 1], 1);
+    assert_answered(Stage::Boarded, &[FLIGHTS, FLIGHTS + 1, CALLERS - 1], 3);
+    assert_answered(Stage::Boarded, &(FLIGHTS..CALLERS - 1).collect::<Vec<_>>(), CALLERS);
+    assert_answered(Stage::Boarded, &(FLIGHTS..CALLERS).collect::<Vec<_>>(), CALLERS);
+}
+
+/// Whoever of a flight is polled moves it on: one that is not polled any more keeps nobody waiting.
+#[test]
+fn one_that_is_never_polled_again_harms_nobody() {
+    let server = Server::start().unwrap();
+    let (_, rl) = limiter(&server.url());
+    let (windows, limit, ann) = (rl.redis().fixed_window(), long_window(CAPACITY), key("ann"));
+    wait_for(windows.take(&ann, &limit, 0)).unwrap();
+    let _runtime = runtime().enter();
+    let mut crowd = Crowd::new();
+    for _ in 0..CALLERS {
+        crowd.add(async { windows.take(&ann, &limit, 1).await.unwrap().remaining() });
+    }
+    let stalled = [0, FLIGHTS, FLIGHTS + 1];
+    let mut answered = 0;
+    while answered < CALLERS - stalled.len() {
+        let woken = crowd.next_woken();
+        if !stalled.contains(&woken) {
+            answered += usize::from(crowd.poll(woken));
+        }
+    }
+    assert_eq!(CAPACITY - wait_for(windows.usage(&ann, &limit)).unwrap().remaining(), CALLERS as u64);
+}
+
+/// The caller that is woken to go on for the others goes away itself.
+#[test]
+fn one_that_leaves_when_it_is_its_turn_passes_it_on() {
+    let server = Server::start().unwrap();
+    let (_, rl) = limiter(&server.url());
+    let (windows, limit, ann) = (rl.redis().fixed_window(), long_window(CAPACITY), key("ann"));
+    wait_for(windows.take(&ann, &limit, 0)).unwrap();
+    let _runtime = runtime().enter();
+    let mut crowd = Crowd::new();
+    for _ in 0..FLIGHTS + 2 {
+        crowd.add(async { windows.take(&ann, &limit, 1).await.unwrap().remaining() });
+    }
+    crowd.cancel(0);
+    crowd.cancel(FLIGHTS);
+    while !crowd.poll(FLIGHTS + 1) {
+        crowd.next_woken();
+    }
+}
+
+const DEADLINE: Duration = Duration::from_millis(300);
+const APART: Duration = Duration::from_millis(10);
+/// A busy machine may be so late.
+const SLACK: Duration = Duration::from_millis(500);
+
+/// How long a caller waited, and what it was told.
+type Waited = (Duration, Option<RedisFailureKind>);
+
+async fn timed_take(rl: Arc<RateLimiter>) -> Waited {
+    let started = SystemClock.now();
+    let answer = rl.redis().fixed_window().take(&key("ann"), &long_window(CAPACITY), 1).await;
+    let waited = Duration::from_micros(SystemClock.now().as_micros() - started.as_micros());
+    match answer {
+        Ok(_) => (waited, None),
+        Err(TrypemaError::RedisError(failure)) => (waited, Some(failure.kind())),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn each_caller_keeps_its_own_deadline() {
+    let server = Server::start().unwrap();
+    let builder = RateLimiter::builder().redis(connect(&server.url())).redis_deadline(DEADLINE);
+    let rl = Arc::new(builder.build().unwrap());
+    assert_eq!(wait_for(timed_take(Arc::clone(&rl))).1, None);
+    server.stop().unwrap();
+    let waited: Vec<Waited> = wait_for(async {
+        let mut tasks = Vec::new();
+        for _ in 0..20 {
+            tasks.push(runtime().spawn(timed_take(Arc::clone(&rl))));
+            tokio::time::sleep(APART).await;
+        }
+        let mut waited = Vec::new();
+        for task in tasks {
+            waited.push(task.await.unwrap());
+        }
+        waited
+    });
+    server.cont().unwrap();
+    for (number, (waited, told)) in waited.iter().enumerate() {
+        assert!(*waited < DEADLINE + SLACK, "caller {number} waited {waited:?}");
+        let is_sent = number < FLIGHTS;
+        let expected = if is_sent { RedisFailureKind::OutcomeUnknown } else { RedisFailureKind::Unavailable };
+        assert!(!is_sent || *waited >= DEADLINE - APART, "caller {number} waited {waited:?}");
+        assert!(!is_sent || *told == Some(expected), "caller {number}: {told:?}");
+        assert!(told.is_some());
+    }
+}

@@ -1,0 +1,63 @@
+//! Rules in force: which apply, what they decide together, and what happens while they change.
+#![cfg(all(feature = "rules", feature = "redis-tokio"))]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
+mod explaining;
+mod five_rules;
+mod hostile;
+mod matching;
+mod outage;
+mod reloading;
+mod verdicts;
+
+use std::sync::Arc;
+
+use trypema::RateLimiter;
+use trypema::clock::ManualClock;
+use trypema::rules::{Engine, Request, RuleSet, Verdict};
+
+/// An engine in this process, and its time.
+struct Local {
+    engine: Engine,
+    clock: Arc<ManualClock>,
+}
+
+impl Local {
+    fn new(yaml: &str) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let rl = RateLimiter::builder().clock(clock.clone()).build().unwrap();
+        Self { engine: Engine::local(Arc::new(rl), rules(yaml)), clock }
+    }
+
+    fn check(&self, attributes: &[(&str, &str)]) -> Verdict {
+        self.check_for(attributes, 1)
+    }
+
+    fn check_for(&self, attributes: &[(&str, &str)], cost: u64) -> Verdict {
+        self.engine.try_check(&Request::new(attributes).costing(cost)).unwrap().unwrap()
+    }
+
+    /// What is left of each rule that applies, by id.
+    fn left(&self, attributes: &[(&str, &str)]) -> Vec<(String, u64)> {
+        left(&self.engine, attributes)
+    }
+}
+
+fn rules(yaml: &str) -> RuleSet {
+    RuleSet::from_yaml(yaml, "rules.yaml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What is left of each rule that applies, by id, wherever its counters are.
+fn left(engine: &Engine, attributes: &[(&str, &str)]) -> Vec<(String, u64)> {
+    let explained = trypema_testkit::blocking::wait_for(engine.explain(&Request::new(attributes))).unwrap();
+    explained.applying().map(|rule| (rule.decision.rule.id.clone(), rule.left)).collect()
+}
+
+/// The ids of the rules that a verdict is made of.
+fn ids(verdict: &Verdict) -> Vec<&str> {
+    verdict.rules().map(|rule| rule.rule.id.as_str()).collect()
+}
+
+fn decided_by(verdict: &Verdict) -> Option<&str> {
+    verdict.decided_by().map(|rule| rule.rule.id.as_str())
+}

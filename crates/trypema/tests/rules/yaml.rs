@@ -1,0 +1,10 @@
+//! Rules from YAML: the files under `testdata/rules`, what is at the edges of YAML, damaged files, and the JSON Schema.
+#![cfg(feature = "rules")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
+mod corpus;
+mod damage;
+mod edges;
+mod expected;
+mod files;
+mod schema;

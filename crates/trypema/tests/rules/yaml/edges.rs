@@ -1,0 +1,157 @@
+//! Where YAML has more than rules need: each is decided, and each is bounded.
+
+use trypema::rules::Rules;
+
+use super::corpus;
+
+/// A rule that is fine, up to its last field.
+const RULE: &str = "id: a\n    scope: user\n    strategy: { fixed_window: { limit: 1, window: 1s } }\n";
+
+/// The only problem of a text: its line and message.
+fn problem(text: &str) -> String {
+    let invalid = corpus::refusal(text);
+    let [problem] = invalid.problems() else { panic!("{invalid}") };
+    format!("{}: {problem}", problem.line().unwrap())
+}
+
+#[test]
+fn nothing_is_not_an_empty_set() {
+    for nothing in [
+        "",
+        " ",
+        "\n\n",
+        "\u{feff}",
+        "# A comment\n",
+        "~",
+        "null\n",
+        "---\n",
+        "---\n...\n",
+        "%YAML 1.2\n---\n",
+    ] {
+        assert_eq!(problem(nothing), "1: empty: write `rules: []` for no rules", "{nothing:?}");
+    }
+    for empty in ["rules: []", "{rules: []}", "---\nrules: []\n...\n", "\"rules\": []\n\n# The end\n"] {
+        assert_eq!(Rules::from_yaml(empty).unwrap(), Rules::default(), "{empty:?}");
+    }
+}
+
+#[test]
+fn one_document() {
+    for (text, line) in [
+        ("rules: []\n---\n", 2),
+        ("---\n---\nrules: []\n", 2),
+        ("rules: []\n...\nrules: []\n", 3),
+        ("rules: []\n...\nrules: [\n", 3),
+    ] {
+        assert_eq!(
+            problem(text),
+            format!("{line}: a second YAML document begins here: need one"),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn aliases_stand_for_whole_values() {
+    let text = format!(
+        "rules:\n  - &rule\n    {RULE}allow: {{ ip: &ips [a, b] }}\nblock: {{ ip: *ips, user: [&u ann, *u] }}\n"
+    );
+    let rules = Rules::from_yaml(&text).unwrap();
+    assert_eq!(rules.allow["ip"], rules.block["ip"]);
+    assert_eq!(rules.block["user"], ["ann", "ann"]);
+}
+
+#[test]
+fn aliases_are_counted_each_time() {
+    let plans: Vec<String> = (0..2_000).map(|plan| format!("p{plan}")).collect();
+    let text = format!(
+        "rules:\n  - &rule\n    {RULE}    plan_tiers: [{}]\n{}",
+        plans.join(", "),
+        "  - *rule\n".repeat(1_100)
+    );
+    let problem = problem(&text);
+    assert!(problem.contains("aliases make more than 2000000 values"), "{problem}");
+}
+
+#[test]
+fn a_billion_laughs_are_not_laughed() {
+    let mut text =
+        "rules: []\nallow:\n  a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n".to_owned();
+    for level in 1..=30 {
+        let laughs = vec![format!("*a{}", level - 1); 10].join(", ");
+        text.push_str(&format!("  a{level}: &a{level} [{laughs}]\n"));
+    }
+    assert_eq!(problem(&text), "4: allow.a1[0]: need text, not a list");
+    assert_eq!(
+        problem(&text.replace("rules: []\nallow:", "rules: []\nlaughs:")),
+        "2: laughs: unknown field: need one of rules, overrides, allow, block"
+    );
+}
+
+#[test]
+fn depth_is_bounded() {
+    let deep = "4: values more than 32 levels deep";
+    for text in [
+        format!("rules:\n#\n#\n  {}", "[".repeat(100_000)),
+        format!("rules:\n#\n#\n  {}", "{a: ".repeat(100_000)),
+        format!("rules:\n#\n#\n  {}", "- ".repeat(100_000)),
+    ] {
+        assert_eq!(problem(&text), deep);
+    }
+    let nested: String = (1..100).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    assert_eq!(problem(&format!("rules:\n{nested}")), "33: values more than 32 levels deep");
+    assert_eq!(
+        problem(&format!("rules: {}{}", "[".repeat(31), "]".repeat(31))),
+        "1: rules[0]: need a mapping, not a list"
+    );
+}
+
+#[test]
+fn sizes_are_bounded() {
+    let long = "x".repeat(16 * 1024);
+    assert!(Rules::from_yaml(&format!("rules: []\nallow: {{ ip: [{long}] }}")).is_ok());
+    let text = format!("rules: []\nallow: {{ ip: [ok, {long}x] }}");
+    assert_eq!(problem(&text), "2: allow.ip[1]: text of 16385 bytes: need at most 16384");
+
+    let fields = |count: usize| (0..count).map(|field| format!("  a{field}: []\n")).collect::<String>();
+    assert_eq!(Rules::from_yaml(&format!("rules: []\nallow:\n{}", fields(100))).unwrap().allow.len(), 100);
+    assert_eq!(
+        problem(&format!("rules: []\nallow:\n{}", fields(101))),
+        "103: allow.a100: more than 100 fields in one mapping"
+    );
+
+    let values = format!("rules: []\nallow: {{ ip: [{}] }}", "x,".repeat(2_000_001));
+    assert!(problem(&values).contains("more than 2000000 values"));
+
+    let large = corpus::refusal(&"#".repeat(16 * 1024 * 1024 + 1));
+    assert_eq!(large.to_string(), "rules.yaml: too large: need at most 16777216 bytes");
+}
+
+#[test]
+fn text_is_taken_as_it_is_written() {
+    let rules =
+        Rules::from_yaml("rules: []\nblock: { country: [NO, no, 0123, 1.50, 0x1F, true, '~', \" a \"] }\n")
+            .unwrap();
+    assert_eq!(rules.block["country"], ["NO", "no", "0123", "1.50", "0x1F", "true", "~", " a "]);
+}
+
+#[test]
+fn a_missing_field_is_told_with_the_line_of_what_it_is_missing_from() {
+    let text = "rules:\n\n  - id: a\n    scope: user\n    strategy:\n      token_bucket:\n        # Nothing yet.\n        burst: 5\n";
+    assert!(
+        problem(text).starts_with("6: rules[0].strategy.token_bucket.window (rule \"a\")"),
+        "{}",
+        problem(text)
+    );
+}
+
+#[test]
+fn a_value_below_its_name_has_the_line_of_the_name() {
+    let text = format!(
+        "rules:\n  - {RULE}    endpoints:\n      - /a\n      -\n        b\n    name:\n\n      |\n      a\n      b\n"
+    );
+    let invalid = corpus::refusal(&text);
+    let lines: Vec<_> =
+        invalid.problems().iter().map(|problem| (problem.field().to_string(), problem.line())).collect();
+    assert_eq!(lines, [("rules[0].name".to_owned(), Some(9)), ("rules[0].endpoints[1]".to_owned(), Some(8))]);
+}
