@@ -53,6 +53,13 @@ impl Front {
         attributes: &mut Vec<Pair<'r>>,
     ) -> Result<(), Refusal> {
         let headers = request.headers();
+        let uri = only_one(headers, &FORWARDED_URI)?;
+        if uri.as_deref().is_some_and(|uri| is_query_passed_on(uri, request.uri().query())) {
+            return Err(Refusal::bad_request(
+                "the proxy passes the client's own query on, which would be believed: give it a query of its own (in Caddy, end the \
+                 address with `?`)",
+            ));
+        }
         for attribute in &self.attributes {
             if let Some(value) = headers.get(&attribute.header) {
                 let value = String::from_utf8_lossy(value.as_bytes());
@@ -66,8 +73,7 @@ impl Front {
                     "X-Forwarded-Uri is missing: the proxy has to tell which request this is",
                 )
             };
-            let uri = only_one(headers, &FORWARDED_URI)?.ok_or_else(missing)?;
-            attributes.push((Cow::Borrowed("endpoint"), path_of(uri)));
+            attributes.push((Cow::Borrowed("endpoint"), path_of(uri.ok_or_else(missing)?)));
         }
         if !has("method", attributes) {
             let method =
@@ -93,6 +99,12 @@ fn only_one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<Cow<
             "{name} is given twice: the proxy has to replace what clients send"
         ))),
     }
+}
+
+/// Whether the query is what the client sent to the proxy: Caddy keeps it unless told otherwise.
+fn is_query_passed_on(uri: &str, query: Option<&str>) -> bool {
+    let of_client = uri.split_once('?').map(|(_, query)| query);
+    query.is_some_and(|query| !query.is_empty() && of_client == Some(query))
 }
 
 /// The path of what a client asked for.
