@@ -82,18 +82,19 @@ impl Front {
         answer
     }
 
+    /// What is rare is on the heap: hyper moves the whole of a request's future, so it pays to keep that of a check small.
     async fn answer(&self, route: Route, request: Request<Incoming>, connection: &Connection) -> Asked {
         match route {
             Route::Check => self.check(only(&Method::POST, request)?).await,
             Route::ForwardAuth => self.forward_auth(&request, connection.peer).await,
             Route::Explain => {
                 self.admit_admin(request.headers())?;
-                self.explain(only(&Method::POST, request)?).await
+                Box::pin(self.explain(only(&Method::POST, request)?)).await
             }
-            Route::Refund => self.refund(only(&Method::POST, request)?).await,
+            Route::Refund => Box::pin(self.refund(only(&Method::POST, request)?)).await,
             Route::Keys => {
                 self.admit_admin(request.headers())?;
-                self.keys(&request).await
+                Box::pin(self.keys(&request)).await
             }
             Route::Rules => {
                 self.admit_admin(request.headers())?;

@@ -21,8 +21,6 @@ use crate::front::http::Front;
 const BACKLOG: u32 = 4_096;
 /// How long to wait when nothing can be accepted, mostly for lack of descriptors: trying at once would only keep a core busy.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Header lines of a request.
-const MAX_HEADERS: usize = 100;
 
 /// Listens at `address`.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -107,7 +105,6 @@ impl Accepting {
         let mut talking = pin!(
             http1::Builder::new()
                 .max_buf_size(self.header_bytes)
-                .max_headers(MAX_HEADERS)
                 .header_read_timeout(None)
                 // A client that has said all it wants to say is still answered.
                 .half_close(true)

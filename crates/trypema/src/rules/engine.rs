@@ -229,9 +229,10 @@ impl Engine {
             Here::Decided(reservation) => reservation,
             #[cfg(feature = "_redis")]
             Here::Elsewhere(plan) => {
+                // On the heap, so that who is answered here does not carry the way to Redis along.
                 let decided = match self.provider {
-                    Provider::Hybrid => self.decide_on_hybrid(&plan, mode).await?,
-                    Provider::Local | Provider::Redis => self.decide_on_redis(&plan, mode).await?,
+                    Provider::Hybrid => Box::pin(self.decide_on_hybrid(&plan, mode)).await?,
+                    Provider::Local | Provider::Redis => Box::pin(self.decide_on_redis(&plan, mode)).await?,
                 };
                 Ok(Reservation::new(plan, decided))
             }

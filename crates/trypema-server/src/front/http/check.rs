@@ -23,7 +23,9 @@ impl Front {
         let body = body::read(request.into_body(), self.max_body).await?;
         match Questions::read(&body, self.max_batch)? {
             Questions::One(question) => Ok(told(&self.verdict(&question).await?, choices)),
-            Questions::Many(questions) => Ok(json_bytes(StatusCode::OK, self.each(&questions).await)),
+            Questions::Many(questions) => {
+                Ok(json_bytes(StatusCode::OK, Box::pin(self.each(&questions)).await))
+            }
         }
     }
 
