@@ -13,7 +13,7 @@ use super::question::{Question, Questions};
 use super::{Answer, Asked, Front, body};
 
 /// What a check is told unless it says otherwise: everything in the body.
-const USUAL: Choices = Choices { deny_status: StatusCode::OK, headers: HeaderStyle::None, cost: 1 };
+const USUAL: Choices = Choices { deny_status: StatusCode::OK, headers: HeaderStyle::None };
 
 impl Front {
     pub(super) async fn check(&self, request: Request<Incoming>) -> Asked {

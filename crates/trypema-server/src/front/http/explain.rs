@@ -7,7 +7,7 @@ use serde::Serialize;
 use trypema::rules::{Request as Asking, Rule};
 
 use super::answer::{OutcomeName, RuleAnswer, json, milliseconds};
-use super::question::one_question;
+use super::question::Topic;
 use super::{Asked, Front, body};
 
 /// What every rule has to say about a request. Nothing is spent.
@@ -45,9 +45,9 @@ pub(super) struct RulesAnswer<'a> {
 impl Front {
     pub(super) async fn explain(&self, request: Request<Incoming>) -> Asked {
         let body = body::read(request.into_body(), self.max_body).await?;
-        let question = one_question(&body)?;
-        let attributes = question.attributes.pairs();
-        let explained = self.app.explain(&Asking::new(&attributes).costing(question.cost)).await?;
+        let topic = Topic::read(&body)?;
+        let attributes = topic.attributes.pairs();
+        let explained = self.app.explain(&Asking::new(&attributes).costing(topic.cost)).await?;
         let not_applying = explained.not_applying();
         Ok(json(
             StatusCode::OK,

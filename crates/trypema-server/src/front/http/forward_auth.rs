@@ -25,16 +25,24 @@ impl Front {
             let detail = format!("{} is not one of the trusted proxies", address.to_canonical());
             return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
         }
-        let usual = Choices { deny_status: StatusCode::TOO_MANY_REQUESTS, headers: self.headers, cost: 1 };
+        let usual = Choices { deny_status: StatusCode::TOO_MANY_REQUESTS, headers: self.headers };
         let mut attributes: Vec<Pair<'_>> = Vec::with_capacity(8);
-        let choices = usual.read(request.uri().query(), |pair| {
-            attributes.push(pair);
+        let mut cost = 1;
+        let choices = usual.read(request.uri().query(), |(name, value)| {
+            if name == "cost" {
+                cost = value.parse().map_err(|_| Refusal::bad_request("cost: need a whole number"))?;
+            } else {
+                attributes.push((name, value));
+            }
             Ok(())
         })?;
+        if choices.deny_status == StatusCode::OK {
+            return Err(Refusal::bad_request("deny_status: 200 would let through what is denied"));
+        }
         self.describe(request, peer, &mut attributes)?;
         let attributes: Vec<(&str, &str)> =
             attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let asking = Asking::new(&attributes).costing(choices.cost);
+        let asking = Asking::new(&attributes).costing(cost);
         let verdict = self.app.ask(Mode::Check, &asking).await?;
         if !verdict.is_allowed() {
             return Ok(denied(&verdict, choices));
@@ -61,8 +69,7 @@ impl Front {
             ));
         }
         for attribute in &self.attributes {
-            if let Some(value) = headers.get(&attribute.header) {
-                let value = String::from_utf8_lossy(value.as_bytes());
+            if let Some(value) = only_one(headers, &attribute.header)? {
                 attributes.push((Cow::Borrowed(&attribute.name), value));
             }
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answer::CheckAnswer;
 use super::explain::{ExplainAnswer, RulesAnswer};
 use super::keys::{KeyAnswer, ResetAnswer};
-use super::question::Question;
+use super::question::{Question, Topic};
 use super::refund::RefundAnswer;
 
 /// The document, as JSON.
@@ -19,18 +19,19 @@ pub(super) fn document() -> Bytes {
 }
 
 fn written() -> Value {
-    let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = false);
-    let mut schemas = settings.into_generator();
-    let paths = paths(&mut schemas);
-    let mut components = schemas.take_definitions(true);
+    let mut read = generator().for_deserialize().into_generator();
+    let mut answered = generator().for_serialize().into_generator();
+    let paths = paths(&mut read, &mut answered);
+    let mut components = answered.take_definitions(true);
+    components.extend(read.take_definitions(true));
     components.insert("Problem".to_owned(), problem());
     json!({
-        "openapi": "3.0.3",
+        "openapi": "3.1.0",
         "info": {
             "title": "Trypema",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Limits on what callers may do. A denial is an answer, not an error; errors are application/problem+json.",
-            "license": {"name": "MIT"},
+            "license": {"name": "MIT", "identifier": "MIT"},
         },
         "paths": paths,
         "components": {
@@ -40,101 +41,129 @@ fn written() -> Value {
     })
 }
 
-fn paths(schemas: &mut SchemaGenerator) -> Value {
-    let question = schemas.subschema_for::<Question<'_>>();
-    let check = schemas.subschema_for::<CheckAnswer<'_>>();
-    let explain = schemas.subschema_for::<ExplainAnswer<'_>>();
-    let refund = schemas.subschema_for::<RefundAnswer<'_>>();
-    let key = schemas.subschema_for::<KeyAnswer<'_>>();
-    let reset = schemas.subschema_for::<ResetAnswer<'_>>();
-    let rules = schemas.subschema_for::<RulesAnswer<'_>>();
+/// OpenAPI 3.1 has the schemas of JSON Schema 2020-12.
+fn generator() -> SchemaSettings {
+    SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    })
+}
+
+fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
+    let question = read.subschema_for::<Question<'_>>();
+    let topic = json!(read.subschema_for::<Topic<'_>>());
+    let check = answered.subschema_for::<CheckAnswer<'_>>();
+    let explain = json!(answered.subschema_for::<ExplainAnswer<'_>>());
+    let refund = json!(answered.subschema_for::<RefundAnswer<'_>>());
+    let key = json!(answered.subschema_for::<KeyAnswer<'_>>());
+    let reset = json!(answered.subschema_for::<ResetAnswer<'_>>());
+    let rules = json!(answered.subschema_for::<RulesAnswer<'_>>());
+    let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": PROBLEM}}});
     let one_or_many = json!({"oneOf": [question, {"type": "array", "items": question}]});
-    let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": "#/components/schemas/Problem"}}});
     let answers = json!({"oneOf": [check, {"type": "array", "items": {"anyOf": [check, failed]}}]});
-    let example = json!({"attributes": {"user": "ann"}, "cost": 1});
-    let asking = |schema: Value| json!({"required": true, "content": {"application/json": {"schema": schema, "example": example}}});
-    let deny_status = parameter(
-        "deny_status",
-        "The status of a denial; 200 leaves it to the body.",
-        &json!({"type": "integer", "minimum": 200, "maximum": 599}),
-    );
-    let headers = parameter(
-        "headers",
-        "The headers that tell what is left.",
-        &json!({"type": "string", "enum": ["standard", "x-ratelimit", "none"]}),
-    );
-    let name = json!({"name": "key", "in": "path", "required": true, "description": "A key as answers tell it, percent-encoded.", "schema": {"type": "string"}, "example": "per-user|user=ann"});
+    let key_name = json!({"name": "key", "in": "path", "required": true, "description": "A key as answers tell it, percent-encoded.",
+        "schema": {"type": "string"}, "example": "per-user|user=ann"});
     let admin = json!([{}, {"admin": []}]);
     json!({
         "/v1/check": {"post": {
             "summary": "May this request go ahead?",
             "description": "One request, or an array of them, which are asked in their order and answered by an array.",
-            "parameters": [deny_status, headers],
-            "requestBody": asking(one_or_many),
-            "responses": responses(&[("200", "What each may do.", answers)], &["400", "413", "429", "503"]),
+            "parameters": [deny_status(&json!([{"const": 200}, A_REFUSAL.clone()])), headers()],
+            "requestBody": asking(&one_or_many),
+            "responses": responses("What each may do.", &answers, &["4XX", "5XX"]),
         }},
-        "/v1/forward-auth": {"get": {
-            "summary": "May the request that a proxy holds go ahead?",
-            "description": "Understands every method. X-Forwarded-Uri, -Method, -Host and -For say which request it is; every other parameter of the query is an attribute.",
-            "parameters": [deny_status, headers,
-                parameter("cost", "What the request spends.", &json!({"type": "integer", "minimum": 0})),
-                {"name": "X-Forwarded-Uri", "in": "header", "required": true, "schema": {"type": "string"}, "example": "/search?q=x"},
-                {"name": "X-Forwarded-Method", "in": "header", "schema": {"type": "string"}},
-            ],
-            "responses": {"200": {"description": "It may."}, "400": problem_response(), "403": problem_response(), "429": problem_response(), "503": problem_response()},
-        }},
+        "/v1/forward-auth": forward_auth(),
         "/v1/explain": {"post": {
             "summary": "Why would a request get what it gets?",
             "description": "Spends nothing.",
             "security": admin,
-            "requestBody": asking(json!(question)),
-            "responses": responses(&[("200", "What every rule says.", json!(explain))], &["400", "401", "403", "413", "503"]),
+            "requestBody": asking(&topic),
+            "responses": responses("What every rule says.", &explain, &["400", "401", "403", "413", "500", "503"]),
         }},
         "/v1/refund": {"post": {
             "summary": "Give the cost back",
             "description": "To every rule that applies, each on its own.",
-            "requestBody": asking(json!(question)),
-            "responses": responses(&[("200", "What was given back.", json!(refund))], &["400", "413", "503"]),
+            "requestBody": asking(&topic),
+            "responses": responses("What was given back.", &refund, &["400", "413", "500", "503"]),
         }},
         "/v1/keys/{key}": {
-            "parameters": [name],
+            "parameters": [key_name],
             "get": {
                 "summary": "What does a counter have left?",
                 "security": admin,
-                "responses": responses(&[("200", "What it has.", json!(key))], &["400", "401", "403", "404", "503"]),
+                "responses": responses("What it has.", &key, &["400", "401", "403", "404", "500", "503"]),
             },
             "delete": {
                 "summary": "Forget a counter",
                 "security": admin,
-                "responses": responses(&[("200", "It is forgotten.", json!(reset))], &["400", "401", "403", "404", "503"]),
+                "responses": responses("It is forgotten.", &reset, &["400", "401", "403", "404", "500", "503"]),
             },
         },
         "/v1/rules": {"get": {
             "summary": "The rules in force",
             "security": admin,
-            "responses": responses(&[("200", "The rules.", json!(rules))], &["401", "403"]),
+            "responses": responses("The rules.", &rules, &["401", "403"]),
         }},
+        "/": {"get": {"summary": "What is there?", "responses": {"200": {"description": "A list."}}}},
         "/healthz": {"get": {"summary": "Is it alive?", "responses": {"200": {"description": "It is."}}}},
-        "/readyz": {"get": {"summary": "Does it want requests?", "responses": {"200": {"description": "It does."}, "503": {"description": "It is about to stop."}}}},
+        "/readyz": {"get": {"summary": "Does it want requests?", "responses": {
+            "200": {"description": "It does."}, "503": {"description": "It is about to stop."},
+        }}},
         "/metrics": {"get": {"summary": "What Prometheus reads", "responses": {"200": {"description": "Metrics."}}}},
+        "/openapi.json": {"get": {"summary": "This document", "responses": {"200": {"description": "It."}}}},
     })
+}
+
+const PROBLEM: &str = "#/components/schemas/Problem";
+
+/// The statuses that a denial may have.
+static A_REFUSAL: LazyLock<Value> = LazyLock::new(|| json!({"minimum": 400, "maximum": 599}));
+
+/// Every method is answered alike.
+fn forward_auth() -> Value {
+    let operation = json!({
+        "summary": "May the request that a proxy holds go ahead?",
+        "description": "X-Forwarded-Uri, -Method, -Host and -For say which request it is; every other parameter of the query is an attribute.",
+        "parameters": [
+            deny_status(&json!([A_REFUSAL.clone()])),
+            headers(),
+            parameter("cost", "What the request spends.", &json!({"type": "integer", "minimum": 0})),
+            {"name": "X-Forwarded-Uri", "in": "header", "required": true, "schema": {"type": "string"}, "example": "/search?q=x"},
+            {"name": "X-Forwarded-Method", "in": "header", "schema": {"type": "string"}},
+        ],
+        "responses": {"200": {"description": "It may."}, "4XX": problem_response(), "5XX": problem_response()},
+    });
+    let methods = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
+    Value::Object(methods.into_iter().map(|method| (method.to_owned(), operation.clone())).collect())
+}
+
+fn deny_status(statuses: &Value) -> Value {
+    let schema = json!({"type": "integer", "anyOf": statuses});
+    parameter("deny_status", "The status of a denial; 200 leaves it to the body.", &schema)
+}
+
+fn headers() -> Value {
+    let schema = json!({"type": "string", "enum": ["standard", "x-ratelimit", "none"]});
+    parameter("headers", "The headers that tell what is left.", &schema)
+}
+
+fn asking(schema: &Value) -> Value {
+    let example = json!({"attributes": {"user": "ann"}, "cost": 1});
+    json!({"required": true, "content": {"application/json": {"schema": schema, "example": example}}})
 }
 
 fn parameter(name: &str, description: &str, schema: &Value) -> Value {
     json!({"name": name, "in": "query", "description": description, "schema": schema})
 }
 
-fn responses(answers: &[(&str, &str, Value)], problems: &[&str]) -> Value {
-    let answers = answers.iter().map(|(status, description, schema)| {
-        let content = json!({"application/json": {"schema": schema}});
-        ((*status).to_owned(), json!({"description": description, "content": content}))
-    });
+fn responses(description: &str, schema: &Value, problems: &[&str]) -> Value {
+    let answer = json!({"description": description, "content": {"application/json": {"schema": schema}}});
     let problems = problems.iter().map(|status| ((*status).to_owned(), problem_response()));
-    Value::Object(answers.chain(problems).collect())
+    Value::Object(std::iter::once(("200".to_owned(), answer)).chain(problems).collect())
 }
 
 fn problem_response() -> Value {
-    json!({"description": "Why not.", "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}})
+    json!({"description": "Why not.", "content": {"application/problem+json": {"schema": {"$ref": PROBLEM}}}})
 }
 
 fn problem() -> Value {

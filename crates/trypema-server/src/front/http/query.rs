@@ -15,8 +15,6 @@ pub(super) struct Choices {
     pub(super) deny_status: StatusCode,
     /// The headers that tell what is left.
     pub(super) headers: HeaderStyle,
-    /// What the request spends.
-    pub(super) cost: u64,
 }
 
 /// A name and its value.
@@ -34,10 +32,6 @@ impl Choices {
             match &*name {
                 "deny_status" => self.deny_status = deny_status(&value)?,
                 "headers" => self.headers = headers(&value)?,
-                "cost" => {
-                    let cost = value.parse();
-                    self.cost = cost.map_err(|_| Refusal::bad_request("cost: need a whole number"))?;
-                }
                 _ => other((name, value))?,
             }
         }

@@ -32,6 +32,25 @@ pub(super) struct Question<'a> {
     pub(super) mode: Mode,
 }
 
+/// A request that is talked about, and not made.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Topic<'a> {
+    /// Who asks for what.
+    #[serde(borrow)]
+    pub(super) attributes: Attributes<'a>,
+    /// What it spends.
+    #[serde(default = "one")]
+    pub(super) cost: u64,
+}
+
+impl<'a> Topic<'a> {
+    /// Reads a body.
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, Refusal> {
+        serde_json::from_slice(body).map_err(|error| malformed(&error))
+    }
+}
+
 fn one() -> u64 {
     1
 }
@@ -140,7 +159,7 @@ impl<'a> Questions<'a> {
     /// Reads a body: an array is a batch.
     pub(super) fn read(body: &'a [u8], max_batch: usize) -> Result<Self, Refusal> {
         if body.trim_ascii_start().first() != Some(&b'[') {
-            return one_question(body).map(Self::One);
+            return serde_json::from_slice(body).map(Self::One).map_err(|error| malformed(&error));
         }
         let many: Vec<Question<'a>> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
         if many.len() > max_batch {
@@ -149,11 +168,6 @@ impl<'a> Questions<'a> {
         }
         Ok(Self::Many(many))
     }
-}
-
-/// Reads a body that holds one request.
-pub(super) fn one_question(body: &[u8]) -> Result<Question<'_>, Refusal> {
-    serde_json::from_slice(body).map_err(|error| malformed(&error))
 }
 
 fn malformed(error: &serde_json::Error) -> Refusal {

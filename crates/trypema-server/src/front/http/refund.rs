@@ -7,10 +7,8 @@ use serde::Serialize;
 use trypema::rules::{Refunded, Request as Asking};
 
 use super::answer::json;
-use super::problem::Refusal;
-use super::question::one_question;
+use super::question::Topic;
 use super::{Asked, Front, body};
-use crate::app::Mode;
 
 /// What was given back.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -39,12 +37,9 @@ impl<'a> From<&'a Refunded> for RefundedRule<'a> {
 impl Front {
     pub(super) async fn refund(&self, request: Request<Incoming>) -> Asked {
         let body = body::read(request.into_body(), self.max_body).await?;
-        let question = one_question(&body)?;
-        if question.mode != Mode::Check {
-            return Err(Refusal::bad_request("a refund has no mode"));
-        }
-        let attributes = question.attributes.pairs();
-        let refunded = self.app.give_back(&Asking::new(&attributes).costing(question.cost)).await?;
+        let topic = Topic::read(&body)?;
+        let attributes = topic.attributes.pairs();
+        let refunded = self.app.give_back(&Asking::new(&attributes).costing(topic.cost)).await?;
         let rules = refunded.iter().map(RefundedRule::from).collect();
         Ok(json(StatusCode::OK, &RefundAnswer { rules }))
     }
