@@ -29,7 +29,7 @@ pub enum RulesSource {
 
 /// What tells one version of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(crate) struct Stamp {
     modified: Option<SystemTime>,
     length: u64,
     device: u64,
@@ -49,7 +49,8 @@ impl RulesSource {
         }
     }
 
-    fn stamp(&self) -> Option<Stamp> {
+    /// Which version of the file there is now; to be looked at before that is read.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
         let Self::File(path) = self else { return None };
         let metadata = fs::metadata(path).ok()?;
         Some(Stamp {
@@ -61,11 +62,11 @@ impl RulesSource {
     }
 }
 
-/// Puts rules in force whenever their file has changed, or when `asked` to; ends with the task that it is spawned as.
+/// Puts rules in force whenever their file is no longer the one that is `known`, or when `asked` to; ends with the task that it is
+/// spawned as.
 ///
 /// A file that has just changed may be half written: it is read when it has looked the same twice. What is asked for is read at once.
-pub(crate) async fn watch(app: Arc<App>, source: RulesSource, asked: Arc<Notify>) {
-    let mut known = look(&source).await;
+pub(crate) async fn watch(app: Arc<App>, source: RulesSource, mut known: Option<Stamp>, asked: Arc<Notify>) {
     let mut last_seen = known;
     loop {
         let is_asked = tokio::select! {

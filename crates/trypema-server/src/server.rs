@@ -16,7 +16,7 @@ use crate::clock::Started;
 use crate::config::Config;
 use crate::front::http::Front;
 use crate::net::{self, Accepting, Certificates, Registry, TlsError};
-use crate::rules_file;
+use crate::rules_file::{self, Stamp};
 use crate::spans::Spans;
 
 /// How often the store is looked at, to say in the log that it went away or came back.
@@ -55,6 +55,8 @@ pub struct Server {
     address: SocketAddr,
     certificates: Option<Arc<Certificates>>,
     reload: Reload,
+    /// The file of rules that was read.
+    rules_file: Option<Stamp>,
 }
 
 /// What makes a service read its rules and certificates again, as SIGHUP does.
@@ -80,11 +82,12 @@ impl Server {
     /// Whatever keeps it from serving.
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let certificates = config.tls.clone().map(Certificates::read).transpose()?.map(Arc::new);
+        let rules_file = config.rules.stamp();
         let app = Arc::new(App::new(&config, clock).await.map_err(StartError::App)?);
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = net::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { app, config, listener, address, certificates, reload: Reload::default() })
+        Ok(Self { app, config, listener, address, certificates, reload: Reload::default(), rules_file })
     }
 
     /// Where it listens.
@@ -104,7 +107,7 @@ impl Server {
 
     /// Serves until `stop` is over, then finishes what is under way, gives back what is held, and returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { app, config, listener, certificates, reload, .. } = self;
+        let Self { app, config, listener, certificates, reload, rules_file, .. } = self;
         let max = net::raise_descriptor_limit(config.limits.connections);
         if max < config.limits.connections {
             tracing::warn!(
@@ -117,7 +120,7 @@ impl Server {
         let mut background = JoinSet::new();
         let keeper = Arc::clone(&registry);
         background.spawn(async move { keeper.keep_time().await });
-        background.spawn(rules_file::watch(Arc::clone(&app), config.rules.clone(), reload.rules));
+        background.spawn(rules_file::watch(Arc::clone(&app), config.rules.clone(), rules_file, reload.rules));
         background.spawn(watch_store(Arc::clone(&app)));
         if let Some(certificates) = certificates.clone() {
             background.spawn(watch_certificates(certificates, reload.certificates));
