@@ -29,12 +29,10 @@ pub struct Config {
     pub rules: RulesSource,
     /// Whose `X-Forwarded-*` headers are believed.
     pub trusted_proxies: TrustedProxies,
-    /// The same, to ask whether a peer is one of them.
-    pub trusted_networks: Vec<trypema::http::Network>,
     /// The attributes that forward-auth takes from headers.
     pub attributes: Vec<HeaderAttribute>,
     /// How clients of forward-auth are told what is left.
-    pub headers: HeaderChoice,
+    pub headers: HeaderStyle,
     /// Where counters live.
     pub provider: ProviderChoice,
     /// Keys in memory, per strategy.
@@ -64,9 +62,6 @@ pub struct HeaderAttribute {
     pub name: String,
     pub header: HeaderName,
 }
-
-/// How clients are told what is left.
-pub type HeaderChoice = HeaderStyle;
 
 /// Where counters live.
 #[derive(Debug, Clone)]
@@ -124,14 +119,12 @@ impl Config {
     ///
     /// The first setting that cannot be used.
     pub fn new(settings: Settings) -> Result<Self, InvalidConfig> {
-        let trusted_networks = networks(&settings.trusted_proxies)?;
         Ok(Self {
             listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
             tls: tls(&settings)?,
             admin_token: admin_token(&settings)?,
             rules: settings.rules.clone().map_or(RulesSource::BuiltIn, RulesSource::File),
-            trusted_proxies: TrustedProxies::new(trusted_networks.iter().copied()),
-            trusted_networks,
+            trusted_proxies: trusted_proxies(&settings.trusted_proxies)?,
             attributes: settings.attributes.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
             headers: style(settings.headers.unwrap_or(HeaderSetting::Standard)),
             max_keys: at_least_one("max_keys", settings.max_keys.unwrap_or(1_000_000))?,
@@ -183,7 +176,7 @@ fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidCo
     if number == 0 { Err(invalid(setting, "need at least 1")) } else { Ok(number) }
 }
 
-pub(crate) fn style(setting: HeaderSetting) -> HeaderStyle {
+fn style(setting: HeaderSetting) -> HeaderStyle {
     match setting {
         HeaderSetting::Standard => HeaderStyle::Standard,
         HeaderSetting::XRateLimit => HeaderStyle::XRateLimit,
@@ -191,13 +184,13 @@ pub(crate) fn style(setting: HeaderSetting) -> HeaderStyle {
     }
 }
 
-fn networks(texts: &[String]) -> Result<Vec<trypema::http::Network>, InvalidConfig> {
+fn trusted_proxies(texts: &[String]) -> Result<TrustedProxies, InvalidConfig> {
     let loopback = ["127.0.0.0/8".to_owned(), "::1".to_owned()];
     let texts = if texts.is_empty() { &loopback[..] } else { texts };
     let parse = |text: &String| {
         text.trim().parse().map_err(|error| invalid("trusted_proxies", format!("`{text}`: {error}")))
     };
-    texts.iter().map(parse).collect()
+    Ok(TrustedProxies::new(texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?))
 }
 
 fn attribute(text: &str) -> Result<HeaderAttribute, InvalidConfig> {

@@ -27,7 +27,7 @@ mod settings;
 mod spans;
 
 pub use app::{App, Mode};
-pub use config::{Config, HeaderChoice, InvalidConfig, Limits, ProviderChoice, Tls};
+pub use config::{Config, InvalidConfig, Limits, ProviderChoice, Tls};
 pub use rules_file::RulesSource;
 pub use server::{Reload, Server, StartError};
 pub use settings::Settings;

@@ -5,6 +5,8 @@
 
 #[path = "conform/api.rs"]
 mod api;
+#[path = "conform/cli.rs"]
+mod cli;
 #[path = "service/client.rs"]
 #[allow(dead_code, reason = "others use the rest")]
 mod client;
@@ -15,5 +17,13 @@ mod folder;
 mod harness;
 #[path = "conform/in_process.rs"]
 mod in_process;
+#[path = "conform/metrics.rs"]
+mod metrics;
+#[path = "conform/openapi.rs"]
+mod openapi;
+#[path = "conform/reload.rs"]
+mod reload;
+#[path = "conform/spans.rs"]
+mod spans;
 #[path = "conform/traces.rs"]
 mod traces;

@@ -5,12 +5,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "service/client.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, unreachable_pub)]
 mod client;
 #[path = "hostile/faults.rs"]
 mod faults;
 #[path = "service/harness.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, unreachable_pub)]
 mod harness;
 #[path = "hostile/life.rs"]
 mod life;

@@ -21,11 +21,12 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use trypema::http::{HeaderStyle, TrustedProxies};
 
 use self::problem::Refusal;
 use crate::app::App;
 use crate::clock::Started;
-use crate::config::{Config, HeaderAttribute, HeaderChoice};
+use crate::config::{Config, HeaderAttribute};
 use crate::metrics::Route;
 use crate::net::{Connection, Phase, Place};
 use crate::secret::Secret;
@@ -39,10 +40,9 @@ type Asked = Result<Answer, Refusal>;
 #[derive(Debug)]
 pub(crate) struct Front {
     app: Arc<App>,
-    trusted: trypema::http::TrustedProxies,
-    trusted_networks: Vec<trypema::http::Network>,
+    trusted_proxies: TrustedProxies,
     attributes: Vec<HeaderAttribute>,
-    headers: HeaderChoice,
+    headers: HeaderStyle,
     admin_token: Option<Secret>,
     is_on_loopback: bool,
     spans: Option<Arc<Spans>>,
@@ -54,8 +54,7 @@ impl Front {
     pub(crate) fn new(app: Arc<App>, config: &Config, spans: Option<Arc<Spans>>) -> Self {
         Self {
             app,
-            trusted: config.trusted_proxies.clone(),
-            trusted_networks: config.trusted_networks.clone(),
+            trusted_proxies: config.trusted_proxies.clone(),
             attributes: config.attributes.clone(),
             headers: config.headers,
             admin_token: config.admin_token.clone(),

@@ -158,17 +158,23 @@ impl Registry {
 }
 
 impl Slots {
-    /// Ends the longest idle one of some; whether there is one.
+    /// Ends the longest idle one of those that are looked at; whether there is one.
     fn make_room(&mut self, now: u32) -> bool {
         let count = self.slots.len();
-        let hand = self.hand;
-        self.hand = (hand + COMPARED) % count.max(1);
-        let compared = (0..COMPARED.min(count)).filter_map(|step| self.slots[(hand + step) % count].as_ref());
-        let waiting = compared
-            .filter(|connection| connection.phase() != Phase::Busy && connection.order() != Order::End);
-        waiting
-            .max_by_key(|connection| connection.age(now))
-            .is_some_and(|connection| connection.give(Order::End))
+        let is_waiting = |connection: &&Arc<Connection>| {
+            connection.phase() != Phase::Busy && connection.order() != Order::End
+        };
+        // Where nearly all are busy, it takes more than one look.
+        for _ in 0..count.div_ceil(COMPARED) {
+            let hand = self.hand;
+            self.hand = (hand + COMPARED) % count;
+            let compared =
+                (hand..hand + COMPARED.min(count)).filter_map(|place| self.slots[place % count].as_ref());
+            if let Some(longest) = compared.filter(is_waiting).max_by_key(|connection| connection.age(now)) {
+                return longest.give(Order::End);
+            }
+        }
+        false
     }
 
     fn give_all(&self, order: Order) {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use trypema_testkit::program::Program;
@@ -23,7 +23,7 @@ impl Service {
 
     /// The same with these rules in a file of its own, unless they are empty.
     pub fn with_rules(rules: &str, flags: &[&str]) -> Self {
-        let mut program = Program::start(|directory| {
+        Self::of(|directory| {
             let mut command = trypema();
             command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
             if !rules.is_empty() {
@@ -33,7 +33,11 @@ impl Service {
             }
             command
         })
-        .unwrap();
+    }
+
+    /// What `command` makes of a directory of its own; it has to listen on a port of its own.
+    pub fn of(command: impl FnOnce(&Path) -> Command) -> Self {
+        let mut program = Program::start(command).unwrap();
         let line = program.line("listens on").unwrap();
         let address = line.rsplit("://").next().unwrap().parse().unwrap();
         Self { program, address }

@@ -88,7 +88,8 @@ impl TrustedProxies {
         client
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// Whether what comes from `address` comes from a proxy that is believed.
+    pub fn trusts(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(address))
     }
 }

@@ -21,7 +21,7 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 impl Front {
     pub(super) async fn forward_auth(&self, request: &Request<Incoming>, peer: SocketAddr) -> Asked {
         let address = peer.ip();
-        if !self.trusted_networks.iter().any(|network| network.contains(address)) {
+        if !self.trusted_proxies.trusts(address) {
             let detail = format!("{} is not one of the trusted proxies", address.to_canonical());
             return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
         }
@@ -90,7 +90,7 @@ impl Front {
         if let Some(host) = only_one(headers, &FORWARDED_HOST)? {
             attributes.push((Cow::Borrowed("host"), host));
         }
-        let client = self.trusted.client_address(peer.ip(), headers);
+        let client = self.trusted_proxies.client_address(peer.ip(), headers);
         attributes.push((Cow::Borrowed("ip"), Cow::Owned(client.to_string())));
         Ok(())
     }

@@ -1,0 +1,120 @@
+//! The command line, as a new user and a script meet it.
+
+#[path = "cli/asking.rs"]
+mod asking;
+#[path = "cli/refusals.rs"]
+mod refusals;
+#[path = "cli/rules.rs"]
+mod rules;
+#[path = "cli/settings.rs"]
+mod settings;
+
+use std::ffi::OsStr;
+use std::process::Output;
+
+use crate::harness::trypema;
+
+/// What a command printed, and how it ended.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+}
+
+/// Runs a command that ends by itself.
+fn run(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
+    trypema().args(arguments).output().unwrap().into()
+}
+
+#[test]
+fn help_teaches() {
+    let told = [
+        (
+            &["--help"][..],
+            &["serve", "check", "explain", "rules", "completions", "Try it:", "trypema serve --rules"][..],
+        ),
+        (
+            &["serve", "--help"],
+            &[
+                "built-in demonstration rules",
+                "127.0.0.1:8080",
+                "flags count before variables",
+                "SIGHUP",
+                "SIGTERM",
+                "--redis-url",
+                "TRYPEMA_REDIS_URL",
+                "[default: 50ms]",
+            ],
+        ),
+        (&["check", "--help"], &["user=ann", "--cost", "--server", "nothing is spent", "TRYPEMA_SERVER"]),
+        (&["explain", "--help"], &["--rules", "as if nothing had been spent", "--server"]),
+        (&["rules", "--help"], &["validate", "schema"]),
+        (&["rules", "validate", "--help"], &["with lines", "exit code 0"]),
+        (&["rules", "schema", "--help"], &["JSON Schema", "editors"]),
+        (&["completions", "--help"], &["bash", "zsh", "fish"]),
+    ];
+    for (arguments, sentences) in told {
+        let ran = run(arguments);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{arguments:?}");
+        for sentence in sentences {
+            assert!(ran.out.contains(sentence), "{arguments:?} does not say {sentence:?}:\n{}", ran.out);
+        }
+    }
+}
+
+/// Help shows what variables are set to, except where that is a secret.
+#[test]
+fn help_shows_no_secrets() {
+    for command in ["serve", "check"] {
+        let mut help = trypema();
+        help.env("TRYPEMA_ADMIN_TOKEN", "hunter2").env("TRYPEMA_REDIS_URL", "redis://:hunter2@example");
+        let ran = Ran::from(help.args([command, "--help"]).output().unwrap());
+        assert!(!ran.out.contains("hunter2"), "{}", ran.out);
+    }
+}
+
+#[test]
+fn what_is_no_command_line_ends_with_2_and_a_hint() {
+    let wrong = [
+        (&[][..], "Usage"),
+        (&["sevre"], "serve"),
+        (&["serve", "--colour"], "--colour"),
+        (&["serve", "--listen", "here"], "--listen"),
+        (&["serve", "--redis-deadline", "soon"], "soon"),
+        (&["serve", "--provider", "paper"], "memory"),
+        (&["check", "ann"], "user=ann"),
+        (&["check", "user=ann", "--cost", "-1"], "--cost"),
+        (&["rules", "validate"], "FILE"),
+        (&["completions", "ksh"], "ksh"),
+    ];
+    for (arguments, hint) in wrong {
+        let ran = run(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
+        assert!(ran.err.contains(hint), "{arguments:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn shells_complete_what_there_is() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let ran = run(["completions", shell]);
+        assert_eq!(ran.code, Some(0));
+        for word in ["serve", "validate", "redis-url"] {
+            assert!(ran.out.contains(word), "{shell} does not know {word}");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_told() {
+    let ran = run(["--version"]);
+    assert_eq!((ran.code, ran.out.trim()), (Some(0), concat!("trypema ", env!("CARGO_PKG_VERSION"))));
+}

@@ -1,0 +1,77 @@
+//! `trypema check` and `trypema explain`.
+
+use super::run;
+use crate::harness::Service;
+
+const RULES: &str = "
+rules:
+  - {id: per-user, scope: user, strategy: {fixed_window: {limit: 2, window: 365d}}}
+  - {id: searches, scope: user, endpoints: [/search], strategy: {fixed_window: {limit: 9, window: 365d}}}
+";
+
+#[test]
+fn check_ends_with_0_1_or_2() {
+    let service = Service::with_rules(RULES, &[]);
+    let server = format!("http://{}", service.address);
+    let allowed = run(["check", "user=ann", "--server", &server]);
+    assert_eq!((allowed.code, allowed.err.as_str()), (Some(0), ""), "{allowed:?}");
+    assert!(allowed.out.contains("allowed") && allowed.out.contains("1 of 2 left"), "{}", allowed.out);
+    assert_eq!(run(["check", "user=ann", "--look", "--cost", "1", "--server", &server]).code, Some(0));
+    assert_eq!(run(["check", "user=ann", "--look", "--cost", "2", "--server", &server]).code, Some(1));
+    assert_eq!(run(["check", "user=ann", "--server", &server]).code, Some(0));
+    let denied = run(["check", "user=ann", "--server", &format!("{server}/")]);
+    assert_eq!(denied.code, Some(1), "{denied:?}");
+    assert!(denied.out.contains("denied by per-user; try again in"), "{}", denied.out);
+    let json = run(["check", "user=ann", "--json", "--server", &server]);
+    let answer: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((json.code, &answer["decided_by"]), (Some(1), &serde_json::json!("per-user")));
+    let never = run(["check", "user=ann", "--cost", "3", "--server", &server]);
+    assert!(never.out.contains("trying again does not help"), "{}", never.out);
+    let several = run(["check", "user=bob", "endpoint=/search", "note=a=b", "--server", &server]);
+    assert!(several.out.contains("searches|user=bob allows"), "{}", several.out);
+}
+
+#[test]
+fn who_cannot_be_asked_is_2() {
+    let nobody = trypema_testkit::program::FreePort::any().unwrap();
+    let url = format!("http://127.0.0.1:{}", nobody.number());
+    for command in ["check", "explain"] {
+        let ran = run([command, "user=ann", "--server", &url]);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.starts_with("trypema: ") && ran.err.contains(&url), "{}", ran.err);
+    }
+    let service = Service::with_rules(RULES, &["--admin-token", "secret"]);
+    let server = format!("http://{}", service.address);
+    let refused = run(["explain", "user=ann", "--server", &server]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.err.contains("401") && refused.err.contains("admin token"), "{}", refused.err);
+    assert_eq!(run(["explain", "user=ann", "--server", &server, "--admin-token", "secret"]).code, Some(0));
+}
+
+#[test]
+fn the_server_can_be_a_variable() {
+    let service = Service::with_rules(RULES, &[]);
+    let mut command = crate::harness::trypema();
+    command.env("TRYPEMA_SERVER", format!("http://{}", service.address)).args(["check", "user=ann"]);
+    assert_eq!(command.output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn explain_asks_a_service_or_reads_rules() {
+    let service = Service::with_rules(RULES, &[]);
+    let server = format!("http://{}", service.address);
+    run(["check", "user=ann", "--cost", "2", "--server", &server]);
+    let asked = run(["explain", "user=ann", "--server", &server]);
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    assert!(asked.out.contains("denied by per-user"), "{}", asked.out);
+    assert!(asked.out.contains("per-user|user=ann denies: 0 of 2 left"), "{}", asked.out);
+    assert!(asked.out.contains("searches: does not apply, "), "{}", asked.out);
+    let file = service.rules_file();
+    let read = run(["explain".as_ref(), "user=ann".as_ref(), "--rules".as_ref(), file.as_os_str()]);
+    assert_eq!(read.code, Some(0), "{read:?}");
+    assert!(read.out.contains("per-user: applies as per-user|user=ann, allows: limit 2"), "{}", read.out);
+    assert!(read.out.contains("searches: does not apply, "), "{}", read.out);
+    let missing = run(["explain", "user=ann", "--rules", "/nowhere/rules.yaml"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.err.contains("/nowhere/rules.yaml"), "{}", missing.err);
+}

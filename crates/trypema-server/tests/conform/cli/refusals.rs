@@ -1,0 +1,120 @@
+//! Services that do not start, and say why.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use trypema_testkit::program::Program;
+
+use crate::harness::trypema;
+
+/// How a service ended that must not start, and what it said. The files are in its directory.
+fn refused(files: &[(&str, &str)], flags: &[&str]) -> (i32, String) {
+    let mut program = Program::start(|directory: &Path| {
+        for (name, text) in files {
+            fs::write(directory.join(name), text).unwrap();
+        }
+        let mut command = trypema();
+        command.current_dir(directory).args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
+        command
+    })
+    .unwrap();
+    let code = program.end().unwrap().code().unwrap();
+    (code, program.log())
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_named() {
+    let wrong = [
+        (&["--tls-key", "key.pem"][..], "tls_certificate: is missing"),
+        (&["--tls-certificate", "cert.pem"], "tls_key: is missing"),
+        (&["--tls-certificate", "none.pem", "--tls-key", "none.pem"], "none.pem"),
+        (&["--provider", "redis"], "redis_url: is missing"),
+        (&["--provider", "hybrid"], "redis_url: is missing"),
+        (&["--redis-url", "http://example"], "redis"),
+        (&["--redis-url", "redis://127.0.0.1", "--redis-prefix", "a:b"], "redis_prefix"),
+        (&["--redis-url", "redis://127.0.0.1", "--redis-url-file", "url"], "redis_url: is given twice"),
+        (&["--redis-url-file", "missing"], "redis_url: missing"),
+        (&["--admin-token", ""], "admin_token: is empty"),
+        (&["--trusted-proxies", "10.0.0.0/33"], "trusted_proxies: `10.0.0.0/33`"),
+        (&["--attributes", "user"], "attributes: `user`"),
+        (&["--attributes", "user=not a header"], "attributes: `user=not a header`"),
+        (&["--max-batch", "0"], "max_batch: need at least 1"),
+        (&["--max-keys", "0"], "max_keys: need at least 1"),
+        (&["--max-connections", "0"], "max_connections: need at least 1"),
+        (&["--max-body-bytes", "0"], "max_body_bytes"),
+        (&["--max-header-bytes", "10"], "max_header_bytes"),
+        (&["--config", "missing.yaml"], "missing.yaml"),
+        (&["--rules", "missing.yaml"], "missing.yaml"),
+    ];
+    for (flags, reason) in wrong {
+        let (code, log) = refused(&[], flags);
+        assert_eq!(code, 2, "{flags:?}: {log}");
+        assert!(
+            log.contains("trypema: ") && log.contains(reason),
+            "{flags:?} does not say {reason:?}: {log}"
+        );
+    }
+}
+
+#[test]
+fn a_configuration_file_is_refused_by_name_and_line() {
+    let wrong = [
+        ("max_batch: 5\ncolour: red\n", "trypema.yaml", "colour", "line 2"),
+        ("max_batch: 5\n\nmax_keys: many\n", "trypema.yaml", "", "line 3"),
+        ("provider: paper\n", "trypema.yaml", "paper", "line 1"),
+        ("max_batch: [1\n", "trypema.yaml", "", "line"),
+        ("- max_batch\n", "trypema.yaml", "", "line 1"),
+        ("redis_deadline: soon\n", "trypema.yaml", "soon", "line 1"),
+        ("max_batch: 5\nmax_batch: 6\n", "trypema.yaml", "max_batch", "line 2"),
+    ];
+    for (text, file, named, line) in wrong {
+        let (code, log) = refused(&[(file, text)], &["--config", file]);
+        assert_eq!(code, 2, "{text:?}: {log}");
+        assert!(log.contains(file) && log.contains(named) && log.contains(line), "{text:?}: {log}");
+    }
+}
+
+/// A line that is wrong is told; one that holds a secret is not shown beside it.
+#[test]
+fn what_is_wrong_with_a_file_tells_no_secret() {
+    let files = [
+        "admin_token: hunter2\ncolour: red\n",
+        "colour: red\nadmin_token: hunter2\n",
+        "redis_url: redis://:hunter2@127.0.0.1\nmax_batch: many\n",
+        "admin_token: [hunter2]\n",
+        "admin_token: {token: hunter2}\n",
+        "redis_url: hunter2\n",
+        "redis_url: redis://:hunter2@127.0.0.1:port\n",
+        "redis_url: redis://:hunter2@127.0.0.1\nredis_url: redis://:hunter2@127.0.0.2\n",
+    ];
+    for text in files {
+        let (code, log) = refused(&[("trypema.yaml", text)], &["--config", "trypema.yaml"]);
+        assert_eq!(code, 2, "{text:?}: {log}");
+        assert!(!log.contains("hunter2"), "{text:?}: {log}");
+    }
+}
+
+#[test]
+fn invalid_rules_are_told_with_line_and_reason() {
+    let rules =
+        "rules:\n  - id: a\n    scope: global\n    strategy: {fixed_window: {limit: 0, window: 1h}}\n";
+    let (code, log) = refused(&[("rules.yaml", rules)], &["--rules", "rules.yaml"]);
+    assert_ne!(code, 0, "{log}");
+    assert!(log.contains("rules.yaml:4: ") && log.contains("invalid limit 0"), "{log}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut program = Program::start(|_| {
+        let mut command = trypema();
+        command.args(["serve", "--listen", &address]);
+        command
+    })
+    .unwrap();
+    assert!(!program.end().unwrap().success());
+    let log = program.log();
+    assert!(log.contains(&format!("listening on {address}")) && log.contains("in use"), "{log}");
+}

@@ -1,0 +1,163 @@
+//! Where settings come from: flags, then variables, then the file, then defaults; and secrets that stay secret.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::client::Client;
+use crate::harness::{Service, trypema};
+
+/// A service with settings in its file, as variables, and as flags.
+fn serve(file: &str, variables: &[(&str, &str)], flags: &[&str]) -> Service {
+    Service::of(|directory| {
+        let mut command = configured(directory, file);
+        command.envs(variables.iter().copied()).args(flags);
+        command
+    })
+}
+
+fn configured(directory: &Path, file: &str) -> Command {
+    let config = directory.join("trypema.yaml");
+    fs::write(&config, file).unwrap();
+    let mut command = trypema();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config);
+    command
+}
+
+/// How many requests a batch may have.
+fn batch(service: &Service) -> usize {
+    let mut client = service.client();
+    let fits = |size: &usize| {
+        let body = json!(vec![json!({"attributes": {}}); *size]).to_string();
+        client.send("POST", "/v1/check", &[], &body).status == 200
+    };
+    (1..10).take_while(fits).count()
+}
+
+#[test]
+fn flags_count_before_variables_and_those_before_the_file() {
+    let variable = [("TRYPEMA_MAX_BATCH", "3")];
+    assert_eq!(batch(&serve("", &[], &[])), 9, "the default is more");
+    assert_eq!(batch(&serve("max_batch: 2", &[], &[])), 2);
+    assert_eq!(batch(&serve("max_batch: 2", &variable, &[])), 3);
+    assert_eq!(batch(&serve("max_batch: 2", &variable, &["--max-batch", "4"])), 4);
+}
+
+fn forwarded(client: &mut Client, headers: &[(&str, &str)]) -> (u16, Option<String>) {
+    let headers = [&[("x-forwarded-uri", "/")], headers].concat();
+    let reply = client.send("GET", "/v1/forward-auth", &headers, "");
+    (reply.status, reply.header("ratelimit").map(str::to_owned))
+}
+
+#[test]
+fn lists_are_replaced_as_a_whole() {
+    let file = "trusted_proxies: [10.0.0.0/8, 127.0.0.1]";
+    let status = |service: Service| forwarded(&mut service.client(), &[]).0;
+    assert_eq!(status(serve("", &[], &[])), 200, "loopback is trusted by default");
+    assert_eq!(status(serve("trusted_proxies: [10.0.0.0/8]", &[], &[])), 403);
+    assert_eq!(status(serve(file, &[], &[])), 200);
+    assert_eq!(status(serve(file, &[("TRYPEMA_TRUSTED_PROXIES", "10.0.0.0/8,192.0.2.1")], &[])), 403);
+    let variable = [("TRYPEMA_TRUSTED_PROXIES", "10.0.0.0/8")];
+    assert_eq!(status(serve(file, &variable, &["--trusted-proxies", "::1,127.0.0.0/8"])), 200);
+}
+
+#[test]
+fn attributes_and_headers_come_from_anywhere() {
+    let told =
+        |service: &Service, header: &str| forwarded(&mut service.client(), &[(header, "ann")]).1.is_some();
+    let file = "attributes: [user=x-file]";
+    let variable = [("TRYPEMA_ATTRIBUTES", "user=x-variable,tenant=x-tenant")];
+    let service = serve(file, &[], &[]);
+    assert!(told(&service, "x-file") && !told(&service, "x-variable"));
+    let service = serve(file, &variable, &[]);
+    assert!(!told(&service, "x-file") && told(&service, "x-variable"));
+    let service = serve(file, &variable, &["--attributes", "user=x-flag"]);
+    assert!(!told(&service, "x-variable") && told(&service, "x-flag"));
+    let service = serve("headers: none", &[], &["--attributes", "user=x-flag"]);
+    assert!(!told(&service, "x-flag"));
+    let service =
+        serve("headers: none", &[("TRYPEMA_HEADERS", "standard")], &["--attributes", "user=x-flag"]);
+    assert!(told(&service, "x-flag"));
+}
+
+#[test]
+fn the_file_itself_can_be_a_variable() {
+    let service = Service::of(|directory| {
+        let config = directory.join("trypema.yaml");
+        fs::write(&config, "max_batch: 2").unwrap();
+        let mut command = trypema();
+        command.args(["serve", "--listen", "127.0.0.1:0"]).env("TRYPEMA_CONFIG", config);
+        command
+    });
+    assert_eq!(batch(&service), 2);
+}
+
+/// Two ways to write settings in one file, each of them whole.
+#[test]
+fn a_file_may_say_everything_or_nothing() {
+    assert_eq!(serve("# nothing yet\n", &[], &[]).get("/healthz").status, 200);
+    let everything = "
+max_keys: 1000
+max_connections: 50
+max_header_bytes: 8192
+max_body_bytes: 1000
+header_timeout: 5s
+request_timeout: 5s
+idle_timeout: 1m
+shutdown_delay: 10ms
+shutdown_deadline: 2s
+log_format: pretty
+log_level: debug
+provider: memory
+";
+    let mut service = serve(everything, &[], &[]);
+    assert_eq!(service.get("/readyz").json()["provider"], json!("memory"));
+    assert!(service.stop().success());
+}
+
+fn explained(service: &Service, token: &str) -> u16 {
+    let authorization = format!("Bearer {token}");
+    service
+        .client()
+        .send("POST", "/v1/explain", &[("authorization", &authorization)], r#"{"attributes":{}}"#)
+        .status
+}
+
+#[test]
+fn secrets_can_be_in_files() {
+    for as_variable in [true, false] {
+        let service = Service::of(|directory| {
+            let file = directory.join("token");
+            fs::write(&file, "hunter2\n").unwrap();
+            let settings = format!("admin_token_file: {}", file.display());
+            let mut command = configured(directory, if as_variable { "" } else { &settings });
+            if as_variable {
+                command.env("TRYPEMA_ADMIN_TOKEN_FILE", file);
+            }
+            command
+        });
+        assert_eq!((explained(&service, "hunter2"), explained(&service, "hunter3")), (200, 401));
+    }
+}
+
+/// Not at the most talkative level, not while Redis is away, not when somebody guesses wrong.
+#[test]
+fn secrets_are_never_printed() {
+    let url = "redis://default:hunter2@127.0.0.1:1/";
+    for format in ["pretty", "json"] {
+        let mut service = Service::of(|directory| {
+            let mut command = configured(directory, "admin_token: hunter2-token\n");
+            command.args(["--redis-url", url, "--log-level", "trace"]);
+            command
+        });
+        explained(&service, "hunter2-token");
+        explained(&service, "wrong");
+        service.post("/v1/check", r#"{"attributes":{"user":"ann"}}"#);
+        service.stop();
+        let log = service.program.log();
+        assert!(log.contains("redis cannot be reached"), "{format}: {log}");
+        assert!(!log.contains("hunter2"), "{format}: {log}");
+    }
+}

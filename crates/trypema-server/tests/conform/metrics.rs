@@ -1,0 +1,217 @@
+//! What Prometheus reads: well formed, exact, and never about a single caller.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use trypema_testkit::program::FreePort;
+
+use crate::client::Client;
+use crate::in_process::InProcess;
+
+const RULES: &str = "
+rules:
+  - {id: per-user, scope: user, strategy: {fixed_window: {limit: 2, window: 1h}}}
+  - {id: shadow, scope: user, action: log_only, strategy: {fixed_window: {limit: 1, window: 1h}}}
+  - {id: paced, scope: user, key_pattern: '{paced}', action: throttle, max_delay: 1m, strategy: {token_bucket: {limit: 1, window: 10s}}}
+  - {id: short-guard, scope: user, key_pattern: '{short}', strategy: {abuse: {temp: {window: 60s, threshold: 2, block: 10m}, long: {window: 24h, threshold: 99, block: 24h}}}}
+  - {id: long-guard, scope: user, key_pattern: '{long}', strategy: {abuse: {temp: {window: 60s, threshold: 99, block: 10m}, long: {window: 24h, threshold: 2, block: 24h}}}}
+block:
+  user: [mallory]
+";
+
+/// Every sample, by name and labels as they are written.
+fn samples(client: &mut Client) -> BTreeMap<String, f64> {
+    let reply = client.send("GET", "/metrics", &[], "");
+    assert_eq!(reply.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let lines = reply.body.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.map(|line| line.rsplit_once(' ').unwrap());
+    pairs.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+}
+
+/// What a rule has decided, in the order allowed, denied, throttled, shadowed, error.
+fn decided(samples: &BTreeMap<String, f64>, rule: &str) -> [f64; 5] {
+    ["allowed", "denied", "throttled", "shadowed", "error"]
+        .map(|result| samples[&format!("trypema_checks_total{{rule=\"{rule}\",result=\"{result}\"}}")])
+}
+
+fn check(client: &mut Client, name: &str, value: &str) -> Value {
+    let question = json!({"attributes": {name: value}});
+    client.send("POST", "/v1/check", &[], &question.to_string()).json()
+}
+
+#[test]
+fn every_rule_counts_what_it_decided() {
+    let service = InProcess::with_rules(RULES);
+    let mut client = service.client();
+    for name in ["user", "paced", "short", "long"] {
+        (0..4).for_each(|_| drop(check(&mut client, name, "ann")));
+    }
+    check(&mut client, "user", "mallory");
+    check(&mut client, "nothing", "of interest");
+    for body in [r#"{"attributes": {"user": "ann"}, "mode": "look"}"#, "{"] {
+        client.send("POST", "/v1/check", &[], body);
+    }
+    client.send("POST", "/v1/explain", &[], r#"{"attributes": {"user": "ann"}}"#);
+    client.send("POST", "/v1/refund", &[], r#"{"attributes": {"user": "nobody"}}"#);
+    let told = samples(&mut client);
+    assert_eq!(decided(&told, "per-user"), [2.0, 2.0, 0.0, 0.0, 0.0]);
+    assert_eq!(decided(&told, "shadow"), [1.0, 0.0, 0.0, 3.0, 0.0]);
+    assert_eq!(decided(&told, "paced"), [1.0, 0.0, 3.0, 0.0, 0.0]);
+    assert_eq!(decided(&told, "short-guard"), [1.0, 3.0, 0.0, 0.0, 0.0]);
+    assert_eq!(decided(&told, "long-guard"), [1.0, 3.0, 0.0, 0.0, 0.0]);
+    assert_eq!(told["limiter_blocked_total{scope=\"temp\"}"], 3.0);
+    assert_eq!(told["limiter_blocked_total{scope=\"long\"}"], 3.0);
+    assert_eq!(told["trypema_listed_total"], 1.0);
+    assert_eq!(told["trypema_rules"], 5.0);
+    assert_eq!(told["trypema_live_keys"], 5.0, "one a rule");
+}
+
+#[test]
+fn requests_are_counted_by_route_and_status() {
+    let service = InProcess::with_rules(RULES);
+    let mut client = service.client();
+    let requests = [
+        ("POST", "/v1/check", r#"{"attributes": {"user": "ann"}}"#),
+        ("POST", "/v1/check", r#"[{"attributes": {"user": "ann"}}, {"attributes": {"user": "bob"}}]"#),
+        ("POST", "/v1/check?deny_status=403", r#"{"attributes": {"user": "mallory"}}"#),
+        ("POST", "/v1/check?deny_status=599", r#"{"attributes": {"user": "mallory"}}"#),
+        ("POST", "/v1/check", "{"),
+        ("PUT", "/v1/check", ""),
+        ("GET", "/v1/forward-auth?endpoint=/", ""),
+        ("GET", "/v1/forward-auth?endpoint=/&user=mallory", ""),
+        ("POST", "/v1/explain", r#"{"attributes": {}}"#),
+        ("POST", "/v1/refund", r#"{"attributes": {}}"#),
+        ("GET", "/v1/keys/per-user%7Cuser=ann", ""),
+        ("DELETE", "/v1/keys/per-user%7Cuser=ann", ""),
+        ("GET", "/v1/keys/nobody", ""),
+        ("GET", "/v1/rules", ""),
+        ("GET", "/healthz", ""),
+        ("GET", "/", ""),
+        ("GET", "/nothing", ""),
+        ("GET", "/nothing/else", ""),
+    ];
+    for (method, path, body) in requests {
+        client.send(method, path, &[], body);
+    }
+    let told = samples(&mut client);
+    let expected = [
+        ("check", 200, 2.0),
+        ("check", 403, 1.0),
+        ("check", 599, 1.0),
+        ("check", 400, 1.0),
+        ("check", 405, 1.0),
+        ("forward_auth", 200, 1.0),
+        ("forward_auth", 429, 1.0),
+        ("explain", 200, 1.0),
+        ("refund", 200, 1.0),
+        ("keys", 200, 2.0),
+        ("keys", 404, 1.0),
+        ("rules", 200, 1.0),
+        ("operation", 200, 2.0),
+        ("unknown", 404, 2.0),
+    ];
+    for (route, status, count) in expected {
+        let name = format!("trypema_http_requests_total{{route=\"{route}\",status=\"{status}\"}}");
+        assert_eq!(told.get(&name), Some(&count), "{name}");
+    }
+    let of = |prefix: &str| -> f64 {
+        told.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, value)| value).sum()
+    };
+    assert_eq!(of("trypema_http_requests_total"), requests.len() as f64, "and no others");
+    assert_eq!(of("trypema_http_request_duration_seconds_count"), requests.len() as f64);
+    assert_eq!(told["trypema_connections"], 1.0);
+}
+
+#[test]
+fn what_the_store_does_not_answer_is_an_error_of_the_rules_that_apply() {
+    let nobody = FreePort::any().unwrap();
+    let settings = format!("redis_url: redis://127.0.0.1:{}", nobody.number());
+    let service = InProcess::start(&settings).ruled_by(RULES);
+    let mut client = service.client();
+    for _ in 0..3 {
+        assert_eq!(client.send("POST", "/v1/check", &[], r#"{"attributes": {"user": "ann"}}"#).status, 503);
+    }
+    let told = samples(&mut client);
+    assert_eq!(decided(&told, "per-user"), [0.0, 0.0, 0.0, 0.0, 3.0]);
+    assert_eq!(decided(&told, "shadow"), [0.0, 0.0, 0.0, 0.0, 3.0]);
+    assert_eq!(decided(&told, "paced"), [0.0; 5], "it does not apply");
+}
+
+#[test]
+fn counters_survive_new_rules() {
+    let service = InProcess::with_rules(RULES);
+    let mut client = service.client();
+    (0..4).for_each(|_| drop(check(&mut client, "user", "ann")));
+    let before = samples(&mut client);
+    let service = service.ruled_by(&RULES.replace("limit: 2, window: 1h", "limit: 9, window: 1h"));
+    check(&mut client, "user", "ann");
+    let after = samples(&mut client);
+    assert_eq!(decided(&before, "per-user"), [2.0, 2.0, 0.0, 0.0, 0.0]);
+    assert_eq!(decided(&after, "per-user"), [3.0, 2.0, 0.0, 0.0, 0.0]);
+    let reloads = "trypema_rules_reloads_total{result=\"ok\"}";
+    assert_eq!(after[reloads], before[reloads] + 1.0);
+    drop(service);
+}
+
+#[test]
+fn a_caller_leaves_no_trace() {
+    let service = InProcess::start("attributes: [user=x-user]").ruled_by(RULES);
+    let mut client = service.client();
+    check(&mut client, "user", "first");
+    client.send("GET", "/v1/keys/per-user%7Cuser=first", &[], "");
+    client.send("GET", "/v1/forward-auth", &[("x-user", "first"), ("x-forwarded-uri", "/")], "");
+    client.send("GET", "/first", &[], "");
+    let names = |told: BTreeMap<String, f64>| -> Vec<String> { told.into_keys().collect() };
+    let before = names(samples(&mut client));
+    for number in 0..1_000 {
+        let name = format!("traceable-{number}");
+        check(&mut client, "user", &name);
+        client.send("GET", &format!("/v1/keys/per-user%7Cuser={name}"), &[], "");
+        client.send("GET", "/v1/forward-auth", &[("x-user", &name), ("x-forwarded-uri", &name)], "");
+        client.send("GET", &format!("/{name}"), &[], "");
+    }
+    let after = names(samples(&mut client));
+    assert_eq!(after, before, "no series was added");
+    assert!(!client.send("GET", "/metrics", &[], "").body.contains("traceable"));
+}
+
+/// Ids that are valid and look odd, and traffic of every kind.
+#[test]
+fn promtool_finds_nothing_wrong() {
+    let longest = "x".repeat(64);
+    let odd = ["-", "...", "0", "A.b-c_9", "__name__", "le", &longest];
+    let rule = |id: &&str| {
+        format!("  - {{id: '{id}', scope: user, strategy: {{fixed_window: {{limit: 1, window: 1h}}}}}}\n")
+    };
+    let rules =
+        format!("{RULES}").replace("block:", &format!("{}block:", odd.iter().map(rule).collect::<String>()));
+    let service = InProcess::with_rules(&rules);
+    let mut client = service.client();
+    for name in ["user", "paced", "short", "long"] {
+        (0..3).for_each(|_| drop(check(&mut client, name, "ann")));
+    }
+    for path in ["/v1/check?deny_status=599", "/v1/forward-auth?endpoint=/", "/nothing"] {
+        client.send("POST", path, &[], r#"{"attributes": {"user": "mallory"}}"#);
+    }
+    let text = client.send("GET", "/metrics", &[], "").body;
+    for id in odd {
+        assert!(text.contains(&format!("trypema_checks_total{{rule=\"{id}\",result=\"denied\"}} ")), "{id}");
+    }
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = promtool else {
+        println!("promtool is not installed: the text was not checked");
+        return;
+    };
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
+    assert!(output.status.success() && told.trim().is_empty(), "{told}");
+}

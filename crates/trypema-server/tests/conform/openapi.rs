@@ -1,0 +1,172 @@
+//! The served description is true: of every route, of every answer that can be provoked, of every example.
+
+#[path = "openapi/answers.rs"]
+mod answers;
+#[path = "openapi/schema.rs"]
+mod schema;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use self::schema::Document;
+use crate::in_process::InProcess;
+
+/// Methods that a path of the document may have, and what else stands beside them.
+const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+
+fn document() -> Document {
+    let reply = InProcess::start("").client().send("GET", "/openapi.json", &[], "");
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")));
+    Document(reply.json())
+}
+
+/// Every operation: path, method, and what is said of it.
+fn operations(document: &Document) -> Vec<(String, String, Value)> {
+    let paths = document.0["paths"].as_object().unwrap();
+    let all = paths.iter().flat_map(|(path, methods)| {
+        methods.as_object().unwrap().iter().map(move |(method, about)| (path, method, about))
+    });
+    let all = all.filter(|(_, method, _)| METHODS.contains(&method.as_str()));
+    all.map(|(path, method, about)| (path.clone(), method.clone(), about.clone())).collect()
+}
+
+/// Calls `visit` with every value under `value`, and itself.
+fn walk(value: &Value, visit: &mut impl FnMut(&Value)) {
+    visit(value);
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| walk(item, visit)),
+        Value::Object(members) => members.values().for_each(|member| walk(member, visit)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_schema_is_used() {
+    let document = document();
+    let mut used = BTreeSet::new();
+    walk(&document.0, &mut |value| {
+        if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
+            assert!(document.resolve(reference).is_some(), "{reference} leads nowhere");
+            used.insert(reference.to_owned());
+        }
+    });
+    for name in document.0["components"]["schemas"].as_object().unwrap().keys() {
+        assert!(used.contains(&format!("#/components/schemas/{name}")), "{name} is not used");
+    }
+}
+
+/// What the service has, as the text that it tells people has it, too.
+const ROUTES: [&str; 11] = [
+    "/",
+    "/healthz",
+    "/metrics",
+    "/openapi.json",
+    "/readyz",
+    "/v1/check",
+    "/v1/explain",
+    "/v1/forward-auth",
+    "/v1/keys/{key}",
+    "/v1/refund",
+    "/v1/rules",
+];
+
+#[test]
+fn every_route_is_described_and_the_reverse() {
+    let document = document();
+    let described: BTreeSet<&str> =
+        document.0["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(described, BTreeSet::from(ROUTES));
+    let service = InProcess::start("");
+    let mut client = service.client();
+    let told = client.send("GET", "/", &[], "").body;
+    for route in ROUTES.iter().filter(|route| **route != "/") {
+        assert!(told.contains(route), "{route} is not told to people");
+    }
+    for (path, method, _) in operations(&document) {
+        let reply = client.send(&method.to_uppercase(), &path.replace("{key}", "per-user"), &[], "");
+        assert!(![404, 405].contains(&reply.status), "{method} {path} is described and not there: {reply:?}");
+    }
+}
+
+#[test]
+fn examples_are_what_they_are_examples_of_and_are_answered() {
+    let document = document();
+    let service = InProcess::start("");
+    let mut client = service.client();
+    let mut seen = 0;
+    for (path, method, about) in operations(&document) {
+        let Some(body) = about.pointer("/requestBody/content/application~1json") else { continue };
+        let example = &body["example"];
+        assert_eq!(document.faults(&body["schema"], example, &path), Vec::<String>::new());
+        let reply = client.send(&method.to_uppercase(), &path, &[], &example.to_string());
+        assert_eq!(reply.status, 200, "{path}: {reply:?}");
+        seen += 1;
+    }
+    assert_eq!(seen, 3, "check, explain and refund");
+}
+
+/// What the service refuses, the schema of requests refuses, and the reverse.
+#[test]
+fn requests_are_valid_by_the_schema_if_they_are_taken() {
+    let document = document();
+    let schema =
+        document.0.pointer("/paths/~1v1~1check/post/requestBody/content/application~1json/schema").unwrap();
+    let service = InProcess::start("");
+    let mut client = service.client();
+    let requests = [
+        json!({"attributes": {}}),
+        json!({"attributes": {"user": "ann"}, "cost": 0, "mode": "look"}),
+        json!({"attributes": {"user": "ann"}, "cost": u64::MAX, "mode": "record"}),
+        json!([]),
+        json!([{"attributes": {}}, {"attributes": {"a": "b"}}]),
+        json!({}),
+        json!("x"),
+        json!(null),
+        json!({"attributes": {"user": 1}}),
+        json!({"attributes": {"user": null}}),
+        json!({"attributes": []}),
+        json!({"attributes": {}, "cost": -1}),
+        json!({"attributes": {}, "cost": 1.5}),
+        json!({"attributes": {}, "cost": "1"}),
+        json!({"attributes": {}, "cost": null}),
+        json!({"attributes": {}, "mode": "burn"}),
+        json!({"attributes": {}, "colour": "red"}),
+        json!([{"attributes": {}}, 7]),
+        json!([[]]),
+        json!({"attributes": {"user": "v".repeat(8 * 1024 + 1)}}),
+        json!({"attributes": (0..33).map(|n| (format!("a{n}"), json!("x"))).collect::<serde_json::Map<_, _>>()}),
+    ];
+    for request in requests {
+        let faults = document.faults(schema, &request, "request");
+        let status = client.send("POST", "/v1/check", &[], &request.to_string()).status;
+        assert_eq!(
+            faults.is_empty(),
+            status == 200,
+            "{request:.100} is {status}, and by the schema {faults:?}"
+        );
+    }
+}
+
+/// The validator itself can say no.
+#[test]
+fn wrong_answers_are_found() {
+    let document = document();
+    let schema = json!({"$ref": "#/components/schemas/CheckAnswer"});
+    let service = InProcess::start("");
+    let right = service.client().send("POST", "/v1/check", &[], r#"{"attributes": {"user": "ann"}}"#).json();
+    assert_eq!(document.faults(&schema, &right, "answer"), Vec::<String>::new());
+    let spoilers: [fn(&mut Value); 6] = [
+        |answer| answer["allowed"] = json!("yes"),
+        |answer| answer["outcome"] = json!("maybe"),
+        |answer| answer["retry_after_ms"] = json!(-1),
+        |answer| answer["rules"][0]["limit"] = json!(1.5),
+        |answer| answer["rules"][0]["action"] = json!("burn"),
+        |answer| drop(answer.as_object_mut().unwrap().remove("rules")),
+    ];
+    for spoil in spoilers {
+        let mut wrong = right.clone();
+        spoil(&mut wrong);
+        assert_eq!(document.faults(&schema, &wrong, "answer").len(), 1, "{wrong}");
+    }
+}
