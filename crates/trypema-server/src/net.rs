@@ -7,7 +7,7 @@ mod registry;
 mod stream;
 mod tls;
 
-pub(crate) use connection::{Connection, Phase};
+pub(crate) use connection::Phase;
 pub(crate) use listener::{Accepting, bind};
 pub(crate) use nofile::raise_descriptor_limit;
 pub(crate) use registry::{Place, Registry};

@@ -110,7 +110,7 @@ pub struct Settings {
     /// How long a request's head may take to arrive [default: 10s]
     #[arg(long, env = "TRYPEMA_HEADER_TIMEOUT", value_name = "TIME", help_heading = "Bounds")]
     pub header_timeout: Option<Period>,
-    /// How long the rest of a request and its answer may take [default: 10s]
+    /// How long the body of a request may take to arrive [default: 10s]
     #[arg(long, env = "TRYPEMA_REQUEST_TIMEOUT", value_name = "TIME", help_heading = "Bounds")]
     pub request_timeout: Option<Period>,
     /// How long a connection may be silent between requests [default: 75s]
@@ -215,19 +215,28 @@ impl Settings {
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         let given = |ours: Vec<String>, theirs| if ours.is_empty() { theirs } else { ours };
+        // A secret can be given in two ways: one here counts before either there.
+        let (admin_token, admin_token_file) = match (self.admin_token, self.admin_token_file) {
+            (None, None) => (others.admin_token, others.admin_token_file),
+            ours => ours,
+        };
+        let (redis_url, redis_url_file) = match (self.redis_url, self.redis_url_file) {
+            (None, None) => (others.redis_url, others.redis_url_file),
+            ours => ours,
+        };
         Self {
             listen: self.listen.or(others.listen),
             tls_certificate: self.tls_certificate.or(others.tls_certificate),
             tls_key: self.tls_key.or(others.tls_key),
-            admin_token: self.admin_token.or(others.admin_token),
-            admin_token_file: self.admin_token_file.or(others.admin_token_file),
+            admin_token,
+            admin_token_file,
             rules: self.rules.or(others.rules),
             trusted_proxies: given(self.trusted_proxies, others.trusted_proxies),
             attributes: given(self.attributes, others.attributes),
             headers: self.headers.or(others.headers),
             provider: self.provider.or(others.provider),
-            redis_url: self.redis_url.or(others.redis_url),
-            redis_url_file: self.redis_url_file.or(others.redis_url_file),
+            redis_url,
+            redis_url_file,
             redis_prefix: self.redis_prefix.or(others.redis_prefix),
             redis_deadline: self.redis_deadline.or(others.redis_deadline),
             on_store_failure: self.on_store_failure.or(others.on_store_failure),

@@ -12,7 +12,7 @@ use trypema::rules::{Engine, Explanation, Request, RuleSet};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use super::failed;
+use super::{failed, print};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -88,10 +88,9 @@ impl Check {
         };
         let is_allowed = answer["allowed"] == json!(true);
         if self.service.json {
-            println!("{answer:#}");
+            print(&format!("{answer:#}\n"));
         } else {
-            println!("{}", summary(&answer));
-            rules_of(&answer).for_each(|rule| println!("  {rule}"));
+            print(&told(&answer));
         }
         if is_allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
@@ -107,14 +106,13 @@ impl Explain {
             Err(error) => return failed(error),
         };
         if self.service.json {
-            println!("{answer:#}");
+            print(&format!("{answer:#}\n"));
             return ExitCode::SUCCESS;
         }
-        println!("{}", summary(&answer));
-        rules_of(&answer).for_each(|rule| println!("  {rule}"));
+        print(&told(&answer));
         let others = answer["not_applying"].as_array();
         for rule in others.into_iter().flatten() {
-            println!("  {}: does not apply, {}", text(&rule["rule"]), text(&rule["reason"]));
+            print(&format!("  {}: does not apply, {}\n", text(&rule["rule"]), text(&rule["reason"])));
         }
         ExitCode::SUCCESS
     }
@@ -175,6 +173,12 @@ fn summary(answer: &Value) -> String {
     format!("{outcome}{by}{wait}")
 }
 
+/// The same with what every rule that applies says.
+fn told(answer: &Value) -> String {
+    let rules: Vec<String> = rules_of(answer).map(|rule| format!("  {rule}\n")).collect();
+    format!("{}\n{}", summary(answer), rules.concat())
+}
+
 fn rules_of(answer: &Value) -> impl Iterator<Item = String> {
     answer["rules"].as_array().into_iter().flatten().map(|rule| {
         let says = if rule["allowed"] == json!(true) { "allows" } else { "denies" };
@@ -215,14 +219,14 @@ fn print_explanation(explained: &Explanation) {
     for rule in explained.applying() {
         let decided = rule.decision;
         let says = if decided.decision.is_allowed() { "allows" } else { "denies" };
-        println!(
-            "{}: applies as {}, {says}: limit {}",
+        print(&format!(
+            "{}: applies as {}, {says}: limit {}\n",
             decided.rule.id,
             decided.key,
             decided.decision.limit()
-        );
+        ));
     }
     for rule in explained.not_applying() {
-        println!("{}: does not apply, {}", rule.rule.id, rule.reason);
+        print(&format!("{}: does not apply, {}\n", rule.rule.id, rule.reason));
     }
 }

@@ -1,11 +1,12 @@
 //! `trypema rules`.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use trypema::rules::{RuleSet, Rules as Definition};
+
+use super::{failed, print};
 
 /// Work on files of rules
 #[derive(Debug, Subcommand)]
@@ -24,10 +25,10 @@ impl Rules {
     pub(super) fn run(self) -> ExitCode {
         match self {
             Self::Validate { files } => validate(&files),
-            Self::Schema => match std::io::stdout().write_all(Definition::schema().as_bytes()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => super::failed(error),
-            },
+            Self::Schema => {
+                print(&Definition::schema());
+                ExitCode::SUCCESS
+            }
         }
     }
 }
@@ -36,9 +37,9 @@ fn validate(files: &[PathBuf]) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for file in files {
         match RuleSet::read(file) {
-            Ok(rules) => println!("{}: {} rules are valid", file.display(), rules.len()),
+            Ok(rules) => print(&format!("{}: {} rules are valid\n", file.display(), rules.len())),
             Err(invalid) => {
-                eprintln!("{invalid}");
+                failed(&invalid);
                 code = ExitCode::FAILURE;
             }
         }

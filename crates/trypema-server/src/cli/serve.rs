@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::failed;
+use super::{failed, print};
 use crate::config::Config;
 use crate::log;
 use crate::rules_file::RulesSource;
@@ -131,11 +131,11 @@ impl Greeting {
 
     fn print(&self, address: SocketAddr) {
         let url = format!("{}://{address}", self.scheme);
-        println!("trypema listens on {url}");
+        print(&format!("trypema listens on {url}\n"));
         if let RulesSource::File(path) = &self.rules {
-            return println!("rules: {}", path.display());
+            return print(&format!("rules: {}\n", path.display()));
         }
-        println!(
+        print(&format!(
             "
 It has built-in rules: each user may call 5 times, and gets one call back every 2 seconds. Try, and repeat until it is denied:
 
@@ -146,7 +146,8 @@ It has built-in rules: each user may call 5 times, and gets one call back every 
   curl -s -X DELETE '{url}/v1/keys/per-user%7Cuser=ann'                      forgets what ann has spent
   curl -s {url}/metrics                                                      what Prometheus reads
 
-With rules of your own: trypema serve --rules rules.yaml. Ctrl-C ends it."
-        );
+With rules of your own: trypema serve --rules rules.yaml. Ctrl-C ends it.
+"
+        ));
     }
 }

@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::clock::Started;
 use crate::config::{Config, HeaderAttribute};
 use crate::metrics::Route;
-use crate::net::{Connection, Phase, Place};
+use crate::net::{Phase, Place};
 use crate::secret::Secret;
 use crate::spans::Spans;
 
@@ -68,32 +68,31 @@ impl Front {
     /// Answers one request.
     pub(crate) async fn receive(&self, request: Request<Incoming>, place: &Place) -> Answer {
         let started = Started::now();
-        let connection = &place.connection;
-        connection.enter(Phase::Busy, place.now());
+        place.enter(Phase::Body);
         let route = route_of(request.uri().path());
         let span = self.spans.as_ref().and_then(|spans| Some((spans, spans.begin(request.headers())?)));
-        let answer = self.answer(route, request, connection).await.unwrap_or_else(Refusal::into_answer);
+        let answer = self.answer(route, request, place).await.unwrap_or_else(Refusal::into_answer);
         self.app.metrics.http.answered(route, answer.status(), started.ago());
         if let Some((spans, begun)) = span {
             spans.end(begun, route.name(), answer.status());
         }
-        connection.enter(Phase::Idle, place.now());
+        place.enter(Phase::Idle);
         answer
     }
 
     /// What is rare is on the heap: hyper moves the whole of a request's future, so it pays to keep that of a check small.
-    async fn answer(&self, route: Route, request: Request<Incoming>, connection: &Connection) -> Asked {
+    async fn answer(&self, route: Route, request: Request<Incoming>, place: &Place) -> Asked {
         match route {
-            Route::Check => self.check(only(&Method::POST, request)?).await,
-            Route::ForwardAuth => self.forward_auth(&request, connection.peer).await,
+            Route::Check => self.check(only(&Method::POST, request)?, place).await,
+            Route::ForwardAuth => self.forward_auth(&request, place).await,
             Route::Explain => {
                 self.admit_admin(request.headers())?;
-                Box::pin(self.explain(only(&Method::POST, request)?)).await
+                Box::pin(self.explain(only(&Method::POST, request)?, place)).await
             }
-            Route::Refund => Box::pin(self.refund(only(&Method::POST, request)?)).await,
+            Route::Refund => Box::pin(self.refund(only(&Method::POST, request)?, place)).await,
             Route::Keys => {
                 self.admit_admin(request.headers())?;
-                Box::pin(self.keys(&request)).await
+                Box::pin(self.keys(&request, place)).await
             }
             Route::Rules => {
                 self.admit_admin(request.headers())?;
@@ -103,6 +102,11 @@ impl Front {
             Route::Unknown => Err(Refusal::not_found()),
         }
     }
+}
+
+/// From here on counters may change, so that an answer is owed: not to a connection that was ended while its request arrived.
+fn begin(place: &Place) -> Result<(), Refusal> {
+    if place.enter(Phase::Busy) { Ok(()) } else { Err(Refusal::too_late()) }
 }
 
 fn route_of(path: &str) -> Route {

@@ -1,7 +1,7 @@
 //! What is known of one connection, without asking it.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
@@ -13,78 +13,116 @@ pub(crate) enum Phase {
     Idle = 0,
     /// The head of a request is arriving.
     Head = 1,
-    /// A request is being answered; its body may still be arriving.
-    Busy = 2,
+    /// Its body is arriving; nothing was asked yet.
+    Body = 2,
+    /// A request is being decided. It is not interrupted: what was spent is to be told.
+    Busy = 3,
+    /// It was ended.
+    Ended = 4,
 }
 
 /// What a connection is told from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// To go on.
-    Stay = 0,
+    Stay,
     /// To answer what is under way and take no more.
-    Finish = 1,
+    Finish,
     /// To end now.
-    End = 2,
+    End,
 }
 
-/// A connection as others see it: two numbers that its task writes, and a bell that ends it.
+/// A connection as others see it: a phase that its task writes, and a bell that calls it.
 ///
 /// Timeouts are found by looking over all connections now and then. So a request sets no timer, and takes no lock.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
-    phase: AtomicU8,
-    /// Since when, in ticks of the registry.
-    since: AtomicU32,
-    order: AtomicU8,
+    /// The phase and since when, in one number: whoever ends a connection ends the state that it has seen, and not one that has begun
+    /// since.
+    state: AtomicU64,
+    is_finishing: AtomicBool,
     bell: Notify,
+}
+
+/// A state that was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct State(u64);
+
+impl State {
+    fn new(phase: Phase, since: u32) -> Self {
+        Self(u64::from(since) << 8 | phase as u64)
+    }
+
+    pub(super) fn phase(self) -> Phase {
+        match self.0 & 0xff {
+            0 => Phase::Idle,
+            1 => Phase::Head,
+            2 => Phase::Body,
+            3 => Phase::Busy,
+            _ => Phase::Ended,
+        }
+    }
+
+    /// How many ticks of the registry the phase has lasted.
+    pub(super) fn age(self, now: u32) -> u32 {
+        now.saturating_sub(u32::try_from(self.0 >> 8).unwrap_or(u32::MAX))
+    }
 }
 
 impl Connection {
     pub(super) fn new(peer: SocketAddr, now: u32) -> Self {
         Self {
             peer,
-            phase: AtomicU8::new(Phase::Idle as u8),
-            since: AtomicU32::new(now),
-            order: AtomicU8::new(Order::Stay as u8),
+            state: AtomicU64::new(State::new(Phase::Idle, now).0),
+            is_finishing: AtomicBool::new(false),
             bell: Notify::new(),
         }
     }
 
-    /// A new phase begins.
-    pub(crate) fn enter(&self, phase: Phase, now: u32) {
-        self.since.store(now, Ordering::Relaxed);
-        self.phase.store(phase as u8, Ordering::Relaxed);
+    /// A new phase begins, unless the connection was ended: whether it was not.
+    pub(crate) fn enter(&self, phase: Phase, now: u32) -> bool {
+        let next = State::new(phase, now);
+        let entered = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+            (State(state).phase() != Phase::Ended).then_some(next.0)
+        });
+        entered.is_ok()
     }
 
-    pub(crate) fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Relaxed) {
-            0 => Phase::Idle,
-            1 => Phase::Head,
-            _ => Phase::Busy,
+    pub(super) fn state(&self) -> State {
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    /// Ends it, if it still is as it was seen; whether it was.
+    pub(super) fn end(&self, seen: State) -> bool {
+        let ended = State::new(Phase::Ended, 0).0;
+        let was_so = self.state.compare_exchange(seen.0, ended, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if was_so {
+            self.bell.notify_one();
         }
+        was_so
     }
 
-    /// How many ticks the phase has lasted.
-    pub(super) fn age(&self, now: u32) -> u32 {
-        now.saturating_sub(self.since.load(Ordering::Relaxed))
+    /// Ends it whatever it is doing.
+    pub(super) fn end_anyway(&self) {
+        self.state.store(State::new(Phase::Ended, 0).0, Ordering::Release);
+        self.bell.notify_one();
+    }
+
+    /// Lets it answer what is under way, and take no more.
+    pub(super) fn finish(&self) {
+        self.is_finishing.store(true, Ordering::Release);
+        self.bell.notify_one();
     }
 
     pub(super) fn order(&self) -> Order {
-        match self.order.load(Ordering::Acquire) {
-            0 => Order::Stay,
-            1 => Order::Finish,
-            _ => Order::End,
+        if self.state().phase() == Phase::Ended {
+            Order::End
+        } else if self.is_finishing.load(Ordering::Acquire) {
+            Order::Finish
+        } else {
+            Order::Stay
         }
-    }
-
-    /// Gives an order; whether it is a new one. A stricter one stands.
-    pub(super) fn give(&self, order: Order) -> bool {
-        let before = self.order.fetch_max(order as u8, Ordering::AcqRel);
-        self.bell.notify_one();
-        before < order as u8
     }
 
     /// Waits for an order.
@@ -93,8 +131,26 @@ impl Connection {
         self.order()
     }
 
-    /// Waits for the order to end.
+    /// Waits for its end.
     pub(super) async fn ended(&self) {
         while self.heard().await != Order::End {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_begun_since_is_not_ended() {
+        let connection = Connection::new(SocketAddr::from(([127, 0, 0, 1], 1)), 7);
+        let idle = connection.state();
+        assert_eq!((idle.phase(), idle.age(9)), (Phase::Idle, 2));
+        assert!(connection.enter(Phase::Busy, 9));
+        assert!(!connection.end(idle), "it is busy by now");
+        assert_eq!(connection.order(), Order::Stay);
+        assert!(connection.end(connection.state()));
+        assert!(!connection.enter(Phase::Busy, 10), "it has ended");
+        assert_eq!(connection.order(), Order::End);
     }
 }

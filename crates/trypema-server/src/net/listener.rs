@@ -10,6 +10,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 use super::connection::{Order, Phase};
 use super::registry::{Place, Registry};
@@ -21,6 +22,9 @@ use crate::front::http::Front;
 const BACKLOG: u32 = 4_096;
 /// How long to wait when nothing can be accepted, mostly for lack of descriptors: trying at once would only keep a core busy.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a new connection has to say something when no more are wanted.
+const LAST_MOMENT: Duration = Duration::from_millis(50);
 
 /// Listens at `address`.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -56,7 +60,7 @@ impl Accepting {
 
     /// Serves those that the system has accepted for us already.
     pub(crate) async fn run_out(&self, listener: &TcpListener) {
-        while let Ok(Ok((stream, peer))) = tokio::time::timeout(Duration::ZERO, listener.accept()).await {
+        while let Ok(Ok((stream, peer))) = timeout(Duration::ZERO, listener.accept()).await {
             self.welcome(stream, peer);
         }
     }
@@ -71,15 +75,22 @@ impl Accepting {
 
     async fn serve(self, stream: TcpStream, place: Arc<Place>) {
         let connection = Arc::clone(&place.connection);
-        // Until something arrives there is nothing to keep but the socket. What came in the moment of closing is still answered.
+        // Until something arrives there is nothing to keep but the socket.
         tokio::select! {
             first = first_byte(&stream) => if first.is_err() { return },
-            order = connection.heard() => if order == Order::End || !has_bytes(&stream) { return },
+            order = connection.heard() => match order {
+                Order::End => return,
+                // What came in the moment of closing is still answered.
+                Order::Stay | Order::Finish => match timeout(LAST_MOMENT, first_byte(&stream)).await {
+                    Ok(Ok(_)) => {}
+                    _ => return,
+                },
+            },
         }
         let bytes = match &self.certificates {
             None => Bytes::Plain(stream),
             Some(certificates) => {
-                connection.enter(Phase::Head, place.now());
+                place.enter(Phase::Head);
                 tokio::select! {
                     encrypted = encrypt(certificates, stream) => match encrypted {
                         Some(encrypted) => encrypted,
@@ -102,25 +113,28 @@ impl Accepting {
                 async move { Ok::<_, Infallible>(front.receive(request, &place).await) }
             })
         };
+        let mut order = connection.order();
         let mut talking = pin!(
             http1::Builder::new()
                 .max_buf_size(self.header_bytes)
                 .header_read_timeout(None)
                 // A client that has said all it wants to say is still answered.
                 .half_close(true)
+                // Told to finish before it has read anything, hyper would not read at all.
+                .keep_alive(order == Order::Stay)
                 .serve_connection(TokioIo::new(Stream { bytes, place }), service)
         );
-        let mut order = connection.order();
         let ended = loop {
-            match order {
-                Order::Stay => {}
-                Order::Finish => talking.as_mut().graceful_shutdown(),
-                Order::End => return,
+            if order == Order::End {
+                return;
             }
             tokio::select! {
                 biased;
                 ended = talking.as_mut() => break ended,
                 heard = connection.heard() => order = heard,
+            }
+            if order == Order::Finish {
+                talking.as_mut().graceful_shutdown();
             }
         };
         if let Err(error) = ended {
@@ -142,12 +156,4 @@ async fn encrypt(certificates: &Certificates, stream: TcpStream) -> Option<Bytes
             None
         }
     }
-}
-
-fn has_bytes(stream: &TcpStream) -> bool {
-    let mut first = [0];
-    let mut buffer = tokio::io::ReadBuf::new(&mut first);
-    let waker = std::task::Waker::noop();
-    let peeked = stream.poll_peek(&mut std::task::Context::from_waker(waker), &mut buffer);
-    matches!(peeked, std::task::Poll::Ready(Ok(bytes)) if bytes > 0)
 }

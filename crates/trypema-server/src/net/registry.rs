@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::connection::{Connection, Order, Phase};
+use super::connection::{Connection, Phase};
 use crate::app::App;
 use crate::config::Limits;
 
@@ -34,7 +34,7 @@ pub(crate) struct Registry {
 struct Timeouts {
     idle: u32,
     head: u32,
-    busy: u32,
+    body: u32,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Registry {
             timeouts: Timeouts {
                 idle: ticks(limits.idle_timeout),
                 head: ticks(limits.header_timeout),
-                busy: ticks(limits.request_timeout),
+                body: ticks(limits.request_timeout),
             },
             all: Mutex::default(),
         }
@@ -97,7 +97,7 @@ impl Registry {
             }
         };
         if all.is_closing {
-            connection.give(Order::Finish);
+            connection.finish();
         }
         all.slots[slot] = Some(Arc::clone(&connection));
         self.app.metrics.http.connections.store((open + 1) as u64, Ordering::Relaxed);
@@ -128,25 +128,25 @@ impl Registry {
     pub(crate) fn finish_all(&self) {
         let mut all = self.all();
         all.is_closing = true;
-        all.give_all(Order::Finish);
+        all.slots.iter().flatten().for_each(|connection| connection.finish());
     }
 
     /// Ends all.
     pub(crate) fn end_all(&self) {
-        self.all().give_all(Order::End);
+        self.all().slots.iter().flatten().for_each(|connection| connection.end_anyway());
     }
 
     fn sweep(&self, now: u32) {
-        let is_late = |connection: &&Arc<Connection>| {
-            let age = connection.age(now);
-            match connection.phase() {
-                Phase::Idle => age > self.timeouts.idle,
-                Phase::Head => age > self.timeouts.head,
-                Phase::Busy => age > self.timeouts.busy,
-            }
-        };
-        for connection in self.all().slots.iter().flatten().filter(is_late) {
-            if connection.give(Order::End) {
+        for connection in self.all().slots.iter().flatten() {
+            let state = connection.state();
+            let is_late = match state.phase() {
+                Phase::Idle => state.age(now) > self.timeouts.idle,
+                Phase::Head => state.age(now) > self.timeouts.head,
+                Phase::Body => state.age(now) > self.timeouts.body,
+                // How long decisions take is bounded where they wait.
+                Phase::Busy | Phase::Ended => false,
+            };
+            if is_late && connection.end(state) {
                 self.app.metrics.http.timed_out.add_one();
             }
         }
@@ -158,35 +158,32 @@ impl Registry {
 }
 
 impl Slots {
-    /// Ends the longest idle one of those that are looked at; whether there is one.
+    /// Ends the longest waiting one of those that are looked at; whether there is one.
     fn make_room(&mut self, now: u32) -> bool {
         let count = self.slots.len();
-        let is_waiting = |connection: &&Arc<Connection>| {
-            connection.phase() != Phase::Busy && connection.order() != Order::End
-        };
         // Where nearly all are busy, it takes more than one look.
         for _ in 0..count.div_ceil(COMPARED) {
             let hand = self.hand;
             self.hand = (hand + COMPARED) % count;
             let compared =
                 (hand..hand + COMPARED.min(count)).filter_map(|place| self.slots[place % count].as_ref());
-            if let Some(longest) = compared.filter(is_waiting).max_by_key(|connection| connection.age(now)) {
-                return longest.give(Order::End);
+            let waiting = compared
+                .map(|connection| (connection, connection.state()))
+                .filter(|(_, state)| matches!(state.phase(), Phase::Idle | Phase::Head | Phase::Body));
+            if let Some((longest, state)) = waiting.max_by_key(|(_, state)| state.age(now))
+                && longest.end(state)
+            {
+                return true;
             }
         }
         false
     }
-
-    fn give_all(&self, order: Order) {
-        self.slots.iter().flatten().for_each(|connection| {
-            connection.give(order);
-        });
-    }
 }
 
 impl Place {
-    pub(crate) fn now(&self) -> u32 {
-        self.registry.now()
+    /// The connection is in another phase from now on, unless it was ended: whether it was not.
+    pub(crate) fn enter(&self, phase: Phase) -> bool {
+        self.connection.enter(phase, self.registry.now())
     }
 }
 

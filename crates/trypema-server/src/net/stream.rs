@@ -38,8 +38,8 @@ impl AsyncRead for Stream {
             Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Bytes::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
         };
-        if buffer.filled().len() > before && self.place.connection.phase() == Phase::Idle {
-            self.place.connection.enter(Phase::Head, self.place.now());
+        if buffer.filled().len() > before && self.place.connection.state().phase() == Phase::Idle {
+            self.place.enter(Phase::Head);
         }
         read
     }

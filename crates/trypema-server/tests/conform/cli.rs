@@ -91,7 +91,7 @@ fn what_is_no_command_line_ends_with_2_and_a_hint() {
         (&["serve", "--redis-deadline", "soon"], "soon"),
         (&["serve", "--provider", "paper"], "memory"),
         (&["check", "ann"], "user=ann"),
-        (&["check", "user=ann", "--cost", "-1"], "--cost"),
+        (&["check", "user=ann", "--cost", "few"], "--cost"),
         (&["rules", "validate"], "FILE"),
         (&["completions", "ksh"], "ksh"),
     ];

@@ -164,6 +164,8 @@ fn a_caller_leaves_no_trace() {
     client.send("GET", "/v1/forward-auth", &[("x-user", "first"), ("x-forwarded-uri", "/")], "");
     client.send("GET", "/first", &[], "");
     let names = |told: BTreeMap<String, f64>| -> Vec<String> { told.into_keys().collect() };
+    // The second time, because the first one adds the series of its own route.
+    samples(&mut client);
     let before = names(samples(&mut client));
     for number in 0..1_000 {
         let name = format!("traceable-{number}");
@@ -173,7 +175,8 @@ fn a_caller_leaves_no_trace() {
         client.send("GET", &format!("/{name}"), &[], "");
     }
     let after = names(samples(&mut client));
-    assert_eq!(after, before, "no series was added");
+    let added: Vec<&String> = after.iter().filter(|name| !before.contains(name)).collect();
+    assert!(added.is_empty(), "{added:?}");
     assert!(!client.send("GET", "/metrics", &[], "").body.contains("traceable"));
 }
 
@@ -185,8 +188,7 @@ fn promtool_finds_nothing_wrong() {
     let rule = |id: &&str| {
         format!("  - {{id: '{id}', scope: user, strategy: {{fixed_window: {{limit: 1, window: 1h}}}}}}\n")
     };
-    let rules =
-        format!("{RULES}").replace("block:", &format!("{}block:", odd.iter().map(rule).collect::<String>()));
+    let rules = RULES.replace("\nblock:", &format!("\n{}block:", odd.iter().map(rule).collect::<String>()));
     let service = InProcess::with_rules(&rules);
     let mut client = service.client();
     for name in ["user", "paced", "short", "long"] {

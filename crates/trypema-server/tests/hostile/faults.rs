@@ -1,1 +1,12 @@
-//! To come.
+//! A Redis that is killed, stopped, not there yet, or asks for another password.
+
+#[path = "faults/kill.rs"]
+mod kill;
+#[path = "faults/load.rs"]
+mod load;
+#[path = "faults/policy.rs"]
+mod policy;
+#[path = "faults/stall.rs"]
+mod stall;
+#[path = "faults/start.rs"]
+mod start;

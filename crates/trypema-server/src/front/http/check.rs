@@ -10,18 +10,21 @@ use super::answer::{CheckAnswer, json, json_bytes};
 use super::problem::Refusal;
 use super::query::Choices;
 use super::question::{Question, Questions};
-use super::{Answer, Asked, Front, body};
+use super::{Answer, Asked, Front, begin, body};
+use crate::net::Place;
 
 /// What a check is told unless it says otherwise: everything in the body.
 const USUAL: Choices = Choices { deny_status: StatusCode::OK, headers: HeaderStyle::None };
 
 impl Front {
-    pub(super) async fn check(&self, request: Request<Incoming>) -> Asked {
+    pub(super) async fn check(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let choices = USUAL.read(request.uri().query(), |(name, _)| {
             Err(Refusal::bad_request(format!("unknown parameter {name:?}: need deny_status or headers")))
         })?;
         let body = body::read(request.into_body(), self.max_body).await?;
-        match Questions::read(&body, self.max_batch)? {
+        let questions = Questions::read(&body, self.max_batch)?;
+        begin(place)?;
+        match questions {
             Questions::One(question) => Ok(told(&self.verdict(&question).await?, choices)),
             Questions::Many(questions) => {
                 Ok(json_bytes(StatusCode::OK, Box::pin(self.each(&questions)).await))

@@ -8,7 +8,8 @@ use trypema::rules::{Request as Asking, Rule};
 
 use super::answer::{OutcomeName, RuleAnswer, json, milliseconds};
 use super::question::Topic;
-use super::{Asked, Front, body};
+use super::{Asked, Front, begin, body};
+use crate::net::Place;
 
 /// What every rule has to say about a request. Nothing is spent.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -43,9 +44,10 @@ pub(super) struct RulesAnswer<'a> {
 }
 
 impl Front {
-    pub(super) async fn explain(&self, request: Request<Incoming>) -> Asked {
+    pub(super) async fn explain(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let body = body::read(request.into_body(), self.max_body).await?;
         let topic = Topic::read(&body)?;
+        begin(place)?;
         let attributes = topic.attributes.pairs();
         let explained = self.app.explain(&Asking::new(&attributes).costing(topic.cost)).await?;
         let not_applying = explained.not_applying();

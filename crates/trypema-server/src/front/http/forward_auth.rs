@@ -1,7 +1,7 @@
 //! `/v1/forward-auth`: may a request that a proxy holds go ahead? For nginx `auth_request`, Caddy `forward_auth`, Traefik `forwardAuth`.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use hyper::body::Incoming;
@@ -11,16 +11,18 @@ use trypema::rules::Request as Asking;
 use super::check::denied;
 use super::problem::Refusal;
 use super::query::{Choices, Pair};
-use super::{Answer, Asked, Front};
+use super::{Answer, Asked, Front, begin};
 use crate::app::Mode;
+use crate::net::Place;
 
 const FORWARDED_METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 impl Front {
-    pub(super) async fn forward_auth(&self, request: &Request<Incoming>, peer: SocketAddr) -> Asked {
-        let address = peer.ip();
+    pub(super) async fn forward_auth(&self, request: &Request<Incoming>, place: &Place) -> Asked {
+        begin(place)?;
+        let address = place.connection.peer.ip();
         if !self.trusted_proxies.trusts(address) {
             let detail = format!("{} is not one of the trusted proxies", address.to_canonical());
             return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
@@ -39,7 +41,7 @@ impl Front {
         if choices.deny_status == StatusCode::OK {
             return Err(Refusal::bad_request("deny_status: 200 would let through what is denied"));
         }
-        self.describe(request, peer, &mut attributes)?;
+        self.describe(request, address, &mut attributes)?;
         let attributes: Vec<(&str, &str)> =
             attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
         let asking = Asking::new(&attributes).costing(cost);
@@ -57,7 +59,7 @@ impl Front {
     fn describe<'r>(
         &'r self,
         request: &'r Request<Incoming>,
-        peer: SocketAddr,
+        peer: IpAddr,
         attributes: &mut Vec<Pair<'r>>,
     ) -> Result<(), Refusal> {
         let headers = request.headers();
@@ -88,9 +90,9 @@ impl Front {
             attributes.push((Cow::Borrowed("method"), method));
         }
         if let Some(host) = only_one(headers, &FORWARDED_HOST)? {
-            attributes.push((Cow::Borrowed("host"), host));
+            attributes.push((Cow::Borrowed("host"), Cow::Owned(one_spelling(&host))));
         }
-        let client = self.trusted_proxies.client_address(peer.ip(), headers);
+        let client = self.trusted_proxies.client_address(peer, headers);
         attributes.push((Cow::Borrowed("ip"), Cow::Owned(client.to_string())));
         Ok(())
     }
@@ -112,6 +114,13 @@ fn only_one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<Cow<
 fn is_query_passed_on(uri: &str, query: Option<&str>) -> bool {
     let of_client = uri.split_once('?').map(|(_, query)| query);
     query.is_some_and(|query| !query.is_empty() && of_client == Some(query))
+}
+
+/// A host as it is counted: whoever writes it another way is still the same.
+fn one_spelling(host: &str) -> String {
+    let is_address = host.starts_with('[');
+    let end = if is_address { host.find(']').map(|end| end + 1) } else { host.find(':') };
+    host[..end.unwrap_or(host.len())].trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// The path of what a client asked for.

@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::answer::{json, milliseconds, rounded_up};
 use super::problem::Refusal;
 use super::text::decoded_path;
-use super::{Asked, Front};
+use super::{Asked, Front, begin};
+use crate::net::Place;
 
 /// What a counter has.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -39,7 +40,8 @@ pub(super) struct ResetAnswer<'a> {
 }
 
 impl Front {
-    pub(super) async fn keys(&self, request: &Request<Incoming>) -> Asked {
+    pub(super) async fn keys(&self, request: &Request<Incoming>, place: &Place) -> Asked {
+        begin(place)?;
         let name = request.uri().path().strip_prefix("/v1/keys/").unwrap_or_default();
         let key = decoded_path(name);
         let key = key.ok_or_else(|| Refusal::bad_request("the key is not percent-encoded UTF-8"))?;

@@ -60,6 +60,11 @@ impl Refusal {
         }
     }
 
+    /// A request of a connection that has ended, so that hardly anybody will read this.
+    pub(super) fn too_late() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")
+    }
+
     pub(super) fn unauthorized(detail: &'static str) -> Self {
         Self::Request {
             status: StatusCode::UNAUTHORIZED,

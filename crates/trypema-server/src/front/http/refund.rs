@@ -8,7 +8,8 @@ use trypema::rules::{Refunded, Request as Asking};
 
 use super::answer::json;
 use super::question::Topic;
-use super::{Asked, Front, body};
+use super::{Asked, Front, begin, body};
+use crate::net::Place;
 
 /// What was given back.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -35,9 +36,10 @@ impl<'a> From<&'a Refunded> for RefundedRule<'a> {
 }
 
 impl Front {
-    pub(super) async fn refund(&self, request: Request<Incoming>) -> Asked {
+    pub(super) async fn refund(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let body = body::read(request.into_body(), self.max_body).await?;
         let topic = Topic::read(&body)?;
+        begin(place)?;
         let attributes = topic.attributes.pairs();
         let refunded = self.app.give_back(&Asking::new(&attributes).costing(topic.cost)).await?;
         let rules = refunded.iter().map(RefundedRule::from).collect();

@@ -118,7 +118,7 @@ fn a_refund_has_no_mode_and_is_of_one_request() {
     let mut client = service.client();
     for mode in ["look", "record"] {
         let body = json!({"attributes": {}, "mode": mode}).to_string();
-        assert_eq!(problem(&client.send("POST", "/v1/refund", &[], &body), 400), "a refund has no mode");
+        assert!(problem(&client.send("POST", "/v1/refund", &[], &body), 400).contains("mode"));
     }
     problem(&client.send("POST", "/v1/refund", &[], &json!([user("ann")]).to_string()), 400);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use trypema_testkit::program::FreePort;
-use trypema_testkit::redis::wait_until;
+use trypema_testkit::redis::{Server, wait_until};
 
 use super::schema::Document;
 use super::{document, operations};
@@ -101,6 +101,7 @@ fn every_answer_is_as_described() {
     decisions(&mut comparison);
     mistakes(&mut comparison);
     services_that_refuse(&mut comparison);
+    a_store_that_refuses(&mut comparison);
     draining(&mut comparison);
     let described = operations(&comparison.document).into_iter().flat_map(|(path, method, about)| {
         let statuses: Vec<String> = about["responses"].as_object().unwrap().keys().cloned().collect();
@@ -177,6 +178,18 @@ fn services_that_refuse(comparison: &mut Comparison) {
         let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth", "") };
         comparison.provoke(&service, Asking { query: "?user=ann", ..auth });
     }
+}
+
+/// Redis that forbids what it is asked for: a fault of whoever set it up.
+fn a_store_that_refuses(comparison: &mut Comparison) {
+    let redis = Server::start().unwrap();
+    let service = InProcess::start(&format!("redis_url: {}", redis.url())).ruled_by(RULES);
+    redis.control().unwrap().command(&["ACL", "SETUSER", "default", "-@all"]).unwrap();
+    for (method, path, body) in ALL {
+        comparison.provoke(&service, asking(method, path, body));
+    }
+    let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth", "") };
+    comparison.provoke(&service, Asking { query: "?user=ann", ..auth });
 }
 
 fn draining(comparison: &mut Comparison) {

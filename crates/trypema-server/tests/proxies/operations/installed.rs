@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value;
 use trypema_testkit::program::Program;
 
 use crate::client::Client;
@@ -22,15 +23,17 @@ fn it_starts_reloads_and_stops() {
         start(directory)
     })
     .unwrap();
-    let line = program.line("listens on").unwrap();
-    let address = line.rsplit("://").next().unwrap().trim_end_matches(['"', '}']);
-    let mut client = Client::connect(address.parse().unwrap_or_else(|_| panic!("{line}")));
+    let line: Value = serde_json::from_str(&program.line("listening").unwrap()).unwrap();
+    let mut client = Client::connect(line["address"].as_str().unwrap().parse().unwrap());
     assert_eq!(client.send("GET", "/v1/rules", &[], "").status, 401, "the credential is in use");
     let token = format!("Bearer {TOKEN}");
     let rules = client.send("GET", "/v1/rules", &[("authorization", &token)], "");
     assert_eq!(rules.status, 200);
     assert!(rules.body.contains("per-address"), "{rules:?}");
-    program.signal("HUP").unwrap();
+    // The shell has the command itself.
+    let reload = Unit::read().only("ExecReload").replace("/bin/kill", "kill");
+    run(Command::new("sh").args(["-c", &reload]).env("MAINPID", program.id().to_string()));
+    program.line("new rules are in force").unwrap();
     assert_eq!(client.send("GET", "/readyz", &[], "").status, 200);
     program.signal("TERM").unwrap();
     assert_eq!(program.end().unwrap().code(), Some(0));

@@ -1,0 +1,104 @@
+//! Redis is killed twenty times under load.
+
+use std::time::Duration;
+
+use trypema_testkit::redis::{Server, wait_until};
+
+use super::load::{Counts, Load};
+use super::policy::{FLAGS, Kind, LIMIT, LOCAL_SHARE, Policy, RULES};
+use crate::harness::Service;
+use crate::process::is_sound;
+use crate::timing::Stopwatch;
+
+const KILLS: usize = 20;
+/// The deadline of 50 ms, and what a machine that is busy with everything else may add.
+pub(super) const IN_TIME: Duration = Duration::from_millis(550);
+pub(super) const RECOVERY: Duration = Duration::from_secs(2);
+/// Answers of each policy that make sure of a state: more than what was under way when it began.
+pub(super) const SOME: u64 = 20;
+
+#[test]
+fn redis_is_killed_twenty_times() {
+    killed("redis");
+}
+
+#[test]
+fn redis_is_killed_twenty_times_below_leases() {
+    killed("hybrid");
+}
+
+fn killed(provider: &str) {
+    // What was answered must survive: every write is on disk before its reply is sent.
+    let redis = Server::builder().set("appendonly", "yes").set("appendfsync", "always").start().unwrap();
+    let url = redis.url();
+    let flags = [&["--provider", provider, "--redis-url", &url], &FLAGS[..]].concat();
+    let service = Service::with_rules(RULES, &flags);
+    let load = Load::start(&service);
+    let (mut slowest_recovery, mut slowest) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..KILLS {
+        load.wait("units of new keys", |_, now, policy| now.of(policy, Kind::Allowed) >= SOME);
+        redis.kill_9().unwrap();
+        load.wait("every policy to answer without redis", |before, now, policy| {
+            now.substitutes(policy) >= before.substitutes(policy) + SOME
+        });
+        is_ready_without(&service);
+        redis.restart().unwrap();
+        let watch = Stopwatch::start();
+        load.wait("every policy to answer with redis", |before, now, policy| {
+            now.real(policy) >= before.real(policy) + SOME
+        });
+        slowest_recovery = slowest_recovery.max(watch.elapsed());
+        slowest = slowest.max(load.p99());
+        load.next_round();
+    }
+    let rounds = load.stop();
+    println!("{provider}: recovered in {slowest_recovery:?} at most, p99 of a round at most {slowest:?}");
+    assert!(slowest_recovery <= RECOVERY, "served again after {slowest_recovery:?}");
+    assert!(slowest <= IN_TIME, "p99 of a round is {slowest:?}");
+    rounds.iter().enumerate().for_each(|(round, counts)| is_within_limits(&url, round, counts));
+    tells_of_the_kills(&service);
+    is_sound(&service);
+}
+
+/// Without Redis the service goes on being ready, and says what it lacks.
+fn is_ready_without(service: &Service) {
+    wait_until("the service to name its store", || {
+        let ready = service.get("/readyz");
+        assert_eq!((ready.status, ready.json()["ready"].as_bool()), (200, Some(true)));
+        ready.json()["store"] == "unavailable"
+    })
+    .unwrap();
+}
+
+/// Nothing was let in beyond a limit, and everything that was let in is counted.
+fn is_within_limits(url: &str, round: usize, counts: &Counts) {
+    let allowed = |policy| counts.of(policy, Kind::Allowed);
+    let of_rule = [
+        ("error", allowed(Policy::Error)),
+        ("allow", allowed(Policy::Allow)),
+        ("deny", allowed(Policy::Deny) + allowed(Policy::DenyByStatus)),
+        ("local", allowed(Policy::Local)),
+    ];
+    // Another service, which holds nothing and remembers nothing.
+    let witness = Service::with_rules(RULES, &["--redis-url", url]);
+    for (rule, allowed) in of_rule {
+        assert!(allowed <= LIMIT, "{allowed} were let in by {rule} in round {round}: {counts:?}");
+        let key = witness.get(&format!("/v1/keys/{rule}%7C{rule}={round}")).json();
+        let counted = LIMIT - key["remaining"].as_u64().unwrap();
+        assert!(counted >= allowed, "{allowed} were let in by {rule}, {counted} are counted: {counts:?}");
+    }
+    let substitutes = counts.of(Policy::Local, Kind::SubstituteAllowed);
+    assert!(substitutes <= LOCAL_SHARE, "{substitutes} were let in without redis");
+}
+
+fn tells_of_the_kills(service: &Service) {
+    assert!(service.metric("trypema_breaker_openings_total") >= KILLS as f64);
+    let errors = |kind: &str| service.metric(&format!(r#"trypema_store_errors_total{{kind="{kind}"}}"#));
+    assert!(errors("unavailable") + errors("outcome_unknown") > 0.0);
+    assert!(service.metric(r#"trypema_checks_total{rule="error",result="error"}"#) > 0.0);
+    wait_until("the breaker to close", || service.metric("trypema_breaker_open") == 0.0).unwrap();
+    assert_eq!(service.get("/readyz").json()["store"], "connected");
+    for line in ["redis does not answer", "redis answers again"] {
+        assert!(service.program.log().contains(line), "the log does not say that {line}");
+    }
+}

@@ -1,0 +1,102 @@
+//! What each answer has to look like, by what its rule says of a store that fails.
+
+use crate::client::Reply;
+
+/// A rule for each answer; those that do not say go by the service, which is told `local`. The windows are long enough never to end
+/// during a test.
+pub(super) const RULES: &str = "
+rules:
+  - {id: error, scope: user, key_pattern: '{error}', on_store_failure: error, strategy: {fixed_window: {limit: 4000, window: 30d}}}
+  - {id: allow, scope: user, key_pattern: '{allow}', on_store_failure: allow, strategy: {fixed_window: {limit: 4000, window: 30d}}}
+  - {id: deny, scope: user, key_pattern: '{deny}', on_store_failure: deny, strategy: {fixed_window: {limit: 4000, window: 30d}}}
+  - {id: local, scope: user, key_pattern: '{local}', strategy: {fixed_window: {limit: 4000, window: 30d}}}
+";
+pub(super) const LIMIT: u64 = 4_000;
+/// What `local` may let in without Redis, where four servers share the limit.
+pub(super) const LOCAL_SHARE: u64 = LIMIT / 4;
+pub(super) const FLAGS: [&str; 4] = ["--on-store-failure", "local", "--instances", "4"];
+
+/// What is answered when the store cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Policy {
+    Error,
+    Allow,
+    Deny,
+    /// The same, where denials are told by status.
+    DenyByStatus,
+    Local,
+}
+
+/// The kind of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// Redis was asked, or what was leased from it.
+    Allowed,
+    Denied,
+    /// Let in without Redis.
+    SubstituteAllowed,
+    /// Denied without Redis, or not answered at all: 503.
+    SubstituteDenied,
+}
+
+impl Policy {
+    pub(super) const ALL: [Self; 5] = [Self::Error, Self::Allow, Self::Deny, Self::DenyByStatus, Self::Local];
+
+    /// The rule that it is of, which is also the attribute that the rule asks for.
+    pub(super) fn rule(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Allow => "allow",
+            Self::Deny | Self::DenyByStatus => "deny",
+            Self::Local => "local",
+        }
+    }
+
+    /// A request that only its rule applies to, for the key of this round.
+    pub(super) fn question(self, round: usize) -> String {
+        format!(r#"{{"attributes":{{"{}":"{round}"}}}}"#, self.rule())
+    }
+
+    pub(super) fn path(self) -> &'static str {
+        if self == Self::DenyByStatus { "/v1/check?deny_status=429" } else { "/v1/check" }
+    }
+
+    /// Fails unless the answer is one that this policy may give; its kind.
+    pub(super) fn judge(self, reply: &Reply) -> Kind {
+        let kind = kind(reply);
+        let is_right = match (self, kind, reply.status) {
+            (Self::Error, Kind::Allowed | Kind::Denied, 200) => true,
+            (Self::Error, Kind::SubstituteDenied, 503) => true,
+            (Self::Allow, Kind::Allowed | Kind::Denied | Kind::SubstituteAllowed, 200) => true,
+            (Self::Deny, Kind::Allowed | Kind::Denied | Kind::SubstituteDenied, 200) => true,
+            (Self::DenyByStatus, Kind::Allowed, 200) => true,
+            (Self::DenyByStatus, Kind::Denied, 429) => true,
+            (Self::DenyByStatus, Kind::SubstituteDenied, 503) => true,
+            (Self::Local, _, 200) => true,
+            _ => false,
+        };
+        assert!(is_right, "{self:?} gives no {kind:?}: {reply:?}");
+        kind
+    }
+}
+
+fn kind(reply: &Reply) -> Kind {
+    match reply.status {
+        200 => {
+            let answer = reply.json();
+            let is_substitute = answer["rules"][0]["substitute"].as_bool().unwrap_or_default();
+            match (answer["allowed"].as_bool().unwrap(), is_substitute) {
+                (true, false) => Kind::Allowed,
+                (false, false) => Kind::Denied,
+                (true, true) => Kind::SubstituteAllowed,
+                (false, true) => Kind::SubstituteDenied,
+            }
+        }
+        status => {
+            assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{reply:?}");
+            let wait: u64 = reply.header("retry-after").expect("a Retry-After").parse().unwrap();
+            assert!(wait >= 1, "{reply:?}");
+            if status == 503 { Kind::SubstituteDenied } else { Kind::Denied }
+        }
+    }
+}

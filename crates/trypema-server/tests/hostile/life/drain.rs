@@ -1,0 +1,105 @@
+//! What may still happen after a signal, and for how long.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::ops::Range;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use trypema_testkit::redis::{Server, wait_until};
+
+use crate::harness::Service;
+use crate::timing::Stopwatch;
+
+const QUESTION: &str = r#"{"attributes":{"other":"x"}}"#;
+/// The deadline of one second, on a machine that has other things to do.
+const AT_THE_DEADLINE: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(4);
+const AT_ONCE: Range<Duration> = Duration::ZERO..Duration::from_secs(3);
+
+#[test]
+fn during_the_delay_it_is_unready_and_answers() {
+    let mut service = Service::start(&["--shutdown-delay", "2s"]);
+    let mut kept = service.client();
+    assert_eq!(kept.send("GET", "/readyz", &[], "").status, 200);
+    let watch = Stopwatch::start();
+    service.program.signal("TERM").unwrap();
+    wait_until("it to be unready", || kept.send("GET", "/readyz", &[], "").status == 503).unwrap();
+    assert_eq!(kept.send("GET", "/readyz", &[], "").json()["ready"], false);
+    assert_eq!(kept.send("POST", "/v1/check", &[], QUESTION).status, 200);
+    assert_eq!(service.post("/v1/check", QUESTION).status, 200);
+    assert_eq!(service.get("/healthz").status, 200);
+    assert_eq!(service.program.end().unwrap().code(), Some(0));
+    assert!(watch.elapsed() >= Duration::from_secs(2), "{:?}", watch.elapsed());
+}
+
+#[test]
+fn idle_clients_do_not_delay_it() {
+    let mut service = Service::start(&["--shutdown-deadline", "60s"]);
+    let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(service.address).unwrap()).collect();
+    let mut kept = service.client();
+    kept.send("GET", "/healthz", &[], "");
+    assert_eq!(ended(&mut service, AT_ONCE).code(), Some(0));
+    drop(silent);
+}
+
+#[test]
+fn clients_that_never_finish_do_not_keep_it_alive() {
+    let mut service = Service::start(&["--shutdown-deadline", "1s"]);
+    let _stuck = stuck(&service);
+    assert_eq!(ended(&mut service, AT_THE_DEADLINE).code(), Some(0));
+}
+
+/// Neither waiting for clients nor giving leases back may take the whole time that both have.
+#[test]
+fn a_stopped_redis_does_not_keep_it_alive() {
+    let redis = Server::start().unwrap();
+    let mut service =
+        Service::start(&["--provider", "hybrid", "--redis-url", &redis.url(), "--shutdown-deadline", "1s"]);
+    let mut client = service.client();
+    for _ in 0..500 {
+        assert_eq!(
+            client.send("POST", "/v1/check", &[], r#"{"attributes":{"ip":"203.0.113.9"}}"#).status,
+            200
+        );
+    }
+    redis.stop().unwrap();
+    assert_eq!(ended(&mut service, AT_ONCE).code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    for (first, second) in [("TERM", "TERM"), ("INT", "INT"), ("INT", "TERM")] {
+        let mut service = Service::start(&["--shutdown-deadline", "60s"]);
+        let _stuck = stuck(&service);
+        service.program.signal(first).unwrap();
+        service.program.line("stopping").unwrap();
+        let watch = Stopwatch::start();
+        service.program.signal(second).unwrap();
+        let code = service.program.end().unwrap().code();
+        assert_eq!(code, Some(1), "{first}, then {second}");
+        assert!(AT_ONCE.contains(&watch.elapsed()), "{:?}", watch.elapsed());
+    }
+}
+
+/// Clients in the middle of a head, and of a body.
+fn stuck(service: &Service) -> [TcpStream; 2] {
+    let begun = ["GET /heal", "POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{"];
+    let clients = begun.map(|bytes| {
+        let mut stream = TcpStream::connect(service.address).unwrap();
+        stream.write_all(bytes.as_bytes()).unwrap();
+        stream
+    });
+    // A later request on a connection of its own was answered: theirs have arrived.
+    wait_until("both to be connected", || service.metric("trypema_connections") >= 3.0).unwrap();
+    assert_eq!(service.get("/healthz").status, 200);
+    clients
+}
+
+/// Ends it; how, and that this took the right time.
+fn ended(service: &mut Service, time: Range<Duration>) -> ExitStatus {
+    let watch = Stopwatch::start();
+    service.program.signal("TERM").unwrap();
+    let status = service.program.end().unwrap();
+    assert!(time.contains(&watch.elapsed()), "{:?}: {}", watch.elapsed(), service.program.log());
+    status
+}

@@ -1,0 +1,89 @@
+//! A signal under load.
+
+use std::thread;
+use std::time::Duration;
+
+use trypema_testkit::redis::Server;
+
+use super::caller::{Called, call};
+use crate::harness::Service;
+use crate::timing::Stopwatch;
+
+const CONNECTIONS: usize = 16;
+/// Long enough for every connection to be in full swing.
+const SWING: Duration = Duration::from_millis(400);
+/// What was sent this long before the signal has been received by then.
+const MARGIN: Duration = Duration::from_millis(200);
+/// The deadline is 10 s; nothing here takes that long.
+const SOON: Duration = Duration::from_secs(5);
+const LIMIT: u64 = 1_000_000;
+const RULES: &str = "
+rules:
+  - {id: per-user, scope: user, strategy: {fixed_window: {limit: 1000000, window: 30d}}}
+";
+
+#[test]
+fn a_signal_under_load_loses_no_answer_in_memory() {
+    for signal in ["TERM", "INT"] {
+        stopped(Service::with_rules(RULES, &[]), signal);
+    }
+}
+
+#[test]
+fn a_signal_under_load_loses_no_answer_in_redis() {
+    let redis = Server::start().unwrap();
+    let url = redis.url();
+    let called = stopped(Service::with_rules(RULES, &["--redis-url", &url]), "TERM");
+    is_counted(&url, "redis", &called);
+}
+
+/// What was leased and not spent is given back before the service ends: the next one sees all the rest at once.
+#[test]
+fn a_signal_under_load_loses_no_answer_and_no_lease() {
+    for next in ["redis", "hybrid"] {
+        let redis = Server::start().unwrap();
+        let url = redis.url();
+        let called =
+            stopped(Service::with_rules(RULES, &["--provider", "hybrid", "--redis-url", &url]), "TERM");
+        is_counted(&url, next, &called);
+    }
+}
+
+/// Stops a service while many ask it; what they were told.
+fn stopped(mut service: Service, signal: &str) -> Vec<Called> {
+    let watch = Stopwatch::start();
+    let callers: Vec<_> = (0..CONNECTIONS).map(|_| call(service.address, watch)).collect();
+    thread::sleep(SWING);
+    let signalled_at = watch.elapsed();
+    service.program.signal(signal).unwrap();
+    let ended = service.program.end().unwrap();
+    let took = watch.elapsed() - signalled_at;
+    let called: Vec<Called> = callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+    let allowed: u64 = called.iter().map(|called| called.allowed).sum();
+    println!("{allowed} allowed, then {signal}: ended after {took:?}");
+    assert_eq!(ended.code(), Some(0), "{}", service.program.log());
+    assert!(took < SOON, "{took:?}");
+    assert!(called.iter().all(|called| called.allowed > 0), "{called:?}");
+    for unanswered_at in called.iter().filter_map(|called| called.unanswered_at) {
+        assert!(
+            unanswered_at + MARGIN >= signalled_at,
+            "sent at {unanswered_at:?}, {signal} at {signalled_at:?}"
+        );
+    }
+    assert!(!service.program.log().contains("panicked"), "{}", service.program.log());
+    called
+}
+
+/// Another service sees what was allowed, and nothing else but requests whose answer was on its way.
+fn is_counted(url: &str, provider: &str, called: &[Called]) {
+    let next = Service::with_rules(RULES, &["--provider", provider, "--redis-url", url]);
+    let remaining = next.get("/v1/keys/per-user%7Cuser=ann").json()["remaining"].as_u64().unwrap();
+    let counted = LIMIT - remaining;
+    let allowed: u64 = called.iter().map(|called| called.allowed).sum();
+    let unanswered = called.iter().filter(|called| called.unanswered_at.is_some()).count() as u64;
+    println!("{counted} counted for {allowed} answers, {unanswered} without one");
+    assert!(
+        (allowed..=allowed + unanswered).contains(&counted),
+        "{counted} are counted for {allowed} + {unanswered}"
+    );
+}
