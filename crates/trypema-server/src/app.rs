@@ -81,7 +81,7 @@ impl App {
         match &asked {
             Ok(verdict) if mode == Mode::Look => tell(verdict, request),
             Ok(verdict) => {
-                self.metrics.rules.decided(verdict);
+                self.metrics.rules.decided(verdict, mode);
                 tell(verdict, request);
             }
             Err(error) => {

@@ -4,10 +4,11 @@ mod ask;
 mod rules;
 mod serve;
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 /// Could not be done; what a wrong command line ends with, too.
@@ -49,6 +50,13 @@ enum Command {
 }
 
 impl Cli {
+    /// Reads the command line. Variables that are empty count as not given, as compose files and units often have them.
+    pub fn read() -> Self {
+        let command = Self::command().mut_subcommands(|command| command.mut_args(without_empty_variable));
+        let parsed = command.try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
+        parsed.unwrap_or_else(|error| error.exit())
+    }
+
     /// Does what was asked for.
     pub fn run(self) -> ExitCode {
         match self.command {
@@ -64,6 +72,11 @@ impl Cli {
             }
         }
     }
+}
+
+fn without_empty_variable(argument: Arg) -> Arg {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    if argument.get_env().is_some_and(is_empty) { argument.env(None) } else { argument }
 }
 
 /// Prints to standard output. Nobody may be reading it any more, and that is theirs to decide.

@@ -23,7 +23,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// What HTTPS needs, if that is spoken.
     pub tls: Option<Tls>,
-    /// What inspecting, resetting and explaining ask for.
+    /// What giving back, inspecting, resetting and explaining ask for.
     pub admin_token: Option<Secret>,
     /// Where rules come from.
     pub rules: RulesSource,

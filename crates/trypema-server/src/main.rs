@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use trypema_server::cli::Cli;
 
 fn main() -> ExitCode {
-    Cli::parse().run()
+    Cli::read().run()
 }

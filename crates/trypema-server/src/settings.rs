@@ -23,7 +23,7 @@ pub struct Settings {
     /// Private key in PEM
     #[arg(long, env = "TRYPEMA_TLS_KEY", value_name = "FILE", help_heading = "Listening")]
     pub tls_key: Option<PathBuf>,
-    /// Token that inspecting, resetting and explaining ask for (`Authorization: Bearer …`); without one they are answered on loopback only
+    /// Token that giving back, inspecting, resetting and explaining ask for (`Authorization: Bearer …`); without one they are answered on loopback only
     #[arg(
         long,
         env = "TRYPEMA_ADMIN_TOKEN",
@@ -208,7 +208,8 @@ impl Settings {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        serde_saphyr::from_str(&text).map_err(|error| failed(&error))
+        // Without the lines around it: one of them may be a secret.
+        serde_saphyr::from_str(&text).map_err(|error| failed(error.without_snippet()))
     }
 
     /// These settings, and where they say nothing, the others.

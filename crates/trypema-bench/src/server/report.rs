@@ -19,7 +19,10 @@ pub struct Column {
 }
 
 pub fn text(columns: &[Column], idle: &[Idle]) -> String {
-    let mut text = String::new();
+    let mut text = String::from(
+        "| rules, keys, answers | | requests/s | p50 µs | p99 µs | ÷ F | ÷ T | server's CPU µs per request | bytes asked, answered |\n",
+    );
+    let _ = writeln!(text, "| --- | --- |{}", " ---: |".repeat(7));
     for column in columns {
         write_column(&mut text, column);
     }
@@ -29,17 +32,11 @@ pub fn text(columns: &[Column], idle: &[Idle]) -> String {
 }
 
 fn write_column(text: &mut String, column: &Column) {
-    let _ = writeln!(
-        text,
-        "| {} | requests/s | p50 µs | p99 µs | ÷ F | ÷ T | server's CPU µs per request | bytes asked, answered |\n\
-         | --- |{}",
-        column.workload.title,
-        " ---: |".repeat(7)
-    );
     for (contender, sample) in Contender::ALL.iter().zip(&column.samples) {
         let _ = writeln!(
             text,
-            "| {} | {:.0} | {:.0} | {:.0} | {:.2} | {:.2} | {:.1} | {}, {} |",
+            "| {} | {} | {:.0} | {:.0} | {:.0} | {:.2} | {:.2} | {:.1} | {}, {} |",
+            column.workload.title,
             contender.name(),
             sample.per_second,
             sample.p50_us,
@@ -51,15 +48,14 @@ fn write_column(text: &mut String, column: &Column) {
             sample.answer_bytes
         );
     }
-    text.push('\n');
 }
 
 fn write_idle(text: &mut String, idle: &[Idle]) {
     if idle.is_empty() {
         return;
     }
-    let _ =
-        writeln!(text, "| bytes per idle connection | after one request | silent |\n| --- | ---: | ---: |");
+    let title = "bytes per idle connection | after one request | silent";
+    let _ = writeln!(text, "\n| {title} |\n| --- | ---: | ---: |");
     for row in idle {
         let _ = writeln!(text, "| {} | {:.0} | {:.0} |", row.contender.name(), row.kept_alive, row.silent);
     }

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use trypema::http::{HeaderStyle, TrustedProxies};
 
 use self::problem::Refusal;
@@ -48,6 +49,8 @@ pub(crate) struct Front {
     spans: Option<Arc<Spans>>,
     max_body: usize,
     max_batch: usize,
+    /// A turn for each batch that asks.
+    batches: Semaphore,
 }
 
 impl Front {
@@ -62,6 +65,7 @@ impl Front {
             spans,
             max_body: config.limits.body_bytes,
             max_batch: config.limits.batch,
+            batches: Semaphore::new(check::BATCHES_AT_A_TIME),
         }
     }
 
@@ -89,7 +93,10 @@ impl Front {
                 self.admit_admin(request.headers())?;
                 Box::pin(self.explain(only(&Method::POST, request)?, place)).await
             }
-            Route::Refund => Box::pin(self.refund(only(&Method::POST, request)?, place)).await,
+            Route::Refund => {
+                self.admit_admin(request.headers())?;
+                Box::pin(self.refund(only(&Method::POST, request)?, place)).await
+            }
             Route::Keys => {
                 self.admit_admin(request.headers())?;
                 Box::pin(self.keys(&request, place)).await

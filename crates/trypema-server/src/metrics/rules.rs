@@ -7,9 +7,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use trypema::BlockScope;
-use trypema::rules::{Outcome, Request, RuleDecision, RuleSet, Verdict};
+use trypema::rules::{Action, Outcome, Request, RuleDecision, RuleSet, Verdict};
 
 use super::{Counter, Exposition, Kind};
+use crate::app::Mode;
 
 /// Counters of every rule. Never by key: keys are chosen by clients, and have no bound.
 #[derive(Debug)]
@@ -53,7 +54,8 @@ impl RuleMetrics {
         self.board.store(Arc::new(ids.map(|id| (id.into(), known(id))).collect()));
     }
 
-    pub(crate) fn decided(&self, verdict: &Verdict) {
+    /// Counts what each rule decided. Where all are spent or none, a rule has allowed what all have allowed.
+    pub(crate) fn decided(&self, verdict: &Verdict, mode: Mode) {
         if verdict.listed_by().is_some() {
             self.listed.add_one();
         }
@@ -64,14 +66,19 @@ impl RuleMetrics {
             if rule.decision.is_substitute() {
                 self.substitutes.add_one();
             }
+            let is_alone = mode == Mode::Record || rule.rule.action == Action::LogOnly;
             if rule.decision.is_allowed() {
-                counters.allowed.add_one();
+                if is_alone || verdict.is_allowed() {
+                    counters.allowed.add_one();
+                }
+                continue;
+            }
+            if rule.is_shadowed() {
+                counters.shadowed.add_one();
                 continue;
             }
             self.note_block(&rule);
-            if rule.is_shadowed() {
-                counters.shadowed.add_one();
-            } else if *outcome.get_or_insert_with(|| verdict.outcome()) == Outcome::Throttled {
+            if *outcome.get_or_insert_with(|| verdict.outcome()) == Outcome::Throttled {
                 counters.throttled.add_one();
             } else {
                 counters.denied.add_one();
@@ -94,7 +101,7 @@ impl RuleMetrics {
         text.family(
             "trypema_checks_total",
             Kind::Counter,
-            "What each rule decided: shadowed is what a rule that only logs would have denied.",
+            "What each rule decided. Allowed is what all rules that apply have allowed; shadowed what a rule that only logs would have denied.",
         );
         for (id, rule) in sorted {
             let results = [

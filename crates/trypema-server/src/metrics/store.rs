@@ -22,8 +22,13 @@ impl Observer for StoreMetrics {
     fn decided(&self, _: &Event<'_>) {}
 
     fn asked(&self, call: &StoreCall<'_>) {
-        self.latency.add(call.latency);
-        let Some(TrypemaError::RedisError(failure)) = call.error else { return };
+        let Some(TrypemaError::RedisError(failure)) = call.error else {
+            return self.latency.add(call.latency);
+        };
+        // What was never sent says nothing of how long Redis takes.
+        if failure.kind() != RedisFailureKind::Unavailable {
+            self.latency.add(call.latency);
+        }
         match failure.kind() {
             RedisFailureKind::Unavailable => self.unavailable.add_one(),
             RedisFailureKind::OutcomeUnknown => self.unknown.add_one(),
@@ -38,7 +43,7 @@ impl StoreMetrics {
         text.family(
             "trypema_store_latency_seconds",
             Kind::Histogram,
-            "How long calls waited for Redis, failures included.",
+            "How long calls that were sent to Redis took, failures included.",
         );
         self.latency.write(text, &[]);
         text.family(

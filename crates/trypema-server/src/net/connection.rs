@@ -1,5 +1,6 @@
 //! What is known of one connection, without asking it.
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,16 +10,18 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
-    /// Nothing: no request has begun, or the last one was answered.
-    Idle = 0,
+    /// Nothing has arrived yet.
+    New = 0,
+    /// The last request was answered.
+    Idle = 1,
     /// The head of a request is arriving.
-    Head = 1,
+    Head = 2,
     /// Its body is arriving; nothing was asked yet.
-    Body = 2,
+    Body = 3,
     /// A request is being decided. It is not interrupted: what was spent is to be told.
-    Busy = 3,
+    Busy = 4,
     /// It was ended.
-    Ended = 4,
+    Ended = 5,
 }
 
 /// What a connection is told from outside.
@@ -38,6 +41,8 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
+    /// How many were admitted before it.
+    number: u64,
     /// The phase and since when, in one number: whoever ends a connection ends the state that it has seen, and not one that has begun
     /// since.
     state: AtomicU64,
@@ -56,10 +61,11 @@ impl State {
 
     pub(super) fn phase(self) -> Phase {
         match self.0 & 0xff {
-            0 => Phase::Idle,
-            1 => Phase::Head,
-            2 => Phase::Body,
-            3 => Phase::Busy,
+            0 => Phase::New,
+            1 => Phase::Idle,
+            2 => Phase::Head,
+            3 => Phase::Body,
+            4 => Phase::Busy,
             _ => Phase::Ended,
         }
     }
@@ -71,13 +77,26 @@ impl State {
 }
 
 impl Connection {
-    pub(super) fn new(peer: SocketAddr, now: u32) -> Self {
+    pub(super) fn new(peer: SocketAddr, number: u64, now: u32) -> Self {
         Self {
             peer,
-            state: AtomicU64::new(State::new(Phase::Idle, now).0),
+            number,
+            state: AtomicU64::new(State::new(Phase::New, now).0),
             is_finishing: AtomicBool::new(false),
             bell: Notify::new(),
         }
+    }
+
+    /// By how much it should give way to others, in a state that was seen; `None` if it should not. Who has waited longest goes first;
+    /// of those who have waited alike, who never asked anything, then who came first.
+    pub(super) fn dispensability(&self, seen: State, now: u32) -> Option<(u32, u8, Reverse<u64>)> {
+        let rank = match seen.phase() {
+            Phase::New => 2,
+            Phase::Head | Phase::Body => 1,
+            Phase::Idle => 0,
+            Phase::Busy | Phase::Ended => return None,
+        };
+        Some((seen.age(now), rank, Reverse(self.number)))
     }
 
     /// A new phase begins, unless the connection was ended: whether it was not.
@@ -143,14 +162,27 @@ mod tests {
 
     #[test]
     fn what_has_begun_since_is_not_ended() {
-        let connection = Connection::new(SocketAddr::from(([127, 0, 0, 1], 1)), 7);
-        let idle = connection.state();
-        assert_eq!((idle.phase(), idle.age(9)), (Phase::Idle, 2));
+        let connection = Connection::new(SocketAddr::from(([127, 0, 0, 1], 1)), 0, 7);
+        let new = connection.state();
+        assert_eq!((new.phase(), new.age(9)), (Phase::New, 2));
         assert!(connection.enter(Phase::Busy, 9));
-        assert!(!connection.end(idle), "it is busy by now");
+        assert!(!connection.end(new), "it is busy by now");
         assert_eq!(connection.order(), Order::Stay);
         assert!(connection.end(connection.state()));
         assert!(!connection.enter(Phase::Busy, 10), "it has ended");
         assert_eq!(connection.order(), Order::End);
+    }
+    #[test]
+    fn who_is_in_use_gives_way_last() {
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let in_phase = |number, phase, since| {
+            let connection = Connection::new(peer, number, 0);
+            connection.enter(phase, since);
+            connection.dispensability(connection.state(), 10)
+        };
+        assert_eq!(in_phase(1, Phase::Busy, 0), None);
+        assert!(in_phase(1, Phase::Idle, 5) > in_phase(2, Phase::New, 9), "who has waited longest");
+        assert!(in_phase(9, Phase::New, 9) > in_phase(1, Phase::Idle, 9), "then who never asked");
+        assert!(in_phase(1, Phase::New, 9) > in_phase(2, Phase::New, 9), "then who came first");
     }
 }

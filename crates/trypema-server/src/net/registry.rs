@@ -43,6 +43,8 @@ struct Slots {
     free: Vec<usize>,
     /// Where to look next for one that gives way.
     hand: usize,
+    /// How many there have been.
+    admitted: u64,
     /// Whether no more requests are wanted.
     is_closing: bool,
 }
@@ -79,8 +81,9 @@ impl Registry {
 
     /// A place for a new connection, if need be in place of the longest idle one; `None` if all are busy.
     pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Place> {
-        let connection = Arc::new(Connection::new(peer, self.now()));
         let mut all = self.all();
+        all.admitted += 1;
+        let connection = Arc::new(Connection::new(peer, all.admitted, self.now()));
         let open = all.slots.len() - all.free.len();
         if open >= self.max {
             if open >= self.max + MAX_ENDING || !all.make_room(self.now()) {
@@ -140,7 +143,7 @@ impl Registry {
         for connection in self.all().slots.iter().flatten() {
             let state = connection.state();
             let is_late = match state.phase() {
-                Phase::Idle => state.age(now) > self.timeouts.idle,
+                Phase::New | Phase::Idle => state.age(now) > self.timeouts.idle,
                 Phase::Head => state.age(now) > self.timeouts.head,
                 Phase::Body => state.age(now) > self.timeouts.body,
                 // How long decisions take is bounded where they wait.
@@ -167,10 +170,11 @@ impl Slots {
             self.hand = (hand + COMPARED) % count;
             let compared =
                 (hand..hand + COMPARED.min(count)).filter_map(|place| self.slots[place % count].as_ref());
-            let waiting = compared
-                .map(|connection| (connection, connection.state()))
-                .filter(|(_, state)| matches!(state.phase(), Phase::Idle | Phase::Head | Phase::Body));
-            if let Some((longest, state)) = waiting.max_by_key(|(_, state)| state.age(now))
+            let waiting = compared.filter_map(|connection| {
+                let state = connection.state();
+                Some((connection.dispensability(state, now)?, connection, state))
+            });
+            if let Some((_, longest, state)) = waiting.max_by_key(|(dispensability, ..)| *dispensability)
                 && longest.end(state)
             {
                 return true;

@@ -38,7 +38,9 @@ impl AsyncRead for Stream {
             Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Bytes::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
         };
-        if buffer.filled().len() > before && self.place.connection.state().phase() == Phase::Idle {
+        if buffer.filled().len() > before
+            && matches!(self.place.connection.state().phase(), Phase::New | Phase::Idle)
+        {
             self.place.enter(Phase::Head);
         }
         read

@@ -14,6 +14,8 @@ mod errors;
 mod forward_auth;
 #[path = "api/outcomes.rs"]
 mod outcomes;
+#[path = "api/store.rs"]
+mod store;
 
 use serde_json::{Value, json};
 

@@ -8,6 +8,8 @@ mod refusals;
 mod rules;
 #[path = "cli/settings.rs"]
 mod settings;
+#[path = "cli/starting.rs"]
+mod starting;
 
 use std::ffi::OsStr;
 use std::process::Output;

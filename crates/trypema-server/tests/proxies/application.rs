@@ -8,7 +8,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// A small server on a port of its own. `/status/403` is answered with that status, everything else with 200; bodies say what was asked.
+/// A small server on a port of its own. `/status/403` is answered with that status, `/hang-up` not at
+/// all, everything else with 200; bodies say what was asked.
 pub struct Application {
     pub address: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -40,6 +41,9 @@ fn serve(stream: TcpStream, asked: &AtomicUsize) {
     while let Some(request) = read(&mut stream) {
         asked.fetch_add(1, Ordering::SeqCst);
         let target = request["target"].as_str().unwrap();
+        if target == "/hang-up" {
+            return;
+        }
         let status = target.strip_prefix("/status/").unwrap_or("200");
         let body = request.to_string();
         let head =

@@ -30,6 +30,7 @@ with_each_proxy! {
     rules_are_found_by_path_and_method
     bodies_reach_the_application
     what_the_application_answers_is_its_own
+    what_the_application_does_not_answer_is_not_asked_again
     without_the_limiter_requests_are_refused
     without_the_limiter_requests_pass_if_so_chosen
     a_limiter_that_cannot_decide_is_no_denial
@@ -191,6 +192,24 @@ fn what_the_application_answers_is_its_own(kind: Kind) {
         assert_eq!((reply.status, reply.header("x-application")), (status, Some("yes")), "{reply:?}");
         assert_eq!(reply.json()["target"], format!("/status/{status}"));
     }
+}
+
+/// Neither is it taken for a limiter that is down.
+fn what_the_application_does_not_answer_is_not_asked_again(kind: Kind) {
+    let service = Service::with_rules(THREE_PER_ADDRESS, &[]);
+    let site = Site::with_service(kind, Undecided::Passes, service);
+    let reply = site.client().send("POST", "/hang-up", &[], "once");
+    assert_eq!((reply.status, site.application.asked()), (502, 1));
+}
+
+#[test]
+fn clients_of_nginx_cannot_ask_the_limiter() {
+    let site = Site::start(Kind::Nginx, THREE_PER_ADDRESS);
+    let reply = site.client().send("GET", "/_trypema", &[("X-Forwarded-Uri", "/")], "");
+    assert_eq!(
+        (reply.status, site.service.get("/v1/keys/per-address%7Cip=127.0.0.1").json()["remaining"].as_u64()),
+        (404, Some(3))
+    );
 }
 
 fn without_the_limiter_requests_are_refused(kind: Kind) {

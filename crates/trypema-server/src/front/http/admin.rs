@@ -1,4 +1,4 @@
-//! Who may look at counters and reset them.
+//! Who may look at counters, give back to them and reset them.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};

@@ -64,7 +64,7 @@ impl Front {
     ) -> Result<(), Refusal> {
         let headers = request.headers();
         let uri = only_one(headers, &FORWARDED_URI)?;
-        if uri.as_deref().is_some_and(|uri| is_query_passed_on(uri, request.uri().query())) {
+        if uri.is_some_and(|uri| is_query_passed_on(uri, request.uri().query())) {
             return Err(Refusal::bad_request(
                 "the proxy passes the client's own query on, which would be believed: give it a query of its own (in Caddy, end the \
                  address with `?`)",
@@ -72,7 +72,7 @@ impl Front {
         }
         for attribute in &self.attributes {
             if let Some(value) = only_one(headers, &attribute.header)? {
-                attributes.push((Cow::Borrowed(&attribute.name), value));
+                attributes.push((Cow::Borrowed(&attribute.name), Cow::Borrowed(value)));
             }
         }
         let has = |name: &str, attributes: &[Pair<'_>]| attributes.iter().any(|(given, _)| given == name);
@@ -82,15 +82,14 @@ impl Front {
                     "X-Forwarded-Uri is missing: the proxy has to tell which request this is",
                 )
             };
-            attributes.push((Cow::Borrowed("endpoint"), path_of(uri.ok_or_else(missing)?)));
+            attributes.push((Cow::Borrowed("endpoint"), Cow::Borrowed(path_of(uri.ok_or_else(missing)?)?)));
         }
         if !has("method", attributes) {
-            let method =
-                only_one(headers, &FORWARDED_METHOD)?.unwrap_or(Cow::Borrowed(request.method().as_str()));
-            attributes.push((Cow::Borrowed("method"), method));
+            let method = only_one(headers, &FORWARDED_METHOD)?.unwrap_or(request.method().as_str());
+            attributes.push((Cow::Borrowed("method"), Cow::Borrowed(method)));
         }
         if let Some(host) = only_one(headers, &FORWARDED_HOST)? {
-            attributes.push((Cow::Borrowed("host"), Cow::Owned(one_spelling(&host))));
+            attributes.push((Cow::Borrowed("host"), Cow::Owned(one_spelling(host))));
         }
         let client = self.trusted_proxies.client_address(peer, headers);
         attributes.push((Cow::Borrowed("ip"), Cow::Owned(client.to_string())));
@@ -99,15 +98,17 @@ impl Front {
 }
 
 /// The value of a header that a proxy sets: if there are two, one is the client's.
-fn only_one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<Cow<'h, str>>, Refusal> {
+fn only_one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Refusal> {
     let mut values = headers.get_all(name).iter();
-    let first = values.next().map(|value| String::from_utf8_lossy(value.as_bytes()));
-    match values.next() {
-        None => Ok(first),
-        Some(_) => Err(Refusal::bad_request(format!(
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Refusal::bad_request(format!(
             "{name} is given twice: the proxy has to replace what clients send"
-        ))),
+        )));
     }
+    // Other bytes would have to be told apart, too, or those who send them would share a counter.
+    let text = std::str::from_utf8(first.as_bytes());
+    text.map(Some).map_err(|_| Refusal::bad_request(format!("{name} is not UTF-8")))
 }
 
 /// Whether the query is what the client sent to the proxy: Caddy keeps it unless told otherwise.
@@ -123,16 +124,48 @@ fn one_spelling(host: &str) -> String {
     host[..end.unwrap_or(host.len())].trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// The path of what a client asked for.
-fn path_of(uri: Cow<'_, str>) -> Cow<'_, str> {
-    match uri.find(['?', '#']) {
-        None => uri,
-        Some(end) => match uri {
-            Cow::Borrowed(text) => Cow::Borrowed(&text[..end]),
-            Cow::Owned(mut text) => {
-                text.truncate(end);
-                Cow::Owned(text)
-            }
-        },
+/// The path of what a client asked for, which may be written with its host.
+fn path_of(uri: &str) -> Result<&str, Refusal> {
+    let uri = uri.split(['?', '#']).next().unwrap_or_default();
+    let path = match uri.split_once("://") {
+        Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            rest.find('/').map_or("/", |start| &rest[start..])
+        }
+        _ => uri,
+    };
+    if path.starts_with('/') || path == "*" {
+        return Ok(path);
+    }
+    Err(Refusal::bad_request("X-Forwarded-Uri: need a path, as in /search?q=x"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_what_proxies_send() {
+        let paths = [
+            ("/a/b?x=/y", "/a/b"),
+            ("/", "/"),
+            ("http://host/a?b", "/a"),
+            ("https://host:1/a#b", "/a"),
+            ("http://host", "/"),
+            ("http://host?x=/y", "/"),
+            ("*", "*"),
+            ("/a?u=http://b/c", "/a"),
+        ];
+        for (uri, path) in paths {
+            assert_eq!(path_of(uri).ok(), Some(path), "{uri}");
+        }
+        assert!(["", "x", "?a", "x/y"].iter().all(|uri| path_of(uri).is_err()));
+    }
+
+    #[test]
+    fn hosts_are_written_in_one_way() {
+        for host in ["Example.COM", "example.com.", "example.com:443", "example.com.:8080"] {
+            assert_eq!(one_spelling(host), "example.com");
+        }
+        assert_eq!(one_spelling("[2001:DB8::1]:443"), "[2001:db8::1]");
     }
 }

@@ -67,7 +67,7 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
     json!({
         "/v1/check": {"post": {
             "summary": "May this request go ahead?",
-            "description": "One request, or an array of them, which are asked in their order and answered by an array.",
+            "description": "One request, or an array of them, which are asked in their order (in Redis some at a time, so that these may overtake each other) and answered by an array.",
             "parameters": [deny_status(&json!([{"const": 200}, A_REFUSAL.clone()])), headers()],
             "requestBody": asking(&one_or_many),
             "responses": responses("What each may do.", &answers, &["4XX", "5XX"]),
@@ -83,8 +83,9 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
         "/v1/refund": {"post": {
             "summary": "Give the cost back",
             "description": "To every rule that applies, each on its own.",
+            "security": admin,
             "requestBody": asking(&topic),
-            "responses": responses("What was given back.", &refund, &["400", "413", "500", "503"]),
+            "responses": responses("What was given back.", &refund, &["400", "401", "403", "413", "500", "503"]),
         }},
         "/v1/keys/{key}": {
             "parameters": [key_name],

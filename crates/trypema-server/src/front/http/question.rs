@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::problem::Refusal;
@@ -47,12 +49,41 @@ pub(super) struct Topic<'a> {
 impl<'a> Topic<'a> {
     /// Reads a body.
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Refusal> {
-        serde_json::from_slice(body).map_err(|error| malformed(&error))
+        read(body).map(|Object(topic)| topic)
     }
 }
 
 fn one() -> u64 {
     1
+}
+
+/// An object, and never the array that serde would take in place of one.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(OneObject(PhantomData))
+    }
+}
+
+struct OneObject<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OneObject<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+/// Reads a body.
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::bad_request(format!("the body is no request: {error}")))
 }
 
 /// Names and values, each name once.
@@ -159,19 +190,15 @@ impl<'a> Questions<'a> {
     /// Reads a body: an array is a batch.
     pub(super) fn read(body: &'a [u8], max_batch: usize) -> Result<Self, Refusal> {
         if body.trim_ascii_start().first() != Some(&b'[') {
-            return serde_json::from_slice(body).map(Self::One).map_err(|error| malformed(&error));
+            return read(body).map(|Object(question)| Self::One(question));
         }
-        let many: Vec<Question<'a>> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+        let many: Vec<Object<Question<'a>>> = read(body)?;
         if many.len() > max_batch {
             let detail = format!("{} requests in one batch: at most {max_batch} are taken", many.len());
             return Err(Refusal::bad_request(detail));
         }
-        Ok(Self::Many(many))
+        Ok(Self::Many(many.into_iter().map(|Object(question)| question).collect()))
     }
-}
-
-fn malformed(error: &serde_json::Error) -> Refusal {
-    Refusal::bad_request(format!("the body is no request: {error}"))
 }
 
 #[cfg(test)]
@@ -197,6 +224,7 @@ mod tests {
             (r#"{"attributes":{},"cost":1.5}"#, "expected u64"),
             (r#"{"attributes":{},"cost":18446744073709551616}"#, "expected u64"),
             (r#"{"attributes":{},"mode":"burn"}"#, "unknown variant `burn`"),
+            (r#"[[{"user":"bob"},2,"look"]]"#, "expected an object"),
             (r#"{"attributes":{}} x"#, "trailing characters"),
             (r#"[{"attributes":{}},{"attributes":{}},{"attributes":{}}]"#, "at most 2 are taken"),
             (&"[".repeat(200_000), "recursion limit"),

@@ -177,3 +177,16 @@ fn costs_from_nothing_to_too_much() {
         );
     }
 }
+
+/// Requests that are sent without waiting for answers are answered in their order.
+#[test]
+fn requests_may_follow_each_other_at_once() {
+    let service = InProcess::with_rules(TWO_AN_HOUR);
+    let mut client = service.client();
+    let body = user("ann").to_string();
+    let request =
+        format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    client.write(request.repeat(3).as_bytes()).unwrap();
+    let allowed: Vec<Value> = (0..3).map(|_| client.read().unwrap().json()["allowed"].clone()).collect();
+    assert_eq!(allowed, [json!(true), json!(true), json!(false)]);
+}

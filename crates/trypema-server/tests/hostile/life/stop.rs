@@ -33,7 +33,8 @@ fn a_signal_under_load_loses_no_answer_in_memory() {
 fn a_signal_under_load_loses_no_answer_in_redis() {
     let redis = Server::start().unwrap();
     let url = redis.url();
-    let called = stopped(Service::with_rules(RULES, &["--redis-url", &url]), "TERM");
+    let called =
+        stopped(Service::with_rules(RULES, &["--redis-url", &url, "--redis-deadline", "2s"]), "TERM");
     is_counted(&url, "redis", &called);
 }
 

@@ -2,12 +2,13 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::client::Client;
-use crate::timing::{p99, time};
+use crate::timing::{Stopwatch, p99, time};
 
 /// Descriptors of the test itself, and of tests beside it in the same process.
 const OTHERS: u64 = 1_000;
@@ -28,6 +29,19 @@ pub(super) fn fitting(wanted: usize) -> usize {
 /// Opens that many connections and sends nothing.
 pub(super) fn connect(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     (0..count).map(|_| TcpStream::connect(address).unwrap()).collect()
+}
+
+/// The same, 4,000 a second: faster than any crowd of clients, and slower than the pauses of a busy machine would make a good client
+/// look like one that has been idle for longer than all of them.
+pub(super) fn pour(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let watch = Stopwatch::start();
+    let mut all = Vec::with_capacity(count);
+    while all.len() < count {
+        let due = (watch.elapsed().as_millis() as usize * 4).min(count);
+        all.extend(connect(address, due.saturating_sub(all.len()).min(100)));
+        thread::sleep(Duration::from_millis(5));
+    }
+    all
 }
 
 /// Whether the service has closed it. Bytes that it sent before count for nothing.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trypema_testkit::redis::wait_until;
 
-use super::crowd::{connect, fitting, good_client};
+use super::crowd::{fitting, good_client, pour};
 use crate::harness::Service;
 use crate::process::{descriptors, is_sound, memory};
 
@@ -44,7 +44,7 @@ fn crowded(max_connections: &str) -> u64 {
         let has_come = AtomicBool::new(false);
         thread::scope(|scope| {
             let coming = scope.spawn(|| {
-                let crowd = connect(service.address, sockets);
+                let crowd = pour(service.address, sockets);
                 has_come.store(true, Ordering::Relaxed);
                 crowd
             });

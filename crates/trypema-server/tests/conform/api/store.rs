@@ -1,0 +1,118 @@
+//! What is answered while Redis cannot be asked: what each rule was told to say, and never 429.
+
+use serde_json::{Value, json};
+use trypema_testkit::program::FreePort;
+
+use super::{check, problem};
+use crate::client::Client;
+use crate::in_process::InProcess;
+
+const RULES: &str = "
+rules:
+  - {id: strict, scope: user, key_pattern: '{strict}', on_store_failure: error, strategy: {fixed_window: {limit: 2, window: 1h}}}
+  - {id: open, scope: user, key_pattern: '{open}', on_store_failure: allow, strategy: {fixed_window: {limit: 2, window: 1h}}}
+  - {id: closed, scope: user, key_pattern: '{closed}', on_store_failure: deny, strategy: {fixed_window: {limit: 2, window: 1h}}}
+  - {id: unsaid, scope: user, strategy: {fixed_window: {limit: 2, window: 1h}}}
+";
+
+/// A service whose Redis is nowhere.
+struct Lonely {
+    service: InProcess,
+    _nobody: FreePort,
+}
+
+fn lonely(settings: &str) -> Lonely {
+    let nobody = FreePort::any().unwrap();
+    let settings = format!("redis_url: redis://127.0.0.1:{}\n{settings}", nobody.number());
+    Lonely { service: InProcess::start(&settings).ruled_by(RULES), _nobody: nobody }
+}
+
+fn about(name: &str) -> Value {
+    json!({"attributes": {name: "ann"}})
+}
+
+fn forward_auth(client: &mut Client, query: &str) -> crate::client::Reply {
+    client.send("GET", &format!("/v1/forward-auth?endpoint=/&{query}"), &[], "")
+}
+
+#[test]
+fn an_error_is_503_and_names_nobody() {
+    let lonely = lonely("");
+    let mut client = lonely.service.client();
+    for name in ["strict", "user"] {
+        for path in ["/v1/check", "/v1/check?deny_status=429", "/v1/explain", "/v1/refund"] {
+            let reply = client.send("POST", path, &[], &about(name).to_string());
+            problem(&reply, 503);
+            assert_eq!(reply.header("retry-after"), Some("1"), "{path}: {reply:?}");
+            assert!(!reply.body.contains("127.0.0.1"), "{reply:?}");
+        }
+        problem(&forward_auth(&mut client, &format!("{name}=ann&deny_status=403")), 503);
+    }
+    let both = check(&mut client, &json!([about("strict"), {"attributes": {}}]));
+    assert_eq!((&both[0]["error"]["status"], &both[1]["allowed"]), (&json!(503), &json!(true)), "{both}");
+    for method in ["GET", "DELETE"] {
+        problem(&client.send(method, "/v1/keys/strict%7Cstrict=ann", &[], ""), 503);
+    }
+}
+
+#[test]
+fn a_rule_may_let_pass_or_deny_instead_and_says_so() {
+    let lonely = lonely("");
+    let mut client = lonely.service.client();
+    for _ in 0..5 {
+        let open = check(&mut client, &about("open"));
+        assert_eq!(
+            (&open["allowed"], &open["rules"][0]["substitute"]),
+            (&json!(true), &json!(true)),
+            "{open}"
+        );
+        assert_eq!(forward_auth(&mut client, "open=ann").status, 200);
+        let closed = check(&mut client, &about("closed"));
+        assert_eq!(
+            (&closed["allowed"], &closed["rules"][0]["substitute"]),
+            (&json!(false), &json!(true)),
+            "{closed}"
+        );
+        let told = client.send(
+            "POST",
+            "/v1/check?deny_status=429&headers=standard",
+            &[],
+            &about("closed").to_string(),
+        );
+        problem(&told, 503);
+        assert_eq!((told.header("retry-after"), told.header("ratelimit")), (Some("1"), None));
+        problem(&forward_auth(&mut client, "closed=ann&deny_status=401"), 503);
+    }
+}
+
+#[test]
+fn what_rules_do_not_say_is_a_setting() {
+    let outcome = |settings: &str| {
+        let lonely = lonely(settings);
+        let mut client = lonely.service.client();
+        let answers: Vec<Value> =
+            (0..3).map(|_| check(&mut client, &about("user"))["outcome"].clone()).collect();
+        let last = client.send("POST", "/v1/check?deny_status=429", &[], &about("user").to_string()).status;
+        (answers, last)
+    };
+    let (allowed, denied) = (json!("allowed"), json!("denied"));
+    assert_eq!(outcome("on_store_failure: allow"), (vec![allowed.clone(); 3], 200));
+    assert_eq!(outcome("on_store_failure: deny"), (vec![denied.clone(); 3], 503));
+    let (two, one) =
+        (vec![allowed.clone(), allowed.clone(), denied.clone()], vec![allowed, denied.clone(), denied]);
+    assert_eq!(outcome("on_store_failure: local"), (two, 429), "counted here, at the whole limit");
+    assert_eq!(outcome("on_store_failure: local\ninstances: 2"), (one, 429), "counted here, at half of it");
+}
+
+#[test]
+fn the_service_is_alive_and_ready_without_its_store() {
+    let lonely = lonely("");
+    let mut client = lonely.service.client();
+    for _ in 0..20 {
+        client.send("POST", "/v1/check", &[], &about("strict").to_string());
+    }
+    assert_eq!(client.send("GET", "/healthz", &[], "").status, 200);
+    let ready = client.send("GET", "/readyz", &[], "");
+    let expected = json!({"ready": true, "provider": "redis", "rules": 4, "store": "unavailable"});
+    assert_eq!((ready.status, ready.json()), (200, expected));
+}
