@@ -12,6 +12,7 @@ use trypema::{RateLimiter, TrypemaError};
 use crate::config::Config;
 use crate::metrics::{Exposition, Kind, Metrics, StoreMetrics};
 use crate::provider::{self, Deciding, Parts, Provider};
+use crate::server::StartError;
 
 /// Rules in force, and everything that is known about them.
 #[derive(Debug)]
@@ -47,8 +48,11 @@ pub(crate) struct Readiness {
     /// `connected`, or `unavailable` while calls to Redis are not even tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<&'static str>,
+    /// Whether the rules that were read last are invalid, so that older ones are in force.
+    rules_refused: bool,
+    /// What is wrong with them: only for administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
-    refused_rules: Option<String>,
+    pub(crate) refused_rules: Option<String>,
 }
 
 impl App {
@@ -57,12 +61,12 @@ impl App {
     /// # Errors
     ///
     /// What is wrong with the rules, or why Redis cannot be used.
-    pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, String> {
-        let rules = config.rules.load().map_err(|invalid| invalid.to_string())?;
+    pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
+        let rules = config.rules.load()?;
         let store = Arc::new(StoreMetrics::default());
         let metrics = Metrics::new(&rules, Arc::clone(&store));
-        let deciding = provider::connect(config, rules, Parts { clock, observer: store }).await;
-        let Deciding { engine, limiter, provider } = deciding.map_err(|error| error.to_string())?;
+        let deciding = provider::connect(config, rules, Parts { clock, observer: store }).await?;
+        let Deciding { engine, limiter, provider } = deciding;
         let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(None));
         Ok(Self { engine, limiter, provider, metrics, is_draining, refused_rules })
     }
@@ -141,6 +145,7 @@ impl App {
                     Some(if self.is_store_away() { "unavailable" } else { "connected" })
                 }
             },
+            rules_refused: self.refused_rules().is_some(),
             refused_rules: self.refused_rules().clone(),
         }
     }

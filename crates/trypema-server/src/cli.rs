@@ -24,7 +24,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Try it:
-  trypema serve                                  serves built-in rules from memory, and says what to curl
+  trypema serve                                  serves built-in rules, and says what to curl
   trypema check user=ann                         asks it; exits with 0 if allowed, 1 if denied
   trypema explain user=ann endpoint=/search      says what every rule thinks
   trypema rules validate rules.yaml              finds what is wrong with rules, with lines
@@ -33,7 +33,6 @@ Try it:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve decisions over HTTP
     Serve(Box<serve::Serve>),
     /// Ask a service whether a request may go ahead: exit code 0 if it may, 1 if not, 2 if it could not be asked
     Check(ask::Check),

@@ -112,6 +112,9 @@ const MIN_HEADER_BYTES: usize = 8 * 1024;
 /// What a request may make us hold, whatever was set.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// More than one process should hold, whatever was set.
+const MAX_CONNECTIONS: usize = 1_000_000;
+
 impl Config {
     /// Checks settings and fills in what they leave out.
     ///
@@ -153,7 +156,7 @@ impl Limits {
             return Err(invalid("max_body_bytes", format!("need 1 to {MAX_BYTES} bytes")));
         }
         Ok(Self {
-            connections: at_least_one("max_connections", settings.max_connections.unwrap_or(10_000))?,
+            connections: connections(settings.max_connections.unwrap_or(10_000))?,
             header_bytes,
             body_bytes,
             batch: at_least_one("max_batch", settings.max_batch.unwrap_or(1_000))?,
@@ -170,6 +173,13 @@ fn invalid(setting: &'static str, reason: impl Into<String>) -> InvalidConfig {
 
 fn time(period: Option<Period>, default_ms: u64) -> Duration {
     period.map_or(Duration::from_millis(default_ms), |period| period.0)
+}
+
+fn connections(number: usize) -> Result<usize, InvalidConfig> {
+    match number {
+        1..=MAX_CONNECTIONS => Ok(number),
+        _ => Err(invalid("max_connections", format!("need 1 to {MAX_CONNECTIONS}"))),
+    }
 }
 
 fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidConfig> {

@@ -29,5 +29,5 @@ mod spans;
 pub use app::{App, Mode};
 pub use config::{Config, InvalidConfig, Limits, ProviderChoice, Tls};
 pub use rules_file::RulesSource;
-pub use server::{Reload, Server, StartError};
+pub use server::{Interrupted, Reload, Server, StartError};
 pub use settings::Settings;

@@ -9,7 +9,9 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use trypema::TrypemaError;
 use trypema::clock::Clock;
+use trypema::rules::InvalidRules;
 
 use crate::app::App;
 use crate::clock::Started;
@@ -24,15 +26,20 @@ const WATCH_STORE_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether the last connection has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// How long clients that have begun to ask something have for the rest of it.
+const MOMENT_TO_ASK: Duration = Duration::from_secs(1);
 /// What is left for giving back leases when connections have used up all the time there was.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// Why the service did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// Rules or Redis.
-    #[error("{0}")]
-    App(String),
+    /// The rules.
+    #[error(transparent)]
+    Rules(#[from] InvalidRules),
+    /// Redis.
+    #[error(transparent)]
+    Store(#[from] TrypemaError),
     /// HTTPS.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -45,6 +52,18 @@ pub enum StartError {
         source: io::Error,
     },
 }
+
+impl StartError {
+    /// Whether trying again later cannot help: something was written down wrong.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Rules(_) | Self::Tls(_))
+    }
+}
+
+/// A part of the service that must not end has ended; it stops serving, as it could not be trusted.
+#[derive(Debug, Error)]
+#[error("a background task ended; see the log")]
+pub struct Interrupted;
 
 /// A service that listens, and serves once it is [run](Server::run).
 #[derive(Debug)]
@@ -83,7 +102,7 @@ impl Server {
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let certificates = config.tls.clone().map(Certificates::read).transpose()?.map(Arc::new);
         let rules_file = config.rules.stamp();
-        let app = Arc::new(App::new(&config, clock).await.map_err(StartError::App)?);
+        let app = Arc::new(App::new(&config, clock).await?);
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = net::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -106,7 +125,11 @@ impl Server {
     }
 
     /// Serves until `stop` is over, then finishes what is under way, gives back what is held, and returns.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    ///
+    /// That it stopped by itself, because a part of it ended.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Interrupted> {
         let Self { app, config, listener, certificates, reload, rules_file, .. } = self;
         let max = net::raise_descriptor_limit(config.limits.connections);
         if max < config.limits.connections {
@@ -140,10 +163,14 @@ impl Server {
             certificates,
             header_bytes: config.limits.header_bytes,
         };
-        tokio::select! {
-            () = accepting.run(&listener) => {}
-            () = stop => {}
-        }
+        let outcome = tokio::select! {
+            () = accepting.run(&listener) => Ok(()),
+            () = stop => Ok(()),
+            Some(ended) = background.join_next() => {
+                tracing::error!(?ended, "a background task ended");
+                Err(Interrupted)
+            }
+        };
         tracing::info!("stopping: no more requests are wanted");
         app.drain();
         tokio::select! {
@@ -167,21 +194,35 @@ impl Server {
         }
         background.shutdown().await;
         tracing::info!("stopped");
+        outcome
     }
 }
 
-/// Waits until every connection has ended, and ends those that take too long.
+/// Waits until every connection has ended. Those that only wait for their clients have a moment, those that are answered until the
+/// deadline.
 async fn finish(registry: &Registry, deadline: Duration) {
     registry.finish_all();
+    if all_ended(registry, deadline.min(MOMENT_TO_ASK)).await {
+        return;
+    }
+    registry.end_unasked();
+    if all_ended(registry, deadline.saturating_sub(MOMENT_TO_ASK)).await {
+        return;
+    }
+    tracing::warn!(connections = registry.open(), "ending connections that took too long");
+    registry.end_all();
+    all_ended(registry, LAST_MOMENT).await;
+}
+
+async fn all_ended(registry: &Registry, within: Duration) -> bool {
     let started = Started::now();
     while registry.open() > 0 {
-        if started.ago() >= deadline {
-            tracing::warn!(connections = registry.open(), "ending connections that took too long");
-            registry.end_all();
-            return;
+        if started.ago() >= within {
+            return false;
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+    true
 }
 
 async fn watch_certificates(certificates: Arc<Certificates>, asked: Arc<Notify>) {

@@ -14,7 +14,7 @@ use crate::secret::Secret;
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where to listen
+    /// Where to listen [default: 127.0.0.1:8080]
     #[arg(long, env = "TRYPEMA_LISTEN", value_name = "ADDRESS:PORT", help_heading = "Listening")]
     pub listen: Option<SocketAddr>,
     /// Certificate chain in PEM: with a key, the service speaks HTTPS

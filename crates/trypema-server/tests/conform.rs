@@ -10,6 +10,8 @@ mod cli;
 #[path = "service/client.rs"]
 #[allow(dead_code, reason = "others use the rest")]
 mod client;
+#[path = "conform/docs.rs"]
+mod docs;
 #[path = "conform/folder.rs"]
 mod folder;
 #[path = "service/harness.rs"]

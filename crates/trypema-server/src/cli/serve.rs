@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{failed, print};
 use crate::config::Config;
 use crate::log;
 use crate::rules_file::RulesSource;
-use crate::server::{Server, StartError};
+use crate::server::{Interrupted, Server, StartError};
 use crate::settings::{LogFormat, LogLevel, Settings};
 
 /// Serve decisions over HTTP
@@ -53,20 +54,34 @@ impl Serve {
         runtime.shutdown_background();
         match served {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(error),
+            Err(Failure::Start(error)) if error.is_final() => failed(error),
+            // Whoever watches over the service may try again.
+            Err(failure) => {
+                failed(failure);
+                ExitCode::FAILURE
+            }
         }
     }
 }
 
-async fn serve(config: Config, format: LogFormat) -> Result<(), StartError> {
+/// Why it does not serve.
+#[derive(Debug, Error)]
+#[error(transparent)]
+enum Failure {
+    Start(#[from] StartError),
+    Run(#[from] Interrupted),
+}
+
+async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
     let stopping = Stopping::new();
+    let hangups = signal(SignalKind::hangup()).ok();
     let greeting = Greeting::of(&config);
     let server = Server::start(config, None).await?;
     match format {
         LogFormat::Pretty => greeting.print(server.address()),
         LogFormat::Json => tracing::info!(address = %server.address(), "listening"),
     }
-    if let Ok(mut hangups) = signal(SignalKind::hangup()) {
+    if let Some(mut hangups) = hangups {
         let reload = server.reload();
         tokio::spawn(async move {
             while hangups.recv().await.is_some() {
@@ -74,8 +89,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), StartError> {
             }
         });
     }
-    server.run(stopping.requested()).await;
-    Ok(())
+    Ok(server.run(stopping.requested()).await?)
 }
 
 /// The signals that end the service.

@@ -51,6 +51,9 @@ pub(crate) struct Front {
     max_batch: usize,
     /// A turn for each batch that asks.
     batches: Semaphore,
+    /// Room for the answers to batches.
+    answers: Arc<Semaphore>,
+    metrics: operation::SharedText,
 }
 
 impl Front {
@@ -66,6 +69,8 @@ impl Front {
             max_body: config.limits.body_bytes,
             max_batch: config.limits.batch,
             batches: Semaphore::new(check::BATCHES_AT_A_TIME),
+            answers: Arc::new(Semaphore::new(check::ANSWERS_AT_A_TIME)),
+            metrics: operation::SharedText::default(),
         }
     }
 
@@ -80,7 +85,7 @@ impl Front {
         if let Some((spans, begun)) = span {
             spans.end(begun, route.name(), answer.status());
         }
-        place.enter(Phase::Idle);
+        place.enter(Phase::Answer);
         answer
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct HttpMetrics {
     pub(crate) gave_way: Counter,
     /// Those that took too long.
     pub(crate) timed_out: Counter,
+    /// Those that did not speak HTTP, or too much of it at once.
+    pub(crate) malformed: Counter,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,7 @@ impl Default for HttpMetrics {
             refused: Counter::default(),
             gave_way: Counter::default(),
             timed_out: Counter::default(),
+            malformed: Counter::default(),
         }
     }
 }
@@ -108,12 +111,12 @@ impl HttpMetrics {
         text.family(
             "trypema_connections_closed_early_total",
             Kind::Counter,
-            "Connections that were closed by the service: refused as all others were busy, idle ones that gave way to new ones, and \
-             those that took too long.",
+            "Connections that were closed by the service, and why: all others were busy, idle ones gave way, too slow, no HTTP.",
         );
         text.sample(&[("reason", "refused")], self.refused.get());
         text.sample(&[("reason", "gave_way")], self.gave_way.get());
         text.sample(&[("reason", "timed_out")], self.timed_out.get());
+        text.sample(&[("reason", "malformed")], self.malformed.get());
     }
 }
 

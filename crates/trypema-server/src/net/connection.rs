@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 pub(crate) enum Phase {
     /// Nothing has arrived yet.
     New = 0,
-    /// The last request was answered.
+    /// The last request was answered, and the answer is sent.
     Idle = 1,
     /// The head of a request is arriving.
     Head = 2,
@@ -20,8 +20,10 @@ pub(crate) enum Phase {
     Body = 3,
     /// A request is being decided. It is not interrupted: what was spent is to be told.
     Busy = 4,
+    /// Its answer is being sent.
+    Answer = 5,
     /// It was ended.
-    Ended = 5,
+    Ended = 6,
 }
 
 /// What a connection is told from outside.
@@ -66,6 +68,7 @@ impl State {
             2 => Phase::Head,
             3 => Phase::Body,
             4 => Phase::Busy,
+            5 => Phase::Answer,
             _ => Phase::Ended,
         }
     }
@@ -93,7 +96,7 @@ impl Connection {
         let rank = match seen.phase() {
             Phase::New => 2,
             Phase::Head | Phase::Body => 1,
-            Phase::Idle => 0,
+            Phase::Idle | Phase::Answer => 0,
             Phase::Busy | Phase::Ended => return None,
         };
         Some((seen.age(now), rank, Reverse(self.number)))

@@ -16,6 +16,7 @@ use super::connection::{Order, Phase};
 use super::registry::{Place, Registry};
 use super::stream::{Bytes, Stream};
 use super::tls::Certificates;
+use crate::clock::Started;
 use crate::front::http::Front;
 
 /// Connections that the system keeps for us until they are accepted: enough for a burst of clients that come back together.
@@ -23,6 +24,8 @@ const BACKLOG: u32 = 4_096;
 /// How long to wait when nothing can be accepted, mostly for lack of descriptors: trying at once would only keep a core busy.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How often it is said that nothing can be accepted.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// How long a new connection has to say something when no more are wanted.
 const LAST_MOMENT: Duration = Duration::from_millis(50);
 
@@ -47,11 +50,15 @@ pub(crate) struct Accepting {
 impl Accepting {
     /// Accepts until it is dropped.
     pub(crate) async fn run(&self, listener: &TcpListener) {
+        let mut told: Option<Started> = None;
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => self.welcome(stream, peer),
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if told.is_none_or(|told| told.ago() > TELL_AGAIN) {
+                        told = Some(Started::now());
+                        tracing::warn!(%error, "connections cannot be accepted");
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -138,6 +145,9 @@ impl Accepting {
             }
         };
         if let Err(error) = ended {
+            if error.is_parse() {
+                self.registry.note_malformed();
+            }
             tracing::debug!(%error, "a connection ended early");
         }
     }

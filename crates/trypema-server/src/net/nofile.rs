@@ -1,14 +1,15 @@
 //! Descriptors: every connection is one.
 
+use super::registry::MAX_ENDING;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Descriptors that are not connections: Redis, files, logs, and connections that are about to end.
-const OTHERS: u64 = 256;
+/// Descriptors that are not connections: Redis, files, logs; and connections that are about to end.
+const OTHERS: u64 = 128 + MAX_ENDING as u64;
 
 /// Raises the limit as far as the system lets us; how many connections fit.
 pub(crate) fn raise_descriptor_limit(wanted: usize) -> usize {
     let mut limit = getrlimit(Resource::Nofile);
-    let needed = wanted as u64 + OTHERS;
+    let needed = (wanted as u64).saturating_add(OTHERS);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
         // What is refused shows below.

@@ -17,7 +17,7 @@ const TICKS_PER_SWEEP: u32 = 5;
 /// ten thousand for every new one would be an attack by itself.
 const COMPARED: usize = 64;
 /// Connections that gave way and have not ended yet, beyond which new ones are refused.
-const MAX_ENDING: usize = 1_024;
+pub(super) const MAX_ENDING: usize = 128;
 
 /// All connections.
 #[derive(Debug)]
@@ -121,6 +121,11 @@ impl Registry {
         }
     }
 
+    /// What a client sent was not HTTP.
+    pub(crate) fn note_malformed(&self) {
+        self.app.metrics.http.malformed.add_one();
+    }
+
     /// How many are open.
     pub(crate) fn open(&self) -> usize {
         let all = self.all();
@@ -134,6 +139,16 @@ impl Registry {
         all.slots.iter().flatten().for_each(|connection| connection.finish());
     }
 
+    /// Ends those that wait for their clients to ask something: nothing of theirs is under way.
+    pub(crate) fn end_unasked(&self) {
+        for connection in self.all().slots.iter().flatten() {
+            let state = connection.state();
+            if matches!(state.phase(), Phase::New | Phase::Idle | Phase::Head | Phase::Body) {
+                connection.end(state);
+            }
+        }
+    }
+
     /// Ends all.
     pub(crate) fn end_all(&self) {
         self.all().slots.iter().flatten().for_each(|connection| connection.end_anyway());
@@ -145,7 +160,7 @@ impl Registry {
             let is_late = match state.phase() {
                 Phase::New | Phase::Idle => state.age(now) > self.timeouts.idle,
                 Phase::Head => state.age(now) > self.timeouts.head,
-                Phase::Body => state.age(now) > self.timeouts.body,
+                Phase::Body | Phase::Answer => state.age(now) > self.timeouts.body,
                 // How long decisions take is bounded where they wait.
                 Phase::Busy | Phase::Ended => false,
             };

@@ -20,7 +20,7 @@ pub(super) enum Bytes {
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
-/// Notes when a request begins to arrive.
+/// Notes when a request begins to arrive, and when its answer is sent.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) bytes: Bytes,
@@ -70,11 +70,16 @@ impl AsyncWrite for Stream {
         matches!(self.bytes, Bytes::Plain(_))
     }
 
+    /// Everything that there is to send was written before this is called.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.bytes {
+        let flushed = match &mut self.bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Bytes::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
+        };
+        if flushed.is_ready() && self.place.connection.state().phase() == Phase::Answer {
+            self.place.enter(Phase::Idle);
         }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

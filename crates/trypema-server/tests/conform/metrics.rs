@@ -68,6 +68,27 @@ fn every_rule_counts_what_it_decided() {
     assert_eq!(told["trypema_live_keys"], 5.0, "one a rule");
 }
 
+/// A request that one rule denies was not allowed by the others: nothing was spent on them.
+#[test]
+fn allowed_is_what_all_rules_allow() {
+    let both = "
+rules:
+  - {id: tight, scope: user, strategy: {fixed_window: {limit: 1, window: 1h}}}
+  - {id: loose, scope: user, strategy: {fixed_window: {limit: 9, window: 1h}}}
+";
+    let service = InProcess::with_rules(both);
+    let mut client = service.client();
+    (0..3).for_each(|_| drop(check(&mut client, "user", "ann")));
+    let told = samples(&mut client);
+    assert_eq!(decided(&told, "tight"), [1.0, 2.0, 0.0, 0.0, 0.0]);
+    assert_eq!(decided(&told, "loose"), [1.0, 0.0, 0.0, 0.0, 0.0]);
+    let recorded = json!({"attributes": {"user": "ann"}, "mode": "record"}).to_string();
+    client.send("POST", "/v1/check", &[], &recorded);
+    let told = samples(&mut client);
+    assert_eq!(decided(&told, "tight"), [1.0, 3.0, 0.0, 0.0, 0.0]);
+    assert_eq!(decided(&told, "loose"), [2.0, 0.0, 0.0, 0.0, 0.0], "recording counts on each alone");
+}
+
 #[test]
 fn requests_are_counted_by_route_and_status() {
     let service = InProcess::with_rules(RULES);
@@ -171,7 +192,12 @@ fn a_caller_leaves_no_trace() {
         let name = format!("traceable-{number}");
         check(&mut client, "user", &name);
         client.send("GET", &format!("/v1/keys/per-user%7Cuser={name}"), &[], "");
-        client.send("GET", "/v1/forward-auth", &[("x-user", &name), ("x-forwarded-uri", &name)], "");
+        client.send(
+            "GET",
+            "/v1/forward-auth",
+            &[("x-user", &name), ("x-forwarded-uri", &format!("/{name}"))],
+            "",
+        );
         client.send("GET", &format!("/{name}"), &[], "");
     }
     let after = names(samples(&mut client));

@@ -102,6 +102,17 @@ fn an_invalid_file_changes_nothing_and_is_told() {
     assert_eq!((service.metric(OK), service.metric(ERROR)), (1.0, 1.0));
 }
 
+/// What is wrong with rules may hold what is in them: it is for who may read the rules.
+#[test]
+fn refused_rules_are_for_administrators() {
+    let service = Service::with_rules(&rules(10), &["--admin-token", "secret"]);
+    replace(&service.rules_file(), BROKEN);
+    wait_until("the file to be refused", || service.metric(ERROR) == 1.0).unwrap();
+    assert_eq!(service.get("/readyz").json().get("refused_rules"), None);
+    let told = service.client().send("GET", "/readyz", &[("authorization", "Bearer secret")], "").json();
+    assert!(told["refused_rules"].as_str().unwrap().contains("everybody"), "{told}");
+}
+
 /// Kubernetes swaps the directory that a link leads to; the file's own path never changes.
 #[test]
 fn a_swapped_link_is_noticed() {

@@ -38,7 +38,7 @@ impl Client {
 
     /// One request and its answer; the connection stays open.
     pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
-        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
+        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
         for (name, value) in headers {
             request.push_str(&format!("{name}: {value}\r\n"));
         }

@@ -1,8 +1,12 @@
 //! `POST /v1/check`: may this request go ahead?
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
+use tokio::sync::OwnedSemaphorePermit;
 use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
 use trypema::rules::{Request as Asking, Verdict};
 
@@ -22,6 +26,21 @@ const AT_A_TIME: usize = 32;
 /// Batches that ask at once: they must not crowd out those who ask for one thing.
 pub(super) const BATCHES_AT_A_TIME: usize = 4;
 
+/// Requests in batches whose answers are not sent yet, over all connections: at about a kilobyte each.
+pub(super) const ANSWERS_AT_A_TIME: usize = 64 * 1_024;
+
+/// An answer, and the room that it takes.
+struct Roomy {
+    answer: Vec<u8>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Roomy {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
+    }
+}
+
 impl Front {
     pub(super) async fn check(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let choices = USUAL.read(request.uri().query(), |(name, _)| {
@@ -33,9 +52,19 @@ impl Front {
         match questions {
             Questions::One(question) => Ok(told(&self.verdict(&question).await?, choices)),
             Questions::Many(questions) => {
-                Ok(json_bytes(StatusCode::OK, Box::pin(self.each(&questions)).await))
+                let room = self.room_for(questions.len())?;
+                let answer = Box::pin(self.each(&questions)).await;
+                Ok(json_bytes(StatusCode::OK, Bytes::from_owner(Roomy { answer, _room: room })))
             }
         }
+    }
+
+    /// Room for the answer to a batch, held until that is sent: what clients do not read must not fill the memory.
+    fn room_for(&self, questions: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+        let room = u32::try_from(questions).unwrap_or(u32::MAX);
+        Arc::clone(&self.answers)
+            .try_acquire_many_owned(room)
+            .map_err(|_| Refusal::unavailable("too many answers to batches wait to be read"))
     }
 
     async fn verdict(&self, question: &Question<'_>) -> Result<Verdict, Refusal> {

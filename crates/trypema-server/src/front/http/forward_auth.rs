@@ -17,6 +17,7 @@ use crate::net::Place;
 
 const FORWARDED_METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 impl Front {
@@ -91,8 +92,15 @@ impl Front {
         if let Some(host) = only_one(headers, &FORWARDED_HOST)? {
             attributes.push((Cow::Borrowed("host"), Cow::Owned(one_spelling(host))));
         }
-        let client = self.trusted_proxies.client_address(peer, headers);
-        attributes.push((Cow::Borrowed("ip"), Cow::Owned(client.to_string())));
+        if !has("ip", attributes) {
+            if !headers.contains_key(FORWARDED_FOR) {
+                return Err(Refusal::bad_request(
+                    "X-Forwarded-For is missing: without it all clients would share the proxy's own address",
+                ));
+            }
+            let client = self.trusted_proxies.client_address(peer, headers);
+            attributes.push((Cow::Borrowed("ip"), Cow::Owned(client.to_string())));
+        }
         Ok(())
     }
 }

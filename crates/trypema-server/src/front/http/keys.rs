@@ -49,7 +49,7 @@ impl Front {
             Method::GET => self.inspect(&key).await,
             Method::DELETE => {
                 let existed = self.app.reset(&key).await?.ok_or_else(no_rule)?;
-                tracing::info!(key = %key, existed, "a counter was reset");
+                tracing::info!(key = &*key, existed, "a counter was reset");
                 Ok(json(StatusCode::OK, &ResetAnswer { key: &key, existed }))
             }
             _ => Err(Refusal::wrong_method("GET, DELETE")),

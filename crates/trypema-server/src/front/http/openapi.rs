@@ -130,6 +130,7 @@ fn forward_auth() -> Value {
             headers(),
             parameter("cost", "What the request spends.", &json!({"type": "integer", "minimum": 0})),
             {"name": "X-Forwarded-Uri", "in": "header", "required": true, "schema": {"type": "string"}, "example": "/search?q=x"},
+            {"name": "X-Forwarded-For", "in": "header", "required": true, "schema": {"type": "string"}, "example": "203.0.113.9"},
             {"name": "X-Forwarded-Method", "in": "header", "schema": {"type": "string"}},
         ],
         "responses": {"200": {"description": "It may."}, "4XX": problem_response(), "5XX": problem_response()},

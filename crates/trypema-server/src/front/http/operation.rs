@@ -1,5 +1,8 @@
 //! What whoever runs the service asks: is it alive, is it ready, what does it count, what is there?
 
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -9,6 +12,7 @@ use hyper::body::Incoming;
 use super::answer::{json, json_bytes};
 use super::problem::Refusal;
 use super::{Answer, Asked, Front, openapi};
+use crate::clock::Started;
 use crate::metrics::CONTENT_TYPE as METRICS;
 
 const HELP: &str = "\
@@ -32,11 +36,14 @@ impl Front {
         Ok(match request.uri().path() {
             "/healthz" => text("text/plain; charset=utf-8", "ok\n"),
             "/readyz" => {
-                let readiness = self.app.readiness();
+                let mut readiness = self.app.readiness();
+                if self.admit_admin(request.headers()).is_err() {
+                    readiness.refused_rules = None;
+                }
                 let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
                 json(status, &readiness)
             }
-            "/metrics" => text(METRICS, self.app.exposition()),
+            "/metrics" => text(METRICS, self.metrics.text(|| self.app.exposition())),
             "/openapi.json" => json_bytes(StatusCode::OK, openapi::document()),
             _ => text("text/plain; charset=utf-8", HELP),
         })
@@ -47,4 +54,27 @@ fn text(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut response = Response::new(Full::new(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+/// The last text of metrics, where it is so long that making it for everybody who asks would be an attack.
+#[derive(Debug, Default)]
+pub(super) struct SharedText(Mutex<Option<(Started, Bytes)>>);
+
+/// Texts from here on are shared: those of some hundred rules are not.
+const LONG: usize = 256 * 1024;
+/// For how long.
+const SHARED_FOR: Duration = Duration::from_secs(1);
+
+impl SharedText {
+    fn text(&self, make: impl FnOnce() -> String) -> Bytes {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((made, text)) = &*last
+            && made.ago() < SHARED_FOR
+        {
+            return text.clone();
+        }
+        let text = Bytes::from(make());
+        *last = (text.len() >= LONG).then(|| (Started::now(), text.clone()));
+        text
+    }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
@@ -63,6 +63,14 @@ impl Refusal {
     /// A request of a connection that has ended, so that hardly anybody will read this.
     pub(super) fn too_late() -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")
+    }
+
+    pub(super) fn unavailable(detail: &'static str) -> Self {
+        Self::Request {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            detail: detail.into(),
+            header: Some((RETRY_AFTER, HeaderValue::from_static("1"))),
+        }
     }
 
     pub(super) fn unauthorized(detail: &'static str) -> Self {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use trypema::rules::{Refunded, Request as Asking};
 
 use super::answer::json;
+use super::problem::Refusal;
 use super::question::Topic;
 use super::{Asked, Front, begin, body};
 use crate::net::Place;
@@ -25,13 +26,17 @@ pub(super) struct RefundedRule<'a> {
     rule: &'a str,
     /// The name of the counter.
     key: &'a str,
-    /// Units that were still counted, and are no more.
-    refunded: u64,
+    /// Units that were still counted, and are no more; `null` if that is not known.
+    refunded: Option<u64>,
+    /// Why it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
 }
 
 impl<'a> From<&'a Refunded> for RefundedRule<'a> {
     fn from(given: &'a Refunded) -> Self {
-        Self { rule: &given.rule, key: &given.key, refunded: given.units }
+        let error = given.units.is_err().then_some("the store could not be asked, or gave no answer");
+        Self { rule: &given.rule, key: &given.key, refunded: given.units.as_ref().ok().copied(), error }
     }
 }
 
@@ -42,6 +47,11 @@ impl Front {
         begin(place)?;
         let attributes = topic.attributes.pairs();
         let refunded = self.app.give_back(&Asking::new(&attributes).costing(topic.cost)).await?;
+        if let Some(Err(error)) = refunded.first().map(|first| &first.units)
+            && refunded.iter().all(|given| given.units.is_err())
+        {
+            return Err(Refusal::from(error));
+        }
         let rules = refunded.iter().map(RefundedRule::from).collect();
         Ok(json(StatusCode::OK, &RefundAnswer { rules }))
     }

@@ -100,8 +100,8 @@ fn what_rules_do_not_say_is_a_setting() {
     assert_eq!(outcome("on_store_failure: deny"), (vec![denied.clone(); 3], 503));
     let (two, one) =
         (vec![allowed.clone(), allowed.clone(), denied.clone()], vec![allowed, denied.clone(), denied]);
-    assert_eq!(outcome("on_store_failure: local"), (two, 429), "counted here, at the whole limit");
-    assert_eq!(outcome("on_store_failure: local\ninstances: 2"), (one, 429), "counted here, at half of it");
+    assert_eq!(outcome("on_store_failure: local"), (two, 503), "counted here, at the whole limit");
+    assert_eq!(outcome("on_store_failure: local\ninstances: 2"), (one, 503), "counted here, at half of it");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use trypema_testkit::program::Program;
+use trypema_testkit::redis::Server;
 
 use crate::harness::trypema;
 
@@ -117,4 +118,15 @@ fn a_port_that_is_taken_is_told() {
     assert!(!program.end().unwrap().success());
     let log = program.log();
     assert!(log.contains(&format!("listening on {address}")) && log.contains("in use"), "{log}");
+}
+
+/// It will not change its mind by being asked again; what it refused is not told.
+#[test]
+fn a_redis_that_refuses_the_login_ends_the_start() {
+    let redis = Server::builder().password("right-password").start().unwrap();
+    let url = format!("redis://:hunter2@127.0.0.1:{}", redis.port());
+    let (code, log) = refused(&[], &["--redis-url", &url]);
+    assert_ne!(code, 0, "{log}");
+    assert!(log.contains("redis") && log.contains("password"), "{log}");
+    assert!(!log.contains("hunter2"), "{log}");
 }

@@ -166,3 +166,27 @@ fn a_setting_that_is_overruled_is_not_used() {
     let service = serve("provider: redis\nredis_deadline: 1ms\n", &[], &["--provider", "memory"]);
     assert_eq!(service.get("/readyz").json()["provider"], json!("memory"));
 }
+
+#[test]
+fn an_empty_variable_counts_as_not_given() {
+    let names = [
+        "MAX_BATCH",
+        "ADMIN_TOKEN",
+        "REDIS_URL",
+        "PROVIDER",
+        "TRUSTED_PROXIES",
+        "RULES",
+        "TLS_KEY",
+        "HEADERS",
+        "CONFIG",
+    ];
+    let names: Vec<String> = names.iter().map(|name| format!("TRYPEMA_{name}")).collect();
+    let empty: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let service = Service::of(|_| {
+        let mut command = trypema();
+        command.args(["serve", "--listen", "127.0.0.1:0"]).envs(empty);
+        command
+    });
+    assert_eq!(service.get("/readyz").json()["provider"], json!("memory"));
+    assert_eq!((batch(&service), explained(&service, "")), (9, 200));
+}
