@@ -114,6 +114,8 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// More than one process should hold, whatever was set.
 const MAX_CONNECTIONS: usize = 1_000_000;
+/// A part of what may wait to be read.
+const MAX_BATCH: usize = 10_000;
 
 impl Config {
     /// Checks settings and fills in what they leave out.
@@ -156,10 +158,14 @@ impl Limits {
             return Err(invalid("max_body_bytes", format!("need 1 to {MAX_BYTES} bytes")));
         }
         Ok(Self {
-            connections: connections(settings.max_connections.unwrap_or(10_000))?,
+            connections: within(
+                "max_connections",
+                settings.max_connections.unwrap_or(10_000),
+                MAX_CONNECTIONS,
+            )?,
             header_bytes,
             body_bytes,
-            batch: at_least_one("max_batch", settings.max_batch.unwrap_or(1_000))?,
+            batch: within("max_batch", settings.max_batch.unwrap_or(1_000), MAX_BATCH)?,
             header_timeout: time(settings.header_timeout, 10_000),
             request_timeout: time(settings.request_timeout, 10_000),
             idle_timeout: time(settings.idle_timeout, 75_000),
@@ -175,11 +181,8 @@ fn time(period: Option<Period>, default_ms: u64) -> Duration {
     period.map_or(Duration::from_millis(default_ms), |period| period.0)
 }
 
-fn connections(number: usize) -> Result<usize, InvalidConfig> {
-    match number {
-        1..=MAX_CONNECTIONS => Ok(number),
-        _ => Err(invalid("max_connections", format!("need 1 to {MAX_CONNECTIONS}"))),
-    }
+fn within(setting: &'static str, number: usize, max: usize) -> Result<usize, InvalidConfig> {
+    if (1..=max).contains(&number) { Ok(number) } else { Err(invalid(setting, format!("need 1 to {max}"))) }
 }
 
 fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidConfig> {

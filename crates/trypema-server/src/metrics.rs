@@ -1,5 +1,6 @@
 //! What the service counts, and how Prometheus reads it.
 
+mod connections;
 mod exposition;
 mod histogram;
 mod http;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trypema::rules::RuleSet;
 
+pub(crate) use connections::ConnectionMetrics;
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, Kind};
 pub(crate) use http::{HttpMetrics, Route};
 pub(crate) use rules::RuleMetrics;
@@ -39,6 +41,7 @@ pub(crate) struct Metrics {
     pub(crate) rules: RuleMetrics,
     pub(crate) store: Arc<StoreMetrics>,
     pub(crate) http: HttpMetrics,
+    pub(crate) connections: Arc<ConnectionMetrics>,
     pub(crate) reloads: Counter,
     pub(crate) refused_reloads: Counter,
     pub(crate) dropped_spans: Arc<Counter>,
@@ -53,6 +56,7 @@ impl Metrics {
             rules: RuleMetrics::new(rules),
             store,
             http: HttpMetrics::default(),
+            connections: Arc::default(),
             reloads: Counter::default(),
             refused_reloads: Counter::default(),
             dropped_spans: Arc::default(),
@@ -79,6 +83,7 @@ impl Metrics {
         );
         text.sample(&[], self.loaded_at_s.load(Ordering::Relaxed));
         self.http.write(text);
+        self.connections.write(text);
         text.family(
             "trypema_spans_dropped_total",
             Kind::Counter,

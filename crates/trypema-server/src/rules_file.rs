@@ -32,6 +32,8 @@ pub enum RulesSource {
 pub(crate) struct Stamp {
     modified: Option<SystemTime>,
     length: u64,
+    /// Changes with every write, whatever the file's owner says of its age.
+    changed: (i64, i64),
     device: u64,
     inode: u64,
 }
@@ -56,6 +58,7 @@ impl RulesSource {
         Some(Stamp {
             modified: metadata.modified().ok(),
             length: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
             device: metadata.dev(),
             inode: metadata.ino(),
         })

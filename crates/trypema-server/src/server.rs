@@ -8,7 +8,8 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 use trypema::TrypemaError;
 use trypema::clock::Clock;
 use trypema::rules::InvalidRules;
@@ -129,42 +130,23 @@ impl Server {
     /// # Errors
     ///
     /// That it stopped by itself, because a part of it ended.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Interrupted> {
-        let Self { app, config, listener, certificates, reload, rules_file, .. } = self;
-        let max = net::raise_descriptor_limit(config.limits.connections);
-        if max < config.limits.connections {
-            tracing::warn!(
-                max,
-                wanted = config.limits.connections,
-                "fewer connections: the limit of open files is lower"
-            );
-        }
-        let registry = Arc::new(Registry::new(Arc::clone(&app), &config.limits, max));
-        let mut background = JoinSet::new();
-        let keeper = Arc::clone(&registry);
-        background.spawn(async move { keeper.keep_time().await });
-        background.spawn(rules_file::watch(Arc::clone(&app), config.rules.clone(), rules_file, reload.rules));
-        background.spawn(watch_store(Arc::clone(&app)));
-        if let Some(certificates) = certificates.clone() {
-            background.spawn(watch_certificates(certificates, reload.certificates));
-        }
-        if let Some(work) = app.background() {
-            background.spawn(work);
-        }
-        let (spans, sending) = {
-            let dropped = || Arc::clone(&app.metrics.dropped_spans);
-            config.collector.clone().map(|collector| Spans::to(collector, dropped())).unzip()
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Interrupted> {
+        let registry = self.registry();
+        let mut background = self.background(&registry);
+        let (spans, sending) = match self.config.collector.take() {
+            Some(collector) => {
+                let (spans, sending) = Spans::to(collector, Arc::clone(&self.app.metrics.dropped_spans));
+                (Some(Arc::new(spans)), Some(tokio::spawn(sending)))
+            }
+            None => (None, None),
         };
-        let spans = spans.map(Arc::new);
-        let sending = sending.map(tokio::spawn);
         let accepting = Accepting {
-            front: Arc::new(Front::new(Arc::clone(&app), &config, spans)),
+            protocol: Arc::new(Front::new(Arc::clone(&self.app), &self.config, spans)),
             registry: Arc::clone(&registry),
-            certificates,
-            header_bytes: config.limits.header_bytes,
+            certificates: self.certificates.clone(),
         };
         let outcome = tokio::select! {
-            () = accepting.run(&listener) => Ok(()),
+            () = accepting.run(&self.listener) => Ok(()),
             () = stop => Ok(()),
             Some(ended) = background.join_next() => {
                 tracing::error!(?ended, "a background task ended");
@@ -172,36 +154,68 @@ impl Server {
             }
         };
         tracing::info!("stopping: no more requests are wanted");
-        app.drain();
+        self.app.drain();
         tokio::select! {
-            () = accepting.run(&listener) => {}
-            () = tokio::time::sleep(config.shutdown_delay) => {}
+            () = accepting.run(&self.listener) => {}
+            () = tokio::time::sleep(self.config.shutdown_delay) => {}
         }
-        accepting.run_out(&listener).await;
-        drop((accepting, listener));
-        let stopping = Started::now();
-        let left = || config.shutdown_deadline.saturating_sub(stopping.ago()).max(LAST_MOMENT);
-        finish(&registry, config.shutdown_deadline).await;
-        if tokio::time::timeout(left(), app.release()).await.is_err() {
-            tracing::warn!(
-                "what is held could not be given back in time; it stays counted until it leaves by itself"
-            );
-        }
-        if let Some(sending) = sending
-            && tokio::time::timeout(left(), sending).await.is_err()
-        {
-            tracing::warn!("the last spans could not be sent in time");
-        }
+        registry.finish_all();
+        accepting.run_out(self.listener);
+        drop(accepting);
+        stop_all(&self.app, &registry, self.config.shutdown_deadline, sending).await;
         background.shutdown().await;
         tracing::info!("stopped");
         outcome
+    }
+
+    fn registry(&self) -> Arc<Registry> {
+        let limits = &self.config.limits;
+        let max = net::raise_descriptor_limit(limits.connections);
+        if max < limits.connections {
+            let wanted = limits.connections;
+            tracing::warn!(max, wanted, "fewer connections: the limit of open files is lower");
+        }
+        Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), limits, max))
+    }
+
+    /// What goes on beside requests.
+    fn background(&self, registry: &Arc<Registry>) -> JoinSet<()> {
+        let mut background = JoinSet::new();
+        let (app, registry) = (&self.app, Arc::clone(registry));
+        background.spawn(async move { registry.keep_time().await });
+        let (rules, asked) = (self.config.rules.clone(), Arc::clone(&self.reload.rules));
+        background.spawn(rules_file::watch(Arc::clone(app), rules, self.rules_file, asked));
+        background.spawn(watch_store(Arc::clone(app)));
+        if let Some(certificates) = self.certificates.clone() {
+            background.spawn(watch_certificates(certificates, Arc::clone(&self.reload.certificates)));
+        }
+        if let Some(work) = app.background() {
+            background.spawn(work);
+        }
+        background
+    }
+}
+
+/// Waits for the last answers, then gives back what is held, then sends the last spans.
+async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: Option<JoinHandle<()>>) {
+    let stopping = Started::now();
+    let left = || deadline.saturating_sub(stopping.ago()).max(LAST_MOMENT);
+    finish(registry, deadline).await;
+    if timeout(left(), app.release()).await.is_err() {
+        tracing::warn!(
+            "what is held could not be given back in time; it stays counted until it leaves by itself"
+        );
+    }
+    if let Some(sending) = sending
+        && timeout(left(), sending).await.is_err()
+    {
+        tracing::warn!("the last spans could not be sent in time");
     }
 }
 
 /// Waits until every connection has ended. Those that only wait for their clients have a moment, those that are answered until the
 /// deadline.
 async fn finish(registry: &Registry, deadline: Duration) {
-    registry.finish_all();
     if all_ended(registry, deadline.min(MOMENT_TO_ASK)).await {
         return;
     }

@@ -9,6 +9,8 @@
 mod client;
 #[path = "hostile/faults.rs"]
 mod faults;
+#[path = "hostile/flood.rs"]
+mod flood;
 #[path = "service/harness.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod harness;

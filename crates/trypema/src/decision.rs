@@ -156,6 +156,12 @@ impl When {
         Self(self.0 | Self::LONG_BLOCK)
     }
 
+    /// Another moment, in the same block.
+    #[cfg(feature = "_redis")]
+    pub(crate) fn moved_to(self, now: Timestamp) -> Self {
+        Self(Self::exactly(now).0 | self.0 & Self::LONG_BLOCK)
+    }
+
     /// The moment, if it is known.
     #[cfg(feature = "_redis")]
     pub(crate) fn moment(self) -> Option<Timestamp> {

@@ -1,18 +1,19 @@
 //! `trypema check` and `trypema explain`: asking a service from a shell.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use trypema::RateLimiter;
-use trypema::rules::{Engine, Explanation, Request, RuleSet};
+use trypema::rules::{Engine, Request, RuleSet};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::{failed, print};
+use crate::front::http::ExplainAnswer;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -78,55 +79,58 @@ fn attribute(text: &str) -> Result<(String, String), String> {
 
 impl Check {
     pub(super) fn run(self) -> ExitCode {
-        let mut question = self.question.to_json();
-        if self.look {
-            question["mode"] = json!("look");
+        let answer = self.question.to_json().and_then(|mut question| {
+            if self.look {
+                question["mode"] = json!("look");
+            }
+            self.service.post("/v1/check", &question)
+        });
+        match answer {
+            Err(error) => failed(error),
+            Ok(answer) => {
+                self.service.print(&answer);
+                if answer["allowed"] == json!(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
         }
-        let answer = match self.service.post("/v1/check", &question) {
-            Ok(answer) => answer,
-            Err(error) => return failed(error),
-        };
-        let is_allowed = answer["allowed"] == json!(true);
-        if self.service.json {
-            print(&format!("{answer:#}\n"));
-        } else {
-            print(&told(&answer));
-        }
-        if is_allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
 impl Explain {
     pub(super) fn run(self) -> ExitCode {
-        if let Some(file) = &self.rules {
-            return explain_here(file, &self.question);
+        let answer = self.question.to_json().and_then(|question| match &self.rules {
+            Some(file) => explained_by(file, &self.question),
+            None => self.service.post("/v1/explain", &question),
+        });
+        match answer {
+            Err(error) => failed(error),
+            Ok(answer) => {
+                self.service.print(&answer);
+                ExitCode::SUCCESS
+            }
         }
-        let answer = match self.service.post("/v1/explain", &self.question.to_json()) {
-            Ok(answer) => answer,
-            Err(error) => return failed(error),
-        };
-        if self.service.json {
-            print(&format!("{answer:#}\n"));
-            return ExitCode::SUCCESS;
-        }
-        print(&told(&answer));
-        let others = answer["not_applying"].as_array();
-        for rule in others.into_iter().flatten() {
-            print(&format!("  {}: does not apply, {}\n", text(&rule["rule"]), text(&rule["reason"])));
-        }
-        ExitCode::SUCCESS
     }
 }
 
 impl Question {
-    fn to_json(&self) -> Value {
-        let attributes: BTreeMap<&String, &String> =
-            self.attributes.iter().map(|(name, value)| (name, value)).collect();
-        json!({"attributes": attributes, "cost": self.cost})
+    fn to_json(&self) -> Result<Value, String> {
+        let mut attributes = Map::new();
+        for (name, value) in &self.attributes {
+            if attributes.insert(name.clone(), json!(value)).is_some() {
+                return Err(format!("attribute {name:?} is given twice"));
+            }
+        }
+        Ok(json!({"attributes": attributes, "cost": self.cost}))
     }
 }
 
 impl Service {
+    fn print(&self, answer: &Value) {
+        if self.json {
+            return print(&format!("{answer:#}\n"));
+        }
+        print(&told(answer));
+    }
+
     fn post(&self, path: &str, question: &Value) -> Result<Value, String> {
         let url = format!("{}{path}", self.server.trim_end_matches('/'));
         let mut request = self.agent()?.post(&url).header("content-type", "application/json");
@@ -147,7 +151,7 @@ impl Service {
     fn agent(&self) -> Result<Agent, String> {
         let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
         if let Some(file) = &self.ca {
-            let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+            let failed = |error: &dyn Display| format!("{}: {error}", file.display());
             let pem = std::fs::read(file).map_err(|error| failed(&error))?;
             let certificate = Certificate::from_pem(&pem).map_err(|error| failed(&error))?;
             let roots = RootCerts::Specific(Arc::new(vec![certificate.to_owned()]));
@@ -173,10 +177,15 @@ fn summary(answer: &Value) -> String {
     format!("{outcome}{by}{wait}")
 }
 
-/// The same with what every rule that applies says.
+/// The same with what every rule says.
 fn told(answer: &Value) -> String {
-    let rules: Vec<String> = rules_of(answer).map(|rule| format!("  {rule}\n")).collect();
-    format!("{}\n{}", summary(answer), rules.concat())
+    let mut lines = vec![summary(answer)];
+    lines.extend(rules_of(answer).map(|rule| format!("  {rule}")));
+    let others = answer["not_applying"].as_array().into_iter().flatten();
+    lines.extend(
+        others.map(|rule| format!("  {}: does not apply, {}", text(&rule["rule"]), text(&rule["reason"]))),
+    );
+    lines.join("\n") + "\n"
 }
 
 fn rules_of(answer: &Value) -> impl Iterator<Item = String> {
@@ -192,41 +201,15 @@ fn text(value: &Value) -> &str {
 }
 
 /// Explains by rules of a file, with fresh counters.
-fn explain_here(file: &std::path::Path, question: &Question) -> ExitCode {
-    let rules = match RuleSet::read(file) {
-        Ok(rules) => rules,
-        Err(invalid) => return failed(invalid),
-    };
-    let limiter = match RateLimiter::builder().build() {
-        Ok(limiter) => limiter,
-        Err(error) => return failed(error),
-    };
+fn explained_by(file: &Path, question: &Question) -> Result<Value, String> {
+    let failed = |error: &dyn Display| error.to_string();
+    let rules = RuleSet::read(file).map_err(|invalid| failed(&invalid))?;
+    let limiter = RateLimiter::builder().build().map_err(|error| failed(&error))?;
+    let engine = Engine::local(Arc::new(limiter), rules);
     let attributes: Vec<(&str, &str)> =
         question.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let engine = Engine::local(Arc::new(limiter), rules);
-    let runtime = match tokio::runtime::Builder::new_current_thread().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(error),
-    };
-    match runtime.block_on(engine.explain(&Request::new(&attributes).costing(question.cost))) {
-        Ok(explained) => print_explanation(&explained),
-        Err(error) => return failed(error),
-    }
-    ExitCode::SUCCESS
-}
-
-fn print_explanation(explained: &Explanation) {
-    for rule in explained.applying() {
-        let decided = rule.decision;
-        let says = if decided.decision.is_allowed() { "allows" } else { "denies" };
-        print(&format!(
-            "{}: applies as {}, {says}: limit {}\n",
-            decided.rule.id,
-            decided.key,
-            decided.decision.limit()
-        ));
-    }
-    for rule in explained.not_applying() {
-        print(&format!("{}: does not apply, {}\n", rule.rule.id, rule.reason));
-    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| failed(&error))?;
+    let request = Request::new(&attributes).costing(question.cost);
+    let explained = runtime.block_on(engine.explain(&request)).map_err(|error| failed(&error))?;
+    serde_json::to_value(ExplainAnswer::new(&explained)).map_err(|error| failed(&error))
 }

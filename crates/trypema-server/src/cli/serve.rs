@@ -151,7 +151,7 @@ impl Greeting {
         }
         print(&format!(
             "
-It has built-in rules: each user may call 5 times, and gets one call back every 2 seconds. Try, and repeat until it is denied:
+It has built-in rules: each user may call 5 times a minute. Try, and repeat until the sixth is denied:
 
   curl -i '{url}/v1/check?deny_status=429&headers=standard' -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'
 

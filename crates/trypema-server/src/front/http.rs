@@ -13,6 +13,7 @@ mod problem;
 mod query;
 mod question;
 mod refund;
+mod talk;
 mod text;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use trypema::http::{HeaderStyle, TrustedProxies};
 
+pub(crate) use self::explain::ExplainAnswer;
 use self::problem::Refusal;
 use crate::app::App;
 use crate::clock::Started;
@@ -47,6 +49,7 @@ pub(crate) struct Front {
     admin_token: Option<Secret>,
     is_on_loopback: bool,
     spans: Option<Arc<Spans>>,
+    max_header: usize,
     max_body: usize,
     max_batch: usize,
     /// A turn for each batch that asks.
@@ -66,6 +69,7 @@ impl Front {
             admin_token: config.admin_token.clone(),
             is_on_loopback: config.is_on_loopback(),
             spans,
+            max_header: config.limits.header_bytes,
             max_body: config.limits.body_bytes,
             max_batch: config.limits.batch,
             batches: Semaphore::new(check::BATCHES_AT_A_TIME),
@@ -130,6 +134,7 @@ fn route_of(path: &str) -> Route {
         "/v1/rules" => Route::Rules,
         "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" => Route::Operation,
         _ if path.starts_with("/v1/keys/") => Route::Keys,
+        _ if path.starts_with("/v1/forward-auth/") => Route::ForwardAuth,
         _ => Route::Unknown,
     }
 }

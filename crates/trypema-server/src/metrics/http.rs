@@ -1,4 +1,4 @@
-//! Requests and connections.
+//! Requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::histogram::Histogram;
-use super::{Counter, Exposition, Kind};
+use super::{Exposition, Kind};
 
 /// What a request was for, as far as metrics tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,16 +45,6 @@ const STATUSES: usize = 600;
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
     routes: [RouteMetrics; ROUTES.len()],
-    /// Connections that are open.
-    pub(crate) connections: AtomicU64,
-    /// Those that were closed at once, because all others were busy.
-    pub(crate) refused: Counter,
-    /// Those that gave way to others.
-    pub(crate) gave_way: Counter,
-    /// Those that took too long.
-    pub(crate) timed_out: Counter,
-    /// Those that did not speak HTTP, or too much of it at once.
-    pub(crate) malformed: Counter,
 }
 
 #[derive(Debug)]
@@ -69,14 +59,7 @@ impl Default for HttpMetrics {
             statuses: (0..STATUSES).map(|_| AtomicU64::new(0)).collect(),
             time: Histogram::default(),
         };
-        Self {
-            routes: std::array::from_fn(route),
-            connections: AtomicU64::new(0),
-            refused: Counter::default(),
-            gave_way: Counter::default(),
-            timed_out: Counter::default(),
-            malformed: Counter::default(),
-        }
+        Self { routes: std::array::from_fn(route) }
     }
 }
 
@@ -106,17 +89,6 @@ impl HttpMetrics {
             "Time from the head of a request to its answer.",
         );
         routes().for_each(|(name, metrics)| metrics.time.write(text, &[("route", name)]));
-        text.family("trypema_connections", Kind::Gauge, "Connections that are open.");
-        text.sample(&[], self.connections.load(Ordering::Relaxed));
-        text.family(
-            "trypema_connections_closed_early_total",
-            Kind::Counter,
-            "Connections that were closed by the service, and why: all others were busy, idle ones gave way, too slow, no HTTP.",
-        );
-        text.sample(&[("reason", "refused")], self.refused.get());
-        text.sample(&[("reason", "gave_way")], self.gave_way.get());
-        text.sample(&[("reason", "timed_out")], self.timed_out.get());
-        text.sample(&[("reason", "malformed")], self.malformed.get());
     }
 }
 

@@ -60,7 +60,7 @@ impl RuleMetrics {
             self.listed.add_one();
         }
         let board = self.board.load();
-        let mut outcome = None;
+        let outcome = verdict.outcome();
         for rule in verdict.rules() {
             let Some(counters) = board.get(rule.rule.id.as_str()) else { continue };
             if rule.decision.is_substitute() {
@@ -68,7 +68,7 @@ impl RuleMetrics {
             }
             let is_alone = mode == Mode::Record || rule.rule.action == Action::LogOnly;
             if rule.decision.is_allowed() {
-                if is_alone || verdict.is_allowed() {
+                if is_alone || outcome == Outcome::Allowed {
                     counters.allowed.add_one();
                 }
                 continue;
@@ -78,7 +78,7 @@ impl RuleMetrics {
                 continue;
             }
             self.note_block(&rule);
-            if *outcome.get_or_insert_with(|| verdict.outcome()) == Outcome::Throttled {
+            if outcome == Outcome::Throttled {
                 counters.throttled.add_one();
             } else {
                 counters.denied.add_one();

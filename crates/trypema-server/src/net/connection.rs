@@ -90,16 +90,15 @@ impl Connection {
         }
     }
 
-    /// By how much it should give way to others, in a state that was seen; `None` if it should not. Who has waited longest goes first;
-    /// of those who have waited alike, who never asked anything, then who came first.
-    pub(super) fn dispensability(&self, seen: State, now: u32) -> Option<(u32, u8, Reverse<u64>)> {
-        let rank = match seen.phase() {
-            Phase::New => 2,
-            Phase::Head | Phase::Body => 1,
-            Phase::Idle | Phase::Answer => 0,
-            Phase::Busy | Phase::Ended => return None,
+    /// By how much it should give way to others, in a state that was seen; `None` if it should not. Who has asked nothing yet goes before
+    /// who was answered; of those, who has waited longest, then who came first.
+    pub(super) fn dispensability(&self, seen: State, now: u32) -> Option<(bool, u32, Reverse<u64>)> {
+        let has_asked_nothing = match seen.phase() {
+            Phase::New | Phase::Head | Phase::Body => true,
+            Phase::Idle => false,
+            Phase::Busy | Phase::Answer | Phase::Ended => return None,
         };
-        Some((seen.age(now), rank, Reverse(self.number)))
+        Some((has_asked_nothing, seen.age(now), Reverse(self.number)))
     }
 
     /// A new phase begins, unless the connection was ended: whether it was not.
@@ -137,7 +136,7 @@ impl Connection {
         self.bell.notify_one();
     }
 
-    pub(super) fn order(&self) -> Order {
+    pub(crate) fn order(&self) -> Order {
         if self.state().phase() == Phase::Ended {
             Order::End
         } else if self.is_finishing.load(Ordering::Acquire) {
@@ -148,7 +147,7 @@ impl Connection {
     }
 
     /// Waits for an order.
-    pub(super) async fn heard(&self) -> Order {
+    pub(crate) async fn heard(&self) -> Order {
         self.bell.notified().await;
         self.order()
     }
@@ -184,8 +183,9 @@ mod tests {
             connection.dispensability(connection.state(), 10)
         };
         assert_eq!(in_phase(1, Phase::Busy, 0), None);
-        assert!(in_phase(1, Phase::Idle, 5) > in_phase(2, Phase::New, 9), "who has waited longest");
-        assert!(in_phase(9, Phase::New, 9) > in_phase(1, Phase::Idle, 9), "then who never asked");
-        assert!(in_phase(1, Phase::New, 9) > in_phase(2, Phase::New, 9), "then who came first");
+        assert_eq!(in_phase(1, Phase::Answer, 0), None);
+        assert!(in_phase(9, Phase::New, 9) > in_phase(1, Phase::Idle, 1), "who has asked nothing");
+        assert!(in_phase(2, Phase::Idle, 1) > in_phase(1, Phase::Idle, 9), "then who has waited longest");
+        assert!(in_phase(1, Phase::New, 9) > in_phase(2, Phase::Head, 9), "then who came first");
     }
 }

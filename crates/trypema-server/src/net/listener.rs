@@ -1,14 +1,10 @@
 //! Accepting connections, and serving each as a task of its own.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
@@ -17,13 +13,11 @@ use super::registry::{Place, Registry};
 use super::stream::{Bytes, Stream};
 use super::tls::Certificates;
 use crate::clock::Started;
-use crate::front::http::Front;
 
 /// Connections that the system keeps for us until they are accepted: enough for a burst of clients that come back together.
 const BACKLOG: u32 = 4_096;
 /// How long to wait when nothing can be accepted, mostly for lack of descriptors: trying at once would only keep a core busy.
 const PAUSE: Duration = Duration::from_millis(50);
-
 /// How often it is said that nothing can be accepted.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// How long a new connection has to say something when no more are wanted.
@@ -38,16 +32,20 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// What every connection needs.
-#[derive(Clone)]
-pub(crate) struct Accepting {
-    pub(crate) front: Arc<Front>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) certificates: Option<Arc<Certificates>>,
-    pub(crate) header_bytes: usize,
+/// What speaks on a connection: a front end.
+pub(crate) trait Protocol: Send + Sync + 'static {
+    /// Talks until the client or an order ends it.
+    fn talk(self: Arc<Self>, stream: Stream) -> impl Future<Output = ()> + Send;
 }
 
-impl Accepting {
+/// What every connection needs.
+pub(crate) struct Accepting<P> {
+    pub(crate) protocol: Arc<P>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) certificates: Option<Arc<Certificates>>,
+}
+
+impl<P: Protocol> Accepting<P> {
     /// Accepts until it is dropped.
     pub(crate) async fn run(&self, listener: &TcpListener) {
         let mut told: Option<Started> = None;
@@ -65,10 +63,14 @@ impl Accepting {
         }
     }
 
-    /// Serves those that the system has accepted for us already.
-    pub(crate) async fn run_out(&self, listener: &TcpListener) {
-        while let Ok(Ok((stream, peer))) = timeout(Duration::ZERO, listener.accept()).await {
-            self.welcome(stream, peer);
+    /// Serves those that the system has accepted for us already, and listens no more.
+    pub(crate) fn run_out(&self, listener: TcpListener) {
+        // Asked directly: Tokio only knows of what it was told, and that may be late.
+        let Ok(listener) = listener.into_std() else { return };
+        while let Ok((stream, peer)) = listener.accept() {
+            if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
+                self.welcome(stream, peer);
+            }
         }
     }
 
@@ -76,80 +78,34 @@ impl Accepting {
         let Some(place) = self.registry.admit(peer) else { return };
         // Answers are small and complete: nothing is gained by waiting for more.
         let _ = stream.set_nodelay(true);
-        let accepting = self.clone();
-        tokio::spawn(async move { accepting.serve(stream, Arc::new(place)).await });
+        let (protocol, certificates) = (Arc::clone(&self.protocol), self.certificates.clone());
+        tokio::spawn(async move {
+            let place = Arc::new(place);
+            if let Some(bytes) = begun(stream, &place, certificates.as_deref()).await {
+                // On the heap, and only now: a task that waits for a first byte stays small.
+                Box::pin(protocol.talk(Stream { bytes, place })).await;
+            }
+        });
     }
+}
 
-    async fn serve(self, stream: TcpStream, place: Arc<Place>) {
-        let connection = Arc::clone(&place.connection);
-        // Until something arrives there is nothing to keep but the socket.
-        tokio::select! {
-            first = first_byte(&stream) => if first.is_err() { return },
-            order = connection.heard() => match order {
-                Order::End => return,
-                // What came in the moment of closing is still answered.
-                Order::Stay | Order::Finish => match timeout(LAST_MOMENT, first_byte(&stream)).await {
-                    Ok(Ok(_)) => {}
-                    _ => return,
-                },
-            },
-        }
-        let bytes = match &self.certificates {
-            None => Bytes::Plain(stream),
-            Some(certificates) => {
-                place.enter(Phase::Head);
-                tokio::select! {
-                    encrypted = encrypt(certificates, stream) => match encrypted {
-                        Some(encrypted) => encrypted,
-                        None => return,
-                    },
-                    () = connection.ended() => return,
-                }
-            }
-        };
-        // On the heap, and only now: a task that waits for a first byte stays small.
-        Box::pin(self.converse(bytes, place)).await;
-    }
-
-    async fn converse(self, bytes: Bytes, place: Arc<Place>) {
-        let connection = Arc::clone(&place.connection);
-        let service = {
-            let (front, place) = (self.front, Arc::clone(&place));
-            hyper::service::service_fn(move |request| {
-                let (front, place) = (Arc::clone(&front), Arc::clone(&place));
-                async move { Ok::<_, Infallible>(front.receive(request, &place).await) }
-            })
-        };
-        let mut order = connection.order();
-        let mut talking = pin!(
-            http1::Builder::new()
-                .max_buf_size(self.header_bytes)
-                .header_read_timeout(None)
-                // A client that has said all it wants to say is still answered.
-                .half_close(true)
-                // Told to finish before it has read anything, hyper would not read at all.
-                .keep_alive(order == Order::Stay)
-                .serve_connection(TokioIo::new(Stream { bytes, place }), service)
-        );
-        let ended = loop {
-            if order == Order::End {
-                return;
-            }
-            tokio::select! {
-                biased;
-                ended = talking.as_mut() => break ended,
-                heard = connection.heard() => order = heard,
-            }
-            if order == Order::Finish {
-                talking.as_mut().graceful_shutdown();
-            }
-        };
-        if let Err(error) = ended {
-            if error.is_parse() {
-                self.registry.note_malformed();
-            }
-            tracing::debug!(%error, "a connection ended early");
-        }
+/// Waits until a client says something, and agrees on keys with it; `None` if that comes to nothing.
+async fn begun(stream: TcpStream, place: &Place, certificates: Option<&Certificates>) -> Option<Bytes> {
+    let connection = &place.connection;
+    // Until something arrives there is nothing to keep but the socket.
+    tokio::select! {
+        first = first_byte(&stream) => first.ok()?,
+        order = connection.heard() => match order {
+            Order::End => return None,
+            // What came in the moment of closing is still answered.
+            Order::Stay | Order::Finish => timeout(LAST_MOMENT, first_byte(&stream)).await.ok()?.ok()?,
+        },
+    };
+    let Some(certificates) = certificates else { return Some(Bytes::Plain(stream)) };
+    place.enter(Phase::Head);
+    tokio::select! {
+        encrypted = encrypt(certificates, stream) => encrypted,
+        () = connection.ended() => None,
     }
 }
 

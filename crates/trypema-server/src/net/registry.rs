@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::connection::{Connection, Phase};
-use crate::app::App;
 use crate::config::Limits;
+use crate::metrics::ConnectionMetrics;
 
 /// How often the time is noted. Timeouts are that exact, which is enough for seconds.
 const TICK: Duration = Duration::from_millis(100);
@@ -19,10 +19,13 @@ const COMPARED: usize = 64;
 /// Connections that gave way and have not ended yet, beyond which new ones are refused.
 pub(super) const MAX_ENDING: usize = 128;
 
+/// Decisions are bounded where they wait, and none takes nearly as long; this is for what was not thought of.
+const LONGEST_DECISION: Duration = Duration::from_secs(120);
+
 /// All connections.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    app: Arc<App>,
+    metrics: Arc<ConnectionMetrics>,
     max: usize,
     ticks: AtomicU32,
     timeouts: Timeouts,
@@ -35,6 +38,7 @@ struct Timeouts {
     idle: u32,
     head: u32,
     body: u32,
+    busy: u32,
 }
 
 #[derive(Debug, Default)]
@@ -58,17 +62,18 @@ pub(crate) struct Place {
 }
 
 impl Registry {
-    pub(crate) fn new(app: Arc<App>, limits: &Limits, max: usize) -> Self {
+    pub(crate) fn new(metrics: Arc<ConnectionMetrics>, limits: &Limits, max: usize) -> Self {
         let ticks =
             |time: Duration| u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX).max(1);
         Self {
-            app,
+            metrics,
             max,
             ticks: AtomicU32::new(0),
             timeouts: Timeouts {
                 idle: ticks(limits.idle_timeout),
                 head: ticks(limits.header_timeout),
                 body: ticks(limits.request_timeout),
+                busy: ticks(LONGEST_DECISION),
             },
             all: Mutex::default(),
         }
@@ -87,10 +92,10 @@ impl Registry {
         let open = all.slots.len() - all.free.len();
         if open >= self.max {
             if open >= self.max + MAX_ENDING || !all.make_room(self.now()) {
-                self.app.metrics.http.refused.add_one();
+                self.metrics.refused.add_one();
                 return None;
             }
-            self.app.metrics.http.gave_way.add_one();
+            self.metrics.gave_way.add_one();
         }
         let slot = match all.free.pop() {
             Some(slot) => slot,
@@ -103,7 +108,7 @@ impl Registry {
             connection.finish();
         }
         all.slots[slot] = Some(Arc::clone(&connection));
-        self.app.metrics.http.connections.store((open + 1) as u64, Ordering::Relaxed);
+        self.metrics.open.store((open + 1) as u64, Ordering::Relaxed);
         drop(all);
         Some(Place { registry: Arc::clone(self), connection, slot })
     }
@@ -119,11 +124,6 @@ impl Registry {
                 self.sweep(now);
             }
         }
-    }
-
-    /// What a client sent was not HTTP.
-    pub(crate) fn note_malformed(&self) {
-        self.app.metrics.http.malformed.add_one();
     }
 
     /// How many are open.
@@ -161,11 +161,11 @@ impl Registry {
                 Phase::New | Phase::Idle => state.age(now) > self.timeouts.idle,
                 Phase::Head => state.age(now) > self.timeouts.head,
                 Phase::Body | Phase::Answer => state.age(now) > self.timeouts.body,
-                // How long decisions take is bounded where they wait.
-                Phase::Busy | Phase::Ended => false,
+                Phase::Busy => state.age(now) > self.timeouts.busy,
+                Phase::Ended => false,
             };
             if is_late && connection.end(state) {
-                self.app.metrics.http.timed_out.add_one();
+                self.metrics.timed_out.add_one();
             }
         }
     }
@@ -212,6 +212,6 @@ impl Drop for Place {
         all.slots[self.slot] = None;
         all.free.push(self.slot);
         let open = all.slots.len() - all.free.len();
-        self.registry.app.metrics.http.connections.store(open as u64, Ordering::Relaxed);
+        self.registry.metrics.open.store(open as u64, Ordering::Relaxed);
     }
 }

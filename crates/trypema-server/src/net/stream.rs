@@ -14,7 +14,7 @@ use super::registry::Place;
 
 /// What is read from and written to.
 #[derive(Debug)]
-pub(super) enum Bytes {
+pub(crate) enum Bytes {
     Plain(TcpStream),
     /// Boxed, as it is large and most are plain.
     Encrypted(Box<TlsStream<TcpStream>>),
@@ -22,9 +22,9 @@ pub(super) enum Bytes {
 
 /// Notes when a request begins to arrive, and when its answer is sent.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     pub(super) bytes: Bytes,
-    pub(super) place: Arc<Place>,
+    pub(crate) place: Arc<Place>,
 }
 
 impl AsyncRead for Stream {

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use trypema::clock::{ManualClock, Timestamp};
 use trypema::rules::RuleSet;
-use trypema_server::{App, Config, Server, Settings};
+use trypema_server::{App, Config, Interrupted, Server, Settings};
 use trypema_testkit::blocking::{runtime, wait_for};
 
 use crate::client::Client;
@@ -22,7 +22,7 @@ pub struct InProcess {
     pub clock: Arc<ManualClock>,
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
-    served: Option<JoinHandle<()>>,
+    served: Option<JoinHandle<Result<(), Interrupted>>>,
 }
 
 impl InProcess {
@@ -66,7 +66,8 @@ impl Drop for InProcess {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(served) = self.served.take() {
-            let _ = wait_for(served);
+            let ended = wait_for(served).map_or(true, |ended| ended.is_ok());
+            assert!(ended || std::thread::panicking(), "the service stopped by itself");
         }
     }
 }

@@ -100,8 +100,8 @@ fn requests_are_counted_by_route_and_status() {
         ("POST", "/v1/check?deny_status=599", r#"{"attributes": {"user": "mallory"}}"#),
         ("POST", "/v1/check", "{"),
         ("PUT", "/v1/check", ""),
-        ("GET", "/v1/forward-auth?endpoint=/", ""),
-        ("GET", "/v1/forward-auth?endpoint=/&user=mallory", ""),
+        ("GET", "/v1/forward-auth/endpoint=/&ip=203.0.113.1", ""),
+        ("GET", "/v1/forward-auth/endpoint=/&ip=203.0.113.1&user=mallory", ""),
         ("POST", "/v1/explain", r#"{"attributes": {}}"#),
         ("POST", "/v1/refund", r#"{"attributes": {}}"#),
         ("GET", "/v1/keys/per-user%7Cuser=ann", ""),
@@ -176,13 +176,16 @@ fn counters_survive_new_rules() {
     drop(service);
 }
 
+/// A client that a proxy tells of.
+const SOMEBODY: (&str, &str) = ("x-forwarded-for", "203.0.113.200");
+
 #[test]
 fn a_caller_leaves_no_trace() {
     let service = InProcess::start("attributes: [user=x-user]").ruled_by(RULES);
     let mut client = service.client();
     check(&mut client, "user", "first");
     client.send("GET", "/v1/keys/per-user%7Cuser=first", &[], "");
-    client.send("GET", "/v1/forward-auth", &[("x-user", "first"), ("x-forwarded-uri", "/")], "");
+    client.send("GET", "/v1/forward-auth", &[("x-user", "first"), ("x-forwarded-uri", "/"), SOMEBODY], "");
     client.send("GET", "/first", &[], "");
     let names = |told: BTreeMap<String, f64>| -> Vec<String> { told.into_keys().collect() };
     // The second time, because the first one adds the series of its own route.
@@ -195,7 +198,7 @@ fn a_caller_leaves_no_trace() {
         client.send(
             "GET",
             "/v1/forward-auth",
-            &[("x-user", &name), ("x-forwarded-uri", &format!("/{name}"))],
+            &[("x-user", &name), ("x-forwarded-uri", &format!("/{name}")), SOMEBODY],
             "",
         );
         client.send("GET", &format!("/{name}"), &[], "");
@@ -220,7 +223,7 @@ fn promtool_finds_nothing_wrong() {
     for name in ["user", "paced", "short", "long"] {
         (0..3).for_each(|_| drop(check(&mut client, name, "ann")));
     }
-    for path in ["/v1/check?deny_status=599", "/v1/forward-auth?endpoint=/", "/nothing"] {
+    for path in ["/v1/check?deny_status=599", "/v1/forward-auth/endpoint=/&ip=203.0.113.1", "/nothing"] {
         client.send("POST", path, &[], r#"{"attributes": {"user": "mallory"}}"#);
     }
     let text = client.send("GET", "/metrics", &[], "").body;

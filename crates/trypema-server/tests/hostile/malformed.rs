@@ -10,6 +10,8 @@ mod heads;
 mod input;
 #[path = "malformed/oracle.rs"]
 mod oracle;
+#[path = "malformed/routes.rs"]
+mod routes;
 
 use std::ops::AddAssign;
 use std::thread;
@@ -112,6 +114,15 @@ fn judged(input: &Input, answers: &[Answer]) -> Spent {
     assert!(answers.iter().all(|answer| answer.status == 200 || is_refusal(answer)), "{}", told());
     match &input.expected {
         Expected::Refusal => assert!(answers.iter().all(is_refusal), "{}", told()),
+        Expected::SpendsNothing => {
+            assert!(answers.len() <= 1, "{}", told());
+            return Spent::default();
+        }
+        Expected::ForwardAuth => {
+            let [answer] = answers else { panic!("one request has one answer: {}", told()) };
+            let spent = u64::from(answer.status == 200);
+            return Spent { checks: spent, units: spent };
+        }
         Expected::OneAnswer => assert!(answers.len() <= 1, "{}", told()),
         Expected::Anything => {}
         Expected::ByBody => {

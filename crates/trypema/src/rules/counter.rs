@@ -11,6 +11,9 @@ const MAX_BYTES: usize = 255;
 /// A digest of 160 bits: nobody finds two values with the same one.
 const DIGEST_BYTES: usize = 20;
 
+/// What stands between an id and a digest: no escape has this form.
+pub(super) const DIGESTED: &str = "|~~";
+
 /// Appends `id|name=value|name=value` to `text`. Placeholders come in the order of their names, so that a pattern may be
 /// written another way and keep its history. In values `|`, `~`, what Redis keys cannot have and what a terminal would
 /// obey are written as `~` and two hexadecimal digits; so each name can be read back in only one way.
@@ -27,8 +30,7 @@ pub(crate) fn write<'v>(text: &mut String, id: &str, values: impl Iterator<Item 
         let digest = Sha256::digest(&text.as_bytes()[start..]);
         text.truncate(start);
         text.push_str(id);
-        // No escape has this form.
-        text.push_str("|~~");
+        text.push_str(DIGESTED);
         digest.iter().take(DIGEST_BYTES).for_each(|byte| push_hexadecimal(text, *byte));
     }
 }

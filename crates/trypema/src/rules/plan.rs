@@ -72,7 +72,11 @@ impl Plan {
     /// The counter of this name, asked for nothing; `None` if no rule has such counters.
     pub(super) fn of_key(set: Arc<RuleSet>, key: &str) -> Option<Self> {
         let rule = *set.ids.get(key.split('|').next()?)?;
-        let special = set.at(rule)?.special(key).cloned();
+        let compiled = set.at(rule)?;
+        if !compiled.has_counter(key) {
+            return None;
+        }
+        let special = compiled.special(key).cloned();
         let is_blocked = special == Some(Special::Verdict(KeyVerdict::Block));
         let answer = Answer {
             rule,
@@ -115,6 +119,12 @@ impl Plan {
     /// A check for every rule that applies.
     pub(super) fn everything(&self) -> Checks<'_> {
         self.checks(self.verdict.answers.len(), |_| true)
+    }
+
+    /// The id of the rule of an answer.
+    pub(super) fn rule_of(&self, answer: usize) -> Option<&str> {
+        let rule = self.verdict.answers.get(answer)?.rule;
+        self.verdict.set.at(rule).map(|compiled| compiled.rule.id.as_str())
     }
 
     /// Notes what was decided.

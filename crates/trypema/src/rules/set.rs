@@ -192,6 +192,20 @@ impl Compiled {
         if self.specials.is_empty() { None } else { self.specials.get(key) }
     }
 
+    /// Whether a request may be counted under this name: the id, and a value for each placeholder or a digest of them.
+    pub(super) fn has_counter(&self, key: &str) -> bool {
+        let Some(values) = key.strip_prefix(&*self.rule.id) else { return false };
+        if values.starts_with(counter::DIGESTED) {
+            return !self.placeholders.is_empty();
+        }
+        let mut values = values.split('|').skip(1);
+        let has_value = |placeholder: &Placeholder, value: &str| {
+            value.strip_prefix(&*placeholder.name).is_some_and(|value| value.starts_with('='))
+        };
+        let is_named = |placeholder| values.next().is_some_and(|value| has_value(placeholder, value));
+        self.placeholders.iter().all(is_named) && values.next().is_none()
+    }
+
     /// The limit that holds for the key of this name.
     pub(super) fn limit_of(&self, key: &str) -> &Limit {
         match self.special(key) {

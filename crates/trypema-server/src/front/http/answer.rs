@@ -8,6 +8,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::Serialize;
+use trypema::http::ErrorCode;
 use trypema::rules::{Action, Explained, Outcome, RuleDecision, Verdict};
 
 use super::Answer;
@@ -39,6 +40,19 @@ pub(super) enum OutcomeName {
     Throttled,
     /// Not go ahead; nothing was spent.
     Denied,
+    /// Not go ahead, because the store could not be asked and the rules say so: a matter of the service's, not of the caller's.
+    Unavailable,
+}
+
+impl OutcomeName {
+    pub(super) fn of(verdict: &Verdict) -> Self {
+        match verdict.outcome() {
+            Outcome::Allowed => Self::Allowed,
+            _ if ErrorCode::of_verdict(verdict) == ErrorCode::ServiceUnavailable => Self::Unavailable,
+            Outcome::Throttled => Self::Throttled,
+            Outcome::Denied => Self::Denied,
+        }
+    }
 }
 
 /// What one rule decided.
@@ -73,24 +87,13 @@ fn is_false(is_so: &bool) -> bool {
 
 impl<'a> CheckAnswer<'a> {
     pub(super) fn new(verdict: &'a Verdict) -> Self {
-        let outcome = verdict.outcome();
         Self {
-            allowed: outcome == Outcome::Allowed,
-            outcome: outcome.into(),
+            allowed: verdict.is_allowed(),
+            outcome: OutcomeName::of(verdict),
             retry_after_ms: milliseconds(verdict.retry_after()),
             decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
             listed_by: verdict.listed_by(),
             rules: verdict.rules().map(RuleAnswer::from).collect(),
-        }
-    }
-}
-
-impl From<Outcome> for OutcomeName {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Allowed => Self::Allowed,
-            Outcome::Throttled => Self::Throttled,
-            Outcome::Denied => Self::Denied,
         }
     }
 }

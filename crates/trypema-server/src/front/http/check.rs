@@ -24,7 +24,7 @@ const USUAL: Choices = Choices { deny_status: StatusCode::OK, headers: HeaderSty
 /// a call may take.
 const AT_A_TIME: usize = 32;
 /// Batches that ask at once: they must not crowd out those who ask for one thing.
-pub(super) const BATCHES_AT_A_TIME: usize = 4;
+pub(super) const BATCHES_AT_A_TIME: usize = 2;
 
 /// Requests in batches whose answers are not sent yet, over all connections: at about a kilobyte each.
 pub(super) const ANSWERS_AT_A_TIME: usize = 64 * 1_024;
@@ -47,12 +47,16 @@ impl Front {
             Err(Refusal::bad_request(format!("unknown parameter {name:?}: need deny_status or headers")))
         })?;
         let body = body::read(request.into_body(), self.max_body).await?;
-        let questions = Questions::read(&body, self.max_batch)?;
-        begin(place)?;
-        match questions {
-            Questions::One(question) => Ok(told(&self.verdict(&question).await?, choices)),
+        match Questions::read(&body, self.max_batch)? {
+            Questions::One(question) => {
+                begin(place)?;
+                Ok(told(&self.verdict(&question).await?, choices))
+            }
             Questions::Many(questions) => {
                 let room = self.room_for(questions.len())?;
+                // It is never closed. Who waits for a turn has asked nothing yet, and may give way.
+                let _turn = self.batches.acquire().await;
+                begin(place)?;
                 let answer = Box::pin(self.each(&questions)).await;
                 Ok(json_bytes(StatusCode::OK, Bytes::from_owner(Roomy { answer, _room: room })))
             }
@@ -77,8 +81,6 @@ impl Front {
     async fn each(&self, questions: &[Question<'_>]) -> Vec<u8> {
         let mut all = vec![b'['];
         for some in questions.chunks(AT_A_TIME) {
-            // It is never closed.
-            let _turn = self.batches.acquire().await;
             for verdict in join_all(some.iter().map(|question| self.verdict(question))).await {
                 if all.len() > 1 {
                     all.push(b',');

@@ -4,7 +4,7 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Request as Asking, Rule};
+use trypema::rules::{Explanation, Request as Asking, Rule};
 
 use super::answer::{OutcomeName, RuleAnswer, json, milliseconds};
 use super::question::Topic;
@@ -13,7 +13,7 @@ use crate::net::Place;
 
 /// What every rule has to say about a request. Nothing is spent.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ExplainAnswer<'a> {
+pub(crate) struct ExplainAnswer<'a> {
     outcome: OutcomeName,
     retry_after_ms: Option<u64>,
     /// The rule that would deny it.
@@ -43,6 +43,23 @@ pub(super) struct RulesAnswer<'a> {
     rules: Vec<&'a Rule>,
 }
 
+impl<'a> ExplainAnswer<'a> {
+    pub(crate) fn new(explained: &'a Explanation) -> Self {
+        let verdict = &explained.verdict;
+        let reasons = explained.not_applying();
+        Self {
+            outcome: OutcomeName::of(verdict),
+            retry_after_ms: milliseconds(verdict.retry_after()),
+            decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
+            listed_by: verdict.listed_by(),
+            rules: explained.applying().map(RuleAnswer::from).collect(),
+            not_applying: reasons
+                .map(|rule| NotApplyingAnswer { rule: &rule.rule.id, reason: rule.reason.to_string() })
+                .collect(),
+        }
+    }
+}
+
 impl Front {
     pub(super) async fn explain(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let body = body::read(request.into_body(), self.max_body).await?;
@@ -50,20 +67,7 @@ impl Front {
         begin(place)?;
         let attributes = topic.attributes.pairs();
         let explained = self.app.explain(&Asking::new(&attributes).costing(topic.cost)).await?;
-        let not_applying = explained.not_applying();
-        Ok(json(
-            StatusCode::OK,
-            &ExplainAnswer {
-                outcome: explained.verdict.outcome().into(),
-                retry_after_ms: milliseconds(explained.verdict.retry_after()),
-                decided_by: explained.verdict.decided_by().map(|rule| rule.rule.id.as_str()),
-                listed_by: explained.verdict.listed_by(),
-                rules: explained.applying().map(RuleAnswer::from).collect(),
-                not_applying: not_applying
-                    .map(|rule| NotApplyingAnswer { rule: &rule.rule.id, reason: rule.reason.to_string() })
-                    .collect(),
-            },
-        ))
+        Ok(json(StatusCode::OK, &ExplainAnswer::new(&explained)))
     }
 
     pub(super) fn rules(&self, _: &Request<Incoming>) -> Asked {

@@ -11,6 +11,7 @@ use trypema::rules::Request as Asking;
 use super::check::denied;
 use super::problem::Refusal;
 use super::query::{Choices, Pair};
+use super::question::{NO_ADDRESS, is_address};
 use super::{Answer, Asked, Front, begin};
 use crate::app::Mode;
 use crate::net::Place;
@@ -31,7 +32,7 @@ impl Front {
         let usual = Choices { deny_status: StatusCode::TOO_MANY_REQUESTS, headers: self.headers };
         let mut attributes: Vec<Pair<'_>> = Vec::with_capacity(8);
         let mut cost = 1;
-        let choices = usual.read(request.uri().query(), |(name, value)| {
+        let choices = usual.read(choices_of(request.uri().path()), |(name, value)| {
             if name == "cost" {
                 cost = value.parse().map_err(|_| Refusal::bad_request("cost: need a whole number"))?;
             } else {
@@ -55,7 +56,7 @@ impl Front {
         Ok(answer)
     }
 
-    /// Adds what the proxy says of the request. What its configuration says in the query comes first, because the first of a name
+    /// Adds what the proxy says of the request. What its configuration says in the path comes first, because the first of a name
     /// counts.
     fn describe<'r>(
         &'r self,
@@ -64,13 +65,6 @@ impl Front {
         attributes: &mut Vec<Pair<'r>>,
     ) -> Result<(), Refusal> {
         let headers = request.headers();
-        let uri = only_one(headers, &FORWARDED_URI)?;
-        if uri.is_some_and(|uri| is_query_passed_on(uri, request.uri().query())) {
-            return Err(Refusal::bad_request(
-                "the proxy passes the client's own query on, which would be believed: give it a query of its own (in Caddy, end the \
-                 address with `?`)",
-            ));
-        }
         for attribute in &self.attributes {
             if let Some(value) = only_one(headers, &attribute.header)? {
                 attributes.push((Cow::Borrowed(&attribute.name), Cow::Borrowed(value)));
@@ -83,7 +77,10 @@ impl Front {
                     "X-Forwarded-Uri is missing: the proxy has to tell which request this is",
                 )
             };
-            attributes.push((Cow::Borrowed("endpoint"), Cow::Borrowed(path_of(uri.ok_or_else(missing)?)?)));
+            attributes.push((
+                Cow::Borrowed("endpoint"),
+                Cow::Borrowed(path_of(only_one(headers, &FORWARDED_URI)?.ok_or_else(missing)?)?),
+            ));
         }
         if !has("method", attributes) {
             let method = only_one(headers, &FORWARDED_METHOD)?.unwrap_or(request.method().as_str());
@@ -92,7 +89,11 @@ impl Front {
         if let Some(host) = only_one(headers, &FORWARDED_HOST)? {
             attributes.push((Cow::Borrowed("host"), Cow::Owned(one_spelling(host))));
         }
-        if !has("ip", attributes) {
+        if let Some((_, given)) = attributes.iter().find(|(name, _)| name == "ip") {
+            if !is_address(given) {
+                return Err(Refusal::bad_request(NO_ADDRESS));
+            }
+        } else {
             if !headers.contains_key(FORWARDED_FOR) {
                 return Err(Refusal::bad_request(
                     "X-Forwarded-For is missing: without it all clients would share the proxy's own address",
@@ -103,6 +104,12 @@ impl Front {
         }
         Ok(())
     }
+}
+
+/// What the proxy's configuration chooses: it stands in the path, as in `/v1/forward-auth/deny_status=401&plan=free`. A query is not looked
+/// at, because it may be the client's: some proxies pass it on.
+fn choices_of(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1/forward-auth/")
 }
 
 /// The value of a header that a proxy sets: if there are two, one is the client's.
@@ -117,12 +124,6 @@ fn only_one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h 
     // Other bytes would have to be told apart, too, or those who send them would share a counter.
     let text = std::str::from_utf8(first.as_bytes());
     text.map(Some).map_err(|_| Refusal::bad_request(format!("{name} is not UTF-8")))
-}
-
-/// Whether the query is what the client sent to the proxy: Caddy keeps it unless told otherwise.
-fn is_query_passed_on(uri: &str, query: Option<&str>) -> bool {
-    let of_client = uri.split_once('?').map(|(_, query)| query);
-    query.is_some_and(|query| !query.is_empty() && of_client == Some(query))
 }
 
 /// A host as it is counted: whoever writes it another way is still the same.

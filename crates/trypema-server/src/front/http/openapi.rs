@@ -68,11 +68,14 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
         "/v1/check": {"post": {
             "summary": "May this request go ahead?",
             "description": "One request, or an array of them, which are asked in their order (in Redis some at a time, so that these may overtake each other) and answered by an array.",
-            "parameters": [deny_status(&json!([{"const": 200}, A_REFUSAL.clone()])), headers()],
+            "parameters": [deny_status(), headers()],
             "requestBody": asking(&one_or_many),
             "responses": responses("What each may do.", &answers, &["4XX", "5XX"]),
         }},
-        "/v1/forward-auth": forward_auth(),
+        "/v1/forward-auth": forward_auth(&[]),
+        "/v1/forward-auth/{choices}": forward_auth(&[json!({"name": "choices", "in": "path", "required": true,
+            "description": "What the proxy's configuration chooses, as in a query: deny_status (400 to 599), headers (standard, x-ratelimit, none), cost, and attributes.",
+            "schema": {"type": "string"}, "example": "deny_status=401&plan=free"})]),
         "/v1/explain": {"post": {
             "summary": "Why would a request get what it gets?",
             "description": "Spends nothing.",
@@ -117,30 +120,28 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
 
 const PROBLEM: &str = "#/components/schemas/Problem";
 
-/// The statuses that a denial may have.
-static A_REFUSAL: LazyLock<Value> = LazyLock::new(|| json!({"minimum": 400, "maximum": 599}));
-
 /// Every method is answered alike.
-fn forward_auth() -> Value {
+fn forward_auth(parameters: &[Value]) -> Value {
+    let header = |name: &str, is_required: bool, example: &str| json!({"name": name, "in": "header", "required": is_required, "schema": {"type": "string"}, "example": example});
+    let headers = [
+        header("X-Forwarded-Uri", true, "/search?q=x"),
+        header("X-Forwarded-For", true, "203.0.113.9"),
+        header("X-Forwarded-Method", false, "GET"),
+        header("X-Forwarded-Host", false, "example.com"),
+    ];
+    let parameters = [parameters, &headers].concat();
     let operation = json!({
         "summary": "May the request that a proxy holds go ahead?",
-        "description": "X-Forwarded-Uri, -Method, -Host and -For say which request it is; every other parameter of the query is an attribute.",
-        "parameters": [
-            deny_status(&json!([A_REFUSAL.clone()])),
-            headers(),
-            parameter("cost", "What the request spends.", &json!({"type": "integer", "minimum": 0})),
-            {"name": "X-Forwarded-Uri", "in": "header", "required": true, "schema": {"type": "string"}, "example": "/search?q=x"},
-            {"name": "X-Forwarded-For", "in": "header", "required": true, "schema": {"type": "string"}, "example": "203.0.113.9"},
-            {"name": "X-Forwarded-Method", "in": "header", "schema": {"type": "string"}},
-        ],
+        "description": "X-Forwarded-Uri, -Method, -Host and -For say which request it is. A query is not looked at: it may be the client's.",
+        "parameters": parameters,
         "responses": {"200": {"description": "It may."}, "4XX": problem_response(), "5XX": problem_response()},
     });
     let methods = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
     Value::Object(methods.into_iter().map(|method| (method.to_owned(), operation.clone())).collect())
 }
 
-fn deny_status(statuses: &Value) -> Value {
-    let schema = json!({"type": "integer", "anyOf": statuses});
+fn deny_status() -> Value {
+    let schema = json!({"type": "integer", "anyOf": [{"const": 200}, {"minimum": 400, "maximum": 599}]});
     parameter("deny_status", "The status of a denial; 200 leaves it to the body.", &schema)
 }
 

@@ -1,8 +1,9 @@
 //! What whoever runs the service asks: is it alive, is it ready, what does it count, what is there?
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -20,7 +21,8 @@ Trypema, the rate limiter.
 
 POST   /v1/check         may this request go ahead? {\"attributes\": {\"user\": \"ann\"}, \"cost\": 1}, or an array of them
                          ?deny_status=429 tells a denial by status, ?headers=standard|x-ratelimit what is left
-ANY    /v1/forward-auth  the same for nginx auth_request, Caddy forward_auth and Traefik forwardAuth
+ANY    /v1/forward-auth  the same for nginx auth_request, Caddy forward_auth and Traefik forwardAuth;
+                         /v1/forward-auth/deny_status=401&plan=free chooses the status of a denial, and attributes
 POST   /v1/refund        gives the cost back
 POST   /v1/explain       what every rule says about a request; spends nothing
 GET    /v1/keys/{key}    what a counter has left; DELETE forgets it
@@ -58,7 +60,10 @@ fn text(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
 
 /// The last text of metrics, where it is so long that making it for everybody who asks would be an attack.
 #[derive(Debug, Default)]
-pub(super) struct SharedText(Mutex<Option<(Started, Bytes)>>);
+pub(super) struct SharedText {
+    last: ArcSwapOption<(Started, Bytes)>,
+    making: Mutex<()>,
+}
 
 /// Texts from here on are shared: those of some hundred rules are not.
 const LONG: usize = 256 * 1024;
@@ -67,14 +72,16 @@ const SHARED_FOR: Duration = Duration::from_secs(1);
 
 impl SharedText {
     fn text(&self, make: impl FnOnce() -> String) -> Bytes {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((made, text)) = &*last
-            && made.ago() < SHARED_FOR
-        {
-            return text.clone();
-        }
+        let last = self.last.load_full();
+        // While one makes a long one, others are content with the one before.
+        let _making = match (self.making.try_lock(), &last) {
+            (Ok(making), Some(last)) if last.0.ago() >= SHARED_FOR => Some(making),
+            (_, Some(last)) => return last.1.clone(),
+            (making, None) => making.ok(),
+        };
         let text = Bytes::from(make());
-        *last = (text.len() >= LONG).then(|| (Started::now(), text.clone()));
+        let is_long = text.len() >= LONG;
+        self.last.store(is_long.then(|| Arc::new((Started::now(), text.clone()))));
         text
     }
 }

@@ -1,4 +1,4 @@
-//! What stands after the question mark.
+//! Choices about an answer: what stands after the question mark, or in the path of forward-auth.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use trypema::http::HeaderStyle;
 use super::problem::Refusal;
 use super::text::decoded;
 
-/// How a decision is to be told: by the query of a request.
+/// How a decision is to be told.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choices {
     /// The status of a denial.
@@ -21,7 +21,7 @@ pub(super) struct Choices {
 pub(super) type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 impl Choices {
-    /// Takes the choices out of a query, and gives everything else to `other`.
+    /// Takes the choices out of `name=value&…`, and gives everything else to `other`.
     pub(super) fn read<'q>(
         mut self,
         query: Option<&'q str>,
@@ -42,7 +42,7 @@ impl Choices {
 fn pairs(query: &str) -> impl Iterator<Item = Result<Pair<'_>, Refusal>> {
     query.split('&').filter(|part| !part.is_empty()).map(|part| {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        let undecodable = || Refusal::bad_request("the query is not percent-encoded UTF-8");
+        let undecodable = || Refusal::bad_request("what is chosen is not percent-encoded UTF-8");
         decoded(name).zip(decoded(value)).ok_or_else(undecodable)
     })
 }

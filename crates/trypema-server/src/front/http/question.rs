@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -18,6 +19,14 @@ pub(super) const MAX_ATTRIBUTES: usize = 32;
 pub(super) const MAX_NAME: usize = 64;
 /// Bytes of an attribute's value: the longest path that is common.
 pub(super) const MAX_VALUE: usize = 8 * 1024;
+
+/// What is told of an `ip` that is none: it would have a counter of its own, and be on no list.
+pub(super) const NO_ADDRESS: &str = "ip: need an address, as in 203.0.113.9 or 2001:db8::1, without a port";
+
+/// Whether a value of `ip` is an address.
+pub(super) fn is_address(value: &str) -> bool {
+    value.parse::<IpAddr>().is_ok()
+}
 
 /// One request, as clients describe it.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -128,6 +137,9 @@ impl<'de> Visitor<'de> for Pairs {
                     "the value of attribute {name:?} is longer than {MAX_VALUE} bytes"
                 )));
             }
+            if name == "ip" && !is_address(&value) {
+                return Err(A::Error::custom(NO_ADDRESS));
+            }
             if pairs.iter().any(|(known, _)| *known == name) {
                 return Err(A::Error::custom(format_args!("attribute {name:?} is given twice")));
             }
@@ -220,6 +232,7 @@ mod tests {
             (r#"{"attributes":{},"costs":1}"#, "unknown field `costs`"),
             (r#"{"attributes":{"user":1}}"#, "expected a text at line 1 column 23"),
             (r#"{"attributes":{"user":"a","user":"b"}}"#, r#"attribute \"user\" is given twice"#),
+            (r#"{"attributes":{"ip":"203.0.113.9:80"}}"#, "ip: need an address"),
             (r#"{"attributes":{},"cost":-1}"#, "expected u64"),
             (r#"{"attributes":{},"cost":1.5}"#, "expected u64"),
             (r#"{"attributes":{},"cost":18446744073709551616}"#, "expected u64"),

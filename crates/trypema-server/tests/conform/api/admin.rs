@@ -19,7 +19,8 @@ fn each(client: &mut Client, headers: &[(&str, &str)]) -> Vec<Reply> {
 
 fn assert_open_routes_answer(client: &mut Client) {
     assert_eq!(client.send("POST", "/v1/check", &[], &user("ann").to_string()).status, 200);
-    let forwarded = client.send("GET", "/v1/forward-auth", &[("x-forwarded-uri", "/")], "");
+    let headers = [("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.1")];
+    let forwarded = client.send("GET", "/v1/forward-auth", &headers, "");
     assert_eq!(forwarded.status, 200);
     for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/"] {
         assert_eq!(client.send("GET", path, &[], "").status, 200, "{path}");
@@ -75,5 +76,25 @@ fn without_a_token_only_this_machine() {
     let mut client = guarded.client();
     for reply in each(&mut client, &[("authorization", "Bearer correct horse")]) {
         assert_eq!(reply.status, 200, "{reply:?}");
+    }
+}
+
+/// A page of somebody else's can make a browser on this machine ask: it then has an `Origin`, or a name that was made to point here.
+#[test]
+fn no_browser_is_an_administrator() {
+    let service = InProcess::with_rules(TWO_AN_HOUR);
+    for (method, path, body) in ADMIN {
+        let from_a_page = [("origin", "http://localhost")];
+        let reply = service.client().send(method, path, &from_a_page, body);
+        assert!(problem(&reply, 403).contains("pages of other sites"), "{path}: {reply:?}");
+        let mut client = service.client();
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: evil.example\r\n");
+        client.write(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+        problem(&client.read().unwrap(), 403);
+    }
+    let token = InProcess::start("admin_token: secret").ruled_by(TWO_AN_HOUR);
+    let headers = [("authorization", "Bearer secret"), ("origin", "http://localhost")];
+    for reply in each(&mut token.client(), &headers) {
+        assert_eq!(reply.status, 200, "who has the token may come from anywhere: {reply:?}");
     }
 }

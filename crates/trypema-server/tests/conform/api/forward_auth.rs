@@ -21,8 +21,14 @@ fn service() -> InProcess {
     InProcess::start(SETTINGS).ruled_by(RULES)
 }
 
+/// A client that nobody has met.
+const SOMEBODY: (&str, &str) = ("x-forwarded-for", "203.0.113.200");
+
+/// Asks as a proxy does; somebody is the client, unless it is said.
 fn ask(client: &mut Client, query: &str, headers: &[(&str, &str)]) -> Reply {
-    client.send("GET", &format!("/v1/forward-auth{query}"), headers, "")
+    let is_said = headers.iter().any(|(name, _)| *name == "x-forwarded-for");
+    let more = if is_said { &[][..] } else { &[SOMEBODY] };
+    client.send("GET", &format!("/v1/forward-auth{query}"), &[headers, more].concat(), "")
 }
 
 /// What a counter has left.
@@ -106,10 +112,34 @@ fn the_proxy_says_which_request_it_is() {
     assert_eq!(left(&mut client, "logins"), 1, "the path without what follows it");
     ask(&mut client, "", &[("x-forwarded-uri", "/login"), ("x-forwarded-method", "GET")]);
     assert_eq!(left(&mut client, "logins"), 1, "another method");
-    client.send("POST", "/v1/forward-auth", &[("x-forwarded-uri", "/login")], "");
+    client.send("POST", "/v1/forward-auth", &[("x-forwarded-uri", "/login"), SOMEBODY], "");
     assert_eq!(left(&mut client, "logins"), 0, "without the header, the method of the question itself");
     ask(&mut client, "", &[ANY, ("x-forwarded-host", "shop.example")]);
     assert_eq!(left(&mut client, "hosts|host=shop.example"), 1);
+    ask(&mut client, "", &[ANY, ("x-forwarded-host", "SHOP.example.:8443")]);
+    assert_eq!(left(&mut client, "hosts|host=shop.example"), 0, "the same host, however it is written");
+}
+
+#[test]
+fn a_request_may_be_told_with_its_host() {
+    let service = service();
+    let mut client = service.client();
+    let post = ("x-forwarded-method", "POST");
+    ask(&mut client, "", &[("x-forwarded-uri", "https://shop.example/login?next=/"), post]);
+    assert_eq!(left(&mut client, "logins"), 1);
+    for nonsense in ["login", "*", "", "?x"] {
+        problem(&ask(&mut client, "", &[("x-forwarded-uri", nonsense), post]), 400);
+    }
+}
+
+/// What the client has sent is not what the proxy says.
+#[test]
+fn a_query_that_is_the_clients_is_refused() {
+    let service = service();
+    let mut client = service.client();
+    let reply = ask(&mut client, "?user=boss", &[("x-forwarded-uri", "/search?user=boss")]);
+    assert!(problem(&reply, 400).contains("client's own query"));
+    assert_eq!(ask(&mut client, "?user=boss", &[("x-forwarded-uri", "/search?user=ann")]).status, 200);
 }
 
 #[test]
@@ -138,7 +168,10 @@ fn a_request_that_is_not_described_is_refused() {
     let service = service();
     let mut client = service.client();
     assert!(problem(&ask(&mut client, "", &[]), 400).contains("X-Forwarded-Uri is missing"));
-    assert_eq!(ask(&mut client, "?endpoint=/fixed", &[]).status, 200, "unless the configuration says it");
+    let reply = client.send("GET", "/v1/forward-auth", &[ANY], "");
+    assert!(problem(&reply, 400).contains("X-Forwarded-For is missing"));
+    let reply = client.send("GET", "/v1/forward-auth/endpoint=/fixed&ip=203.0.113.7", &[], "");
+    assert_eq!(reply.status, 200, "unless the configuration says it");
 }
 
 /// Where a header that the proxy sets comes twice, one of them is the client's.
@@ -189,8 +222,8 @@ fn the_client_is_the_last_address_that_no_trusted_proxy_has() {
     ];
     ask(&mut client, "", &two_lines);
     assert_eq!(left(&mut client, "per-address|ip=203.0.113.6"), 1, "lines of a list are one list");
-    ask(&mut client, "", &[("x-forwarded-uri", "/by-address")]);
-    assert_eq!(left(&mut client, "per-address|ip=127.0.0.1"), 1, "without the header, the peer itself");
+    ask(&mut client, "", &[("x-forwarded-uri", "/by-address"), ("x-forwarded-for", "192.0.2.7")]);
+    assert_eq!(left(&mut client, "per-address|ip=192.0.2.7"), 1, "where all are trusted, the first of them");
     assert_eq!(left(&mut client, "per-address|ip=198.51.100.66"), 2, "what clients claim counts for nothing");
 }
 
@@ -212,7 +245,7 @@ fn every_method_is_understood_and_bodies_are_ignored() {
     let service = service();
     let mut client = service.client();
     for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "BREW"] {
-        let reply = client.send(method, "/v1/forward-auth", &[ANY], "not json");
+        let reply = client.send(method, "/v1/forward-auth", &[ANY, SOMEBODY], "not json");
         assert_eq!(reply.status, 200, "{method}");
     }
 }

@@ -32,7 +32,7 @@ fn about(name: &str) -> Value {
 }
 
 fn forward_auth(client: &mut Client, query: &str) -> crate::client::Reply {
-    client.send("GET", &format!("/v1/forward-auth?endpoint=/&{query}"), &[], "")
+    client.send("GET", &format!("/v1/forward-auth/endpoint=/&ip=203.0.113.1&{query}"), &[], "")
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn flags_count_before_variables_and_those_before_the_file() {
 }
 
 fn forwarded(service: &Service, headers: &[(&str, &str)]) -> Reply {
-    let headers = [&[("x-forwarded-uri", "/")], headers].concat();
+    let headers = [&[("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.1")], headers].concat();
     service.client().send("GET", "/v1/forward-auth", &headers, "")
 }
 

@@ -78,7 +78,7 @@ fn asking<'a>(method: &'a str, path: &'a str, body: &'a str) -> Asking<'a> {
 }
 
 const ANN: &str = r#"{"attributes": {"user": "ann", "plan": "free", "endpoint": "/login", "method": "POST", "login": "ann"}}"#;
-const FORWARDED: &[(&str, &str)] = &[("x-forwarded-uri", "/")];
+const FORWARDED: &[(&str, &str)] = &[("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.1")];
 
 /// Requests that every service is asked, whatever it makes of them.
 const ALL: [(&str, &str, &str); 11] = [

@@ -32,6 +32,36 @@ fn during_the_delay_it_is_unready_and_answers() {
     assert!(watch.elapsed() >= Duration::from_secs(2), "{:?}", watch.elapsed());
 }
 
+/// What had begun when the signal came is answered when the rest of it comes.
+#[test]
+fn requests_under_way_are_finished() {
+    let mut service = Service::start(&["--shutdown-deadline", "20s"]);
+    let mut clients = [service.client(), service.client(), service.client()];
+    let request = format!(
+        "POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n{QUESTION}",
+        QUESTION.len()
+    );
+    // One within its head, one within its body, one within its second request.
+    let [first, second, third] = &mut clients;
+    first.write(&request.as_bytes()[..20]).unwrap();
+    second.write(&request.as_bytes()[..request.len() - 5]).unwrap();
+    assert_eq!(third.send("GET", "/healthz", &[], "").status, 200);
+    third.write(&request.as_bytes()[..request.len() - 5]).unwrap();
+    wait_until("all to be connected", || service.metric("trypema_connections") >= 4.0).unwrap();
+    // Sent after them, and answered: what they sent has been read by then, or is about to be.
+    (0..20).for_each(|_| assert_eq!(service.get("/healthz").status, 200));
+    service.program.signal("TERM").unwrap();
+    service.program.line("stopping").unwrap();
+    first.write(&request.as_bytes()[20..]).unwrap();
+    second.write(&request.as_bytes()[request.len() - 5..]).unwrap();
+    third.write(&request.as_bytes()[request.len() - 5..]).unwrap();
+    for client in &mut clients {
+        let reply = client.read().expect("an answer");
+        assert_eq!((reply.status, reply.header("connection")), (200, Some("close")), "{reply:?}");
+    }
+    assert_eq!(service.program.end().unwrap().code(), Some(0));
+}
+
 #[test]
 fn idle_clients_do_not_delay_it() {
     let mut service = Service::start(&["--shutdown-deadline", "60s"]);

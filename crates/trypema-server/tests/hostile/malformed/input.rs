@@ -4,7 +4,7 @@ use std::fmt;
 
 use trypema_testkit::random::Random;
 
-use super::{bodies, heads};
+use super::{bodies, heads, routes};
 
 /// A request that is as it should be.
 pub(super) const GOOD_BODY: &str =
@@ -22,6 +22,10 @@ pub(super) enum Expected {
     OneAnswer,
     /// It may have stayed valid: 200, 4xx, or a close.
     Anything,
+    /// Exactly one answer; 200 is a unit spent.
+    ForwardAuth,
+    /// At most one answer, and whatever it is, nothing is spent.
+    SpendsNothing,
     /// 200, then a 4xx or a close.
     GoodThenGarbage,
 }
@@ -38,7 +42,11 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn any(random: &mut Random) -> Self {
-        if random.once_in(2) { bodies::any(random) } else { heads::any(random) }
+        match random.below(10) {
+            0..4 => bodies::any(random),
+            4..8 => heads::any(random),
+            _ => routes::any(random),
+        }
     }
 
     /// Bytes without a body of their own.

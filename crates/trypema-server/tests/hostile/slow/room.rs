@@ -2,13 +2,15 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use trypema_testkit::program::Program;
 use trypema_testkit::redis::wait_until;
 
 use super::crowd::{connect, is_closed};
-use crate::harness::Service;
+use crate::harness::{Service, trypema};
 
 /// Several ticks of the service, so that it can tell who has been idle for longer.
 const A_WHILE: Duration = Duration::from_millis(350);
@@ -37,6 +39,33 @@ fn the_longest_idle_ones_give_way_and_busy_ones_do_not() {
     let gave_way = service.metric(r#"trypema_connections_closed_early_total{reason="gave_way"}"#);
     assert!((20.0..=22.0).contains(&gave_way), "{gave_way}");
     assert_eq!(service.metric(r#"trypema_connections_closed_early_total{reason="refused"}"#), 0.0);
+}
+
+/// Where the system gives fewer descriptors than connections were asked for, the service makes do with those.
+#[test]
+fn a_lack_of_descriptors_locks_nobody_out() {
+    let mut program = Program::start(|_| {
+        let trypema = trypema();
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", r#"ulimit -n 400; exec "$0" serve --listen 127.0.0.1:0"#])
+            .arg(trypema.get_program());
+        limited
+    })
+    .unwrap();
+    let line = program.line("listens on").unwrap();
+    let address = line.rsplit("://").next().unwrap().parse().unwrap();
+    let service = Service { program, address };
+    let crowd = connect(service.address, 1_000);
+    for _ in 0..20 {
+        assert_eq!(service.get("/healthz").status, 200);
+    }
+    drop(crowd);
+    let log = service.program.log();
+    assert!(
+        log.contains("the limit of open files is lower") && !log.contains("could not be accepted"),
+        "{log}"
+    );
 }
 
 /// A request whose body does not come is waited for, but not at the cost of others.

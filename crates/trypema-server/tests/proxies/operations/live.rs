@@ -26,6 +26,8 @@ fn everything_that_is_asked_for_is_measured() {
     let redis = Server::start().unwrap();
     let service = Service::with_rules(RULES, &["--provider", "hybrid", "--redis-url", &redis.url()]);
     use_it(&service);
+    let knows_the_others = || service.get("/metrics").body.contains("trypema_instances 1");
+    wait_until("the first count of instances", knows_the_others).unwrap();
     drop(redis);
     let undecided = service.post("/v1/check?deny_status=429", r#"{"attributes":{"user":"bob"}}"#);
     assert_eq!(undecided.status, 503);
@@ -60,7 +62,7 @@ fn use_it(service: &Service) {
     for _ in 0..2 {
         service.post("/v1/check", r#"{"attributes":{"user":"ann"}}"#);
         let forwarded = [("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.9")];
-        service.client().send("GET", "/v1/forward-auth?user=cid", &forwarded, "");
+        service.client().send("GET", "/v1/forward-auth/user=cid", &forwarded, "");
     }
 }
 

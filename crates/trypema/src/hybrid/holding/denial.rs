@@ -56,9 +56,10 @@ impl<S: Leasable> Holding<S> {
             S::core(&S::decision(&self.limit, denial.outcome, when))
         });
         let vetoed = self.veto.as_ref().filter(|veto| (veto.cost..=veto.outcome.limit()).contains(&cost));
-        known
-            .or(vetoed
-                .map(|veto| Decision { when: When::exactly(shared_now(veto.ahead_us)), ..veto.outcome }))
+        known.or(vetoed.map(|veto| Decision {
+            when: veto.outcome.when.moved_to(shared_now(veto.ahead_us)),
+            ..veto.outcome
+        }))
     }
 
     /// Whether a denial holds for `cost`: not for less, and not for what can never fit, which has no wait at all.

@@ -30,9 +30,9 @@ impl Engine {
         let plan = self.plan(request)?;
         let everything = plan.everything();
         let mut refunded = Vec::with_capacity(everything.checks.len());
-        for check in &everything.checks {
+        for (check, answer) in everything.checks.iter().zip(&everything.answers) {
             let units = self.give_back_to(check).await;
-            let rule = check.key.split('|').next().unwrap_or_default();
+            let rule = plan.rule_of(*answer).unwrap_or_default();
             refunded.push(Refunded { rule: rule.to_owned(), key: check.key.to_owned(), units });
         }
         Ok(refunded)
@@ -162,7 +162,21 @@ overrides:
         now(engine.check(&Request::new(&[("user", "root")]).costing(7)));
         assert_eq!(left(&engine, "per-user|user=root"), Some(43), "by the limit of that key");
         assert_eq!(left(&engine, "per-user|user=nobody"), Some(5));
-        assert_eq!((left(&engine, "other|user=ann"), left(&engine, "")), (None, None));
+        for unknown in [
+            "",
+            "other|user=ann",
+            "per-user",
+            "per-user|",
+            "per-user|login=ann",
+            "per-user|user=a|user=b",
+            "all|x=y",
+        ] {
+            assert_eq!(left(&engine, unknown), None, "{unknown}");
+        }
+        let long = "x".repeat(1_000);
+        let long = now(engine.check(&Request::new(&[("user", &long)])));
+        let key = long.rules().find(|rule| rule.rule.id == "per-user").map(|rule| rule.key).unwrap();
+        assert_eq!(left(&engine, key), Some(4), "{key}");
         let blocked = now(engine.inspect("per-user|user=mallory")).unwrap();
         assert!(blocked.rules().all(|rule| rule.decision.is_never()));
 

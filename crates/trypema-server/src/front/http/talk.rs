@@ -1,0 +1,55 @@
+//! HTTP/1.1 on one connection, read and written by hyper.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+
+use super::Front;
+use crate::net::{Order, Protocol, Stream};
+
+impl Protocol for Front {
+    async fn talk(self: Arc<Self>, stream: Stream) {
+        let place = Arc::clone(&stream.place);
+        let service = {
+            let (front, place) = (Arc::clone(&self), Arc::clone(&place));
+            service_fn(move |request| {
+                let (front, place) = (Arc::clone(&front), Arc::clone(&place));
+                async move { Ok::<_, Infallible>(front.receive(request, &place).await) }
+            })
+        };
+        let mut order = place.connection.order();
+        let mut talking = pin!(
+            http1::Builder::new()
+                .max_buf_size(self.max_header)
+                .header_read_timeout(None)
+                // A client that has said all it wants to say is still answered.
+                .half_close(true)
+                // Told to finish before it has read anything, hyper would not read at all.
+                .keep_alive(order == Order::Stay)
+                .serve_connection(TokioIo::new(stream), service)
+        );
+        let ended = loop {
+            if order == Order::End {
+                return;
+            }
+            tokio::select! {
+                biased;
+                ended = talking.as_mut() => break ended,
+                heard = place.connection.heard() => order = heard,
+            }
+            if order == Order::Finish {
+                talking.as_mut().graceful_shutdown();
+            }
+        };
+        if let Err(error) = ended {
+            if error.is_parse() {
+                self.app.metrics.connections.malformed.add_one();
+            }
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Connections.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Counter, Exposition, Kind};
+
+/// How many there are, and why they were closed.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionMetrics {
+    /// Those that are open.
+    pub(crate) open: AtomicU64,
+    /// Those that were closed at once, because all others were busy.
+    pub(crate) refused: Counter,
+    /// Those that gave way to others.
+    pub(crate) gave_way: Counter,
+    /// Those that took too long.
+    pub(crate) timed_out: Counter,
+    /// Those that did not speak HTTP, or too much of it at once.
+    pub(crate) malformed: Counter,
+}
+
+impl ConnectionMetrics {
+    pub(super) fn write(&self, text: &mut Exposition) {
+        text.family("trypema_connections", Kind::Gauge, "Connections that are open.");
+        text.sample(&[], self.open.load(Ordering::Relaxed));
+        text.family(
+            "trypema_connections_closed_early_total",
+            Kind::Counter,
+            "Connections that the service closed, and why: all others were busy, idle ones gave way, too slow, no HTTP.",
+        );
+        text.sample(&[("reason", "refused")], self.refused.get());
+        text.sample(&[("reason", "gave_way")], self.gave_way.get());
+        text.sample(&[("reason", "timed_out")], self.timed_out.get());
+        text.sample(&[("reason", "malformed")], self.malformed.get());
+    }
+}

@@ -1,0 +1,98 @@
+//! The other routes, asked strangely: forward-auth, explaining, keys, and what stands after a question mark.
+
+use trypema_testkit::random::Random;
+
+use super::bodies;
+use super::input::{Expected, GOOD_BODY, Input, mutated};
+
+const QUERIES: [&str; 12] = [
+    "deny_status=200",
+    "deny_status=599&headers=standard",
+    "headers=x-ratelimit",
+    "deny_status=42",
+    "deny_status=99999999999999999999",
+    "deny_status",
+    "headers=loud",
+    "%",
+    "%zz=%zz",
+    "%ff=%fe",
+    "&&&&&&",
+    "cost=-1",
+];
+const NAMES: [&str; 12] = [
+    "",
+    "all",
+    "nothing",
+    "all%7C",
+    "all%7Cuser=ann",
+    "%00",
+    "%ff",
+    "%",
+    "%7C%7C%7C",
+    "../../etc/passwd",
+    "all%0d%0aset-cookie:%20a",
+    "*",
+];
+const FORWARDED: [(&str, &[u8]); 14] = [
+    ("x-forwarded-for", b"not an address"),
+    ("x-forwarded-for", b"1.2.3.4, , ,,, 5.6.7.8"),
+    ("x-forwarded-for", b"999.999.999.999"),
+    ("x-forwarded-for", b"[::1]:99999999"),
+    ("x-forwarded-for", b"\xff\xfe\xfd"),
+    ("x-forwarded-for", b""),
+    ("x-forwarded-uri", b"not a path"),
+    ("x-forwarded-uri", b"/%zz/%ff?%00"),
+    ("x-forwarded-uri", b"http://[::1"),
+    ("x-forwarded-uri", b"\x80\x81"),
+    ("x-forwarded-method", b"GET POST"),
+    ("x-forwarded-method", b"\xc3\x28"),
+    ("x-forwarded-host", b"::::"),
+    ("authorization", b"Bearer \xff"),
+];
+
+pub(super) fn any(random: &mut Random) -> Input {
+    match random.below(6) {
+        0 | 1 => forward_auth(random),
+        2 => query(random),
+        3 => explain(random),
+        _ => key(random),
+    }
+}
+
+/// Sure to be asked by somebody whom the service trusts, since it is on the same machine.
+fn forward_auth(random: &mut Random) -> Input {
+    let mut bytes = b"GET /v1/forward-auth HTTP/1.1\r\nhost: test\r\n".to_vec();
+    for _ in 0..random.between(1, 6) {
+        let (name, value) = random.pick(&FORWARDED);
+        let value =
+            if random.once_in(3) && !value.is_empty() { mutated(random, value) } else { value.to_vec() };
+        // Line ends and NUL would make it another input than this is about.
+        let value: Vec<u8> = value.into_iter().filter(|byte| !b"\r\n\0".contains(byte)).collect();
+        bytes.extend_from_slice(&[name.as_bytes(), b": ", &value, b"\r\n"].concat());
+    }
+    bytes.extend_from_slice(b"\r\n");
+    Input::new("forward-auth", Expected::ForwardAuth, bytes)
+}
+
+fn query(random: &mut Random) -> Input {
+    let (length, query) = (GOOD_BODY.len(), random.pick(&QUERIES));
+    let request = format!(
+        "POST /v1/check?{query} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n{GOOD_BODY}"
+    );
+    Input::new("query", Expected::Anything, request)
+}
+
+/// Nothing that is asked here is spent.
+fn explain(random: &mut Random) -> Input {
+    let checking = bodies::any(random);
+    let body = checking.body();
+    let head = format!("POST /v1/explain HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", body.len());
+    Input::new("explain", Expected::SpendsNothing, [head.as_bytes(), body].concat())
+}
+
+fn key(random: &mut Random) -> Input {
+    let name = if random.once_in(20) { "a".repeat(20_000) } else { random.pick(&NAMES).to_owned() };
+    let method = random.pick(&["GET", "PUT", "POST", "OPTIONS"]);
+    let request = format!("{method} /v1/keys/{name} HTTP/1.1\r\nhost: test\r\n\r\n");
+    Input::new("key", Expected::SpendsNothing, request)
+}
