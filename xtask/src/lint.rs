@@ -15,6 +15,7 @@ pub(crate) fn run() -> Step {
     }
     lean_tree()?;
     twins()?;
+    crate::links::check()?;
     docs()
 }
 

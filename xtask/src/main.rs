@@ -2,6 +2,7 @@
 
 mod install;
 mod lint;
+mod links;
 mod test;
 
 use std::ffi::OsStr;
