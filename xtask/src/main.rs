@@ -1,8 +1,8 @@
 //! `cargo xtask`: the project's own commands. Each is a short list of programs to run.
 
 mod install;
-mod lint;
 mod links;
+mod lint;
 mod test;
 
 use std::ffi::OsStr;

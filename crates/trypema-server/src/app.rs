@@ -135,6 +135,7 @@ impl App {
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
+        let refused_rules = self.refused_rules().clone();
         Readiness {
             ready: !self.is_draining.load(Ordering::Relaxed),
             provider: self.provider.name(),
@@ -145,8 +146,8 @@ impl App {
                     Some(if self.is_store_away() { "unavailable" } else { "connected" })
                 }
             },
-            rules_refused: self.refused_rules().is_some(),
-            refused_rules: self.refused_rules().clone(),
+            rules_refused: refused_rules.is_some(),
+            refused_rules,
         }
     }
 

@@ -103,7 +103,9 @@ async fn with_redis(
 
 fn is_final(error: &TrypemaError) -> bool {
     match error {
-        TrypemaError::RedisError(failure) => failure.kind() == RedisFailureKind::Refused,
+        TrypemaError::RedisError(failure) => {
+            failure.kind() == RedisFailureKind::Refused || failure.is_login_refused()
+        }
         _ => true,
     }
 }

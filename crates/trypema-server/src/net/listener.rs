@@ -50,6 +50,7 @@ impl<P: Protocol> Accepting<P> {
     pub(crate) async fn run(&self, listener: &TcpListener) {
         let mut told: Option<Started> = None;
         loop {
+            self.registry.room_to_accept().await;
             match listener.accept().await {
                 Ok((stream, peer)) => self.welcome(stream, peer),
                 Err(error) => {

@@ -19,6 +19,8 @@ const COMPARED: usize = 64;
 /// Connections that gave way and have not ended yet, beyond which new ones are refused.
 pub(super) const MAX_ENDING: usize = 128;
 
+/// How long nobody is accepted, at most, because too many have still to end: if they do not, new ones are refused.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// Decisions are bounded where they wait, and none takes nearly as long; this is for what was not thought of.
 const LONGEST_DECISION: Duration = Duration::from_secs(120);
 
@@ -123,6 +125,16 @@ impl Registry {
             if now.is_multiple_of(TICKS_PER_SWEEP) {
                 self.sweep(now);
             }
+        }
+    }
+
+    /// Comes back when there are not too many that gave way and have not ended yet: those who come meanwhile are safe with the system.
+    pub(crate) async fn room_to_accept(&self) {
+        for _ in 0..LONGEST_PAUSE.as_millis() {
+            if self.open() < self.max + MAX_ENDING {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 

@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
+use trypema_testkit::program::Program;
+
 use crate::client::Reply;
-use crate::harness::Service;
+use crate::harness::{Service, trypema};
 use crate::proxy::{Kind, Site, Undecided};
 
 /// Every case with every proxy.
@@ -27,12 +29,15 @@ with_each_proxy! {
     allowed_answers_tell_what_is_left
     nothing_is_told_where_no_rule_applies
     what_clients_say_of_themselves_is_not_believed
+    large_headers_are_no_way_past_a_limit
     rules_are_found_by_path_and_method
+    rules_are_found_by_host
     bodies_reach_the_application
     what_the_application_answers_is_its_own
     what_the_application_does_not_answer_is_not_asked_again
     without_the_limiter_requests_are_refused
     without_the_limiter_requests_pass_if_so_chosen
+    a_limiter_that_comes_back_is_asked_again
     a_limiter_that_cannot_decide_is_no_denial
     a_limiter_that_does_not_trust_the_proxy_is_no_denial
 }
@@ -146,6 +151,44 @@ block: {host: [elsewhere.example]}
     assert_eq!(elsewhere.status, 200, "the host is the one that the client asks, not what it says besides");
 }
 
+/// Proxies refuse more than the service reads: what it does not answer might pass.
+fn large_headers_are_no_way_past_a_limit(kind: Kind) {
+    let service = Service::with_rules(THREE_PER_ADDRESS, &[]);
+    let site = Site::with_service(kind, Undecided::Passes, service);
+    for _ in 0..3 {
+        assert_eq!(site.get("/").status, 200);
+    }
+    for kibibytes in [4, 8, 12, 16, 20, 28, 32, 36, 60, 200] {
+        let mut client = site.client();
+        let piece = "a".repeat(4000);
+        let mut head = "GET / HTTP/1.1\r\nhost: localhost\r\n".to_owned();
+        for number in 0..kibibytes / 4 {
+            head += &format!("x-large-{number}: {piece}\r\n");
+        }
+        // A proxy that has enough of it closes the connection.
+        let _ = client.write((head + "\r\n").as_bytes());
+        let status = client.read().map(|reply| reply.status);
+        assert!(matches!(status, None | Some(400 | 429 | 431)), "{kibibytes} KiB: {status:?}");
+    }
+    assert_eq!(site.application.asked(), 3);
+    assert_eq!(site.service.metric("trypema_connections_closed_early_total{reason=\"malformed\"}"), 0.0);
+}
+
+fn rules_are_found_by_host(kind: Kind) {
+    let rules = "
+rules:
+  - {id: per-host, scope: tenant, key_pattern: 'host:{host}', strategy: {absolute: {limit: 2, window: 1h}}}
+";
+    let site = Site::start(kind, rules);
+    for host in ["shop.example", "shop.example:8000"] {
+        let mut client = site.client();
+        client.write(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes()).unwrap();
+        assert_eq!(client.read().unwrap().status, 200);
+    }
+    let key = site.service.get("/v1/keys/per-host%7Chost=shop.example").json();
+    assert_eq!(key["remaining"], 0, "with a port, it is the same host");
+}
+
 fn rules_are_found_by_path_and_method(kind: Kind) {
     let rules = "
 rules:
@@ -234,6 +277,27 @@ fn without_the_limiter_requests_pass_if_so_chosen(kind: Kind) {
     assert_eq!((&reply["method"], &reply["body"]), (&"POST".into(), &"body".into()));
     assert_eq!(client.send("GET", "/status/503", &[], "").status, 503, "what the application says stays");
     assert_eq!(site.application.asked(), 5);
+}
+
+fn a_limiter_that_comes_back_is_asked_again(kind: Kind) {
+    let mut site = Site::start(kind, THREE_PER_ADDRESS);
+    let mut client = site.client();
+    for _ in 0..3 {
+        client.send("GET", "/", &[], "");
+    }
+    assert_eq!(client.send("GET", "/", &[], "").status, 429);
+    kill(&mut site.service);
+    let mut again = Program::start(|_| {
+        let mut command = trypema();
+        command.args(["serve", "--listen", &site.service.address.to_string(), "--rules"]);
+        command.arg(site.service.rules_file());
+        command
+    })
+    .unwrap();
+    again.line("listens on").unwrap();
+    // The connections that the proxy has kept are gone, and so is what was counted.
+    let reply = client.send("GET", "/", &[], "");
+    assert_eq!((reply.status, reply.header("ratelimit-policy")), (200, Some("\"per-address\";q=3;w=3600")));
 }
 
 fn a_limiter_that_cannot_decide_is_no_denial(kind: Kind) {

@@ -33,8 +33,8 @@ http {
 }
 ";
 
-/// Nothing outside of the test's own directory and port.
-const CADDY: &str = "{\n\tadmin off\n\tauto_https off\n\tskip_install_trust\n}\n";
+/// Options that keep Caddy from touching anything but the test's own directory and port.
+const CADDY: &str = "admin off\n\tauto_https off\n\tskip_install_trust\n";
 
 /// A proxy that there is a sample for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,10 @@ fn nginx(directory: &Path, undecided: Undecided, addresses: &Addresses) -> Comma
 
 fn caddy(directory: &Path, undecided: Undecided, addresses: &Addresses) -> Command {
     let sample = sample("caddy/Caddyfile", undecided);
-    fs::write(directory.join("Caddyfile"), CADDY.to_owned() + &sample).unwrap();
+    let options = "{\n\tservers {";
+    assert_eq!(sample.matches(options).count(), 1);
+    let sample = sample.replace(options, &format!("{{\n\t{CADDY}\tservers {{"));
+    fs::write(directory.join("Caddyfile"), sample).unwrap();
     let mut command = Command::new("caddy");
     command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]);
     command.env("HOME", directory).env("XDG_DATA_HOME", directory).env("XDG_CONFIG_HOME", directory);

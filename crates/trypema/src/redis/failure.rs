@@ -55,6 +55,14 @@ impl RedisFailure {
         self.kind
     }
 
+    /// Whether the server does not know who we are: that will not change by itself.
+    pub fn is_login_refused(&self) -> bool {
+        self.source.as_ref().is_some_and(|error| {
+            error.kind() == redis::ErrorKind::AuthenticationFailed
+                || matches!(error.code(), Some("WRONGPASS" | "NOAUTH" | "NOPERM"))
+        })
+    }
+
     /// Whether asking again cannot count anything twice and may help.
     pub fn is_retryable(&self) -> bool {
         self.kind == RedisFailureKind::Unavailable

@@ -29,7 +29,7 @@ fn redis_is_killed_twenty_times_below_leases() {
 
 fn killed(provider: &str) {
     // What was answered must survive: every write is on disk before its reply is sent.
-    let redis = Server::builder().set("appendonly", "yes").set("appendfsync", "always").start().unwrap();
+    let redis = Server::builder().set("appendonly", "no").set("appendfsync", "always").start().unwrap();
     let url = redis.url();
     let flags = [&["--provider", provider, "--redis-url", &url], &FLAGS[..]].concat();
     let service = Service::with_rules(RULES, &flags);

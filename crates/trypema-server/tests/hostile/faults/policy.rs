@@ -64,19 +64,19 @@ impl Policy {
     /// Fails unless the answer is one that this policy may give; its kind.
     pub(super) fn judge(self, reply: &Reply) -> Kind {
         let kind = kind(reply);
-        let is_right = match (self, kind, reply.status) {
-            (Self::Error, Kind::Allowed | Kind::Denied, 200) => true,
-            (Self::Error, Kind::SubstituteDenied, 503) => true,
-            (Self::Allow, Kind::Allowed | Kind::Denied | Kind::SubstituteAllowed, 200) => true,
-            (Self::Deny, Kind::Allowed | Kind::Denied | Kind::SubstituteDenied, 200) => true,
-            (Self::DenyByStatus, Kind::Allowed, 200) => true,
-            (Self::DenyByStatus, Kind::Denied, 429) => true,
-            (Self::DenyByStatus, Kind::SubstituteDenied, 503) => true,
-            (Self::Local, _, 200) => true,
-            _ => false,
-        };
-        assert!(is_right, "{self:?} gives no {kind:?}: {reply:?}");
+        assert_eq!(self.status(kind), Some(reply.status), "{self:?} gives no such {kind:?}: {reply:?}");
         kind
+    }
+
+    /// How an answer of this kind is told; `None` if there is none.
+    fn status(self, kind: Kind) -> Option<u16> {
+        match (self, kind) {
+            (Self::Error | Self::Deny | Self::DenyByStatus, Kind::SubstituteAllowed) => None,
+            (Self::Allow, Kind::SubstituteDenied) => None,
+            (Self::Error | Self::DenyByStatus, Kind::SubstituteDenied) => Some(503),
+            (Self::DenyByStatus, Kind::Denied) => Some(429),
+            _ => Some(200),
+        }
     }
 }
 

