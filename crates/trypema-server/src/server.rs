@@ -57,7 +57,11 @@ pub enum StartError {
 impl StartError {
     /// Whether trying again later cannot help: something was written down wrong.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Rules(_) | Self::Tls(_))
+        match self {
+            Self::Rules(_) | Self::Tls(_) => true,
+            Self::Store(error) => !matches!(error, TrypemaError::RedisError(_)),
+            Self::Listen { .. } => false,
+        }
     }
 }
 

@@ -57,7 +57,7 @@ fn every_reference_leads_somewhere_and_every_schema_is_used() {
 }
 
 /// What the service has, as the text that it tells people has it, too.
-const ROUTES: [&str; 11] = [
+const ROUTES: [&str; 12] = [
     "/",
     "/healthz",
     "/metrics",
@@ -66,6 +66,7 @@ const ROUTES: [&str; 11] = [
     "/v1/check",
     "/v1/explain",
     "/v1/forward-auth",
+    "/v1/forward-auth/{choices}",
     "/v1/keys/{key}",
     "/v1/refund",
     "/v1/rules",
@@ -81,10 +82,16 @@ fn every_route_is_described_and_the_reverse() {
     let mut client = service.client();
     let told = client.send("GET", "/", &[], "").body;
     for route in ROUTES.iter().filter(|route| **route != "/") {
-        assert!(told.contains(route), "{route} is not told to people");
+        let path = route.trim_end_matches("{choices}");
+        assert!(told.contains(path), "{route} is not told to people");
     }
     for (path, method, _) in operations(&document) {
-        let reply = client.send(&method.to_uppercase(), &path.replace("{key}", "per-user"), &[], "");
+        let reply = client.send(
+            &method.to_uppercase(),
+            &path.replace("{key}", "per-user%7Cuser=ann").replace("{choices}", "plan=free"),
+            &[],
+            "",
+        );
         assert!(![404, 405].contains(&reply.status), "{method} {path} is described and not there: {reply:?}");
     }
 }

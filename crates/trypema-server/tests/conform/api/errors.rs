@@ -125,7 +125,10 @@ fn the_small_routes_answer() {
     let health = client.send("GET", "/healthz", &[], "");
     assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
     let ready = client.send("GET", "/readyz", &[], "").json();
-    assert_eq!(ready, serde_json::json!({"ready": true, "provider": "memory", "rules": 1}));
+    assert_eq!(
+        ready,
+        serde_json::json!({"ready": true, "provider": "memory", "rules": 1, "rules_refused": false})
+    );
     let help = client.send("GET", "/", &[], "").body;
     for route in [
         "/v1/check",

@@ -95,12 +95,12 @@ fn what_rules_do_not_say_is_a_setting() {
         let last = client.send("POST", "/v1/check?deny_status=429", &[], &about("user").to_string()).status;
         (answers, last)
     };
-    let (allowed, denied) = (json!("allowed"), json!("denied"));
+    let (allowed, unavailable) = (json!("allowed"), json!("unavailable"));
     assert_eq!(outcome("on_store_failure: allow"), (vec![allowed.clone(); 3], 200));
-    assert_eq!(outcome("on_store_failure: deny"), (vec![denied.clone(); 3], 503));
-    let (two, one) =
-        (vec![allowed.clone(), allowed.clone(), denied.clone()], vec![allowed, denied.clone(), denied]);
+    assert_eq!(outcome("on_store_failure: deny"), (vec![unavailable.clone(); 3], 503));
+    let two = vec![allowed.clone(), allowed.clone(), unavailable.clone()];
     assert_eq!(outcome("on_store_failure: local"), (two, 503), "counted here, at the whole limit");
+    let one = vec![allowed, unavailable.clone(), unavailable];
     assert_eq!(outcome("on_store_failure: local\ninstances: 2"), (one, 503), "counted here, at half of it");
 }
 
@@ -113,6 +113,6 @@ fn the_service_is_alive_and_ready_without_its_store() {
     }
     assert_eq!(client.send("GET", "/healthz", &[], "").status, 200);
     let ready = client.send("GET", "/readyz", &[], "");
-    let expected = json!({"ready": true, "provider": "redis", "rules": 4, "store": "unavailable"});
+    let expected = json!({"ready": true, "provider": "redis", "rules": 4, "store": "unavailable", "rules_refused": false});
     assert_eq!((ready.status, ready.json()), (200, expected));
 }

@@ -69,7 +69,7 @@ fn explain_asks_a_service_or_reads_rules() {
     let file = service.rules_file();
     let read = run(["explain".as_ref(), "user=ann".as_ref(), "--rules".as_ref(), file.as_os_str()]);
     assert_eq!(read.code, Some(0), "{read:?}");
-    assert!(read.out.contains("per-user: applies as per-user|user=ann, allows: limit 2"), "{}", read.out);
+    assert!(read.out.contains("per-user|user=ann allows: 1 of 2 left"), "{}", read.out);
     assert!(read.out.contains("searches: does not apply, "), "{}", read.out);
     let missing = run(["explain", "user=ann", "--rules", "/nowhere/rules.yaml"]);
     assert_eq!(missing.code, Some(2));

@@ -57,8 +57,9 @@ impl Comparison {
 
     /// Sends a request and compares its answer. `path` is as the document has it.
     fn provoke(&mut self, service: &InProcess, asking: Asking<'_>) {
-        let Asking { method, path, query, headers, body } = asking;
-        let target = format!("{}{query}", path.replace("{key}", "per-user%7Cuser=ann"));
+        let Asking { method, path, query, choices, headers, body } = asking;
+        let path_asked = path.replace("{key}", "per-user%7Cuser=ann").replace("{choices}", choices);
+        let target = format!("{path_asked}{query}");
         let reply = service.client().send(&method.to_uppercase(), &target, headers, body);
         self.compare(method, path, &reply);
     }
@@ -69,12 +70,13 @@ struct Asking<'a> {
     method: &'a str,
     path: &'a str,
     query: &'a str,
+    choices: &'a str,
     headers: &'a [(&'a str, &'a str)],
     body: &'a str,
 }
 
 fn asking<'a>(method: &'a str, path: &'a str, body: &'a str) -> Asking<'a> {
-    Asking { method, path, query: "", headers: &[], body }
+    Asking { method, path, query: "", choices: "", headers: &[], body }
 }
 
 const ANN: &str = r#"{"attributes": {"user": "ann", "plan": "free", "endpoint": "/login", "method": "POST", "login": "ann"}}"#;
@@ -108,7 +110,7 @@ fn every_answer_is_as_described() {
         statuses.into_iter().map(move |status| (path.clone(), method.clone(), status))
     });
     let missing: Vec<_> = described
-        .filter(|(path, method, _)| path != "/v1/forward-auth" || method == "get")
+        .filter(|(path, method, _)| !path.starts_with("/v1/forward-auth") || method == "get")
         .filter(|described| !comparison.seen.contains(described))
         .collect();
     assert!(missing.is_empty(), "described, and never seen: {missing:?}");
@@ -138,9 +140,12 @@ fn decisions(comparison: &mut Comparison) {
             comparison.provoke(&service, Asking { query, ..asking("post", "/v1/check", &body) });
         }
     }
-    let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth", "") };
-    for query in ["", "?user=mallory", "?user=mallory&deny_status=401", "?user=mallory&deny_status=599"] {
-        comparison.provoke(&service, Asking { query, ..auth });
+    comparison.provoke(&service, Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth", "") });
+    let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{choices}", "") };
+    for choices in ["plan=x", "user=mallory", "user=mallory&deny_status=401", "user=mallory&deny_status=599"]
+    {
+        comparison.provoke(&service, Asking { choices, ..auth });
+        comparison.provoke(&service, Asking { path: "/v1/forward-auth", ..auth });
     }
 }
 
@@ -175,8 +180,9 @@ fn services_that_refuse(comparison: &mut Comparison) {
         }
         let batch = format!("[{ANN}, {{\"attributes\": {{}}}}]");
         comparison.provoke(&service, asking("post", "/v1/check", &batch));
-        let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth", "") };
-        comparison.provoke(&service, Asking { query: "?user=ann", ..auth });
+        let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{choices}", "") };
+        comparison.provoke(&service, Asking { choices: "user=ann", ..auth });
+        comparison.provoke(&service, Asking { path: "/v1/forward-auth", ..auth });
     }
 }
 
@@ -188,8 +194,9 @@ fn a_store_that_refuses(comparison: &mut Comparison) {
     for (method, path, body) in ALL {
         comparison.provoke(&service, asking(method, path, body));
     }
-    let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth", "") };
-    comparison.provoke(&service, Asking { query: "?user=ann", ..auth });
+    let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{choices}", "") };
+    comparison.provoke(&service, Asking { choices: "user=ann", ..auth });
+    comparison.provoke(&service, Asking { path: "/v1/forward-auth", ..auth });
 }
 
 fn draining(comparison: &mut Comparison) {

@@ -14,6 +14,8 @@ const KILLS: usize = 20;
 /// The deadline of 50 ms, and what a machine that is busy with everything else may add.
 pub(super) const IN_TIME: Duration = Duration::from_millis(550);
 pub(super) const RECOVERY: Duration = Duration::from_secs(2);
+/// Units that a kill may waste: those whose reply was on its way. A lost reply may have been a whole lease.
+const LOST: u64 = LIMIT / 2;
 /// Answers of each policy that make sure of a state: more than what was under way when it began.
 pub(super) const SOME: u64 = 20;
 
@@ -29,7 +31,7 @@ fn redis_is_killed_twenty_times_below_leases() {
 
 fn killed(provider: &str) {
     // What was answered must survive: every write is on disk before its reply is sent.
-    let redis = Server::builder().set("appendonly", "no").set("appendfsync", "always").start().unwrap();
+    let redis = Server::builder().set("appendonly", "yes").set("appendfsync", "always").start().unwrap();
     let url = redis.url();
     let flags = [&["--provider", provider, "--redis-url", &url], &FLAGS[..]].concat();
     let service = Service::with_rules(RULES, &flags);
@@ -49,6 +51,7 @@ fn killed(provider: &str) {
         });
         slowest_recovery = slowest_recovery.max(watch.elapsed());
         slowest = slowest.max(load.p99());
+        load.wait("every limit to be reached", |_, now, policy| now.of(policy, Kind::Denied) > 0);
         load.next_round();
     }
     let rounds = load.stop();
@@ -70,7 +73,7 @@ fn is_ready_without(service: &Service) {
     .unwrap();
 }
 
-/// Nothing was let in beyond a limit, and everything that was let in is counted.
+/// Nothing was let in beyond a limit, everything that was let in is counted, and little more: only what was under way at the kill.
 fn is_within_limits(url: &str, round: usize, counts: &Counts) {
     let allowed = |policy| counts.of(policy, Kind::Allowed);
     let of_rule = [
@@ -79,16 +82,19 @@ fn is_within_limits(url: &str, round: usize, counts: &Counts) {
         ("deny", allowed(Policy::Deny) + allowed(Policy::DenyByStatus)),
         ("local", allowed(Policy::Local)),
     ];
+    // What was let in without Redis is taken from it when it is back.
+    let substitutes = counts.of(Policy::Local, Kind::SubstituteAllowed);
+    assert!(substitutes <= LOCAL_SHARE, "{substitutes} were let in without redis: {counts:?}");
     // Another service, which holds nothing and remembers nothing.
     let witness = Service::with_rules(RULES, &["--redis-url", url]);
     for (rule, allowed) in of_rule {
-        assert!(allowed <= LIMIT, "{allowed} were let in by {rule} in round {round}: {counts:?}");
+        let taken_later = if rule == "local" { substitutes } else { 0 };
+        let is_right = allowed <= LIMIT && allowed + taken_later >= LIMIT - LOST;
+        assert!(is_right, "{allowed} were let in by {rule} in round {round}: {counts:?}");
         let key = witness.get(&format!("/v1/keys/{rule}%7C{rule}={round}")).json();
         let counted = LIMIT - key["remaining"].as_u64().unwrap();
         assert!(counted >= allowed, "{allowed} were let in by {rule}, {counted} are counted: {counts:?}");
     }
-    let substitutes = counts.of(Policy::Local, Kind::SubstituteAllowed);
-    assert!(substitutes <= LOCAL_SHARE, "{substitutes} were let in without redis");
 }
 
 fn tells_of_the_kills(service: &Service) {

@@ -6,12 +6,12 @@ use crate::client::Reply;
 /// during a test.
 pub(super) const RULES: &str = "
 rules:
-  - {id: error, scope: user, key_pattern: '{error}', on_store_failure: error, strategy: {fixed_window: {limit: 4000, window: 30d}}}
-  - {id: allow, scope: user, key_pattern: '{allow}', on_store_failure: allow, strategy: {fixed_window: {limit: 4000, window: 30d}}}
-  - {id: deny, scope: user, key_pattern: '{deny}', on_store_failure: deny, strategy: {fixed_window: {limit: 4000, window: 30d}}}
-  - {id: local, scope: user, key_pattern: '{local}', strategy: {fixed_window: {limit: 4000, window: 30d}}}
+  - {id: error, scope: user, key_pattern: '{error}', on_store_failure: error, strategy: {fixed_window: {limit: 1000, window: 30d}}}
+  - {id: allow, scope: user, key_pattern: '{allow}', on_store_failure: allow, strategy: {fixed_window: {limit: 1000, window: 30d}}}
+  - {id: deny, scope: user, key_pattern: '{deny}', on_store_failure: deny, strategy: {fixed_window: {limit: 1000, window: 30d}}}
+  - {id: local, scope: user, key_pattern: '{local}', strategy: {fixed_window: {limit: 1000, window: 30d}}}
 ";
-pub(super) const LIMIT: u64 = 4_000;
+pub(super) const LIMIT: u64 = 1_000;
 /// What `local` may let in without Redis, where four servers share the limit.
 pub(super) const LOCAL_SHARE: u64 = LIMIT / 4;
 pub(super) const FLAGS: [&str; 4] = ["--on-store-failure", "local", "--instances", "4"];
