@@ -3,23 +3,45 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "what tests share has no other reader")]
 
+/// Every case with every proxy.
+macro_rules! with_each_proxy {
+    ($($case:ident)*) => {
+        mod nginx {
+            $(#[test] fn $case() { super::$case(super::Kind::Nginx) })*
+        }
+        mod caddy {
+            $(#[test] fn $case() { super::$case(super::Kind::Caddy) })*
+        }
+    };
+}
+
 #[path = "proxies/application.rs"]
 mod application;
-#[path = "proxies/behaviour.rs"]
-mod behaviour;
 #[path = "service/client.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod client;
+#[path = "proxies/failure.rs"]
+mod failure;
 #[path = "service/harness.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod harness;
+#[path = "proxies/limits.rs"]
+mod limits;
 #[path = "proxies/operations.rs"]
 mod operations;
 #[path = "proxies/proxy.rs"]
 mod proxy;
+#[path = "proxies/trust.rs"]
+mod trust;
 
 use std::fs;
 use std::path::PathBuf;
+
+/// Windows are long, so that no test is longer.
+const THREE_PER_ADDRESS: &str = "
+rules:
+  - {id: per-address, scope: ip, strategy: {absolute: {limit: 3, window: 1h}}}
+";
 
 /// A file of `deploy/`.
 fn deployed(name: &str) -> PathBuf {
