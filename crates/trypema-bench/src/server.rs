@@ -1,5 +1,6 @@
 //! The service beside axum without a limiter and throttlecrab-server: `cargo xtask bench server`.
 
+mod attack;
 mod client;
 mod contender;
 mod floor;
@@ -45,5 +46,10 @@ fn measured(effort: Effort<'_>) -> Result<String, String> {
         eprintln!("measuring: idle connections");
         idle = memory::measured(&place)?;
     }
-    Ok(report::text(&columns, &idle))
+    let mut harms = Vec::new();
+    if title.is_empty() || "hostile".contains(title) {
+        eprintln!("measuring: a good client beside hostile ones");
+        harms = attack::measured(&place)?;
+    }
+    Ok(report::text(&columns, &idle, &harms))
 }

@@ -42,7 +42,7 @@ pub fn measured(place: &Place) -> Result<Vec<Idle>, String> {
 }
 
 /// For the connections: this process and the servers that it starts may have as many as the system lets them.
-fn allow_open_files() {
+pub fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     // Where it fails, connecting will.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

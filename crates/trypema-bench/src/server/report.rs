@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::attack::Harm;
 use super::contender::Contender;
 use super::measure::Sample;
 use super::memory::Idle;
@@ -12,13 +13,16 @@ use crate::report::write_bars;
 /// Requests a second of ours to those of the floor.
 const OF_FLOOR: f64 = 0.9;
 
+/// The p99 of a good client beside hostile ones to that in calm.
+const OF_CALM: f64 = 2.0;
+
 /// One workload and what each contender did, in the order of [`Contender::ALL`].
 pub struct Column {
     pub workload: Workload,
     pub samples: Vec<Sample>,
 }
 
-pub fn text(columns: &[Column], idle: &[Idle]) -> String {
+pub fn text(columns: &[Column], idle: &[Idle], harms: &[Harm]) -> String {
     let mut text = String::from(
         "| rules, keys, answers | | requests/s | p50 µs | p99 µs | ÷ F | ÷ T | server's CPU µs per request | bytes asked, answered |\n",
     );
@@ -27,7 +31,8 @@ pub fn text(columns: &[Column], idle: &[Idle]) -> String {
         write_column(&mut text, column);
     }
     write_idle(&mut text, idle);
-    write_bars(&mut text, &bars(columns));
+    write_harms(&mut text, harms);
+    write_bars(&mut text, &bars(columns, harms));
     text
 }
 
@@ -61,7 +66,24 @@ fn write_idle(text: &mut String, idle: &[Idle]) {
     }
 }
 
-fn bars(columns: &[Column]) -> Vec<Bar> {
+fn write_harms(text: &mut String, harms: &[Harm]) {
+    if harms.is_empty() {
+        return;
+    }
+    let title = "a good client of ours beside | p99 µs in calm | p99 µs beside them | ratio";
+    let _ = writeln!(text, "\n| {title} |\n| --- | ---: | ---: | ---: |");
+    for Harm { attack, calm_p99_us, p99_us, ratio } in harms {
+        let _ = writeln!(text, "| {} | {calm_p99_us:.0} | {p99_us:.0} | {ratio:.2} |", attack.name());
+    }
+}
+
+fn bars(columns: &[Column], harms: &[Harm]) -> Vec<Bar> {
+    let harmless = harms.iter().map(|harm| Bar {
+        what: format!("{}: p99 / calm", harm.attack.name()),
+        measured: harm.ratio,
+        at_most: true,
+        bound: OF_CALM,
+    });
     let bar = |column: &Column| {
         let ours = Contender::ALL.iter().zip(&column.samples).find(|(name, _)| **name == Contender::Ours)?.1;
         Some(Bar {
@@ -71,5 +93,5 @@ fn bars(columns: &[Column]) -> Vec<Bar> {
             bound: OF_FLOOR,
         })
     };
-    columns.iter().filter_map(bar).collect()
+    columns.iter().filter_map(bar).chain(harmless).collect()
 }

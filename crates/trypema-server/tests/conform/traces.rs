@@ -70,6 +70,22 @@ fn counters_that_may_be_leased_answer_what_is_not_leased() {
     assert_none(&on_redis("hybrid", &not_leased));
 }
 
+/// What a key was denied a moment ago says nothing of a cost that never fits.
+#[test]
+fn what_never_fits_is_never_let_in_by_leases_either() {
+    let redis = Server::shared().unwrap();
+    let settings =
+        format!("provider: hybrid\nredis_url: {}\nredis_prefix: {}", redis.url(), redis.unique_prefix());
+    let rules = "rules: [{id: five, scope: user, strategy: {token_bucket: {limit: 5, window: 1s}}}]";
+    let service = InProcess::start(&format!("{settings}\nredis_deadline: 20s\n")).ruled_by(rules);
+    let mut client = service.client();
+    let mut ask = |cost: u64| {
+        let body = serde_json::json!({"attributes": {"user": "ann"}, "cost": cost}).to_string();
+        client.send("POST", "/v1/check", &[], &body).json()["retry_after_ms"].as_u64()
+    };
+    assert_eq!([ask(5), ask(1), ask(6), ask(u64::MAX), ask(1)], [Some(0), Some(200), None, None, Some(200)]);
+}
+
 fn on_redis(provider: &str, traces: &[Trace]) -> Vec<Difference> {
     let redis = Server::shared().unwrap();
     let play = |trace: &Trace| {
