@@ -240,7 +240,8 @@ mod tests {
             (r#"[[{"user":"bob"},2,"look"]]"#, "expected an object"),
             (r#"{"attributes":{}} x"#, "trailing characters"),
             (r#"[{"attributes":{}},{"attributes":{}},{"attributes":{}}]"#, "at most 2 are taken"),
-            (&"[".repeat(200_000), "recursion limit"),
+            (&"[".repeat(200_000), "expected an object"),
+            (&r#"{"attributes":"#.repeat(200_000), "expected a text"),
         ];
         for (body, expected) in told {
             let detail = refused(body);
