@@ -22,8 +22,8 @@ const PACE: Duration = Duration::from_millis(1);
 /// As many as the server takes by default; the good client is one more.
 const SILENT: usize = 10_000;
 const TRICKLING: usize = 1_000;
-/// A byte for every socket each time.
-const TRICKLE: Duration = Duration::from_millis(100);
+/// Of the sockets that trickle, so many send a byte each millisecond: each one every 100 ms, and not all at once, which would be a burst.
+const AT_ONCE: usize = 10;
 
 /// What is done to the server.
 #[derive(Clone, Copy)]
@@ -63,11 +63,13 @@ impl Attack {
         let sockets: Vec<TcpStream> = (0..count).map(connect).collect::<Result<_, _>>()?;
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
+        let mut turns = (0..TRICKLING).cycle();
         let thread = thread::spawn(move || match self {
-            Self::Silent | Self::Trickling => while_not(&over, TRICKLE, || {
-                if matches!(self, Self::Trickling) {
+            Self::Silent | Self::Trickling => while_not(&over, PACE, || {
+                let sending = turns.by_ref().take(AT_ONCE).filter(|_| matches!(self, Self::Trickling));
+                for mut socket in sending.filter_map(|turn| sockets.get(turn)) {
                     // Those that were ended are not missed.
-                    sockets.iter().for_each(|mut socket| drop(socket.write(b"x")));
+                    let _ = socket.write(b"x");
                 }
             }),
             Self::Malformed => while_not(&over, PACE, || {

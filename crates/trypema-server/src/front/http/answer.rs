@@ -48,7 +48,7 @@ impl OutcomeName {
     pub(super) fn of(verdict: &Verdict) -> Self {
         match verdict.outcome() {
             Outcome::Allowed => Self::Allowed,
-            _ if ErrorCode::of_verdict(verdict) == ErrorCode::ServiceUnavailable => Self::Unavailable,
+            _ if is_by_store(verdict) => Self::Unavailable,
             Outcome::Throttled => Self::Throttled,
             Outcome::Denied => Self::Denied,
         }
@@ -85,11 +85,18 @@ fn is_false(is_so: &bool) -> bool {
     !is_so
 }
 
+/// Whether a denial was made in place of a store that could not be asked.
+fn is_by_store(verdict: &Verdict) -> bool {
+    verdict.rules().any(|rule| rule.decision.is_substitute())
+        && ErrorCode::of_verdict(verdict) == ErrorCode::ServiceUnavailable
+}
+
 impl<'a> CheckAnswer<'a> {
     pub(super) fn new(verdict: &'a Verdict) -> Self {
+        let outcome = OutcomeName::of(verdict);
         Self {
-            allowed: verdict.is_allowed(),
-            outcome: OutcomeName::of(verdict),
+            allowed: matches!(outcome, OutcomeName::Allowed),
+            outcome,
             retry_after_ms: milliseconds(verdict.retry_after()),
             decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
             listed_by: verdict.listed_by(),
@@ -131,10 +138,14 @@ pub(super) fn rounded_up(time: Duration) -> u64 {
     u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
+/// Room for the answer of a few rules, so that it is seldom moved while it is written.
+const USUAL_BYTES: usize = 768;
+
 /// A response in JSON.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
+    let mut body = Vec::with_capacity(USUAL_BYTES);
     // Only texts and numbers, which always can be written.
-    let body = serde_json::to_vec(value).unwrap_or_default();
+    let _ = serde_json::to_writer(&mut body, value);
     json_bytes(status, body)
 }
 
