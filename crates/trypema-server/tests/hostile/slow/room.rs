@@ -15,11 +15,12 @@ use crate::harness::{Service, trypema};
 /// Several ticks of the service, so that it can tell who has been idle for longer.
 const A_WHILE: Duration = Duration::from_millis(350);
 
+/// So few that all of them are compared each time, those that are still ending included (the service looks at 64).
 #[test]
 fn the_longest_idle_ones_give_way_and_busy_ones_do_not() {
-    let service = Service::start(&["--max-connections", "60"]);
+    let service = Service::start(&["--max-connections", "40"]);
     let mut busy: Vec<_> = (0..10).map(|_| service.client()).collect();
-    let old = connect(service.address, 25);
+    let old = connect(service.address, 15);
     let ask = |busy: &mut Vec<crate::client::Client>| {
         for client in busy {
             assert_eq!(client.send("GET", "/healthz", &[], "").status, 200);
@@ -27,17 +28,17 @@ fn the_longest_idle_ones_give_way_and_busy_ones_do_not() {
     };
     ask(&mut busy);
     thread::sleep(A_WHILE);
-    let young = connect(service.address, 25);
+    let young = connect(service.address, 15);
     // Served, so all before them were accepted.
     ask(&mut busy);
-    let newest = connect(service.address, 20);
-    wait_until("twenty to be closed", || old.iter().filter(|stream| is_closed(stream)).count() >= 20)
+    let newest = connect(service.address, 12);
+    wait_until("twelve to be closed", || old.iter().filter(|stream| is_closed(stream)).count() >= 12)
         .unwrap();
     assert_eq!(young.iter().chain(&newest).filter(|stream| is_closed(stream)).count(), 0);
     ask(&mut busy);
     // Reading the metric takes a place as well.
     let gave_way = service.metric(r#"trypema_connections_closed_early_total{reason="gave_way"}"#);
-    assert!((20.0..=22.0).contains(&gave_way), "{gave_way}");
+    assert!((12.0..=14.0).contains(&gave_way), "{gave_way}");
     assert_eq!(service.metric(r#"trypema_connections_closed_early_total{reason="refused"}"#), 0.0);
 }
 
