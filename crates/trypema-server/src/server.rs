@@ -26,7 +26,6 @@ use crate::spans::Spans;
 const WATCH_STORE_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether the last connection has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-
 /// How long clients that have begun to ask something have for the rest of it.
 const MOMENT_TO_ASK: Duration = Duration::from_secs(1);
 /// What is left for giving back leases when connections have used up all the time there was.

@@ -1,7 +1,8 @@
 //! Descriptors: every connection is one.
 
-use super::registry::MAX_ENDING;
 use rustix::process::{Resource, getrlimit, setrlimit};
+
+use super::registry::MAX_ENDING;
 
 /// Descriptors that are not connections: Redis, files, logs; and connections that are about to end.
 const OTHERS: u64 = 128 + MAX_ENDING as u64;

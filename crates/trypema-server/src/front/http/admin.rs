@@ -18,6 +18,7 @@ impl Front {
             .is_some_and(|(scheme, given)| scheme.eq_ignore_ascii_case(b"bearer ") && token.is(given));
         if is_right { Ok(()) } else { Err(Refusal::unauthorized("this needs the admin token")) }
     }
+
     /// A browser on this machine is none of ours: what it is made to send by a page of somebody else's says so.
     fn admit_neighbour(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         if !self.is_on_loopback {
