@@ -1,0 +1,97 @@
+//! Taking with a receipt, and giving back by it.
+
+use std::time::Duration;
+
+use super::{Asking, Found, Limiter};
+use crate::error::TrypemaError;
+use crate::redis::ask::{Ask, Verb};
+use crate::redis::key::RedisKey;
+use crate::redis::receipt::{self, Receipt, Reservation};
+use crate::strategy::Wire;
+
+impl<S: Wire> Limiter<S> {
+    /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].
+    pub async fn reserve<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
+        self.reserve_for(key, limit, cost, Duration::ZERO).await
+    }
+
+    /// As [`Limiter::reserve`], for units that may be spent at any time until `lease` has passed: they count
+    /// from its end on (or from the end of an aligned window, if that is sooner: see
+    /// [`Receipt::recorded_at`]), so that no interval sees more than is allowed.
+    pub async fn reserve_for<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+        lease: Duration,
+    ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
+        let core = |reservation: &Reservation<S::Decision<'l>>| S::core(&reservation.decision);
+        let extra = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
+        let asking = Asking { verb: Verb::Reserve, cost, extra };
+        let started = self.started();
+        let result = match self.found(key, self.store.name(key, S::SUFFIX), (limit, asking)).await {
+            Ok(found) => Ok(self.reservation(key, limit, found)),
+            Err(failure) => self
+                .or_substitute(key, (limit, asking), Err(failure))
+                .map(|decision| Reservation { decision, receipt: None }),
+        };
+        self.tell(key, cost, started, result.as_ref().ok().map(core));
+        result
+    }
+
+    pub(in super::super) fn reservation<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        found: Found<S>,
+    ) -> Reservation<S::Decision<'l>> {
+        let is_taken = S::is_admitted(&found.outcome) && found.call.cost > 0;
+        let receipt = is_taken.then(|| Receipt {
+            id: receipt::next_id(),
+            key: key.clone(),
+            strategy: S::NUMBER,
+            recorded: S::recorded_at(limit, &found.outcome, found.call),
+            units: found.call.cost,
+            resets: u32::try_from(found.told.number).unwrap_or(u32::MAX),
+        });
+        Reservation { decision: found.decision(limit), receipt }
+    }
+
+    /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second
+    /// time, or with another key, nothing happens.
+    pub async fn refund(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        receipt: &Receipt,
+    ) -> Result<u64, TrypemaError> {
+        match self.ask_refund(key, limit, receipt) {
+            Some(ask) => self.number(key, ask).await,
+            None => Ok(0),
+        }
+    }
+
+    /// What gives back a receipt; `None` if it is not of this key and strategy.
+    pub(in super::super) fn ask_refund(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        receipt: &Receipt,
+    ) -> Option<Ask> {
+        if receipt.key != *key || receipt.strategy != S::NUMBER {
+            return None;
+        }
+        let asking = Asking { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
+        let mut ask = self.ask(key, Some(limit), asking);
+        ask.resets = receipt.resets;
+        let mut name = self.store.name(key, S::SUFFIX);
+        name.extend_from_slice(format!(":receipt:{:032x}", receipt.id).as_bytes());
+        ask.helpers.push(name);
+        Some(ask)
+    }
+}
