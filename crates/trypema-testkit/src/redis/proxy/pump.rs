@@ -111,13 +111,13 @@ impl Pump {
     }
 
     fn write(&mut self, chunk: &[u8], connections: &Connections) -> io::Result<()> {
-        self.to.write_all(chunk)?;
         let counter = match self.direction {
             Direction::Requests => &connections.bytes_up,
             Direction::Replies => &connections.bytes_down,
         };
+        // Before it is written: whoever has received a byte finds it counted.
         counter.fetch_add(chunk.len() as u64, Ordering::Relaxed);
-        Ok(())
+        self.to.write_all(chunk)
     }
 }
 
