@@ -1,8 +1,8 @@
 //! The programs that tests start: installs those that are missing, and says so.
 //!
-//! Redis 7 and 6.2, nginx, Caddy, Prometheus and systemd's tools must be there, Valkey 8 is welcome. When all are
-//! there nothing is installed and the network is not used; where something cannot be installed, the command fails and
-//! names it, or for Valkey goes on and says so.
+//! Redis 7 and 6.2, PostgreSQL, nginx, Caddy, Prometheus and systemd's tools must be there, Valkey 8 is welcome. When
+//! all are there nothing is installed and the network is not used; where something cannot be installed, the command
+//! fails and names it, or for Valkey goes on and says so.
 
 mod debian;
 mod tools;

@@ -4,6 +4,7 @@
 pub mod blocking;
 pub mod differential;
 pub mod model;
+pub mod postgres;
 pub mod program;
 pub mod random;
 pub mod redis;

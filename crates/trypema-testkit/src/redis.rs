@@ -47,7 +47,8 @@ pub use server::Server;
 pub use shared::Shared;
 pub use wait::wait_until;
 
+pub(crate) use binary::on_path;
 pub(crate) use directory::Directory;
 pub(crate) use port::Port;
-pub(crate) use process::Process;
+pub(crate) use process::{Process, Watchdog};
 pub(crate) use wait::poll;

@@ -1,5 +1,7 @@
-//! Programs that Debian has: the server that counters live in, and the proxies and tools that `deploy/` is tried with.
+//! Programs that Debian has: the servers that counters and rules live in, and the proxies and tools that `deploy/` is
+//! tried with.
 
+use std::fs;
 use std::process::Command;
 
 use super::{debian, succeeds};
@@ -7,6 +9,8 @@ use crate::Step;
 
 /// Where Debian keeps nginx, and only root looks.
 const SYSTEM_PROGRAMS: &str = "/usr/sbin";
+/// Where Debian keeps PostgreSQL, each version in a directory of its own.
+const POSTGRESQL_VERSIONS: &str = "/usr/lib/postgresql";
 
 /// A program, what it is asked to see whether it runs, and the package that has it.
 struct Tool {
@@ -15,8 +19,11 @@ struct Tool {
     package: &'static str,
 }
 
-const TOOLS: [Tool; 6] = [
+const TOOLS: [Tool; 9] = [
     Tool { program: "redis-server", question: "--version", package: "redis-server" },
+    Tool { program: "postgres", question: "--version", package: "postgresql" },
+    Tool { program: "initdb", question: "--version", package: "postgresql" },
+    Tool { program: "psql", question: "--version", package: "postgresql" },
     Tool { program: "nginx", question: "-v", package: "nginx-light" },
     Tool { program: "caddy", question: "version", package: "caddy" },
     Tool { program: "prometheus", question: "--version", package: "prometheus" },
@@ -41,7 +48,13 @@ impl Tool {
 
     fn runs(&self) -> bool {
         let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = Command::new(self.program);
-        succeeds(command.arg(self.question).env("PATH", format!("{path}:{SYSTEM_PROGRAMS}")))
+        let path = format!("{path}:{SYSTEM_PROGRAMS}{}", postgresql_programs());
+        succeeds(Command::new(self.program).arg(self.question).env("PATH", path))
     }
+}
+
+/// The directories of all versions that are installed, as they continue a `PATH`.
+fn postgresql_programs() -> String {
+    let versions = fs::read_dir(POSTGRESQL_VERSIONS).into_iter().flatten().flatten();
+    versions.map(|version| format!(":{}/bin", version.path().display())).collect()
 }

@@ -9,8 +9,18 @@ use super::{Error, Result};
 
 /// Waits for the end of its input, which comes with the end of the process that started it, however that ends.
 /// Signals meant for a whole process group must not end it before its task is done.
-const WATCHDOG: &str = r#"trap "" HUP INT TERM; read _; kill -9 "$0"; rm -rf -- "$1""#;
+const WATCHDOG: &str = r#"trap "" HUP INT TERM; read _; eval "$2"; rm -rf -- "$1""#;
+const KILL: &str = r#"kill -9 "$0""#;
 const SIGNAL: &str = r#"kill -s "$0" "$1""#;
+
+/// What a watchdog does when the test is killed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watchdog<'a> {
+    /// Ends the server: a shell script, for which `$0` is the server's process and `$1` its directory.
+    pub(crate) ending: &'static str,
+    /// Removed then.
+    pub(crate) directory: &'a Path,
+}
 
 /// A running server, killed when dropped.
 #[derive(Debug)]
@@ -24,6 +34,12 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `command` in `directory`, which the watchdog removes; its output is appended to the file `log`.
     pub(crate) fn start(command: &mut Command, directory: &Path, log: &Path) -> Result<Self> {
+        Self::start_watched(command, Watchdog { ending: KILL, directory }, log)
+    }
+
+    /// The same for a server that takes more than a kill to be gone.
+    pub(crate) fn start_watched(command: &mut Command, watched: Watchdog<'_>, log: &Path) -> Result<Self> {
+        let Watchdog { ending, directory } = watched;
         let program = command.get_program().to_owned();
         let failed = || Error::during(format!("starting {}", program.display()));
         let output = File::options().create(true).append(true).open(log).map_err(failed())?;
@@ -31,7 +47,7 @@ impl Process {
         command.current_dir(directory).stdin(Stdio::null()).stdout(output).stderr(errors);
         let mut server = command.spawn().map_err(failed())?;
         let mut watchdog = Command::new("sh");
-        watchdog.args(["-c", WATCHDOG, &server.id().to_string()]).arg(directory);
+        watchdog.args(["-c", WATCHDOG, &server.id().to_string()]).arg(directory).arg(ending);
         watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         match watchdog.spawn() {
             Ok(watchdog) => Ok(Self { server, watchdog, is_stopped: false }),
