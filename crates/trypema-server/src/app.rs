@@ -1,17 +1,20 @@
 //! What all front ends share: one engine, what is counted about it, and whether it is ready.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use trypema::clock::Clock;
-use trypema::rules::{Engine, Explanation, InvalidRules, Refunded, Request, RuleSet, Verdict};
+use trypema::rules::{Engine, Explanation, Refunded, Request, RuleSet, Verdict};
 use trypema::{RateLimiter, TrypemaError};
 
 use crate::config::Config;
 use crate::metrics::{Exposition, Kind, Metrics, StoreMetrics};
 use crate::provider::{self, Deciding, Parts, Provider};
+use crate::rules::book::{Book, Origin};
+use crate::rules::{Following, Start};
 use crate::server::StartError;
 
 /// Rules in force, and everything that is known about them.
@@ -24,6 +27,7 @@ pub struct App {
     is_draining: AtomicBool,
     /// What was wrong with the rules that were read last, if anything was.
     refused_rules: Mutex<Option<String>>,
+    following: Following,
 }
 
 /// What is done to counters.
@@ -45,6 +49,14 @@ pub(crate) struct Readiness {
     pub(crate) ready: bool,
     provider: &'static str,
     rules: usize,
+    /// Where the rules in force were read: `file`, `database`, or `cache` if the database could not be asked since.
+    rules_from: &'static str,
+    /// Their revision, if they are stored in the database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules_revision: Option<u64>,
+    /// For how long it has not been known whether they are the ones that are stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules_stale_seconds: Option<u64>,
     /// `connected`, or `unavailable` while calls to Redis are not even tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<&'static str>,
@@ -62,13 +74,13 @@ impl App {
     ///
     /// What is wrong with the rules, or why Redis cannot be used.
     pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
-        let rules = config.rules.load()?;
+        let Start { rules, following, refused } = config.rules.open().await?;
         let store = Arc::new(StoreMetrics::default());
         let metrics = Metrics::new(&rules, Arc::clone(&store));
         let deciding = provider::connect(config, rules, Parts { clock, observer: store }).await?;
         let Deciding { engine, limiter, provider } = deciding;
-        let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(None));
-        Ok(Self { engine, limiter, provider, metrics, is_draining, refused_rules })
+        let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(refused));
+        Ok(Self { engine, limiter, provider, metrics, is_draining, refused_rules, following })
     }
 
     /// Asks the rules. Every front end comes through here.
@@ -117,15 +129,29 @@ impl App {
         self.engine.rules()
     }
 
-    /// Puts other rules in force.
-    pub fn replace_rules(&self, rules: RuleSet) {
-        self.metrics.rules.replace(&self.engine.rules(), &rules);
-        self.engine.replace(rules);
-        self.metrics.rules_loaded();
-        *self.refused_rules() = None;
+    /// Where rules change.
+    pub(crate) fn following(&self) -> &Following {
+        &self.following
     }
 
-    pub(crate) fn rules_refused(&self, why: &InvalidRules) {
+    /// The rules that are stored, if they are in a database.
+    pub(crate) fn book(&self) -> Option<&Arc<Book>> {
+        match &self.following {
+            Following::Book(book) => Some(book),
+            Following::File(..) => None,
+        }
+    }
+
+    /// Puts other rules in force, and returns the old ones.
+    pub fn replace_rules(&self, rules: RuleSet) -> Arc<RuleSet> {
+        self.metrics.rules.replace(&self.engine.rules(), &rules);
+        let old = self.engine.replace(rules);
+        self.metrics.rules_loaded();
+        *self.refused_rules() = None;
+        old
+    }
+
+    pub(crate) fn rules_refused(&self, why: &dyn Display) {
         self.metrics.refused_reloads.add_one();
         *self.refused_rules() = Some(why.to_string());
     }
@@ -136,10 +162,18 @@ impl App {
 
     pub(crate) fn readiness(&self) -> Readiness {
         let refused_rules = self.refused_rules().clone();
+        let book = self.book();
         Readiness {
             ready: !self.is_draining.load(Ordering::Relaxed),
             provider: self.provider.name(),
             rules: self.engine.rules().len(),
+            rules_from: match book.map(|book| book.in_force().origin) {
+                None => "file",
+                Some(Origin::Database) => "database",
+                Some(Origin::Cache) => "cache",
+            },
+            rules_revision: book.map(|book| book.in_force().version.revision),
+            rules_stale_seconds: book.map(|book| book.stale().as_secs()),
             store: match self.provider {
                 Provider::Memory => None,
                 Provider::Redis | Provider::Hybrid => {
@@ -174,6 +208,9 @@ impl App {
         self.metrics.write(&mut text);
         text.family("trypema_rules", Kind::Gauge, "Rules in force.");
         text.sample(&[], self.engine.rules().len());
+        if let Some(book) = self.book() {
+            book.write(&mut text);
+        }
         text.family("trypema_live_keys", Kind::Gauge, "Keys that are counted in this process.");
         text.sample(&[], self.limiter.local().len());
         let redis = self.limiter.redis().stats();

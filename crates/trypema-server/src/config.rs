@@ -11,10 +11,11 @@ use trypema::http::{HeaderStyle, TrustedProxies};
 use trypema::redis::{OnFailure, RedisKey};
 use trypema::rules::Period;
 
-use crate::rules_file::RulesSource;
+use crate::rules::{Address, DatabaseChoice, RulesSource};
 use crate::secret::Secret;
 use crate::settings::{HeaderSetting, ProviderSetting, Settings, StoreFailureSetting};
 use crate::spans::Collector;
+use crate::tokens::{Role, Tokens};
 
 /// Everything the service goes by.
 #[derive(Debug, Clone)]
@@ -23,8 +24,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// What HTTPS needs, if that is spoken.
     pub tls: Option<Tls>,
-    /// What giving back, inspecting, resetting and explaining ask for.
-    pub admin_token: Option<Secret>,
+    /// Who may look at rules and counters, and who may change them.
+    pub tokens: Tokens,
     /// Where rules come from.
     pub rules: RulesSource,
     /// Whose `X-Forwarded-*` headers are believed.
@@ -112,6 +113,12 @@ const MIN_HEADER_BYTES: usize = 8 * 1024;
 /// What a request may make us hold, whatever was set.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// What is told of a secret that is given in both ways.
+const TWICE: &str = "is given twice: itself and as a file";
+
+/// More often would be a load of its own.
+const MIN_POLL: Duration = Duration::from_millis(100);
+
 /// More than one process should hold, whatever was set.
 const MAX_CONNECTIONS: usize = 1_000_000;
 /// A part of what may wait to be read.
@@ -124,11 +131,11 @@ impl Config {
     ///
     /// The first setting that cannot be used.
     pub fn new(settings: Settings) -> Result<Self, InvalidConfig> {
-        Ok(Self {
+        let config = Self {
             listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
             tls: tls(&settings)?,
-            admin_token: admin_token(&settings)?,
-            rules: settings.rules.clone().map_or(RulesSource::BuiltIn, RulesSource::File),
+            tokens: tokens(&settings)?,
+            rules: rules(&settings)?,
             trusted_proxies: trusted_proxies(&settings.trusted_proxies)?,
             attributes: settings.attributes.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
             headers: style(settings.headers.unwrap_or(HeaderSetting::Standard)),
@@ -138,7 +145,12 @@ impl Config {
             shutdown_deadline: time(settings.shutdown_deadline, 10_000),
             collector: collector(settings.otlp_endpoint.as_deref())?,
             provider: provider(settings)?,
-        })
+        };
+        if matches!(config.rules, RulesSource::Database(_)) && !config.is_on_loopback() && !config.tokens.has_editor() {
+            let reason = "is missing: without one, everybody who reaches this address could change the rules";
+            return Err(invalid("admin_token", reason));
+        }
+        Ok(config)
     }
 
     /// Whether only this machine can reach it.
@@ -232,12 +244,43 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidConfig> {
     }
 }
 
-fn admin_token(settings: &Settings) -> Result<Option<Secret>, InvalidConfig> {
-    let token = secret("admin_token", &settings.admin_token, &settings.admin_token_file)?;
-    if token.as_ref().is_some_and(|token| token.reveal().is_empty()) {
-        return Err(invalid("admin_token", "is empty"));
+fn tokens(settings: &Settings) -> Result<Tokens, InvalidConfig> {
+    let mut tokens = Tokens::default();
+    let given = [
+        ("admin_token", Role::Editor, &settings.admin_token, &settings.admin_token_file),
+        ("reader_token", Role::Reader, &settings.reader_token, &settings.reader_token_file),
+    ];
+    for (setting, role, given, file) in given {
+        if let Some(text) = secret(setting, given, file)? {
+            tokens.add(&text, role).map_err(|error| invalid(setting, error.to_string()))?;
+        }
     }
-    Ok(token)
+    Ok(tokens)
+}
+
+fn rules(settings: &Settings) -> Result<RulesSource, InvalidConfig> {
+    let address = match (&settings.database_url, &settings.database_url_file) {
+        (Some(_), Some(_)) => return Err(invalid("database_url", TWICE)),
+        (Some(url), None) => Some(Address::Given(url.clone())),
+        (None, Some(file)) => Some(Address::InFile(file.clone())),
+        (None, None) => None,
+    };
+    match (address, &settings.rules) {
+        (Some(_), Some(_)) => {
+            Err(invalid("rules", "rules are in a file or in the database: give one of `rules` and `database_url`"))
+        }
+        (None, None) => Ok(RulesSource::BuiltIn),
+        (None, Some(file)) => Ok(RulesSource::File(file.clone())),
+        (Some(address), None) => {
+            let redis = secret("redis_url", &settings.redis_url, &settings.redis_url_file)?;
+            let prefix = settings.redis_prefix.clone().unwrap_or_else(|| "trypema".to_owned());
+            let poll = time(settings.rules_poll, 30_000);
+            if poll < MIN_POLL {
+                return Err(invalid("rules_poll", format!("need at least {MIN_POLL:?}")));
+            }
+            Ok(RulesSource::Database(DatabaseChoice { address, poll, cache: redis.map(|url| (url, prefix)) }))
+        }
+    }
 }
 
 /// A secret, or what its file holds.
@@ -247,7 +290,7 @@ fn secret(
     file: &Option<PathBuf>,
 ) -> Result<Option<Secret>, InvalidConfig> {
     match (given, file) {
-        (Some(_), Some(_)) => Err(invalid(setting, "is given twice: itself and as a file")),
+        (Some(_), Some(_)) => Err(invalid(setting, TWICE)),
         (given, None) => Ok(given.clone()),
         (None, Some(file)) => match Secret::read(file) {
             Ok(secret) => Ok(Some(secret)),

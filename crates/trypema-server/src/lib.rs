@@ -20,14 +20,16 @@ mod log;
 mod metrics;
 mod net;
 mod provider;
-mod rules_file;
+mod rules;
 mod secret;
 mod server;
 mod settings;
 mod spans;
+mod tokens;
 
 pub use app::{App, Mode};
 pub use config::{Config, InvalidConfig, Limits, ProviderChoice, Tls};
-pub use rules_file::RulesSource;
+pub use rules::{Address, DatabaseChoice, OpenError, RulesSource};
 pub use server::{Interrupted, Reload, Server, StartError};
 pub use settings::Settings;
+pub use tokens::Tokens;

@@ -19,7 +19,7 @@ use crate::clock::Started;
 use crate::config::Config;
 use crate::front::http::Front;
 use crate::net::{self, Accepting, Certificates, Registry, TlsError};
-use crate::rules_file::{self, Stamp};
+use crate::rules::{Following, OpenError, file, follow};
 use crate::spans::Spans;
 
 /// How often the store is looked at, to say in the log that it went away or came back.
@@ -37,6 +37,9 @@ pub enum StartError {
     /// The rules.
     #[error(transparent)]
     Rules(#[from] InvalidRules),
+    /// The database that has them.
+    #[error(transparent)]
+    Database(#[from] OpenError),
     /// Redis.
     #[error(transparent)]
     Store(#[from] TrypemaError),
@@ -58,6 +61,7 @@ impl StartError {
     pub fn is_final(&self) -> bool {
         match self {
             Self::Rules(_) | Self::Tls(_) => true,
+            Self::Database(error) => error.is_final(),
             Self::Store(error) => !matches!(error, TrypemaError::RedisError(_)),
             Self::Listen { .. } => false,
         }
@@ -78,8 +82,6 @@ pub struct Server {
     address: SocketAddr,
     certificates: Option<Arc<Certificates>>,
     reload: Reload,
-    /// The file of rules that was read.
-    rules_file: Option<Stamp>,
 }
 
 /// What makes a service read its rules and certificates again, as SIGHUP does.
@@ -105,12 +107,11 @@ impl Server {
     /// Whatever keeps it from serving.
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let certificates = config.tls.clone().map(Certificates::read).transpose()?.map(Arc::new);
-        let rules_file = config.rules.stamp();
         let app = Arc::new(App::new(&config, clock).await?);
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = net::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { app, config, listener, address, certificates, reload: Reload::default(), rules_file })
+        Ok(Self { app, config, listener, address, certificates, reload: Reload::default() })
     }
 
     /// Where it listens.
@@ -186,8 +187,18 @@ impl Server {
         let mut background = JoinSet::new();
         let (app, registry) = (&self.app, Arc::clone(registry));
         background.spawn(async move { registry.keep_time().await });
-        let (rules, asked) = (self.config.rules.clone(), Arc::clone(&self.reload.rules));
-        background.spawn(rules_file::watch(Arc::clone(app), rules, self.rules_file, asked));
+        let asked = Arc::clone(&self.reload.rules);
+        match app.following().clone() {
+            Following::File(rules, known) => {
+                background.spawn(file::watch(Arc::clone(app), rules, known, asked));
+            }
+            Following::Book(book) => {
+                background.spawn(follow::hear_database(Arc::clone(&book)));
+                background.spawn(follow::hear_redis(Arc::clone(&book)));
+                background.spawn(follow::hear_reload(Arc::clone(&book), asked));
+                background.spawn(follow::follow(Arc::clone(app), book));
+            }
+        }
         background.spawn(watch_store(Arc::clone(app)));
         if let Some(certificates) = self.certificates.clone() {
             background.spawn(watch_certificates(certificates, Arc::clone(&self.reload.certificates)));

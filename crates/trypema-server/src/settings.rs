@@ -23,7 +23,7 @@ pub struct Settings {
     /// Private key in PEM
     #[arg(long, env = "TRYPEMA_TLS_KEY", value_name = "FILE", help_heading = "Listening")]
     pub tls_key: Option<PathBuf>,
-    /// Token that giving back, inspecting, resetting and explaining ask for (`Authorization: Bearer …`); without one they are answered on loopback only
+    /// Tokens of those who may change rules and counters (`Authorization: Bearer …`), as in `TOKEN` or `ann:TOKEN,ci:TOKEN`, where history tells the names; without one this is answered on loopback only
     #[arg(
         long,
         env = "TRYPEMA_ADMIN_TOKEN",
@@ -32,13 +32,40 @@ pub struct Settings {
         help_heading = "Listening"
     )]
     pub admin_token: Option<Secret>,
-    /// The same, in a file
+    /// The same, in a file, one a line
     #[arg(long, env = "TRYPEMA_ADMIN_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
     pub admin_token_file: Option<PathBuf>,
+    /// Tokens of those who may only look
+    #[arg(
+        long,
+        env = "TRYPEMA_READER_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN",
+        help_heading = "Listening"
+    )]
+    pub reader_token: Option<Secret>,
+    /// The same, in a file, one a line
+    #[arg(long, env = "TRYPEMA_READER_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
+    pub reader_token_file: Option<PathBuf>,
 
     /// File of rules (YAML), read again when it changes and on SIGHUP; built-in demonstration rules if not given
     #[arg(long, env = "TRYPEMA_RULES", value_name = "FILE", help_heading = "Rules")]
     pub rules: Option<PathBuf>,
+    /// PostgreSQL that has the rules, in place of a file: postgres://user:password@host/database
+    #[arg(
+        long,
+        env = "TRYPEMA_DATABASE_URL",
+        hide_env_values = true,
+        value_name = "URL",
+        help_heading = "Rules"
+    )]
+    pub database_url: Option<Secret>,
+    /// The same, in a file, which is read again for every connection, as passwords change
+    #[arg(long, env = "TRYPEMA_DATABASE_URL_FILE", value_name = "FILE", help_heading = "Rules")]
+    pub database_url_file: Option<PathBuf>,
+    /// How often the database is asked for new rules, should no announcement arrive [default: 30s]
+    #[arg(long, env = "TRYPEMA_RULES_POLL", value_name = "TIME", help_heading = "Rules")]
+    pub rules_poll: Option<Period>,
     /// Proxies whose X-Forwarded-* headers are believed [default: 127.0.0.0/8,::1]
     #[arg(
         long,
@@ -217,21 +244,30 @@ impl Settings {
     pub fn or(self, others: Self) -> Self {
         let given = |ours: Vec<String>, theirs| if ours.is_empty() { theirs } else { ours };
         // A secret can be given in two ways: one here counts before either there.
-        let (admin_token, admin_token_file) = match (self.admin_token, self.admin_token_file) {
-            (None, None) => (others.admin_token, others.admin_token_file),
+        let secret = |ours: (Option<Secret>, Option<PathBuf>), theirs| match ours {
+            (None, None) => theirs,
             ours => ours,
         };
-        let (redis_url, redis_url_file) = match (self.redis_url, self.redis_url_file) {
-            (None, None) => (others.redis_url, others.redis_url_file),
-            ours => ours,
-        };
+        let (admin_token, admin_token_file) =
+            secret((self.admin_token, self.admin_token_file), (others.admin_token, others.admin_token_file));
+        let (reader_token, reader_token_file) =
+            secret((self.reader_token, self.reader_token_file), (others.reader_token, others.reader_token_file));
+        let (database_url, database_url_file) =
+            secret((self.database_url, self.database_url_file), (others.database_url, others.database_url_file));
+        let (redis_url, redis_url_file) =
+            secret((self.redis_url, self.redis_url_file), (others.redis_url, others.redis_url_file));
         Self {
             listen: self.listen.or(others.listen),
             tls_certificate: self.tls_certificate.or(others.tls_certificate),
             tls_key: self.tls_key.or(others.tls_key),
             admin_token,
             admin_token_file,
+            reader_token,
+            reader_token_file,
             rules: self.rules.or(others.rules),
+            database_url,
+            database_url_file,
+            rules_poll: self.rules_poll.or(others.rules_poll),
             trusted_proxies: given(self.trusted_proxies, others.trusted_proxies),
             attributes: given(self.attributes, others.attributes),
             headers: self.headers.or(others.headers),

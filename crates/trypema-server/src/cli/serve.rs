@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{failed, print};
 use crate::config::Config;
 use crate::log;
-use crate::rules_file::RulesSource;
+use crate::rules::RulesSource;
 use crate::server::{Interrupted, Server, StartError};
 use crate::settings::{LogFormat, LogLevel, Settings};
 
@@ -146,8 +146,10 @@ impl Greeting {
     fn print(&self, address: SocketAddr) {
         let url = format!("{}://{address}", self.scheme);
         print(&format!("trypema listens on {url}\n"));
-        if let RulesSource::File(path) = &self.rules {
-            return print(&format!("rules: {}\n", path.display()));
+        match &self.rules {
+            RulesSource::File(path) => return print(&format!("rules: {}\n", path.display())),
+            RulesSource::Database(_) => return print("rules: in PostgreSQL; `trypema rules export` shows them\n"),
+            RulesSource::BuiltIn => {}
         }
         print(&format!(
             "

@@ -13,12 +13,14 @@ mod problem;
 mod query;
 mod question;
 mod refund;
+mod rules;
 mod talk;
 mod text;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -32,8 +34,8 @@ use crate::clock::Started;
 use crate::config::{Config, HeaderAttribute};
 use crate::metrics::Route;
 use crate::net::{Phase, Place};
-use crate::secret::Secret;
 use crate::spans::Spans;
+use crate::tokens::Tokens;
 
 /// Everything that is sent is in memory already.
 type Answer = Response<Full<Bytes>>;
@@ -46,7 +48,7 @@ pub(crate) struct Front {
     trusted_proxies: TrustedProxies,
     attributes: Vec<HeaderAttribute>,
     headers: HeaderStyle,
-    admin_token: Option<Secret>,
+    tokens: Tokens,
     is_on_loopback: bool,
     spans: Option<Arc<Spans>>,
     max_header: usize,
@@ -66,7 +68,7 @@ impl Front {
             trusted_proxies: config.trusted_proxies.clone(),
             attributes: config.attributes.clone(),
             headers: config.headers,
-            admin_token: config.admin_token.clone(),
+            tokens: config.tokens.clone(),
             is_on_loopback: config.is_on_loopback(),
             spans,
             max_header: config.limits.header_bytes,
@@ -99,21 +101,15 @@ impl Front {
             Route::Check => self.check(only(&Method::POST, request)?, place).await,
             Route::ForwardAuth => self.forward_auth(&request, place).await,
             Route::Explain => {
-                self.admit_admin(request.headers())?;
+                self.admit_reader(request.headers())?;
                 Box::pin(self.explain(only(&Method::POST, request)?, place)).await
             }
             Route::Refund => {
-                self.admit_admin(request.headers())?;
+                self.admit_editor(request.headers())?;
                 Box::pin(self.refund(only(&Method::POST, request)?, place)).await
             }
-            Route::Keys => {
-                self.admit_admin(request.headers())?;
-                Box::pin(self.keys(&request, place)).await
-            }
-            Route::Rules => {
-                self.admit_admin(request.headers())?;
-                self.rules(&only(&Method::GET, request)?)
-            }
+            Route::Keys => Box::pin(self.keys(&request, place)).await,
+            Route::Rules => self.rules(request, place).boxed().await,
             Route::Operation => self.operation(&request),
             Route::Unknown => Err(Refusal::not_found()),
         }
@@ -131,10 +127,11 @@ fn route_of(path: &str) -> Route {
         "/v1/forward-auth" => Route::ForwardAuth,
         "/v1/explain" => Route::Explain,
         "/v1/refund" => Route::Refund,
-        "/v1/rules" => Route::Rules,
+        "/v1/rules" | "/v1/ruleset" | "/v1/overrides" | "/v1/lists" | "/v1/candidates" => Route::Rules,
         "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" => Route::Operation,
         _ if path.starts_with("/v1/keys/") => Route::Keys,
         _ if path.starts_with("/v1/forward-auth/") => Route::ForwardAuth,
+        _ if rules::is_below(path) => Route::Rules,
         _ => Route::Unknown,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use trypema::BlockScope;
-use trypema::rules::{Action, Outcome, Request, RuleDecision, RuleSet, Verdict};
+use trypema::rules::{Outcome, Request, RuleDecision, RuleSet, Verdict};
 
 use super::{Counter, Exposition, Kind};
 use crate::app::Mode;
@@ -31,6 +31,25 @@ struct OneRule {
     throttled: Counter,
     shadowed: Counter,
     error: Counter,
+    compared: Compared,
+}
+
+/// What a candidate said beside its live rule.
+#[derive(Debug, Default)]
+struct Compared {
+    both_allowed: Counter,
+    both_denied: Counter,
+    would_deny: Counter,
+    would_allow: Counter,
+}
+
+/// The same, as it is told.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Comparisons {
+    pub(crate) both_allowed: u64,
+    pub(crate) both_denied: u64,
+    pub(crate) would_deny: u64,
+    pub(crate) would_allow: u64,
 }
 
 impl RuleMetrics {
@@ -61,12 +80,15 @@ impl RuleMetrics {
         }
         let board = self.board.load();
         let outcome = verdict.outcome();
+        if mode == Mode::Check {
+            compare(&board, verdict);
+        }
         for rule in verdict.rules() {
             let Some(counters) = board.get(rule.rule.id.as_str()) else { continue };
             if rule.decision.is_substitute() {
                 self.substitutes.add_one();
             }
-            let is_alone = mode == Mode::Record || rule.rule.action == Action::LogOnly;
+            let is_alone = mode == Mode::Record || rule.rule.is_shadow();
             if rule.decision.is_allowed() {
                 if is_alone || outcome == Outcome::Allowed {
                     counters.allowed.add_one();
@@ -86,6 +108,11 @@ impl RuleMetrics {
         }
     }
 
+    /// What a candidate said beside its live rule.
+    pub(crate) fn comparisons(&self, candidate: &str) -> Comparisons {
+        self.board.load().get(candidate).map(|rule| rule.compared.told()).unwrap_or_default()
+    }
+
     /// Nothing could be decided for a request: an error of every rule that applies to it.
     pub(crate) fn failed(&self, rules: &RuleSet, request: &Request<'_>) {
         let board = self.board.load();
@@ -103,7 +130,7 @@ impl RuleMetrics {
             Kind::Counter,
             "What each rule decided. Allowed is what all rules that apply have allowed; shadowed what a rule that only logs would have denied.",
         );
-        for (id, rule) in sorted {
+        for (id, rule) in &sorted {
             let results = [
                 ("allowed", &rule.allowed),
                 ("denied", &rule.denied),
@@ -115,6 +142,7 @@ impl RuleMetrics {
                 text.sample(&[("rule", id), ("result", result)], counter.get());
             }
         }
+        self.write_comparisons(text, &sorted);
         text.family(
             "limiter_blocked_total",
             Kind::Counter,
@@ -136,11 +164,61 @@ impl RuleMetrics {
         text.sample(&[], self.listed.get());
     }
 
+    fn write_comparisons(&self, text: &mut Exposition, rules: &BTreeMap<&str, &OneRule>) {
+        let compared: Vec<_> = rules
+            .iter()
+            .map(|(id, rule)| (*id, rule.compared.told()))
+            .filter(|(_, told)| told.both_allowed + told.both_denied + told.would_deny + told.would_allow > 0)
+            .collect();
+        if compared.is_empty() {
+            return;
+        }
+        text.family(
+            "trypema_candidate_checks_total",
+            Kind::Counter,
+            "What candidates said beside their live rules.",
+        );
+        for (id, told) in compared {
+            let results = [
+                ("both_allowed", told.both_allowed),
+                ("both_denied", told.both_denied),
+                ("would_deny", told.would_deny),
+                ("would_allow", told.would_allow),
+            ];
+            for (result, count) in results {
+                text.sample(&[("candidate", id), ("result", result)], count);
+            }
+        }
+    }
+
     fn note_block(&self, rule: &RuleDecision<'_>) {
         match rule.block_scope() {
             Some(BlockScope::Temp) => self.blocked_temp.add_one(),
             Some(BlockScope::Long) => self.blocked_long.add_one(),
             None => {}
+        }
+    }
+}
+
+impl Compared {
+    fn told(&self) -> Comparisons {
+        Comparisons {
+            both_allowed: self.both_allowed.get(),
+            both_denied: self.both_denied.get(),
+            would_deny: self.would_deny.get(),
+            would_allow: self.would_allow.get(),
+        }
+    }
+}
+
+fn compare(board: &Board, verdict: &Verdict) {
+    for compared in verdict.comparisons() {
+        let Some(counters) = board.get(compared.candidate.id.as_str()) else { continue };
+        match (compared.is_live_allowed, compared.is_candidate_allowed) {
+            (true, true) => counters.compared.both_allowed.add_one(),
+            (false, false) => counters.compared.both_denied.add_one(),
+            (true, false) => counters.compared.would_deny.add_one(),
+            (false, true) => counters.compared.would_allow.add_one(),
         }
     }
 }

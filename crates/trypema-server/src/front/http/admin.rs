@@ -1,4 +1,4 @@
-//! Who may look at counters, give back to them and reset them.
+//! Who may look at rules and counters, and who may change them.
 
 use std::net::IpAddr;
 
@@ -7,20 +7,38 @@ use http::{HeaderMap, StatusCode};
 
 use super::Front;
 use super::problem::Refusal;
+use crate::tokens::{Actor, Role};
 
 impl Front {
-    /// Lets through who knows the token; without one, everybody who can reach a service that only this machine can reach.
-    pub(super) fn admit_admin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let Some(token) = &self.admin_token else { return self.admit_neighbour(headers) };
+    /// Lets through who may look.
+    pub(super) fn admit_reader(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        self.admit(headers).map(drop)
+    }
+
+    /// Lets through who may change something, and says who that is.
+    pub(super) fn admit_editor(&self, headers: &HeaderMap) -> Result<Actor, Refusal> {
+        let actor = self.admit(headers)?;
+        if actor.role < Role::Editor {
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "this token may only look: this needs an admin token"));
+        }
+        Ok(actor)
+    }
+
+    /// Lets through who knows a token; without any, everybody who can reach a service that only this machine can reach.
+    fn admit(&self, headers: &HeaderMap) -> Result<Actor, Refusal> {
+        if self.tokens.is_empty() {
+            return self.admit_neighbour(headers);
+        }
         let given = headers.get(AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes());
-        let is_right = given
+        let token = given
             .split_at_checked("bearer ".len())
-            .is_some_and(|(scheme, given)| scheme.eq_ignore_ascii_case(b"bearer ") && token.is(given));
-        if is_right { Ok(()) } else { Err(Refusal::unauthorized("this needs the admin token")) }
+            .and_then(|(scheme, token)| scheme.eq_ignore_ascii_case(b"bearer ").then_some(token));
+        let actor = token.and_then(|token| self.tokens.find(token));
+        actor.ok_or_else(|| Refusal::unauthorized("this needs a token"))
     }
 
     /// A browser on this machine is none of ours: what it is made to send by a page of somebody else's says so.
-    fn admit_neighbour(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn admit_neighbour(&self, headers: &HeaderMap) -> Result<Actor, Refusal> {
         if !self.is_on_loopback {
             let detail = "the service can be reached from elsewhere and has no admin token: set admin_token";
             return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
@@ -30,7 +48,7 @@ impl Front {
             let detail = "pages of other sites may not do this: set admin_token";
             return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
         }
-        Ok(())
+        Ok(Actor { name: "loopback".to_owned(), role: Role::Editor })
     }
 }
 

@@ -1,10 +1,10 @@
-//! `POST /v1/explain`: why a request would get what it gets. `GET /v1/rules`: what is in force.
+//! `POST /v1/explain`: why a request would get what it gets.
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Explanation, Request as Asking, Rule};
+use trypema::rules::{Explanation, Request as Asking};
 
 use super::answer::{OutcomeName, RuleAnswer, json, milliseconds};
 use super::question::Topic;
@@ -36,13 +36,6 @@ pub(super) struct NotApplyingAnswer<'a> {
     reason: String,
 }
 
-/// Rules in force.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct RulesAnswer<'a> {
-    /// By priority; those that are not enabled included.
-    rules: Vec<&'a Rule>,
-}
-
 impl<'a> ExplainAnswer<'a> {
     pub(crate) fn new(explained: &'a Explanation) -> Self {
         let verdict = &explained.verdict;
@@ -68,10 +61,5 @@ impl Front {
         let attributes = topic.attributes.pairs();
         let explained = self.app.explain(&Asking::new(&attributes).costing(topic.cost)).await?;
         Ok(json(StatusCode::OK, &ExplainAnswer::new(&explained)))
-    }
-
-    pub(super) fn rules(&self, _: &Request<Incoming>) -> Asked {
-        let rules = self.app.rules();
-        Ok(json(StatusCode::OK, &RulesAnswer { rules: rules.rules().collect() }))
     }
 }

@@ -41,18 +41,26 @@ pub(super) struct ResetAnswer<'a> {
 
 impl Front {
     pub(super) async fn keys(&self, request: &Request<Incoming>, place: &Place) -> Asked {
-        begin(place)?;
         let name = request.uri().path().strip_prefix("/v1/keys/").unwrap_or_default();
         let key = decoded_path(name);
         let key = key.ok_or_else(|| Refusal::bad_request("the key is not percent-encoded UTF-8"))?;
         match *request.method() {
-            Method::GET => self.inspect(&key).await,
+            Method::GET => {
+                self.admit_reader(request.headers())?;
+                begin(place)?;
+                self.inspect(&key).await
+            }
             Method::DELETE => {
+                let who = self.admit_editor(request.headers())?;
+                begin(place)?;
                 let existed = self.app.reset(&key).await?.ok_or_else(no_rule)?;
-                tracing::info!(key = &*key, existed, "a counter was reset");
+                tracing::info!(key = &*key, existed, who = who.name, "a counter was reset");
                 Ok(json(StatusCode::OK, &ResetAnswer { key: &key, existed }))
             }
-            _ => Err(Refusal::wrong_method("GET, DELETE")),
+            _ => {
+                self.admit_reader(request.headers())?;
+                Err(Refusal::wrong_method("GET, DELETE"))
+            }
         }
     }
 

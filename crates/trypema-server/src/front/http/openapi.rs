@@ -7,10 +7,11 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Value, json};
 
 use super::answer::CheckAnswer;
-use super::explain::{ExplainAnswer, RulesAnswer};
+use super::explain::ExplainAnswer;
 use super::keys::{KeyAnswer, ResetAnswer};
 use super::question::{Question, Topic};
 use super::refund::RefundAnswer;
+use super::rules::RulesAnswer;
 
 /// The document, as JSON.
 pub(super) fn document() -> Bytes {

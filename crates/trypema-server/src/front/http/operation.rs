@@ -39,7 +39,7 @@ impl Front {
             "/healthz" => text("text/plain; charset=utf-8", "ok\n"),
             "/readyz" => {
                 let mut readiness = self.app.readiness();
-                if self.admit_admin(request.headers()).is_err() {
+                if self.admit_reader(request.headers()).is_err() {
                     readiness.refused_rules = None;
                 }
                 let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

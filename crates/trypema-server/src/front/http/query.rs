@@ -39,7 +39,8 @@ impl Choices {
     }
 }
 
-fn pairs(query: &str) -> impl Iterator<Item = Result<Pair<'_>, Refusal>> {
+/// Names and values of a query.
+pub(super) fn pairs(query: &str) -> impl Iterator<Item = Result<Pair<'_>, Refusal>> {
     query.split('&').filter(|part| !part.is_empty()).map(|part| {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
         let undecodable = || Refusal::bad_request("what is chosen is not percent-encoded UTF-8");

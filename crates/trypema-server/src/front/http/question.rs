@@ -90,7 +90,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneObject<T> {
 }
 
 /// Reads a body.
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body)
         .map_err(|error| Refusal::bad_request(format!("the body is no request: {error}")))
 }

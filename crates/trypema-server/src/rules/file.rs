@@ -16,16 +16,7 @@ use crate::app::App;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The rules of a service that was given none.
-const DEMONSTRATION: &str = include_str!("demo.yaml");
-
-/// Where rules come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RulesSource {
-    /// The demonstration rules.
-    BuiltIn,
-    /// A file in YAML.
-    File(PathBuf),
-}
+const DEMONSTRATION: &str = include_str!("../demo.yaml");
 
 /// What tells one version of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,23 +29,26 @@ pub(crate) struct Stamp {
     inode: u64,
 }
 
-impl RulesSource {
+/// A file of rules; the demonstration rules if there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RulesFile(pub(crate) Option<PathBuf>);
+
+impl RulesFile {
     /// Reads and compiles the rules.
     ///
     /// # Errors
     ///
     /// What is wrong with them, and in which line.
-    pub fn load(&self) -> Result<RuleSet, InvalidRules> {
-        match self {
-            Self::BuiltIn => RuleSet::from_yaml(DEMONSTRATION, "the built-in rules"),
-            Self::File(path) => RuleSet::read(path),
+    pub(crate) fn load(&self) -> Result<RuleSet, InvalidRules> {
+        match &self.0 {
+            None => RuleSet::from_yaml(DEMONSTRATION, "the built-in rules"),
+            Some(path) => RuleSet::read(path),
         }
     }
 
     /// Which version of the file there is now; to be looked at before that is read.
     pub(crate) fn stamp(&self) -> Option<Stamp> {
-        let Self::File(path) = self else { return None };
-        let metadata = fs::metadata(path).ok()?;
+        let metadata = fs::metadata(self.0.as_ref()?).ok()?;
         Some(Stamp {
             modified: metadata.modified().ok(),
             length: metadata.len(),
@@ -69,32 +63,32 @@ impl RulesSource {
 /// spawned as.
 ///
 /// A file that has just changed may be half written: it is read when it has looked the same twice. What is asked for is read at once.
-pub(crate) async fn watch(app: Arc<App>, source: RulesSource, mut known: Option<Stamp>, asked: Arc<Notify>) {
+pub(crate) async fn watch(app: Arc<App>, file: RulesFile, mut known: Option<Stamp>, asked: Arc<Notify>) {
     let mut last_seen = known;
     loop {
         let is_asked = tokio::select! {
             () = asked.notified() => true,
             () = tokio::time::sleep(LOOK_EVERY) => false,
         };
-        let seen = look(&source).await;
+        let seen = look(&file).await;
         let has_settled = seen == last_seen;
         last_seen = seen;
         if is_asked || (seen != known && has_settled) {
             known = seen;
-            reload(&app, &source).await;
+            reload(&app, &file).await;
         }
     }
 }
 
-async fn look(source: &RulesSource) -> Option<Stamp> {
-    let source = source.clone();
+async fn look(file: &RulesFile) -> Option<Stamp> {
+    let file = file.clone();
     // A file system that hangs must not hang decisions.
-    tokio::task::spawn_blocking(move || source.stamp()).await.unwrap_or(None)
+    tokio::task::spawn_blocking(move || file.stamp()).await.unwrap_or(None)
 }
 
-async fn reload(app: &App, source: &RulesSource) {
-    let source = source.clone();
-    match tokio::task::spawn_blocking(move || source.load()).await {
+async fn reload(app: &App, file: &RulesFile) {
+    let file = file.clone();
+    match tokio::task::spawn_blocking(move || file.load()).await {
         Ok(Ok(rules)) => {
             let count = rules.len();
             app.replace_rules(rules);

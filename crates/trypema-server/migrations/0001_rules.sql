@@ -1,0 +1,406 @@
+-- Rules, what was changed of them, and the revision that moves with every change. PostgreSQL 14 or later.
+--
+-- Everything holds for changes that are made by hand, too: constraints refuse what `trypema rules validate` would refuse, and
+-- triggers keep the history, move the revision and tell the servers.
+
+DO $$
+BEGIN
+    IF current_setting('server_encoding') <> 'UTF8' THEN
+        RAISE EXCEPTION 'the database is not encoded in UTF8';
+    END IF;
+END
+$$;
+
+-- Texts ------------------------------------------------------------------------------------------------------------------
+
+-- 1 to 255 characters, none of them a control character.
+CREATE FUNCTION trypema_is_text(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN value IS NOT NULL AND char_length(value) BETWEEN 1 AND 255 AND value !~ '[\u0001-\u001f\u007f-\u009f]';
+
+CREATE FUNCTION trypema_are_texts(texts text[]) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN (SELECT coalesce(bool_and(trypema_is_text(value)), true) FROM unnest(texts) AS value);
+
+-- The name of an attribute, and the id of a rule.
+CREATE FUNCTION trypema_is_name(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN value IS NOT NULL AND value ~ '^[A-Za-z0-9_.-]{1,64}$';
+
+-- `tenant:{api_key}`.
+CREATE FUNCTION trypema_is_pattern(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN char_length(value) <= 255 AND value ~ '^([^{}]|\{[A-Za-z0-9_.-]{1,64}\})*$';
+
+-- One segment of an endpoint: `*`, `{id}`, or text.
+CREATE FUNCTION trypema_is_segment(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN value = '*'
+    OR value ~ '^\{[^{}*:]+\}$'
+    OR (value ~ '^[^{}*?#% \u0001-\u001f\u007f-\u009f]+$' AND value !~ '^:' AND value NOT IN ('.', '..'));
+
+-- `/api/search`, `/users/*/posts`, `/api/**`, `POST /login`.
+CREATE FUNCTION trypema_is_endpoint(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
+BEGIN ATOMIC
+    WITH parts AS (
+        SELECT CASE WHEN strpos(value, ' ') > 0 THEN split_part(value, ' ', 1) END AS method,
+               CASE WHEN strpos(value, ' ') > 0 THEN substr(value, strpos(value, ' ') + 1) ELSE value END AS path
+    ), segments AS (
+        SELECT segment, place, max(place) OVER () AS last
+        FROM parts, unnest(string_to_array(path, '/')) WITH ORDINALITY AS split (segment, place)
+        WHERE segment <> ''
+    ), named AS (
+        SELECT segment FROM segments WHERE NOT (segment = '**' AND place = last)
+    )
+    SELECT value IS NOT NULL
+       AND coalesce(method ~ '^[A-Z]+$', true)
+       AND starts_with(path, '/')
+       AND (SELECT count(*) <= 32 AND coalesce(bool_and(trypema_is_segment(segment)), true) FROM named)
+    FROM parts;
+END;
+
+CREATE FUNCTION trypema_are_endpoints(texts text[]) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN (SELECT coalesce(bool_and(trypema_is_endpoint(value)), true) FROM unnest(texts) AS value);
+
+-- An address, or a network.
+CREATE FUNCTION trypema_is_network(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    PERFORM value::inet;
+    RETURN true;
+EXCEPTION WHEN invalid_text_representation THEN
+    RETURN false;
+END
+$$;
+
+-- Numbers ----------------------------------------------------------------------------------------------------------------
+
+-- A length of time: up to a leap year.
+CREATE FUNCTION trypema_is_window(seconds numeric) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN seconds IS NOT NULL AND seconds > 0 AND seconds <= 31622400;
+
+-- Integers up to 2^53 - 1 are exact in Lua.
+CREATE FUNCTION trypema_is_count(value bigint, most bigint) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN value IS NOT NULL AND value BETWEEN 1 AND most;
+
+-- A bucket that Lua counts exactly: it holds `tokens`, and is full again after `refill_us`.
+CREATE FUNCTION trypema_is_exact(tokens bigint, refill_us numeric) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN trypema_is_count(tokens, 9007199254740991)
+   AND CASE WHEN refill_us BETWEEN 1 AND 31622400000000
+            THEN tokens::numeric * (refill_us / gcd(tokens::numeric, refill_us)) <= 9007199254740991
+            ELSE false END;
+
+-- A token bucket: `limit_count` tokens per window, or a refill rate; its size is `burst_limit`, or else `limit_count`.
+CREATE FUNCTION trypema_is_bucket(limit_count bigint, window_seconds numeric, burst_limit bigint, refill_rate numeric)
+RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN coalesce(burst_limit, limit_count) IS NULL OR coalesce(burst_limit, limit_count) < 1 THEN false
+    WHEN refill_rate IS NOT NULL AND window_seconds IS NOT NULL THEN false
+    WHEN refill_rate IS NOT NULL AND (refill_rate <= 0 OR refill_rate > 100000000) THEN false
+    WHEN refill_rate IS NOT NULL AND coalesce(burst_limit, limit_count)::float8 / refill_rate::float8 > 31622400 THEN false
+    WHEN refill_rate IS NOT NULL
+        THEN trypema_is_exact(coalesce(burst_limit, limit_count),
+                              ceil(coalesce(burst_limit, limit_count)::float8 / refill_rate::float8 * 1e6)::numeric)
+    WHEN limit_count IS NULL OR limit_count < 1 OR window_seconds IS NULL OR window_seconds <= 0 THEN false
+    ELSE trypema_is_exact(coalesce(burst_limit, limit_count),
+                          ceil(window_seconds * 1000000 * coalesce(burst_limit, limit_count) / limit_count))
+END;
+
+-- Up to four buckets: [{"limit_count": 10, "window_seconds": 1, "burst_limit": 20}, …].
+CREATE FUNCTION trypema_are_buckets(limits jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN jsonb_typeof(limits) <> 'array' THEN false ELSE (
+    SELECT count(*) BETWEEN 1 AND 4
+       AND coalesce(bool_and(
+               jsonb_typeof(bucket) = 'object'
+               AND bucket - '{limit_count,window_seconds,burst_limit}'::text[] = '{}'
+               AND trypema_is_bucket((bucket ->> 'limit_count')::bigint, (bucket ->> 'window_seconds')::numeric,
+                                     (bucket ->> 'burst_limit')::bigint, NULL)
+           ), false)
+    FROM jsonb_array_elements(limits) AS bucket
+) END;
+
+-- What rules and overrides have in common: an algorithm and its numbers. It is copied with its constraints, and then dropped.
+CREATE TABLE trypema_numbers (
+    algorithm           varchar(30),
+    limit_count         bigint,
+    window_seconds      numeric(20, 6),
+    -- token_bucket
+    burst_limit         bigint,
+    refill_rate         numeric,
+    limits              jsonb,
+    -- absolute, suppressed
+    group_ms            bigint,
+    hard_limit_factor   double precision,
+    -- abuse
+    temp_window_seconds numeric(20, 6),
+    temp_threshold      bigint,
+    temp_block_seconds  numeric(20, 6),
+    long_window_seconds numeric(20, 6),
+    long_threshold      bigint,
+    long_block_seconds  numeric(20, 6),
+    count_while_blocked boolean,
+
+    CONSTRAINT algorithm_is_known CHECK (
+        algorithm IN ('absolute', 'suppressed', 'token_bucket', 'sliding_window', 'fixed_window', 'abuse')),
+    CONSTRAINT limit_count_is_not_negative CHECK (limit_count >= 0),
+    CONSTRAINT limit_count_and_window_seconds_are_allowed CHECK (CASE algorithm
+        WHEN 'absolute' THEN trypema_is_count(limit_count, 9007199254740990) AND trypema_is_window(window_seconds)
+        WHEN 'suppressed' THEN trypema_is_count(limit_count, 9007199254740990) AND trypema_is_window(window_seconds)
+        WHEN 'sliding_window' THEN trypema_is_count(limit_count, 4294967295) AND trypema_is_window(window_seconds)
+        WHEN 'fixed_window' THEN trypema_is_count(limit_count, 9007199254740991) AND trypema_is_window(window_seconds)
+        WHEN 'token_bucket' THEN true
+        ELSE limit_count IS NULL AND window_seconds IS NULL END),
+    CONSTRAINT token_bucket_is_allowed CHECK (CASE
+        WHEN algorithm IS DISTINCT FROM 'token_bucket' THEN burst_limit IS NULL AND refill_rate IS NULL AND limits IS NULL
+        WHEN limits IS NULL THEN trypema_is_bucket(limit_count, window_seconds, burst_limit, refill_rate)
+        ELSE num_nonnulls(limit_count, window_seconds, burst_limit, refill_rate) = 0 AND trypema_are_buckets(limits) END),
+    CONSTRAINT group_ms_is_allowed CHECK (
+        group_ms IS NULL OR (algorithm IN ('absolute', 'suppressed') AND group_ms BETWEEN 1 AND 3600000)),
+    CONSTRAINT hard_limit_factor_is_allowed CHECK (
+        hard_limit_factor IS NULL OR (algorithm = 'suppressed' AND hard_limit_factor BETWEEN 1 AND 1000000)),
+    CONSTRAINT abuse_is_allowed CHECK (CASE
+        WHEN algorithm = 'abuse' THEN
+            trypema_is_window(temp_window_seconds) AND trypema_is_window(temp_block_seconds)
+            AND trypema_is_window(long_window_seconds) AND trypema_is_window(long_block_seconds)
+            AND trypema_is_count(temp_threshold, 10000) AND trypema_is_count(long_threshold, 10000)
+        ELSE num_nonnulls(temp_window_seconds, temp_threshold, temp_block_seconds, long_window_seconds, long_threshold,
+                          long_block_seconds, count_while_blocked) = 0 END)
+);
+
+-- What is stored ---------------------------------------------------------------------------------------------------------
+
+CREATE TABLE rate_limit_rules (
+    id               text PRIMARY KEY DEFAULT gen_random_uuid()::text,
+    name             varchar(255),
+
+    -- Matching
+    key_pattern      varchar(255),
+    scope            varchar(20) NOT NULL,
+
+    -- Algorithm and limits
+    LIKE trypema_numbers INCLUDING CONSTRAINTS,
+
+    -- Targeting
+    plan_tiers       varchar[] NOT NULL DEFAULT '{}',
+    endpoints        varchar[] NOT NULL DEFAULT '{}',
+
+    -- Behaviour
+    action           varchar(20) NOT NULL DEFAULT 'reject',
+    max_delay_seconds numeric(20, 6),
+    on_store_failure varchar(20),
+    priority         integer NOT NULL DEFAULT 100,
+    enabled          boolean NOT NULL DEFAULT true,
+
+    -- A candidate beside a live rule
+    candidate_for    text REFERENCES rate_limit_rules DEFERRABLE INITIALLY DEFERRED,
+    share            double precision,
+
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    updated_at       timestamptz NOT NULL DEFAULT now(),
+    -- That of the last change.
+    revision         bigint NOT NULL DEFAULT 0,
+
+    CONSTRAINT id_has_1_to_64_letters_digits_underscores_dashes_dots CHECK (trypema_is_name(id)),
+    CONSTRAINT name_is_text_without_control_characters CHECK (name IS NULL OR trypema_is_text(name)),
+    CONSTRAINT key_pattern_has_whole_placeholders CHECK (trypema_is_pattern(key_pattern)),
+    CONSTRAINT scope_is_known CHECK (scope IN ('global', 'tenant', 'user', 'ip', 'endpoint')),
+    CONSTRAINT key_pattern_fits_the_scope CHECK (CASE scope
+        WHEN 'global' THEN key_pattern IS NULL OR strpos(key_pattern, '{') = 0
+        WHEN 'endpoint' THEN true
+        ELSE key_pattern IS NULL OR strpos(key_pattern, '{') > 0 END),
+    CONSTRAINT algorithm_is_given CHECK (algorithm IS NOT NULL),
+    CONSTRAINT plan_tiers_are_texts CHECK (trypema_are_texts(plan_tiers::text[])),
+    CONSTRAINT endpoints_are_allowed CHECK (trypema_are_endpoints(endpoints::text[])),
+    CONSTRAINT action_is_known CHECK (action IN ('reject', 'throttle', 'log_only')),
+    CONSTRAINT max_delay_is_for_throttle_and_up_to_an_hour CHECK (
+        max_delay_seconds IS NULL OR (action = 'throttle' AND max_delay_seconds > 0 AND max_delay_seconds <= 3600)),
+    CONSTRAINT on_store_failure_is_known CHECK (on_store_failure IN ('error', 'allow', 'deny')),
+    CONSTRAINT share_is_for_candidates_and_up_to_1 CHECK (
+        share IS NULL OR (candidate_for IS NOT NULL AND share > 0 AND share <= 1))
+);
+
+CREATE INDEX ON rate_limit_rules (candidate_for) WHERE candidate_for IS NOT NULL;
+
+-- What single keys get in place of their rule's limit.
+CREATE TABLE rate_limit_overrides (
+    rule_id    text NOT NULL REFERENCES rate_limit_rules ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+    -- A value for each placeholder of the rule: {"user": "ann"}.
+    key        jsonb NOT NULL,
+    verdict    varchar(20),
+    LIKE trypema_numbers INCLUDING CONSTRAINTS,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    revision   bigint NOT NULL DEFAULT 0,
+
+    PRIMARY KEY (rule_id, key),
+    CONSTRAINT key_is_an_object_of_texts CHECK (
+        jsonb_typeof(key) = 'object' AND NOT jsonb_path_exists(key, '$.* ? (@.type() != "string")')),
+    CONSTRAINT key_has_at_most_2048_bytes CHECK (octet_length(key::text) <= 2048),
+    CONSTRAINT verdict_is_known CHECK (verdict IN ('allow', 'block')),
+    CONSTRAINT either_a_verdict_or_numbers CHECK (num_nonnulls(verdict, algorithm) = 1)
+);
+
+-- Values of attributes that pass every rule, or none.
+CREATE TABLE rate_limit_lists (
+    list       varchar(20) NOT NULL,
+    attribute  varchar(64) NOT NULL,
+    value      text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    revision   bigint NOT NULL DEFAULT 0,
+
+    PRIMARY KEY (list, attribute, value),
+    CONSTRAINT list_is_known CHECK (list IN ('allow', 'block')),
+    CONSTRAINT attribute_has_a_name CHECK (trypema_is_name(attribute)),
+    CONSTRAINT value_has_at_most_2048_bytes CHECK (octet_length(value) <= 2048),
+    CONSTRAINT value_of_ip_is_a_network CHECK (attribute <> 'ip' OR trypema_is_network(value))
+);
+
+DROP TABLE trypema_numbers;
+
+-- What belongs together --------------------------------------------------------------------------------------------------
+
+-- The placeholders of a rule, in order.
+CREATE FUNCTION trypema_placeholders(key_pattern text, scope text) RETURNS text[] LANGUAGE sql IMMUTABLE
+RETURN (
+    SELECT coalesce(array_agg(DISTINCT found[1] ORDER BY found[1]), '{}')
+    FROM regexp_matches(coalesce(key_pattern, CASE scope WHEN 'global' THEN '' ELSE '{' || scope || '}' END),
+                        '\{([^{}]*)\}', 'g') AS found
+);
+
+CREATE FUNCTION trypema_check_together() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    changed text := CASE TG_TABLE_NAME WHEN 'rate_limit_rules' THEN to_jsonb(NEW) ->> 'id' ELSE to_jsonb(NEW) ->> 'rule_id' END;
+    wrong   text;
+BEGIN
+    SELECT o.key::text INTO wrong
+    FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
+    WHERE r.id = changed
+      AND ((SELECT coalesce(array_agg(name ORDER BY name COLLATE "C"), '{}') FROM jsonb_object_keys(o.key) AS name)
+           IS DISTINCT FROM (SELECT coalesce(array_agg(name ORDER BY name COLLATE "C"), '{}')
+                             FROM unnest(trypema_placeholders(r.key_pattern, r.scope)) AS name)
+           OR o.algorithm <> r.algorithm)
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the override for % does not fit the rule %: it needs a value for each placeholder, and the same algorithm',
+            wrong, changed USING ERRCODE = 'check_violation', CONSTRAINT = 'override_fits_its_rule';
+    END IF;
+    PERFORM FROM rate_limit_rules candidate JOIN rate_limit_rules live ON live.id = candidate.candidate_for
+    WHERE candidate.id = changed AND live.candidate_for IS NOT NULL
+    UNION ALL
+    SELECT FROM rate_limit_rules live JOIN rate_limit_rules candidate ON candidate.candidate_for = live.id
+    WHERE live.id = changed AND live.candidate_for IS NOT NULL;
+    IF FOUND THEN
+        RAISE EXCEPTION 'rule %: a candidate is for a live rule, and not for another candidate', changed
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'candidate_is_for_a_live_rule';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE CONSTRAINT TRIGGER together AFTER INSERT OR UPDATE ON rate_limit_rules
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION trypema_check_together();
+CREATE CONSTRAINT TRIGGER together AFTER INSERT OR UPDATE ON rate_limit_overrides
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION trypema_check_together();
+
+-- Revisions and history --------------------------------------------------------------------------------------------------
+
+-- One row. Whoever changes anything locks it, so that revisions are committed in their order.
+CREATE TABLE rate_limit_state (
+    is_only  boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    -- Tells these rules from those of another database that has the same revisions.
+    set_id   uuid NOT NULL DEFAULT gen_random_uuid(),
+    revision bigint NOT NULL DEFAULT 0
+);
+INSERT INTO rate_limit_state DEFAULT VALUES;
+
+CREATE TABLE rate_limit_revisions (
+    revision   bigint PRIMARY KEY,
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    changed_by text NOT NULL
+);
+
+CREATE TABLE rate_limit_history (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    revision bigint NOT NULL REFERENCES rate_limit_revisions ON DELETE CASCADE,
+    -- rule, override, list
+    kind     text NOT NULL,
+    -- The rule's id; with the key of an override; the list, the attribute and the value.
+    name     text NOT NULL,
+    before   jsonb,
+    after    jsonb
+);
+CREATE INDEX ON rate_limit_history (revision);
+CREATE INDEX ON rate_limit_history (split_part(name, ' ', 1), revision);
+
+-- The revision of this transaction, which begins with its first change.
+CREATE FUNCTION trypema_revision() RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    known bigint := nullif(current_setting('trypema.revision', true), '');
+BEGIN
+    IF known IS NULL THEN
+        UPDATE rate_limit_state SET revision = revision + 1 RETURNING revision INTO STRICT known;
+        INSERT INTO rate_limit_revisions (revision, changed_by)
+        VALUES (known, coalesce(nullif(current_setting('trypema.changed_by', true), ''), session_user));
+        PERFORM set_config('trypema.revision', known::text, true);
+        PERFORM pg_notify('trypema_rules', known::text);
+    END IF;
+    RETURN known;
+END
+$$;
+
+-- Before a row is written: it gets its revision. A change of nothing is none.
+CREATE FUNCTION trypema_stamp() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    stamps text[] := '{created_at,updated_at,revision}';
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF to_jsonb(NEW) - stamps = to_jsonb(OLD) - stamps THEN
+            RETURN OLD;
+        END IF;
+    END IF;
+    NEW.revision := trypema_revision();
+    IF TG_TABLE_NAME <> 'rate_limit_lists' THEN
+        NEW.updated_at := now();
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE FUNCTION trypema_name(kind text, written jsonb) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN CASE kind
+    WHEN 'rule' THEN written ->> 'id'
+    WHEN 'override' THEN (written ->> 'rule_id') || ' ' || (written ->> 'key')
+    ELSE (written ->> 'list') || ' ' || (written ->> 'attribute') || ' ' || (written ->> 'value')
+END;
+
+-- After a row was written: what it was, and what it is.
+CREATE FUNCTION trypema_record() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    kind    text := TG_ARGV[0];
+    old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END;
+    new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END;
+    old_name text := trypema_name(kind, old_row);
+    new_name text := trypema_name(kind, new_row);
+BEGIN
+    IF old_row IS NOT DISTINCT FROM new_row THEN
+        RETURN NULL;
+    ELSIF old_name <> new_name THEN
+        INSERT INTO rate_limit_history (revision, kind, name, before, after)
+        VALUES (trypema_revision(), kind, old_name, old_row, NULL), (trypema_revision(), kind, new_name, NULL, new_row);
+    ELSE
+        INSERT INTO rate_limit_history (revision, kind, name, before, after)
+        VALUES (trypema_revision(), kind, coalesce(new_name, old_name), old_row, new_row);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION trypema_refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'TRUNCATE leaves no history: use DELETE';
+END
+$$;
+
+CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_rules FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
+CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_overrides FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
+CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_lists FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
+CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_rules FOR EACH ROW EXECUTE FUNCTION trypema_record('rule');
+CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_overrides FOR EACH ROW EXECUTE FUNCTION trypema_record('override');
+CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_lists FOR EACH ROW EXECUTE FUNCTION trypema_record('list');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_rules EXECUTE FUNCTION trypema_refuse_truncate();
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_overrides EXECUTE FUNCTION trypema_refuse_truncate();
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_lists EXECUTE FUNCTION trypema_refuse_truncate();

@@ -1,0 +1,181 @@
+//! Rules: what is in force, what is stored, and changing it. All of it is for those who were given a token; see [`super::admin`].
+
+mod candidates;
+mod item;
+mod lists;
+mod one;
+mod overrides;
+mod precondition;
+mod whole;
+
+use http::header::{ETAG, HeaderValue};
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use schemars::JsonSchema;
+use serde::Serialize;
+use trypema::rules::{Rule, Rules};
+
+pub(super) use candidates::CandidatesAnswer;
+pub(super) use item::ItemAnswer;
+pub(super) use lists::ListsAnswer;
+pub(super) use one::EnabledChange;
+pub(super) use overrides::{OverrideChange, OverridesAnswer};
+pub(super) use whole::{HistoryAnswer, RevertRequest};
+
+use super::answer::json;
+use super::problem::Refusal;
+use super::{Answer, Asked, Front, begin};
+use crate::net::Place;
+use crate::rules::book::Book;
+use crate::rules::change::Change;
+use crate::rules::database::{DatabaseError, EditError, Edited, Reach, Stored};
+use crate::tokens::Actor;
+
+/// Rules in force on this server.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct RulesAnswer<'a> {
+    /// Their revision, if they are stored in a database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<u64>,
+    /// By priority; those that are not enabled included.
+    rules: Vec<&'a Rule>,
+}
+
+/// What became of a change.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct EditAnswer {
+    /// The revision of all rules now.
+    revision: u64,
+    /// What was changed, or would be; nothing if everything was so already.
+    changes: Vec<Change>,
+}
+
+/// Whether a path is one of those below.
+pub(super) fn is_below(path: &str) -> bool {
+    ["/v1/rules/", "/v1/ruleset/", "/v1/overrides/", "/v1/lists/"].iter().any(|start| path.starts_with(start))
+}
+
+impl Front {
+    pub(super) async fn rules(&self, request: Request<Incoming>, place: &Place) -> Asked {
+        // Who may look may find out what there is; who changes something is looked at again there.
+        self.admit_reader(request.headers())?;
+        let path = request.uri().path().to_owned();
+        let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
+        let method = request.method().clone();
+        match (&parts[..], method) {
+            (["rules"], Method::GET) => Ok(self.rules_in_force()),
+            (["rules"], Method::POST) => self.create_rule(request, place).await,
+            (["rules"], _) => Err(Refusal::wrong_method("GET, POST")),
+            (["rules", id], Method::GET) => self.show_rule(id, place).await,
+            (["rules", id], Method::PUT) => self.change_rule(id, request, place).await,
+            (["rules", id], Method::PATCH) => self.switch_rule(id, request, place).await,
+            (["rules", id], Method::DELETE) => self.delete_rule(id, &request, place).await,
+            (["rules", _], _) => Err(Refusal::wrong_method("GET, PUT, PATCH, DELETE")),
+            (["rules", id, "promote"], Method::POST) => self.promote_rule(id, &request, place).await,
+            (["rules", _, "promote"], _) => Err(Refusal::wrong_method("POST")),
+            (["ruleset"], Method::GET) => self.export(&request, place).await,
+            (["ruleset"], Method::PUT) => self.apply(request, place).await,
+            (["ruleset"], _) => Err(Refusal::wrong_method("GET, PUT")),
+            (["ruleset", "history"], Method::GET) => self.history(&request, place).await,
+            (["ruleset", "history"], _) => Err(Refusal::wrong_method("GET")),
+            (["ruleset", "revert"], Method::POST) => self.revert(request, place).await,
+            (["ruleset", "revert"], _) => Err(Refusal::wrong_method("POST")),
+            (["overrides"], Method::GET) => self.show_overrides(&request, place).await,
+            (["overrides"], _) => Err(Refusal::wrong_method("GET")),
+            // A key may have slashes that nobody encoded.
+            (["overrides", ..], _) => self.override_of(&path["/v1/overrides/".len()..], request, place).await,
+            (["lists"], Method::GET) => self.show_lists(place).await,
+            (["lists"], _) => Err(Refusal::wrong_method("GET")),
+            (["lists", list, attribute, ..], _) => {
+                let start = "/v1/lists/".len() + list.len() + 1 + attribute.len() + 1;
+                let value = path.get(start..).unwrap_or_default();
+                self.listed(lists::Place { list, attribute, value }, &request, place).await
+            }
+            (["candidates"], Method::GET) => Ok(self.candidates()),
+            (["candidates"], _) => Err(Refusal::wrong_method("GET")),
+            _ => Err(Refusal::not_found()),
+        }
+    }
+
+    fn rules_in_force(&self) -> Answer {
+        let rules = self.app.rules();
+        let revision = self.app.book().map(|book| book.in_force().version.revision);
+        json(StatusCode::OK, &RulesAnswer { revision, rules: rules.rules().collect() })
+    }
+
+    /// The rules that are stored, if they are in a database.
+    fn book(&self) -> Result<&Book, Refusal> {
+        let missing = "the rules of this service are in a file: with database_url they can be changed here";
+        self.app.book().map(|book| &**book).ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, missing))
+    }
+
+    async fn stored(&self, place: &Place) -> Result<Stored, Refusal> {
+        let book = self.book()?;
+        begin(place)?;
+        Ok(book.database().read().await?)
+    }
+
+    /// Has `make` change what is stored, and all servers put it in force.
+    async fn edit(
+        &self,
+        who: &Actor,
+        place: &Place,
+        make: impl FnOnce(&Stored) -> Result<Wanted, Refusal>,
+    ) -> Result<Edited, Refusal> {
+        let book = self.book()?;
+        begin(place)?;
+        let editing = book.database().edit(&who.name).await?;
+        let Wanted { rules, reach } = make(editing.stored())?;
+        self.finish(who, editing.finish(rules, reach).await?).await
+    }
+
+    async fn finish(&self, who: &Actor, edited: Edited) -> Result<Edited, Refusal> {
+        let changed: Vec<&str> = edited.changes.iter().take(10).map(|change| &*change.name).collect();
+        let (revision, count) = (edited.revision, edited.changes.len());
+        if count > 0 {
+            tracing::info!(who = who.name, revision, count, ?changed, "rules were changed");
+        }
+        self.book()?.spread(&edited).await;
+        Ok(edited)
+    }
+}
+
+/// What is to be stored.
+struct Wanted {
+    rules: Rules,
+    reach: Reach,
+}
+
+/// What became of a change, with the revision that the next one has to name.
+fn edited(status: StatusCode, edited: Edited) -> Answer {
+    let revision = edited.revision;
+    let answer = json(status, &EditAnswer { revision, changes: edited.changes });
+    tagged(answer, revision)
+}
+
+/// An answer with its revision as `ETag`.
+fn tagged(mut answer: Answer, revision: u64) -> Answer {
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{revision}\"")) {
+        answer.headers_mut().insert(ETAG, tag);
+    }
+    answer
+}
+
+/// Whoever asks may not know where the database is, and what it says.
+impl From<DatabaseError> for Refusal {
+    fn from(error: DatabaseError) -> Self {
+        tracing::warn!(%error, "the database could not be asked");
+        Self::unavailable("the database cannot be asked: the rules in force stay as they are")
+    }
+}
+
+impl From<EditError> for Refusal {
+    fn from(error: EditError) -> Self {
+        match error {
+            EditError::Database(error) => error.into(),
+            EditError::Unusable(_) | EditError::Constraint(_) => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+            }
+        }
+    }
+}

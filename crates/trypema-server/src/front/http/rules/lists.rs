@@ -1,0 +1,69 @@
+//! `/v1/lists/{list}/{attribute}/{value}`: requests that pass every rule, or none.
+
+use std::collections::BTreeMap;
+
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Wanted, edited};
+use crate::front::http::answer::json;
+use crate::front::http::problem::Refusal;
+use crate::front::http::text::decoded_path;
+use crate::front::http::{Asked, Front};
+use crate::net::Place as Connection;
+use crate::rules::database::{ListName, Reach};
+
+/// The lists that are stored: values by attribute.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::front::http) struct ListsAnswer<'a> {
+    /// Requests with one of these pass every rule.
+    allow: &'a BTreeMap<String, Vec<String>>,
+    /// Requests with one of these are denied.
+    block: &'a BTreeMap<String, Vec<String>>,
+}
+
+/// A value on a list, as a path has it.
+pub(super) struct Place<'p> {
+    pub(super) list: &'p str,
+    pub(super) attribute: &'p str,
+    pub(super) value: &'p str,
+}
+
+impl Front {
+    pub(super) async fn show_lists(&self, place: &Connection) -> Asked {
+        let stored = self.stored(place).await?;
+        Ok(json(StatusCode::OK, &ListsAnswer { allow: &stored.rules.allow, block: &stored.rules.block }))
+    }
+
+    pub(super) async fn listed(&self, at: Place<'_>, request: &Request<Incoming>, place: &Connection) -> Asked {
+        let list = match at.list {
+            "allow" => ListName::Allow,
+            "block" => ListName::Block,
+            _ => return Err(Refusal::not_found()),
+        };
+        if request.method() != Method::PUT && request.method() != Method::DELETE {
+            return Err(Refusal::wrong_method("PUT, DELETE"));
+        }
+        let who = self.admit_editor(request.headers())?;
+        let undecodable = || Refusal::bad_request("the attribute and the value are not percent-encoded UTF-8");
+        let attribute = decoded_path(at.attribute).ok_or_else(undecodable)?;
+        let value = decoded_path(at.value).filter(|value| !value.is_empty()).ok_or_else(undecodable)?;
+        let is_adding = request.method() == Method::PUT;
+        let changed = self.edit(&who, place, |stored| {
+            let mut rules = stored.rules.clone();
+            let values = list.values_of(&mut rules).entry(attribute.into_owned()).or_default();
+            let is_listed = values.iter().any(|listed| *listed == *value);
+            if !is_adding && !is_listed {
+                return Err(Refusal::new(StatusCode::NOT_FOUND, "this value is not on the list"));
+            }
+            values.retain(|listed| *listed != *value);
+            if is_adding {
+                values.push(value.into_owned());
+            }
+            Ok(Wanted { rules, reach: Reach::List })
+        });
+        Ok(edited(StatusCode::OK, changed.await?))
+    }
+}

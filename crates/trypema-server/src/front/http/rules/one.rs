@@ -1,0 +1,129 @@
+//! `/v1/rules/{id}`: one rule.
+
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use trypema::rules::Rule;
+
+use super::item::ItemAnswer;
+use super::precondition::Precondition;
+use super::{Wanted, edited};
+use crate::front::http::problem::Refusal;
+use crate::front::http::question::read;
+use crate::front::http::{Asked, Front, body};
+use crate::net::Place;
+use crate::rules::change::Name;
+use crate::rules::database::{Reach, Stored};
+
+/// Whether a rule is to be in force.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::front::http) struct EnabledChange {
+    /// Whether it is to be in force.
+    enabled: bool,
+}
+
+impl Front {
+    pub(super) async fn show_rule(&self, id: &str, place: &Place) -> Asked {
+        if self.app.book().is_none() {
+            let rules = self.app.rules();
+            let item = rules.rule(id).ok_or_else(|| no_rule(id))?;
+            return Ok(ItemAnswer { revision: None, item }.into_answer());
+        }
+        let stored = self.stored(place).await?;
+        let item = stored.rules.rules.iter().find(|rule| rule.id == id).ok_or_else(|| no_rule(id))?;
+        Ok(ItemAnswer { revision: stored.revisions.get(&Name::Rule(id.to_owned())).copied(), item }.into_answer())
+    }
+
+    pub(super) async fn create_rule(&self, request: Request<Incoming>, place: &Place) -> Asked {
+        let who = self.admit_editor(request.headers())?;
+        let rule: Rule = read(&body::read(request.into_body(), self.max_body).await?)?;
+        let changed = self.edit(&who, place, |stored| {
+            if stored.has_rule(&rule.id) {
+                return Err(Refusal::new(StatusCode::CONFLICT, format!("there is a rule {:?} already", rule.id)));
+            }
+            let (mut rules, reach) = (stored.rules.clone(), Reach::Rule(rule.id.clone()));
+            rules.rules.push(rule);
+            Ok(Wanted { rules, reach })
+        });
+        Ok(edited(StatusCode::CREATED, changed.await?))
+    }
+
+    pub(super) async fn change_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
+        let who = self.admit_editor(request.headers())?;
+        let precondition = Precondition::required(request.headers())?;
+        let rule: Rule = read(&body::read(request.into_body(), self.max_body).await?)?;
+        if rule.id != id {
+            return Err(Refusal::bad_request(format!("the id of the body is {:?}, that of the path {id:?}", rule.id)));
+        }
+        let changed = self.edit(&who, place, |stored| {
+            let mut wanted = wanted(stored, id, precondition)?;
+            wanted.rules.rules.retain(|other| other.id != id);
+            wanted.rules.rules.push(rule);
+            Ok(wanted)
+        });
+        Ok(edited(StatusCode::OK, changed.await?))
+    }
+
+    pub(super) async fn switch_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
+        let who = self.admit_editor(request.headers())?;
+        let precondition = Precondition::required(request.headers())?;
+        let EnabledChange { enabled } = read(&body::read(request.into_body(), self.max_body).await?)?;
+        let changed = self.edit(&who, place, |stored| {
+            let mut wanted = wanted(stored, id, precondition)?;
+            wanted.rules.rules.iter_mut().filter(|rule| rule.id == id).for_each(|rule| rule.enabled = enabled);
+            Ok(wanted)
+        });
+        Ok(edited(StatusCode::OK, changed.await?))
+    }
+
+    pub(super) async fn delete_rule(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
+        let who = self.admit_editor(request.headers())?;
+        let precondition = Precondition::required(request.headers())?;
+        let changed = self.edit(&who, place, |stored| {
+            let mut wanted = wanted(stored, id, precondition)?;
+            wanted.rules.rules.retain(|rule| rule.id != id);
+            wanted.rules.overrides.retain(|special| special.rule != id);
+            Ok(wanted)
+        });
+        Ok(edited(StatusCode::OK, changed.await?))
+    }
+
+    /// Makes a candidate the live rule: that gets everything of it but its id, and keeps its counters and overrides.
+    pub(super) async fn promote_rule(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
+        let who = self.admit_editor(request.headers())?;
+        let precondition = Precondition::required(request.headers())?;
+        let changed = self.edit(&who, place, |stored| {
+            let mut wanted = wanted(stored, id, precondition)?;
+            let rules = &mut wanted.rules.rules;
+            let candidate = rules.iter().position(|rule| rule.id == id).map(|at| rules.remove(at));
+            let candidate = candidate.ok_or_else(|| no_rule(id))?;
+            let Some(live) = candidate.candidate_for.clone() else {
+                return Err(Refusal::new(StatusCode::CONFLICT, format!("rule {id:?} is no candidate")));
+            };
+            wanted.rules.overrides.retain(|special| special.rule != id);
+            let promoted = Rule { id: live.clone(), candidate_for: None, share: None, ..candidate };
+            rules.retain(|rule| rule.id != live);
+            rules.push(promoted);
+            Ok(wanted)
+        });
+        Ok(edited(StatusCode::OK, changed.await?))
+    }
+}
+
+/// What is stored, to be changed, if the rule is still what it was.
+fn wanted(stored: &Stored, id: &str, precondition: Precondition) -> Result<Wanted, Refusal> {
+    if !stored.has_rule(id) {
+        return Err(no_rule(id));
+    }
+    // A row that nobody can understand has no revision that anybody could know.
+    if let Some(revision) = stored.revisions.get(&Name::Rule(id.to_owned())) {
+        precondition.check(&format!("rule {id:?}"), *revision)?;
+    }
+    Ok(Wanted { rules: stored.rules.clone(), reach: Reach::Rule(id.to_owned()) })
+}
+
+pub(super) fn no_rule(id: &str) -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {id:?}"))
+}

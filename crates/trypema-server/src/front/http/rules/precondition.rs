@@ -1,0 +1,48 @@
+//! `If-Match`: a change names the revision that it was thought of for, so that nobody overwrites what they have not seen.
+
+use http::header::IF_MATCH;
+use http::{HeaderMap, StatusCode};
+
+use crate::front::http::problem::Refusal;
+
+/// The revision that a change is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Precondition {
+    /// Whatever there is.
+    Any,
+    Revision(u64),
+}
+
+impl Precondition {
+    /// Reads it: `"17"`, or `*`. It is `None` if there is none.
+    pub(super) fn read(headers: &HeaderMap) -> Result<Option<Self>, Refusal> {
+        let Some(given) = headers.get(IF_MATCH) else { return Ok(None) };
+        let given = given.to_str().unwrap_or_default().trim();
+        if given == "*" {
+            return Ok(Some(Self::Any));
+        }
+        let revision = given.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(given).parse();
+        let revision = revision.map_err(|_| Refusal::bad_request("If-Match: need a revision, as in \"17\", or *"))?;
+        Ok(Some(Self::Revision(revision)))
+    }
+
+    /// The same, where there has to be one.
+    pub(super) fn required(headers: &HeaderMap) -> Result<Self, Refusal> {
+        let missing = || {
+            let detail = "If-Match is missing: name the revision that the change is for, as its ETag has it, or * for any";
+            Refusal::new(StatusCode::PRECONDITION_REQUIRED, detail)
+        };
+        Self::read(headers)?.ok_or_else(missing)
+    }
+
+    /// Whether `what` is still at the revision that was named.
+    pub(super) fn check(self, what: &str, revision: u64) -> Result<(), Refusal> {
+        match self {
+            Self::Revision(named) if named != revision => {
+                let detail = format!("{what} changed meanwhile: it is at revision {revision}, not {named}");
+                Err(Refusal::new(StatusCode::CONFLICT, detail))
+            }
+            Self::Any | Self::Revision(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `/v1/ruleset`: everything that is stored, at once.
+
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trypema::rules::Rules;
+
+use super::precondition::Precondition;
+use super::{edited, tagged};
+use crate::front::http::answer::{json, json_bytes};
+use crate::front::http::problem::Refusal;
+use crate::front::http::query::pairs;
+use crate::front::http::question::read;
+use crate::front::http::{Asked, Front, begin, body};
+use crate::net::Place;
+use crate::rules::change::Item;
+use crate::rules::database::{HistoryEntry, NoSuchRevision, Page, Reach};
+
+/// As much as a file of rules may have.
+const MAX_BODY: usize = 16 * 1024 * 1024;
+/// Entries of history at a time, unless more or fewer are asked for.
+const PAGE: u32 = 100;
+/// A rule may be large, and two of them are in an entry.
+const MAX_PAGE: u32 = 1_000;
+
+/// Where to go back to.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::front::http) struct RevertRequest {
+    /// The revision whose rules are wanted; 0 had none.
+    to: u64,
+}
+
+/// What was changed, the latest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::front::http) struct HistoryAnswer {
+    entries: Vec<HistoryEntry>,
+    /// What to give as `before` for the entries before these; `null` if there are none.
+    next: Option<u64>,
+}
+
+/// Whether a change is only to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Really,
+    Trying,
+}
+
+impl Front {
+    /// Everything that is stored, now or after a revision, as JSON or YAML.
+    pub(super) async fn export(&self, request: &Request<Incoming>, place: &Place) -> Asked {
+        let wanted = revision_of(request)?;
+        let (revision, rules) = match wanted {
+            None => {
+                let stored = self.stored(place).await?;
+                if !stored.bad_rows.is_empty() {
+                    let rows: Vec<String> = stored.bad_rows.iter().map(ToString::to_string).collect();
+                    return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, rows.join("\n")));
+                }
+                (stored.version.revision, sorted(&stored.rules))
+            }
+            Some(revision) => {
+                let book = self.book()?;
+                begin(place)?;
+                let mut editing = book.database().edit("").await?;
+                (revision, sorted(&editing.at(revision).await?))
+            }
+        };
+        let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        if !accepts.contains("yaml") {
+            return Ok(tagged(json(StatusCode::OK, &rules), revision));
+        }
+        let text = serde_saphyr::to_string(&rules)
+            .map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the rules cannot be written as YAML"))?;
+        let mut answer = json_bytes(StatusCode::OK, text);
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+        Ok(tagged(answer, revision))
+    }
+
+    /// Makes what is stored exactly what is given.
+    pub(super) async fn apply(&self, request: Request<Incoming>, place: &Place) -> Asked {
+        let doing = doing(&request)?;
+        let who = match doing {
+            Doing::Really => Some(self.admit_editor(request.headers())?),
+            Doing::Trying => None,
+        };
+        let precondition = precondition(&request, doing)?;
+        let book = self.book()?;
+        let body = body::read(request.into_body(), MAX_BODY.max(self.max_body)).await?;
+        let rules: Rules = read(&body)?;
+        begin(place)?;
+        let Some(who) = who else {
+            let editing = book.database().edit("").await?;
+            precondition.check(SET, editing.stored().version.revision)?;
+            return Ok(edited(StatusCode::OK, editing.try_out(rules, Reach::Everything).await?));
+        };
+        let editing = book.database().edit(&who.name).await?;
+        precondition.check(SET, editing.stored().version.revision)?;
+        let changed = editing.finish(rules, Reach::Everything).await?;
+        Ok(edited(StatusCode::OK, self.finish(&who, changed).await?))
+    }
+
+    /// Makes what is stored what it was after a revision.
+    pub(super) async fn revert(&self, request: Request<Incoming>, place: &Place) -> Asked {
+        let doing = doing(&request)?;
+        let who = match doing {
+            Doing::Really => Some(self.admit_editor(request.headers())?),
+            Doing::Trying => None,
+        };
+        let precondition = precondition(&request, doing)?;
+        let book = self.book()?;
+        let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body).await?)?;
+        begin(place)?;
+        let mut editing = book.database().edit(who.as_ref().map_or("", |who| &who.name)).await?;
+        precondition.check(SET, editing.stored().version.revision)?;
+        let rules = editing.at(to).await?;
+        match who {
+            None => Ok(edited(StatusCode::OK, editing.try_out(rules, Reach::Everything).await?)),
+            Some(who) => {
+                let changed = editing.finish(rules, Reach::Everything).await?;
+                Ok(edited(StatusCode::OK, self.finish(&who, changed).await?))
+            }
+        }
+    }
+
+    pub(super) async fn history(&self, request: &Request<Incoming>, place: &Place) -> Asked {
+        let book = self.book()?;
+        let (mut about, mut before, mut limit) = (None, None, PAGE);
+        for pair in pairs(request.uri().query().unwrap_or_default()) {
+            let (name, value) = pair?;
+            match &*name {
+                "about" => about = Some(value),
+                "before" => before = Some(number("before", &value)?),
+                "limit" => limit = u32::try_from(number("limit", &value)?).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE),
+                _ => return Err(unknown(&name)),
+            }
+        }
+        begin(place)?;
+        let page = Page { about: about.as_deref(), before, limit };
+        let entries = book.database().history(page).await?;
+        let next = entries.last().map(|last| last.id).filter(|_| entries.len() == limit as usize);
+        Ok(json(StatusCode::OK, &HistoryAnswer { entries, next }))
+    }
+}
+
+/// What a conflict is about.
+const SET: &str = "the set of rules";
+
+/// In the order of their names, so that two exports can be compared.
+fn sorted(rules: &Rules) -> Rules {
+    Item::together(Item::all(rules).into_values())
+}
+
+fn doing(request: &Request<Incoming>) -> Result<Doing, Refusal> {
+    let mut doing = Doing::Really;
+    for pair in pairs(request.uri().query().unwrap_or_default()) {
+        let (name, value) = pair?;
+        doing = match (&*name, &*value) {
+            ("dry_run", "true") => Doing::Trying,
+            ("dry_run", "false") => Doing::Really,
+            ("dry_run", _) => return Err(Refusal::bad_request("dry_run: need true or false")),
+            _ => return Err(unknown(&name)),
+        };
+    }
+    Ok(doing)
+}
+
+/// Who only tries need not name a revision.
+fn precondition(request: &Request<Incoming>, doing: Doing) -> Result<Precondition, Refusal> {
+    match doing {
+        Doing::Really => Precondition::required(request.headers()),
+        Doing::Trying => Ok(Precondition::read(request.headers())?.unwrap_or(Precondition::Any)),
+    }
+}
+
+fn revision_of(request: &Request<Incoming>) -> Result<Option<u64>, Refusal> {
+    let mut revision = None;
+    for pair in pairs(request.uri().query().unwrap_or_default()) {
+        let (name, value) = pair?;
+        match &*name {
+            "revision" => revision = Some(number("revision", &value)?),
+            _ => return Err(unknown(&name)),
+        }
+    }
+    Ok(revision)
+}
+
+fn number(name: &str, value: &str) -> Result<u64, Refusal> {
+    value.parse().map_err(|_| Refusal::bad_request(format!("{name}: need a number")))
+}
+
+fn unknown(name: &str) -> Refusal {
+    Refusal::bad_request(format!("{name:?} is not understood here"))
+}
+
+impl From<NoSuchRevision> for Refusal {
+    fn from(error: NoSuchRevision) -> Self {
+        match error {
+            NoSuchRevision::Database(error) => error.into(),
+            NoSuchRevision::Future { .. } | NoSuchRevision::Forgotten(_) => {
+                Self::new(StatusCode::NOT_FOUND, error.to_string())
+            }
+        }
+    }
+}

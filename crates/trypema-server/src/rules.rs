@@ -1,0 +1,66 @@
+//! Where rules come from: a file, or a database; and how they change while everything runs.
+
+pub(crate) mod book;
+mod cache;
+pub(crate) mod change;
+pub(crate) mod database;
+pub(crate) mod file;
+pub(crate) mod follow;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use trypema::rules::RuleSet;
+
+pub use book::{DatabaseChoice, OpenError};
+pub use database::Address;
+
+use self::book::{Book, Opened};
+use self::file::{RulesFile, Stamp};
+use crate::server::StartError;
+
+/// Where rules come from.
+#[derive(Debug, Clone)]
+pub enum RulesSource {
+    /// The demonstration rules.
+    BuiltIn,
+    /// A file in YAML.
+    File(PathBuf),
+    /// PostgreSQL.
+    Database(DatabaseChoice),
+}
+
+/// Rules to start with, and what there is to follow.
+pub(crate) struct Start {
+    pub(crate) rules: RuleSet,
+    pub(crate) following: Following,
+    /// What is wrong with the newest rules, if these are older ones.
+    pub(crate) refused: Option<String>,
+}
+
+/// What is followed: rules change there.
+#[derive(Debug, Clone)]
+pub(crate) enum Following {
+    File(RulesFile, Option<Stamp>),
+    Book(Arc<Book>),
+}
+
+impl RulesSource {
+    /// Reads and compiles the rules.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them, or that they cannot be read.
+    pub(crate) async fn open(&self) -> Result<Start, StartError> {
+        let file = match self {
+            Self::BuiltIn => RulesFile(None),
+            Self::File(path) => RulesFile(Some(path.clone())),
+            Self::Database(choice) => {
+                let Opened { book, rules, refused } = Book::open(choice).await?;
+                return Ok(Start { rules, following: Following::Book(Arc::new(book)), refused });
+            }
+        };
+        let stamp = file.stamp();
+        Ok(Start { rules: file.load()?, following: Following::File(file, stamp), refused: None })
+    }
+}

@@ -1,0 +1,211 @@
+//! What differs between two sets of rules, item by item.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use trypema::rules::{Override, Rule, Rules};
+
+use super::database::ListName;
+
+/// One thing that a set of rules has.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Item {
+    /// A rule.
+    Rule(Box<Rule>),
+    /// What a single key gets in place of its rule's limit.
+    Override(Box<Override>),
+    /// A value on a list.
+    Listed(Listed),
+}
+
+/// A value on a list.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub(crate) struct Listed {
+    pub(crate) list: ListName,
+    pub(crate) attribute: String,
+    pub(crate) value: String,
+}
+
+/// What an item is, in the order in which changes are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// A rule.
+    Rule,
+    /// An override of a rule for one key.
+    Override,
+    /// A value on a list.
+    List,
+}
+
+impl Kind {
+    /// As the database calls it.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        match name {
+            "rule" => Some(Self::Rule),
+            "override" => Some(Self::Override),
+            "list" => Some(Self::List),
+            _ => None,
+        }
+    }
+}
+
+/// What tells items of a set apart.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Name {
+    Rule(String),
+    Override(String, BTreeMap<String, String>),
+    Listed(Listed),
+}
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Change {
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// Its name: a rule's id; that and the key of an override; a list, its attribute and the value.
+    pub(crate) name: String,
+    /// What it was; `null` if there was none.
+    pub(crate) before: Option<Item>,
+    /// What it is to be; `null` if it is to go.
+    pub(crate) after: Option<Item>,
+}
+
+impl Item {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Rule(_) => Kind::Rule,
+            Self::Override(_) => Kind::Override,
+            Self::Listed(_) => Kind::List,
+        }
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        match self {
+            Self::Rule(rule) => Name::Rule(rule.id.clone()),
+            Self::Override(special) => Name::Override(special.rule.clone(), special.key.clone()),
+            Self::Listed(listed) => Name::Listed(listed.clone()),
+        }
+    }
+
+    /// Everything that a set has.
+    pub(crate) fn all(rules: &Rules) -> BTreeMap<Name, Self> {
+        let lists = [(ListName::Allow, &rules.allow), (ListName::Block, &rules.block)];
+        let listed = lists.into_iter().flat_map(|(list, values)| {
+            let of_attribute = move |(attribute, values): (&String, &Vec<String>)| {
+                let attribute = attribute.clone();
+                let listed = move |value: String| Listed { list, attribute: attribute.clone(), value };
+                values.clone().into_iter().map(listed).collect::<Vec<_>>()
+            };
+            values.iter().flat_map(of_attribute)
+        });
+        let items = rules.rules.iter().map(|rule| Self::Rule(Box::new(rule.clone())));
+        let items = items.chain(rules.overrides.iter().map(|one| Self::Override(Box::new(one.clone()))));
+        items.chain(listed.map(Self::Listed)).map(|item| (item.name(), item)).collect()
+    }
+
+    /// A set of these.
+    pub(crate) fn together(items: impl IntoIterator<Item = Self>) -> Rules {
+        let mut rules = Rules::default();
+        for item in items {
+            match item {
+                Self::Rule(rule) => rules.rules.push(*rule),
+                Self::Override(special) => rules.overrides.push(*special),
+                Self::Listed(Listed { list, attribute, value }) => {
+                    list.values_of(&mut rules).entry(attribute).or_default().push(value);
+                }
+            }
+        }
+        rules
+    }
+}
+
+impl ListName {
+    /// The list of a set.
+    pub(crate) fn values_of(self, rules: &mut Rules) -> &mut BTreeMap<String, Vec<String>> {
+        match self {
+            Self::Allow => &mut rules.allow,
+            Self::Block => &mut rules.block,
+        }
+    }
+}
+
+/// The name in a form that people read, and that the database has.
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rule(id) => f.write_str(id),
+            Self::Override(rule, key) => {
+                write!(f, "{rule}")?;
+                key.iter().try_for_each(|(name, value)| write!(f, " {name}={value:?}"))
+            }
+            Self::Listed(Listed { list, attribute, value }) => {
+                let list = if *list == ListName::Allow { "allow" } else { "block" };
+                write!(f, "{list} {attribute} {value}")
+            }
+        }
+    }
+}
+
+/// What has to be done to make `new` of `old`.
+pub(crate) fn between(old: &Rules, new: &Rules) -> Vec<Change> {
+    let (mut old, mut new) = (Item::all(old), Item::all(new));
+    let names: std::collections::BTreeSet<Name> = old.keys().chain(new.keys()).cloned().collect();
+    let change = |name: Name| {
+        let (before, after) = (old.remove(&name), new.remove(&name));
+        if before == after {
+            return None;
+        }
+        let kind = before.as_ref().or(after.as_ref())?.kind();
+        Some(Change { kind, name: name.to_string(), before, after })
+    };
+    names.into_iter().filter_map(change).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Rules {
+        Rules::from_yaml(text).unwrap()
+    }
+
+    #[test]
+    fn only_differences_are_told_in_the_order_of_kinds_and_names() {
+        let old = rules(
+            "
+            rules:
+              - {id: b, scope: user, strategy: {fixed_window: {limit: 1, window: 1s}}}
+              - {id: a, scope: user, strategy: {fixed_window: {limit: 1, window: 1s}}}
+            overrides:
+              - {rule: a, key: {user: ann}, verdict: block}
+            block: {ip: [10.0.0.1, 10.0.0.2]}
+            ",
+        );
+        let new = rules(
+            "
+            rules:
+              - {id: a, scope: user, strategy: {fixed_window: {limit: 2, window: 1s}}}
+              - {id: c, scope: user, strategy: {fixed_window: {limit: 1, window: 1s}}}
+            overrides:
+              - {rule: a, key: {user: ann}, verdict: block}
+            allow: {ip: [10.0.0.2]}
+            block: {ip: [10.0.0.1]}
+            ",
+        );
+        let told = |change: &Change| {
+            let sign = match (&change.before, &change.after) {
+                (None, _) => '+',
+                (_, None) => '-',
+                _ => '~',
+            };
+            format!("{sign} {}", change.name)
+        };
+        let changes: Vec<String> = between(&old, &new).iter().map(told).collect();
+        assert_eq!(changes, ["~ a", "- b", "+ c", "+ allow ip 10.0.0.2", "- block ip 10.0.0.2"]);
+        assert_eq!(between(&old, &old), []);
+        assert_eq!(between(&old, &Item::together(Item::all(&old).into_values())), []);
+    }
+}

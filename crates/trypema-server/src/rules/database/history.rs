@@ -1,0 +1,137 @@
+//! What was changed, when and by whom; and what a revision had.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use sqlx::Row;
+use thiserror::Error;
+use trypema::rules::Rules;
+
+use super::stored::{item, revision};
+use super::{Database, DatabaseError, Editing, within};
+use crate::rules::change::{Item, Kind};
+
+/// One change to one thing.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct HistoryEntry {
+    /// Its place in history; later ones are larger.
+    pub(crate) id: u64,
+    /// The revision that it belongs to, with everything that was changed together with it.
+    pub(crate) revision: u64,
+    /// When, as in `2026-11-15T20:04:34.866155+00:00`.
+    pub(crate) changed_at: String,
+    /// Who: the name of a token, or of a role of the database if it was done by hand.
+    pub(crate) changed_by: String,
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// A rule's id; that and the key of an override; a list, its attribute and the value.
+    pub(crate) name: String,
+    /// What it was; `null` if there was none.
+    pub(crate) before: Option<Item>,
+    /// What it became; `null` if it was removed.
+    pub(crate) after: Option<Item>,
+}
+
+/// Which part of history is wanted, the latest first.
+#[derive(Debug, Clone)]
+pub(crate) struct Page<'a> {
+    /// Only what is about this rule, or about `allow` or `block`.
+    pub(crate) about: Option<&'a str>,
+    /// Only what is before this place.
+    pub(crate) before: Option<u64>,
+    pub(crate) limit: u32,
+}
+
+/// Why a revision cannot be told.
+#[derive(Debug, Error)]
+pub(crate) enum NoSuchRevision {
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error("there is no revision {wanted}: the last one is {last}")]
+    Future { wanted: u64, last: u64 },
+    #[error("what revision {0} had is not known any more: a part of the history after it was deleted, or cannot be understood")]
+    Forgotten(u64),
+}
+
+const HISTORY: &str = "
+    SELECT h.id, revision, trim('\\\"' FROM to_json(changed_at)::text), changed_by, kind, name, before::text, after::text
+    FROM rate_limit_history h JOIN rate_limit_revisions USING (revision)
+    WHERE ($1::text IS NULL OR split_part(name, ' ', 1) = $1) AND ($2::bigint IS NULL OR h.id < $2)
+    ORDER BY h.id DESC LIMIT $3";
+
+/// What everything that was changed since was before that.
+const SINCE: &str = "
+    SELECT DISTINCT ON (kind, name) kind, before::text, after::text FROM rate_limit_history
+    WHERE revision > $1 ORDER BY kind, name, id";
+
+impl Database {
+    /// A part of what was changed.
+    pub(crate) async fn history(&self, page: Page<'_>) -> Result<Vec<HistoryEntry>, DatabaseError> {
+        let mut session = self.session().await?;
+        let rows = within(async {
+            let query = sqlx::query(HISTORY)
+                .bind(page.about)
+                .bind(page.before.map(|before| i64::try_from(before).unwrap_or(i64::MAX)))
+                .bind(i64::from(page.limit));
+            Ok(query.fetch_all(&mut session.connection).await?)
+        });
+        rows.await?.iter().map(entry).collect()
+    }
+}
+
+fn entry(row: &sqlx::postgres::PgRow) -> Result<HistoryEntry, DatabaseError> {
+    let kind = Kind::of(row.try_get(4)?).ok_or_else(|| sqlx::Error::Decode("a kind that is none".into()))?;
+    // A row that nobody can understand is told as if there were none.
+    let told = |body: Option<&str>| body.and_then(|body| item(kind, body).ok());
+    Ok(HistoryEntry {
+        id: revision(row.try_get(0)?),
+        revision: revision(row.try_get(1)?),
+        changed_at: row.try_get(2)?,
+        changed_by: row.try_get(3)?,
+        kind,
+        name: row.try_get(5)?,
+        before: told(row.try_get(6)?),
+        after: told(row.try_get(7)?),
+    })
+}
+
+impl Editing<'_> {
+    /// What was stored after a revision.
+    pub(crate) async fn at(&mut self, wanted: u64) -> Result<Rules, NoSuchRevision> {
+        let last = self.stored().version.revision;
+        if wanted > last {
+            return Err(NoSuchRevision::Future { wanted, last });
+        }
+        let connection = self.connection();
+        let after = i64::try_from(wanted).unwrap_or(i64::MAX);
+        let (known, rows) = within(async {
+            let known: i64 = sqlx::query_scalar("SELECT count(*) FROM rate_limit_revisions WHERE revision > $1")
+                .bind(after)
+                .fetch_one(&mut *connection)
+                .await?;
+            Ok((known, sqlx::query(SINCE).bind(after).fetch_all(connection).await?))
+        })
+        .await?;
+        if revision(known) != last - wanted {
+            return Err(NoSuchRevision::Forgotten(wanted));
+        }
+        let mut items = Item::all(&self.stored().rules);
+        for row in &rows {
+            let read = |column: usize| row.try_get::<Option<&str>, _>(column).map_err(DatabaseError::from);
+            let kind = Kind::of(row.try_get(0).map_err(DatabaseError::from)?);
+            let understood = |body: Option<&str>| match (kind, body) {
+                (Some(kind), Some(body)) => item(kind, body).map(Some),
+                (Some(_), None) => Ok(None),
+                (None, _) => Err(String::new()),
+            };
+            let (before, after) = (understood(read(1)?), understood(read(2)?));
+            let before = before.map_err(|_| NoSuchRevision::Forgotten(wanted))?;
+            if let Some(name) = after.ok().flatten().or_else(|| before.clone()).map(|item| item.name()) {
+                items.remove(&name);
+            }
+            if let Some(before) = before {
+                items.insert(before.name(), before);
+            }
+        }
+        Ok(Item::together(items.into_values()))
+    }
+}

@@ -1,0 +1,176 @@
+//! The columns that hold a strategy and its numbers, the same for rules and overrides.
+
+use serde::{Deserialize, Serialize};
+use trypema::rules::{
+    AbuseNumbers, BucketLimit, BucketNumbers, CounterNumbers, Numbers, SuppressedNumbers, TierNumbers,
+    WindowNumbers,
+};
+
+use super::row::Seconds;
+
+/// An algorithm and its numbers; which of them are there depends on it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct NumbersRow {
+    algorithm: Option<Algorithm>,
+    limit_count: Option<u64>,
+    window_seconds: Option<Seconds>,
+    burst_limit: Option<u64>,
+    refill_rate: Option<f64>,
+    limits: Option<Vec<BucketRow>>,
+    group_ms: Option<u64>,
+    hard_limit_factor: Option<f64>,
+    temp_window_seconds: Option<Seconds>,
+    temp_threshold: Option<u64>,
+    temp_block_seconds: Option<Seconds>,
+    long_window_seconds: Option<Seconds>,
+    long_threshold: Option<u64>,
+    long_block_seconds: Option<Seconds>,
+    count_while_blocked: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Algorithm {
+    Absolute,
+    Suppressed,
+    TokenBucket,
+    SlidingWindow,
+    FixedWindow,
+    Abuse,
+}
+
+/// One of several limits of a token bucket.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BucketRow {
+    limit_count: u64,
+    window_seconds: Seconds,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    burst_limit: Option<u64>,
+}
+
+impl From<&Numbers> for NumbersRow {
+    fn from(numbers: &Numbers) -> Self {
+        match numbers.clone() {
+            Numbers::Absolute(WindowNumbers { limit, window, group }) => Self {
+                group_ms: group.map(milliseconds),
+                ..Self::counting(Algorithm::Absolute, CounterNumbers { limit, window })
+            },
+            Numbers::Suppressed(SuppressedNumbers { limit, window, group, hard_limit_factor }) => Self {
+                group_ms: group.map(milliseconds),
+                hard_limit_factor,
+                ..Self::counting(Algorithm::Suppressed, CounterNumbers { limit, window })
+            },
+            Numbers::SlidingWindow(numbers) => Self::counting(Algorithm::SlidingWindow, numbers),
+            Numbers::FixedWindow(numbers) => Self::counting(Algorithm::FixedWindow, numbers),
+            Numbers::TokenBucket(numbers) => Self::bucket(numbers),
+            Numbers::Abuse(numbers) => Self::abuse(numbers),
+        }
+    }
+}
+
+fn milliseconds(period: trypema::rules::Period) -> u64 {
+    u64::try_from(period.0.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl NumbersRow {
+    fn counting(algorithm: Algorithm, numbers: CounterNumbers) -> Self {
+        Self {
+            algorithm: Some(algorithm),
+            limit_count: Some(numbers.limit),
+            window_seconds: Some(numbers.window.into()),
+            ..Self::default()
+        }
+    }
+
+    fn bucket(numbers: BucketNumbers) -> Self {
+        let limits = numbers.limits.into_iter().map(|limit| BucketRow {
+            limit_count: limit.limit,
+            window_seconds: limit.window.into(),
+            burst_limit: limit.burst,
+        });
+        Self {
+            algorithm: Some(Algorithm::TokenBucket),
+            limit_count: numbers.limit,
+            window_seconds: numbers.window.map(Seconds::from),
+            burst_limit: numbers.burst,
+            refill_rate: numbers.refill_rate,
+            limits: Some(limits.collect()).filter(|limits: &Vec<_>| !limits.is_empty()),
+            ..Self::default()
+        }
+    }
+
+    fn abuse(AbuseNumbers { temp, long, count_while_blocked }: AbuseNumbers) -> Self {
+        Self {
+            algorithm: Some(Algorithm::Abuse),
+            temp_window_seconds: Some(temp.window.into()),
+            temp_threshold: Some(temp.threshold),
+            temp_block_seconds: Some(temp.block.into()),
+            long_window_seconds: Some(long.window.into()),
+            long_threshold: Some(long.threshold),
+            long_block_seconds: Some(long.block.into()),
+            count_while_blocked: Some(count_while_blocked),
+            ..Self::default()
+        }
+    }
+
+    /// What they say; nothing if there is no algorithm.
+    pub(super) fn numbers(&self) -> Result<Option<Numbers>, String> {
+        let Some(algorithm) = self.algorithm else { return Ok(None) };
+        Ok(Some(match algorithm {
+            Algorithm::Absolute => {
+                let CounterNumbers { limit, window } = self.counter()?;
+                Numbers::Absolute(WindowNumbers { limit, window, group: self.group() })
+            }
+            Algorithm::Suppressed => {
+                let CounterNumbers { limit, window } = self.counter()?;
+                let (group, hard_limit_factor) = (self.group(), self.hard_limit_factor);
+                Numbers::Suppressed(SuppressedNumbers { limit, window, group, hard_limit_factor })
+            }
+            Algorithm::SlidingWindow => Numbers::SlidingWindow(self.counter()?),
+            Algorithm::FixedWindow => Numbers::FixedWindow(self.counter()?),
+            Algorithm::TokenBucket => Numbers::TokenBucket(self.buckets()?),
+            Algorithm::Abuse => Numbers::Abuse(self.tiers()?),
+        }))
+    }
+
+    fn counter(&self) -> Result<CounterNumbers, String> {
+        Ok(CounterNumbers {
+            limit: self.limit_count.ok_or("limit_count is missing")?,
+            window: self.window_seconds.ok_or("window_seconds is missing")?.period()?,
+        })
+    }
+
+    fn group(&self) -> Option<trypema::rules::Period> {
+        self.group_ms.map(|group_ms| trypema::rules::Period(std::time::Duration::from_millis(group_ms)))
+    }
+
+    fn buckets(&self) -> Result<BucketNumbers, String> {
+        let limits = self.limits.iter().flatten().map(|row| {
+            let window = row.window_seconds.period()?;
+            Ok(BucketLimit { limit: row.limit_count, window, burst: row.burst_limit })
+        });
+        Ok(BucketNumbers {
+            limit: self.limit_count,
+            window: self.window_seconds.map(Seconds::period).transpose()?,
+            burst: self.burst_limit,
+            refill_rate: self.refill_rate,
+            limits: limits.collect::<Result<_, String>>()?,
+        })
+    }
+
+    fn tiers(&self) -> Result<AbuseNumbers, String> {
+        let tier = |window: Option<Seconds>, threshold: Option<u64>, block: Option<Seconds>| {
+            Ok::<_, String>(TierNumbers {
+                window: window.ok_or("a window of abuse is missing")?.period()?,
+                threshold: threshold.ok_or("a threshold of abuse is missing")?,
+                block: block.ok_or("a block of abuse is missing")?.period()?,
+            })
+        };
+        Ok(AbuseNumbers {
+            temp: tier(self.temp_window_seconds, self.temp_threshold, self.temp_block_seconds)?,
+            long: tier(self.long_window_seconds, self.long_threshold, self.long_block_seconds)?,
+            count_while_blocked: self.count_while_blocked.unwrap_or(true),
+        })
+    }
+}

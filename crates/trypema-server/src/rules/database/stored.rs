@@ -1,0 +1,214 @@
+//! What is stored, as one moment has it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use sqlx::{PgConnection, Row};
+use thiserror::Error;
+use trypema::rules::{InvalidRules, RuleSet, Rules};
+
+use super::row::{ListRow, OverrideRow, RuleRow};
+use super::{Database, DatabaseError, within};
+use crate::rules::change::{Item, Kind, Listed, Name};
+
+/// Rows that are told of: nobody repairs more at once.
+const MAX_TOLD: usize = 100;
+
+/// Everything in one statement, so that it is of one moment.
+const EVERYTHING: &str = "
+    SELECT 'rule' AS kind, revision, json_strip_nulls(to_json(r))::text AS body FROM rate_limit_rules r
+    UNION ALL SELECT 'override', revision, json_strip_nulls(to_json(o))::text FROM rate_limit_overrides o
+    UNION ALL SELECT 'list', revision, json_strip_nulls(to_json(l))::text FROM rate_limit_lists l
+    UNION ALL SELECT 'state', revision, set_id::text FROM rate_limit_state";
+
+const VERSION: &str = "SELECT set_id::text, revision FROM rate_limit_state";
+
+/// Which rules: of which database, after which change.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Version {
+    /// Tells databases apart, as each counts its own revisions.
+    pub(crate) set_id: String,
+    pub(crate) revision: u64,
+}
+
+/// Rules as they are stored.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) version: Version,
+    pub(crate) rules: Rules,
+    /// The revision in which each item was changed last.
+    pub(crate) revisions: BTreeMap<Name, u64>,
+    /// Rows that cannot be understood: somebody went around the constraints.
+    pub(crate) bad_rows: Vec<BadRow>,
+}
+
+/// A row that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadRow {
+    pub(crate) kind: Kind,
+    /// The id of the rule that it is, or belongs to.
+    pub(crate) name: String,
+    pub(crate) reason: String,
+    /// The row, in JSON, as it was read.
+    pub(super) body: String,
+}
+
+impl fmt::Display for BadRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Rule => "rule",
+            Kind::Override => "override of rule",
+            Kind::List => "list",
+        };
+        write!(f, "{kind} {:?}: {}", self.name, self.reason)
+    }
+}
+
+/// Why stored rules cannot be put in force.
+#[derive(Debug, Error)]
+pub enum Unusable {
+    /// Rows that are none.
+    #[error("{}", told(.0))]
+    BadRows(Vec<BadRow>),
+    /// Rules that are invalid.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRules),
+}
+
+fn told(rows: &[BadRow]) -> String {
+    let lines: Vec<String> = rows.iter().take(MAX_TOLD).map(ToString::to_string).collect();
+    let more = rows.len().saturating_sub(MAX_TOLD);
+    if more == 0 { lines.join("\n") } else { format!("{}\nand {more} more", lines.join("\n")) }
+}
+
+impl Stored {
+    /// Checks and indexes them. This takes a while, and is for a thread of its own.
+    pub(crate) fn compile(&self) -> Result<RuleSet, Unusable> {
+        if !self.bad_rows.is_empty() {
+            return Err(Unusable::BadRows(self.bad_rows.clone()));
+        }
+        Ok(RuleSet::compile(&self.rules)?)
+    }
+
+    /// Whether there is such a rule, if only one that cannot be understood.
+    pub(crate) fn has_rule(&self, id: &str) -> bool {
+        let is_bad = |row: &BadRow| row.kind == Kind::Rule && row.name == id;
+        self.revisions.contains_key(&Name::Rule(id.to_owned())) || self.bad_rows.iter().any(is_bad)
+    }
+
+    fn add(&mut self, kind: Kind, revision: u64, body: &str) {
+        match item(kind, body) {
+            Ok(item) => {
+                self.revisions.insert(item.name(), revision);
+                match item {
+                    Item::Rule(rule) => self.rules.rules.push(*rule),
+                    Item::Override(special) => self.rules.overrides.push(*special),
+                    Item::Listed(Listed { list, attribute, value }) => {
+                        list.values_of(&mut self.rules).entry(attribute).or_default().push(value);
+                    }
+                }
+            }
+            Err(reason) => {
+                let (name, body) = (name_of(body), body.to_owned());
+                self.bad_rows.push(BadRow { kind, name, reason, body });
+            }
+        }
+    }
+}
+
+/// What a row says.
+pub(super) fn item(kind: Kind, body: &str) -> Result<Item, String> {
+    fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
+        serde_json::from_str(body).map_err(|error| error.to_string())
+    }
+    Ok(match kind {
+        Kind::Rule => Item::Rule(Box::new(read::<RuleRow>(body)?.into_rule()?)),
+        Kind::Override => Item::Override(Box::new(read::<OverrideRow>(body)?.into_override()?)),
+        Kind::List => {
+            let ListRow { list, attribute, value } = read(body)?;
+            Item::Listed(Listed { list, attribute, value })
+        }
+    })
+}
+
+/// Which row it is, whatever else is wrong with it.
+fn name_of(body: &str) -> String {
+    let row: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    let name = ["id", "rule_id", "list"].into_iter().find_map(|column| row[column].as_str());
+    name.unwrap_or("(without a name)").to_owned()
+}
+
+impl Database {
+    /// What is stored now.
+    pub(crate) async fn read(&self) -> Result<Stored, DatabaseError> {
+        let mut session = self.session().await?;
+        within(read(&mut session.connection)).await
+    }
+}
+
+/// What is stored, on a connection that is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    connection: Option<PgConnection>,
+}
+
+impl Reader {
+    /// What is stored, if that is another version than the one that is known.
+    pub(crate) async fn read_unless(
+        &mut self,
+        database: &Database,
+        known: Option<&Version>,
+    ) -> Result<Option<Stored>, DatabaseError> {
+        // After a failure, and if this is dropped half way, the next one begins with a new connection.
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => database.connect().await?,
+        };
+        let stored = within(async {
+            if known.is_some() && known == Some(&version(&mut connection).await?) {
+                return Ok(None);
+            }
+            read(&mut connection).await.map(Some)
+        })
+        .await?;
+        self.connection = Some(connection);
+        Ok(stored)
+    }
+}
+
+async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError> {
+    let row = sqlx::query(VERSION).fetch_one(connection).await.map_err(not_migrated)?;
+    Ok(Version { set_id: row.try_get(0)?, revision: revision(row.try_get(1)?) })
+}
+
+pub(super) async fn read(connection: &mut PgConnection) -> Result<Stored, DatabaseError> {
+    let rows = sqlx::query(EVERYTHING).fetch_all(connection).await.map_err(not_migrated)?;
+    // Thousands of rows: not on a thread that decides.
+    let understood = tokio::task::spawn_blocking(move || {
+        let mut stored = Stored::default();
+        for row in &rows {
+            let (kind, at, body): (&str, i64, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            match Kind::of(kind) {
+                Some(kind) => stored.add(kind, revision(at), body),
+                None => stored.version = Version { set_id: body.to_owned(), revision: revision(at) },
+            }
+        }
+        Ok(stored)
+    });
+    understood.await.unwrap_or(Err(DatabaseError::Silent))
+}
+
+/// Revisions count from 1.
+pub(super) fn revision(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
+}
+
+/// Whether the tables are missing, rather than the server.
+fn not_migrated(error: sqlx::Error) -> DatabaseError {
+    let is_missing = |code: &str| matches!(code, "42P01" | "42703");
+    match error.as_database_error().and_then(|error| error.code()) {
+        Some(code) if is_missing(&code) => DatabaseError::NotMigrated,
+        _ => DatabaseError::Failed(error),
+    }
+}
