@@ -1,8 +1,10 @@
 //! The command line.
 
 mod ask;
+mod keys;
 mod rules;
 mod serve;
+mod service;
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -28,6 +30,7 @@ Try it:
   trypema check user=ann                         asks it; exits with 0 if allowed, 1 if denied
   trypema explain user=ann endpoint=/search      says what every rule thinks
   trypema rules validate rules.yaml              finds what is wrong with rules, with lines
+  trypema rules apply rules.yaml                 makes the rules in PostgreSQL those of a file; shows what changes
   trypema serve --rules rules.yaml --redis-url redis://127.0.0.1 --provider hybrid
 ";
 
@@ -38,9 +41,12 @@ enum Command {
     Check(ask::Check),
     /// Ask what every rule has to say about a request; nothing is spent
     Explain(ask::Explain),
-    /// Work on files of rules
+    /// Work on rules: files of them, and those that are stored in PostgreSQL
     #[command(subcommand)]
     Rules(rules::Rules),
+    /// Work on single keys: look, reset, block
+    #[command(subcommand)]
+    Keys(keys::Keys),
     /// Write completions for a shell to standard output
     Completions {
         /// The shell
@@ -51,7 +57,7 @@ enum Command {
 impl Cli {
     /// Reads the command line. Variables that are empty count as not given, as compose files and units often have them.
     pub fn read() -> Self {
-        let command = Self::command().mut_subcommands(|command| command.mut_args(without_empty_variable));
+        let command = without_empty_variables(Self::command());
         let parsed = command.try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
         parsed.unwrap_or_else(|error| error.exit())
     }
@@ -63,6 +69,7 @@ impl Cli {
             Command::Check(check) => check.run(),
             Command::Explain(explain) => explain.run(),
             Command::Rules(rules) => rules.run(),
+            Command::Keys(keys) => keys.run(),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "trypema", &mut script);
@@ -71,6 +78,10 @@ impl Cli {
             }
         }
     }
+}
+
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    command.mut_args(without_empty_variable).mut_subcommands(without_empty_variables)
 }
 
 fn without_empty_variable(argument: Arg) -> Arg {

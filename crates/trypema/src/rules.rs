@@ -8,6 +8,7 @@ mod endpoint;
 mod engine;
 mod explain;
 mod index;
+mod key_values;
 mod pattern;
 mod period;
 mod plan;
@@ -15,6 +16,7 @@ mod problem;
 mod request;
 mod schema;
 mod set;
+mod share;
 mod verdict;
 mod yaml;
 
@@ -24,8 +26,9 @@ pub use definition::{
 };
 pub use engine::{Engine, Refunded, Reservation};
 pub use explain::{Explained, Explanation, NotApplying, Reason};
+pub use key_values::KeyValues;
 pub use period::{InvalidPeriod, Period};
 pub use problem::{Field, InvalidRules, Problem};
 pub use request::Request;
 pub use set::RuleSet;
-pub use verdict::{Outcome, RuleDecision, Verdict};
+pub use verdict::{Comparison, Outcome, RuleDecision, Verdict};

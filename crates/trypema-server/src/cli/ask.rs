@@ -4,19 +4,14 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use trypema::RateLimiter;
 use trypema::rules::{Engine, Request, RuleSet};
-use ureq::Agent;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
+use super::service::Service;
 use super::{failed, print};
 use crate::front::http::ExplainAnswer;
-
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Ask a service whether a request may go ahead
 #[derive(Debug, clap::Args)]
@@ -25,6 +20,9 @@ pub(super) struct Check {
     question: Question,
     #[command(flatten)]
     service: Service,
+    /// Print the service's own answer
+    #[arg(long)]
+    json: bool,
     /// Only look: nothing is spent
     #[arg(long)]
     look: bool,
@@ -37,6 +35,9 @@ pub(super) struct Explain {
     question: Question,
     #[command(flatten)]
     service: Service,
+    /// Print the service's own answer
+    #[arg(long)]
+    json: bool,
     /// Instead of asking a service, explain by these rules, as if nothing had been spent
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -53,23 +54,6 @@ struct Question {
     cost: u64,
 }
 
-/// Who is asked.
-#[derive(Debug, clap::Args)]
-struct Service {
-    /// Address of the service
-    #[arg(long, env = "TRYPEMA_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
-    server: String,
-    /// Token for explaining, if the service asks for one
-    #[arg(long, env = "TRYPEMA_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    admin_token: Option<String>,
-    /// Certificate authority to trust, in PEM, in place of those of the web
-    #[arg(long, env = "TRYPEMA_CA", value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// Print the service's own answer
-    #[arg(long)]
-    json: bool,
-}
-
 fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -83,12 +67,12 @@ impl Check {
             if self.look {
                 question["mode"] = json!("look");
             }
-            self.service.post("/v1/check", &question)
+            self.service.ask("/v1/check", &question)
         });
         match answer {
             Err(error) => failed(error),
             Ok(answer) => {
-                self.service.print(&answer);
+                show(&answer, self.json);
                 if answer["allowed"] == json!(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
             }
         }
@@ -99,12 +83,12 @@ impl Explain {
     pub(super) fn run(self) -> ExitCode {
         let answer = self.question.to_json().and_then(|question| match &self.rules {
             Some(file) => explained_by(file, &self.question),
-            None => self.service.post("/v1/explain", &question),
+            None => self.service.ask("/v1/explain", &question),
         });
         match answer {
             Err(error) => failed(error),
             Ok(answer) => {
-                self.service.print(&answer);
+                show(&answer, self.json);
                 ExitCode::SUCCESS
             }
         }
@@ -123,42 +107,9 @@ impl Question {
     }
 }
 
-impl Service {
-    fn print(&self, answer: &Value) {
-        if self.json {
-            return print(&format!("{answer:#}\n"));
-        }
-        print(&told(answer));
-    }
-
-    fn post(&self, path: &str, question: &Value) -> Result<Value, String> {
-        let url = format!("{}{path}", self.server.trim_end_matches('/'));
-        let mut request = self.agent()?.post(&url).header("content-type", "application/json");
-        if let Some(token) = &self.admin_token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let mut response = request.send(question.to_string()).map_err(|error| format!("{url}: {error}"))?;
-        let (status, body) = (response.status(), response.body_mut().read_to_string());
-        let body = body.map_err(|error| format!("{url}: {error}"))?;
-        let answer: Value =
-            serde_json::from_str(&body).map_err(|_| format!("{url}: {status}, and no JSON"))?;
-        if status.is_success() {
-            return Ok(answer);
-        }
-        Err(format!("{url}: {status}: {}", text(&answer["detail"])))
-    }
-
-    fn agent(&self) -> Result<Agent, String> {
-        let mut config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
-        if let Some(file) = &self.ca {
-            let failed = |error: &dyn Display| format!("{}: {error}", file.display());
-            let pem = std::fs::read(file).map_err(|error| failed(&error))?;
-            let certificate = Certificate::from_pem(&pem).map_err(|error| failed(&error))?;
-            let roots = RootCerts::Specific(Arc::new(vec![certificate.to_owned()]));
-            config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
-        }
-        Ok(config.build().new_agent())
-    }
+/// Tells an answer as it is, or as people read it.
+fn show(answer: &Value, is_plain: bool) {
+    print(&if is_plain { format!("{answer:#}\n") } else { told(answer) });
 }
 
 /// "denied by per-user; try again in 2 s".

@@ -7,11 +7,11 @@ use super::headers::whole_seconds;
 use super::policy::Policy;
 use super::problem::Problem;
 use crate::decision::Decision;
-use crate::rules::{Action, RuleDecision, Verdict};
+use crate::rules::{RuleDecision, Verdict};
 use crate::strategy::Limit;
 
 impl<'a> Policy<'a> {
-    /// What clients are told of the rules that were asked: those that only log are nobody's business, and those that could not be
+    /// What clients are told of the rules that were asked: those that only log, and candidates, are nobody's business, and those that could not be
     /// asked have no numbers.
     pub fn of_verdict(verdict: &'a Verdict) -> impl Iterator<Item = Self> {
         let is_told = verdict.is_allowed() || ErrorCode::of_verdict(verdict) != ErrorCode::ServiceUnavailable;
@@ -21,7 +21,7 @@ impl<'a> Policy<'a> {
 
     /// The rules that may keep requests out.
     pub(crate) fn of_rules(verdict: &'a Verdict) -> impl Iterator<Item = Self> {
-        let rules = verdict.rules().filter(|rule| rule.rule.action != Action::LogOnly);
+        let rules = verdict.rules().filter(|rule| !rule.rule.is_shadow());
         rules.map(|rule| Policy {
             name: &rule.rule.id,
             quota: rule.limit.quota(),

@@ -19,8 +19,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis::Value;
 use ::redis::aio::ConnectionManager;
+use ::redis::{ConnectionInfo, Value};
 
 use self::address::Address;
 use self::cluster::ClusterConnection;
@@ -74,7 +74,7 @@ pub struct RedisConnection {
 }
 
 enum Route {
-    Server(ManagedConnection),
+    Server(ManagedConnection, Box<ConnectionInfo>),
     Sentinel(SentinelConnection),
     Cluster(ClusterConnection),
     Manager(ConnectionManager, Gate),
@@ -110,10 +110,45 @@ impl RedisConnection {
     /// [`TrypemaError::InvalidRedisAddress`] if the address cannot be understood.
     pub fn lazy(url: &str) -> Result<Self, TrypemaError> {
         Ok(Self::from_route(match Address::parse(url)? {
-            Address::Server(info) => Route::Server(ManagedConnection::new(Dialler::Server(Box::new(info)))),
+            Address::Server(info) => {
+                let info = Box::new(info);
+                Route::Server(ManagedConnection::new(Dialler::Server(info.clone())), info)
+            }
             Address::Sentinel(address) => Route::Sentinel(SentinelConnection::new(address)),
             Address::Cluster(seeds) => Route::Cluster(ClusterConnection::new(seeds)),
         }))
+    }
+
+    /// Where the server is that has `key` now: the one of the address, the master that the sentinels name, or the owner of the
+    /// key's slot in a Cluster. For who keeps something of their own beside the counters, on a connection of their own; with the
+    /// login and the settings of this one.
+    ///
+    /// Asks a sentinel or a node each time, so it is not for every call; one server is not asked. By the time of the answer it may be
+    /// another one: ask again when a call is told so, or fails.
+    ///
+    /// ```no_run
+    /// use trypema::redis::RedisConnection;
+    /// use trypema::redis::client::Client;
+    ///
+    /// # async fn keep(connection: &RedisConnection) -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = Client::open(connection.server_of("my:cache").await?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TrypemaError::RedisError`] if nobody answers, or nobody serves the slot; always for a connection that was made of a
+    /// `ConnectionManager`, which does not tell its address.
+    pub async fn server_of(&self, key: &str) -> Result<ConnectionInfo, TrypemaError> {
+        Ok(match &*self.route {
+            Route::Server(_, info) => ConnectionInfo::clone(info),
+            Route::Sentinel(connection) => connection.server().await?,
+            Route::Cluster(connection) => connection.server_of(key.as_bytes()).await?,
+            Route::Manager(..) => {
+                return Err(refused("a connection manager does not tell its address").into());
+            }
+        })
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
@@ -145,7 +180,7 @@ impl RedisConnection {
 
     pub(crate) fn stats(&self) -> RedisStats {
         match &*self.route {
-            Route::Server(connection) => connection.gate().stats(),
+            Route::Server(connection, _) => connection.gate().stats(),
             Route::Sentinel(connection) => connection.gate().stats(),
             Route::Cluster(connection) => connection.stats(),
             Route::Manager(_, gate) => gate.stats(),
@@ -168,7 +203,7 @@ impl From<ConnectionManager> for RedisConnection {
 impl fmt::Debug for RedisConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match *self.route {
-            Route::Server(_) => "server",
+            Route::Server(..) => "server",
             Route::Sentinel(_) => "sentinel",
             Route::Cluster(_) => "cluster",
             Route::Manager(..) => "manager",
@@ -184,7 +219,7 @@ impl fmt::Debug for RedisConnection {
 impl Route {
     async fn run(&self, request: Request<'_>) -> Answer {
         match self {
-            Self::Server(connection) => connection.run(request).await,
+            Self::Server(connection, _) => connection.run(request).await,
             Self::Sentinel(connection) => connection.run(request).await,
             Self::Cluster(connection) => connection.run(request).await,
             Self::Manager(manager, gate) => {
@@ -205,7 +240,7 @@ impl Route {
     /// A connection to a server behind this, to ask what it is; none where the caller made it.
     async fn line(&self) -> Result<Option<Line>, RedisFailure> {
         match self {
-            Self::Server(connection) => connection.line().await.map(Some),
+            Self::Server(connection, _) => connection.line().await.map(Some),
             Self::Sentinel(connection) => connection.line().await.map(Some),
             Self::Cluster(connection) => connection.line().await.map(Some),
             Self::Manager(..) => Ok(None),

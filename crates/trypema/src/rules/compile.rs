@@ -1,5 +1,6 @@
 //! Checking rules: everything that types cannot, for rules of any origin.
 
+mod candidates;
 mod limit;
 mod overrides;
 
@@ -67,6 +68,7 @@ impl Compiler {
             })
             .collect();
         self.refuse_repeated_ids(&written.rules, &all);
+        self.check_candidates(&written.rules, &all);
         self.overrides(&mut rules, &written.overrides);
         let lists = Lists {
             allow: self.list(&written.allow, &Field::of("allow")),
@@ -78,6 +80,7 @@ impl Compiler {
         let mut set =
             RuleSet { rules, attributes: std::mem::take(&mut self.attributes), lists, ..RuleSet::default() };
         set.file_all();
+        set.link_candidates();
         set
     }
 
@@ -93,6 +96,7 @@ impl Compiler {
             endpoints,
             placeholders: placeholders?,
             specials: Map::default(),
+            live: None,
         })
     }
 

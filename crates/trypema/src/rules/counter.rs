@@ -83,6 +83,18 @@ fn escape(text: &mut String, value: &str) {
     }
 }
 
+/// What `escape` was given; `None` for what it never writes.
+pub(super) fn unescape(text: &str) -> Option<String> {
+    let mut parts = text.split('~');
+    let mut value = parts.next()?.to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        value.push(char::from(u8::from_str_radix(digits, 16).ok()?));
+        value.push_str(rest);
+    }
+    Some(value)
+}
+
 fn push_hexadecimal(text: &mut String, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     text.push(DIGITS[usize::from(byte >> 4)] as char);

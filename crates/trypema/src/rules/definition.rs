@@ -62,6 +62,12 @@ pub struct Rule {
     /// Whether it is in force.
     #[serde(default = "default_enabled")]
     pub enabled: bool,
+    /// The id of the live rule that it might replace: it is asked beside it, on counters of its own, and never denies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate_for: Option<String>,
+    /// The share of its keys that are asked, above 0 and up to 1; all if not given. For candidates only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
 }
 
 /// How long a throttled caller is asked to wait at most, unless its rule says otherwise.
@@ -76,6 +82,11 @@ impl Rule {
     /// How long a throttled caller is asked to wait at most.
     pub fn longest_delay(&self) -> Duration {
         self.max_delay.map_or(DEFAULT_MAX_DELAY, |delay| delay.0)
+    }
+
+    /// Whether it is asked on its own and never denies: it only logs, or it is a candidate.
+    pub fn is_shadow(&self) -> bool {
+        self.action == Action::LogOnly || self.candidate_for.is_some()
     }
 }
 

@@ -5,6 +5,7 @@ mod counters;
 mod hybrid;
 #[cfg(feature = "_redis")]
 mod redis;
+mod shadow;
 
 use std::sync::Arc;
 
@@ -157,7 +158,8 @@ impl Engine {
     }
 
     /// Asks all rules that apply and spends on all of them, if all let the request pass; rules that only log are asked
-    /// and spent on their own. An `Err` means that the store could not be asked, or that the request is invalid.
+    /// and spent on their own, and candidates as if each stood in the place of its live rule. An `Err` means that the store
+    /// could not be asked, or that the request is invalid.
     pub async fn check(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         Ok(self.run(request, Mode::Take).await?.into_verdict())
     }
@@ -191,11 +193,12 @@ impl Engine {
     }
 
     /// Gives back what a request has spent, except on rules that only log. Once: a reservation is used up by it. If the
-    /// rules were replaced meanwhile it is given back under the limits in force now.
+    /// rules were replaced meanwhile it is given back under the limits in force now. Candidates are given it back by units, the
+    /// oldest first.
     pub async fn refund(&self, reservation: Reservation) -> Result<(), TrypemaError> {
         let set = self.set.load_full();
-        let together = reservation.plan.together_under(&set);
-        match &reservation.receipts {
+        let together = reservation.plan.under(&set, reservation.plan.together());
+        let refunded = match &reservation.receipts {
             Receipts::Local(receipts) => {
                 self.limiter.local().refund_all(&together.checks, receipts);
                 Ok(())
@@ -204,7 +207,9 @@ impl Engine {
             Receipts::Redis(receipts) => self.limiter.redis().refund_all(&together.checks, receipts).await,
             #[cfg(feature = "_redis")]
             Receipts::Hybrid(receipts) => self.limiter.hybrid().refund_all(&together.checks, receipts).await,
-        }
+        };
+        self.give_back_candidates(&reservation.plan, &set).await;
+        refunded
     }
 
     /// Says of every rule whether it applies and why not, under which key, and with what left; spends nothing. Looks at
@@ -257,7 +262,7 @@ impl Engine {
     }
 
     fn decide_here(&self, plan: &Plan, mode: Mode) -> Result<Decided, TrypemaError> {
-        let (local, together, alone) = (self.limiter.local(), plan.together_in(mode), plan.alone_in(mode));
+        let (local, together) = (self.limiter.local(), plan.together_in(mode));
         let spent = match mode {
             Mode::Take | Mode::Record => local.take_all(&together.checks)?,
             Mode::Reserve => local.reserve_all(&together.checks)?,
@@ -268,12 +273,7 @@ impl Engine {
             decisions: spent.decisions,
             receipts: Receipts::Local(spent.receipts),
         };
-        for check in &alone.checks {
-            let alone = std::slice::from_ref(check);
-            let taken = if mode == Mode::Look { local.peek_all(alone)? } else { local.take_all(alone)? };
-            decided.decisions.extend(taken.decisions);
-        }
-        decided.answers.extend(alone.answers);
+        self.ask_alone_here(plan, mode, &mut decided)?;
         Ok(decided)
     }
 
@@ -294,7 +294,11 @@ impl Plan {
     }
 
     fn alone_in(&self, mode: Mode) -> Checks<'_> {
-        if mode == Mode::Record { self.everything() } else { self.alone() }
+        match mode {
+            Mode::Take | Mode::Reserve => self.alone(),
+            Mode::Look => self.alone().looking(),
+            Mode::Record => self.everything(),
+        }
     }
 }
 

@@ -52,6 +52,8 @@ pub enum Reason {
     OtherEndpoint,
     /// The request lacks an attribute that its key is made of.
     MissingAttribute(String),
+    /// It is a candidate for a share of its keys, which this key is not in.
+    OutsideShare,
     /// An override lets the key pass.
     AllowedKey,
     /// A list decides about the request by this attribute.
@@ -65,6 +67,7 @@ impl fmt::Display for Reason {
             Self::OtherPlan => f.write_str("it is for other plans"),
             Self::OtherEndpoint => f.write_str("it is for other endpoints"),
             Self::MissingAttribute(name) => write!(f, "the request has no {name:?}"),
+            Self::OutsideShare => f.write_str("this key is outside its share"),
             Self::AllowedKey => f.write_str("an override lets this key pass"),
             Self::Listed(name) => write!(f, "a list decides by {name:?}"),
         }
@@ -80,7 +83,8 @@ impl Explanation {
         let facts = verdict.set.facts(request)?;
         let is_applied = |number: u32| verdict.answers.iter().any(|answer| answer.rule == number);
         let reasons = (0..).zip(&verdict.set.rules).filter(|(number, _)| !is_applied(*number));
-        let reasons = reasons.map(|(number, rule)| (number, verdict.set.reason(rule, &facts))).collect();
+        let reasons =
+            reasons.map(|(number, rule)| (number, verdict.set.reason((number, rule), &facts))).collect();
         Ok(Self { reasons, left, verdict })
     }
 
@@ -104,7 +108,7 @@ impl Explanation {
 
 impl RuleSet {
     /// Why a rule does not apply.
-    fn reason(&self, rule: &Compiled, facts: &Facts<'_>) -> Reason {
+    fn reason(&self, (number, rule): (u32, &Compiled), facts: &Facts<'_>) -> Reason {
         let has_plan = |wanted: &String| facts.plan == Some(wanted);
         let mut endpoints = rule.endpoints.iter();
         if !rule.rule.enabled {
@@ -122,8 +126,20 @@ impl RuleSet {
                 rule.placeholders.iter().find(|placeholder| facts.value(placeholder.attribute).is_none());
             match missing {
                 Some(placeholder) => Reason::MissingAttribute(placeholder.name.to_string()),
+                None if self.is_outside_share((number, rule), facts) => Reason::OutsideShare,
                 None => Reason::AllowedKey,
             }
         }
+    }
+
+    /// Whether the key that a request has of a rule is none that the rule is asked for.
+    fn is_outside_share(&self, (number, rule): (u32, &Compiled), facts: &Facts<'_>) -> bool {
+        let found = self.index.find(facts);
+        let entry = found.as_slice().iter().find(|entry| entry.rule == number);
+        entry.is_some_and(|entry| {
+            let mut key = String::new();
+            rule.write_key(&mut key, *entry, facts);
+            !rule.is_asked_for(&key)
+        })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::definition::KeyVerdict;
 #[cfg(feature = "_redis")]
 use super::definition::OnStoreFailure;
-use super::definition::{Action, KeyVerdict};
 use super::request::Request;
 use super::set::{Compiled, RuleSet, Special};
 use super::verdict::{Answer, Listed, Verdict};
@@ -19,8 +19,8 @@ pub(super) struct Plan {
     pub(super) verdict: Verdict,
     cost: u64,
     is_blocked: bool,
-    /// How many rules only log.
-    logging: usize,
+    /// How many rules are asked on their own: they only log, or are candidates.
+    shadows: usize,
 }
 
 /// Room for the name of a usual counter, so that the names are seldom moved while they are written.
@@ -38,9 +38,9 @@ impl Plan {
         let facts = set.facts(request)?;
         let listed = set.listed(&facts).map(|(verdict, attribute)| Listed { verdict, attribute });
         let mut verdict = Verdict { set, listed, answers: Vec::new(), keys: String::new() };
-        let mut logging = 0;
+        let mut shadows = 0;
         if listed.is_some() {
-            return Ok(Self { verdict, cost: request.cost(), is_blocked: false, logging });
+            return Ok(Self { verdict, cost: request.cost(), is_blocked: false, shadows });
         }
         let set = &verdict.set;
         let found = set.find(&facts)?;
@@ -50,12 +50,13 @@ impl Plan {
             let Some(rule) = set.at(entry.rule) else { continue };
             let start = verdict.keys.len();
             rule.write_key(&mut verdict.keys, *entry, &facts);
-            let special = rule.special(&verdict.keys[start..]);
-            if special == Some(&Special::Verdict(KeyVerdict::Allow)) {
+            let key = &verdict.keys[start..];
+            let special = rule.special(key);
+            if !rule.is_asked_for(key) || special == Some(&Special::Verdict(KeyVerdict::Allow)) {
                 verdict.keys.truncate(start);
                 continue;
             }
-            logging += usize::from(rule.rule.action == Action::LogOnly);
+            shadows += usize::from(rule.rule.is_shadow());
             let is_blocked = special == Some(&Special::Verdict(KeyVerdict::Block));
             verdict.answers.push(Answer {
                 rule: entry.rule,
@@ -66,7 +67,7 @@ impl Plan {
             });
         }
         let is_blocked = verdict.rules().any(|rule| rule.is_denying());
-        Ok(Self { verdict, cost: request.cost(), is_blocked, logging })
+        Ok(Self { verdict, cost: request.cost(), is_blocked, shadows })
     }
 
     /// The counter of this name, asked for nothing; `None` if no rule has such counters.
@@ -86,7 +87,7 @@ impl Plan {
             decision: is_blocked.then(Decision::refused),
         };
         let verdict = Verdict { set, listed: None, answers: vec![answer], keys: key.to_owned() };
-        Some(Self { verdict, cost: 0, is_blocked, logging: 0 })
+        Some(Self { verdict, cost: 0, is_blocked, shadows: 0 })
     }
 
     /// The checks that are spent all or nothing: none where a rule denies the request whatever its counter says.
@@ -94,26 +95,30 @@ impl Plan {
         if self.is_blocked {
             return Checks::default();
         }
-        let count = self.verdict.answers.len() - self.logging;
-        self.checks(count, |rule| rule.rule.action != Action::LogOnly)
+        let count = self.verdict.answers.len() - self.shadows;
+        self.checks(count, |rule| !rule.rule.is_shadow())
     }
 
-    /// The checks that are spent all or nothing, under the limits that `set` has for their counters now.
-    pub(super) fn together_under<'p>(&'p self, set: &'p RuleSet) -> Checks<'p> {
-        let mut together = self.together();
-        for (check, answer) in together.checks.iter_mut().zip(&together.answers) {
+    /// The same checks under the limits that `set` has for their counters now.
+    pub(super) fn under<'p>(&'p self, set: &'p RuleSet, mut checks: Checks<'p>) -> Checks<'p> {
+        for (check, answer) in checks.checks.iter_mut().zip(&checks.answers) {
             let old = self.verdict.answers.get(*answer).and_then(|answer| self.verdict.set.at(answer.rule));
             let new = old.and_then(|rule| set.compiled(&rule.rule.id)).map(|rule| rule.limit_of(check.key));
             if let Some(limit) = new.filter(|limit| limit.strategy() == check.limit.strategy()) {
                 check.limit = limit;
             }
         }
-        together
+        checks
     }
 
     /// The checks that are each asked on their own.
     pub(super) fn alone(&self) -> Checks<'_> {
-        self.checks(self.logging, |rule| rule.rule.action == Action::LogOnly)
+        self.checks(self.shadows, |rule| rule.rule.is_shadow())
+    }
+
+    /// Those of them that are asked in place of a rule that may deny.
+    pub(super) fn candidates(&self) -> Checks<'_> {
+        self.checks(self.shadows, |rule| self.verdict.set.place_of(rule).is_some())
     }
 
     /// A check for every rule that applies.

@@ -8,6 +8,7 @@ use super::endpoint::{EndpointPattern, Path};
 use super::index::{Entry, Found, Index, Map};
 use super::problem::InvalidRules;
 use super::request::{Facts, Request};
+use super::share;
 use crate::error::TrypemaError;
 use crate::strategy::Limit;
 
@@ -39,6 +40,8 @@ pub struct RuleSet {
     /// The numbers of the attributes that matter.
     pub(super) attributes: Map<Box<str>, u16>,
     pub(super) lists: Lists,
+    /// The candidates of each live rule that has some.
+    pub(super) candidates: Map<u32, Vec<u32>>,
 }
 
 /// A rule that was checked.
@@ -51,6 +54,8 @@ pub(super) struct Compiled {
     pub(super) placeholders: Vec<Placeholder>,
     /// What single keys get, by the names of their counters.
     pub(super) specials: Map<Box<str>, Special>,
+    /// Of a candidate, the live rule.
+    pub(super) live: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,8 +148,8 @@ impl RuleSet {
         self.rules.is_empty()
     }
 
-    /// The rules that apply to a request, by priority, wherever its counters are: lists and overrides are not looked at.
-    /// Takes time for the rules that apply and not for the others, and allocates nothing for paths without
+    /// The rules that apply to a request, by priority, wherever its counters are: lists, overrides and shares are
+    /// not looked at. Takes time for the rules that apply and not for the others, and allocates nothing for paths without
     /// percent-encoding.
     pub fn matching(&self, request: &Request<'_>) -> Result<impl Iterator<Item = &Rule>, TrypemaError> {
         let found = self.find(&self.facts(request)?)?;
@@ -163,6 +168,11 @@ impl RuleSet {
             return Err(TrypemaError::InvalidRequest { reason });
         }
         Ok(found)
+    }
+
+    /// The rule in whose place a candidate is asked; none of one that only logs, which counts whatever others say.
+    pub(super) fn place_of(&self, candidate: &Compiled) -> Option<u32> {
+        candidate.live.filter(|live| self.at(*live).is_some_and(|live| !live.rule.is_shadow()))
     }
 
     pub(super) fn at(&self, rule: u32) -> Option<&Compiled> {
@@ -190,6 +200,11 @@ impl Compiled {
     /// What the key of this name gets in place of the rule's limit.
     pub(super) fn special(&self, key: &str) -> Option<&Special> {
         if self.specials.is_empty() { None } else { self.specials.get(key) }
+    }
+
+    /// Whether the key of this name is asked at all: of a candidate, that may be a share of them.
+    pub(super) fn is_asked_for(&self, key: &str) -> bool {
+        self.rule.share.is_none_or(|share| share::holds(share, key))
     }
 
     /// Whether a request may be counted under this name: the id, and a value for each placeholder or a digest of them.

@@ -1,7 +1,12 @@
 //! What a request is told: one answer over all rules that apply to it.
 
+mod comparison;
+
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use comparison::Comparison;
+pub(super) use comparison::Denying;
 
 use super::definition::{Action, KeyVerdict, Rule};
 use super::set::RuleSet;
@@ -67,14 +72,14 @@ pub struct RuleDecision<'v> {
 }
 
 impl RuleDecision<'_> {
-    /// Whether this keeps the request from going ahead: a denial of a rule that does more than log.
+    /// Whether this keeps the request from going ahead: a denial of a rule that neither only logs nor is a candidate.
     pub fn is_denying(&self) -> bool {
-        !self.decision.is_allowed() && self.rule.action != Action::LogOnly
+        !self.decision.is_allowed() && !self.rule.is_shadow()
     }
 
-    /// Whether the request would have been denied if the rule did more than log.
+    /// Whether the request would have been denied if the rule, which only logs or is a candidate, were in force.
     pub fn is_shadowed(&self) -> bool {
-        !self.decision.is_allowed() && self.rule.action == Action::LogOnly
+        !self.decision.is_allowed() && self.rule.is_shadow()
     }
 
     /// Which window of an abuse rule blocks the key; `None` for what other rules deny, and for what no count stands behind.

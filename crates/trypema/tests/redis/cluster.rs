@@ -23,6 +23,7 @@ use trypema_testkit::redis::Cluster;
 use trypema_testkit::subject::RedisStrategy;
 use trypema_testkit::trace::{OnRedis, Verb, What};
 
+use crate::server_of::port_of;
 use crate::traces;
 
 /// Random traces per strategy; `conformance.rs` plays many more on one server.
@@ -55,4 +56,22 @@ fn equals_its_model<M: RedisStrategy>(connection: &RedisConnection) {
             panic!("{difference}");
         }
     }
+}
+
+#[test]
+fn the_server_of_a_key_is_the_owner_of_its_slot_now() {
+    let cluster = Cluster::start().unwrap();
+    let connection = connect(&cluster.url());
+    let owner_of = |key: &str| cluster.primary_of(cluster.slot_of(key).unwrap()).unwrap().port();
+    let keys: Vec<String> = (0..20).map(|number| format!("own:{{{number}}}:rules")).collect();
+    for key in &keys {
+        assert_eq!(port_of(&connection, key), owner_of(key), "{key}");
+    }
+    assert!(keys.iter().any(|key| owner_of(key) != owner_of(&keys[0])), "they are on several nodes");
+
+    let moved = cluster.slot_of(&keys[0]).unwrap();
+    let to = cluster.other_primary(moved).unwrap();
+    cluster.migrate_slot(moved, to).unwrap();
+    assert_eq!(port_of(&connection, &keys[0]), to.port());
+    assert_eq!(port_of(&connection, &keys[1]), owner_of(&keys[1]), "another slot has stayed");
 }

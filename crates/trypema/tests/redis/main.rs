@@ -11,6 +11,7 @@ mod faults;
 mod policy;
 mod seeds;
 mod sentinel;
+mod server_of;
 mod smol;
 #[cfg(feature = "redis-tokio")]
 mod strategies;

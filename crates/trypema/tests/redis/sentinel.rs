@@ -10,6 +10,7 @@ use trypema_testkit::blocking::{connect, key, wait_for};
 use trypema_testkit::redis::{Sentinel, Server};
 
 use crate::cluster::load::{Load, used, wide_limit};
+use crate::server_of::port_of;
 
 const KEYS: [&str; 2] = ["ann", "bob"];
 
@@ -76,4 +77,16 @@ fn a_killed_primary_is_replaced_and_nothing_is_counted_twice() {
         sentinel.kill_primary().unwrap();
         sentinel.wait_until_settled().unwrap();
     });
+}
+
+#[test]
+fn the_server_of_a_key_is_the_primary_of_now() {
+    let sentinel = Sentinel::start().unwrap();
+    let connection = connect(&sentinel.url());
+    let old = sentinel.primary().unwrap().port();
+    assert_eq!(port_of(&connection, "ann"), old);
+    sentinel.failover().unwrap();
+    let new = sentinel.primary().unwrap().port();
+    assert_ne!(new, old);
+    assert_eq!(port_of(&connection, "ann"), new);
 }

@@ -2,6 +2,7 @@
 #![cfg(all(feature = "rules", feature = "redis-tokio"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+mod candidates;
 mod explaining;
 mod five_rules;
 mod hostile;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use ::redis::ConnectionInfo;
 
 use super::RedisStats;
+use super::address::at;
 use super::budget::within;
 use super::dial::{Line, dial};
 use super::errand::Errand;
 use super::gate::jittered;
 use super::managed::{Request, Standing};
 use super::reply::Answer;
-use super::slots::{slot_of, slot_ranges};
+use super::slots::{SlotRange, slot_of, slot_ranges};
 use super::topology::{Node, Topology};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::redis::{RedisFailure, RedisFailureKind};
@@ -27,11 +28,20 @@ const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 /// What one node may take to be dialled and to tell the shape; the next one is asked after that.
 const REFRESH_BUDGET: Duration = Duration::from_millis(250);
 
+/// Nobody is known to serve a slot.
+const NO_OWNER: &str = "no node of the cluster serves the key's slot";
+
 /// Connections to the nodes of one cluster.
 pub(super) struct ClusterConnection {
     shape: Arc<Shape>,
     refresh: Errand,
     next_refresh: Mutex<Timestamp>,
+}
+
+/// The shape of the cluster as one node tells it.
+struct Told {
+    by: ConnectionInfo,
+    ranges: Vec<SlotRange>,
 }
 
 /// What is known of the cluster, shared with the refresh in progress.
@@ -86,6 +96,15 @@ impl ClusterConnection {
         self.owner_of(0).await?.connection.line().await
     }
 
+    /// Where the node is that serves the slot of `key` now, as the cluster itself says.
+    pub(super) async fn server_of(&self, key: &[u8]) -> Result<ConnectionInfo, RedisFailure> {
+        let slot = slot_of(key);
+        let told = self.shape.ask().await?;
+        let range = told.ranges.iter().find(|range| (range.first..=range.last).contains(&slot));
+        let owner = range.and_then(|range| at(&told.by, &range.address));
+        owner.ok_or_else(|| unavailable(NO_OWNER))
+    }
+
     async fn owner_of(&self, slot: u16) -> Result<Arc<Node>, RedisFailure> {
         if let Some(node) = self.shape.read().owner(slot) {
             return Ok(node);
@@ -138,46 +157,35 @@ impl ClusterConnection {
 }
 
 impl Shape {
-    /// Asks node after node, those first that are connected, until one tells the shape.
     async fn refresh(&self) {
-        let (connected, others) = self.read().nodes_to_ask();
-        for (info, line) in connected {
-            if within(REFRESH_BUDGET, self.refresh_from(&info, line)).await.is_some_and(|asked| asked.is_ok())
-            {
-                return;
-            }
-        }
-        for info in self.seeds.iter().chain(&others) {
-            let asked = within(REFRESH_BUDGET, async {
-                let line = dial(info).await?;
-                self.refresh_from(info, line).await
-            });
-            match asked.await {
-                Some(Ok(())) => return,
-                Some(Err(failure)) => *self.failure() = Some(failure),
-                None => *self.failure() = Some(unavailable("a node of the cluster did not answer")),
-            }
+        match self.ask().await {
+            Ok(told) => self.write().replace(&told.by, &told.ranges),
+            Err(failure) => *self.failure() = Some(failure),
         }
     }
 
-    async fn refresh_from(&self, asked: &ConnectionInfo, line: Line) -> Result<(), RedisFailure> {
-        let mut question = ::redis::cmd("CLUSTER");
-        question.arg("SLOTS");
-        let reply = match Answer::of(line.send(&question).await) {
-            Answer::Value(reply) => reply,
-            Answer::Refused(failure) => return Err(failure),
-            _ => return Err(unavailable("a node of the cluster is not ready")),
-        };
-        let ranges = slot_ranges(&reply);
-        if ranges.is_empty() {
-            return Err(unavailable("a node of the cluster knows of no slots"));
+    /// Asks node after node, those first that are connected, until one tells the shape.
+    async fn ask(&self) -> Result<Told, RedisFailure> {
+        let (connected, others) = self.read().nodes_to_ask();
+        for (info, line) in connected {
+            if let Some(Ok(ranges)) = within(REFRESH_BUDGET, ask_one(line)).await {
+                return Ok(Told { by: info, ranges });
+            }
         }
-        self.write().replace(asked, &ranges);
-        Ok(())
+        let mut last_failure = unavailable(NO_OWNER);
+        for info in self.seeds.iter().chain(&others) {
+            let asked = within(REFRESH_BUDGET, async { ask_one(dial(info).await?).await });
+            match asked.await {
+                Some(Ok(ranges)) => return Ok(Told { by: info.clone(), ranges }),
+                Some(Err(failure)) => last_failure = failure,
+                None => last_failure = unavailable("a node of the cluster did not answer"),
+            }
+        }
+        Err(last_failure)
     }
 
     fn refresh_failure(&self) -> RedisFailure {
-        self.failure().clone().unwrap_or_else(|| unavailable("no node of the cluster serves the key's slot"))
+        self.failure().clone().unwrap_or_else(|| unavailable(NO_OWNER))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Topology> {
@@ -191,6 +199,22 @@ impl Shape {
     fn failure(&self) -> MutexGuard<'_, Option<RedisFailure>> {
         self.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Which node serves which slots, as the node at the end of this line says.
+async fn ask_one(line: Line) -> Result<Vec<SlotRange>, RedisFailure> {
+    let mut question = ::redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let reply = match Answer::of(line.send(&question).await) {
+        Answer::Value(reply) => reply,
+        Answer::Refused(failure) => return Err(failure),
+        _ => return Err(unavailable("a node of the cluster is not ready")),
+    };
+    let ranges = slot_ranges(&reply);
+    if ranges.is_empty() {
+        return Err(unavailable("a node of the cluster knows of no slots"));
+    }
+    Ok(ranges)
 }
 
 fn lost_in_cluster() -> RedisFailure {

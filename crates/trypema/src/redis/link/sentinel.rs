@@ -66,6 +66,11 @@ impl SentinelConnection {
         self.master.line().await
     }
 
+    /// Where the master is that the sentinels name now.
+    pub(super) async fn server(&self) -> Result<ConnectionInfo, RedisFailure> {
+        self.sentinels.master_at(&self.sentinels.ask().await?)
+    }
+
     pub(super) fn gate(&self) -> &Gate {
         self.master.gate()
     }
@@ -110,8 +115,7 @@ impl Sentinels {
     /// Dials the master that the sentinels name, if it says itself that it is one.
     pub(super) async fn dial_master(&self) -> Result<Line, RedisFailure> {
         let address = self.ask().await?;
-        let info = at(&self.address.master, &address)
-            .ok_or_else(|| unavailable(format!("the sentinels name {address:?}, which is no address")))?;
+        let info = self.master_at(&address)?;
         let line = dial(&info).await?;
         match within(SENTINEL_BUDGET, line.send(&::redis::cmd("ROLE"))).await {
             Some(Ok(role)) if is_other_than_master(&role) => {
@@ -124,6 +128,11 @@ impl Sentinels {
             Some(Err(error)) => Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
             None => Err(unavailable(format!("{address} does not answer"))),
         }
+    }
+
+    fn master_at(&self, address: &str) -> Result<ConnectionInfo, RedisFailure> {
+        at(&self.address.master, address)
+            .ok_or_else(|| unavailable(format!("the sentinels name {address:?}, which is no address")))
     }
 
     /// Retires the connection if the sentinels name another master by now.

@@ -13,6 +13,7 @@ impl Compiler {
         let all = Field::of("overrides");
         let places: BTreeMap<String, usize> =
             rules.iter().enumerate().map(|(place, rule)| (rule.rule.id.clone(), place)).collect();
+        let mut inherited = Inherited::of(rules);
         for (index, special) in written.iter().enumerate() {
             let field = all.at(index);
             let Some(rule) = places.get(&special.rule).and_then(|place| rules.get_mut(*place)) else {
@@ -21,18 +22,24 @@ impl Compiler {
                 continue;
             };
             let known = self.problems.len();
-            self.add(rule, special, &field);
+            if let Some(special) = self.add(rule, special, &field) {
+                inherited.note(rule, index, special);
+            }
             self.name_rule(known, &special.rule);
         }
+        // Only now are those known that candidates have themselves.
+        inherited.hand_on(rules, written);
     }
 
-    fn add(&mut self, rule: &mut Compiled, written: &Override, field: &Field) {
+    /// Adds an override to its rule, and says what it is.
+    fn add(&mut self, rule: &mut Compiled, written: &Override, field: &Field) -> Option<Special> {
         let special = self.special(rule, written, field);
         let key = self.key(rule, written, &field.then("key"));
-        let (Some(special), Some(key)) = (special, key) else { return };
-        if rule.specials.insert(key.into(), special).is_some() {
+        let (special, key) = (special?, key?);
+        if rule.specials.insert(key.into(), special.clone()).is_some() {
             self.refuse(&field.then("key"), "this key of the rule has an override already");
         }
+        Some(special)
     }
 
     fn special(&mut self, rule: &Compiled, written: &Override, field: &Field) -> Option<Special> {
@@ -78,9 +85,66 @@ impl Compiler {
             );
             return None;
         }
-        let mut text = String::new();
-        let values = written.key.iter().map(|(name, value)| (name.as_str(), Value::of(name, value)));
-        counter::write(&mut text, &rule.rule.id, values);
-        Some(text)
+        Some(counter_of(rule, written))
     }
+}
+
+/// The name of the counter that an override is for, among those of a rule with its placeholders.
+fn counter_of(rule: &Compiled, written: &Override) -> String {
+    let mut text = String::new();
+    let values = written.key.iter().map(|(name, value)| (name.as_str(), Value::of(name, value)));
+    counter::write(&mut text, &rule.rule.id, values);
+    text
+}
+
+/// Overrides of live rules, which hold for their candidates too: a key that is blocked, or has a limit of its own, would
+/// otherwise be a difference between the two that nobody asked for.
+struct Inherited {
+    /// The places of candidates, by the ids of their live rules.
+    heirs: BTreeMap<String, Vec<usize>>,
+    /// Of each override that some candidate may have: its place among those that were written, and what it says.
+    noted: Vec<(usize, Special)>,
+}
+
+impl Inherited {
+    fn of(rules: &[Compiled]) -> Self {
+        let mut heirs: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (place, rule) in rules.iter().enumerate() {
+            if let Some(live) = &rule.rule.candidate_for {
+                heirs.entry(live.clone()).or_default().push(place);
+            }
+        }
+        Self { heirs, noted: Vec::new() }
+    }
+
+    fn note(&mut self, live: &Compiled, index: usize, special: Special) {
+        if self.heirs.contains_key(&live.rule.id) {
+            self.noted.push((index, special));
+        }
+    }
+
+    /// Gives candidates the overrides that fit them, where they have none for the key themselves.
+    fn hand_on(self, rules: &mut [Compiled], written: &[Override]) {
+        for (index, special) in self.noted {
+            let Some(written) = written.get(index) else { continue };
+            for heir in self.heirs.get(&written.rule).into_iter().flatten() {
+                if let Some(candidate) =
+                    rules.get_mut(*heir).filter(|candidate| is_fit(candidate, written, &special))
+                {
+                    let key = counter_of(candidate, written).into();
+                    candidate.specials.entry(key).or_insert_with(|| special.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Whether an override of a live rule says something about a key of a candidate.
+fn is_fit(candidate: &Compiled, written: &Override, special: &Special) -> bool {
+    let names = candidate.placeholders.iter().map(|placeholder| &*placeholder.name);
+    let is_same_strategy = match special {
+        Special::Limit(limit) => limit.strategy() == candidate.limit.strategy(),
+        Special::Verdict(_) => true,
+    };
+    is_same_strategy && names.eq(written.key.keys().map(String::as_str))
 }

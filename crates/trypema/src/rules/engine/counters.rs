@@ -59,7 +59,8 @@ impl Engine {
         }
     }
 
-    async fn give_back_to(&self, check: &Check<'_>) -> Result<u64, TrypemaError> {
+    /// Gives a check's cost back, the oldest units first.
+    pub(super) async fn give_back_to(&self, check: &Check<'_>) -> Result<u64, TrypemaError> {
         with_strategy!(check.limit, |S, limit| {
             match self.provider {
                 Provider::Local => {

@@ -37,9 +37,15 @@ impl Engine {
         let keeping = if mode == Mode::Reserve { Keeping::Receipts } else { Keeping::Nothing };
         let spent = hybrid.run(&together.checks, keeping, &meaning).await?;
         let mut decided = Decided::spent(&together, spent);
+        let denying = decided.denying(plan);
         for (answer, check) in alone.answers.into_iter().zip(&alone.checks) {
+            let taken = if plan.is_overruled(answer, mode, denying) {
+                self.forgo_leased(check).await
+            } else {
+                hybrid.take_one(check).await
+            };
             // A rule that only logs, or counts on its own, is nobody else's matter.
-            if let Ok(decision) = hybrid.take_one(check).await {
+            if let Ok(decision) = taken {
                 decided.answers.push(answer);
                 decided.decisions.push(decision);
             }

@@ -45,7 +45,9 @@ impl Engine {
                 decisions.push(decision);
             }
         }
-        Ok(Decided { answers, decisions, receipts: Receipts::Redis(done.together.receipts) })
+        let decided = Decided { answers, decisions, receipts: Receipts::Redis(done.together.receipts) };
+        self.give_back_overruled(plan, mode, &decided).await;
+        Ok(decided)
     }
 
     /// What the rules answer in place of Redis, all or nothing; `None` if one of them leaves it undecided. Those that only

@@ -25,6 +25,8 @@ fn rule(index: usize, parts: Parts) -> Rule {
         on_store_failure: None,
         priority: parts.priority,
         enabled: parts.is_enabled,
+        candidate_for: None,
+        share: None,
     }
 }
 

@@ -1,0 +1,80 @@
+//! One change, as people read it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// What was changed, field by field: `+` what is new, `-` what goes, `~` what changes.
+pub(super) fn difference(change: &Value) -> String {
+    let (before, after) = (&change["before"], &change["after"]);
+    let sign = match (before.is_null(), after.is_null()) {
+        (true, _) => '+',
+        (false, true) => '-',
+        (false, false) => '~',
+    };
+    let [kind, name] = ["kind", "name"].map(|field| change[field].as_str().unwrap_or_default());
+    let mut told = line(&format!("{sign} {kind} {name}"));
+    if sign == '-' {
+        return told;
+    }
+    let (old, new) = (fields(before), fields(after));
+    for field in old.keys().chain(new.keys()).collect::<BTreeSet<_>>() {
+        let value = |fields: &BTreeMap<String, String>| fields.get(field).cloned();
+        match (value(&old), value(&new)) {
+            (old, new) if old == new => {}
+            (None, Some(new)) => told.push_str(&line(&format!("    {field}: {new}"))),
+            (Some(old), None) => told.push_str(&line(&format!("    {field}: {old} -> not given"))),
+            (Some(old), Some(new)) => told.push_str(&line(&format!("    {field}: {old} -> {new}"))),
+            (None, None) => {}
+        }
+    }
+    told
+}
+
+/// A line of its own, whatever is in it: what others wrote must not move a terminal's cursor.
+pub(super) fn line(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect::<String>() + "\n"
+}
+
+/// Every field that is no object, by its whole name: `strategy.fixed_window.limit`.
+fn fields(value: &Value) -> BTreeMap<String, String> {
+    fn add(prefix: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
+        match value {
+            Value::Object(members) => {
+                for (name, member) in members {
+                    let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+                    add(&name, member, fields);
+                }
+            }
+            Value::Null => {}
+            other => {
+                fields.insert(prefix.to_owned(), other.to_string());
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    add("", value, &mut found);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_fields_that_differ_are_told() {
+        let change = json!({
+            "kind": "rule",
+            "name": "a",
+            "before": {"id": "a", "name": "x\u{1b}", "strategy": {"fixed_window": {"limit": 1, "window": "1s"}}},
+            "after": {"id": "a", "priority": 3, "strategy": {"fixed_window": {"limit": 2, "window": "1s"}}},
+        });
+        let told = "~ rule a\n    name: \"x\\u001b\" -> not given\n    priority: 3\n    strategy.fixed_window.limit: 1 -> 2\n";
+        assert_eq!(difference(&change), told);
+        let gone = json!({"kind": "list", "name": "block user \u{1b}[2J", "before": {"value": "x"}, "after": null});
+        assert_eq!(difference(&gone), "- list block user \\u{1b}[2J\n");
+    }
+}

@@ -1,0 +1,115 @@
+//! Rules that are stored: through a running service, which knows who asks.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::Path;
+
+use http::Method;
+use serde_json::{Value, json};
+use trypema::rules::{RuleSet, Rules};
+
+use super::Doing;
+use super::difference::{difference, line};
+use crate::cli::print;
+use crate::cli::service::{Call, Service};
+
+pub(super) fn apply(file: &Path, doing: Doing, service: &Service) -> Result<(), String> {
+    // Here, where the lines are known, and not there.
+    RuleSet::read(file).map_err(|invalid| invalid.to_string())?;
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let rules = Rules::from_yaml(&text).map_err(|invalid| invalid.to_string())?;
+    let rules = serde_json::to_value(rules).map_err(|error| error.to_string())?;
+    change(&Change { method: Method::PUT, path: "/v1/ruleset", body: rules }, doing, service)
+}
+
+pub(super) fn revert(revision: u64, doing: Doing, service: &Service) -> Result<(), String> {
+    let body = json!({"to": revision});
+    change(&Change { method: Method::POST, path: "/v1/ruleset/revert", body }, doing, service)
+}
+
+/// A change that can be tried out.
+struct Change {
+    method: Method,
+    path: &'static str,
+    body: Value,
+}
+
+/// Shows what a change changes, and then has it made, of exactly the rules that it was shown for.
+fn change(change: &Change, doing: Doing, service: &Service) -> Result<(), String> {
+    let Change { method, path, body } = change;
+    let trying = format!("{path}?dry_run=true");
+    let call = |path, revision| Call { body: Some(body), revision, ..Call::new(method.clone(), path) };
+    let shown = service.call(&call(&trying, None))?;
+    let revision = shown["revision"].as_u64().ok_or("the answer has no revision")?;
+    let changes: Vec<&Value> = shown["changes"].as_array().into_iter().flatten().collect();
+    if changes.is_empty() {
+        print(&format!("nothing to change: revision {revision} is that already\n"));
+        return Ok(());
+    }
+    changes.iter().for_each(|change| print(&difference(change)));
+    if doing.dry_run {
+        print(&format!("{} changes to revision {revision}; nothing was changed\n", changes.len()));
+        return Ok(());
+    }
+    if !doing.yes && !is_wanted(changes.len()) {
+        return Err("nothing was changed".to_owned());
+    }
+    let done = service.call(&call(path, Some(revision)))?;
+    print(&format!("{} changes, revision {}\n", changes.len(), done["revision"]));
+    Ok(())
+}
+
+/// Asks, if there is somebody to ask.
+fn is_wanted(changes: usize) -> bool {
+    if !std::io::stdin().is_terminal() {
+        return true;
+    }
+    print(&format!("make these {changes} changes? [y/N] "));
+    let _ = std::io::stdout().flush();
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+pub(super) fn export(revision: Option<u64>, service: &Service) -> Result<(), String> {
+    let path = match revision {
+        Some(revision) => format!("/v1/ruleset?revision={revision}"),
+        None => "/v1/ruleset".to_owned(),
+    };
+    print(&service.text(&Call { accept: "application/yaml", ..Call::new(Method::GET, &path) })?);
+    Ok(())
+}
+
+pub(super) fn history(about: Option<&str>, limit: u32, service: &Service) -> Result<(), String> {
+    let mut path = format!("/v1/ruleset/history?limit={limit}");
+    if let Some(about) = about {
+        // Ids have nothing that would have to be encoded.
+        path.push_str(&format!("&about={about}"));
+    }
+    let answer = service.call(&Call::new(Method::GET, &path))?;
+    for entry in answer["entries"].as_array().into_iter().flatten() {
+        let [at, who] = ["changed_at", "changed_by"].map(|name| entry[name].as_str().unwrap_or_default());
+        print(&format!("revision {} by {who} at {at}\n{}", entry["revision"], difference(entry)));
+    }
+    Ok(())
+}
+
+pub(super) fn candidates(service: &Service) -> Result<(), String> {
+    let answer = service.call(&Call::new(Method::GET, "/v1/candidates"))?;
+    let reports: Vec<&Value> = answer["candidates"].as_array().into_iter().flatten().collect();
+    if reports.is_empty() {
+        print("there are no candidates\n");
+    }
+    for report in reports {
+        let [rule, candidate] = ["rule", "candidate"].map(|name| report[name].as_str().unwrap_or_default());
+        print(&line(&format!("{candidate} for {rule}, share {}", report["share"])));
+        for (name, told) in [
+            ("both_allowed", "both let pass"),
+            ("both_denied", "both denied"),
+            ("would_deny", "only the candidate would have denied"),
+            ("would_allow", "only the live rule denied"),
+        ] {
+            print(&format!("    {told}: {}\n", report[name]));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Talking to a running service.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode};
+use serde_json::Value;
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+/// How long an answer may take: thousands of rules are stored in some seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// As much as a set of rules may have, and its history.
+const MAX_ANSWER: u64 = 256 * 1024 * 1024;
+
+/// Who is asked.
+#[derive(Debug, clap::Args)]
+pub(super) struct Service {
+    /// Address of the service
+    #[arg(long, env = "TRYPEMA_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
+    server: String,
+    /// Token, if the service asks for one
+    #[arg(long, env = "TRYPEMA_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    admin_token: Option<String>,
+    /// The same, in a file
+    #[arg(long, env = "TRYPEMA_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+    /// Certificate authority to trust, in PEM, in place of those of the web
+    #[arg(long, env = "TRYPEMA_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+/// What the service is to do.
+pub(super) struct Call<'a> {
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    pub(super) body: Option<&'a Value>,
+    /// The revision that a change is for.
+    pub(super) revision: Option<u64>,
+    pub(super) accept: &'static str,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(method: Method, path: &'a str) -> Self {
+        Self { method, path, body: None, revision: None, accept: "application/json" }
+    }
+}
+
+impl Service {
+    /// Asks something in JSON.
+    pub(super) fn ask(&self, path: &str, question: &Value) -> Result<Value, String> {
+        self.call(&Call { body: Some(question), ..Call::new(Method::POST, path) })
+    }
+
+    /// Has something done that is answered in JSON.
+    pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
+        let text = self.text(call)?;
+        serde_json::from_str(&text).map_err(|_| format!("{}: the answer is no JSON", self.url(call)))
+    }
+
+    /// Has something done; what is answered, unless that is a refusal.
+    pub(super) fn text(&self, call: &Call<'_>) -> Result<String, String> {
+        let url = self.url(call);
+        let failed = |error: &dyn Display| format!("{url}: {error}");
+        let mut request = Request::builder().method(call.method.clone()).uri(&url).header("accept", call.accept);
+        if let Some(token) = self.token()? {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if let Some(revision) = call.revision {
+            request = request.header("if-match", format!("\"{revision}\""));
+        }
+        let agent = self.agent()?;
+        let response = match call.body {
+            Some(body) => {
+                let request = request.header("content-type", "application/json").body(body.to_string());
+                agent.run(request.map_err(|error| failed(&error))?)
+            }
+            None => agent.run(request.body(()).map_err(|error| failed(&error))?),
+        };
+        let mut response = response.map_err(|error| failed(&error))?;
+        let status = response.status();
+        let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
+        let body = body.map_err(|error| failed(&error))?;
+        if status.is_success() {
+            return Ok(body);
+        }
+        Err(format!("{url}: {}", told(status, &body)))
+    }
+
+    fn url(&self, call: &Call<'_>) -> String {
+        format!("{}{}", self.server.trim_end_matches('/'), call.path)
+    }
+
+    /// The token alone, where it is given as servers have it: `ann:TOKEN`.
+    fn token(&self) -> Result<Option<String>, String> {
+        let given = match (&self.admin_token, &self.admin_token_file) {
+            (Some(token), _) => Some(token.clone()),
+            (None, Some(file)) => {
+                let read = fs::read_to_string(file);
+                Some(read.map_err(|error| format!("{}: {error}", file.display()))?)
+            }
+            (None, None) => None,
+        };
+        Ok(given.map(|given| {
+            let first = given.split([',', '\n']).next().unwrap_or_default().trim();
+            first.split_once(':').map_or(first, |(_, token)| token).trim().to_owned()
+        }))
+    }
+
+    fn agent(&self) -> Result<Agent, String> {
+        let mut config = Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .http_status_as_error(false)
+            .allow_non_standard_methods(true);
+        if let Some(file) = &self.ca {
+            let failed = |error: &dyn Display| format!("{}: {error}", file.display());
+            let pem = fs::read(file).map_err(|error| failed(&error))?;
+            let certificate = Certificate::from_pem(&pem).map_err(|error| failed(&error))?;
+            let roots = RootCerts::Specific(Arc::new(vec![certificate.to_owned()]));
+            config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
+        }
+        Ok(config.build().new_agent())
+    }
+}
+
+fn told(status: StatusCode, body: &str) -> String {
+    let answer: Value = serde_json::from_str(body).unwrap_or_default();
+    match answer["detail"].as_str() {
+        Some(detail) => format!("{status}: {detail}"),
+        None => status.to_string(),
+    }
+}

@@ -1,0 +1,65 @@
+//! Candidates: that each names a live rule, and where that is.
+
+use std::collections::BTreeMap;
+
+use super::{Compiler, MAX_ID_BYTES};
+use crate::rules::definition::Rule;
+use crate::rules::problem::Field;
+use crate::rules::set::RuleSet;
+
+impl Compiler {
+    pub(super) fn check_candidates(&mut self, rules: &[Rule], all: &Field) {
+        if !rules.iter().any(|rule| rule.candidate_for.is_some() || rule.share.is_some()) {
+            return;
+        }
+        let by_id: BTreeMap<&str, &Rule> = rules.iter().map(|rule| (rule.id.as_str(), rule)).collect();
+        for (index, rule) in rules.iter().enumerate() {
+            let (field, known) = (all.at(index), self.problems.len());
+            if let Some(live) = &rule.candidate_for {
+                self.check_live(
+                    rule,
+                    (live, by_id.get(live.as_str()).copied()),
+                    &field.then("candidate_for"),
+                );
+            }
+            self.check_share(rule, &field.then("share"));
+            self.name_rule(known, &rule.id);
+        }
+    }
+
+    fn check_live(&mut self, rule: &Rule, (id, live): (&str, Option<&Rule>), field: &Field) {
+        let given: String = id.chars().take(MAX_ID_BYTES).collect();
+        match live {
+            _ if id == rule.id => self.refuse(field, "a rule cannot be a candidate for itself"),
+            None => self.refuse(field, format!("there is no rule {given:?}")),
+            Some(live) if live.candidate_for.is_some() => {
+                self.refuse(field, format!("rule {given:?} is a candidate itself: name a live rule"));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn check_share(&mut self, rule: &Rule, field: &Field) {
+        let Some(share) = rule.share else { return };
+        if rule.candidate_for.is_none() {
+            self.refuse(field, "only a candidate (`candidate_for`) has a share");
+        }
+        // This is false of what is no number, too.
+        if !(share > 0.0 && share <= 1.0) {
+            self.refuse(field, format!("invalid share {share}: need a number above 0 and up to 1"));
+        }
+    }
+}
+
+impl RuleSet {
+    /// Notes where each candidate's live rule is, and which candidates a live rule has.
+    pub(super) fn link_candidates(&mut self) {
+        for (number, compiled) in (0..).zip(&mut self.rules) {
+            let Some(live) = &compiled.rule.candidate_for else { continue };
+            compiled.live = self.ids.get(live.as_str()).copied();
+            if let Some(live) = compiled.live {
+                self.candidates.entry(live).or_default().push(number);
+            }
+        }
+    }
+}
