@@ -31,6 +31,8 @@ pub fn rules_of(line: &Line) -> Option<RuleSet> {
         on_store_failure: None,
         priority: 100,
         enabled: true,
+        candidate_for: None,
+        share: None,
     };
     RuleSet::compile(&Rules { rules: vec![rule], ..Rules::default() }).ok()
 }

@@ -1,0 +1,29 @@
+//! Rules in PostgreSQL, with real PostgreSQL and Redis servers and the real binary. One binary, so that it is linked once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, reason = "what tests share has no other reader")]
+
+#[path = "database/access.rs"]
+mod access;
+#[path = "database/candidates.rs"]
+mod candidates;
+#[path = "database/cli.rs"]
+mod cli;
+#[path = "service/client.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod client;
+#[path = "database/constraints.rs"]
+mod constraints;
+#[path = "database/editing.rs"]
+mod editing;
+#[path = "database/faults.rs"]
+mod faults;
+#[path = "database/fleet.rs"]
+mod fleet;
+#[path = "service/harness.rs"]
+#[allow(dead_code, reason = "others use the rest")]
+mod harness;
+#[path = "database/history.rs"]
+mod history;
+#[path = "database/scene.rs"]
+mod scene;
