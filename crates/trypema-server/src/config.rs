@@ -146,7 +146,10 @@ impl Config {
             collector: collector(settings.otlp_endpoint.as_deref())?,
             provider: provider(settings)?,
         };
-        if matches!(config.rules, RulesSource::Database(_)) && !config.is_on_loopback() && !config.tokens.has_editor() {
+        if matches!(config.rules, RulesSource::Database(_))
+            && !config.is_on_loopback()
+            && !config.tokens.has_editor()
+        {
             let reason = "is missing: without one, everybody who reaches this address could change the rules";
             return Err(invalid("admin_token", reason));
         }
@@ -266,9 +269,10 @@ fn rules(settings: &Settings) -> Result<RulesSource, InvalidConfig> {
         (None, None) => None,
     };
     match (address, &settings.rules) {
-        (Some(_), Some(_)) => {
-            Err(invalid("rules", "rules are in a file or in the database: give one of `rules` and `database_url`"))
-        }
+        (Some(_), Some(_)) => Err(invalid(
+            "rules",
+            "rules are in a file or in the database: give one of `rules` and `database_url`",
+        )),
         (None, None) => Ok(RulesSource::BuiltIn),
         (None, Some(file)) => Ok(RulesSource::File(file.clone())),
         (Some(address), None) => {

@@ -250,10 +250,14 @@ impl Settings {
         };
         let (admin_token, admin_token_file) =
             secret((self.admin_token, self.admin_token_file), (others.admin_token, others.admin_token_file));
-        let (reader_token, reader_token_file) =
-            secret((self.reader_token, self.reader_token_file), (others.reader_token, others.reader_token_file));
-        let (database_url, database_url_file) =
-            secret((self.database_url, self.database_url_file), (others.database_url, others.database_url_file));
+        let (reader_token, reader_token_file) = secret(
+            (self.reader_token, self.reader_token_file),
+            (others.reader_token, others.reader_token_file),
+        );
+        let (database_url, database_url_file) = secret(
+            (self.database_url, self.database_url_file),
+            (others.database_url, others.database_url_file),
+        );
         let (redis_url, redis_url_file) =
             secret((self.redis_url, self.redis_url_file), (others.redis_url, others.redis_url_file));
         Self {

@@ -141,7 +141,9 @@ impl Migrate {
             (Some(url), None) => Address::Given(url),
             (None, Some(file)) => Address::InFile(file),
             (Some(_), Some(_)) => return failed("database_url: is given twice: itself and as a file"),
-            (None, None) => return failed("database_url: is missing: which PostgreSQL is to have the rules?"),
+            (None, None) => {
+                return failed("database_url: is missing: which PostgreSQL is to have the rules?");
+            }
         };
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,

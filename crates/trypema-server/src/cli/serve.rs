@@ -148,7 +148,9 @@ impl Greeting {
         print(&format!("trypema listens on {url}\n"));
         match &self.rules {
             RulesSource::File(path) => return print(&format!("rules: {}\n", path.display())),
-            RulesSource::Database(_) => return print("rules: in PostgreSQL; `trypema rules export` shows them\n"),
+            RulesSource::Database(_) => {
+                return print("rules: in PostgreSQL; `trypema rules export` shows them\n");
+            }
             RulesSource::BuiltIn => {}
         }
         print(&format!(

@@ -65,7 +65,8 @@ impl Service {
     pub(super) fn text(&self, call: &Call<'_>) -> Result<String, String> {
         let url = self.url(call);
         let failed = |error: &dyn Display| format!("{url}: {error}");
-        let mut request = Request::builder().method(call.method.clone()).uri(&url).header("accept", call.accept);
+        let mut request =
+            Request::builder().method(call.method.clone()).uri(&url).header("accept", call.accept);
         if let Some(token) = self.token()? {
             request = request.header("authorization", format!("Bearer {token}"));
         }

@@ -96,10 +96,12 @@ impl Book {
     /// Opens what is stored; or else what is kept in Redis, so that a server starts while the database is away.
     pub(crate) async fn open(choice: &DatabaseChoice) -> Result<Opened, OpenError> {
         let database = Database::new(choice.address.clone())?;
-        let cache = choice.cache.as_ref().map(|(url, prefix)| Cache::new(url.reveal(), prefix)).transpose()?;
+        let cache =
+            choice.cache.as_ref().map(|(url, prefix)| Cache::new(url.reveal(), prefix)).transpose()?;
         let failed = match read(&database).await {
             Ok((version, rules)) => {
-                let book = Self::new(choice, (database, cache), InForce { version, origin: Origin::Database });
+                let book =
+                    Self::new(choice, (database, cache), InForce { version, origin: Origin::Database });
                 return Ok(Opened { book, rules, refused: None });
             }
             Err(error @ OpenError::Database(DatabaseError::NotMigrated)) => return Err(error),

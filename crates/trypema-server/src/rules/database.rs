@@ -21,8 +21,7 @@ use tokio::time::timeout;
 pub(crate) use editing::{EditError, Edited, Editing, Reach};
 pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
 pub(crate) use row::ListName;
-pub use stored::Unusable;
-pub(crate) use stored::{Reader, Stored, Version};
+pub(crate) use stored::{Reader, Stored, Unusable, Version};
 
 use crate::secret::Secret;
 
@@ -91,7 +90,9 @@ impl DatabaseError {
         let Self::Failed(sqlx::Error::Database(error)) = self else { return None };
         match error.code().as_deref() {
             // A check, a key that is there twice, one that points nowhere, a number or a text that does not fit.
-            Some("23514" | "23505" | "23503" | "22003" | "22001" | "22P05" | "22021") => Some(error.message().to_owned()),
+            Some("23514" | "23505" | "23503" | "22003" | "22001" | "22P05" | "22021") => {
+                Some(error.message().to_owned())
+            }
             _ => None,
         }
     }
@@ -159,8 +160,9 @@ impl Address {
             return Err(DatabaseError::Address("need postgres://user@host/database".to_owned()));
         }
         // The error may repeat a part of the address, and so of the password.
-        let options = PgConnectOptions::from_str(text)
-            .map_err(|_| DatabaseError::Address("cannot be understood: need postgres://user@host/database".to_owned()))?;
+        let options = PgConnectOptions::from_str(text).map_err(|_| {
+            DatabaseError::Address("cannot be understood: need postgres://user@host/database".to_owned())
+        })?;
         Ok(options.application_name("trypema").statement_cache_capacity(0).disable_statement_logging())
     }
 }

@@ -127,7 +127,9 @@ impl Follower {
         let Some(cache) = &self.book.cache else { return };
         let Ok(Some(kept)) = cache.load().await else { return };
         let known = self.book.in_force().version;
-        if kept.version.set_id == known.set_id && kept.version.revision > known.revision.max(self.seen.revision) {
+        if kept.version.set_id == known.set_id
+            && kept.version.revision > known.revision.max(self.seen.revision)
+        {
             self.adopt(kept, Origin::Cache).await;
         }
     }

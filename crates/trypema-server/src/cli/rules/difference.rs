@@ -74,7 +74,8 @@ mod tests {
         });
         let told = "~ rule a\n    name: \"x\\u001b\" -> not given\n    priority: 3\n    strategy.fixed_window.limit: 1 -> 2\n";
         assert_eq!(difference(&change), told);
-        let gone = json!({"kind": "list", "name": "block user \u{1b}[2J", "before": {"value": "x"}, "after": null});
+        let gone =
+            json!({"kind": "list", "name": "block user \u{1b}[2J", "before": {"value": "x"}, "after": null});
         assert_eq!(difference(&gone), "- list block user \\u{1b}[2J\n");
     }
 }

@@ -19,7 +19,10 @@ impl Front {
     pub(super) fn admit_editor(&self, headers: &HeaderMap) -> Result<Actor, Refusal> {
         let actor = self.admit(headers)?;
         if actor.role < Role::Editor {
-            return Err(Refusal::new(StatusCode::FORBIDDEN, "this token may only look: this needs an admin token"));
+            return Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                "this token may only look: this needs an admin token",
+            ));
         }
         Ok(actor)
     }

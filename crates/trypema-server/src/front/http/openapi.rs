@@ -1,5 +1,7 @@
 //! The description of all this for programs, made of the types that are read and written.
 
+mod rules;
+
 use std::sync::LazyLock;
 
 use bytes::Bytes;
@@ -11,7 +13,6 @@ use super::explain::ExplainAnswer;
 use super::keys::{KeyAnswer, ResetAnswer};
 use super::question::{Question, Topic};
 use super::refund::RefundAnswer;
-use super::rules::RulesAnswer;
 
 /// The document, as JSON.
 pub(super) fn document() -> Bytes {
@@ -22,7 +23,10 @@ pub(super) fn document() -> Bytes {
 fn written() -> Value {
     let mut read = generator().for_deserialize().into_generator();
     let mut answered = generator().for_serialize().into_generator();
-    let paths = paths(&mut read, &mut answered);
+    let mut paths = paths(&mut read, &mut answered);
+    if let Some(paths) = paths.as_object_mut() {
+        paths.extend(rules::paths(&mut read, &mut answered));
+    }
     let mut components = answered.take_definitions(true);
     components.extend(read.take_definitions(true));
     components.insert("Problem".to_owned(), problem());
@@ -37,7 +41,7 @@ fn written() -> Value {
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"admin": {"type": "http", "scheme": "bearer", "description": "Only where an admin token is set."}},
+            "securitySchemes": {"admin": {"type": "http", "scheme": "bearer", "description": "Only where tokens are set: a reader's for looking, an editor's for changing."}},
         },
     })
 }
@@ -58,7 +62,6 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
     let refund = json!(answered.subschema_for::<RefundAnswer<'_>>());
     let key = json!(answered.subschema_for::<KeyAnswer<'_>>());
     let reset = json!(answered.subschema_for::<ResetAnswer<'_>>());
-    let rules = json!(answered.subschema_for::<RulesAnswer<'_>>());
     let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": PROBLEM}}});
     let one_or_many = json!({"oneOf": [question, {"type": "array", "items": question}]});
     let answers = json!({"oneOf": [check, {"type": "array", "items": {"anyOf": [check, failed]}}]});
@@ -104,11 +107,6 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
                 "responses": responses("It is forgotten.", &reset, &["400", "401", "403", "404", "500", "503"]),
             },
         },
-        "/v1/rules": {"get": {
-            "summary": "The rules in force",
-            "security": admin,
-            "responses": responses("The rules.", &rules, &["401", "403"]),
-        }},
         "/": {"get": {"summary": "What is there?", "responses": {"200": {"description": "A list."}}}},
         "/healthz": {"get": {"summary": "Is it alive?", "responses": {"200": {"description": "It is."}}}},
         "/readyz": {"get": {"summary": "Does it want requests?", "responses": {

@@ -27,6 +27,16 @@ POST   /v1/refund        gives the cost back
 POST   /v1/explain       what every rule says about a request; spends nothing
 GET    /v1/keys/{key}    what a counter has left; DELETE forgets it
 GET    /v1/rules         the rules in force
+GET    /v1/candidates    what candidates would have decided
+
+With rules in PostgreSQL (changes need If-Match, the revision that they are for, and an admin token):
+POST   /v1/rules         stores a new rule; GET, PUT, PATCH, DELETE /v1/rules/{id}
+POST   /v1/rules/{id}/promote     makes a candidate the live rule
+GET    /v1/ruleset       everything that is stored; PUT makes it exactly what is sent, ?dry_run=true only shows what would change
+GET    /v1/ruleset/history        who changed what; POST /v1/ruleset/revert {\"to\": 17} goes back to a revision
+GET    /v1/overrides     what single keys get; GET, PUT, DELETE /v1/overrides/{key} {\"verdict\": \"block\"}
+GET    /v1/lists         PUT, DELETE /v1/lists/{list}/{attribute}/{value}, where the list is allow or block
+
 GET    /healthz /readyz /metrics /openapi.json
 ";
 

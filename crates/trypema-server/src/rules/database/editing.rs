@@ -8,7 +8,7 @@ use thiserror::Error;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
 
 use super::row::{ListRow, OverrideRow, RuleRow};
-use super::stored::{self, BadRow, Stored, Unusable};
+use super::stored::{self, BadRow, BadRows, Stored, Unusable};
 use super::{Database, DatabaseError, Session, within};
 use crate::rules::change::{self, Change, Item, Kind};
 
@@ -103,8 +103,9 @@ impl Editing<'_> {
         let connection = &mut self.session.connection;
         let written = within(async {
             write(connection, &changes, &bad_rows).await?;
-            let revision: i64 =
-                sqlx::query_scalar("SELECT revision FROM rate_limit_state").fetch_one(&mut *connection).await?;
+            let revision: i64 = sqlx::query_scalar("SELECT revision FROM rate_limit_state")
+                .fetch_one(&mut *connection)
+                .await?;
             sqlx::query("COMMIT").execute(connection).await?;
             Ok(revision)
         });
@@ -124,7 +125,7 @@ impl Editing<'_> {
         };
         let staying: Vec<BadRow> = self.stored.bad_rows.iter().filter(stays).cloned().collect();
         if !staying.is_empty() {
-            return Err(Unusable::BadRows(staying).into());
+            return Err(Unusable::BadRows(BadRows(staying)).into());
         }
         Ok(change::between(&self.stored.rules, wanted))
     }
@@ -216,22 +217,34 @@ async fn write(
         if !bad.is_empty() {
             sqlx::query(AssertSqlSafe(&*statements.delete_bad)).bind(bad).execute(&mut *connection).await?;
         }
-        run(connection, &statements.delete, rows_of(changes, kind, |change| match change {
-            Change { before: Some(gone), after: None, .. } => Some(gone),
-            _ => None,
-        }))
+        run(
+            connection,
+            &statements.delete,
+            rows_of(changes, kind, |change| match change {
+                Change { before: Some(gone), after: None, .. } => Some(gone),
+                _ => None,
+            }),
+        )
         .await?;
     }
     for (kind, statements) in kinds {
-        run(connection, &statements.update, rows_of(changes, kind, |change| match change {
-            Change { before: Some(_), after, .. } => after.as_ref(),
-            _ => None,
-        }))
+        run(
+            connection,
+            &statements.update,
+            rows_of(changes, kind, |change| match change {
+                Change { before: Some(_), after, .. } => after.as_ref(),
+                _ => None,
+            }),
+        )
         .await?;
-        run(connection, &statements.insert, rows_of(changes, kind, |change| match change {
-            Change { before: None, after, .. } => after.as_ref(),
-            _ => None,
-        }))
+        run(
+            connection,
+            &statements.insert,
+            rows_of(changes, kind, |change| match change {
+                Change { before: None, after, .. } => after.as_ref(),
+                _ => None,
+            }),
+        )
         .await?;
     }
     Ok(())

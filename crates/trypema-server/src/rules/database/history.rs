@@ -48,7 +48,9 @@ pub(crate) enum NoSuchRevision {
     Database(#[from] DatabaseError),
     #[error("there is no revision {wanted}: the last one is {last}")]
     Future { wanted: u64, last: u64 },
-    #[error("what revision {0} had is not known any more: a part of the history after it was deleted, or cannot be understood")]
+    #[error(
+        "what revision {0} had is not known any more: a part of the history after it was deleted, or cannot be understood"
+    )]
     Forgotten(u64),
 }
 
@@ -104,10 +106,11 @@ impl Editing<'_> {
         let connection = self.connection();
         let after = i64::try_from(wanted).unwrap_or(i64::MAX);
         let (known, rows) = within(async {
-            let known: i64 = sqlx::query_scalar("SELECT count(*) FROM rate_limit_revisions WHERE revision > $1")
-                .bind(after)
-                .fetch_one(&mut *connection)
-                .await?;
+            let known: i64 =
+                sqlx::query_scalar("SELECT count(*) FROM rate_limit_revisions WHERE revision > $1")
+                    .bind(after)
+                    .fetch_one(&mut *connection)
+                    .await?;
             Ok((known, sqlx::query(SINCE).bind(after).fetch_all(connection).await?))
         })
         .await?;

@@ -6,8 +6,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use super::{Database, DatabaseError};
 
 /// Every migration, in order. Once released, one is never changed: another follows it.
-const MIGRATIONS: [(i64, &str, &str); 1] =
-    [(1, "rules", include_str!("../../../migrations/0001_rules.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "rules", include_str!("../../../migrations/0001_rules.sql"))];
 
 impl Database {
     /// Brings the tables up to date; returns the names of what was missing. Several at once wait for each other.
@@ -17,15 +16,16 @@ impl Database {
     /// That the database cannot be reached, or refuses.
     pub(crate) async fn migrate(&self) -> Result<Vec<&'static str>, DatabaseError> {
         let mut session = self.session().await?;
-        let known: Vec<i64> = match sqlx::query_scalar("SELECT version FROM _trypema_migrations WHERE success")
-            .fetch_all(&mut session.connection)
-            .await
-        {
-            Ok(known) => known,
-            // There is no such table yet.
-            Err(sqlx::Error::Database(_)) => Vec::new(),
-            Err(error) => return Err(error.into()),
-        };
+        let known: Vec<i64> =
+            match sqlx::query_scalar("SELECT version FROM _trypema_migrations WHERE success")
+                .fetch_all(&mut session.connection)
+                .await
+            {
+                Ok(known) => known,
+                // There is no such table yet.
+                Err(sqlx::Error::Database(_)) => Vec::new(),
+                Err(error) => return Err(error.into()),
+            };
         migrator().run(&mut session.connection).await?;
         let missing = MIGRATIONS.iter().filter(|(version, ..)| !known.contains(version));
         Ok(missing.map(|(_, name, _)| *name).collect())

@@ -69,26 +69,41 @@ impl fmt::Display for BadRow {
 #[derive(Debug, Error)]
 pub enum Unusable {
     /// Rows that are none.
-    #[error("{}", told(.0))]
-    BadRows(Vec<BadRow>),
+    #[error("{0}")]
+    BadRows(BadRows),
     /// Rules that are invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidRules),
 }
 
-fn told(rows: &[BadRow]) -> String {
-    let lines: Vec<String> = rows.iter().take(MAX_TOLD).map(ToString::to_string).collect();
-    let more = rows.len().saturating_sub(MAX_TOLD);
-    if more == 0 { lines.join("\n") } else { format!("{}\nand {more} more", lines.join("\n")) }
+/// Rows that cannot be understood.
+#[derive(Debug)]
+pub struct BadRows(pub(super) Vec<BadRow>);
+
+impl fmt::Display for BadRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().take(MAX_TOLD).map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))?;
+        match self.0.len().saturating_sub(MAX_TOLD) {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
+    }
 }
 
 impl Stored {
     /// Checks and indexes them. This takes a while, and is for a thread of its own.
     pub(crate) fn compile(&self) -> Result<RuleSet, Unusable> {
-        if !self.bad_rows.is_empty() {
-            return Err(Unusable::BadRows(self.bad_rows.clone()));
-        }
+        self.understood()?;
         Ok(RuleSet::compile(&self.rules)?)
+    }
+
+    /// The rules, if every row is one.
+    pub(crate) fn understood(&self) -> Result<&Rules, Unusable> {
+        match &self.bad_rows[..] {
+            [] => Ok(&self.rules),
+            bad => Err(Unusable::BadRows(BadRows(bad.to_vec()))),
+        }
     }
 
     /// Whether there is such a rule, if only one that cannot be understood.

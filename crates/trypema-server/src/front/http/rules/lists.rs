@@ -37,7 +37,12 @@ impl Front {
         Ok(json(StatusCode::OK, &ListsAnswer { allow: &stored.rules.allow, block: &stored.rules.block }))
     }
 
-    pub(super) async fn listed(&self, at: Place<'_>, request: &Request<Incoming>, place: &Connection) -> Asked {
+    pub(super) async fn listed(
+        &self,
+        at: Place<'_>,
+        request: &Request<Incoming>,
+        place: &Connection,
+    ) -> Asked {
         let list = match at.list {
             "allow" => ListName::Allow,
             "block" => ListName::Block,
@@ -47,7 +52,8 @@ impl Front {
             return Err(Refusal::wrong_method("PUT, DELETE"));
         }
         let who = self.admit_editor(request.headers())?;
-        let undecodable = || Refusal::bad_request("the attribute and the value are not percent-encoded UTF-8");
+        let undecodable =
+            || Refusal::bad_request("the attribute and the value are not percent-encoded UTF-8");
         let attribute = decoded_path(at.attribute).ok_or_else(undecodable)?;
         let value = decoded_path(at.value).filter(|value| !value.is_empty()).ok_or_else(undecodable)?;
         let is_adding = request.method() == Method::PUT;

@@ -33,7 +33,8 @@ impl Front {
         }
         let stored = self.stored(place).await?;
         let item = stored.rules.rules.iter().find(|rule| rule.id == id).ok_or_else(|| no_rule(id))?;
-        Ok(ItemAnswer { revision: stored.revisions.get(&Name::Rule(id.to_owned())).copied(), item }.into_answer())
+        Ok(ItemAnswer { revision: stored.revisions.get(&Name::Rule(id.to_owned())).copied(), item }
+            .into_answer())
     }
 
     pub(super) async fn create_rule(&self, request: Request<Incoming>, place: &Place) -> Asked {
@@ -41,7 +42,10 @@ impl Front {
         let rule: Rule = read(&body::read(request.into_body(), self.max_body).await?)?;
         let changed = self.edit(&who, place, |stored| {
             if stored.has_rule(&rule.id) {
-                return Err(Refusal::new(StatusCode::CONFLICT, format!("there is a rule {:?} already", rule.id)));
+                return Err(Refusal::new(
+                    StatusCode::CONFLICT,
+                    format!("there is a rule {:?} already", rule.id),
+                ));
             }
             let (mut rules, reach) = (stored.rules.clone(), Reach::Rule(rule.id.clone()));
             rules.rules.push(rule);
@@ -55,7 +59,10 @@ impl Front {
         let precondition = Precondition::required(request.headers())?;
         let rule: Rule = read(&body::read(request.into_body(), self.max_body).await?)?;
         if rule.id != id {
-            return Err(Refusal::bad_request(format!("the id of the body is {:?}, that of the path {id:?}", rule.id)));
+            return Err(Refusal::bad_request(format!(
+                "the id of the body is {:?}, that of the path {id:?}",
+                rule.id
+            )));
         }
         let changed = self.edit(&who, place, |stored| {
             let mut wanted = wanted(stored, id, precondition)?;
@@ -72,7 +79,12 @@ impl Front {
         let EnabledChange { enabled } = read(&body::read(request.into_body(), self.max_body).await?)?;
         let changed = self.edit(&who, place, |stored| {
             let mut wanted = wanted(stored, id, precondition)?;
-            wanted.rules.rules.iter_mut().filter(|rule| rule.id == id).for_each(|rule| rule.enabled = enabled);
+            wanted
+                .rules
+                .rules
+                .iter_mut()
+                .filter(|rule| rule.id == id)
+                .for_each(|rule| rule.enabled = enabled);
             Ok(wanted)
         });
         Ok(edited(StatusCode::OK, changed.await?))

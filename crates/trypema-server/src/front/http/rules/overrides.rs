@@ -74,7 +74,8 @@ impl Front {
     async fn set_override(&self, key: KeyValues, request: Request<Incoming>, place: &Place) -> Asked {
         let who = self.admit_editor(request.headers())?;
         let precondition = Precondition::read(request.headers())?;
-        let OverrideChange { strategy, verdict } = read(&body::read(request.into_body(), self.max_body).await?)?;
+        let OverrideChange { strategy, verdict } =
+            read(&body::read(request.into_body(), self.max_body).await?)?;
         let changed = self.edit(&who, place, |stored| {
             let mut wanted = without(stored, &key, precondition)?;
             let KeyValues { rule, values, .. } = key;
@@ -112,15 +113,19 @@ fn find<'s>(stored: &'s Stored, key: &KeyValues) -> Option<&'s Override> {
 
 /// Whether an override is for a key, whichever way its address is written.
 fn is_for(special: &Override, key: &KeyValues) -> bool {
-    let folded = |address: &str| address.parse().ok().map(|address| AddressKey::of(address).as_str().to_owned());
+    let folded =
+        |address: &str| address.parse().ok().map(|address| AddressKey::of(address).as_str().to_owned());
     let is_same = |name: &str, one: &str, other: &str| {
-        one == other || (name == "ip" && (folded(one).as_deref() == Some(other) || folded(other).as_deref() == Some(one)))
+        one == other
+            || (name == "ip"
+                && (folded(one).as_deref() == Some(other) || folded(other).as_deref() == Some(one)))
     };
     special.rule == key.rule
         && special.key.len() == key.values.len()
-        && special.key.iter().all(|(name, value)| {
-            key.values.get(name).is_some_and(|other| is_same(name, value, other))
-        })
+        && special
+            .key
+            .iter()
+            .all(|(name, value)| key.values.get(name).is_some_and(|other| is_same(name, value, other)))
 }
 
 fn no_key() -> Refusal {

@@ -21,8 +21,10 @@ impl Precondition {
         if given == "*" {
             return Ok(Some(Self::Any));
         }
-        let revision = given.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(given).parse();
-        let revision = revision.map_err(|_| Refusal::bad_request("If-Match: need a revision, as in \"17\", or *"))?;
+        let revision =
+            given.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(given).parse();
+        let revision =
+            revision.map_err(|_| Refusal::bad_request("If-Match: need a revision, as in \"17\", or *"))?;
         Ok(Some(Self::Revision(revision)))
     }
 

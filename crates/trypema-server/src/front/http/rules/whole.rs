@@ -16,7 +16,7 @@ use crate::front::http::question::read;
 use crate::front::http::{Asked, Front, begin, body};
 use crate::net::Place;
 use crate::rules::change::Item;
-use crate::rules::database::{HistoryEntry, NoSuchRevision, Page, Reach};
+use crate::rules::database::{EditError, HistoryEntry, NoSuchRevision, Page, Reach};
 
 /// As much as a file of rules may have.
 const MAX_BODY: usize = 16 * 1024 * 1024;
@@ -55,11 +55,8 @@ impl Front {
         let (revision, rules) = match wanted {
             None => {
                 let stored = self.stored(place).await?;
-                if !stored.bad_rows.is_empty() {
-                    let rows: Vec<String> = stored.bad_rows.iter().map(ToString::to_string).collect();
-                    return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, rows.join("\n")));
-                }
-                (stored.version.revision, sorted(&stored.rules))
+                let rules = stored.understood().map_err(EditError::from)?;
+                (stored.version.revision, sorted(rules))
             }
             Some(revision) => {
                 let book = self.book()?;
@@ -68,12 +65,14 @@ impl Front {
                 (revision, sorted(&editing.at(revision).await?))
             }
         };
-        let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let accepts =
+            request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         if !accepts.contains("yaml") {
             return Ok(tagged(json(StatusCode::OK, &rules), revision));
         }
-        let text = serde_saphyr::to_string(&rules)
-            .map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the rules cannot be written as YAML"))?;
+        let text = serde_saphyr::to_string(&rules).map_err(|_| {
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the rules cannot be written as YAML")
+        })?;
         let mut answer = json_bytes(StatusCode::OK, text);
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
         Ok(tagged(answer, revision))
@@ -133,7 +132,9 @@ impl Front {
             match &*name {
                 "about" => about = Some(value),
                 "before" => before = Some(number("before", &value)?),
-                "limit" => limit = u32::try_from(number("limit", &value)?).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE),
+                "limit" => {
+                    limit = u32::try_from(number("limit", &value)?).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE)
+                }
                 _ => return Err(unknown(&name)),
             }
         }

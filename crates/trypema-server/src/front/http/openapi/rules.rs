@@ -1,0 +1,150 @@
+//! The part about rules that are stored.
+
+use schemars::generate::SchemaGenerator;
+use serde_json::{Map, Value, json};
+use trypema::rules::{Override, Rule, Rules};
+
+use super::{parameter, responses};
+use crate::front::http::rules::{
+    CandidatesAnswer, EditAnswer, EnabledChange, HistoryAnswer, ItemAnswer, ListsAnswer, OverrideChange,
+    OverridesAnswer, RevertRequest, RulesAnswer,
+};
+
+/// Reasons that every route has: the token, and rules that are in a file.
+const LOOKING: [&str; 4] = ["401", "403", "404", "503"];
+/// Reasons that every change has, too.
+const CHANGING: [&str; 7] = ["400", "401", "403", "404", "409", "422", "503"];
+
+pub(super) fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Map<String, Value> {
+    let rules = json!(answered.subschema_for::<RulesAnswer<'_>>());
+    let edit = json!(answered.subschema_for::<EditAnswer>());
+    let one = json!(answered.subschema_for::<ItemAnswer<'_, Rule>>());
+    let special = json!(answered.subschema_for::<ItemAnswer<'_, Override>>());
+    let specials = json!(answered.subschema_for::<OverridesAnswer<'_>>());
+    let lists = json!(answered.subschema_for::<ListsAnswer<'_>>());
+    let history = json!(answered.subschema_for::<HistoryAnswer>());
+    let candidates = json!(answered.subschema_for::<CandidatesAnswer>());
+    let whole = json!(answered.subschema_for::<Rules>());
+    let rule = body(&json!(read.subschema_for::<Rule>()), &example_rule());
+    let enabled = body(&json!(read.subschema_for::<EnabledChange>()), &json!({"enabled": false}));
+    let verdict = body(&json!(read.subschema_for::<OverrideChange>()), &json!({"verdict": "block"}));
+    let document = body(&json!(read.subschema_for::<Rules>()), &json!({"rules": [example_rule()]}));
+    let target = body(&json!(read.subschema_for::<RevertRequest>()), &json!({"to": 17}));
+    let edited = |more: &[&str]| responses("What was changed.", &edit, &[&CHANGING[..], more].concat());
+    let paths = json!({
+        "/v1/rules": {
+            "get": operation("The rules in force on this server", json!({"responses": responses("The rules.", &rules, &["401", "403"])})),
+            "post": operation("Store a new rule", json!({"requestBody": rule, "responses": created(&edited(&["413"]))})),
+        },
+        "/v1/rules/{id}": {
+            "parameters": [in_path("id", "A rule's id.", "per-user")],
+            "get": operation("One rule", json!({"responses": responses("The rule.", &one, &LOOKING)})),
+            "put": operation("Change a rule", json!({"parameters": [if_match()], "requestBody": rule, "responses": edited(&["413", "428"])})),
+            "patch": operation("Switch a rule off, or on", json!({"parameters": [if_match()], "requestBody": enabled, "responses": edited(&["413", "428"])})),
+            "delete": operation("Delete a rule, and its overrides", json!({"parameters": [if_match()], "responses": edited(&["428"])})),
+        },
+        "/v1/rules/{id}/promote": {
+            "parameters": [in_path("id", "The id of a candidate.", "per-user-next")],
+            "post": operation("Make a candidate the live rule", json!({"parameters": [if_match()], "responses": edited(&["428"])})),
+        },
+        "/v1/ruleset": {
+            "get": operation("Everything that is stored, now or after a revision", json!({
+                "description": "As YAML, if Accept asks for that.",
+                "parameters": [parameter("revision", "A revision.", &json!({"type": "integer", "minimum": 0}))],
+                "responses": in_yaml(responses("The rules.", &whole, &["400", "401", "403", "404", "422", "503"])),
+            })),
+            "put": operation("Make what is stored exactly this", json!({
+                "parameters": [if_match(), dry_run()], "requestBody": document, "responses": edited(&["413", "428"]),
+            })),
+        },
+        "/v1/ruleset/history": {"get": operation("Who changed what, the latest first", json!({
+            "parameters": [
+                parameter("about", "Only what is about this rule, or about the list `allow` or `block`.", &json!({"type": "string"})),
+                parameter("before", "Only what is before this place.", &json!({"type": "integer", "minimum": 0})),
+                parameter("limit", "How much.", &json!({"type": "integer", "minimum": 1, "maximum": 1000})),
+            ],
+            "responses": responses("What was changed.", &history, &["400", "401", "403", "404", "503"]),
+        }))},
+        "/v1/ruleset/revert": {"post": operation("Make what is stored what it was after a revision", json!({
+            "parameters": [if_match(), dry_run()], "requestBody": target, "responses": edited(&["413", "428"]),
+        }))},
+        "/v1/overrides": {"get": operation("What single keys get in place of their rules' limits", json!({
+            "parameters": [parameter("rule", "Only those of this rule.", &json!({"type": "string"}))],
+            "responses": responses("The overrides.", &specials, &["400", "401", "403", "404", "503"]),
+        }))},
+        "/v1/overrides/{key}": {
+            "parameters": [in_path("key", "A key as answers tell it, percent-encoded.", "per-user|user=ann")],
+            "get": operation("What a key gets in place of its rule's limit", json!({"responses": responses("The override.", &special, &["400", "401", "403", "404", "503"])})),
+            "put": operation("Give a key another limit, a pass or a block", json!({"requestBody": verdict, "responses": edited(&["413"])})),
+            "delete": operation("Take that back", json!({"responses": edited(&[])})),
+        },
+        "/v1/lists": {"get": operation("Values of attributes that pass every rule, or none", json!({"responses": responses("The lists.", &lists, &LOOKING)}))},
+        "/v1/lists/{list}/{attribute}/{value}": {
+            "parameters": [
+                in_path("list", "allow or block.", "block"),
+                in_path("attribute", "An attribute.", "ip"),
+                in_path("value", "A value, percent-encoded; of ip an address or a network.", "203.0.113.9"),
+            ],
+            "put": operation("Put a value on a list", json!({"responses": listed(&edit)})),
+            "delete": operation("Take a value off a list", json!({"responses": listed(&edit)})),
+        },
+        "/v1/candidates": {"get": operation("What candidates would have decided, as far as this server has seen", json!({
+            "responses": responses("What each said.", &candidates, &["401", "403"]),
+        }))},
+    });
+    match paths {
+        Value::Object(paths) => paths,
+        _ => Map::new(),
+    }
+}
+
+fn example_rule() -> Value {
+    json!({"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}})
+}
+
+/// An operation that asks for a token, where one is set.
+fn operation(summary: &str, mut about: Value) -> Value {
+    about["summary"] = json!(summary);
+    about["security"] = json!([{}, {"admin": []}]);
+    about
+}
+
+fn body(schema: &Value, example: &Value) -> Value {
+    json!({"required": true, "content": {"application/json": {"schema": schema, "example": example}}})
+}
+
+fn created(edited: &Value) -> Value {
+    let mut responses = edited.clone();
+    if let Some(responses) = responses.as_object_mut()
+        && let Some(done) = responses.remove("200")
+    {
+        responses.insert("201".to_owned(), done);
+    }
+    responses
+}
+
+fn listed(edit: &Value) -> Value {
+    responses("What was changed.", edit, &["400", "401", "403", "404", "422", "503"])
+}
+
+fn in_yaml(mut responses: Value) -> Value {
+    responses["200"]["content"]["application/yaml"] = json!({"schema": {"type": "string"}});
+    responses
+}
+
+fn in_path(name: &str, description: &str, example: &str) -> Value {
+    json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string"}, "example": example})
+}
+
+fn if_match() -> Value {
+    json!({"name": "If-Match", "in": "header", "required": true, "description": "The revision that the change is for, as ETag has it, or * for any.",
+        "schema": {"type": "string"}, "example": "\"17\""})
+}
+
+fn dry_run() -> Value {
+    parameter(
+        "dry_run",
+        "Whether the change is only shown; then If-Match is not needed.",
+        &json!({"type": "boolean"}),
+    )
+}
