@@ -18,7 +18,8 @@ CREATE FUNCTION trypema_is_text(value text) RETURNS boolean LANGUAGE sql IMMUTAB
 RETURN value IS NOT NULL AND char_length(value) BETWEEN 1 AND 255 AND value !~ '[\u0001-\u001f\u007f-\u009f]';
 
 CREATE FUNCTION trypema_are_texts(texts text[]) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN (SELECT coalesce(bool_and(trypema_is_text(value)), true) FROM unnest(texts) AS value);
+RETURN coalesce(array_ndims(texts), 1) = 1
+   AND (SELECT coalesce(bool_and(trypema_is_text(value)), true) FROM unnest(texts) AS value);
 
 -- The name of an attribute, and the id of a rule.
 CREATE FUNCTION trypema_is_name(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
@@ -55,13 +56,17 @@ BEGIN ATOMIC
 END;
 
 CREATE FUNCTION trypema_are_endpoints(texts text[]) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN (SELECT coalesce(bool_and(trypema_is_endpoint(value)), true) FROM unnest(texts) AS value);
+RETURN coalesce(array_ndims(texts), 1) = 1
+   AND (SELECT coalesce(bool_and(trypema_is_endpoint(value)), true) FROM unnest(texts) AS value);
 
--- An address, or a network.
+-- An address, or a network, without the short forms that only PostgreSQL understands. A mapped IPv4 network is one of IPv4.
 CREATE FUNCTION trypema_is_network(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    PERFORM value::inet;
-    RETURN true;
+    IF strpos(value, ':') = 0 AND value !~ '^(0|[1-9][0-9]{0,2})([.](0|[1-9][0-9]{0,2})){3}(/[0-9]+)?$' THEN
+        RETURN false;
+    END IF;
+    RETURN NOT (family(value::inet) = 6 AND strpos(value, '/') > 0 AND masklen(value::inet) > 32
+                AND set_masklen(value::inet, 128) <<= '::ffff:0:0/96');
 EXCEPTION WHEN invalid_text_representation THEN
     RETURN false;
 END
@@ -105,10 +110,15 @@ CREATE FUNCTION trypema_are_buckets(limits jsonb) RETURNS boolean LANGUAGE sql I
 RETURN CASE WHEN jsonb_typeof(limits) <> 'array' THEN false ELSE (
     SELECT count(*) BETWEEN 1 AND 4
        AND coalesce(bool_and(
-               jsonb_typeof(bucket) = 'object'
-               AND bucket - '{limit_count,window_seconds,burst_limit}'::text[] = '{}'
-               AND trypema_is_bucket((bucket ->> 'limit_count')::bigint, (bucket ->> 'window_seconds')::numeric,
-                                     (bucket ->> 'burst_limit')::bigint, NULL)
+               CASE WHEN jsonb_typeof(bucket) = 'object'
+                     AND bucket - '{limit_count,window_seconds,burst_limit}'::text[] = '{}'
+                     AND jsonb_typeof(bucket -> 'limit_count') = 'number'
+                     AND jsonb_typeof(bucket -> 'window_seconds') = 'number'
+                     AND coalesce(jsonb_typeof(bucket -> 'burst_limit'), 'null') IN ('number', 'null')
+                    THEN trypema_is_bucket((bucket ->> 'limit_count')::bigint,
+                                           (bucket ->> 'window_seconds')::numeric(20, 6),
+                                           (bucket ->> 'burst_limit')::bigint, NULL)
+                    ELSE false END
            ), false)
     FROM jsonb_array_elements(limits) AS bucket
 ) END;
@@ -228,7 +238,7 @@ CREATE TABLE rate_limit_overrides (
 
     PRIMARY KEY (rule_id, key),
     CONSTRAINT key_is_an_object_of_texts CHECK (
-        jsonb_typeof(key) = 'object' AND NOT jsonb_path_exists(key, '$.* ? (@.type() != "string")')),
+        jsonb_typeof(key) = 'object' AND NOT jsonb_path_exists(key, 'strict $.* ? (@.type() != "string")')),
     CONSTRAINT key_has_at_most_2048_bytes CHECK (octet_length(key::text) <= 2048),
     CONSTRAINT verdict_is_known CHECK (verdict IN ('allow', 'block')),
     CONSTRAINT either_a_verdict_or_numbers CHECK (num_nonnulls(verdict, algorithm) = 1)

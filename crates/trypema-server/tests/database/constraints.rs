@@ -1,0 +1,199 @@
+//! The database refuses what the compiler refuses, and nothing else, also from those who write by hand.
+
+#[path = "constraints/by_hand.rs"]
+mod by_hand;
+#[path = "constraints/drawn.rs"]
+pub mod drawn;
+#[path = "constraints/statements.rs"]
+mod statements;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use trypema::rules::{Rule, RuleSet, Rules};
+use trypema_testkit::postgres::Server;
+use trypema_testkit::random::Random;
+
+use crate::harness::Service;
+use crate::scene::{Scene, done, is_allowed, per_user};
+
+/// Rules that are compared; each takes less than a millisecond.
+const DRAWN: usize = 40_000;
+
+/// A function that runs a statement, looks at what is only looked at in the end, and undoes it: it tells why not, or nothing.
+const ATTEMPT: &str = "
+    CREATE FUNCTION pg_temp.attempt(statement text) RETURNS text LANGUAGE plpgsql AS $$
+    BEGIN
+        EXECUTE statement;
+        SET CONSTRAINTS ALL IMMEDIATE;
+        RAISE SQLSTATE 'UNDO1';
+    EXCEPTION
+        WHEN SQLSTATE 'UNDO1' THEN RETURN 'fine';
+        WHEN others THEN RETURN translate(SQLERRM, E'\\r\\n', '  ');
+    END
+    $$;\n";
+
+/// What each statement is answered by, as if it were the only one: `fine`, or why not.
+fn attempts(database: &Server, statements: impl Iterator<Item = String>) -> Vec<String> {
+    let attempt = |statement: String| format!("SELECT pg_temp.attempt({});\n", by_hand::text(&statement));
+    let script: String = statements.map(attempt).collect();
+    let answers = database.sql(&format!("{ATTEMPT}{script}")).unwrap();
+    answers.split('\n').map(str::to_owned).collect()
+}
+
+fn live() -> Rule {
+    serde_json::from_value(per_user(drawn::LIVE, 5)).unwrap()
+}
+
+fn is_compiled(rule: &Rule) -> Result<(), String> {
+    let rules = Rules { rules: vec![live(), rule.clone()], ..Rules::default() };
+    RuleSet::compile(&rules).map(drop).map_err(|invalid| invalid.to_string())
+}
+
+#[test]
+fn the_database_and_the_compiler_agree_on_rules() {
+    let scene = Scene::start();
+    scene.database.sql(&by_hand::insert(&live())).unwrap();
+    let mut random = Random::seeded(7);
+    let rules: Vec<Rule> = (0..DRAWN).map(|_| drawn::rule(&mut random)).collect();
+    let answers = attempts(&scene.database, rules.iter().map(by_hand::insert));
+    assert_eq!(answers.len(), rules.len());
+    let mut disagreements = Vec::new();
+    let mut accepted = Vec::new();
+    for (rule, answer) in rules.into_iter().zip(answers) {
+        let compiled = is_compiled(&rule);
+        if compiled.is_ok() != (answer == "fine") {
+            disagreements
+                .push(format!("compiler: {compiled:?}\ndatabase: {answer}\n{}", by_hand::insert(&rule)));
+        }
+        if compiled.is_ok() {
+            accepted.push(rule);
+        }
+    }
+    let count = disagreements.len();
+    disagreements.truncate(30);
+    assert_eq!(count, 0, "{}", disagreements.join("\n\n"));
+    let share = accepted.len() as f64 / DRAWN as f64;
+    assert!((0.3..0.7).contains(&share), "both answers have to be common: {share}");
+    understood(&scene, accepted);
+}
+
+/// What was stored by hand is what servers read, to the last digit.
+fn understood(scene: &Scene, mut rules: Vec<Rule>) {
+    for (number, rule) in rules.iter_mut().enumerate() {
+        rule.id = format!("rule-{number:04}");
+    }
+    let script: String = rules.iter().map(|rule| by_hand::insert(rule) + ";\n").collect();
+    scene.database.sql(&format!("BEGIN;\n{script}COMMIT")).unwrap();
+    let service = scene.service(&[]);
+    let exported: Rules = serde_json::from_value(done(&service, "GET", "/v1/ruleset", &Value::Null)).unwrap();
+    rules.push(live());
+    let by_id =
+        |rules: Vec<Rule>| rules.into_iter().map(|rule| (rule.id.clone(), rule)).collect::<BTreeMap<_, _>>();
+    assert_eq!(by_id(exported.rules), by_id(rules));
+    let in_force = done(&service, "GET", "/v1/rules", &Value::Null);
+    assert_eq!(in_force["revision"], json!(2));
+}
+
+/// Rules with every field and strategy, overrides of both kinds, and lists.
+fn everything() -> Value {
+    let strategies = json!([
+        {"absolute": {"limit": 9_007_199_254_740_990_u64, "window": "366d", "group": "1h"}},
+        {"suppressed": {"limit": 3, "window": "1us", "group": "1ms", "hard_limit_factor": 1.000_000_000_000_000_2}},
+        {"token_bucket": {"limit": 10, "window": "1s", "burst": 3}},
+        {"token_bucket": {"burst": 10, "refill_rate": 0.1}},
+        {"token_bucket": {"limits": [{"limit": 10, "window": "1s"}, {"limit": 1, "window": "365d23h59m59s999ms999us", "burst": 1}]}},
+        {"sliding_window": {"limit": 4_294_967_295_u64, "window": "1m1us"}},
+        {"fixed_window": {"limit": 9_007_199_254_740_991_u64, "window": "1ms"}},
+        {"abuse": {"temp": {"window": "1m", "threshold": 10_000, "block": "10m"},
+            "long": {"window": "1d", "threshold": 1, "block": "366d"}, "count_while_blocked": false}},
+    ]);
+    let (mut rules, mut overrides) = (Vec::new(), Vec::new());
+    for (number, strategy) in strategies.as_array().unwrap().iter().enumerate() {
+        let id = format!("rule.{number}");
+        rules.push(json!({
+            "id": id, "name": "yes: 'no' # \\ \u{feff}☂", "scope": "tenant", "key_pattern": "~:{api_key}, {user}\t",
+            "strategy": strategy, "plan_tiers": ["free", "null", "1e3", " ", "{a,\"b\"}"],
+            "endpoints": ["POST /login", "/a,b/'c'/**"], "action": "throttle", "max_delay": "59m59s999ms999us",
+            "on_store_failure": "deny", "priority": -2_147_483_648_i64, "enabled": number != 0,
+        }));
+        overrides.push(json!({"rule": id, "key": {"api_key": "k", "user": "true"}, "strategy": strategy}));
+        overrides
+            .push(json!({"rule": id, "key": {"api_key": "", "user": "a'b\"\\\n☂|=%"}, "verdict": "block"}));
+    }
+    rules.push(json!({"id": "candidate", "scope": "ip", "strategy": strategies[0], "action": "log_only", "priority": 2_147_483_647,
+        "enabled": true, "candidate_for": "rule.0", "share": 0.1}));
+    let lists =
+        json!({"ip": ["10.0.0.0/8", "::1"], "user": ["", "no", "x\ny", "☂"], "endpoint": ["/health"]});
+    json!({"rules": rules, "overrides": overrides, "allow": lists, "block": {"user": ["~"]}})
+}
+
+#[test]
+fn everything_that_is_applied_is_exported_again() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    let wanted: Rules = serde_json::from_value(everything()).unwrap();
+    done(&service, "PUT", "/v1/ruleset", &serde_json::to_value(&wanted).unwrap());
+    let exported: Rules = serde_json::from_value(done(&service, "GET", "/v1/ruleset", &Value::Null)).unwrap();
+    assert_eq!(sorted(exported), sorted(wanted.clone()));
+    let yaml = service.client().send("GET", "/v1/ruleset", &[("accept", "application/yaml")], "");
+    assert_eq!((yaml.status, yaml.header("content-type")), (200, Some("application/yaml")));
+    let read = Rules::from_yaml(&yaml.body).unwrap_or_else(|invalid| panic!("{invalid}\n{}", yaml.body));
+    assert_eq!(sorted(read), sorted(wanted.clone()), "{}", yaml.body);
+    let again = done(&service, "PUT", "/v1/ruleset", &serde_json::to_value(&wanted).unwrap());
+    assert_eq!(again, json!({"revision": 1, "changes": []}));
+}
+
+fn sorted(mut rules: Rules) -> Rules {
+    rules.rules.sort_by(|one, other| one.id.cmp(&other.id));
+    rules.overrides.sort_by(|one, other| (&one.rule, &one.key).cmp(&(&other.rule, &other.key)));
+    rules.allow.values_mut().chain(rules.block.values_mut()).for_each(|values| values.sort());
+    rules
+}
+
+/// Whoever has a table of the seed's rules, and its statements, goes on with them.
+#[test]
+fn the_statements_of_the_seed_work() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    let insert = "
+        INSERT INTO rate_limit_rules (name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate,
+            plan_tiers, endpoints, action, priority, enabled)
+        VALUES ('search', 'user:{user}', 'user', 'fixed_window', 2, 3600, NULL, NULL, '{}', '{}', 'reject', 10, TRUE),
+               ('burst', 'tenant:{api_key}', 'tenant', 'token_bucket', 1000, 60, 1200, NULL, '{free, pro}', '{/api/search}', 'throttle', 20, TRUE),
+               ('rate', 'ip:{ip}', 'ip', 'token_bucket', 1000, NULL, 1200, 16.5, DEFAULT, DEFAULT, DEFAULT, DEFAULT, DEFAULT)";
+    scene.database.sql(insert).unwrap();
+    let exported = done(&service, "GET", "/v1/ruleset", &Value::Null);
+    assert_eq!(exported["rules"].as_array().unwrap().len(), 3);
+    in_force(&service, 1);
+    assert_eq!([(); 3].map(|()| is_allowed(&service, "ann")), [true, true, false]);
+}
+
+/// Waits until this revision is in force: what is changed by hand is not waited for by anybody else.
+fn in_force(service: &Service, revision: u64) {
+    let is_there = || service.get("/v1/rules").json()["revision"] == json!(revision);
+    trypema_testkit::redis::wait_until("the revision to be in force", is_there).unwrap();
+}
+
+/// What no rule by itself has: the database looks at that, too.
+#[test]
+fn what_does_not_fit_together_is_refused_by_hand() {
+    let scene = Scene::start();
+    let rules = json!({"rules": [
+        per_user("per-user", 5),
+        {"id": "all", "scope": "global", "strategy": {"fixed_window": {"limit": 1, "window": "1s"}}},
+        {"id": "candidate", "scope": "user", "candidate_for": "per-user", "strategy": {"fixed_window": {"limit": 1, "window": "1s"}}},
+    ]});
+    let service = scene.service(&[]);
+    done(&service, "PUT", "/v1/ruleset", &rules);
+    let before = done(&service, "GET", "/v1/ruleset", &Value::Null);
+    let statements = statements::all();
+    let answers = attempts(&scene.database, statements.iter().map(|(statement, _)| statement.clone()));
+    let wrong = statements.iter().zip(&answers).filter(|((_, reason), answer)| !answer.contains(reason));
+    let wrong: Vec<String> = wrong
+        .map(|((statement, reason), answer)| format!("{statement}\n  need: {reason}\n  have: {answer}"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(done(&service, "GET", "/v1/ruleset", &Value::Null), before);
+    assert_eq!(scene.database.sql("SELECT revision FROM rate_limit_state").unwrap(), "1");
+}

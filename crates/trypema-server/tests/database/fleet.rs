@@ -1,0 +1,86 @@
+//! Two servers that follow the same rules.
+
+#[path = "fleet/channels.rs"]
+mod channels;
+#[path = "fleet/spread.rs"]
+mod spread;
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trypema::clock::{Clock, SystemClock};
+use trypema_testkit::redis;
+
+use crate::harness::Service;
+use crate::scene::{Scene, done, per_user};
+
+/// A change is enforced everywhere within this, counted from its answer.
+const SOON: Duration = Duration::from_secs(1);
+/// Leaves the processor to the servers.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+/// No poll within a test.
+const NEVER: &str = "1h";
+
+/// A database, a Redis and two servers.
+struct Fleet {
+    servers: [Service; 2],
+    redis: redis::Server,
+    scene: Scene,
+}
+
+impl Fleet {
+    /// With counters there, a rule of 10 for each user, and no polls: what is heard was announced.
+    fn start(provider: &str) -> Self {
+        let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
+        let url = redis.url();
+        let flags = ["--provider", provider, "--redis-url", &url, "--rules-poll", NEVER];
+        let servers = [scene.service(&flags), scene.service(&flags)];
+        wait_until_they_listen(&redis, 2);
+        done(&servers[0], "POST", "/v1/rules", &per_user("per-user", 10));
+        soon(&servers, "the first rule", |server| limit(server) == Some(10));
+        Self { servers, redis, scene }
+    }
+}
+
+/// A server listens to Redis a moment after it serves.
+fn wait_until_they_listen(redis: &redis::Server, servers: i64) {
+    redis::wait_until("the servers to listen", || {
+        let listeners = redis.control().unwrap().command(&["PUBSUB", "NUMSUB", "trypema:rules"]).unwrap();
+        listeners.items().get(1).and_then(redis::Reply::integer) == Some(servers)
+    })
+    .unwrap();
+}
+
+/// Waits until it is so on every server; fails if that takes longer than a change may.
+fn soon(servers: &[Service], what: &str, is_so: impl Fn(&Service) -> bool) {
+    let answered = SystemClock.now();
+    for (place, server) in servers.iter().enumerate() {
+        while !is_so(server) {
+            assert!(SystemClock.now() <= answered + SOON, "server {place} has not heard of {what}");
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+    assert!(SystemClock.now() <= answered + SOON, "{what} took longer than {SOON:?}");
+}
+
+/// What a server says of ann's counter.
+fn ann(server: &Service) -> Value {
+    server.get("/v1/keys/per-user%7Cuser=ann").json()
+}
+
+/// Her limit, if there is one.
+fn limit(server: &Service) -> Option<u64> {
+    ann(server)["limit"].as_u64()
+}
+
+/// Whether so much of hers may go ahead.
+fn spends(server: &Service, cost: u64) -> bool {
+    let question = json!({"attributes": {"user": "ann"}, "cost": cost});
+    server.post("/v1/check", &question.to_string()).json()["allowed"] == json!(true)
+}
+
+/// Changes the limit through a server.
+fn set_limit(server: &Service, limit: u64) {
+    done(server, "PUT", "/v1/rules/per-user", &per_user("per-user", limit));
+}

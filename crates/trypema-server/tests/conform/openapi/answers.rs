@@ -25,14 +25,14 @@ block:
 ";
 
 /// Compares answers with what is described of them, and remembers which were seen.
-struct Comparison {
+pub(super) struct Comparison {
     document: Document,
     seen: BTreeSet<(String, String, String)>,
 }
 
 impl Comparison {
     /// Asserts that a reply is one of those that are described.
-    fn compare(&mut self, method: &str, path: &str, reply: &Reply) {
+    pub(super) fn compare(&mut self, method: &str, path: &str, reply: &Reply) {
         let status = reply.status.to_string();
         let operation = &self.document.0["paths"][path][method];
         let described =
@@ -105,6 +105,7 @@ fn every_answer_is_as_described() {
     services_that_refuse(&mut comparison);
     a_store_that_refuses(&mut comparison);
     draining(&mut comparison);
+    super::stored::compare(&mut comparison);
     let described = operations(&comparison.document).into_iter().flat_map(|(path, method, about)| {
         let statuses: Vec<String> = about["responses"].as_object().unwrap().keys().cloned().collect();
         statuses.into_iter().map(move |status| (path.clone(), method.clone(), status))

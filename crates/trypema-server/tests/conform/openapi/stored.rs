@@ -1,0 +1,221 @@
+//! The answers of rules that are stored: of a database that works, has a bad row, and is away.
+
+use serde_json::json;
+use trypema_testkit::postgres::Server;
+
+use super::answers::Comparison;
+use crate::harness::trypema;
+use crate::in_process::InProcess;
+
+/// An operation, as the document has its path, and what is asked.
+struct Operation {
+    method: &'static str,
+    path: &'static str,
+    target: &'static str,
+    body: String,
+}
+
+const KEY: &str = "/v1/overrides/{key}";
+const VALUE: &str = "/v1/lists/{list}/{attribute}/{value}";
+const NOTHING: &str = "";
+
+/// Every operation, in an order in which each finds what it needs.
+fn operations() -> Vec<Operation> {
+    let rule = |id: &str| json!({"id": id, "scope": "user", "strategy": {"fixed_window": {"limit": 5, "window": "1h"}}});
+    let mut candidate = rule("next");
+    candidate["candidate_for"] = json!("per-user");
+    let document = json!({
+        "rules": [rule("per-user"), candidate],
+        "overrides": [
+            {"rule": "per-user", "key": {"user": "ann"}, "verdict": "block"},
+            {"rule": "per-user", "key": {"user": "bob"}, "verdict": "allow"},
+        ],
+        "allow": {"user": ["root"]},
+        "block": {"ip": ["203.0.113.9"]},
+    });
+    let all = [
+        ("post", "/v1/rules", "/v1/rules", rule("per-user").to_string()),
+        ("get", "/v1/rules", "/v1/rules", NOTHING.to_owned()),
+        ("put", "/v1/ruleset", "/v1/ruleset", document.to_string()),
+        ("put", "/v1/ruleset", "/v1/ruleset?dry_run=true", document.to_string()),
+        ("get", "/v1/ruleset", "/v1/ruleset", NOTHING.to_owned()),
+        ("get", "/v1/rules/{id}", "/v1/rules/per-user", NOTHING.to_owned()),
+        ("put", "/v1/rules/{id}", "/v1/rules/per-user", rule("per-user").to_string()),
+        ("patch", "/v1/rules/{id}", "/v1/rules/per-user", json!({"enabled": true}).to_string()),
+        ("put", KEY, "/v1/overrides/per-user%7Cuser=ann", json!({"verdict": "block"}).to_string()),
+        ("get", KEY, "/v1/overrides/per-user%7Cuser=ann", NOTHING.to_owned()),
+        ("get", "/v1/overrides", "/v1/overrides?rule=per-user", NOTHING.to_owned()),
+        ("put", VALUE, "/v1/lists/block/ip/203.0.113.9", NOTHING.to_owned()),
+        ("get", "/v1/lists", "/v1/lists", NOTHING.to_owned()),
+        ("get", "/v1/candidates", "/v1/candidates", NOTHING.to_owned()),
+        ("get", "/v1/ruleset/history", "/v1/ruleset/history?limit=5", NOTHING.to_owned()),
+        ("post", "/v1/rules/{id}/promote", "/v1/rules/next/promote", NOTHING.to_owned()),
+        ("delete", KEY, "/v1/overrides/per-user%7Cuser=ann", NOTHING.to_owned()),
+        ("delete", VALUE, "/v1/lists/block/ip/203.0.113.9", NOTHING.to_owned()),
+        ("delete", "/v1/rules/{id}", "/v1/rules/per-user", NOTHING.to_owned()),
+        ("post", "/v1/ruleset/revert", "/v1/ruleset/revert", json!({"to": 1}).to_string()),
+    ];
+    all.map(|(method, path, target, body)| Operation { method, path, target, body }).into()
+}
+
+impl Comparison {
+    fn stored(&mut self, service: &InProcess, operation: &Operation, headers: &[(&str, &str)]) -> u16 {
+        let Operation { method, path, target, body } = operation;
+        let reply = service.client().send(&method.to_uppercase(), target, headers, body);
+        self.compare(method, path, &reply);
+        reply.status
+    }
+
+    /// Stores what every operation needs.
+    fn restored(&mut self, service: &InProcess) {
+        assert_eq!(self.stored(service, &operations()[2], &ANY), 200);
+    }
+
+    /// Announces a body that is longer than any, and sends none of it.
+    fn announced(&mut self, service: &InProcess, operation: &Operation) {
+        let Operation { method, path, target, .. } = operation;
+        let head = format!(
+            "{} {target} HTTP/1.1\r\nhost: localhost\r\nif-match: *\r\ncontent-length: 20000000\r\n\r\n",
+            method.to_uppercase()
+        );
+        let mut client = service.client();
+        client.write(head.as_bytes()).unwrap();
+        self.compare(method, path, &client.read().unwrap());
+    }
+
+    /// The same at other places.
+    fn elsewhere(
+        &mut self,
+        service: &InProcess,
+        (method, path): (&'static str, &'static str),
+        targets: &[&'static str],
+    ) {
+        for target in targets {
+            let body = if method == "put" { r#"{"verdict": "block"}"# } else { "" };
+            self.stored(
+                service,
+                &Operation { method, path, target, body: body.to_owned() },
+                &[("if-match", "*")],
+            );
+        }
+    }
+}
+
+const ANY: [(&str, &str); 1] = [("if-match", "*")];
+
+/// Provokes everything that rules that are stored can be answered.
+pub(super) fn compare(comparison: &mut Comparison) {
+    let database = Server::start().unwrap();
+    let mut migrate = trypema();
+    let migrated = migrate.args(["rules", "migrate", "--database-url", &database.url()]).status();
+    assert!(migrated.unwrap().success());
+    let settings = format!("database_url: {}\nmax_body_bytes: 2000", database.url());
+    let service = InProcess::start(&settings);
+    for operation in operations() {
+        let status = comparison.stored(&service, &operation, &ANY);
+        assert!((200..300).contains(&status), "{} {}: {status}", operation.method, operation.target);
+    }
+    let yaml = service.client().send("GET", "/v1/ruleset", &[("accept", "application/yaml")], "");
+    comparison.compare("get", "/v1/ruleset", &yaml);
+    mistakes(comparison, &service);
+    let guarded = InProcess::start(&format!("{settings}\nadmin_token: editor\nreader_token: reader"));
+    for operation in operations() {
+        comparison.stored(&guarded, &operation, &[]);
+        comparison.stored(&guarded, &operation, &[("authorization", "Bearer reader"), ("if-match", "*")]);
+    }
+    a_bad_row(comparison, &service, &database);
+    database.kill_9().unwrap();
+    for operation in operations() {
+        comparison.stored(&service, &operation, &ANY);
+    }
+    in_a_file(comparison);
+}
+
+/// Nothing else can be changed while somebody's row cannot be understood, and nobody can go back to it.
+fn a_bad_row(comparison: &mut Comparison, service: &InProcess, database: &Server) {
+    comparison.restored(service);
+    let by_hand = |statement: &str| database.sql(statement).unwrap();
+    by_hand(
+        "ALTER TABLE rate_limit_rules DROP CONSTRAINT scope_is_known, DROP CONSTRAINT key_pattern_fits_the_scope",
+    );
+    by_hand("ALTER TABLE rate_limit_rules DROP CONSTRAINT limit_count_and_window_seconds_are_allowed");
+    by_hand("UPDATE rate_limit_rules SET limit_count = 0 WHERE id = 'per-user'");
+    let invalid = by_hand("SELECT revision FROM rate_limit_state");
+    by_hand("UPDATE rate_limit_rules SET limit_count = 5 WHERE id = 'per-user'");
+    let (method, path) = ("post", "/v1/ruleset/revert");
+    let body = format!("{{\"to\": {invalid}}}");
+    assert_eq!(comparison.stored(service, &Operation { method, path, target: path, body }, &ANY), 422);
+    by_hand(
+        "INSERT INTO rate_limit_rules (id, scope, algorithm, limit_count, window_seconds)
+         VALUES ('bad', 'nobody', 'fixed_window', 1, 1)",
+    );
+    let of_one_thing =
+        |operation: &Operation| operation.method == "get" || !operation.path.starts_with("/v1/ruleset");
+    for operation in operations().into_iter().filter(of_one_thing) {
+        comparison.stored(service, &operation, &ANY);
+    }
+}
+
+/// What clients do wrong.
+fn mistakes(comparison: &mut Comparison, service: &InProcess) {
+    for operation in operations() {
+        if operation.method == "get" {
+            continue;
+        }
+        comparison.restored(service);
+        for headers in [&[("if-match", "\"999\"")][..], &[("if-match", "x")], &[]] {
+            comparison.stored(service, &operation, headers);
+        }
+        comparison.restored(service);
+        let limit = json!({"fixed_window": {"limit": 0, "window": "1h"}});
+        let invalid = json!({"id": "per-user", "scope": "user", "strategy": limit});
+        if !operation.body.is_empty() {
+            comparison.announced(service, &operation);
+        }
+        for body in
+            ["{", &invalid.to_string(), &json!({"rules": [invalid]}).to_string(), r#"{"to": 999}"#, "{}"]
+        {
+            let body = if operation.body.is_empty() { NOTHING } else { body };
+            comparison.stored(service, &Operation { body: body.to_owned(), ..operation }, &ANY);
+        }
+    }
+    let limit = json!({"fixed_window": {"limit": 0, "window": "1h"}});
+    let body = json!({"id": "other", "scope": "user", "strategy": limit}).to_string();
+    comparison.stored(service, &Operation { method: "post", path: "/v1/rules", target: "/v1/rules", body }, &ANY);
+    let nobody = &["/v1/rules/nobody"];
+    for method in ["get", "patch", "delete"] {
+        let body = if method == "patch" { r#"{"enabled": true}"# } else { "" };
+        let operation =
+            Operation { method, path: "/v1/rules/{id}", target: nobody[0], body: body.to_owned() };
+        comparison.stored(service, &operation, &ANY);
+    }
+    for method in ["get", "put", "delete"] {
+        comparison.elsewhere(service, (method, KEY), &["/v1/overrides/%zz", "/v1/overrides/nobody%7Cuser=x"]);
+    }
+    for method in ["put", "delete"] {
+        let places = [
+            "/v1/lists/block/ip/%zz",
+            "/v1/lists/grey/ip/1.2.3.4",
+            "/v1/lists/block/ip/x",
+            "/v1/lists/block/i%20p/x",
+        ];
+        comparison.elsewhere(service, (method, VALUE), &places);
+    }
+    comparison.elsewhere(
+        service,
+        ("get", "/v1/ruleset"),
+        &["/v1/ruleset?revision=x", "/v1/ruleset?revision=999"],
+    );
+    comparison.elsewhere(service, ("get", "/v1/ruleset/history"), &["/v1/ruleset/history?x=1"]);
+    comparison.elsewhere(service, ("get", "/v1/overrides"), &["/v1/overrides?x=1"]);
+}
+
+/// Rules that are in a file cannot be changed here; beyond this machine, without a token, nobody may look, either.
+fn in_a_file(comparison: &mut Comparison) {
+    for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let service = InProcess::listening(address, "");
+        for operation in operations() {
+            comparison.stored(&service, &operation, &ANY);
+        }
+    }
+}

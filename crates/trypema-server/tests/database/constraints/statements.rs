@@ -1,0 +1,153 @@
+//! Statements by hand, beside the rules `per-user`, `all` and `candidate` (for `per-user`), and what each is answered by.
+
+/// Each statement, and a part of what it is refused with; or `fine`.
+pub fn all() -> Vec<(String, &'static str)> {
+    let given = [overrides(), rules(), limits(), lists()].concat();
+    let whole = WHOLE.map(|(statement, reason)| (statement.to_owned(), reason));
+    given.into_iter().chain(whole).collect()
+}
+
+const WHOLE: [(&str, &str); 9] = [
+    ("TRUNCATE rate_limit_rules CASCADE", "use DELETE"),
+    ("TRUNCATE rate_limit_overrides", "use DELETE"),
+    ("TRUNCATE rate_limit_lists", "use DELETE"),
+    ("DELETE FROM rate_limit_rules WHERE id = 'per-user'", "foreign key"),
+    ("DELETE FROM rate_limit_rules WHERE id IN ('per-user', 'candidate')", "fine"),
+    // Within a transaction the order does not matter.
+    (
+        "INSERT INTO rate_limit_rules (id, scope, candidate_for, algorithm, limit_count, window_seconds) \
+         VALUES ('b', 'user', 'a', 'fixed_window', 1, 1), ('a', 'user', NULL, 'fixed_window', 1, 1)",
+        "fine",
+    ),
+    (
+        "INSERT INTO rate_limit_rules (id, scope, candidate_for, algorithm, limit_count, window_seconds) \
+         VALUES ('x', 'user', 'candidate', 'fixed_window', 1, 1)",
+        "not for another candidate",
+    ),
+    (
+        "WITH one AS (INSERT INTO rate_limit_overrides (rule_id, key, verdict) VALUES ('per-user', '{\"user\": \"a\"}', 'block')) \
+         UPDATE rate_limit_rules SET key_pattern = '{tenant}' WHERE id = 'per-user'",
+        "does not fit",
+    ),
+    ("UPDATE rate_limit_rules SET key_pattern = '{tenant}' WHERE id = 'per-user'", "fine"),
+];
+
+fn overrides() -> Vec<(String, &'static str)> {
+    let (object, fits) = ("key_is_an_object_of_texts", "does not fit");
+    let (either, numbers) = ("either_a_verdict_or_numbers", "limit_count_and_window_seconds_are_allowed");
+    [
+        (r#"'per-user', '{"user": ""}', 'allow', NULL, NULL, NULL"#, "fine"),
+        (r#"'all', '{}', 'block', NULL, NULL, NULL"#, "fine"),
+        (r#"'per-user', '{"user": "a"}', NULL, 'fixed_window', 1, 1"#, "fine"),
+        (r#"'per-user', '{}', 'block', NULL, NULL, NULL"#, fits),
+        (r#"'per-user', '{"user": "a", "x": "b"}', 'block', NULL, NULL, NULL"#, fits),
+        (r#"'all', '{"user": "a"}', 'block', NULL, NULL, NULL"#, fits),
+        (r#"'per-user', '{"user": "a"}', NULL, 'sliding_window', 1, 1"#, fits),
+        (r#"'none', '{"user": "a"}', 'block', NULL, NULL, NULL"#, "foreign key"),
+        (r#"'per-user', '{"user": 1}', 'block', NULL, NULL, NULL"#, object),
+        (r#"'per-user', '{"user": null}', 'block', NULL, NULL, NULL"#, object),
+        (r#"'per-user', '{"user": ["a"]}', 'block', NULL, NULL, NULL"#, object),
+        (r#"'per-user', '{"user": []}', 'block', NULL, NULL, NULL"#, object),
+        (r#"'per-user', '{"user": {}}', 'block', NULL, NULL, NULL"#, object),
+        (r#"'per-user', '[]', 'block', NULL, NULL, NULL"#, object),
+        (r#"'per-user', '"user"', 'block', NULL, NULL, NULL"#, object),
+        (r#"'per-user', '{"user": "a"}', NULL, NULL, NULL, NULL"#, either),
+        (r#"'per-user', '{"user": "a"}', 'block', 'fixed_window', 1, 1"#, either),
+        (r#"'per-user', '{"user": "a"}', 'block', NULL, 1, NULL"#, numbers),
+        (r#"'per-user', '{"user": "a"}', NULL, 'fixed_window', 0, 1"#, numbers),
+        (r#"'per-user', '{"user": "a"}', 'maybe', NULL, NULL, NULL"#, "verdict_is_known"),
+    ]
+    .map(|(values, reason)| {
+        let columns = "rule_id, key, verdict, algorithm, limit_count, window_seconds";
+        (format!("INSERT INTO rate_limit_overrides ({columns}) VALUES ({values})"), reason)
+    })
+    .into()
+}
+
+fn rules() -> Vec<(String, &'static str)> {
+    [
+        ("id = id || '2'", "fine"),
+        ("candidate_for = id", "not for another candidate"),
+        ("candidate_for = 'candidate'", "not for another candidate"),
+        ("plan_tiers = '{NULL}'", "plan_tiers_are_texts"),
+        ("plan_tiers = '{{a,b},{c,d}}'", "plan_tiers_are_texts"),
+        ("plan_tiers = NULL", "null value"),
+        ("endpoints = '{NULL}'", "endpoints_are_allowed"),
+        ("endpoints = '{{/a},{/b}}'", "endpoints_are_allowed"),
+        ("scope = 'planet'", "scope_is_known"),
+        ("algorithm = 'leaky_bucket'", "algorithm_is_known"),
+        ("algorithm = NULL, limit_count = NULL, window_seconds = NULL", "algorithm_is_given"),
+        ("action = 'shout'", "action_is_known"),
+        ("on_store_failure = 'shout'", "on_store_failure_is_known"),
+        ("window_seconds = 'NaN'", "limit_count_and_window_seconds_are_allowed"),
+        ("window_seconds = 0.0000004", "limit_count_and_window_seconds_are_allowed"),
+        ("limit_count = -1", "violates check constraint"),
+        ("burst_limit = 1", "token_bucket_is_allowed"),
+        ("group_ms = 1", "group_ms_is_allowed"),
+        ("hard_limit_factor = 2", "hard_limit_factor_is_allowed"),
+        ("count_while_blocked = false", "abuse_is_allowed"),
+    ]
+    .map(|(values, reason)| (format!("UPDATE rate_limit_rules SET {values} WHERE id = 'all'"), reason))
+    .into()
+}
+
+fn limits() -> Vec<(String, &'static str)> {
+    let refused = "token_bucket_is_allowed";
+    [
+        (r#"[{"limit_count": 1, "window_seconds": 1, "burst_limit": null}]"#, "fine"),
+        ("[]", refused),
+        ("{}", refused),
+        ("null", refused),
+        ("[7]", refused),
+        ("[[]]", refused),
+        (r#"[{"limit_count": 1}]"#, refused),
+        (r#"[{"limit_count": 1, "window_seconds": 1, "refill_rate": 1}]"#, refused),
+        (r#"[{"limit_count": "1", "window_seconds": 1}]"#, refused),
+        (r#"[{"limit_count": 1, "window_seconds": "1"}]"#, refused),
+        (r#"[{"limit_count": 1, "window_seconds": 1, "burst_limit": "1"}]"#, refused),
+        // A tenth of a microsecond is nothing.
+        (r#"[{"limit_count": 1, "window_seconds": 0.0000001}]"#, refused),
+    ]
+    .map(|(limits, reason)| {
+        let columns = "id, scope, algorithm, limits";
+        (
+            format!(
+                "INSERT INTO rate_limit_rules ({columns}) VALUES ('x', 'user', 'token_bucket', '{limits}')"
+            ),
+            reason,
+        )
+    })
+    .into()
+}
+
+fn lists() -> Vec<(String, &'static str)> {
+    let network = "value_of_ip_is_a_network";
+    [
+        ("'allow', 'user', ''", "fine"),
+        ("'block', 'ip', '10.0.0.1'", "fine"),
+        ("'block', 'ip', '10.1.2.3/0'", "fine"),
+        ("'block', 'ip', '2001:db8::/32'", "fine"),
+        ("'block', 'ip', '::ffff:10.0.0.1'", "fine"),
+        ("'maybe', 'user', 'a'", "list_is_known"),
+        ("'allow', '', 'a'", "attribute_has_a_name"),
+        ("'allow', 'us er', 'a'", "attribute_has_a_name"),
+        ("'allow', 'ip', ''", network),
+        ("'allow', 'ip', 'localhost'", network),
+        ("'allow', 'ip', '10.0.0.256'", network),
+        ("'allow', 'ip', '10.0.0.0/33'", network),
+        ("'allow', 'ip', '10.0.0.0/-1'", network),
+        ("'allow', 'ip', '::/129'", network),
+        ("'allow', 'ip', '10/8'", network),
+        ("'allow', 'ip', '10.1/16'", network),
+        ("'allow', 'ip', ' 10.0.0.1'", network),
+        ("'allow', 'ip', '10.0.0.1 '", network),
+        ("'allow', 'ip', '010.0.0.1'", network),
+        ("'allow', 'ip', '10.0.0.0/'", network),
+        ("'allow', 'ip', '::ffff:10.0.0.0/120'", network),
+        ("'allow', 'ip', 'fe80::1%eth0'", network),
+    ]
+    .map(|(values, reason)| {
+        (format!("INSERT INTO rate_limit_lists (list, attribute, value) VALUES ({values})"), reason)
+    })
+    .into()
+}

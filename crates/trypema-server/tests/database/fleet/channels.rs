@@ -1,0 +1,107 @@
+//! How servers hear of a change: from the database, from Redis, or by asking. Any one of them is enough.
+
+use trypema_testkit::redis::{self, FaultProxy, wait_until};
+
+use super::{Fleet, NEVER, limit, set_limit, soon, wait_until_they_listen};
+use crate::harness::Service;
+use crate::scene::{Scene, done, per_user};
+
+/// Every change is announced where nobody listens.
+const SILENCED: &str = "DO $$ BEGIN EXECUTE replace(pg_get_functiondef('trypema_revision'::regproc), '''trypema_rules''', '''nobody'''); END $$";
+
+fn by_hand(scene: &Scene, limit: u64) {
+    scene.database.sql(&format!("UPDATE rate_limit_rules SET limit_count = {limit}")).unwrap();
+}
+
+fn wait_for_limit(server: &Service, to: u64) {
+    wait_until(&format!("a limit of {to}"), || limit(server) == Some(to)).unwrap();
+}
+
+#[test]
+fn without_announcements_a_change_is_enforced_at_the_next_poll_and_not_before() {
+    let scene = Scene::start();
+    scene.database.sql(SILENCED).unwrap();
+    let polling = scene.service(&["--rules-poll", "1s"]);
+    let waiting = scene.service(&["--rules-poll", NEVER]);
+    done(&polling, "POST", "/v1/rules", &per_user("per-user", 10));
+    assert_eq!(limit(&polling), Some(10), "whoever makes a change has it at once");
+    waiting.program.signal("HUP").unwrap();
+    wait_for_limit(&waiting, 10);
+    // Two polls of the one, none of the other.
+    for to in [11, 12] {
+        by_hand(&scene, to);
+        wait_for_limit(&polling, to);
+    }
+    assert_eq!(limit(&waiting), Some(10), "nobody told it, and it did not ask");
+    waiting.program.signal("HUP").unwrap();
+    wait_for_limit(&waiting, 12);
+    // A change that is made through another server, too.
+    set_limit(&waiting, 13);
+    wait_for_limit(&polling, 13);
+}
+
+#[test]
+fn one_kind_of_announcement_is_enough() {
+    let Fleet { servers, redis, scene } = Fleet::start("memory");
+    redis.kill_9().unwrap();
+    set_limit(&servers[0], 11);
+    soon(&servers, "a change without redis", |server| limit(server) == Some(11));
+    by_hand(&scene, 12);
+    soon(&servers, "a change by hand without redis", |server| limit(server) == Some(12));
+
+    redis.restart().unwrap();
+    wait_until_they_listen(&redis, 2);
+    scene.database.sql(SILENCED).unwrap();
+    set_limit(&servers[1], 13);
+    soon(&servers, "a change that only redis tells of", |server| limit(server) == Some(13));
+    by_hand(&scene, 14);
+    set_limit(&servers[0], 15);
+    soon(&servers, "the next one", |server| limit(server) == Some(15));
+}
+
+/// Nobody polls: what was missed is looked for when the connection is there again.
+#[test]
+fn what_was_missed_is_caught_after_reconnecting() {
+    let scene = Scene::start();
+    let proxy = FaultProxy::start(scene.database.addr()).unwrap();
+    let address = scene.database.url().replace(&scene.database.addr().to_string(), &proxy.addr().to_string());
+    let service = Service::start(&["--database-url", &address, "--rules-poll", NEVER]);
+    done(&service, "POST", "/v1/rules", &per_user("per-user", 10));
+    proxy.refuse();
+    by_hand(&scene, 11);
+    assert_eq!(limit(&service), Some(10), "it cannot know");
+    proxy.heal();
+    wait_for_limit(&service, 11);
+    // Announcements are heard again, also after the database has ended its sessions.
+    for to in [12, 13] {
+        scene.database.disconnect_all().unwrap();
+        wait_until("the service to listen again", || listeners(&scene) == "1").unwrap();
+        by_hand(&scene, to);
+        soon(std::slice::from_ref(&service), "a change", |server| limit(server) == Some(to));
+    }
+}
+
+fn listeners(scene: &Scene) -> String {
+    let question = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'trypema' AND query LIKE 'LISTEN%'";
+    scene.database.sql(question).unwrap()
+}
+
+/// Every change is announced by Redis before it is read from the database: who hears of it there finds it.
+#[test]
+fn redis_of_another_prefix_is_another_fleet() {
+    let scene = Scene::start();
+    scene.database.sql(SILENCED).unwrap();
+    let redis = redis::Server::start().unwrap();
+    let url = redis.url();
+    let flags = |prefix| ["--redis-url", &url, "--redis-prefix", prefix, "--provider", "memory", "--rules-poll", NEVER];
+    let servers = ["one", "one", "other"].map(|prefix| scene.service(&flags(prefix)));
+    wait_until("the servers to listen", || {
+        let listeners = redis.control().unwrap().command(&["PUBSUB", "NUMSUB", "one:rules", "other:rules"]).unwrap();
+        let count = |place| listeners.items().get(place).and_then(redis::Reply::integer);
+        (count(1), count(3)) == (Some(2), Some(1))
+    })
+    .unwrap();
+    done(&servers[0], "POST", "/v1/rules", &per_user("per-user", 10));
+    soon(&servers[..2], "a rule", |server| limit(server) == Some(10));
+    assert_eq!(limit(&servers[2]), None);
+}

@@ -1,0 +1,120 @@
+//! A change made on one server is enforced on both, on keys that are in use, too.
+
+use serde_json::{Value, json};
+
+use super::{Fleet, ann, limit, set_limit, soon, spends};
+use crate::harness::Service;
+use crate::scene::{done, is_allowed};
+
+#[test]
+fn a_change_is_enforced_on_both_with_counters_in_redis() {
+    let Fleet { servers, .. } = Fleet::start("redis");
+    // Four of ten, in one counter.
+    assert!(spends(&servers[0], 3) && spends(&servers[1], 1));
+    change(&servers, 5);
+    assert_eq!(servers.each_ref().map(|server| ann(server)["remaining"].clone()), [json!(1), json!(1)]);
+    assert!(!spends(&servers[1], 2) && spends(&servers[1], 1) && !spends(&servers[0], 1));
+    change(&servers, 20);
+    assert!(spends(&servers[0], 15) && !spends(&servers[1], 1));
+    keeps_history(&servers);
+}
+
+#[test]
+fn a_change_is_enforced_on_both_with_counters_in_memory() {
+    let Fleet { servers, .. } = Fleet::start("memory");
+    assert!(servers.iter().all(|server| spends(server, 4)));
+    change(&servers, 5);
+    assert!(servers.iter().all(|server| !spends(server, 2) && spends(server, 1) && !spends(server, 1)));
+    change(&servers, 20);
+    assert!(servers.iter().all(|server| spends(server, 15) && !spends(server, 1)));
+    keeps_history(&servers);
+}
+
+/// What one server has leased the other cannot spend, so only the sum is known.
+#[test]
+fn a_change_is_enforced_on_both_with_counters_on_leases() {
+    let Fleet { servers, .. } = Fleet::start("hybrid");
+    let spent = |times: u64| (0..times).map(|_| servers.iter().filter(|server| spends(server, 1)).count()).sum();
+    let first: usize = spent(2);
+    assert_eq!(first, 4);
+    change(&servers, 5);
+    let (second, more): (usize, usize) = (spent(10), 20 - 5);
+    assert!(first + second <= 5, "{second} beyond the first {first}");
+    change(&servers, 20);
+    let third: usize = spent(30);
+    assert!((1..=more + 1).contains(&third) && first + second + third <= 20, "{first}, {second}, {third}");
+    keeps_history(&servers);
+}
+
+/// Through the first server; the answer comes when that has it in force.
+fn change(servers: &[Service], to: u64) {
+    set_limit(&servers[0], to);
+    assert_eq!(limit(&servers[0]), Some(to), "it is in force where it was made");
+    soon(servers, &format!("a limit of {to}"), |server| limit(server) == Some(to));
+}
+
+/// Both tell the same three revisions.
+fn keeps_history(servers: &[Service; 2]) {
+    let told = servers.each_ref().map(|server| server.get("/v1/ruleset/history?about=per-user").json());
+    assert_eq!(told[0], told[1]);
+    let text = told[0].to_string();
+    for limit in [10, 5, 20] {
+        assert!(text.contains(&format!("\"limit\":{limit}")), "no limit of {limit} in {text}");
+    }
+}
+
+#[test]
+fn what_is_said_of_one_key_is_enforced_on_both() {
+    const ANN: &str = "/v1/overrides/per-user%7Cuser=ann";
+    let Fleet { servers: [one, other], .. } = Fleet::start("redis");
+    let servers = [other, one];
+    let [other, one] = &servers;
+    done(one, "PUT", ANN, &json!({"verdict": "block"}));
+    soon(&servers, "a block", |server| !is_allowed(server, "ann"));
+    assert!(servers.iter().all(|server| is_allowed(server, "bob")), "it is hers alone");
+    assert_eq!(ann(other)["blocked"], json!(true));
+    done(other, "DELETE", ANN, &Value::Null);
+    soon(&servers, "the end of a block", |server| is_allowed(server, "ann"));
+    done(one, "PUT", ANN, &json!({"strategy": {"fixed_window": {"limit": 1_000, "window": "1h"}}}));
+    soon(&servers, "a limit of her own", |server| limit(server) == Some(1_000));
+    assert!(spends(other, 500) && !is_spendable(one, "bob", 500));
+    done(other, "PUT", ANN, &json!({"verdict": "allow"}));
+    soon(&servers, "a pass", |server| spends(server, 5_000));
+    done(one, "DELETE", ANN, &Value::Null);
+    soon(&servers, "the rule's limit", |server| limit(server) == Some(10));
+}
+
+fn is_spendable(server: &Service, user: &str, cost: u64) -> bool {
+    let question = json!({"attributes": {"user": user}, "cost": cost});
+    server.post("/v1/check", &question.to_string()).json()["allowed"] == json!(true)
+}
+
+#[test]
+fn what_is_listed_or_written_by_hand_is_enforced_on_both() {
+    let Fleet { servers, scene, .. } = Fleet::start("redis");
+    let [one, other] = &servers;
+    done(one, "PUT", "/v1/lists/block/user/mallory", &Value::Null);
+    soon(&servers, "an entry of the block list", |server| !is_allowed(server, "mallory"));
+    done(other, "DELETE", "/v1/lists/block/user/mallory", &Value::Null);
+    soon(&servers, "the end of an entry", |server| is_allowed(server, "mallory"));
+    done(other, "PUT", "/v1/lists/allow/user/ann", &Value::Null);
+    soon(&servers, "an entry of the allow list", |server| spends(server, 5_000));
+    scene.database.sql("DELETE FROM rate_limit_lists").unwrap();
+    soon(&servers, "a list that was emptied by hand", |server| !spends(server, 5_000));
+    scene.database.sql("UPDATE rate_limit_rules SET limit_count = 3").unwrap();
+    soon(&servers, "a limit that was set by hand", |server| limit(server) == Some(3));
+    scene.database.sql("DELETE FROM rate_limit_rules").unwrap();
+    soon(&servers, "a rule that was deleted by hand", |server| limit(server).is_none());
+}
+
+#[test]
+fn after_many_quick_changes_both_are_at_the_last() {
+    let Fleet { servers, scene, .. } = Fleet::start("memory");
+    for limit in 11..=30 {
+        set_limit(&servers[limit as usize % 2], limit);
+    }
+    soon(&servers, "the last of many changes", |server| limit(server) == Some(30));
+    // One revision for the rule, and one for each change.
+    assert_eq!(scene.database.sql("SELECT revision FROM rate_limit_state").unwrap(), "21");
+    soon(&servers, "the last revision", |server| server.metric("trypema_rules_revision") == 21.0);
+}
