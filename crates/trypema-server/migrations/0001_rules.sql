@@ -17,9 +17,22 @@ $$;
 CREATE FUNCTION trypema_is_text(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
 RETURN value IS NOT NULL AND char_length(value) BETWEEN 1 AND 255 AND value !~ '[\u0001-\u001f\u007f-\u009f]';
 
-CREATE FUNCTION trypema_are_texts(texts text[]) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN coalesce(array_ndims(texts), 1) = 1
-   AND (SELECT coalesce(bool_and(trypema_is_text(value)), true) FROM unnest(texts) AS value);
+-- Loops are in PL/pgSQL, which plans them once: thousands of rules are checked at a time.
+CREATE FUNCTION trypema_are_texts(texts text[]) RETURNS boolean LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    value text;
+BEGIN
+    IF array_ndims(texts) > 1 THEN
+        RETURN false;
+    END IF;
+    FOREACH value IN ARRAY texts LOOP
+        IF NOT trypema_is_text(value) THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    RETURN true;
+END
+$$;
 
 -- The name of an attribute, and the id of a rule.
 CREATE FUNCTION trypema_is_name(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
@@ -29,35 +42,30 @@ RETURN value IS NOT NULL AND value ~ '^[A-Za-z0-9_.-]{1,64}$';
 CREATE FUNCTION trypema_is_pattern(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
 RETURN char_length(value) <= 255 AND value ~ '^([^{}]|\{[A-Za-z0-9_.-]{1,64}\})*$';
 
--- One segment of an endpoint: `*`, `{id}`, or text.
-CREATE FUNCTION trypema_is_segment(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN value = '*'
-    OR value ~ '^\{[^{}*:]+\}$'
-    OR (value ~ '^[^{}*?#% \u0001-\u001f\u007f-\u009f]+$' AND value !~ '^:' AND value NOT IN ('.', '..'));
-
--- `/api/search`, `/users/*/posts`, `/api/**`, `POST /login`.
+-- `/api/search`, `/users/*/posts`, `/api/**`, `POST /login`: segments are `*`, `{id}` or text, up to 32, and `**` at the end.
 CREATE FUNCTION trypema_is_endpoint(value text) RETURNS boolean LANGUAGE sql IMMUTABLE
-BEGIN ATOMIC
-    WITH parts AS (
-        SELECT CASE WHEN strpos(value, ' ') > 0 THEN split_part(value, ' ', 1) END AS method,
-               CASE WHEN strpos(value, ' ') > 0 THEN substr(value, strpos(value, ' ') + 1) ELSE value END AS path
-    ), segments AS (
-        SELECT segment, place, max(place) OVER () AS last
-        FROM parts, unnest(string_to_array(path, '/')) WITH ORDINALITY AS split (segment, place)
-        WHERE segment <> ''
-    ), named AS (
-        SELECT segment FROM segments WHERE NOT (segment = '**' AND place = last)
-    )
-    SELECT value IS NOT NULL
-       AND coalesce(method ~ '^[A-Z]+$', true)
-       AND starts_with(path, '/')
-       AND (SELECT count(*) <= 32 AND coalesce(bool_and(trypema_is_segment(segment)), true) FROM named)
-    FROM parts;
-END;
+RETURN value IS NOT NULL
+   AND (strpos(value, ' ') = 0 OR value ~ '^[A-Z]+ ')
+   AND value ~ ('^([A-Z]+ )?/+(([*]|[{][^{}*:/]+[}]|[^:/{}*?#% \u0001-\u001f\u007f-\u009f][^/{}*?#% \u0001-\u001f\u007f-\u009f]*)/+)*'
+                '([*][*]?|[{][^{}*:/]+[}]|[^:/{}*?#% \u0001-\u001f\u007f-\u009f][^/{}*?#% \u0001-\u001f\u007f-\u009f]*)?/*$')
+   AND value !~ '/[.]{1,2}(/|$)'
+   AND cardinality(array_remove(string_to_array(regexp_replace(value, '(^[A-Z]+ |[*][*]/*$)', '', 'g'), '/'), '')) <= 32;
 
-CREATE FUNCTION trypema_are_endpoints(texts text[]) RETURNS boolean LANGUAGE sql IMMUTABLE
-RETURN coalesce(array_ndims(texts), 1) = 1
-   AND (SELECT coalesce(bool_and(trypema_is_endpoint(value)), true) FROM unnest(texts) AS value);
+CREATE FUNCTION trypema_are_endpoints(texts text[]) RETURNS boolean LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    value text;
+BEGIN
+    IF array_ndims(texts) > 1 THEN
+        RETURN false;
+    END IF;
+    FOREACH value IN ARRAY texts LOOP
+        IF NOT trypema_is_endpoint(value) THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    RETURN true;
+END
+$$;
 
 -- An address, or a network, without the short forms that only PostgreSQL understands. A mapped IPv4 network is one of IPv4.
 CREATE FUNCTION trypema_is_network(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
@@ -301,9 +309,15 @@ BEGIN
 END
 $$;
 
-CREATE CONSTRAINT TRIGGER together AFTER INSERT OR UPDATE ON rate_limit_rules
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION trypema_check_together();
-CREATE CONSTRAINT TRIGGER together AFTER INSERT OR UPDATE ON rate_limit_overrides
+CREATE CONSTRAINT TRIGGER together_with_live AFTER INSERT ON rate_limit_rules
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.candidate_for IS NOT NULL)
+    EXECUTE FUNCTION trypema_check_together();
+CREATE CONSTRAINT TRIGGER together_with_others AFTER UPDATE ON rate_limit_rules
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.key_pattern, OLD.scope, OLD.algorithm, OLD.candidate_for)
+          IS DISTINCT FROM (NEW.key_pattern, NEW.scope, NEW.algorithm, NEW.candidate_for))
+    EXECUTE FUNCTION trypema_check_together();
+CREATE CONSTRAINT TRIGGER together_with_rule AFTER INSERT OR UPDATE ON rate_limit_overrides
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION trypema_check_together();
 
 -- Revisions and history --------------------------------------------------------------------------------------------------
@@ -362,7 +376,7 @@ BEGIN
             RETURN OLD;
         END IF;
     END IF;
-    NEW.revision := trypema_revision();
+    NEW.revision := coalesce(nullif(current_setting('trypema.revision', true), '')::bigint, trypema_revision());
     IF TG_TABLE_NAME <> 'rate_limit_lists' THEN
         NEW.updated_at := now();
     END IF;
@@ -385,15 +399,18 @@ DECLARE
     new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END;
     old_name text := trypema_name(kind, old_row);
     new_name text := trypema_name(kind, new_row);
+    at      bigint;
 BEGIN
     IF old_row IS NOT DISTINCT FROM new_row THEN
         RETURN NULL;
-    ELSIF old_name <> new_name THEN
+    END IF;
+    at := coalesce(nullif(current_setting('trypema.revision', true), '')::bigint, trypema_revision());
+    IF old_name <> new_name THEN
         INSERT INTO rate_limit_history (revision, kind, name, before, after)
-        VALUES (trypema_revision(), kind, old_name, old_row, NULL), (trypema_revision(), kind, new_name, NULL, new_row);
+        VALUES (at, kind, old_name, old_row, NULL), (at, kind, new_name, NULL, new_row);
     ELSE
         INSERT INTO rate_limit_history (revision, kind, name, before, after)
-        VALUES (trypema_revision(), kind, coalesce(new_name, old_name), old_row, new_row);
+        VALUES (at, kind, coalesce(new_name, old_name), old_row, new_row);
     END IF;
     RETURN NULL;
 END

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use trypema::TrypemaError;
 use trypema::redis::RedisConnection;
 use trypema::redis::client::aio::MultiplexedConnection;
-use trypema::redis::client::{Client, RedisError, Script, cmd};
+use trypema::redis::client::{Client, RedisError, cmd, pipe};
 use trypema::rules::Rules;
 
 use super::database::{Stored, Version};
@@ -17,14 +17,6 @@ use super::database::{Stored, Version};
 const KEPT_FOR_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 /// How long Redis may take; some megabytes are sent.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Keeps the newer of what is there and what is given: another server may know better.
-const SAVE: &str = "
-local known = redis.call('HMGET', KEYS[1], 'set_id', 'revision')
-if known[1] ~= ARGV[1] or tonumber(known[2]) < tonumber(ARGV[2]) then
-  redis.call('HSET', KEYS[1], 'set_id', ARGV[1], 'revision', ARGV[2], 'rules', ARGV[3])
-end
-return redis.call('PEXPIRE', KEYS[1], ARGV[4])";
 
 /// Where the last good rules are kept, and changes of them are announced.
 #[derive(Debug)]
@@ -66,30 +58,30 @@ impl Cache {
         .await
     }
 
-    /// Keeps what is there for another week; false if that is not this version, or a later one.
+    /// Keeps what is there for another week; false if that is another version.
     pub(crate) async fn refresh(&self, version: &Version) -> Result<bool, CacheError> {
         within(async {
             let mut connection = self.connect().await?;
             let kept: Vec<Option<String>> =
                 cmd("HMGET").arg(&[&self.name, "set_id", "revision"]).query_async(&mut connection).await?;
-            let [Some(set_id), Some(revision)] = &kept[..] else { return Ok(false) };
-            if *set_id != version.set_id || revision.parse().unwrap_or(0) < version.revision {
+            if kept != [Some(version.set_id.clone()), Some(version.revision.to_string())] {
                 return Ok(false);
             }
-            let mut expire = cmd("PEXPIRE");
-            expire.arg(&self.name).arg(KEPT_FOR_MS).exec_async(&mut connection).await?;
+            cmd("PEXPIRE").arg(&self.name).arg(KEPT_FOR_MS).exec_async(&mut connection).await?;
             Ok(true)
         })
         .await
     }
 
-    /// Keeps these rules for a week, unless newer ones are kept.
+    /// Keeps these rules for a week in place of any others: who keeps some has just read them, and a database that was restored
+    /// has an earlier revision than before.
     pub(crate) async fn keep(&self, version: &Version, rules: &Rules) -> Result<(), CacheError> {
         within(async {
-            let (save, rules) = (Script::new(SAVE), serde_json::to_string(rules)?);
-            let mut save = save.key(&self.name);
-            save.arg(&version.set_id).arg(version.revision).arg(rules).arg(KEPT_FOR_MS);
-            Ok(save.invoke_async::<()>(&mut self.connect().await?).await?)
+            let (revision, rules) = (version.revision.to_string(), serde_json::to_string(rules)?);
+            let fields = [("set_id", &version.set_id), ("revision", &revision), ("rules", &rules)];
+            let mut keep = pipe();
+            keep.atomic().hset_multiple(&self.name, &fields).pexpire(&self.name, KEPT_FOR_MS as i64);
+            Ok(keep.exec_async(&mut self.connect().await?).await?)
         })
         .await
     }

@@ -18,7 +18,7 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-pub(crate) use editing::{EditError, Edited, Editing, Reach};
+pub(crate) use editing::{EditError, Edited, Reach, Snapshot};
 pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
 pub(crate) use row::ListName;
 pub(crate) use stored::{Reader, Stored, Unusable, Version};
@@ -31,6 +31,13 @@ const CHANNEL: &str = "trypema_rules";
 const SESSIONS: usize = 4;
 /// How long anything may take: somebody waits for it, or the next poll does.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a change may take: thousands of rules are written in some seconds.
+const UNTIL_WRITTEN: Duration = Duration::from_secs(25);
+/// How long a connection may take.
+const UNTIL_CONNECTED: Duration = Duration::from_secs(5);
+/// Whoever is not waited for any more must not go on in the server: what waits for a lock there does not notice.
+const GIVE_UP: &str =
+    "SET statement_timeout = '25s'; SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '30s'";
 
 /// Where rules are stored.
 #[derive(Debug)]
@@ -124,7 +131,12 @@ impl Database {
     }
 
     async fn connect(&self) -> Result<PgConnection, DatabaseError> {
-        within(async { Ok(self.address.options()?.connect().await?) }).await
+        let connecting = async {
+            let mut connection = self.address.options()?.connect().await?;
+            sqlx::raw_sql(GIVE_UP).execute(&mut connection).await?;
+            Ok(connection)
+        };
+        timeout(UNTIL_CONNECTED, connecting).await.unwrap_or(Err(DatabaseError::Silent))
     }
 
     /// What hears of changes, from now on.

@@ -96,14 +96,14 @@ impl Follower {
             }
             Err(error) => {
                 self.lost(&error);
-                return self.look_into_cache().await;
+                self.look_into_cache().await;
+                None
             }
         };
-        if self.seen != self.book.in_force().version {
-            return;
+        if !self.is_away && self.seen == self.book.in_force().version {
+            *self.book.current_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
+            self.book.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
         }
-        *self.book.current_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
-        self.book.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
         if let Err(error) = self.keep(adopted).await {
             tracing::debug!(%error, "the rules could not be kept in redis");
         }
@@ -165,7 +165,7 @@ impl Follower {
     /// Keeps what is in force in Redis. Who has it only compiled reads it again, if nobody else has kept it.
     async fn keep(&mut self, rules: Option<Rules>) -> Result<(), CacheError> {
         let (Some(cache), version) = (&self.book.cache, self.book.in_force().version) else { return Ok(()) };
-        if cache.refresh(&version).await? {
+        if cache.refresh(&version).await? || self.is_away || self.seen != version {
             return Ok(());
         }
         let rules = match rules {

@@ -58,7 +58,7 @@ pub(super) struct Topic<'a> {
 impl<'a> Topic<'a> {
     /// Reads a body.
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Refusal> {
-        read(body).map(|Object(topic)| topic)
+        read(body)
     }
 }
 
@@ -89,8 +89,12 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneObject<T> {
     }
 }
 
-/// Reads a body.
+/// Reads a body that is an object.
 pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+    read_any(body).map(|Object(object)| object)
+}
+
+fn read_any<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body)
         .map_err(|error| Refusal::bad_request(format!("the body is no request: {error}")))
 }
@@ -202,9 +206,9 @@ impl<'a> Questions<'a> {
     /// Reads a body: an array is a batch.
     pub(super) fn read(body: &'a [u8], max_batch: usize) -> Result<Self, Refusal> {
         if body.trim_ascii_start().first() != Some(&b'[') {
-            return read(body).map(|Object(question)| Self::One(question));
+            return read(body).map(Self::One);
         }
-        let many: Vec<Object<Question<'a>>> = read(body)?;
+        let many: Vec<Object<Question<'a>>> = read_any(body)?;
         if many.len() > max_batch {
             let detail = format!("{} requests in one batch: at most {max_batch} are taken", many.len());
             return Err(Refusal::bad_request(detail));

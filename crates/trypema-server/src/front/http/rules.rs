@@ -121,12 +121,15 @@ impl Front {
         who: &Actor,
         place: &Place,
         make: impl FnOnce(&Stored) -> Result<Wanted, Refusal>,
-    ) -> Result<Edited, Refusal> {
+    ) -> Result<Done, Refusal> {
         let book = self.book()?;
         begin(place)?;
-        let editing = book.database().edit(&who.name).await?;
-        let Wanted { rules, reach } = make(editing.stored())?;
-        self.finish(who, editing.finish(rules, reach).await?).await
+        let mut editing = book.database().edit(&who.name).await?;
+        let Wanted { rules, reach, revision } = make(editing.before().stored())?;
+        let edited = self.finish(who, editing.finish(rules, reach).await?).await?;
+        // What was not changed is still at its own revision.
+        let revision = if edited.changes.is_empty() { revision } else { Some(edited.revision) };
+        Ok(Done { edited, revision })
     }
 
     async fn finish(&self, who: &Actor, edited: Edited) -> Result<Edited, Refusal> {
@@ -144,13 +147,31 @@ impl Front {
 struct Wanted {
     rules: Rules,
     reach: Reach,
+    /// That of the thing that is changed, if there is one.
+    revision: Option<u64>,
 }
 
-/// What became of a change, with the revision that the next one has to name.
-fn edited(status: StatusCode, edited: Edited) -> Answer {
-    let revision = edited.revision;
-    let answer = json(status, &EditAnswer { revision, changes: edited.changes });
-    tagged(answer, revision)
+/// A change that was made.
+struct Done {
+    edited: Edited,
+    /// That of the thing that was changed, for whoever changes it next.
+    revision: Option<u64>,
+}
+
+impl Done {
+    fn into_answer(self, status: StatusCode) -> Answer {
+        let answer = json(status, &EditAnswer::from(self.edited));
+        match self.revision {
+            Some(revision) => tagged(answer, revision),
+            None => answer,
+        }
+    }
+}
+
+impl From<Edited> for EditAnswer {
+    fn from(edited: Edited) -> Self {
+        Self { revision: edited.revision, changes: edited.changes }
+    }
 }
 
 /// An answer with its revision as `ETag`.
@@ -173,6 +194,12 @@ impl From<EditError> for Refusal {
     fn from(error: EditError) -> Self {
         match error {
             EditError::Database(error) => error.into(),
+            EditError::Unsure(error) => {
+                tracing::warn!(%error, "the database gave no answer to a change");
+                Self::unavailable(
+                    "the database gave no answer: whether the change was made, its history tells",
+                )
+            }
             EditError::Unusable(_) | EditError::Constraint(_) => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }

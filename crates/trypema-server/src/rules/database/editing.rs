@@ -5,19 +5,24 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, PgConnection};
 use thiserror::Error;
+use tokio::time::timeout;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
 
 use super::row::{ListRow, OverrideRow, RuleRow};
 use super::stored::{self, BadRow, BadRows, Stored, Unusable};
-use super::{Database, DatabaseError, Session, within};
+use super::{Database, DatabaseError, Session, UNTIL_WRITTEN, within};
 use crate::rules::change::{self, Change, Item, Kind};
 
-/// A change that was begun: nobody else changes anything until it is finished, or dropped.
+/// What is stored, as one moment has it, to be looked at and tried on.
 #[derive(Debug)]
-pub(crate) struct Editing<'d> {
+pub(crate) struct Snapshot<'d> {
     session: Session<'d>,
     stored: Stored,
 }
+
+/// A change that was begun: nobody else changes anything until it is finished, or dropped.
+#[derive(Debug)]
+pub(crate) struct Editing<'d>(Snapshot<'d>);
 
 /// How much of what is stored a change speaks of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,12 +47,22 @@ pub(crate) struct Edited {
 #[derive(Debug, Error)]
 pub(crate) enum EditError {
     #[error(transparent)]
-    Database(#[from] DatabaseError),
+    Database(DatabaseError),
     #[error(transparent)]
     Unusable(#[from] Unusable),
     /// A constraint has a word to say.
     #[error("{0}")]
     Constraint(String),
+    /// Whether it was made is not known.
+    #[error("{0}")]
+    Unsure(DatabaseError),
+}
+
+/// While something is written, constraints may refuse it.
+impl From<DatabaseError> for EditError {
+    fn from(error: DatabaseError) -> Self {
+        error.refusal().map_or(Self::Database(error), Self::Constraint)
+    }
 }
 
 impl From<InvalidRules> for EditError {
@@ -57,6 +72,18 @@ impl From<InvalidRules> for EditError {
 }
 
 impl Database {
+    /// What is stored now. Nobody is kept from changing it meanwhile.
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot<'_>, DatabaseError> {
+        let mut session = self.session().await?;
+        let stored = within(async {
+            let connection = &mut session.connection;
+            sqlx::query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(&mut *connection).await?;
+            stored::read(connection).await
+        })
+        .await?;
+        Ok(Snapshot { session, stored })
+    }
+
     /// Begins a change that `who` makes.
     pub(crate) async fn edit(&self, who: &str) -> Result<Editing<'_>, DatabaseError> {
         let mut session = self.session().await?;
@@ -71,12 +98,44 @@ impl Database {
             stored::read(connection).await
         })
         .await?;
-        Ok(Editing { session, stored })
+        Ok(Editing(Snapshot { session, stored }))
     }
 }
 
-impl Editing<'_> {
+impl<'d> Editing<'d> {
     /// What is stored before the change.
+    pub(crate) fn before(&mut self) -> &mut Snapshot<'d> {
+        &mut self.0
+    }
+
+    /// Makes what is stored what is `wanted`. Where that is nothing new, nothing is changed, and the revision stays.
+    pub(crate) async fn finish(self, wanted: Rules, reach: Reach) -> Result<Edited, EditError> {
+        let Self(Snapshot { mut session, stored }) = self;
+        let changes = stored.changes(&wanted, &reach)?;
+        compiled(wanted).await?;
+        if changes.is_empty() && stored.bad_rows.is_empty() {
+            return Ok(Edited { revision: stored.version.revision, changes });
+        }
+        let connection = &mut session.connection;
+        let written = async {
+            write(connection, &changes, &stored.bad_rows).await?;
+            let revision: i64 = sqlx::query_scalar("SELECT revision FROM rate_limit_state")
+                .fetch_one(&mut *connection)
+                .await?;
+            // What belongs together is checked here.
+            match sqlx::query("COMMIT").execute(connection).await.map_err(DatabaseError::from) {
+                Ok(_) => Ok(revision),
+                Err(error) => Err(error.refusal().map_or(EditError::Unsure(error), EditError::Constraint)),
+            }
+        };
+        let written =
+            timeout(UNTIL_WRITTEN, written).await.unwrap_or(Err(EditError::Unsure(DatabaseError::Silent)))?;
+        Ok(Edited { revision: stored::revision(written), changes })
+    }
+}
+
+impl Snapshot<'_> {
+    /// What is stored.
     pub(crate) fn stored(&self) -> &Stored {
         &self.stored
     }
@@ -85,37 +144,15 @@ impl Editing<'_> {
         &mut self.session.connection
     }
 
-    /// What would be changed, if anything; nothing is.
+    /// What a change would change, if anything.
     pub(crate) async fn try_out(self, wanted: Rules, reach: Reach) -> Result<Edited, EditError> {
-        let (revision, changes) = (self.stored.version.revision, self.changes(&wanted, &reach)?);
+        let (revision, changes) = (self.stored.version.revision, self.stored.changes(&wanted, &reach)?);
         compiled(wanted).await?;
         Ok(Edited { revision, changes })
     }
+}
 
-    /// Makes what is stored what is `wanted`. Where that is nothing new, nothing is changed, and the revision stays.
-    pub(crate) async fn finish(mut self, wanted: Rules, reach: Reach) -> Result<Edited, EditError> {
-        let changes = self.changes(&wanted, &reach)?;
-        compiled(wanted).await?;
-        let bad_rows = std::mem::take(&mut self.stored.bad_rows);
-        if changes.is_empty() && bad_rows.is_empty() {
-            return Ok(Edited { revision: self.stored.version.revision, changes });
-        }
-        let connection = &mut self.session.connection;
-        let written = within(async {
-            write(connection, &changes, &bad_rows).await?;
-            let revision: i64 = sqlx::query_scalar("SELECT revision FROM rate_limit_state")
-                .fetch_one(&mut *connection)
-                .await?;
-            sqlx::query("COMMIT").execute(connection).await?;
-            Ok(revision)
-        });
-        let written = written.await.map_err(|error| match error.refusal() {
-            Some(reason) => EditError::Constraint(reason),
-            None => EditError::Database(error),
-        })?;
-        Ok(Edited { revision: stored::revision(written), changes })
-    }
-
+impl Stored {
     /// What is to be changed. Rows that cannot be understood stand in the way, unless they go or are written anew.
     fn changes(&self, wanted: &Rules, reach: &Reach) -> Result<Vec<Change>, EditError> {
         let stays = |row: &&BadRow| match reach {
@@ -123,11 +160,11 @@ impl Editing<'_> {
             Reach::Rule(id) => row.kind != Kind::Rule || row.name != *id,
             Reach::List => true,
         };
-        let staying: Vec<BadRow> = self.stored.bad_rows.iter().filter(stays).cloned().collect();
+        let staying: Vec<BadRow> = self.bad_rows.iter().filter(stays).cloned().collect();
         if !staying.is_empty() {
             return Err(Unusable::BadRows(BadRows(staying)).into());
         }
-        Ok(change::between(&self.stored.rules, wanted))
+        Ok(change::between(&self.rules, wanted))
     }
 }
 

@@ -7,7 +7,7 @@ use thiserror::Error;
 use trypema::rules::Rules;
 
 use super::stored::{item, revision};
-use super::{Database, DatabaseError, Editing, within};
+use super::{Database, DatabaseError, Snapshot, within};
 use crate::rules::change::{Item, Kind};
 
 /// One change to one thing.
@@ -96,7 +96,7 @@ fn entry(row: &sqlx::postgres::PgRow) -> Result<HistoryEntry, DatabaseError> {
     })
 }
 
-impl Editing<'_> {
+impl Snapshot<'_> {
     /// What was stored after a revision.
     pub(crate) async fn at(&mut self, wanted: u64) -> Result<Rules, NoSuchRevision> {
         let last = self.stored().version.revision;

@@ -1,9 +1,10 @@
 //! The tables, and how they came to be.
 
+use sqlx::ConnectOptions;
 use sqlx::SqlSafeStr;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
-use super::{Database, DatabaseError};
+use super::{Database, DatabaseError, within};
 
 /// Every migration, in order. Once released, one is never changed: another follows it.
 const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "rules", include_str!("../../../migrations/0001_rules.sql"))];
@@ -15,10 +16,11 @@ impl Database {
     ///
     /// That the database cannot be reached, or refuses.
     pub(crate) async fn migrate(&self) -> Result<Vec<&'static str>, DatabaseError> {
-        let mut session = self.session().await?;
+        // Without a bound on how long it takes: tables may be large.
+        let mut connection = within(async { Ok(self.address.options()?.connect().await?) }).await?;
         let known: Vec<i64> =
             match sqlx::query_scalar("SELECT version FROM _trypema_migrations WHERE success")
-                .fetch_all(&mut session.connection)
+                .fetch_all(&mut connection)
                 .await
             {
                 Ok(known) => known,
@@ -26,7 +28,7 @@ impl Database {
                 Err(sqlx::Error::Database(_)) => Vec::new(),
                 Err(error) => return Err(error.into()),
             };
-        migrator().run(&mut session.connection).await?;
+        migrator().run(&mut connection).await?;
         let missing = MIGRATIONS.iter().filter(|(version, ..)| !known.contains(version));
         Ok(missing.map(|(_, name, _)| *name).collect())
     }

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Wanted, edited};
+use super::Wanted;
 use crate::front::http::answer::json;
 use crate::front::http::problem::Refusal;
 use crate::front::http::text::decoded_path;
@@ -68,8 +68,8 @@ impl Front {
             if is_adding {
                 values.push(value.into_owned());
             }
-            Ok(Wanted { rules, reach: Reach::List })
+            Ok(Wanted { rules, reach: Reach::List, revision: None })
         });
-        Ok(edited(StatusCode::OK, changed.await?))
+        Ok(changed.await?.into_answer(StatusCode::OK))
     }
 }

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use trypema::rules::Rule;
 
+use super::Wanted;
 use super::item::ItemAnswer;
 use super::precondition::Precondition;
-use super::{Wanted, edited};
 use crate::front::http::problem::Refusal;
 use crate::front::http::question::read;
 use crate::front::http::{Asked, Front, body};
@@ -49,9 +49,9 @@ impl Front {
             }
             let (mut rules, reach) = (stored.rules.clone(), Reach::Rule(rule.id.clone()));
             rules.rules.push(rule);
-            Ok(Wanted { rules, reach })
+            Ok(Wanted { rules, reach, revision: None })
         });
-        Ok(edited(StatusCode::CREATED, changed.await?))
+        Ok(changed.await?.into_answer(StatusCode::CREATED))
     }
 
     pub(super) async fn change_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
@@ -70,7 +70,7 @@ impl Front {
             wanted.rules.rules.push(rule);
             Ok(wanted)
         });
-        Ok(edited(StatusCode::OK, changed.await?))
+        Ok(changed.await?.into_answer(StatusCode::OK))
     }
 
     pub(super) async fn switch_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
@@ -87,7 +87,7 @@ impl Front {
                 .for_each(|rule| rule.enabled = enabled);
             Ok(wanted)
         });
-        Ok(edited(StatusCode::OK, changed.await?))
+        Ok(changed.await?.into_answer(StatusCode::OK))
     }
 
     pub(super) async fn delete_rule(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
@@ -99,7 +99,7 @@ impl Front {
             wanted.rules.overrides.retain(|special| special.rule != id);
             Ok(wanted)
         });
-        Ok(edited(StatusCode::OK, changed.await?))
+        Ok(changed.await?.into_answer(StatusCode::OK))
     }
 
     /// Makes a candidate the live rule: that gets everything of it but its id, and keeps its counters and overrides.
@@ -120,7 +120,7 @@ impl Front {
             rules.push(promoted);
             Ok(wanted)
         });
-        Ok(edited(StatusCode::OK, changed.await?))
+        Ok(changed.await?.into_answer(StatusCode::OK))
     }
 }
 
@@ -130,10 +130,11 @@ fn wanted(stored: &Stored, id: &str, precondition: Precondition) -> Result<Wante
         return Err(no_rule(id));
     }
     // A row that nobody can understand has no revision that anybody could know.
-    if let Some(revision) = stored.revisions.get(&Name::Rule(id.to_owned())) {
-        precondition.check(&format!("rule {id:?}"), *revision)?;
+    let revision = stored.revisions.get(&Name::Rule(id.to_owned())).copied();
+    if let Some(revision) = revision {
+        precondition.check(&format!("rule {id:?}"), revision)?;
     }
-    Ok(Wanted { rules: stored.rules.clone(), reach: Reach::Rule(id.to_owned()) })
+    Ok(Wanted { rules: stored.rules.clone(), reach: Reach::Rule(id.to_owned()), revision })
 }
 
 pub(super) fn no_rule(id: &str) -> Refusal {

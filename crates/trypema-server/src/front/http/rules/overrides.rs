@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use trypema::AddressKey;
 use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override};
 
+use super::Wanted;
 use super::item::ItemAnswer;
 use super::precondition::Precondition;
-use super::{Wanted, edited};
 use crate::front::http::answer::json;
 use crate::front::http::problem::Refusal;
 use crate::front::http::query::pairs;
@@ -82,7 +82,7 @@ impl Front {
             wanted.rules.overrides.push(Override { rule, key: values, strategy, verdict });
             Ok(wanted)
         });
-        Ok(edited(StatusCode::OK, changed.await?))
+        Ok(changed.await?.into_answer(StatusCode::OK))
     }
 
     async fn remove_override(&self, key: KeyValues, request: &Request<Incoming>, place: &Place) -> Asked {
@@ -92,19 +92,20 @@ impl Front {
             find(stored, &key).ok_or_else(no_override)?;
             without(stored, &key, precondition)
         });
-        Ok(edited(StatusCode::OK, changed.await?))
+        Ok(changed.await?.into_answer(StatusCode::OK))
     }
 }
 
 /// What is stored, without the override of a key.
 fn without(stored: &Stored, key: &KeyValues, precondition: Option<Precondition>) -> Result<Wanted, Refusal> {
-    if let (Some(precondition), Some(special)) = (precondition, find(stored, key)) {
-        let name = Item::Override(Box::new(special.clone())).name();
-        precondition.check("the override", stored.revisions.get(&name).copied().unwrap_or(0))?;
+    let name = find(stored, key).map(|special| Item::Override(Box::new(special.clone())).name());
+    let revision = name.and_then(|name| stored.revisions.get(&name)).copied();
+    if let Some(precondition) = precondition {
+        precondition.check("the override", revision.unwrap_or(0))?;
     }
     let mut rules = stored.rules.clone();
     rules.overrides.retain(|special| !is_for(special, key));
-    Ok(Wanted { rules, reach: Reach::Rule(key.rule.clone()) })
+    Ok(Wanted { rules, reach: Reach::Rule(key.rule.clone()), revision })
 }
 
 fn find<'s>(stored: &'s Stored, key: &KeyValues) -> Option<&'s Override> {

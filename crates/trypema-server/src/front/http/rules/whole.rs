@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 use trypema::rules::Rules;
 
 use super::precondition::Precondition;
-use super::{edited, tagged};
+use super::{EditAnswer, tagged};
 use crate::front::http::answer::{json, json_bytes};
 use crate::front::http::problem::Refusal;
 use crate::front::http::query::pairs;
 use crate::front::http::question::read;
-use crate::front::http::{Asked, Front, begin, body};
+use crate::front::http::{Answer, Asked, Front, begin, body};
 use crate::net::Place;
 use crate::rules::change::Item;
-use crate::rules::database::{EditError, HistoryEntry, NoSuchRevision, Page, Reach};
+use crate::rules::database::{EditError, Edited, HistoryEntry, NoSuchRevision, Page, Reach};
+use crate::tokens::Actor;
 
 /// As much as a file of rules may have.
 const MAX_BODY: usize = 16 * 1024 * 1024;
@@ -41,11 +42,10 @@ pub(in crate::front::http) struct HistoryAnswer {
     next: Option<u64>,
 }
 
-/// Whether a change is only to be shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether a change is made, or only shown.
 enum Doing {
-    Really,
-    Trying,
+    Really(Actor, Precondition),
+    Trying(Precondition),
 }
 
 impl Front {
@@ -61,8 +61,8 @@ impl Front {
             Some(revision) => {
                 let book = self.book()?;
                 begin(place)?;
-                let mut editing = book.database().edit("").await?;
-                (revision, sorted(&editing.at(revision).await?))
+                let mut snapshot = book.database().snapshot().await?;
+                (revision, sorted(&snapshot.at(revision).await?))
             }
         };
         let accepts =
@@ -80,48 +80,56 @@ impl Front {
 
     /// Makes what is stored exactly what is given.
     pub(super) async fn apply(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        let doing = doing(&request)?;
-        let who = match doing {
-            Doing::Really => Some(self.admit_editor(request.headers())?),
-            Doing::Trying => None,
-        };
-        let precondition = precondition(&request, doing)?;
+        let doing = self.doing(&request)?;
         let book = self.book()?;
         let body = body::read(request.into_body(), MAX_BODY.max(self.max_body)).await?;
         let rules: Rules = read(&body)?;
         begin(place)?;
-        let Some(who) = who else {
-            let editing = book.database().edit("").await?;
-            precondition.check(SET, editing.stored().version.revision)?;
-            return Ok(edited(StatusCode::OK, editing.try_out(rules, Reach::Everything).await?));
+        let edited = match doing {
+            Doing::Trying(precondition) => {
+                let snapshot = book.database().snapshot().await?;
+                precondition.check(SET, snapshot.stored().version.revision)?;
+                snapshot.try_out(rules, Reach::Everything).await?
+            }
+            Doing::Really(who, precondition) => {
+                let mut editing = book.database().edit(&who.name).await?;
+                precondition.check(SET, editing.before().stored().version.revision)?;
+                self.finish(&who, editing.finish(rules, Reach::Everything).await?).await?
+            }
         };
-        let editing = book.database().edit(&who.name).await?;
-        precondition.check(SET, editing.stored().version.revision)?;
-        let changed = editing.finish(rules, Reach::Everything).await?;
-        Ok(edited(StatusCode::OK, self.finish(&who, changed).await?))
+        Ok(edited_set(edited))
     }
 
     /// Makes what is stored what it was after a revision.
     pub(super) async fn revert(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        let doing = doing(&request)?;
-        let who = match doing {
-            Doing::Really => Some(self.admit_editor(request.headers())?),
-            Doing::Trying => None,
-        };
-        let precondition = precondition(&request, doing)?;
+        let doing = self.doing(&request)?;
         let book = self.book()?;
         let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body).await?)?;
         begin(place)?;
-        let mut editing = book.database().edit(who.as_ref().map_or("", |who| &who.name)).await?;
-        precondition.check(SET, editing.stored().version.revision)?;
-        let rules = editing.at(to).await?;
-        match who {
-            None => Ok(edited(StatusCode::OK, editing.try_out(rules, Reach::Everything).await?)),
-            Some(who) => {
-                let changed = editing.finish(rules, Reach::Everything).await?;
-                Ok(edited(StatusCode::OK, self.finish(&who, changed).await?))
+        let edited = match doing {
+            Doing::Trying(precondition) => {
+                let mut snapshot = book.database().snapshot().await?;
+                precondition.check(SET, snapshot.stored().version.revision)?;
+                let rules = snapshot.at(to).await?;
+                snapshot.try_out(rules, Reach::Everything).await?
             }
+            Doing::Really(who, precondition) => {
+                let mut editing = book.database().edit(&who.name).await?;
+                precondition.check(SET, editing.before().stored().version.revision)?;
+                let rules = editing.before().at(to).await?;
+                self.finish(&who, editing.finish(rules, Reach::Everything).await?).await?
+            }
+        };
+        Ok(edited_set(edited))
+    }
+
+    /// Whether a change is made, by whom and of which revision. Who only tries need not name one.
+    fn doing(&self, request: &Request<Incoming>) -> Result<Doing, Refusal> {
+        if is_dry_run(request)? {
+            return Ok(Doing::Trying(Precondition::read(request.headers())?.unwrap_or(Precondition::Any)));
         }
+        let who = self.admit_editor(request.headers())?;
+        Ok(Doing::Really(who, Precondition::required(request.headers())?))
     }
 
     pub(super) async fn history(&self, request: &Request<Incoming>, place: &Place) -> Asked {
@@ -154,26 +162,23 @@ fn sorted(rules: &Rules) -> Rules {
     Item::together(Item::all(rules).into_values())
 }
 
-fn doing(request: &Request<Incoming>) -> Result<Doing, Refusal> {
-    let mut doing = Doing::Really;
+fn edited_set(edited: Edited) -> Answer {
+    let revision = edited.revision;
+    tagged(json(StatusCode::OK, &EditAnswer::from(edited)), revision)
+}
+
+fn is_dry_run(request: &Request<Incoming>) -> Result<bool, Refusal> {
+    let mut is_dry_run = false;
     for pair in pairs(request.uri().query().unwrap_or_default()) {
         let (name, value) = pair?;
-        doing = match (&*name, &*value) {
-            ("dry_run", "true") => Doing::Trying,
-            ("dry_run", "false") => Doing::Really,
+        is_dry_run = match (&*name, &*value) {
+            ("dry_run", "true") => true,
+            ("dry_run", "false") => false,
             ("dry_run", _) => return Err(Refusal::bad_request("dry_run: need true or false")),
             _ => return Err(unknown(&name)),
         };
     }
-    Ok(doing)
-}
-
-/// Who only tries need not name a revision.
-fn precondition(request: &Request<Incoming>, doing: Doing) -> Result<Precondition, Refusal> {
-    match doing {
-        Doing::Really => Precondition::required(request.headers()),
-        Doing::Trying => Ok(Precondition::read(request.headers())?.unwrap_or(Precondition::Any)),
-    }
+    Ok(is_dry_run)
 }
 
 fn revision_of(request: &Request<Incoming>) -> Result<Option<u64>, Refusal> {
