@@ -108,7 +108,7 @@ RETURN CASE
     WHEN refill_rate IS NOT NULL
         THEN trypema_is_exact(coalesce(burst_limit, limit_count),
                               ceil(coalesce(burst_limit, limit_count)::float8 / refill_rate::float8 * 1e6)::numeric)
-    WHEN limit_count IS NULL OR limit_count < 1 OR window_seconds IS NULL OR window_seconds <= 0 THEN false
+    WHEN limit_count IS NULL OR limit_count < 1 OR NOT trypema_is_window(window_seconds) THEN false
     ELSE trypema_is_exact(coalesce(burst_limit, limit_count),
                           ceil(window_seconds * 1000000 * coalesce(burst_limit, limit_count) / limit_count))
 END;

@@ -121,7 +121,8 @@ impl<'d> Editing<'d> {
             write(connection, &changes, &stored.bad_rows).await?;
             let revision: i64 = sqlx::query_scalar("SELECT revision FROM rate_limit_state")
                 .fetch_one(&mut *connection)
-                .await?;
+                .await
+                .map_err(DatabaseError::from)?;
             // What belongs together is checked here.
             match sqlx::query("COMMIT").execute(connection).await.map_err(DatabaseError::from) {
                 Ok(_) => Ok(revision),

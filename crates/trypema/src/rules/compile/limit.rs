@@ -137,6 +137,9 @@ fn scaled(window: Duration, capacity: u64, limit: u64) -> Result<Duration, Refus
     if limit == 0 {
         return Err(("limit", "invalid limit 0: need at least 1".to_owned()));
     }
+    if window > MAX_WINDOW {
+        return Err(about(TrypemaError::InvalidWindow { given: window, max: MAX_WINDOW }));
+    }
     let micros =
         (window.as_nanos().div_ceil(1_000)).saturating_mul(u128::from(capacity)).div_ceil(u128::from(limit));
     Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
