@@ -18,7 +18,9 @@ cargo xtask <command>
   bench rules        10,000 rules beside 10, and the layer beside tower_governor
   bench hybrid       a fleet on leases beside the Redis provider and the published crate
   bench server       the service over HTTP beside axum without a limiter and throttlecrab-server, which it installs
-                     outside of the repository; every bench takes --quick, and then updates nothing
+                     outside of the repository
+  bench reload       10,000 rules in PostgreSQL that change while a server decides; every bench takes --quick,
+                     and then updates nothing
   soak [strategy]    the random tests at full length: a million traces per strategy; --redis plays them on a Redis
   soak faults [row]  how late calls return when Redis fails, and how soon they are served again
   simulate hybrid    fleets that lease from one store: updates docs/scale.md; --seeds N [--from S] plays random faults instead

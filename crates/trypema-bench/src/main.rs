@@ -1,4 +1,4 @@
-//! Side by side with the peers, in one run: `cargo xtask bench local`, `redis`, `rules`, `hybrid` and `server`.
+//! Side by side with the peers, in one run: `cargo xtask bench local`, `redis`, `rules`, `hybrid`, `server` and `reload`.
 
 mod allocator;
 mod bars;
@@ -12,6 +12,7 @@ mod ours;
 mod peers;
 mod process;
 mod redis;
+mod reload;
 mod report;
 mod rules;
 mod server;
@@ -29,9 +30,10 @@ cargo xtask bench redis [--quick [TITLE [CONTENDER]]]
 cargo xtask bench rules [--quick]
 cargo xtask bench hybrid [--quick]
 cargo xtask bench server [--quick [TITLE]]
+cargo xtask bench reload [--quick]
 
 Inside the process, on a Redis server that is started for it, rules and middleware, a fleet on leases,
-or the service over HTTP.
+the service over HTTP, or the service while its rules in PostgreSQL change.
 
 Measures every contender on every workload in interleaved rounds and prints medians, ratios and bars;
 rewrites the measured part of docs/performance.md. `--quick` does fewer rounds, only of the columns whose
@@ -57,7 +59,9 @@ fn main() -> ExitCode {
         ["server"] => server::run(Effort::Full),
         ["server", "--quick"] => server::run(Effort::Quick("")),
         ["server", "--quick", title] => server::run(Effort::Quick(title)),
-        // What `server` starts in processes of their own.
+        ["reload"] => reload::run(Effort::Full),
+        ["reload", "--quick"] => reload::run(Effort::Quick("")),
+        // What `server` and `reload` start in processes of their own.
         ["floor", rules, address] => server::serve_floor(rules, address),
         ["tethered", program, arguments @ ..] => server::become_tethered(program, arguments),
         // What `local` starts in processes of their own.

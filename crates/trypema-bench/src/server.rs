@@ -1,14 +1,14 @@
 //! The service beside axum without a limiter and throttlecrab-server: `cargo xtask bench server`.
 
 mod attack;
-mod client;
+pub mod client;
 mod contender;
 mod floor;
 mod load;
 mod measure;
 mod memory;
-mod place;
-mod process;
+pub mod place;
+pub mod process;
 mod report;
 mod workload;
 

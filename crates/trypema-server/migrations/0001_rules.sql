@@ -80,6 +80,24 @@ EXCEPTION WHEN invalid_text_representation THEN
 END
 $$;
 
+-- The key of an override as servers count it: IPv6 by its /64, a mapped IPv4 address as IPv4.
+CREATE FUNCTION trypema_folded(key jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    address inet;
+BEGIN
+    IF NOT key ? 'ip' OR strpos(key ->> 'ip', ':') = 0 OR strpos(key ->> 'ip', '/') > 0 THEN
+        RETURN key;
+    END IF;
+    address := (key ->> 'ip')::inet;
+    IF address <<= '::ffff:0:0/96' THEN
+        RETURN key || jsonb_build_object('ip', replace(host(address), '::ffff:', ''));
+    END IF;
+    RETURN key || jsonb_build_object('ip', host(network(set_masklen(address, 64))) || '/64');
+EXCEPTION WHEN invalid_text_representation THEN
+    RETURN key;
+END
+$$;
+
 -- Numbers ----------------------------------------------------------------------------------------------------------------
 
 -- A length of time: up to a leap year.
@@ -113,7 +131,7 @@ RETURN CASE
                           ceil(window_seconds * 1000000 * coalesce(burst_limit, limit_count) / limit_count))
 END;
 
--- Up to four buckets: [{"limit_count": 10, "window_seconds": 1, "burst_limit": 20}, …].
+-- Up to four buckets: [{"limit_count": 10, "window_seconds": 1, "burst_limit": 20}, ...].
 CREATE FUNCTION trypema_are_buckets(limits jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN jsonb_typeof(limits) <> 'array' THEN false ELSE (
     SELECT count(*) BETWEEN 1 AND 4
@@ -252,6 +270,8 @@ CREATE TABLE rate_limit_overrides (
     CONSTRAINT either_a_verdict_or_numbers CHECK (num_nonnulls(verdict, algorithm) = 1)
 );
 
+CREATE UNIQUE INDEX one_override_for_each_key ON rate_limit_overrides (rule_id, trypema_folded(key));
+
 -- Values of attributes that pass every rule, or none.
 CREATE TABLE rate_limit_lists (
     list       varchar(20) NOT NULL,
@@ -271,54 +291,74 @@ DROP TABLE trypema_numbers;
 
 -- What belongs together --------------------------------------------------------------------------------------------------
 
--- The placeholders of a rule, in order.
-CREATE FUNCTION trypema_placeholders(key_pattern text, scope text) RETURNS text[] LANGUAGE sql IMMUTABLE
-RETURN (
-    SELECT coalesce(array_agg(DISTINCT found[1] ORDER BY found[1]), '{}')
-    FROM regexp_matches(coalesce(key_pattern, CASE scope WHEN 'global' THEN '' ELSE '{' || scope || '}' END),
-                        '\{([^{}]*)\}', 'g') AS found
-);
+-- The placeholders of a rule.
+CREATE FUNCTION trypema_placeholders(key_pattern text, scope text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF key_pattern IS NULL THEN
+        RETURN CASE scope WHEN 'global' THEN '{}'::text[] ELSE ARRAY[scope] END;
+    END IF;
+    RETURN ARRAY(SELECT DISTINCT found[1] FROM regexp_matches(key_pattern, '\{([^{}]*)\}', 'g') AS found);
+END
+$$;
 
-CREATE FUNCTION trypema_check_together() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- Whether an override has a value for each placeholder of its rule, and its algorithm.
+CREATE FUNCTION trypema_fits(key jsonb, algorithm text, rule rate_limit_rules) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
+SET search_path FROM CURRENT AS $$
 DECLARE
-    changed text := CASE TG_TABLE_NAME WHEN 'rate_limit_rules' THEN to_jsonb(NEW) ->> 'id' ELSE to_jsonb(NEW) ->> 'rule_id' END;
-    wrong   text;
+    placeholders text[] := trypema_placeholders(rule.key_pattern, rule.scope);
+BEGIN
+    RETURN (algorithm IS NULL OR algorithm = rule.algorithm) AND key ?& placeholders AND key - placeholders = '{}';
+END
+$$;
+
+CREATE FUNCTION trypema_check_override() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
+    WHERE o.rule_id = NEW.rule_id AND o.key = NEW.key AND NOT trypema_fits(o.key, o.algorithm, r);
+    IF FOUND THEN
+        RAISE EXCEPTION 'the override for % does not fit the rule %: it needs a value for each placeholder, and the same algorithm',
+            NEW.key, NEW.rule_id USING ERRCODE = 'check_violation', CONSTRAINT = 'override_fits_its_rule';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION trypema_check_rule() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    wrong text;
 BEGIN
     SELECT o.key::text INTO wrong
     FROM rate_limit_overrides o JOIN rate_limit_rules r ON r.id = o.rule_id
-    WHERE r.id = changed
-      AND ((SELECT coalesce(array_agg(name ORDER BY name COLLATE "C"), '{}') FROM jsonb_object_keys(o.key) AS name)
-           IS DISTINCT FROM (SELECT coalesce(array_agg(name ORDER BY name COLLATE "C"), '{}')
-                             FROM unnest(trypema_placeholders(r.key_pattern, r.scope)) AS name)
-           OR o.algorithm <> r.algorithm)
+    WHERE r.id = NEW.id AND NOT trypema_fits(o.key, o.algorithm, r)
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'the override for % does not fit the rule %: it needs a value for each placeholder, and the same algorithm',
-            wrong, changed USING ERRCODE = 'check_violation', CONSTRAINT = 'override_fits_its_rule';
+            wrong, NEW.id USING ERRCODE = 'check_violation', CONSTRAINT = 'override_fits_its_rule';
     END IF;
     PERFORM FROM rate_limit_rules candidate JOIN rate_limit_rules live ON live.id = candidate.candidate_for
-    WHERE candidate.id = changed AND live.candidate_for IS NOT NULL
+    WHERE candidate.id = NEW.id AND live.candidate_for IS NOT NULL
     UNION ALL
     SELECT FROM rate_limit_rules live JOIN rate_limit_rules candidate ON candidate.candidate_for = live.id
-    WHERE live.id = changed AND live.candidate_for IS NOT NULL;
+    WHERE live.id = NEW.id AND live.candidate_for IS NOT NULL;
     IF FOUND THEN
-        RAISE EXCEPTION 'rule %: a candidate is for a live rule, and not for another candidate', changed
+        RAISE EXCEPTION 'rule %: a candidate is for a live rule, and not for another candidate', NEW.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'candidate_is_for_a_live_rule';
     END IF;
     RETURN NULL;
 END
 $$;
 
+-- At the end of a transaction, so that what belongs together can be changed one after the other.
 CREATE CONSTRAINT TRIGGER together_with_live AFTER INSERT ON rate_limit_rules
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.candidate_for IS NOT NULL)
-    EXECUTE FUNCTION trypema_check_together();
+    EXECUTE FUNCTION trypema_check_rule();
 CREATE CONSTRAINT TRIGGER together_with_others AFTER UPDATE ON rate_limit_rules
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN ((OLD.key_pattern, OLD.scope, OLD.algorithm, OLD.candidate_for)
-          IS DISTINCT FROM (NEW.key_pattern, NEW.scope, NEW.algorithm, NEW.candidate_for))
-    EXECUTE FUNCTION trypema_check_together();
+    WHEN ((OLD.id, OLD.key_pattern, OLD.scope, OLD.algorithm, OLD.candidate_for)
+          IS DISTINCT FROM (NEW.id, NEW.key_pattern, NEW.scope, NEW.algorithm, NEW.candidate_for))
+    EXECUTE FUNCTION trypema_check_rule();
 CREATE CONSTRAINT TRIGGER together_with_rule AFTER INSERT OR UPDATE ON rate_limit_overrides
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION trypema_check_together();
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION trypema_check_override();
 
 -- Revisions and history --------------------------------------------------------------------------------------------------
 
@@ -363,6 +403,14 @@ BEGIN
         PERFORM pg_notify('trypema_rules', known::text);
     END IF;
     RETURN known;
+END
+$$;
+
+-- Before anything is written: everybody locks in the same order, first this and then rows, so that nobody waits for each other for ever.
+CREATE FUNCTION trypema_lock() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM FROM rate_limit_state FOR UPDATE;
+    RETURN NULL;
 END
 $$;
 
@@ -422,6 +470,15 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION trypema_refuse_forgetting() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'history is forgotten by whole revisions: delete from rate_limit_revisions';
+END
+$$;
+
+CREATE TRIGGER lock BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_rules FOR EACH STATEMENT EXECUTE FUNCTION trypema_lock();
+CREATE TRIGGER lock BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_overrides FOR EACH STATEMENT EXECUTE FUNCTION trypema_lock();
+CREATE TRIGGER lock BEFORE INSERT OR UPDATE OR DELETE ON rate_limit_lists FOR EACH STATEMENT EXECUTE FUNCTION trypema_lock();
 CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_rules FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
 CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_overrides FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
 CREATE TRIGGER stamp BEFORE INSERT OR UPDATE ON rate_limit_lists FOR EACH ROW EXECUTE FUNCTION trypema_stamp();
@@ -431,3 +488,6 @@ CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_lists FOR E
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_rules EXECUTE FUNCTION trypema_refuse_truncate();
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_overrides EXECUTE FUNCTION trypema_refuse_truncate();
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_lists EXECUTE FUNCTION trypema_refuse_truncate();
+-- What a revision takes along is in a trigger's depth already.
+CREATE TRIGGER whole BEFORE UPDATE OR DELETE ON rate_limit_history FOR EACH ROW WHEN (pg_trigger_depth() = 0)
+    EXECUTE FUNCTION trypema_refuse_forgetting();

@@ -13,7 +13,7 @@ use trypema::{RateLimiter, TrypemaError};
 use crate::config::Config;
 use crate::metrics::{Exposition, Kind, Metrics, StoreMetrics};
 use crate::provider::{self, Deciding, Parts, Provider};
-use crate::rules::book::{Book, Origin};
+use crate::rules::book::{self, Book, Origin};
 use crate::rules::{Following, Start};
 use crate::server::StartError;
 
@@ -208,9 +208,7 @@ impl App {
         self.metrics.write(&mut text);
         text.family("trypema_rules", Kind::Gauge, "Rules in force.");
         text.sample(&[], self.engine.rules().len());
-        if let Some(book) = self.book() {
-            book.write(&mut text);
-        }
+        book::write(self.book().map(|book| &**book), &mut text);
         text.family("trypema_live_keys", Kind::Gauge, "Keys that are counted in this process.");
         text.sample(&[], self.limiter.local().len());
         let redis = self.limiter.redis().stats();

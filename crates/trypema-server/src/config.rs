@@ -255,7 +255,8 @@ fn tokens(settings: &Settings) -> Result<Tokens, InvalidConfig> {
     ];
     for (setting, role, given, file) in given {
         if let Some(text) = secret(setting, given, file)? {
-            tokens.add(&text, role).map_err(|error| invalid(setting, error.to_string()))?;
+            let added = if given.is_some() { tokens.add(&text, role) } else { tokens.add_lines(&text, role) };
+            added.map_err(|error| invalid(setting, error.to_string()))?;
         }
     }
     Ok(tokens)

@@ -23,7 +23,7 @@ pub struct Settings {
     /// Private key in PEM
     #[arg(long, env = "TRYPEMA_TLS_KEY", value_name = "FILE", help_heading = "Listening")]
     pub tls_key: Option<PathBuf>,
-    /// Tokens of those who may change rules and counters (`Authorization: Bearer …`), as in `TOKEN` or `ann:TOKEN,ci:TOKEN`, where history tells the names; without one this is answered on loopback only
+    /// Token of those who may change rules and counters (`Authorization: Bearer …`); without one this is answered on loopback only
     #[arg(
         long,
         env = "TRYPEMA_ADMIN_TOKEN",
@@ -32,10 +32,10 @@ pub struct Settings {
         help_heading = "Listening"
     )]
     pub admin_token: Option<Secret>,
-    /// The same, in a file, one a line
+    /// The same, in a file: one a line, with or without a name before it, as in `ann TOKEN`, which history tells
     #[arg(long, env = "TRYPEMA_ADMIN_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
     pub admin_token_file: Option<PathBuf>,
-    /// Tokens of those who may only look
+    /// Token of those who may only look
     #[arg(
         long,
         env = "TRYPEMA_READER_TOKEN",
@@ -44,7 +44,7 @@ pub struct Settings {
         help_heading = "Listening"
     )]
     pub reader_token: Option<Secret>,
-    /// The same, in a file, one a line
+    /// The same, in a file: one a line, with or without a name before it
     #[arg(long, env = "TRYPEMA_READER_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
     pub reader_token_file: Option<PathBuf>,
 

@@ -40,32 +40,51 @@ const MAX_NAME: usize = 64;
 pub(crate) enum InvalidTokens {
     #[error("is empty")]
     Empty,
-    #[error("a name needs 1 to {MAX_NAME} letters, digits, `_`, `-`, `.` and `@`, as in `ann:TOKEN`")]
+    #[error("a token has no spaces, control characters or letters beyond ASCII")]
+    Token,
+    #[error(
+        "a line is a token, or a name and a token; a name needs 1 to {MAX_NAME} letters, digits, `_`, `-`, `.` and `@`"
+    )]
     Name,
     #[error("the same token is given twice")]
     Repeated,
 }
 
 impl Tokens {
-    /// Adds the tokens of a text: separated by commas or line ends, each with or without a name, as in `ann:TOKEN`.
-    pub(crate) fn add(&mut self, text: &Secret, role: Role) -> Result<(), InvalidTokens> {
-        for part in text.reveal().split([',', '\n']).map(str::trim) {
-            let (name, token) = match part.split_once(':') {
-                Some((name, token)) => (name.trim(), token.trim()),
-                None => (if role == Role::Editor { "editor" } else { "reader" }, part),
-            };
-            let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@".contains(&byte);
-            if token.is_empty() {
-                return Err(InvalidTokens::Empty);
+    /// Adds one token, whose name is that of its role.
+    pub(crate) fn add(&mut self, token: &Secret, role: Role) -> Result<(), InvalidTokens> {
+        let name = if role == Role::Editor { "editor" } else { "reader" };
+        self.add_named(name, token.reveal(), role)
+    }
+
+    /// Adds the tokens of a file: one a line, with or without a name before it, as in `ann TOKEN`.
+    pub(crate) fn add_lines(&mut self, text: &Secret, role: Role) -> Result<(), InvalidTokens> {
+        let lines = text.reveal().lines().map(str::trim).filter(|line| !line.is_empty());
+        let known = self.0.len();
+        for line in lines {
+            match line.split_once(char::is_whitespace) {
+                Some((name, token)) => self.add_named(name, token.trim_start(), role)?,
+                None => self.add(&Secret::from(line), role)?,
             }
-            if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_fine) {
-                return Err(InvalidTokens::Name);
-            }
-            if self.find(token.as_bytes()).is_some() {
-                return Err(InvalidTokens::Repeated);
-            }
-            self.0.push(Token { name: name.to_owned(), role, secret: Secret::from(token) });
         }
+        if self.0.len() == known { Err(InvalidTokens::Empty) } else { Ok(()) }
+    }
+
+    fn add_named(&mut self, name: &str, token: &str, role: Role) -> Result<(), InvalidTokens> {
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@".contains(&byte);
+        if token.is_empty() {
+            return Err(InvalidTokens::Empty);
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(InvalidTokens::Token);
+        }
+        if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_fine) {
+            return Err(InvalidTokens::Name);
+        }
+        if self.find(token.as_bytes()).is_some() {
+            return Err(InvalidTokens::Repeated);
+        }
+        self.0.push(Token { name: name.to_owned(), role, secret: Secret::from(token) });
         Ok(())
     }
 
@@ -97,20 +116,20 @@ mod tests {
 
     fn tokens(editors: &str, readers: &str) -> Result<Tokens, InvalidTokens> {
         let mut tokens = Tokens::default();
-        tokens.add(&Secret::from(editors), Role::Editor)?;
-        tokens.add(&Secret::from(readers), Role::Reader)?;
+        tokens.add_lines(&Secret::from(editors), Role::Editor)?;
+        tokens.add_lines(&Secret::from(readers), Role::Reader)?;
         Ok(tokens)
     }
 
     #[test]
     fn each_token_has_a_name_and_a_role() {
-        let tokens = tokens("ann:one, two", "grafana:three\nbob@example.com:four").unwrap();
+        let tokens = tokens("ann one\n two,2:x \n\n", "grafana\tthree\r\nbob@example.com  four\n").unwrap();
         let found = |token: &str| tokens.find(token.as_bytes()).map(|actor| (actor.name, actor.role));
         assert_eq!(found("one"), Some(("ann".to_owned(), Role::Editor)));
-        assert_eq!(found("two"), Some(("editor".to_owned(), Role::Editor)));
+        assert_eq!(found("two,2:x"), Some(("editor".to_owned(), Role::Editor)));
         assert_eq!(found("three"), Some(("grafana".to_owned(), Role::Reader)));
         assert_eq!(found("four"), Some(("bob@example.com".to_owned(), Role::Reader)));
-        for wrong in ["", "on", "onee", "ann:one", "ann", "One"] {
+        for wrong in ["", "on", "onee", "ann one", "ann", "One", "two", "x"] {
             assert_eq!(found(wrong), None, "{wrong}");
         }
     }
@@ -119,13 +138,15 @@ mod tests {
     fn tokens_that_say_nothing_are_refused() {
         for (editors, readers, why) in [
             ("", "r", InvalidTokens::Empty),
-            ("one,", "r", InvalidTokens::Empty),
-            ("ann:", "r", InvalidTokens::Empty),
-            (":one", "r", InvalidTokens::Name),
-            ("a b:one", "r", InvalidTokens::Name),
+            (" \n", "r", InvalidTokens::Empty),
+            ("ann one two", "r", InvalidTokens::Token),
+            ("t\u{e4}st", "r", InvalidTokens::Token),
+            ("a:b one", "r", InvalidTokens::Name),
             ("one", "one", InvalidTokens::Repeated),
         ] {
             assert_eq!(tokens(editors, readers).map(drop), Err(why), "{editors} {readers}");
         }
+        assert_eq!(Tokens::default().add(&Secret::from("a b"), Role::Reader), Err(InvalidTokens::Token));
+        assert_eq!(Tokens::default().add(&Secret::from(""), Role::Reader), Err(InvalidTokens::Empty));
     }
 }

@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Far longer than any answer takes, so that a server that hangs is noticed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Enough for any answer but a long one in one go.
+const PART: usize = 64 * 1_024;
 
 pub struct Client {
     connection: TcpStream,
@@ -21,25 +23,39 @@ impl Client {
     }
 
     /// The body of the answer, which must be a 200.
+    pub fn get(&mut self, path: &str) -> io::Result<String> {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    }
+
+    /// The body of the answer, which must be a 200.
     pub fn post(&mut self, path: &str, body: &str) -> io::Result<String> {
-        write!(
-            self.connection,
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        )?;
-        let mut answer = Vec::new();
+        self.ask(&format!("POST {path} HTTP/1.1\r\n{}", with_body(body)))
+    }
+
+    /// Changes what is there, whatever it is. The body of the answer, which must be a 200.
+    pub fn put(&mut self, path: &str, body: &str) -> io::Result<String> {
+        self.ask(&format!("PUT {path} HTTP/1.1\r\nIf-Match: *\r\n{}", with_body(body)))
+    }
+
+    fn ask(&mut self, request: &str) -> io::Result<String> {
+        self.connection.write_all(request.as_bytes())?;
+        let (mut answer, mut part) = (Vec::new(), vec![0; PART]);
         loop {
-            if let Some(body) = complete(&answer)? {
-                return Ok(body.to_owned());
-            }
-            let mut part = [0; 4_096];
             match self.connection.read(&mut part)? {
                 0 => return Err(failure("the connection was closed")),
                 length => answer.extend_from_slice(&part[..length]),
             }
+            if let Some(body) = complete(&answer)? {
+                return Ok(body.to_owned());
+            }
         }
     }
+}
+
+/// The rest of a request that brings a body.
+fn with_body(body: &str) -> String {
+    let length = body.len();
+    format!("Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
 }
 
 /// The body, once all of it is there.

@@ -82,7 +82,7 @@ fn cache_directory() -> Result<PathBuf, String> {
 }
 
 /// Builds `trypema`, and asks Cargo where it put it.
-fn build_ours() -> Result<PathBuf, String> {
+pub fn build_ours() -> Result<PathBuf, String> {
     let mut cargo = cargo();
     cargo.args(["build", "--release", "--package", "trypema-server", "--manifest-path", MAIN_WORKSPACE]);
     cargo.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());

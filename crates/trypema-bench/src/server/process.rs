@@ -70,14 +70,23 @@ impl Server {
 
     /// Bytes of memory that are resident, exactly (`statm` may lag by some pages per thread).
     pub fn resident_bytes(&self) -> f64 {
-        let rollup = self.proc("smaps_rollup");
-        let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-        kib.expect("a resident size in smaps_rollup") * 1_024.0
+        self.bytes("smaps_rollup", "Rss:")
+    }
+
+    /// The most that were resident at any time.
+    pub fn peak_bytes(&self) -> f64 {
+        self.bytes("status", "VmHWM:")
     }
 
     pub fn open_files(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, Iterator::count)
+    }
+
+    fn bytes(&self, file: &str, name: &str) -> f64 {
+        let text = self.proc(file);
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        kib.expect("a size in KiB") * 1_024.0
     }
 
     fn proc(&self, file: &str) -> String {

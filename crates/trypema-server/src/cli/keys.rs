@@ -6,7 +6,7 @@ use clap::Subcommand;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::service::{Call, Service};
+use super::service::{Call, Service, encoded};
 use super::{failed, print};
 
 /// Work on single keys
@@ -60,17 +60,4 @@ impl Key {
         let path = format!("/v1/{what}/{}", encoded(&self.key));
         self.service.call(&Call { body, ..Call::new(method, &path) })
     }
-}
-
-/// Percent-encoded, but for letters, digits and what needs none in any path.
-fn encoded(key: &str) -> String {
-    let mut text = String::with_capacity(key.len());
-    for byte in key.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.=".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
 }

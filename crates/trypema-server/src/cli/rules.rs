@@ -67,6 +67,16 @@ pub(super) enum Rules {
         #[command(flatten)]
         service: Service,
     },
+    /// Make a candidate the live rule: shows what changes, then changes it
+    Promote {
+        /// The candidate's id
+        #[arg(value_name = "RULE")]
+        candidate: String,
+        #[command(flatten)]
+        doing: Doing,
+        #[command(flatten)]
+        service: Service,
+    },
     /// Say what candidates would have decided, as far as this server has seen
     Candidates {
         #[command(flatten)]
@@ -109,6 +119,7 @@ impl Rules {
             Self::Export { revision, service } => stored::export(revision, &service),
             Self::History { about, limit, service } => stored::history(about.as_deref(), limit, &service),
             Self::Revert { revision, doing, service } => stored::revert(revision, doing, &service),
+            Self::Promote { candidate, doing, service } => stored::promote(&candidate, doing, &service),
             Self::Candidates { service } => stored::candidates(&service),
         };
         match done {

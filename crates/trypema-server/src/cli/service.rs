@@ -95,20 +95,18 @@ impl Service {
         format!("{}{}", self.server.trim_end_matches('/'), call.path)
     }
 
-    /// The token alone, where it is given as servers have it: `ann:TOKEN`.
+    /// The token: of a file, that of its first line, where a name may stand before it.
     fn token(&self) -> Result<Option<String>, String> {
-        let given = match (&self.admin_token, &self.admin_token_file) {
-            (Some(token), _) => Some(token.clone()),
+        match (&self.admin_token, &self.admin_token_file) {
+            (Some(token), _) => Ok(Some(token.clone())),
             (None, Some(file)) => {
-                let read = fs::read_to_string(file);
-                Some(read.map_err(|error| format!("{}: {error}", file.display()))?)
+                let text =
+                    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+                let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+                Ok(first.split_whitespace().last().map(str::to_owned))
             }
-            (None, None) => None,
-        };
-        Ok(given.map(|given| {
-            let first = given.split([',', '\n']).next().unwrap_or_default().trim();
-            first.split_once(':').map_or(first, |(_, token)| token).trim().to_owned()
-        }))
+            (None, None) => Ok(None),
+        }
     }
 
     fn agent(&self) -> Result<Agent, String> {
@@ -133,4 +131,17 @@ fn told(status: StatusCode, body: &str) -> String {
         Some(detail) => format!("{status}: {detail}"),
         None => status.to_string(),
     }
+}
+
+/// Percent-encoded, but for letters, digits and what needs none in any path.
+pub(super) fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.=".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
 }

@@ -44,7 +44,7 @@ struct Compared {
 }
 
 /// The same, as it is told.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Comparisons {
     pub(crate) both_allowed: u64,
     pub(crate) both_denied: u64,
@@ -165,20 +165,17 @@ impl RuleMetrics {
     }
 
     fn write_comparisons(&self, text: &mut Exposition, rules: &BTreeMap<&str, &OneRule>) {
-        let compared: Vec<_> = rules
-            .iter()
-            .map(|(id, rule)| (*id, rule.compared.told()))
-            .filter(|(_, told)| told.both_allowed + told.both_denied + told.would_deny + told.would_allow > 0)
-            .collect();
-        if compared.is_empty() {
-            return;
-        }
         text.family(
             "trypema_candidate_checks_total",
             Kind::Counter,
             "What candidates said beside their live rules.",
         );
-        for (id, told) in compared {
+        for (id, rule) in rules {
+            let told = rule.compared.told();
+            // Most rules are no candidates, and have nothing to tell.
+            if told == Comparisons::default() {
+                continue;
+            }
             let results = [
                 ("both_allowed", told.both_allowed),
                 ("both_denied", told.both_denied),

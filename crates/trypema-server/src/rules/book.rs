@@ -172,24 +172,28 @@ impl Book {
     pub(crate) fn stale(&self) -> Duration {
         self.current_at.lock().unwrap_or_else(PoisonError::into_inner).ago()
     }
+}
 
-    /// What Prometheus reads of it.
-    pub(crate) fn write(&self, text: &mut Exposition) {
-        text.family("trypema_rules_revision", Kind::Gauge, "The revision of the rules in force.");
-        text.sample(&[], self.in_force().version.revision);
-        text.family(
-            "trypema_rules_stale_seconds",
-            Kind::Gauge,
-            "For how long it has not been known whether the rules in force are the ones that are stored.",
-        );
-        text.sample(&[], self.stale().as_secs());
-        text.family(
-            "trypema_database_failures_total",
-            Kind::Counter,
-            "How often the database could not be asked for rules.",
-        );
-        text.sample(&[], self.failures.get());
-    }
+/// What Prometheus reads of the rules that are stored; of those in a file, that they are never stale.
+pub(crate) fn write(book: Option<&Book>, text: &mut Exposition) {
+    text.family(
+        "trypema_rules_revision",
+        Kind::Gauge,
+        "The revision of the rules in force; 0 for those in a file.",
+    );
+    text.sample(&[], book.map_or(0, |book| book.in_force().version.revision));
+    text.family(
+        "trypema_rules_stale_seconds",
+        Kind::Gauge,
+        "For how long it has not been known whether the rules in force are the ones that are stored.",
+    );
+    text.sample(&[], book.map_or(0, |book| book.stale().as_secs()));
+    text.family(
+        "trypema_database_failures_total",
+        Kind::Counter,
+        "How often the database could not be asked for rules.",
+    );
+    text.sample(&[], book.map_or(0, |book| book.failures.get()));
 }
 
 async fn read(database: &Database) -> Result<(Version, RuleSet), OpenError> {

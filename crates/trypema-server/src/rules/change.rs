@@ -18,6 +18,8 @@ pub(crate) enum Item {
     Override(Box<Override>),
     /// A value on a list.
     Listed(Listed),
+    /// A row that cannot be understood, as it is.
+    Unreadable(serde_json::Value),
 }
 
 /// A value on a list.
@@ -74,19 +76,17 @@ pub(crate) struct Change {
 }
 
 impl Item {
-    pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Self::Rule(_) => Kind::Rule,
-            Self::Override(_) => Kind::Override,
-            Self::Listed(_) => Kind::List,
-        }
+    pub(crate) fn rule(rule: Rule) -> Self {
+        Self::Rule(Box::new(rule))
     }
 
-    pub(crate) fn name(&self) -> Name {
+    /// What tells it from others; nothing does that of a row that cannot be understood.
+    pub(crate) fn name(&self) -> Option<Name> {
         match self {
-            Self::Rule(rule) => Name::Rule(rule.id.clone()),
-            Self::Override(special) => Name::Override(special.rule.clone(), special.key.clone()),
-            Self::Listed(listed) => Name::Listed(listed.clone()),
+            Self::Rule(rule) => Some(Name::Rule(rule.id.clone())),
+            Self::Override(special) => Some(Name::of(special)),
+            Self::Listed(listed) => Some(Name::Listed(listed.clone())),
+            Self::Unreadable(_) => None,
         }
     }
 
@@ -101,9 +101,9 @@ impl Item {
             };
             values.iter().flat_map(of_attribute)
         });
-        let items = rules.rules.iter().map(|rule| Self::Rule(Box::new(rule.clone())));
+        let items = rules.rules.iter().cloned().map(Self::rule);
         let items = items.chain(rules.overrides.iter().map(|one| Self::Override(Box::new(one.clone()))));
-        items.chain(listed.map(Self::Listed)).map(|item| (item.name(), item)).collect()
+        items.chain(listed.map(Self::Listed)).filter_map(|item| Some((item.name()?, item))).collect()
     }
 
     /// A set of these.
@@ -116,6 +116,7 @@ impl Item {
                 Self::Listed(Listed { list, attribute, value }) => {
                     list.values_of(&mut rules).entry(attribute).or_default().push(value);
                 }
+                Self::Unreadable(_) => {}
             }
         }
         rules
@@ -132,7 +133,22 @@ impl ListName {
     }
 }
 
-/// The name in a form that people read, and that the database has.
+impl Name {
+    /// That of an override.
+    pub(crate) fn of(special: &Override) -> Self {
+        Self::Override(special.rule.clone(), special.key.clone())
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Rule(_) => Kind::Rule,
+            Self::Override(..) => Kind::Override,
+            Self::Listed(_) => Kind::List,
+        }
+    }
+}
+
+/// The name in a form that people read.
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -158,8 +174,7 @@ pub(crate) fn between(old: &Rules, new: &Rules) -> Vec<Change> {
         if before == after {
             return None;
         }
-        let kind = before.as_ref().or(after.as_ref())?.kind();
-        Some(Change { kind, name: name.to_string(), before, after })
+        Some(Change { kind: name.kind(), name: name.to_string(), before, after })
     };
     names.into_iter().filter_map(change).collect()
 }

@@ -7,13 +7,15 @@ mod migrate;
 mod numbers;
 mod row;
 mod stored;
+mod write;
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{ConnectOptions, PgConnection};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::query::Query;
+use sqlx::{ConnectOptions, PgConnection, Postgres, SqlSafeStr};
 use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -103,6 +105,23 @@ impl DatabaseError {
             _ => None,
         }
     }
+
+    /// What somebody who has no access to the database may know of it.
+    pub(crate) fn told(&self) -> &'static str {
+        let code = match self {
+            Self::NotMigrated => return "the tables are missing: run `trypema rules migrate`",
+            Self::Failed(sqlx::Error::Database(error)) => error.code(),
+            _ => None,
+        };
+        match code.as_deref() {
+            Some("55P03" | "40P01" | "40001" | "57014") => {
+                "somebody else is changing the rules at the moment: nothing was changed"
+            }
+            Some("42501") => "the database does not let the service do this: its role lacks a right",
+            Some("25006") => "the database is read-only",
+            _ => "the database cannot be asked: the rules in force stay as they are",
+        }
+    }
 }
 
 /// A connection, and the right to one.
@@ -154,6 +173,11 @@ impl Database {
     }
 }
 
+/// A query without a name in the server, so that those who share its connections do not meet.
+fn query<'q>(text: impl SqlSafeStr) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(text).persistent(false)
+}
+
 /// Does something with the database, unless that takes too long. What was begun is then given up with its connection.
 async fn within<T>(work: impl Future<Output = Result<T, DatabaseError>>) -> Result<T, DatabaseError> {
     timeout(PATIENCE, work).await.unwrap_or(Err(DatabaseError::Silent))
@@ -175,6 +199,10 @@ impl Address {
         let options = PgConnectOptions::from_str(text).map_err(|_| {
             DatabaseError::Address("cannot be understood: need postgres://user@host/database".to_owned())
         })?;
-        Ok(options.application_name("trypema").statement_cache_capacity(0).disable_statement_logging())
+        Ok(options
+            .application_name("trypema")
+            .extra_float_digits(None)
+            .statement_cache_capacity(0)
+            .disable_statement_logging())
     }
 }

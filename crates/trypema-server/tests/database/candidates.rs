@@ -1,1 +1,166 @@
+//! A candidate beside its live rule, on real requests.
 
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
+use trypema_testkit::redis;
+
+use crate::client::Client;
+use crate::harness::Service;
+use crate::scene::{Scene, done, per_user};
+
+/// Enough to tell a share from another.
+const USERS: usize = 500;
+const SHARE: f64 = 0.2;
+/// A fifth of them, and what chance may add or take: four times the standard deviation on either side.
+const COMPARED: RangeInclusive<usize> = USERS * 12 / 100..=USERS * 28 / 100;
+
+/// A rule that might replace `per-user`.
+fn candidate(limit: u64) -> Value {
+    let mut rule = per_user("per-user-next", limit);
+    rule["candidate_for"] = json!("per-user");
+    rule
+}
+
+/// One request of a user, as it is answered: whatever is told of, it is no candidate.
+fn ask(client: &mut Client, user: &str) -> Value {
+    let question = json!({"attributes": {"user": user}}).to_string();
+    let reply = client.send("POST", "/v1/check?headers=standard", &[], &question);
+    assert!(!format!("{reply:?}").contains("per-user-next"), "{reply:?}");
+    reply.json()
+}
+
+/// What the only candidate said: both allowed, both denied, it alone would deny, it alone would allow.
+fn counts(client: &mut Client) -> [u64; 4] {
+    let told = client.send("GET", "/v1/candidates", &[], "").json();
+    assert_eq!(told["candidates"].as_array().map(Vec::len), Some(1), "{told}");
+    let report = &told["candidates"][0];
+    assert_eq!(
+        (&report["rule"], &report["candidate"]),
+        (&json!("per-user"), &json!("per-user-next")),
+        "{told}"
+    );
+    ["both_allowed", "both_denied", "would_deny", "would_allow"].map(|count| report[count].as_u64().unwrap())
+}
+
+/// Twelve requests of ann: clients hear of the live rule alone, and the candidate is counted as it should be.
+fn twelve_requests(service: &Service, live: u64, expected: [u64; 4]) {
+    let mut client = service.client();
+    for request in 0..12 {
+        let told = ask(&mut client, "ann");
+        assert_eq!(told["allowed"], json!(request < live), "request {request}: {told}");
+        let rules = told["rules"].as_array().unwrap();
+        assert_eq!(
+            (rules.len(), &rules[0]["rule"], &rules[0]["limit"]),
+            (1, &json!("per-user"), &json!(live)),
+            "{told}"
+        );
+    }
+    assert_eq!(counts(&mut client), expected);
+    let results = ["both_allowed", "both_denied", "would_deny", "would_allow"];
+    let counted = results.map(|result| {
+        let metric =
+            format!("trypema_candidate_checks_total{{candidate=\"per-user-next\",result=\"{result}\"}}");
+        service.metric(&metric) as u64
+    });
+    assert_eq!(counted, expected);
+}
+
+fn compare(flags: &[&str]) {
+    let scene = Scene::start();
+    for (live, next, expected) in [(10, 5, [5, 2, 5, 0]), (5, 10, [5, 2, 0, 5]), (7, 7, [7, 5, 0, 0])] {
+        // Counters of their own.
+        let prefix = format!("from-{live}-to-{next}");
+        let flags = [flags, &["--redis-prefix", &prefix]].concat();
+        let service = scene.service(&flags);
+        done(
+            &service,
+            "PUT",
+            "/v1/ruleset",
+            &json!({"rules": [per_user("per-user", live), candidate(next)]}),
+        );
+        twelve_requests(&service, live, expected);
+    }
+}
+
+#[test]
+fn what_a_candidate_would_do_is_counted_in_memory() {
+    compare(&["--provider", "memory"]);
+}
+
+#[test]
+fn what_a_candidate_would_do_is_counted_in_redis() {
+    let redis = redis::Server::start().unwrap();
+    compare(&["--provider", "redis", "--redis-url", &redis.url()]);
+}
+
+#[test]
+fn a_candidate_in_a_file_is_counted_too() {
+    let rules = "
+rules:
+  - {id: per-user, scope: user, strategy: {fixed_window: {limit: 10, window: 300d}}}
+  - {id: per-user-next, candidate_for: per-user, scope: user, strategy: {fixed_window: {limit: 5, window: 300d}}}
+";
+    twelve_requests(&Service::with_rules(rules, &[]), 10, [5, 2, 5, 0]);
+}
+
+/// Whole keys are compared or not, and the same ones everywhere.
+#[test]
+fn a_share_is_the_same_keys_on_two_servers() {
+    let scene = Scene::start();
+    let servers = [scene.service(&[]), scene.service(&[])];
+    let mut shared = candidate(1);
+    shared["share"] = json!(SHARE);
+    done(&servers[0], "PUT", "/v1/ruleset", &json!({"rules": [per_user("per-user", 10), shared]}));
+    redis::wait_until("both to have it", || {
+        servers.iter().all(|server| server.metric("trypema_rules_revision") == 1.0)
+    })
+    .unwrap();
+    let compared = servers.each_ref().map(|server| {
+        let mut client = server.client();
+        let mut total = 0;
+        let mut is_compared = |user: usize| {
+            // The second request of a user is compared if the first was, and is one that the candidate denies.
+            let before = total;
+            (0..2).for_each(|_| drop(ask(&mut client, &format!("user-{user}"))));
+            let now = counts(&mut client);
+            total = now.iter().sum();
+            assert!(total == before || (total == before + 2 && now[0] == now[2]), "user {user}: {now:?}");
+            total > before
+        };
+        (0..USERS).filter(|user| is_compared(*user)).collect::<Vec<usize>>()
+    });
+    assert_eq!(compared[0], compared[1]);
+    assert!(COMPARED.contains(&compared[0].len()), "{} of {USERS} users were compared", compared[0].len());
+}
+
+#[test]
+fn a_promoted_candidate_is_the_live_rule_and_nothing_is_forgotten() {
+    let scene = Scene::start();
+    let redis = redis::Server::start().unwrap();
+    let service = scene.service(&["--redis-url", &redis.url()]);
+    done(&service, "POST", "/v1/rules", &per_user("per-user", 10));
+    let mut next = candidate(5);
+    next["name"] = json!("half of it");
+    next["share"] = json!(0.5);
+    done(&service, "POST", "/v1/rules", &next);
+    let mut client = service.client();
+    (0..3).for_each(|_| assert_eq!(ask(&mut client, "ann")["allowed"], json!(true)));
+
+    done(&service, "POST", "/v1/rules/per-user-next/promote", &Value::Null);
+    let rules = service.get("/v1/rules").json()["rules"].clone();
+    assert_eq!(rules.as_array().unwrap().len(), 1, "{rules}");
+    let mut expected = per_user("per-user", 5);
+    expected["name"] = json!("half of it");
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(rules[0][field], *value, "{field} of {rules}");
+    }
+    assert!(["candidate_for", "share"].iter().all(|field| rules[0][field].is_null()), "{rules}");
+    assert_eq!(service.get("/v1/rules/per-user-next").status, 404);
+    assert_eq!(service.get("/v1/candidates").json(), json!({"candidates": []}));
+    let ann = service.get("/v1/keys/per-user%7Cuser=ann").json();
+    assert_eq!((&ann["limit"], &ann["remaining"]), (&json!(5), &json!(2)), "{ann}");
+    let answers =
+        [true, true, false].map(|is_allowed| (ask(&mut client, "ann")["allowed"].clone(), json!(is_allowed)));
+    assert!(answers.iter().all(|(told, expected)| told == expected), "{answers:?}");
+}

@@ -76,7 +76,15 @@ fn limit(server: &Service) -> Option<u64> {
 
 /// Whether so much of hers may go ahead.
 fn spends(server: &Service, cost: u64) -> bool {
-    let question = json!({"attributes": {"user": "ann"}, "cost": cost});
+    is_allowed(server, &json!({"attributes": {"user": "ann"}, "cost": cost}))
+}
+
+/// Whether a user's next request may go ahead; nothing is spent, however often this is asked.
+fn would_pass(server: &Service, user: &str) -> bool {
+    is_allowed(server, &json!({"attributes": {"user": user}, "mode": "look"}))
+}
+
+fn is_allowed(server: &Service, question: &Value) -> bool {
     server.post("/v1/check", &question.to_string()).json()["allowed"] == json!(true)
 }
 

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use trypema_testkit::postgres;
+use trypema_testkit::redis::FaultProxy;
 
 use crate::client::Reply;
 use crate::harness::{Service, trypema};
@@ -19,6 +20,11 @@ impl Scene {
         let mut migrate = trypema();
         run(migrate.args(["rules", "migrate", "--database-url", &scene.database.url()]));
         scene
+    }
+
+    /// Where it is reached through a proxy.
+    pub fn url_through(&self, proxy: &FaultProxy) -> String {
+        self.database.url().replace(&self.database.addr().to_string(), &proxy.addr().to_string())
     }
 
     /// A service that has its rules there, with these flags besides.
@@ -49,9 +55,9 @@ pub fn done(service: &Service, method: &str, path: &str, body: &Value) -> Value 
     reply.json()
 }
 
-/// A rule for each user, in JSON.
+/// A rule for each user, in JSON. Windows begin at the same moment for everybody: no test is likely to see one end.
 pub fn per_user(id: &str, limit: u64) -> Value {
-    json!({"id": id, "scope": "user", "strategy": {"fixed_window": {"limit": limit, "window": "1h"}}})
+    json!({"id": id, "scope": "user", "strategy": {"fixed_window": {"limit": limit, "window": "300d"}}})
 }
 
 /// Whether a request of this user may go ahead.

@@ -10,7 +10,7 @@ use trypema::rules::{RuleSet, Rules};
 use super::Doing;
 use super::difference::{difference, line};
 use crate::cli::print;
-use crate::cli::service::{Call, Service};
+use crate::cli::service::{Call, Service, encoded};
 
 pub(super) fn apply(file: &Path, doing: Doing, service: &Service) -> Result<(), String> {
     // Here, where the lines are known, and not there.
@@ -18,18 +18,23 @@ pub(super) fn apply(file: &Path, doing: Doing, service: &Service) -> Result<(), 
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let rules = Rules::from_yaml(&text).map_err(|invalid| invalid.to_string())?;
     let rules = serde_json::to_value(rules).map_err(|error| error.to_string())?;
-    change(&Change { method: Method::PUT, path: "/v1/ruleset", body: rules }, doing, service)
+    change(&Change { method: Method::PUT, path: "/v1/ruleset".to_owned(), body: rules }, doing, service)
 }
 
 pub(super) fn revert(revision: u64, doing: Doing, service: &Service) -> Result<(), String> {
-    let body = json!({"to": revision});
-    change(&Change { method: Method::POST, path: "/v1/ruleset/revert", body }, doing, service)
+    let (path, body) = ("/v1/ruleset/revert".to_owned(), json!({"to": revision}));
+    change(&Change { method: Method::POST, path, body }, doing, service)
+}
+
+pub(super) fn promote(candidate: &str, doing: Doing, service: &Service) -> Result<(), String> {
+    let path = format!("/v1/rules/{}/promote", encoded(candidate));
+    change(&Change { method: Method::POST, path, body: json!({}) }, doing, service)
 }
 
 /// A change that can be tried out.
 struct Change {
     method: Method,
-    path: &'static str,
+    path: String,
     body: Value,
 }
 
@@ -47,15 +52,19 @@ fn change(change: &Change, doing: Doing, service: &Service) -> Result<(), String
     }
     changes.iter().for_each(|change| print(&difference(change)));
     if doing.dry_run {
-        print(&format!("{} changes to revision {revision}; nothing was changed\n", changes.len()));
+        print(&format!("{} to revision {revision}; nothing was changed\n", counted(changes.len())));
         return Ok(());
     }
     if !doing.yes && !is_wanted(changes.len()) {
         return Err("nothing was changed".to_owned());
     }
     let done = service.call(&call(path, Some(revision)))?;
-    print(&format!("{} changes, revision {}\n", changes.len(), done["revision"]));
+    print(&format!("{}, revision {}\n", counted(changes.len()), done["revision"]));
     Ok(())
+}
+
+fn counted(changes: usize) -> String {
+    if changes == 1 { "1 change".to_owned() } else { format!("{changes} changes") }
 }
 
 /// Asks, if there is somebody to ask.
@@ -63,7 +72,7 @@ fn is_wanted(changes: usize) -> bool {
     if !std::io::stdin().is_terminal() {
         return true;
     }
-    print(&format!("make these {changes} changes? [y/N] "));
+    print(&format!("make {}? [y/N] ", counted(changes)));
     let _ = std::io::stdout().flush();
     let mut answer = String::new();
     let _ = std::io::stdin().lock().read_line(&mut answer);
@@ -82,8 +91,7 @@ pub(super) fn export(revision: Option<u64>, service: &Service) -> Result<(), Str
 pub(super) fn history(about: Option<&str>, limit: u32, service: &Service) -> Result<(), String> {
     let mut path = format!("/v1/ruleset/history?limit={limit}");
     if let Some(about) = about {
-        // Ids have nothing that would have to be encoded.
-        path.push_str(&format!("&about={about}"));
+        path.push_str(&format!("&about={}", encoded(about)));
     }
     let answer = service.call(&Call::new(Method::GET, &path))?;
     for entry in answer["entries"].as_array().into_iter().flatten() {

@@ -9,6 +9,9 @@ use super::Front;
 use super::problem::Refusal;
 use crate::tokens::{Actor, Role};
 
+/// What proxies add: whoever asks is not on this machine, though the proxy may be.
+const FORWARDED: [&str; 5] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+
 impl Front {
     /// Lets through who may look.
     pub(super) fn admit_reader(&self, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -49,6 +52,10 @@ impl Front {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         if headers.contains_key(ORIGIN) || !host.is_none_or(is_this_machine) {
             let detail = "pages of other sites may not do this: set admin_token";
+            return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
+        }
+        if FORWARDED.iter().any(|header| headers.contains_key(*header)) {
+            let detail = "a proxy passes on what others ask: set admin_token";
             return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
         }
         Ok(Actor { name: "loopback".to_owned(), role: Role::Editor })

@@ -28,7 +28,7 @@ use super::{Answer, Asked, Front, begin};
 use crate::net::Place;
 use crate::rules::book::Book;
 use crate::rules::change::Change;
-use crate::rules::database::{DatabaseError, EditError, Edited, Reach, Stored};
+use crate::rules::database::{DatabaseError, EditError, Edited, Reach, Stored, Unusable};
 use crate::tokens::Actor;
 
 /// Rules in force on this server.
@@ -71,7 +71,7 @@ impl Front {
             (["rules", id], Method::PATCH) => self.switch_rule(id, request, place).await,
             (["rules", id], Method::DELETE) => self.delete_rule(id, &request, place).await,
             (["rules", _], _) => Err(Refusal::wrong_method("GET, PUT, PATCH, DELETE")),
-            (["rules", id, "promote"], Method::POST) => self.promote_rule(id, &request, place).await,
+            (["rules", id, "promote"], Method::POST) => self.promote(id, &request, place).await,
             (["rules", _, "promote"], _) => Err(Refusal::wrong_method("POST")),
             (["ruleset"], Method::GET) => self.export(&request, place).await,
             (["ruleset"], Method::PUT) => self.apply(request, place).await,
@@ -185,8 +185,14 @@ fn tagged(mut answer: Answer, revision: u64) -> Answer {
 /// Whoever asks may not know where the database is, and what it says.
 impl From<DatabaseError> for Refusal {
     fn from(error: DatabaseError) -> Self {
-        tracing::warn!(%error, "the database could not be asked");
-        Self::unavailable("the database cannot be asked: the rules in force stay as they are")
+        tracing::warn!(%error, "the database did not do what it was asked to");
+        Self::unavailable(error.told())
+    }
+}
+
+impl From<Unusable> for Refusal {
+    fn from(unusable: Unusable) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, unusable.to_string())
     }
 }
 

@@ -1,16 +1,13 @@
 //! Changing what is stored: one at a time, all or nothing, and never to rules that could not be put in force.
 
-use std::sync::LazyLock;
-
-use serde::Serialize;
-use sqlx::{AssertSqlSafe, PgConnection};
+use sqlx::{PgConnection, Row};
 use thiserror::Error;
 use tokio::time::timeout;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
 
-use super::row::{ListRow, OverrideRow, RuleRow};
 use super::stored::{self, BadRow, BadRows, Stored, Unusable};
-use super::{Database, DatabaseError, Session, UNTIL_WRITTEN, within};
+use super::write::write;
+use super::{Database, DatabaseError, Session, UNTIL_WRITTEN, query, within};
 use crate::rules::change::{self, Change, Item, Kind};
 
 /// What is stored, as one moment has it, to be looked at and tried on.
@@ -77,7 +74,7 @@ impl Database {
         let mut session = self.session().await?;
         let stored = within(async {
             let connection = &mut session.connection;
-            sqlx::query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(&mut *connection).await?;
+            query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(&mut *connection).await?;
             stored::read(connection).await
         })
         .await?;
@@ -89,12 +86,10 @@ impl Database {
         let mut session = self.session().await?;
         let stored = within(async {
             let connection = &mut session.connection;
-            sqlx::query("BEGIN").execute(&mut *connection).await?;
-            sqlx::query("SELECT set_config('trypema.changed_by', $1, true)")
-                .bind(who)
-                .execute(&mut *connection)
-                .await?;
-            sqlx::query("SELECT FROM rate_limit_state FOR UPDATE").execute(&mut *connection).await?;
+            query("BEGIN").execute(&mut *connection).await?;
+            let name = query("SELECT set_config('trypema.changed_by', $1, true)").bind(who);
+            name.execute(&mut *connection).await?;
+            query("SELECT FROM rate_limit_state FOR UPDATE").execute(&mut *connection).await?;
             stored::read(connection).await
         })
         .await?;
@@ -113,25 +108,22 @@ impl<'d> Editing<'d> {
         let Self(Snapshot { mut session, stored }) = self;
         let changes = stored.changes(&wanted, &reach)?;
         compiled(wanted).await?;
-        if changes.is_empty() && stored.bad_rows.is_empty() {
+        if changes.is_empty() {
             return Ok(Edited { revision: stored.version.revision, changes });
         }
         let connection = &mut session.connection;
-        let written = async {
+        let writing = async {
             write(connection, &changes, &stored.bad_rows).await?;
-            let revision: i64 = sqlx::query_scalar("SELECT revision FROM rate_limit_state")
-                .fetch_one(&mut *connection)
-                .await
-                .map_err(DatabaseError::from)?;
-            // What belongs together is checked here.
-            match sqlx::query("COMMIT").execute(connection).await.map_err(DatabaseError::from) {
-                Ok(_) => Ok(revision),
-                Err(error) => Err(error.refusal().map_or(EditError::Unsure(error), EditError::Constraint)),
-            }
+            // What belongs together is checked here, within bounds, and not at the end.
+            query("SET CONSTRAINTS ALL IMMEDIATE").execute(&mut *connection).await?;
+            let row = query("SELECT revision FROM rate_limit_state").fetch_one(&mut *connection).await?;
+            Ok(stored::revision(row.try_get(0)?))
         };
-        let written =
-            timeout(UNTIL_WRITTEN, written).await.unwrap_or(Err(EditError::Unsure(DatabaseError::Silent)))?;
-        Ok(Edited { revision: stored::revision(written), changes })
+        let revision = timeout(UNTIL_WRITTEN, writing).await.unwrap_or(Err(DatabaseError::Silent))?;
+        // Only of this it may not be known whether it was done.
+        let commit = async { Ok(query("COMMIT").execute(&mut session.connection).await?) };
+        within(commit).await.map_err(EditError::Unsure)?;
+        Ok(Edited { revision, changes })
     }
 }
 
@@ -165,7 +157,15 @@ impl Stored {
         if !staying.is_empty() {
             return Err(Unusable::BadRows(BadRows(staying)).into());
         }
-        Ok(change::between(&self.rules, wanted))
+        let mut changes = change::between(&self.rules, wanted);
+        for row in &self.bad_rows {
+            let before = Some(Item::Unreadable(serde_json::from_str(&row.body).unwrap_or_default()));
+            match changes.iter_mut().find(|change| change.kind == row.kind && change.name == row.name) {
+                Some(change) => change.before = before,
+                None => changes.push(Change { kind: row.kind, name: row.name.clone(), before, after: None }),
+            }
+        }
+        Ok(changes)
     }
 }
 
@@ -173,131 +173,4 @@ impl Stored {
 async fn compiled(rules: Rules) -> Result<(), EditError> {
     let compiling = tokio::task::spawn_blocking(move || RuleSet::compile(&rules).map(drop));
     Ok(compiling.await.map_err(|_| DatabaseError::Silent)??)
-}
-
-const RULE_COLUMNS: &str = "id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate, \
-     limits, group_ms, hard_limit_factor, temp_window_seconds, temp_threshold, temp_block_seconds, \
-     long_window_seconds, long_threshold, long_block_seconds, count_while_blocked, plan_tiers, endpoints, action, \
-     max_delay_seconds, on_store_failure, priority, enabled, candidate_for, share";
-const OVERRIDE_COLUMNS: &str = "rule_id, key, verdict, algorithm, limit_count, window_seconds, burst_limit, refill_rate, limits, \
-     group_ms, hard_limit_factor, temp_window_seconds, temp_threshold, temp_block_seconds, long_window_seconds, \
-     long_threshold, long_block_seconds, count_while_blocked";
-const LIST_COLUMNS: &str = "list, attribute, value";
-
-/// How the rows of a table are written, given as an array in JSON.
-struct Statements {
-    insert: String,
-    update: String,
-    delete: String,
-    /// Given as an array of rows as they were read.
-    delete_bad: String,
-}
-
-impl Statements {
-    fn of(table: &str, columns: &str, key: &str) -> Self {
-        let rows = format!("jsonb_populate_recordset(NULL::{table}, $1::jsonb) AS given");
-        let with = |prefix: &str, names: &str| {
-            names.split(", ").map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(", ")
-        };
-        let is_same = format!("({}) = ({})", with("stored.", key), with("given.", key));
-        Self {
-            insert: format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {rows}"),
-            update: format!(
-                "UPDATE {table} AS stored SET ({columns}) = ROW ({}) FROM {rows} WHERE {is_same}",
-                with("given.", columns)
-            ),
-            delete: format!("DELETE FROM {table} AS stored USING {rows} WHERE {is_same}"),
-            delete_bad: format!(
-                "DELETE FROM {table} AS stored WHERE json_strip_nulls(to_json(stored))::text = ANY ($1)"
-            ),
-        }
-    }
-}
-
-static RULES: LazyLock<Statements> = LazyLock::new(|| Statements::of("rate_limit_rules", RULE_COLUMNS, "id"));
-static OVERRIDES: LazyLock<Statements> =
-    LazyLock::new(|| Statements::of("rate_limit_overrides", OVERRIDE_COLUMNS, "rule_id, key"));
-static LISTS: LazyLock<Statements> =
-    LazyLock::new(|| Statements::of("rate_limit_lists", LIST_COLUMNS, LIST_COLUMNS));
-
-/// A row to be written.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum AnyRow {
-    Rule(Box<RuleRow>),
-    Override(Box<OverrideRow>),
-    List(ListRow),
-}
-
-impl From<&Item> for AnyRow {
-    fn from(item: &Item) -> Self {
-        match item {
-            Item::Rule(rule) => Self::Rule(Box::new(RuleRow::from(&**rule))),
-            Item::Override(special) => Self::Override(Box::new(OverrideRow::from(&**special))),
-            Item::Listed(listed) => Self::List(ListRow {
-                list: listed.list,
-                attribute: listed.attribute.clone(),
-                value: listed.value.clone(),
-            }),
-        }
-    }
-}
-
-async fn write(
-    connection: &mut PgConnection,
-    changes: &[Change],
-    bad_rows: &[BadRow],
-) -> Result<(), DatabaseError> {
-    // What points to others goes before them, and comes after them.
-    let kinds = [(Kind::Rule, &*RULES), (Kind::List, &*LISTS), (Kind::Override, &*OVERRIDES)];
-    for (kind, statements) in kinds.into_iter().rev() {
-        let bad: Vec<&str> = bad_rows.iter().filter(|row| row.kind == kind).map(|row| &*row.body).collect();
-        if !bad.is_empty() {
-            sqlx::query(AssertSqlSafe(&*statements.delete_bad)).bind(bad).execute(&mut *connection).await?;
-        }
-        run(
-            connection,
-            &statements.delete,
-            rows_of(changes, kind, |change| match change {
-                Change { before: Some(gone), after: None, .. } => Some(gone),
-                _ => None,
-            }),
-        )
-        .await?;
-    }
-    for (kind, statements) in kinds {
-        run(
-            connection,
-            &statements.update,
-            rows_of(changes, kind, |change| match change {
-                Change { before: Some(_), after, .. } => after.as_ref(),
-                _ => None,
-            }),
-        )
-        .await?;
-        run(
-            connection,
-            &statements.insert,
-            rows_of(changes, kind, |change| match change {
-                Change { before: None, after, .. } => after.as_ref(),
-                _ => None,
-            }),
-        )
-        .await?;
-    }
-    Ok(())
-}
-
-fn rows_of(changes: &[Change], kind: Kind, choose: impl Fn(&Change) -> Option<&Item>) -> Vec<AnyRow> {
-    changes.iter().filter(|change| change.kind == kind).filter_map(choose).map(AnyRow::from).collect()
-}
-
-async fn run(connection: &mut PgConnection, statement: &str, rows: Vec<AnyRow>) -> Result<(), DatabaseError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    // Rows of texts and numbers can always be written.
-    let rows = serde_json::to_string(&rows).unwrap_or_default();
-    sqlx::query(AssertSqlSafe(statement)).bind(rows).execute(connection).await?;
-    Ok(())
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 use trypema::rules::Rules;
 
 use super::stored::{item, revision};
-use super::{Database, DatabaseError, Snapshot, within};
+use super::{Database, DatabaseError, Snapshot, query, within};
 use crate::rules::change::{Item, Kind};
 
 /// One change to one thing.
@@ -70,11 +70,11 @@ impl Database {
     pub(crate) async fn history(&self, page: Page<'_>) -> Result<Vec<HistoryEntry>, DatabaseError> {
         let mut session = self.session().await?;
         let rows = within(async {
-            let query = sqlx::query(HISTORY)
+            let asked = query(HISTORY)
                 .bind(page.about)
                 .bind(page.before.map(|before| i64::try_from(before).unwrap_or(i64::MAX)))
                 .bind(i64::from(page.limit));
-            Ok(query.fetch_all(&mut session.connection).await?)
+            Ok(asked.fetch_all(&mut session.connection).await?)
         });
         rows.await?.iter().map(entry).collect()
     }
@@ -106,12 +106,9 @@ impl Snapshot<'_> {
         let connection = self.connection();
         let after = i64::try_from(wanted).unwrap_or(i64::MAX);
         let (known, rows) = within(async {
-            let known: i64 =
-                sqlx::query_scalar("SELECT count(*) FROM rate_limit_revisions WHERE revision > $1")
-                    .bind(after)
-                    .fetch_one(&mut *connection)
-                    .await?;
-            Ok((known, sqlx::query(SINCE).bind(after).fetch_all(connection).await?))
+            let known = query("SELECT count(*) FROM rate_limit_revisions WHERE revision > $1").bind(after);
+            let known: i64 = known.fetch_one(&mut *connection).await?.try_get(0)?;
+            Ok((known, query(SINCE).bind(after).fetch_all(connection).await?))
         })
         .await?;
         if revision(known) != last - wanted {
@@ -128,12 +125,11 @@ impl Snapshot<'_> {
             };
             let (before, after) = (understood(read(1)?), understood(read(2)?));
             let before = before.map_err(|_| NoSuchRevision::Forgotten(wanted))?;
-            if let Some(name) = after.ok().flatten().or_else(|| before.clone()).map(|item| item.name()) {
+            let name = after.ok().flatten().or_else(|| before.clone()).and_then(|item| item.name());
+            if let Some(name) = name {
                 items.remove(&name);
             }
-            if let Some(before) = before {
-                items.insert(before.name(), before);
-            }
+            items.extend(before.and_then(|before| Some((before.name()?, before))));
         }
         Ok(Item::together(items.into_values()))
     }

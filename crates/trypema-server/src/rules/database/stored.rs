@@ -6,10 +6,10 @@ use std::fmt;
 use serde::Deserialize;
 use sqlx::{PgConnection, Row};
 use thiserror::Error;
-use trypema::rules::{InvalidRules, RuleSet, Rules};
+use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
 
 use super::row::{ListRow, OverrideRow, RuleRow};
-use super::{Database, DatabaseError, within};
+use super::{Database, DatabaseError, query, within};
 use crate::rules::change::{Item, Kind, Listed, Name};
 
 /// Rows that are told of: nobody repairs more at once.
@@ -106,22 +106,26 @@ impl Stored {
         }
     }
 
-    /// Whether there is such a rule, if only one that cannot be understood.
-    pub(crate) fn has_rule(&self, id: &str) -> bool {
-        let is_bad = |row: &BadRow| row.kind == Kind::Rule && row.name == id;
-        self.revisions.contains_key(&Name::Rule(id.to_owned())) || self.bad_rows.iter().any(is_bad)
+    /// The rule of this id; why it cannot be understood, if that is so.
+    pub(crate) fn rule(&self, id: &str) -> Option<Result<&Rule, Unusable>> {
+        if let Some(rule) = self.rules.rules.iter().find(|rule| rule.id == id) {
+            return Some(Ok(rule));
+        }
+        let bad = self.bad_rows.iter().find(|row| row.kind == Kind::Rule && row.name == id)?;
+        Some(Err(Unusable::BadRows(BadRows(vec![bad.clone()]))))
     }
 
     fn add(&mut self, kind: Kind, revision: u64, body: &str) {
         match item(kind, body) {
             Ok(item) => {
-                self.revisions.insert(item.name(), revision);
+                self.revisions.extend(item.name().map(|name| (name, revision)));
                 match item {
                     Item::Rule(rule) => self.rules.rules.push(*rule),
                     Item::Override(special) => self.rules.overrides.push(*special),
                     Item::Listed(Listed { list, attribute, value }) => {
                         list.values_of(&mut self.rules).entry(attribute).or_default().push(value);
                     }
+                    Item::Unreadable(_) => {}
                 }
             }
             Err(reason) => {
@@ -193,12 +197,12 @@ impl Reader {
 }
 
 async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError> {
-    let row = sqlx::query(VERSION).fetch_one(connection).await.map_err(not_migrated)?;
+    let row = query(VERSION).fetch_one(connection).await.map_err(not_migrated)?;
     Ok(Version { set_id: row.try_get(0)?, revision: revision(row.try_get(1)?) })
 }
 
 pub(super) async fn read(connection: &mut PgConnection) -> Result<Stored, DatabaseError> {
-    let rows = sqlx::query(EVERYTHING).fetch_all(connection).await.map_err(not_migrated)?;
+    let rows = query(EVERYTHING).fetch_all(connection).await.map_err(not_migrated)?;
     // Thousands of rows: not on a thread that decides.
     let understood = tokio::task::spawn_blocking(move || {
         let mut stored = Stored::default();

@@ -138,6 +138,17 @@ pub fn valid(random: &mut Random) -> Rule {
     }
 }
 
+/// A bucket that takes a ten-thousand-millionth of a microsecond longer to refill than would be counted exactly.
+pub fn hardly_inexact() -> Rule {
+    let strategy = Numbers::TokenBucket(BucketNumbers {
+        limit: Some(10_000_000_624_912),
+        window: Some(micros(29_999_921_874_971)),
+        burst: Some(1_000_003_000),
+        ..BucketNumbers::default()
+    });
+    Rule { strategy, ..valid(&mut Random::seeded(1)) }
+}
+
 fn numbers(random: &mut Random) -> Numbers {
     let (limit, window) = (random.between(1, 1_000_000), micros(random.between(1, 86_400_000_000)));
     let group = random.once_in(2).then(|| milliseconds(random.between(1, 3_600_000)));

@@ -38,14 +38,14 @@ pub(super) fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) 
         },
         "/v1/rules/{id}": {
             "parameters": [in_path("id", "A rule's id.", "per-user")],
-            "get": operation("One rule", json!({"responses": responses("The rule.", &one, &LOOKING)})),
+            "get": operation("One rule", json!({"responses": responses("The rule.", &one, &["401", "403", "404", "422", "503"])})),
             "put": operation("Change a rule", json!({"parameters": [if_match()], "requestBody": rule, "responses": edited(&["413", "428"])})),
             "patch": operation("Switch a rule off, or on", json!({"parameters": [if_match()], "requestBody": enabled, "responses": edited(&["413", "428"])})),
             "delete": operation("Delete a rule, and its overrides", json!({"parameters": [if_match()], "responses": edited(&["428"])})),
         },
         "/v1/rules/{id}/promote": {
             "parameters": [in_path("id", "The id of a candidate.", "per-user-next")],
-            "post": operation("Make a candidate the live rule", json!({"parameters": [if_match()], "responses": edited(&["428"])})),
+            "post": operation("Make a candidate the live rule", json!({"parameters": [if_match(), dry_run()], "responses": edited(&["428"])})),
         },
         "/v1/ruleset": {
             "get": operation("Everything that is stored, now or after a revision", json!({

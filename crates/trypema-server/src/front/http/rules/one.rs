@@ -32,7 +32,7 @@ impl Front {
             return Ok(ItemAnswer { revision: None, item }.into_answer());
         }
         let stored = self.stored(place).await?;
-        let item = stored.rules.rules.iter().find(|rule| rule.id == id).ok_or_else(|| no_rule(id))?;
+        let item = stored.rule(id).ok_or_else(|| no_rule(id))??;
         Ok(ItemAnswer { revision: stored.revisions.get(&Name::Rule(id.to_owned())).copied(), item }
             .into_answer())
     }
@@ -41,7 +41,7 @@ impl Front {
         let who = self.admit_editor(request.headers())?;
         let rule: Rule = read(&body::read(request.into_body(), self.max_body).await?)?;
         let changed = self.edit(&who, place, |stored| {
-            if stored.has_rule(&rule.id) {
+            if stored.rule(&rule.id).is_some() {
                 return Err(Refusal::new(
                     StatusCode::CONFLICT,
                     format!("there is a rule {:?} already", rule.id),
@@ -78,6 +78,7 @@ impl Front {
         let precondition = Precondition::required(request.headers())?;
         let EnabledChange { enabled } = read(&body::read(request.into_body(), self.max_body).await?)?;
         let changed = self.edit(&who, place, |stored| {
+            stored.rule(id).transpose()?;
             let mut wanted = wanted(stored, id, precondition)?;
             wanted
                 .rules
@@ -101,32 +102,11 @@ impl Front {
         });
         Ok(changed.await?.into_answer(StatusCode::OK))
     }
-
-    /// Makes a candidate the live rule: that gets everything of it but its id, and keeps its counters and overrides.
-    pub(super) async fn promote_rule(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
-        let who = self.admit_editor(request.headers())?;
-        let precondition = Precondition::required(request.headers())?;
-        let changed = self.edit(&who, place, |stored| {
-            let mut wanted = wanted(stored, id, precondition)?;
-            let rules = &mut wanted.rules.rules;
-            let candidate = rules.iter().position(|rule| rule.id == id).map(|at| rules.remove(at));
-            let candidate = candidate.ok_or_else(|| no_rule(id))?;
-            let Some(live) = candidate.candidate_for.clone() else {
-                return Err(Refusal::new(StatusCode::CONFLICT, format!("rule {id:?} is no candidate")));
-            };
-            wanted.rules.overrides.retain(|special| special.rule != id);
-            let promoted = Rule { id: live.clone(), candidate_for: None, share: None, ..candidate };
-            rules.retain(|rule| rule.id != live);
-            rules.push(promoted);
-            Ok(wanted)
-        });
-        Ok(changed.await?.into_answer(StatusCode::OK))
-    }
 }
 
 /// What is stored, to be changed, if the rule is still what it was.
 fn wanted(stored: &Stored, id: &str, precondition: Precondition) -> Result<Wanted, Refusal> {
-    if !stored.has_rule(id) {
+    if stored.rule(id).is_none() {
         return Err(no_rule(id));
     }
     // A row that nobody can understand has no revision that anybody could know.

@@ -17,7 +17,7 @@ use crate::front::http::question::read;
 use crate::front::http::text::decoded_path;
 use crate::front::http::{Asked, Front, body};
 use crate::net::Place;
-use crate::rules::change::Item;
+use crate::rules::change::Name;
 use crate::rules::database::{Reach, Stored};
 
 /// What a key is to get: numbers for its rule's strategy, or a verdict.
@@ -62,7 +62,7 @@ impl Front {
             Method::GET => {
                 let stored = self.stored(place).await?;
                 let item = find(&stored, &key).ok_or_else(no_override)?;
-                let revision = stored.revisions.get(&Item::Override(Box::new(item.clone())).name()).copied();
+                let revision = stored.revisions.get(&Name::of(item)).copied();
                 Ok(ItemAnswer { revision, item }.into_answer())
             }
             Method::PUT => self.set_override(key, request, place).await,
@@ -98,8 +98,7 @@ impl Front {
 
 /// What is stored, without the override of a key.
 fn without(stored: &Stored, key: &KeyValues, precondition: Option<Precondition>) -> Result<Wanted, Refusal> {
-    let name = find(stored, key).map(|special| Item::Override(Box::new(special.clone())).name());
-    let revision = name.and_then(|name| stored.revisions.get(&name)).copied();
+    let revision = find(stored, key).and_then(|special| stored.revisions.get(&Name::of(special))).copied();
     if let Some(precondition) = precondition {
         precondition.check("the override", revision.unwrap_or(0))?;
     }

@@ -5,8 +5,9 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trypema::rules::Rules;
+use trypema::rules::{Rule, Rules};
 
+use super::one::no_rule;
 use super::precondition::Precondition;
 use super::{EditAnswer, tagged};
 use crate::front::http::answer::{json, json_bytes};
@@ -16,7 +17,7 @@ use crate::front::http::question::read;
 use crate::front::http::{Answer, Asked, Front, begin, body};
 use crate::net::Place;
 use crate::rules::change::Item;
-use crate::rules::database::{EditError, Edited, HistoryEntry, NoSuchRevision, Page, Reach};
+use crate::rules::database::{EditError, Edited, HistoryEntry, NoSuchRevision, Page, Reach, Stored};
 use crate::tokens::Actor;
 
 /// As much as a file of rules may have.
@@ -123,6 +124,28 @@ impl Front {
         Ok(edited_set(edited))
     }
 
+    /// Makes a candidate the live rule: that keeps its id, its name, its counters and overrides, and whether it is in force.
+    pub(super) async fn promote(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
+        let doing = self.doing(request)?;
+        let book = self.book()?;
+        begin(place)?;
+        let edited = match doing {
+            Doing::Trying(precondition) => {
+                let snapshot = book.database().snapshot().await?;
+                precondition.check(SET, snapshot.stored().version.revision)?;
+                let rules = promoted(snapshot.stored(), id)?;
+                snapshot.try_out(rules, Reach::Rule(id.to_owned())).await?
+            }
+            Doing::Really(who, precondition) => {
+                let mut editing = book.database().edit(&who.name).await?;
+                precondition.check(SET, editing.before().stored().version.revision)?;
+                let rules = promoted(editing.before().stored(), id)?;
+                self.finish(&who, editing.finish(rules, Reach::Rule(id.to_owned())).await?).await?
+            }
+        };
+        Ok(edited_set(edited))
+    }
+
     /// Whether a change is made, by whom and of which revision. Who only tries need not name one.
     fn doing(&self, request: &Request<Incoming>) -> Result<Doing, Refusal> {
         if is_dry_run(request)? {
@@ -152,6 +175,27 @@ impl Front {
         let next = entries.last().map(|last| last.id).filter(|_| entries.len() == limit as usize);
         Ok(json(StatusCode::OK, &HistoryAnswer { entries, next }))
     }
+}
+
+fn promoted(stored: &Stored, id: &str) -> Result<Rules, Refusal> {
+    let candidate = stored.rule(id).ok_or_else(|| no_rule(id))??;
+    let Some(live) = &candidate.candidate_for else {
+        return Err(Refusal::new(StatusCode::CONFLICT, format!("rule {id:?} is no candidate")));
+    };
+    let live = stored.rule(live).ok_or_else(|| no_rule(live))??;
+    let promoted = Rule {
+        id: live.id.clone(),
+        name: live.name.clone(),
+        enabled: live.enabled,
+        candidate_for: None,
+        share: None,
+        ..candidate.clone()
+    };
+    let mut rules = stored.rules.clone();
+    rules.rules.retain(|rule| rule.id != candidate.id && rule.id != promoted.id);
+    rules.rules.push(promoted);
+    rules.overrides.retain(|special| special.rule != id);
+    Ok(rules)
 }
 
 /// What a conflict is about.

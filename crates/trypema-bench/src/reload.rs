@@ -1,0 +1,40 @@
+//! Rules in PostgreSQL that change while a server decides: `cargo xtask bench reload`.
+
+mod disturb;
+mod load;
+mod report;
+mod rules;
+mod scene;
+mod steady;
+
+use std::process::ExitCode;
+
+use crate::measure::Effort;
+use crate::report::print_and_keep;
+use crate::server::place::build_ours;
+
+/// How many rules the bars are for; and fewer, to see what each one costs.
+const MANY: usize = 10_000;
+const FEWER: usize = 1_000;
+
+pub fn run(effort: Effort<'_>) -> ExitCode {
+    match measured(effort) {
+        Ok(text) => print_and_keep(&text, ("reload", effort)),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measured(effort: Effort<'_>) -> Result<String, String> {
+    let program = build_ours()?;
+    let mut samples = Vec::new();
+    for count in [FEWER, MANY] {
+        eprintln!("measuring: {count} rules");
+        samples.push(load::measured(&program, count)?);
+    }
+    eprintln!("measuring: checks while rules change");
+    let harms = disturb::measured(&program, (MANY, effort))?;
+    Ok(report::text(&samples, &harms))
+}

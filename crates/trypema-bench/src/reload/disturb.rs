@@ -1,0 +1,129 @@
+//! Checks while rules change every second, and in calm, in turns.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::load::stored;
+use super::rules;
+use super::scene::{self, CHANGE, Scene};
+use super::steady::{self, Latency};
+use crate::measure::{Effort, median};
+use crate::server::process::Server;
+
+/// How long a round is; rules change this many times in it, once a second.
+const CHANGES: usize = 10;
+const ROUND: Duration = Duration::from_secs(CHANGES as u64);
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// Who changes rules, and who has to load them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Disturbance {
+    ByHand,
+    ThroughAnother,
+    /// To tell the load itself from the lack of a processor.
+    Elsewhere,
+}
+
+/// What that did to checks: medians over rounds.
+pub struct Harm {
+    pub disturbance: Disturbance,
+    pub calm: Latency,
+    pub beside: Latency,
+    /// Of the p99s of each round.
+    pub ratio: f64,
+    /// Processor time of the server that is asked, in milliseconds for each change, over what it needs in calm.
+    pub cpu_ms: f64,
+}
+
+impl Disturbance {
+    pub const ALL: [Self; 3] = [Self::ByHand, Self::ThroughAnother, Self::Elsewhere];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ByHand => "a change by hand every second",
+            Self::ThroughAnother => "a change through another server every second",
+            Self::Elsewhere => "a change every second that only another server loads",
+        }
+    }
+}
+
+pub fn measured(program: &Path, (count, effort): (usize, Effort<'_>)) -> Result<Vec<Harm>, String> {
+    let rounds = if effort == Effort::Full { 5 } else { 2 };
+    let measured = |disturbance| {
+        let (scene, server) = prepared(program, count)?;
+        match disturbance {
+            Disturbance::ByHand => harm(disturbance, (&server, rounds), || by_hand(&scene)),
+            Disturbance::ThroughAnother => {
+                let editor = scene.server()?;
+                harm(disturbance, (&server, rounds), || through(&editor))
+            }
+            Disturbance::Elsewhere => {
+                let (scene, _other) = prepared(program, count)?;
+                harm(disturbance, (&server, rounds), || by_hand(&scene))
+            }
+        }
+    };
+    Disturbance::ALL.into_iter().map(measured).collect()
+}
+
+/// A database with so many rules, and a server that has them in force.
+fn prepared(program: &Path, count: usize) -> Result<(Scene, Server), String> {
+    let scene = Scene::start(program.to_owned())?;
+    stored(&scene.server()?, &rules::set(count))?;
+    let server = scene.server()?;
+    Ok((scene, server))
+}
+
+/// All changes of a round in one session, so that none has to be begun for each.
+fn by_hand(scene: &Scene) -> Result<(), String> {
+    let script = format!("{CHANGE}; SELECT pg_sleep({});\n", BETWEEN.as_secs()).repeat(CHANGES);
+    scene.database.sql(&script).map(drop).map_err(|error| error.to_string())
+}
+
+fn through(editor: &Server) -> Result<(), String> {
+    let begun = Instant::now();
+    for edition in 1..=CHANGES {
+        scene::change_through(editor, edition as u64)?;
+        let next = begun + BETWEEN * edition as u32;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    Ok(())
+}
+
+fn harm(
+    disturbance: Disturbance,
+    (server, rounds): (&Server, usize),
+    disturb: impl Fn() -> Result<(), String> + Sync,
+) -> Result<Harm, String> {
+    let (mut calm, mut beside, mut cpu_ms) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let begun = server.cpu_seconds();
+        calm.push(steady::checks(server.address, ROUND)?);
+        let half = server.cpu_seconds();
+        beside.push(thread::scope(|scope| {
+            let disturbing = scope.spawn(&disturb);
+            let latency = steady::checks(server.address, ROUND)?;
+            disturbing.join().expect("changes that end").map(|()| latency)
+        })?);
+        let added = (server.cpu_seconds() - half) - (half - begun);
+        cpu_ms.push(added * 1e3 / CHANGES as f64);
+    }
+    let ratios = calm.iter().zip(&beside).map(|(calm, beside)| beside.p99_us / calm.p99_us).collect();
+    Ok(Harm {
+        disturbance,
+        calm: medians(&calm),
+        beside: medians(&beside),
+        ratio: median(ratios).unwrap_or(f64::NAN),
+        cpu_ms: median(cpu_ms).unwrap_or(f64::NAN),
+    })
+}
+
+fn medians(rounds: &[Latency]) -> Latency {
+    let of = |part: fn(&Latency) -> f64| median(rounds.iter().map(part).collect()).unwrap_or(f64::NAN);
+    Latency {
+        p50_us: of(|latency| latency.p50_us),
+        p99_us: of(|latency| latency.p99_us),
+        p999_us: of(|latency| latency.p999_us),
+    }
+}

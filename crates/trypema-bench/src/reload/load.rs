@@ -1,0 +1,169 @@
+//! How long rules take: to be stored, to be started with, and to come into force; and how much memory they are.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use trypema::rules::{RuleSet, Rules};
+
+use super::rules;
+use super::scene::{self, Scene};
+use crate::measure::median;
+use crate::server::process::Server;
+
+const STARTS: usize = 5;
+const LOADS: usize = 10;
+/// Reloads after which memory must be what it was after the first.
+const RELOADS: usize = 20;
+/// A server keeps replaced rules for a second.
+const UNTIL_DROPPED: Duration = Duration::from_millis(1_200);
+/// Checks that a server has answered before its memory is looked at.
+const WARMING: usize = 2_000;
+
+/// What so many rules take, in milliseconds and bytes.
+pub struct Sample {
+    pub rules: usize,
+    pub store_ms: f64,
+    pub start_ms: f64,
+    /// From the change by hand until it is in force.
+    pub load_ms: Spread,
+    /// Medians of two parts of it.
+    pub database_ms: f64,
+    pub compile_ms: f64,
+    /// From asking one server for a change until it is in force on another.
+    pub other_ms: Spread,
+    pub memory: Memory,
+}
+
+#[derive(Clone, Copy)]
+pub struct Spread {
+    pub median: f64,
+    pub worst: f64,
+}
+
+/// Resident bytes.
+pub struct Memory {
+    pub without_rules: f64,
+    pub at_start: f64,
+    pub after_one: f64,
+    pub after_all: f64,
+    pub peak: f64,
+}
+
+impl Memory {
+    /// What reloads add to it after the first, to all of it.
+    pub fn growth(&self) -> f64 {
+        self.after_all / self.after_one
+    }
+}
+
+pub fn measured(program: &Path, count: usize) -> Result<Sample, String> {
+    let scene = Scene::start(program.to_owned())?;
+    let editor = scene.server()?;
+    warm(&editor)?;
+    let without_rules = editor.resident_bytes();
+    let rules = rules::set(count);
+    let store_ms = stored(&editor, &rules)?;
+    drop(editor);
+    let start_ms = started(&scene)?;
+    let (load_ms, database_ms) = loaded(&scene)?;
+    Ok(Sample {
+        rules: count,
+        store_ms,
+        start_ms,
+        load_ms,
+        database_ms,
+        compile_ms: compiled(rules)?,
+        other_ms: through_another(&scene)?,
+        memory: remembered(&scene, without_rules)?,
+    })
+}
+
+/// Stores all rules through a server; how long that takes.
+pub fn stored(server: &Server, rules: &Value) -> Result<f64, String> {
+    let (body, begun) = (rules.to_string(), Instant::now());
+    server.client().put("/v1/ruleset", &body).map_err(|error| format!("storing rules: {error}"))?;
+    Ok(ms(begun.elapsed()))
+}
+
+/// From the start of a process to its first answer.
+fn started(scene: &Scene) -> Result<f64, String> {
+    let start = |_| {
+        let begun = Instant::now();
+        scene.server().map(|_| ms(begun.elapsed()))
+    };
+    let times = (0..STARTS).map(start).collect::<Result<Vec<f64>, String>>()?;
+    Ok(spread(times).median)
+}
+
+/// From a change by hand until it is in force on the only server; and how much of that is the database's.
+fn loaded(scene: &Scene) -> Result<(Spread, f64), String> {
+    scene.log_statements()?;
+    let server = scene.server()?;
+    let (mut times, mut in_database) = (Vec::new(), Vec::new());
+    for _ in 0..LOADS {
+        let seen = scene.database.log().len();
+        times.push(ms(scene.change_by_hand()?.until_in_force(&server)?));
+        in_database.push(scene.logged_ms(seen));
+        thread::sleep(UNTIL_DROPPED);
+    }
+    Ok((spread(times), spread(in_database).median))
+}
+
+/// What a server does with rules once it has read them, done here.
+fn compiled(rules: Value) -> Result<f64, String> {
+    let rules: Rules = serde_json::from_value(rules).map_err(|error| error.to_string())?;
+    let compile = |_| {
+        let begun = Instant::now();
+        RuleSet::compile(&rules).map(|_| ms(begun.elapsed())).map_err(|error| error.to_string())
+    };
+    let times = (0..LOADS).map(compile).collect::<Result<Vec<f64>, String>>()?;
+    Ok(spread(times).median)
+}
+
+/// From asking one of two servers for a change until it is in force on the other.
+fn through_another(scene: &Scene) -> Result<Spread, String> {
+    let (editor, other) = (scene.server()?, scene.server()?);
+    let mut times = Vec::new();
+    for edition in 0..LOADS {
+        let begun = Instant::now();
+        let revision = scene::change_through(&editor, 1_000 + edition as u64)?;
+        scene::wait_for(&other, revision)?;
+        times.push(ms(begun.elapsed()));
+        thread::sleep(UNTIL_DROPPED);
+    }
+    Ok(spread(times))
+}
+
+fn remembered(scene: &Scene, without_rules: f64) -> Result<Memory, String> {
+    let server = scene.server()?;
+    warm(&server)?;
+    let at_start = server.resident_bytes();
+    let reload = || {
+        scene.change_by_hand()?.until_in_force(&server)?;
+        thread::sleep(UNTIL_DROPPED);
+        Ok::<_, String>(server.resident_bytes())
+    };
+    let after_one = reload()?;
+    let mut after_all = after_one;
+    for _ in 1..RELOADS {
+        after_all = reload()?;
+    }
+    Ok(Memory { without_rules, at_start, after_one, after_all, peak: server.peak_bytes() })
+}
+
+fn warm(server: &Server) -> Result<(), String> {
+    let mut client = server.client();
+    let mut check = |_| client.post("/v1/check", rules::QUESTION).map_err(|error| error.to_string());
+    (0..WARMING).try_for_each(|number| check(number).map(drop))
+}
+
+fn spread(times: Vec<f64>) -> Spread {
+    let worst = times.iter().copied().fold(0.0, f64::max);
+    Spread { median: median(times).unwrap_or(f64::NAN), worst }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

@@ -1,0 +1,118 @@
+//! A PostgreSQL with rules, and servers that follow them.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::Value;
+use trypema_testkit::postgres;
+
+use super::rules;
+use crate::server::client::Client;
+use crate::server::process::{Program, Server};
+
+/// What a change by hand is.
+pub const CHANGE: &str = "UPDATE rate_limit_rules SET limit_count = limit_count + 1 WHERE id = 'all'";
+/// Far longer than any change takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often a server is asked what it has in force.
+const POLL_EVERY: Duration = Duration::from_millis(2);
+/// The server's own statements are logged with how long they took, and without what they were given.
+const LOG_STATEMENTS: &str = "
+    ALTER ROLE trypema SET log_min_duration_statement = 0;
+    ALTER ROLE trypema SET log_parameter_max_length = 0";
+
+pub struct Scene {
+    pub database: postgres::Server,
+    program: PathBuf,
+}
+
+/// A change that is stored.
+pub struct Change {
+    revision: u64,
+    committed: SystemTime,
+}
+
+impl Scene {
+    /// A database with its tables, and without rules.
+    pub fn start(program: PathBuf) -> Result<Self, String> {
+        let database = postgres::Server::start().map_err(|error| error.to_string())?;
+        let mut migrate = Command::new(&program);
+        let migrated = migrate.args(["rules", "migrate", "--database-url", &database.url()]).output();
+        match migrated.map_err(|error| error.to_string())? {
+            output if output.status.success() => Ok(Self { database, program }),
+            output => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+
+    /// A server that has answered a check.
+    pub fn server(&self) -> Result<Server, String> {
+        let mut command = Command::new(&self.program);
+        command.args(["serve", "--provider", "memory", "--log-level", "error", "--database-url"]);
+        command.arg(self.database.url());
+        let program = Program { command, listening: |at| vec![format!("--listen={at}")] };
+        Server::start(program, |client| client.post("/v1/check", rules::QUESTION).is_ok())
+    }
+
+    /// Changes one rule with SQL.
+    pub fn change_by_hand(&self) -> Result<Change, String> {
+        let script =
+            format!("{CHANGE}; SELECT revision, extract(epoch FROM clock_timestamp()) FROM rate_limit_state");
+        let row = self.sql(&script)?;
+        let (revision, seconds) = row.split_once('|').ok_or("no revision")?;
+        let seconds = Duration::from_secs_f64(seconds.parse().map_err(|_| "no time")?);
+        let revision = revision.parse().map_err(|_| "no revision")?;
+        Ok(Change { revision, committed: SystemTime::UNIX_EPOCH + seconds })
+    }
+
+    /// Has the database log how long the statements of sessions take that begin from now on.
+    pub fn log_statements(&self) -> Result<(), String> {
+        self.sql(LOG_STATEMENTS).map(drop)
+    }
+
+    /// Milliseconds that the statements took that were logged beyond the first `seen` bytes.
+    pub fn logged_ms(&self, seen: usize) -> f64 {
+        let log = self.database.log();
+        let told = log.get(seen..).unwrap_or_default().split("duration: ").skip(1);
+        told.filter_map(|text| text.split_once(" ms")?.0.parse::<f64>().ok()).sum()
+    }
+
+    fn sql(&self, script: &str) -> Result<String, String> {
+        self.database.sql(script).map_err(|error| error.to_string())
+    }
+}
+
+impl Change {
+    /// Waits until a server has it in force; how long that took from when it was stored.
+    pub fn until_in_force(&self, server: &Server) -> Result<Duration, String> {
+        wait_for(server, self.revision)?;
+        self.committed.elapsed().map_err(|error| error.to_string())
+    }
+}
+
+/// Changes one rule through a server; the revision of the change.
+pub fn change_through(server: &Server, edition: u64) -> Result<u64, String> {
+    let rule = rules::changed(edition).to_string();
+    server.client().put("/v1/rules/all", &rule).map_err(|error| error.to_string())?;
+    revision(&mut server.client())
+}
+
+/// Waits until a server has this revision in force.
+pub fn wait_for(server: &Server, wanted: u64) -> Result<(), String> {
+    let (mut client, deadline) = (server.client(), Instant::now() + PATIENCE);
+    while revision(&mut client)? < wanted {
+        if Instant::now() > deadline {
+            return Err(format!("revision {wanted} is not in force after {PATIENCE:?}"));
+        }
+        thread::sleep(POLL_EVERY);
+    }
+    Ok(())
+}
+
+/// The revision that a server has in force.
+fn revision(client: &mut Client) -> Result<u64, String> {
+    let text = client.get("/readyz").map_err(|error| error.to_string())?;
+    let readiness: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    readiness["rules_revision"].as_u64().ok_or_else(|| format!("no revision: {text}"))
+}

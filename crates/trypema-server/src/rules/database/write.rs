@@ -1,0 +1,122 @@
+//! Writing changes: one statement for all rows of a table that come, change or go.
+
+use std::sync::LazyLock;
+
+use serde::Serialize;
+use sqlx::{AssertSqlSafe, PgConnection};
+
+use super::row::{ListRow, OverrideRow, RuleRow};
+use super::stored::BadRow;
+use super::{DatabaseError, query};
+use crate::rules::change::{Change, Item, Kind};
+
+const RULE_COLUMNS: &str = "id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate, \
+     limits, group_ms, hard_limit_factor, temp_window_seconds, temp_threshold, temp_block_seconds, \
+     long_window_seconds, long_threshold, long_block_seconds, count_while_blocked, plan_tiers, endpoints, action, \
+     max_delay_seconds, on_store_failure, priority, enabled, candidate_for, share";
+const OVERRIDE_COLUMNS: &str = "rule_id, key, verdict, algorithm, limit_count, window_seconds, burst_limit, refill_rate, limits, \
+     group_ms, hard_limit_factor, temp_window_seconds, temp_threshold, temp_block_seconds, long_window_seconds, \
+     long_threshold, long_block_seconds, count_while_blocked";
+const LIST_COLUMNS: &str = "list, attribute, value";
+
+/// How the rows of a table are written, given as an array in JSON.
+struct Statements {
+    insert: String,
+    update: String,
+    delete: String,
+    /// Given as an array of rows as they were read.
+    delete_bad: String,
+}
+
+impl Statements {
+    fn of(table: &str, columns: &str, key: &str) -> Self {
+        let rows = format!("jsonb_populate_recordset(NULL::{table}, $1::jsonb) AS given");
+        let with = |prefix: &str, names: &str| {
+            names.split(", ").map(|name| format!("{prefix}{name}")).collect::<Vec<_>>().join(", ")
+        };
+        let is_same = format!("({}) = ({})", with("stored.", key), with("given.", key));
+        Self {
+            insert: format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM {rows}"),
+            update: format!(
+                "UPDATE {table} AS stored SET ({columns}) = ROW ({}) FROM {rows} WHERE {is_same}",
+                with("given.", columns)
+            ),
+            delete: format!("DELETE FROM {table} AS stored USING {rows} WHERE {is_same}"),
+            delete_bad: format!(
+                "DELETE FROM {table} AS stored WHERE json_strip_nulls(to_json(stored))::text = ANY ($1)"
+            ),
+        }
+    }
+}
+
+static RULES: LazyLock<Statements> = LazyLock::new(|| Statements::of("rate_limit_rules", RULE_COLUMNS, "id"));
+static OVERRIDES: LazyLock<Statements> =
+    LazyLock::new(|| Statements::of("rate_limit_overrides", OVERRIDE_COLUMNS, "rule_id, key"));
+static LISTS: LazyLock<Statements> =
+    LazyLock::new(|| Statements::of("rate_limit_lists", LIST_COLUMNS, LIST_COLUMNS));
+
+/// A row to be written.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum AnyRow {
+    Rule(Box<RuleRow>),
+    Override(Box<OverrideRow>),
+    List(ListRow),
+}
+
+impl AnyRow {
+    /// The row of an item, unless it is one that nobody can write again.
+    fn of(item: &Item) -> Option<Self> {
+        Some(match item {
+            Item::Rule(rule) => Self::Rule(Box::new(RuleRow::from(&**rule))),
+            Item::Override(special) => Self::Override(Box::new(OverrideRow::from(&**special))),
+            Item::Listed(listed) => Self::List(ListRow {
+                list: listed.list,
+                attribute: listed.attribute.clone(),
+                value: listed.value.clone(),
+            }),
+            Item::Unreadable(_) => return None,
+        })
+    }
+}
+
+/// Writes changes, and deletes the rows that nobody understands.
+pub(super) async fn write(
+    connection: &mut PgConnection,
+    changes: &[Change],
+    bad_rows: &[BadRow],
+) -> Result<(), DatabaseError> {
+    // What points to others goes before them, and comes after them.
+    let kinds = [(Kind::Rule, &*RULES), (Kind::List, &*LISTS), (Kind::Override, &*OVERRIDES)];
+    for (kind, statements) in kinds.into_iter().rev() {
+        let bad: Vec<&str> = bad_rows.iter().filter(|row| row.kind == kind).map(|row| &*row.body).collect();
+        if !bad.is_empty() {
+            query(AssertSqlSafe(&*statements.delete_bad)).bind(bad).execute(&mut *connection).await?;
+        }
+        let gone = |change: &Change| change.before.clone().filter(|_| change.after.is_none());
+        run(connection, &statements.delete, rows_of(changes, kind, gone)).await?;
+    }
+    for (kind, statements) in kinds {
+        let is_new = |change: &Change| matches!(change.before, None | Some(Item::Unreadable(_)));
+        let changed = |change: &Change| change.after.clone().filter(|_| !is_new(change));
+        let new = |change: &Change| change.after.clone().filter(|_| is_new(change));
+        run(connection, &statements.update, rows_of(changes, kind, changed)).await?;
+        run(connection, &statements.insert, rows_of(changes, kind, new)).await?;
+    }
+    Ok(())
+}
+
+fn rows_of(changes: &[Change], kind: Kind, choose: impl Fn(&Change) -> Option<Item>) -> Vec<AnyRow> {
+    let of_kind = changes.iter().filter(|change| change.kind == kind);
+    of_kind.filter_map(choose).filter_map(|item| AnyRow::of(&item)).collect()
+}
+
+async fn run(connection: &mut PgConnection, statement: &str, rows: Vec<AnyRow>) -> Result<(), DatabaseError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    // Rows of texts and numbers can always be written.
+    let rows = serde_json::to_string(&rows).unwrap_or_default();
+    query(AssertSqlSafe(statement)).bind(rows).execute(connection).await?;
+    Ok(())
+}

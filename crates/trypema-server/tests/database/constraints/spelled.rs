@@ -1,0 +1,102 @@
+//! Short texts of the characters that matter somewhere, in every order, and sets of rules that have them.
+
+use serde_json::{Value, json};
+use trypema::rules::Rules;
+use trypema_testkit::random::Random;
+
+use super::by_hand::text;
+use crate::scene::per_user;
+
+/// A set of rules, and the statements that store what it has beside the rules `live` and `per-ip`.
+pub struct Spelled {
+    pub rules: Rules,
+    pub statement: String,
+}
+
+/// Parts of what is read character by character.
+const ENDPOINT: [&str; 18] =
+    ["/", "/", "/", "*", "**", "{", "}", "{id}", ":", ".", "..", "?", "%", " ", "GET ", "a", "é", "\u{85}"];
+const PATTERN: [&str; 9] = ["{", "}", "{user}", "{ip}", "a", "é", "\n", ".", " "];
+const ID: [&str; 10] = ["a", "Z", "9", "_", "-", ".", "é", " ", "\n", "/"];
+const ADDRESS: [&str; 22] = [
+    "1", "10", "255", "256", "0", "01", ".", ".", "1.2.3.4", "10.0.0.0", "/8", "/32", "/33", "/064", "/128",
+    ":", "::", "2001:db8", "ffff:", "::ffff:", "%eth0", " ",
+];
+/// Addresses that people write in several ways.
+const SAME: [&str; 16] = [
+    "1.2.3.4",
+    "::ffff:1.2.3.4",
+    "::ffff:102:304",
+    "::FFFF:1.2.3.4",
+    "2001:db8::1",
+    "2001:db8::2",
+    "2001:0db8:0:0::1",
+    "2001:DB8::",
+    "2001:db8::/64",
+    "2001:db8:0:1::1",
+    "2001:db8:0:0:1::",
+    "::1",
+    "::",
+    "::/64",
+    "1.2.3.4/32",
+    "somebody",
+];
+
+/// A set with one odd text in it.
+pub fn draw(random: &mut Random) -> Spelled {
+    match random.below(5) {
+        0 => in_rule("id", &joined(random, &ID)),
+        1 => in_rule("key_pattern", &joined(random, &PATTERN)),
+        2 => {
+            let value = joined(random, &ADDRESS);
+            let rules = json!({"block": {"ip": [value]}});
+            stored(
+                rules,
+                format!(
+                    "INSERT INTO rate_limit_lists (list, attribute, value) VALUES ('block', 'ip', {})",
+                    text(&value)
+                ),
+            )
+        }
+        3 => {
+            let (one, other) = (random.pick(&SAME), random.pick(&SAME));
+            let special = |ip: &str| json!({"rule": "per-ip", "key": {"ip": ip}, "verdict": "block"});
+            let row = |ip: &str| format!("('per-ip', '{{\"ip\": \"{ip}\"}}', 'block')");
+            let rows = format!("{}, {}", row(one), row(other));
+            stored(
+                json!({"overrides": [special(one), special(other)]}),
+                format!("INSERT INTO rate_limit_overrides (rule_id, key, verdict) VALUES {rows}"),
+            )
+        }
+        _ => {
+            let endpoint = joined(random, &ENDPOINT);
+            let start = random.pick(&["/", "/", "GET /", ""]);
+            in_rule("endpoints", &format!("{start}{endpoint}"))
+        }
+    }
+}
+
+fn joined(random: &mut Random, parts: &[&str]) -> String {
+    (0..random.below(7)).map(|_| random.pick(parts)).collect()
+}
+
+/// A rule with this text in this field.
+fn in_rule(field: &str, value: &str) -> Spelled {
+    let mut rule = per_user("odd", 1);
+    rule[field] = if field == "endpoints" { json!([value]) } else { json!(value) };
+    let statement = super::by_hand::insert(&serde_json::from_value(rule.clone()).unwrap());
+    stored(json!({"rules": [rule]}), statement)
+}
+
+fn stored(rules: Value, statement: String) -> Spelled {
+    let mut rules: Rules = serde_json::from_value(rules).unwrap();
+    rules.rules.extend(there());
+    Spelled { rules, statement }
+}
+
+/// The rules that have to be there already.
+pub fn there() -> [trypema::rules::Rule; 2] {
+    let per_ip =
+        json!({"id": "per-ip", "scope": "ip", "strategy": {"fixed_window": {"limit": 1, "window": "1s"}}});
+    [super::live(), serde_json::from_value(per_ip).unwrap()]
+}

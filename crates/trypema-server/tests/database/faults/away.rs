@@ -1,0 +1,152 @@
+//! A database that is killed, stands still, is slow, or starts again.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use trypema_testkit::redis::{FaultProxy, wait_until};
+
+use super::load::{Load, rule};
+use super::{FAILURES, timed, wait_until_current, wait_until_stale};
+use crate::harness::Service;
+use crate::scene::{Scene, done, per_user, send};
+
+/// Whoever changes rules is answered within this, if only that it cannot be done.
+const EDIT_MOST: Duration = Duration::from_secs(15);
+const SLOW: Duration = Duration::from_secs(2);
+
+/// A service that reaches the database through a proxy, with a client that checks all the time.
+struct Stage {
+    load: Load,
+    service: Service,
+    proxy: FaultProxy,
+    scene: Scene,
+}
+
+impl Stage {
+    fn start() -> Self {
+        let scene = Scene::start();
+        let proxy = FaultProxy::start(scene.database.addr()).unwrap();
+        let service = Service::start(&["--database-url", &scene.url_through(&proxy), "--rules-poll", "1s"]);
+        done(&service, "POST", "/v1/rules", &rule());
+        Self { load: Load::start(&service), service, proxy, scene }
+    }
+
+    /// During a fault: checks go on, edits fail in time, what is in force is told, and for how long nobody knows better.
+    fn is_without_database(&self) {
+        let failures = self.service.metric(FAILURES);
+        self.load.wait_for_many();
+        wait_until_stale(&self.service, 2);
+        thread::scope(|scope| {
+            for (method, path, body) in [
+                ("POST", "/v1/rules", per_user("another", 2_000_000)),
+                ("GET", "/v1/rules/per-user", Value::Null),
+                ("GET", "/v1/ruleset/history", Value::Null),
+            ] {
+                scope.spawn(move || self.is_refused(method, path, &body));
+            }
+        });
+        assert_eq!(self.service.get("/v1/rules").json()["rules"][0]["id"], "per-user");
+        wait_until("the failures to be counted", || self.service.metric(FAILURES) > failures).unwrap();
+    }
+
+    fn is_refused(&self, method: &str, path: &str, body: &Value) {
+        let (reply, took) = timed(|| send(&self.service, method, path, body));
+        assert_eq!(
+            (reply.status, reply.header("retry-after")),
+            (503, Some("1")),
+            "{method} {path}: {reply:?}"
+        );
+        assert!(took <= EDIT_MOST, "{method} {path} took {took:?}");
+        // Whoever asks may not know where the database is.
+        assert!(!reply.body.contains("127.0.0.1"), "{reply:?}");
+    }
+
+    /// After a fault: everything is as before it.
+    fn has_recovered(self) {
+        wait_until_current(&self.service);
+        done(&self.service, "POST", "/v1/rules", &per_user("another", 2_000_000));
+        self.load.wait_for_many();
+        self.load.stop();
+    }
+}
+
+#[test]
+fn a_killed_database_delays_no_check() {
+    let stage = Stage::start();
+    stage.scene.database.kill_9().unwrap();
+    stage.is_without_database();
+    stage.scene.database.restart().unwrap();
+    stage.has_recovered();
+}
+
+/// It takes connections and answers nothing.
+#[test]
+fn a_stopped_database_delays_no_check() {
+    let stage = Stage::start();
+    stage.scene.database.stop().unwrap();
+    stage.is_without_database();
+    stage.scene.database.cont().unwrap();
+    stage.has_recovered();
+}
+
+/// Every answer of it comes late: edits are made or fail, but in time.
+#[test]
+fn a_slow_database_delays_no_check() {
+    let stage = Stage::start();
+    stage.proxy.delay(SLOW);
+    stage.load.wait_for_many();
+    let (reply, took) = timed(|| send(&stage.service, "POST", "/v1/rules", &per_user("late", 2_000_000)));
+    assert!(matches!(reply.status, 201 | 503), "{reply:?}");
+    assert!(took <= EDIT_MOST, "{took:?}");
+    wait_until_stale(&stage.service, 2);
+    stage.load.wait_for_many();
+    stage.proxy.heal();
+    // An edit that was given up may have been made after all: what is in force is what is stored.
+    wait_until_current(&stage.service);
+    send(&stage.service, "DELETE", "/v1/rules/late", &Value::Null);
+    stage.has_recovered();
+}
+
+/// Nobody polls: what was changed while it was away is looked for, and what is announced afterwards is heard.
+#[test]
+fn a_restarted_database_is_followed() {
+    let scene = Scene::start();
+    let service = scene.service(&["--rules-poll", "1h"]);
+    done(&service, "POST", "/v1/rules", &rule());
+    let load = Load::start(&service);
+    for limit in [7, 8] {
+        scene.database.restart().unwrap();
+        scene.database.sql(&insertion(limit)).unwrap();
+        let id = format!("by-hand-{limit}");
+        wait_until("the change to be in force", || service.get("/v1/rules").body.contains(&id)).unwrap();
+    }
+    done(&service, "POST", "/v1/rules", &per_user("another", 2_000_000));
+    load.wait_for_many();
+    load.stop();
+}
+
+fn insertion(limit: u64) -> String {
+    format!(
+        "INSERT INTO rate_limit_rules (id, scope, algorithm, limit_count, window_seconds)
+         VALUES ('by-hand-{limit}', 'ip', 'fixed_window', {limit}, 60)"
+    )
+}
+
+/// An edit waits for a database that stands still: the end does not wait for it longer than it may.
+#[test]
+fn a_stopped_database_does_not_hold_up_the_end() {
+    let scene = Scene::start();
+    let mut service = scene.service(&["--shutdown-deadline", "1s", "--rules-poll", "1s"]);
+    done(&service, "POST", "/v1/rules", &rule());
+    scene.database.stop().unwrap();
+    wait_until_stale(&service, 2);
+    let mut editor = service.client();
+    let edit = per_user("another", 2_000_000).to_string();
+    let head =
+        format!("POST /v1/rules HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", edit.len());
+    editor.write(format!("{head}{edit}").as_bytes()).unwrap();
+    let (status, took) = timed(|| service.stop());
+    assert!(status.success(), "{status}: {}", service.program.log());
+    assert!(took <= Duration::from_secs(5), "{took:?}");
+}

@@ -1,0 +1,117 @@
+//! A row that somebody wrote around the constraints.
+
+use serde_json::json;
+use trypema_testkit::redis::{self, wait_until};
+
+use super::load::{Load, rule};
+use super::{ready, refused_start, wait_until_current, wait_until_ready, wait_until_stale};
+use crate::client::Reply;
+use crate::harness::Service;
+use crate::scene::Scene;
+
+const OK: &str = "trypema_rules_reloads_total{result=\"ok\"}";
+const ERROR: &str = "trypema_rules_reloads_total{result=\"error\"}";
+const TOKEN: [(&str, &str); 2] = [("authorization", "Bearer secret"), ("if-match", "*")];
+
+/// Something that a row must not have: what lets it in, what it is, what is said of it, and what it should be.
+struct Bad {
+    constraints: &'static str,
+    value: &'static str,
+    reason: &'static str,
+    good: &'static str,
+}
+
+/// A row that nobody can read.
+const UNREADABLE: Bad = Bad {
+    constraints: "DROP CONSTRAINT scope_is_known, DROP CONSTRAINT key_pattern_fits_the_scope",
+    value: "scope = 'galaxy'",
+    reason: "galaxy",
+    good: "scope = 'user'",
+};
+/// A row that can be read, and is no rule.
+const INVALID: Bad = Bad {
+    constraints: "DROP CONSTRAINT limit_count_and_window_seconds_are_allowed",
+    value: "limit_count = 0",
+    reason: "limit",
+    good: "limit_count = 1000000",
+};
+
+#[test]
+fn a_row_that_cannot_be_read_keeps_the_last_good_rules() {
+    keeps_the_last_good_rules(&UNREADABLE);
+}
+
+#[test]
+fn a_row_that_is_no_rule_keeps_the_last_good_rules() {
+    keeps_the_last_good_rules(&INVALID);
+}
+
+fn asked(service: &Service, method: &str, path: &str, body: &str) -> Reply {
+    service.client().send(method, path, &TOKEN, body)
+}
+
+fn keeps_the_last_good_rules(bad: &Bad) {
+    let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
+    let url = redis.url();
+    let flags =
+        ["--provider", "memory", "--redis-url", &url, "--rules-poll", "1s", "--admin-token", "secret"];
+    let service = scene.service(&flags);
+    assert_eq!(asked(&service, "POST", "/v1/rules", &rule().to_string()).status, 201);
+    let load = Load::start(&service);
+    let (loaded, refused) = (service.metric(OK), service.metric(ERROR));
+    scene.database.sql(&format!("ALTER TABLE rate_limit_rules {}", bad.constraints)).unwrap();
+    scene.database.sql(&format!("UPDATE rate_limit_rules SET {}", bad.value)).unwrap();
+    wait_until_ready(&service, "rules_refused", &json!(true));
+    assert_eq!(ready(&service).get("refused_rules"), None, "it is for those with a token");
+    let told = asked(&service, "GET", "/readyz", "").json()["refused_rules"].as_str().unwrap().to_owned();
+    assert!(told.contains("per-user") && told.contains(bad.reason), "{told}");
+    // Three seconds have two polls at least.
+    wait_until_stale(&service, 3);
+    assert_eq!((service.metric(OK), service.metric(ERROR)), (loaded, refused + 1.0), "it is told once");
+    assert_eq!(ready(&service)["rules_revision"], 1, "the last good ones are in force");
+    load.wait_for_many();
+
+    starts_without_it(&scene, bad, &flags);
+
+    scene.database.sql(&format!("UPDATE rate_limit_rules SET {}", bad.good)).unwrap();
+    wait_until_ready(&service, "rules_refused", &json!(false));
+    wait_until_current(&service);
+    assert_eq!(ready(&service)["rules_revision"], 3);
+    assert_eq!((service.metric(OK), service.metric(ERROR)), (loaded + 1.0, refused + 1.0));
+    load.stop();
+}
+
+/// A server that starts has the last good rules from Redis; without them it says what is wrong, and that trying again is no use.
+fn starts_without_it(scene: &Scene, bad: &Bad, flags: &[&str]) {
+    let late = scene.service(flags);
+    let told = ready(&late);
+    assert_eq!((&told["rules_from"], &told["rules_revision"]), (&json!("cache"), &json!(1)), "{told}");
+    assert_eq!(told["rules_refused"], true, "{told}");
+    let named = asked(&late, "GET", "/readyz", "").json()["refused_rules"].as_str().unwrap().to_owned();
+    assert!(named.contains("per-user") && named.contains(bad.reason), "{named}");
+    wait_until("the row to be counted", || late.metric(ERROR) == 1.0).unwrap();
+
+    let (code, log) = refused_start(&["--database-url", &scene.database.url()]);
+    assert_eq!(code, Some(2), "{log}");
+    assert!(log.contains("per-user") && log.contains(bad.reason), "{log}");
+}
+
+/// Who may edit may repair it, also by writing the rule anew.
+#[test]
+fn a_bad_row_can_be_repaired_through_the_service() {
+    let scene = Scene::start();
+    let service = scene.service(&["--rules-poll", "1s", "--admin-token", "secret"]);
+    assert_eq!(asked(&service, "POST", "/v1/rules", &rule().to_string()).status, 201);
+    for bad in [UNREADABLE, INVALID] {
+        scene.database.sql(&format!("ALTER TABLE rate_limit_rules {}", bad.constraints)).unwrap();
+        scene.database.sql(&format!("UPDATE rate_limit_rules SET {}", bad.value)).unwrap();
+        wait_until_ready(&service, "rules_refused", &json!(true));
+        let other = asked(&service, "PUT", "/v1/lists/block/user/mallory", "");
+        assert_eq!(other.status, 422, "{other:?}");
+        assert!(other.body.contains("per-user") && other.body.contains(bad.reason), "{other:?}");
+        let repair = asked(&service, "PUT", "/v1/rules/per-user", &rule().to_string());
+        assert_eq!(repair.status, 200, "{repair:?}");
+        wait_until_ready(&service, "rules_refused", &json!(false));
+        wait_until_current(&service);
+    }
+}

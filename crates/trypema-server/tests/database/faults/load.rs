@@ -1,0 +1,79 @@
+//! A client that checks all the time, and judges every answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trypema_testkit::redis::wait_until;
+
+use super::timed;
+use crate::client::Client;
+use crate::harness::Service;
+use crate::scene::per_user;
+
+/// Checks during a fault, at least.
+const MANY: usize = 500;
+/// Half of the answers are there within this, and none later than that: on a machine that is busy with everything else. Without a
+/// database they take less than a millisecond.
+const USUAL: Duration = Duration::from_millis(50);
+const MOST: Duration = Duration::from_secs(1);
+
+/// A limit that is not reached.
+pub(super) fn rule() -> Value {
+    per_user("per-user", 1_000_000)
+}
+
+/// The client.
+pub(super) struct Load {
+    asked: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+    client: JoinHandle<Vec<Duration>>,
+}
+
+impl Load {
+    pub(super) fn start(service: &Service) -> Self {
+        let (asked, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (counted, ended, client) = (Arc::clone(&asked), Arc::clone(&is_over), service.client());
+        let client = thread::spawn(move || ask(client, &counted, &ended));
+        Self { asked, is_over, client }
+    }
+
+    /// Waits until many were answered since; fails with the client.
+    pub(super) fn wait_for_many(&self) {
+        let before = self.asked.load(Ordering::Relaxed);
+        wait_until("many answers", || {
+            assert!(!self.client.is_finished(), "a check was answered wrongly");
+            self.asked.load(Ordering::Relaxed) >= before + MANY
+        })
+        .unwrap();
+    }
+
+    /// Ends it: no check has failed, and none has waited for anything.
+    pub(super) fn stop(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut times = self.client.join().unwrap();
+        times.sort_unstable();
+        let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
+        println!("{} checks, half of them within {median:?}, all within {longest:?}", times.len());
+        assert!(median <= USUAL && longest <= MOST, "half within {median:?}, all within {longest:?}");
+    }
+}
+
+fn ask(mut client: Client, asked: &AtomicUsize, is_over: &AtomicBool) -> Vec<Duration> {
+    let question = json!({"attributes": {"user": "ann"}}).to_string();
+    let mut times = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let (reply, took) = timed(|| client.send("POST", "/v1/check", &[], &question));
+        times.push(took);
+        assert_eq!((reply.status, &reply.json()["allowed"]), (200, &json!(true)), "{reply:?}");
+        let told = reply.json();
+        let is_ours = |rule: &&Value| rule["rule"] == "per-user" && rule["limit"] == 1_000_000;
+        assert!(told["rules"].as_array().unwrap().iter().any(|rule| is_ours(&rule)), "{reply:?}");
+        asked.fetch_add(1, Ordering::Relaxed);
+        // A client of many: the others have the processor meanwhile.
+        thread::sleep(Duration::from_millis(1));
+    }
+    times
+}
