@@ -30,7 +30,7 @@ cargo xtask bench redis [--quick [TITLE [CONTENDER]]]
 cargo xtask bench rules [--quick]
 cargo xtask bench hybrid [--quick]
 cargo xtask bench server [--quick [TITLE]]
-cargo xtask bench reload [--quick]
+cargo xtask bench reload [--quick [TITLE]]
 
 Inside the process, on a Redis server that is started for it, rules and middleware, a fleet on leases,
 the service over HTTP, or the service while its rules in PostgreSQL change.
@@ -61,6 +61,7 @@ fn main() -> ExitCode {
         ["server", "--quick", title] => server::run(Effort::Quick(title)),
         ["reload"] => reload::run(Effort::Full),
         ["reload", "--quick"] => reload::run(Effort::Quick("")),
+        ["reload", "--quick", title] => reload::run(Effort::Quick(title)),
         // What `server` and `reload` start in processes of their own.
         ["floor", rules, address] => server::serve_floor(rules, address),
         ["tethered", program, arguments @ ..] => server::become_tethered(program, arguments),

@@ -11,6 +11,9 @@ BEGIN
 END
 $$;
 
+-- Functions find their tables in this schema, whoever calls them.
+SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
+
 -- Texts ------------------------------------------------------------------------------------------------------------------
 
 -- 1 to 255 characters, none of them a control character.
@@ -128,7 +131,7 @@ RETURN CASE
                               ceil(coalesce(burst_limit, limit_count)::float8 / refill_rate::float8 * 1e6)::numeric)
     WHEN limit_count IS NULL OR limit_count < 1 OR NOT trypema_is_window(window_seconds) THEN false
     ELSE trypema_is_exact(coalesce(burst_limit, limit_count),
-                          ceil(window_seconds * 1000000 * coalesce(burst_limit, limit_count) / limit_count))
+                          div(window_seconds * 1000000 * coalesce(burst_limit, limit_count) + limit_count - 1, limit_count))
 END;
 
 -- Up to four buckets: [{"limit_count": 10, "window_seconds": 1, "burst_limit": 20}, ...].
@@ -365,17 +368,23 @@ CREATE CONSTRAINT TRIGGER together_with_rule AFTER INSERT OR UPDATE ON rate_limi
 -- One row. Whoever changes anything locks it, so that revisions are committed in their order.
 CREATE TABLE rate_limit_state (
     is_only  boolean PRIMARY KEY DEFAULT true CHECK (is_only),
-    -- Tells these rules from those of another database that has the same revisions.
-    set_id   uuid NOT NULL DEFAULT gen_random_uuid(),
-    revision bigint NOT NULL DEFAULT 0
+    -- Tells these rules from those of another database.
+    set_id    uuid NOT NULL DEFAULT gen_random_uuid(),
+    revision  bigint NOT NULL DEFAULT 0,
+    -- Tells this revision from one of the same number that a backup or a failover has lost.
+    change_id uuid NOT NULL DEFAULT gen_random_uuid()
 );
 INSERT INTO rate_limit_state DEFAULT VALUES;
 
 CREATE TABLE rate_limit_revisions (
     revision   bigint PRIMARY KEY,
     changed_at timestamptz NOT NULL DEFAULT now(),
-    changed_by text NOT NULL
+    -- Who says so: the name of a token, or the role.
+    changed_by text NOT NULL,
+    role       text NOT NULL DEFAULT session_user,
+    transaction xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
+CREATE INDEX ON rate_limit_revisions (transaction);
 
 CREATE TABLE rate_limit_history (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -388,18 +397,21 @@ CREATE TABLE rate_limit_history (
     after    jsonb
 );
 CREATE INDEX ON rate_limit_history (revision);
-CREATE INDEX ON rate_limit_history (split_part(name, ' ', 1), revision);
+CREATE INDEX ON rate_limit_history (split_part(name, ' ', 1), id);
 
 -- The revision of this transaction, which begins with its first change.
 CREATE FUNCTION trypema_revision() RETURNS bigint LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    known bigint := nullif(current_setting('trypema.revision', true), '');
+    known bigint;
 BEGIN
-    IF known IS NULL THEN
-        UPDATE rate_limit_state SET revision = revision + 1 RETURNING revision INTO STRICT known;
+    -- A restored database may have seen another transaction of this number, at another time.
+    SELECT revision INTO known FROM rate_limit_revisions
+    WHERE transaction = pg_current_xact_id() AND changed_at = now();
+    IF NOT FOUND THEN
+        UPDATE rate_limit_state SET revision = revision + 1, change_id = gen_random_uuid()
+        RETURNING revision INTO STRICT known;
         INSERT INTO rate_limit_revisions (revision, changed_by)
         VALUES (known, coalesce(nullif(current_setting('trypema.changed_by', true), ''), session_user));
-        PERFORM set_config('trypema.revision', known::text, true);
         PERFORM pg_notify('trypema_rules', known::text);
     END IF;
     RETURN known;
@@ -424,7 +436,7 @@ BEGIN
             RETURN OLD;
         END IF;
     END IF;
-    NEW.revision := coalesce(nullif(current_setting('trypema.revision', true), '')::bigint, trypema_revision());
+    NEW.revision := trypema_revision();
     IF TG_TABLE_NAME <> 'rate_limit_lists' THEN
         NEW.updated_at := now();
     END IF;
@@ -452,7 +464,7 @@ BEGIN
     IF old_row IS NOT DISTINCT FROM new_row THEN
         RETURN NULL;
     END IF;
-    at := coalesce(nullif(current_setting('trypema.revision', true), '')::bigint, trypema_revision());
+    at := trypema_revision();
     IF old_name <> new_name THEN
         INSERT INTO rate_limit_history (revision, kind, name, before, after)
         VALUES (at, kind, old_name, old_row, NULL), (at, kind, new_name, NULL, new_row);

@@ -150,7 +150,8 @@ impl Config {
             && !config.is_on_loopback()
             && !config.tokens.has_editor()
         {
-            let reason = "is missing: without one, everybody who reaches this address could change the rules";
+            let reason =
+                "is missing: rules in a database need one before others than this machine can reach them";
             return Err(invalid("admin_token", reason));
         }
         Ok(config)

@@ -21,6 +21,7 @@ const BETWEEN: Duration = Duration::from_secs(1);
 pub enum Disturbance {
     ByHand,
     ThroughAnother,
+    ThroughItself,
     /// To tell the load itself from the lack of a processor.
     Elsewhere,
 }
@@ -37,19 +38,23 @@ pub struct Harm {
 }
 
 impl Disturbance {
-    pub const ALL: [Self; 3] = [Self::ByHand, Self::ThroughAnother, Self::Elsewhere];
+    pub const ALL: [Self; 4] = [Self::ByHand, Self::ThroughAnother, Self::ThroughItself, Self::Elsewhere];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::ByHand => "a change by hand every second",
             Self::ThroughAnother => "a change through another server every second",
+            Self::ThroughItself => "a change through the server itself every second",
             Self::Elsewhere => "a change every second that only another server loads",
         }
     }
 }
 
 pub fn measured(program: &Path, (count, effort): (usize, Effort<'_>)) -> Result<Vec<Harm>, String> {
-    let rounds = if effort == Effort::Full { 5 } else { 2 };
+    let (rounds, title) = match effort {
+        Effort::Full => (5, ""),
+        Effort::Quick(title) => (2, title),
+    };
     let measured = |disturbance| {
         let (scene, server) = prepared(program, count)?;
         match disturbance {
@@ -58,13 +63,15 @@ pub fn measured(program: &Path, (count, effort): (usize, Effort<'_>)) -> Result<
                 let editor = scene.server()?;
                 harm(disturbance, (&server, rounds), || through(&editor))
             }
+            Disturbance::ThroughItself => harm(disturbance, (&server, rounds), || through(&server)),
             Disturbance::Elsewhere => {
                 let (scene, _other) = prepared(program, count)?;
                 harm(disturbance, (&server, rounds), || by_hand(&scene))
             }
         }
     };
-    Disturbance::ALL.into_iter().map(measured).collect()
+    let wanted = Disturbance::ALL.into_iter().filter(|disturbance| disturbance.name().contains(title));
+    wanted.map(measured).collect()
 }
 
 /// A database with so many rules, and a server that has them in force.

@@ -19,7 +19,18 @@ const OF_FIRST: f64 = 1.1;
 const MIB: f64 = 1_048_576.0;
 
 pub fn text(samples: &[Sample], harms: &[Harm]) -> String {
-    let mut text = String::from("| |");
+    let mut text = String::new();
+    write_samples(&mut text, samples);
+    write_harms(&mut text, harms);
+    write_bars(&mut text, &bars(samples, harms));
+    text
+}
+
+fn write_samples(text: &mut String, samples: &[Sample]) {
+    if samples.is_empty() {
+        return;
+    }
+    text.push_str("| |");
     for sample in samples {
         let _ = write!(text, " {} rules |", sample.rules);
     }
@@ -31,9 +42,6 @@ pub fn text(samples: &[Sample], harms: &[Harm]) -> String {
         });
         text.push('\n');
     }
-    write_harms(&mut text, harms);
-    write_bars(&mut text, &bars(samples, harms));
-    text
 }
 
 type Row = (&'static str, fn(&Sample) -> String);

@@ -11,8 +11,10 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// How long an answer may take: thousands of rules are stored in some seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::secret::Secret;
+
+/// How long an answer may take: longer than the service gives itself for a change.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// As much as a set of rules may have, and its history.
 const MAX_ANSWER: u64 = 256 * 1024 * 1024;
 
@@ -24,7 +26,7 @@ pub(super) struct Service {
     server: String,
     /// Token, if the service asks for one
     #[arg(long, env = "TRYPEMA_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    admin_token: Option<String>,
+    admin_token: Option<Secret>,
     /// The same, in a file
     #[arg(long, env = "TRYPEMA_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
@@ -98,7 +100,7 @@ impl Service {
     /// The token: of a file, that of its first line, where a name may stand before it.
     fn token(&self) -> Result<Option<String>, String> {
         match (&self.admin_token, &self.admin_token_file) {
-            (Some(token), _) => Ok(Some(token.clone())),
+            (Some(token), _) => Ok(Some(token.reveal().to_owned())),
             (None, Some(file)) => {
                 let text =
                     fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;

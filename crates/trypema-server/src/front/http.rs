@@ -58,6 +58,8 @@ pub(crate) struct Front {
     batches: Semaphore,
     /// Room for the answers to batches.
     answers: Arc<Semaphore>,
+    /// A turn for each set of rules that is sent.
+    rulesets: Semaphore,
     metrics: operation::SharedText,
 }
 
@@ -76,6 +78,7 @@ impl Front {
             max_batch: config.limits.batch,
             batches: Semaphore::new(check::BATCHES_AT_A_TIME),
             answers: Arc::new(Semaphore::new(check::ANSWERS_AT_A_TIME)),
+            rulesets: Semaphore::new(rules::RULESETS_AT_A_TIME),
             metrics: operation::SharedText::default(),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use trypema::BlockScope;
-use trypema::rules::{Outcome, Request, RuleDecision, RuleSet, Verdict};
+use trypema::rules::{Outcome, Request, Rule, RuleDecision, RuleSet, Verdict};
 
 use super::{Counter, Exposition, Kind};
 use crate::app::Mode;
@@ -22,7 +22,15 @@ pub(crate) struct RuleMetrics {
     listed: Counter,
 }
 
-type Board = HashMap<Box<str>, Arc<OneRule>, RandomState>;
+type Board = HashMap<Box<str>, Entry, RandomState>;
+
+/// A rule's counters.
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    rule: Arc<OneRule>,
+    /// Of a candidate: what it said beside its live rule, since either was changed.
+    compared: Option<Arc<Compared>>,
+}
 
 #[derive(Debug, Default)]
 struct OneRule {
@@ -31,7 +39,6 @@ struct OneRule {
     throttled: Counter,
     shadowed: Counter,
     error: Counter,
-    compared: Compared,
 }
 
 /// What a candidate said beside its live rule.
@@ -54,9 +61,8 @@ pub(crate) struct Comparisons {
 
 impl RuleMetrics {
     pub(crate) fn new(rules: &RuleSet) -> Self {
-        let board = rules.rules().map(|rule| (rule.id.as_str().into(), Arc::default())).collect();
         Self {
-            board: ArcSwap::from_pointee(board),
+            board: ArcSwap::from_pointee(board_of(None, rules, &Board::default())),
             blocked_temp: Counter::default(),
             blocked_long: Counter::default(),
             substitutes: Counter::default(),
@@ -67,10 +73,7 @@ impl RuleMetrics {
     /// Counts for these rules from here on. Those that stay keep their counts; those that went are kept until the next time, as requests
     /// that they decide may be under way.
     pub(crate) fn replace(&self, old: &RuleSet, new: &RuleSet) {
-        let board = self.board.load();
-        let known = |id: &str| board.get(id).cloned().unwrap_or_default();
-        let ids = old.rules().chain(new.rules()).map(|rule| rule.id.as_str());
-        self.board.store(Arc::new(ids.map(|id| (id.into(), known(id))).collect()));
+        self.board.store(Arc::new(board_of(Some(old), new, &self.board.load())));
     }
 
     /// Counts what each rule decided. Where all are spent or none, a rule has allowed what all have allowed.
@@ -84,7 +87,7 @@ impl RuleMetrics {
             compare(&board, verdict);
         }
         for rule in verdict.rules() {
-            let Some(counters) = board.get(rule.rule.id.as_str()) else { continue };
+            let Some(counters) = board.get(rule.rule.id.as_str()).map(|entry| &entry.rule) else { continue };
             if rule.decision.is_substitute() {
                 self.substitutes.add_one();
             }
@@ -110,27 +113,29 @@ impl RuleMetrics {
 
     /// What a candidate said beside its live rule.
     pub(crate) fn comparisons(&self, candidate: &str) -> Comparisons {
-        self.board.load().get(candidate).map(|rule| rule.compared.told()).unwrap_or_default()
+        let board = self.board.load();
+        let compared = board.get(candidate).and_then(|entry| entry.compared.as_ref());
+        compared.map(|compared| compared.told()).unwrap_or_default()
     }
 
     /// Nothing could be decided for a request: an error of every rule that applies to it.
     pub(crate) fn failed(&self, rules: &RuleSet, request: &Request<'_>) {
         let board = self.board.load();
         let Ok(applying) = rules.matching(request) else { return };
-        for counters in applying.filter_map(|rule| board.get(rule.id.as_str())) {
-            counters.error.add_one();
+        for entry in applying.filter_map(|rule| board.get(rule.id.as_str())) {
+            entry.rule.error.add_one();
         }
     }
 
     pub(crate) fn write(&self, text: &mut Exposition) {
         let board = self.board.load();
-        let sorted: BTreeMap<&str, &OneRule> = board.iter().map(|(id, rule)| (&**id, &**rule)).collect();
+        let sorted: BTreeMap<&str, &Entry> = board.iter().map(|(id, entry)| (&**id, entry)).collect();
         text.family(
             "trypema_checks_total",
             Kind::Counter,
             "What each rule decided. Allowed is what all rules that apply have allowed; shadowed what a rule that only logs would have denied.",
         );
-        for (id, rule) in &sorted {
+        for (id, Entry { rule, .. }) in &sorted {
             let results = [
                 ("allowed", &rule.allowed),
                 ("denied", &rule.denied),
@@ -164,18 +169,14 @@ impl RuleMetrics {
         text.sample(&[], self.listed.get());
     }
 
-    fn write_comparisons(&self, text: &mut Exposition, rules: &BTreeMap<&str, &OneRule>) {
+    fn write_comparisons(&self, text: &mut Exposition, rules: &BTreeMap<&str, &Entry>) {
         text.family(
             "trypema_candidate_checks_total",
             Kind::Counter,
             "What candidates said beside their live rules.",
         );
-        for (id, rule) in rules {
-            let told = rule.compared.told();
-            // Most rules are no candidates, and have nothing to tell.
-            if told == Comparisons::default() {
-                continue;
-            }
+        for (id, entry) in rules {
+            let Some(told) = entry.compared.as_ref().map(|compared| compared.told()) else { continue };
             let results = [
                 ("both_allowed", told.both_allowed),
                 ("both_denied", told.both_denied),
@@ -209,13 +210,29 @@ impl Compared {
 }
 
 fn compare(board: &Board, verdict: &Verdict) {
-    for compared in verdict.comparisons() {
-        let Some(counters) = board.get(compared.candidate.id.as_str()) else { continue };
-        match (compared.is_live_allowed, compared.is_candidate_allowed) {
-            (true, true) => counters.compared.both_allowed.add_one(),
-            (false, false) => counters.compared.both_denied.add_one(),
-            (true, false) => counters.compared.would_deny.add_one(),
-            (false, true) => counters.compared.would_allow.add_one(),
+    for said in verdict.comparisons() {
+        let entry = board.get(said.candidate.id.as_str());
+        let Some(compared) = entry.and_then(|entry| entry.compared.as_ref()) else { continue };
+        match (said.is_live_allowed, said.is_candidate_allowed) {
+            (true, true) => compared.both_allowed.add_one(),
+            (false, false) => compared.both_denied.add_one(),
+            (true, false) => compared.would_deny.add_one(),
+            (false, true) => compared.would_allow.add_one(),
         }
     }
+}
+
+/// The counters of these rules and of those before them. A candidate is compared anew once it or its live rule is another.
+fn board_of(old: Option<&RuleSet>, new: &RuleSet, known: &Board) -> Board {
+    let entry = |rule: &Rule| {
+        let known = known.get(rule.id.as_str()).cloned().unwrap_or_default();
+        let is_as_it_was = |id: &str| old.and_then(|old| old.rule(id)) == new.rule(id);
+        let compared = rule.candidate_for.as_ref().map(|live| match known.compared {
+            Some(compared) if is_as_it_was(&rule.id) && is_as_it_was(live) => compared,
+            _ => Arc::default(),
+        });
+        (rule.id.as_str().into(), Entry { rule: known.rule, compared })
+    };
+    let before = old.into_iter().flat_map(RuleSet::rules);
+    before.chain(new.rules()).map(entry).collect()
 }

@@ -8,13 +8,13 @@ use tokio::time::timeout;
 use trypema::TrypemaError;
 use trypema::redis::RedisConnection;
 use trypema::redis::client::aio::MultiplexedConnection;
-use trypema::redis::client::{Client, RedisError, cmd, pipe};
+use trypema::redis::client::{AsyncConnectionConfig, Client, RedisError, Value, cmd, pipe};
 use trypema::rules::Rules;
 
-use super::database::{Stored, Version};
+use super::database::{SIGN_OF_LIFE, Stored, Version};
 
 /// How long rules are kept that nobody refreshes: longer than any weekend.
-const KEPT_FOR_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+const KEPT_FOR_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
 /// How long Redis may take; some megabytes are sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -48,39 +48,51 @@ impl Cache {
     pub(crate) async fn load(&self) -> Result<Option<Stored>, CacheError> {
         within(async {
             let kept: Vec<Option<String>> = cmd("HMGET")
-                .arg(&[&self.name, "set_id", "revision", "rules"])
+                .arg(&[&self.name, "set_id", "revision", "change_id", "rules"])
                 .query_async(&mut self.connect().await?)
                 .await?;
-            let [Some(set_id), Some(revision), Some(rules)] = &kept[..] else { return Ok(None) };
-            let version = Version { set_id: set_id.clone(), revision: revision.parse().unwrap_or(0) };
+            let [Some(set_id), Some(revision), Some(change_id), Some(rules)] = &kept[..] else {
+                return Ok(None);
+            };
+            let revision = revision.parse().unwrap_or(0);
+            let version = Version { set_id: set_id.clone(), revision, change_id: change_id.clone() };
             Ok(Some(Stored { version, rules: serde_json::from_str(rules)?, ..Stored::default() }))
         })
         .await
     }
 
-    /// Keeps what is there for another week; false if that is another version.
-    pub(crate) async fn refresh(&self, version: &Version) -> Result<bool, CacheError> {
+    /// Keeps what is there for another week, and says how it is to this version.
+    pub(crate) async fn refresh(&self, version: &Version) -> Result<Kept, CacheError> {
         within(async {
             let mut connection = self.connect().await?;
-            let kept: Vec<Option<String>> =
-                cmd("HMGET").arg(&[&self.name, "set_id", "revision"]).query_async(&mut connection).await?;
-            if kept != [Some(version.set_id.clone()), Some(version.revision.to_string())] {
-                return Ok(false);
+            let kept: Vec<Option<String>> = cmd("HMGET")
+                .arg(&[&self.name, "set_id", "revision", "change_id"])
+                .query_async(&mut connection)
+                .await?;
+            let [Some(set_id), Some(revision), Some(change_id)] = &kept[..] else { return Ok(Kept::Other) };
+            let is_same_set = *set_id == version.set_id;
+            if is_same_set && *change_id == version.change_id {
+                cmd("PEXPIRE").arg(&self.name).arg(KEPT_FOR_MS).exec_async(&mut connection).await?;
+                return Ok(Kept::This);
             }
-            cmd("PEXPIRE").arg(&self.name).arg(KEPT_FOR_MS).exec_async(&mut connection).await?;
-            Ok(true)
+            let is_later = revision.parse::<u64>().is_ok_and(|revision| revision > version.revision);
+            Ok(if is_same_set && is_later { Kept::Later } else { Kept::Other })
         })
         .await
     }
 
-    /// Keeps these rules for a week in place of any others: who keeps some has just read them, and a database that was restored
-    /// has an earlier revision than before.
+    /// Keeps these rules for a week in place of whatever is there.
     pub(crate) async fn keep(&self, version: &Version, rules: &Rules) -> Result<(), CacheError> {
         within(async {
             let (revision, rules) = (version.revision.to_string(), serde_json::to_string(rules)?);
-            let fields = [("set_id", &version.set_id), ("revision", &revision), ("rules", &rules)];
+            let fields = [
+                ("set_id", &version.set_id),
+                ("revision", &revision),
+                ("change_id", &version.change_id),
+                ("rules", &rules),
+            ];
             let mut keep = pipe();
-            keep.atomic().hset_multiple(&self.name, &fields).pexpire(&self.name, KEPT_FOR_MS as i64);
+            keep.atomic().del(&self.name).hset_multiple(&self.name, &fields).pexpire(&self.name, KEPT_FOR_MS);
             Ok(keep.exec_async(&mut self.connect().await?).await?)
         })
         .await
@@ -98,26 +110,43 @@ impl Cache {
 
     /// Calls `heard` for every announcement, and once at the start; ends when the connection does.
     pub(crate) async fn listen(&self, heard: impl Fn()) -> Result<(), CacheError> {
-        let mut announcements = within(async {
+        let (mut asking, mut announcements) = within(async {
             let server = self.redis.server_of(&self.name).await?;
             let mut announcements = Client::open(server)?.get_async_pubsub().await?;
             announcements.subscribe(&self.name).await?;
-            Ok(announcements)
+            Ok(announcements.split())
         })
         .await?;
         heard();
-        let mut announcements = announcements.on_message();
-        while announcements.next().await.is_some() {
-            heard();
+        loop {
+            match timeout(SIGN_OF_LIFE, announcements.next()).await {
+                Ok(Some(_)) => heard(),
+                Ok(None) => return Ok(()),
+                // A connection that died silently says nothing, as one that has nothing to say.
+                Err(_) => within(async { Ok(asking.ping::<Value>().await?) }).await.map(drop)?,
+            }
         }
-        Ok(())
     }
 
     /// A connection of its own: rules are megabytes, and decisions must not wait behind them.
     async fn connect(&self) -> Result<MultiplexedConnection, CacheError> {
         let server = self.redis.server_of(&self.name).await?;
-        Ok(Client::open(server)?.get_multiplexed_async_connection().await?)
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        Ok(Client::open(server)?.get_multiplexed_async_connection_with_config(&config).await?)
     }
+}
+
+/// How what is kept is to a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It is this one.
+    This,
+    /// It is a later one of the same database.
+    Later,
+    /// It is nothing, or something else.
+    Other,
 }
 
 async fn within<T>(work: impl Future<Output = Result<T, CacheError>>) -> Result<T, CacheError> {

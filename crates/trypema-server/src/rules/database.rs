@@ -11,32 +11,39 @@ mod write;
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::query::Query;
-use sqlx::{ConnectOptions, PgConnection, Postgres, SqlSafeStr};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Postgres, SqlSafeStr};
 use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-pub(crate) use editing::{EditError, Edited, Reach, Snapshot};
+pub(crate) use editing::{EditError, Edited, Reach, Snapshot, Wanted};
 pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
 pub(crate) use row::ListName;
-pub(crate) use stored::{Reader, Stored, Unusable, Version};
+pub(crate) use stored::{Stored, Unusable, Version};
 
 use crate::secret::Secret;
 
 /// What a change is announced on.
 const CHANNEL: &str = "trypema_rules";
-/// Connections at a time for those who change and look at rules: more would wait for each other anyway.
-const SESSIONS: usize = 4;
+/// Connections at a time for those who look at rules.
+const LOOKS: usize = 3;
+/// The same for those who change them: they wait for each other anyway.
+const CHANGES: usize = 2;
 /// How long anything may take: somebody waits for it, or the next poll does.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a change may take: thousands of rules are written in some seconds.
 const UNTIL_WRITTEN: Duration = Duration::from_secs(25);
 /// How long a connection may take.
 const UNTIL_CONNECTED: Duration = Duration::from_secs(5);
+/// How often a connection that only listens is asked whether it lives.
+pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+/// How long a connection that was left may take to answer before another is made.
+const UNTIL_ALIVE: Duration = Duration::from_secs(1);
 /// Whoever is not waited for any more must not go on in the server: what waits for a lock there does not notice.
 const GIVE_UP: &str =
     "SET statement_timeout = '25s'; SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '30s'";
@@ -45,7 +52,10 @@ const GIVE_UP: &str =
 #[derive(Debug)]
 pub(crate) struct Database {
     address: Address,
-    sessions: Semaphore,
+    looks: Semaphore,
+    changes: Semaphore,
+    /// A connection that nobody uses at the moment.
+    idle: Mutex<Option<PgConnection>>,
 }
 
 /// How the database is reached.
@@ -77,8 +87,11 @@ pub enum DatabaseError {
     /// It does not answer.
     #[error("the database does not answer within {PATIENCE:?}")]
     Silent,
+    /// Others are before us.
+    #[error("too many look at the rules or change them at once")]
+    Crowded,
     /// It refuses, or cannot be reached.
-    #[error("the database: {0}")]
+    #[error("the database: {}", said(.0))]
     Failed(#[from] sqlx::Error),
     /// Its tables could not be made.
     #[error("migrating the database: {0}")]
@@ -90,7 +103,7 @@ impl DatabaseError {
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Address(_) | Self::NotMigrated => true,
-            Self::File { .. } | Self::Silent | Self::Failed(_) | Self::Migration(_) => false,
+            Self::File { .. } | Self::Silent | Self::Crowded | Self::Failed(_) | Self::Migration(_) => false,
         }
     }
 
@@ -110,6 +123,7 @@ impl DatabaseError {
     pub(crate) fn told(&self) -> &'static str {
         let code = match self {
             Self::NotMigrated => return "the tables are missing: run `trypema rules migrate`",
+            Self::Crowded => return "too many look at the rules or change them at once",
             Self::Failed(sqlx::Error::Database(error)) => error.code(),
             _ => None,
         };
@@ -124,11 +138,42 @@ impl DatabaseError {
     }
 }
 
+/// What it says itself, without where in its own source it says so.
+fn said(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(error) => error.message().to_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// A connection, and the right to one.
 #[derive(Debug)]
-pub(crate) struct Session<'d> {
+struct Session<'d> {
+    database: &'d Database,
     connection: PgConnection,
     _permit: SemaphorePermit<'d>,
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Looking,
+    Changing,
+}
+
+impl Session<'_> {
+    /// Leaves the connection to the next one. Who does not come here gives it up, with whatever it was doing.
+    fn rest(self) {
+        *self.database.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.connection);
+    }
+
+    /// The same after a transaction that is not wanted any more.
+    async fn roll_back(mut self) {
+        let rolled_back = async { Ok(query("ROLLBACK").execute(&mut self.connection).await?) };
+        if within(rolled_back).await.is_ok() {
+            self.rest();
+        }
+    }
 }
 
 impl Database {
@@ -139,14 +184,21 @@ impl Database {
     /// What is wrong with the address, if it is given.
     pub(crate) fn new(address: Address) -> Result<Self, DatabaseError> {
         address.options()?;
-        Ok(Self { address, sessions: Semaphore::new(SESSIONS) })
+        let (looks, changes) = (Semaphore::new(LOOKS), Semaphore::new(CHANGES));
+        Ok(Self { address, looks, changes, idle: Mutex::new(None) })
     }
 
-    /// A new connection, within a while.
-    async fn session(&self) -> Result<Session<'_>, DatabaseError> {
-        let permit = timeout(PATIENCE, self.sessions.acquire()).await;
-        let permit = permit.ok().and_then(Result::ok).ok_or(DatabaseError::Silent)?;
-        Ok(Session { connection: self.connect().await?, _permit: permit })
+    /// A connection, within a while.
+    async fn session(&self, purpose: Purpose) -> Result<Session<'_>, DatabaseError> {
+        let turns = if purpose == Purpose::Looking { &self.looks } else { &self.changes };
+        let permit = timeout(PATIENCE, turns.acquire()).await;
+        let permit = permit.ok().and_then(Result::ok).ok_or(DatabaseError::Crowded)?;
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let connection = match alive(idle).await {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        Ok(Session { database: self, connection, _permit: permit })
     }
 
     async fn connect(&self) -> Result<PgConnection, DatabaseError> {
@@ -158,19 +210,43 @@ impl Database {
         timeout(UNTIL_CONNECTED, connecting).await.unwrap_or(Err(DatabaseError::Silent))
     }
 
-    /// What hears of changes, from now on.
-    pub(crate) async fn listen(&self) -> Result<PgListener, DatabaseError> {
+    /// Calls `heard` for every change that is announced, and once at the start; ends when the connection does.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing can be heard.
+    pub(crate) async fn listen(&self, heard: impl Fn()) -> Result<(), DatabaseError> {
         let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
-        let pool = pool.acquire_timeout(PATIENCE).connect_lazy_with(self.address.options()?);
-        within(async {
+        let pool = pool.acquire_timeout(UNTIL_CONNECTED).connect_lazy_with(self.address.options()?);
+        let mut listener = within(async {
             let mut listener = PgListener::connect_with(&pool).await?;
             // Whoever listens wants to know that something may have been missed.
             listener.eager_reconnect(false);
             listener.listen(CHANNEL).await?;
             Ok(listener)
         })
-        .await
+        .await?;
+        heard();
+        loop {
+            match timeout(SIGN_OF_LIFE, listener.try_recv()).await {
+                Ok(Ok(Some(_))) => heard(),
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Err(error)) => return Err(error.into()),
+                // A connection that died silently says nothing, as one that has nothing to say.
+                Err(_) => {
+                    let alive = async { Ok(listener.execute("SELECT 1").await?) };
+                    within(alive).await?;
+                }
+            }
+        }
     }
+}
+
+/// A connection that was left, if it is still one: the server may have been restarted, or a firewall have forgotten it.
+async fn alive(idle: Option<PgConnection>) -> Option<PgConnection> {
+    let mut connection = idle?;
+    let answer = timeout(UNTIL_ALIVE, connection.ping()).await;
+    answer.is_ok_and(|answer| answer.is_ok()).then_some(connection)
 }
 
 /// A query without a name in the server, so that those who share its connections do not meet.

@@ -8,13 +8,15 @@ use tokio::task::spawn_blocking;
 use trypema::rules::{RuleSet, Rules};
 
 use super::book::{Book, InForce, Origin};
-use super::cache::CacheError;
-use super::database::{DatabaseError, Reader, Stored, Unusable, Version};
+use super::cache::{CacheError, Kept};
+use super::database::{DatabaseError, Stored, Unusable, Version};
 use crate::app::App;
 use crate::clock::Started;
 
-/// How long after a connection broke the next one is tried.
-const REST: Duration = Duration::from_millis(500);
+/// How long after a failure the next try is made.
+const FIRST_REST: Duration = Duration::from_millis(500);
+/// The same after many.
+const LAST_REST: Duration = Duration::from_secs(10);
 /// How long replaced rules are kept, so that no request that they decide has to take them down.
 const RETIRED_FOR: Duration = Duration::from_secs(1);
 
@@ -22,49 +24,74 @@ const RETIRED_FOR: Duration = Duration::from_secs(1);
 struct Follower {
     app: Arc<App>,
     book: Arc<Book>,
-    reader: Reader,
-    /// The last version that was read, whether it could be put in force or not.
-    seen: Version,
+    /// The last version that was read, whether it could be put in force or not; `None` before the first.
+    seen: Option<Version>,
     is_away: bool,
+    is_keeping_failing: bool,
+    /// Whether this process has written what is kept: before that, it may be anything.
+    has_kept: bool,
+}
+
+/// How long to wait before the next try: twice as long each time.
+struct Rest(Duration);
+
+impl Rest {
+    const NONE: Self = Self(FIRST_REST);
+
+    fn next(&mut self) -> Duration {
+        let rest = self.0;
+        self.0 = (rest * 2).min(LAST_REST);
+        rest
+    }
 }
 
 /// Puts in force what is stored, for ever.
 pub(crate) async fn follow(app: Arc<App>, book: Arc<Book>) {
-    let in_force = book.in_force();
-    let seen = if in_force.origin == Origin::Database { in_force.version } else { Version::default() };
-    let mut follower = Follower { app, book, reader: Reader::default(), seen, is_away: false };
+    let mut follower =
+        Follower { app, book, seen: None, is_away: false, is_keeping_failing: false, has_kept: false };
+    let mut rest = Rest::NONE;
     loop {
         follower.look().await;
         let poll = jittered(follower.book.poll);
+        let wait = if follower.is_away { rest.next().min(poll) } else { poll };
+        if !follower.is_away {
+            rest = Rest::NONE;
+        }
         tokio::select! {
             () = follower.book.wake.notified() => {}
-            () = tokio::time::sleep(poll) => {}
+            () = tokio::time::sleep(wait) => {}
         }
     }
 }
 
 /// Hears of changes from the database, for ever.
 pub(crate) async fn hear_database(book: Arc<Book>) {
+    let mut rest = Rest::NONE;
     loop {
-        if let Ok(mut listener) = book.database.listen().await {
-            // Something may have been announced before this.
-            book.look_again();
-            while let Ok(Some(_)) = listener.try_recv().await {
-                book.look_again();
+        match book.database.listen(|| book.look_again()).await {
+            Ok(()) => rest = Rest::NONE,
+            Err(error) if rest.0 == FIRST_REST => {
+                tracing::warn!(%error, "announcements of the database are not heard; rules are polled");
             }
+            Err(error) => tracing::debug!(%error, "announcements of the database are not heard"),
         }
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(rest.next()).await;
     }
 }
 
 /// Hears of changes from Redis, for ever, if there is one.
 pub(crate) async fn hear_redis(book: Arc<Book>) {
     let Some(cache) = &book.cache else { return std::future::pending().await };
+    let mut rest = Rest::NONE;
     loop {
-        if let Err(error) = cache.listen(|| book.look_again()).await {
-            tracing::debug!(%error, "announcements through redis are not heard");
+        match cache.listen(|| book.look_again()).await {
+            Ok(()) => rest = Rest::NONE,
+            Err(error) if rest.0 == FIRST_REST => {
+                tracing::warn!(%error, "announcements through redis are not heard");
+            }
+            Err(error) => tracing::debug!(%error, "announcements through redis are not heard"),
         }
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(rest.next()).await;
     }
 }
 
@@ -84,8 +111,7 @@ fn jittered(poll: Duration) -> Duration {
 
 impl Follower {
     async fn look(&mut self) {
-        let known = (self.seen != Version::default()).then_some(&self.seen);
-        let adopted = match self.reader.read_unless(&self.book.database, known).await {
+        let adopted = match self.book.database.read_unless(self.seen.as_ref()).await {
             Ok(None) => {
                 self.reached();
                 None
@@ -100,13 +126,22 @@ impl Follower {
                 None
             }
         };
-        if !self.is_away && self.seen == self.book.in_force().version {
+        if !self.is_away && self.is_current() {
             *self.book.current_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
             self.book.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
         }
-        if let Err(error) = self.keep(adopted).await {
-            tracing::debug!(%error, "the rules could not be kept in redis");
+        let kept = self.keep(adopted).await;
+        if let Err(error) = &kept
+            && !self.is_keeping_failing
+        {
+            tracing::warn!(%error, "the rules cannot be kept in redis: no server could start without the database");
         }
+        self.is_keeping_failing = kept.is_err();
+    }
+
+    /// Whether what was read last is in force.
+    fn is_current(&self) -> bool {
+        self.seen.as_ref() == Some(&self.book.in_force().version)
     }
 
     fn reached(&mut self) {
@@ -127,33 +162,40 @@ impl Follower {
         let Some(cache) = &self.book.cache else { return };
         let Ok(Some(kept)) = cache.load().await else { return };
         let known = self.book.in_force().version;
-        if kept.version.set_id == known.set_id
-            && kept.version.revision > known.revision.max(self.seen.revision)
-        {
+        let seen = self.seen.as_ref().map_or(0, |seen| seen.revision);
+        if kept.version.set_id == known.set_id && kept.version.revision > known.revision.max(seen) {
             self.adopt(kept, Origin::Cache).await;
         }
     }
 
-    /// Puts rules in force, unless they cannot be; returns them as they are written.
+    /// Puts rules in force, unless they are already, or cannot be; returns them as they are written.
     async fn adopt(&mut self, stored: Stored, origin: Origin) -> Option<Rules> {
         let version = stored.version.clone();
-        self.seen = version.clone();
+        self.seen = Some(version.clone());
+        if self.is_current() && self.book.in_force().origin == origin {
+            return Some(stored.rules);
+        }
         let app = Arc::clone(&self.app);
         // All of it takes a while for thousands of rules: not on a thread that decides.
         let adopting = spawn_blocking(move || {
             let rules: RuleSet = stored.compile()?;
             Ok::<_, Unusable>((app.replace_rules(rules), stored.rules))
         });
+        let revision = version.revision;
         let (retired, rules) = match adopting.await {
             Ok(Ok(adopted)) => adopted,
-            Ok(Err(unusable)) => {
-                tracing::error!(revision = version.revision, error = %unusable, "the stored rules cannot be used; the old ones stay in force");
-                self.app.rules_refused(&unusable);
+            Ok(Err(error)) => {
+                tracing::error!(revision, %error, "the stored rules cannot be used; the old ones stay in force");
+                self.app.rules_refused(&error);
                 return None;
             }
-            Err(_) => return None,
+            Err(error) => {
+                tracing::error!(revision, %error, "the stored rules could not be put in force; the old ones stay");
+                self.seen = None;
+                return None;
+            }
         };
-        tracing::info!(revision = version.revision, rules = rules.rules.len(), "new rules are in force");
+        tracing::info!(revision, rules = rules.rules.len(), "new rules are in force");
         self.book.in_force.send_replace(InForce { version, origin });
         tokio::spawn(async move {
             tokio::time::sleep(RETIRED_FOR).await;
@@ -162,20 +204,27 @@ impl Follower {
         Some(rules)
     }
 
-    /// Keeps what is in force in Redis. Who has it only compiled reads it again, if nobody else has kept it.
+    /// Keeps what is in force in Redis. Who has just read it does so whatever is there, unless that is later, and the database has it.
     async fn keep(&mut self, rules: Option<Rules>) -> Result<(), CacheError> {
         let (Some(cache), version) = (&self.book.cache, self.book.in_force().version) else { return Ok(()) };
-        if cache.refresh(&version).await? || self.is_away || self.seen != version {
-            return Ok(());
+        let kept = cache.refresh(&version).await;
+        if self.is_away || !self.is_current() {
+            return kept.map(drop);
         }
-        let rules = match rules {
-            Some(rules) => rules,
-            None => match self.reader.read_unless(&self.book.database, None).await {
-                Ok(Some(stored)) if stored.version == version => stored.rules,
+        let keeping = match (&kept, rules) {
+            (Ok(Kept::This), _) if self.has_kept => Ok(()),
+            // Another server may know better, unless the database has lost what it knew.
+            (Ok(Kept::Later), _) if self.book.database.version().await.ok() != Some(version.clone()) => {
+                Ok(())
+            }
+            (_, Some(rules)) => cache.keep(&version, &rules).await,
+            (_, None) => match self.book.database.read_unless(None).await {
+                Ok(Some(stored)) if stored.version == version => cache.keep(&version, &stored.rules).await,
                 // The next time it is another version.
-                _ => return Ok(()),
+                _ => Ok(()),
             },
         };
-        cache.keep(&version, &rules).await
+        self.has_kept |= keeping.is_ok();
+        keeping
     }
 }

@@ -14,7 +14,21 @@ use crate::harness::{Service, trypema};
 use crate::scene::{Scene, per_user};
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-const TOKENS: [&str; 4] = ["--admin-token", "ann:edit,ci:deploy", "--reader-token", "look"];
+
+/// A service that asks for tokens: those of `ann` and `ci@example.com` are `edit` and `deploy`, and `look` may only look.
+pub fn guarded(scene: &Scene) -> Service {
+    Service::of(|directory| {
+        let [editors, readers, url] = ["editors", "readers", "url"].map(|name| directory.join(name));
+        fs::write(&editors, "ann edit\n\n  ci@example.com \t deploy \n").unwrap();
+        fs::write(&readers, "look").unwrap();
+        fs::write(&url, scene.database.url() + "\n").unwrap();
+        let mut command = trypema();
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        command.arg("--admin-token-file").arg(editors).env("TRYPEMA_READER_TOKEN_FILE", readers);
+        command.arg("--database-url-file").arg(url);
+        command
+    })
+}
 
 /// A request with what proves who sends it.
 fn with(service: &Service, proof: Option<&str>, (method, path): (&str, &str), body: &Value) -> Reply {
@@ -39,7 +53,7 @@ fn everything(service: &Service) -> Vec<Value> {
 
 /// A service with something of everything.
 fn prepared(scene: &Scene) -> Service {
-    let service = scene.service(&TOKENS);
+    let service = guarded(scene);
     let mut next = per_user("next", 3);
     next["candidate_for"] = json!("per-user");
     let special = json!({"rule": "per-user", "key": {"user": "bob"}, "verdict": "block"});
@@ -57,18 +71,18 @@ fn every_route_is_for_those_who_may_use_it() {
     let routes = routes::all();
     assert_eq!(described(&service), listed(&routes), "each route needs a line in routes.rs");
     let before = everything(&service);
-    let guarded = || routes.iter().filter(|route| route.used_by != For::Everybody);
+    let for_some = || routes.iter().filter(|route| route.used_by != For::Everybody);
     let unproven = [
         None,
         Some(""),
         Some("Bearer "),
         Some("Bearer edi"),
-        Some("Bearer ann:edit"),
-        Some("Bearer edit,deploy"),
+        Some("Bearer ann edit"),
+        Some("Bearer edit deploy"),
         Some("Basic edit"),
         Some("edit"),
     ];
-    for route in guarded() {
+    for route in for_some() {
         for proof in unproven {
             let refused = ask(&service, proof, route);
             assert_eq!(refused.status, 401, "{} {} with {proof:?}: {refused:?}", route.method, route.path);
@@ -86,7 +100,7 @@ fn every_route_is_for_those_who_may_use_it() {
         let answer = ask(&service, Some("Bearer look"), route);
         assert_eq!(answer.status, expected, "{} {}: {answer:?}", route.method, route.path);
     }
-    for path in guarded().map(|route| route.path).collect::<BTreeSet<_>>() {
+    for path in for_some().map(|route| route.path).collect::<BTreeSet<_>>() {
         let known: Vec<&str> =
             guarded().filter(|route| route.path == path).map(|route| route.method).collect();
         for method in METHODS.into_iter().filter(|method| !known.contains(method)) {
@@ -143,17 +157,7 @@ fn readers_may_try_out_changes() {
 #[test]
 fn tokens_come_from_files_and_have_names() {
     let scene = Scene::start();
-    let service = Service::of(|directory| {
-        let [editors, readers, url] = ["editors", "readers", "url"].map(|name| directory.join(name));
-        fs::write(&editors, "ann:edit\n ci@example.com : deploy\n").unwrap();
-        fs::write(&readers, "look").unwrap();
-        fs::write(&url, scene.database.url() + "\n").unwrap();
-        let mut command = trypema();
-        command.args(["serve", "--listen", "127.0.0.1:0"]);
-        command.arg("--admin-token-file").arg(editors).env("TRYPEMA_READER_TOKEN_FILE", readers);
-        command.arg("--database-url-file").arg(url);
-        command
-    });
+    let service = guarded(&scene);
     let create =
         |proof: &str, id: &str| with(&service, Some(proof), ("POST", "/v1/rules"), &per_user(id, 1)).status;
     assert_eq!(

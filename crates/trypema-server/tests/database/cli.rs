@@ -11,6 +11,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::access::guarded;
 use crate::harness::{Service, trypema};
 use crate::scene::{Scene, done, is_allowed, per_user};
 
@@ -52,11 +53,11 @@ const RULES: &str = "
 rules:
   - id: per-user
     scope: user
-    strategy: {fixed_window: {limit: 2, window: 1h}}
+    strategy: {fixed_window: {limit: 2, window: 300d}}
   - id: next
     scope: user
     candidate_for: per-user
-    strategy: {fixed_window: {limit: 1, window: 1h}}
+    strategy: {fixed_window: {limit: 1, window: 300d}}
 overrides:
   - {rule: per-user, key: {user: bob}, verdict: block}
 allow:
@@ -160,7 +161,7 @@ fn pass_on(client: &TcpStream, service: SocketAddr) {
 #[test]
 fn what_is_exported_can_be_applied_again() {
     let scene = Scene::start();
-    let service = scene.service(&["--admin-token", "ann:secret", "--reader-token", "look"]);
+    let service = guarded(&scene);
     let with = |token: &str, arguments: &[&str]| {
         at(service.address, &[arguments, &["--admin-token", token]].concat())
     };
@@ -168,7 +169,7 @@ fn what_is_exported_can_be_applied_again() {
     let denied = with("look", &["rules", "apply", path.to_str().unwrap()]);
     assert_eq!(denied.code, Some(1), "{denied:?}");
     assert!(denied.err.contains("403"), "{denied:?}");
-    let applied = with("ann:secret", &["rules", "apply", path.to_str().unwrap()]);
+    let applied = with("edit", &["rules", "apply", path.to_str().unwrap()]);
     assert_eq!(applied.code, Some(0), "{applied:?}");
 
     let exported = with("look", &["rules", "export"]);
@@ -176,7 +177,7 @@ fn what_is_exported_can_be_applied_again() {
     let exported = exported.to_str().unwrap();
     let valid = ran(&["rules", "validate", exported]);
     assert_eq!(valid.code, Some(0), "{valid:?}");
-    let again = with("secret", &["rules", "apply", exported]);
+    let again = with("deploy", &["rules", "apply", exported]);
     assert_eq!(again.out, "nothing to change: revision 1 is that already\n", "{again:?}");
 
     let unknown = at(service.address, &["rules", "export"]);
@@ -202,11 +203,8 @@ fn history_is_told_and_gone_back_in() {
 
     let shown = told(&service, &["rules", "revert", "1", "--dry-run"]);
     let change = "~ rule per-user\n    strategy.fixed_window.limit: 9 -> 2\n";
-    assert_eq!(shown, format!("{change}1 changes to revision 2; nothing was changed\n"));
-    assert_eq!(
-        told(&service, &["rules", "revert", "1", "--yes"]),
-        format!("{change}1 changes, revision 3\n")
-    );
+    assert_eq!(shown, format!("{change}1 change to revision 2; nothing was changed\n"));
+    assert_eq!(told(&service, &["rules", "revert", "1", "--yes"]), format!("{change}1 change, revision 3\n"));
     assert_eq!(told(&service, &["rules", "export"]), first);
     assert_eq!(told(&service, &["rules", "revert", "1"]), "nothing to change: revision 3 is that already\n");
 }
@@ -222,6 +220,10 @@ fn candidates_and_keys_are_told() {
     let report = told(&service, &["rules", "candidates"]);
     assert!(report.starts_with("next for per-user, share 1"), "{report}");
     assert!(report.contains("only the candidate would have denied: 1\n"), "{report}");
+    let promoted = "~ rule per-user\n    strategy.fixed_window.limit: 2 -> 1\n";
+    let shown = told(&service, &["rules", "promote", "next", "--dry-run"]);
+    assert!(shown.contains("- rule next\n") && shown.contains(promoted), "{shown}");
+    assert!(shown.ends_with("2 changes to revision 1; nothing was changed\n"), "{shown}");
 
     let key = |verb: &str| told(&service, &["keys", verb, "per-user|user=ann"]);
     let shown: Value = serde_json::from_str(&key("show")).unwrap();

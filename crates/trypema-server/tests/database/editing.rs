@@ -32,8 +32,10 @@ fn exported(service: &Service) -> Value {
 }
 
 fn candidate(limit: u64) -> Value {
-    json!({"id": "candidate", "scope": "user", "candidate_for": "per-user", "share": 0.5, "name": "new",
-        "strategy": {"fixed_window": {"limit": limit, "window": "1h"}}})
+    let mut rule = per_user("candidate", limit);
+    let more = json!({"candidate_for": "per-user", "share": 0.5, "name": "new", "priority": 7});
+    rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    rule
 }
 
 #[test]
@@ -118,7 +120,9 @@ fn changes_name_the_revision_that_they_are_for() {
 fn a_candidate_takes_the_place_of_its_live_rule() {
     let scene = Scene::start();
     let service = scene.service(&[]);
-    done(&service, "POST", "/v1/rules", &per_user("per-user", 5));
+    let mut live = per_user("per-user", 5);
+    live["name"] = json!("old");
+    done(&service, "POST", "/v1/rules", &live);
     done(&service, "POST", "/v1/rules", &candidate(1));
     done(&service, "PUT", "/v1/overrides/per-user%7Cuser=bob", &json!({"verdict": "block"}));
     done(&service, "PUT", "/v1/overrides/candidate%7Cuser=eve", &json!({"verdict": "allow"}));
@@ -132,8 +136,9 @@ fn a_candidate_takes_the_place_of_its_live_rule() {
 
     let promoted = send(&service, "POST", "/v1/rules/candidate/promote", &Value::Null);
     assert_eq!(promoted.status, 200, "{promoted:?}");
+    // It keeps its name, and gets everything else.
     let mut live = per_user("per-user", 1);
-    let more = json!({"name": "new", "action": "reject", "priority": 100, "enabled": true});
+    let more = json!({"name": "old", "action": "reject", "priority": 7, "enabled": true});
     live.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let bob = json!({"rule": "per-user", "key": {"user": "bob"}, "verdict": "block"});
     assert_eq!(exported(&service), json!({"rules": [live], "overrides": [bob], "allow": {}, "block": {}}));
@@ -149,7 +154,7 @@ fn single_keys_and_lists_are_changed() {
     let ann = "/v1/overrides/per-user%7Cuser=ann";
     assert_eq!(service.get(ann).status, 404);
     assert_eq!(send(&service, "DELETE", ann, &Value::Null).status, 404);
-    done(&service, "PUT", ann, &json!({"strategy": {"fixed_window": {"limit": 2, "window": "1h"}}}));
+    done(&service, "PUT", ann, &json!({"strategy": {"fixed_window": {"limit": 2, "window": "300d"}}}));
     assert_eq!([(); 3].map(|()| is_allowed(&service, "ann")), [true, true, false]);
     done(&service, "PUT", ann, &json!({"verdict": "allow"}));
     assert!(is_allowed(&service, "ann"));

@@ -282,7 +282,9 @@ impl RuleSet {
             let mut attributes: Vec<u16> = attributes.collect();
             attributes.sort_by_key(|attribute| (askers.get(attribute), *attribute));
             let (endpoints, plans) = (&rule.endpoints, &rule.rule.plan_tiers);
-            self.index.file(number as u32, &Filing { endpoints, plans, attributes: &attributes });
+            let is_candidate = rule.rule.candidate_for.is_some();
+            let index = if is_candidate { &mut self.candidate_index } else { &mut self.index };
+            index.file(number as u32, &Filing { endpoints, plans, attributes: &attributes });
         }
     }
 }

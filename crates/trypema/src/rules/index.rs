@@ -231,6 +231,13 @@ impl Found {
         &self.entries[..self.len]
     }
 
+    /// These rules, and as many of the others as there is room for: candidates never keep a request from being decided.
+    pub(super) fn with_room_for(mut self, others: Self) -> Self {
+        let room = MAX_CHECKS - self.len;
+        others.into_iter().take(room).for_each(|entry| self.insert(entry));
+        self
+    }
+
     fn insert(&mut self, entry: Entry) {
         match self.as_slice().binary_search_by_key(&entry.rule, |other| other.rule) {
             // A rule is asked once, under the first of its endpoints.

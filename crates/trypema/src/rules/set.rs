@@ -35,6 +35,8 @@ pub struct RuleSet {
     /// In the order of their priorities.
     pub(super) rules: Vec<Compiled>,
     pub(super) index: Index,
+    /// The same for candidates.
+    pub(super) candidate_index: Index,
     /// Where each is, by id.
     pub(super) ids: Map<Box<str>, u32>,
     /// The numbers of the attributes that matter.
@@ -167,7 +169,10 @@ impl RuleSet {
             let reason = format!("more than {} rules apply to it", crate::check::MAX_CHECKS);
             return Err(TrypemaError::InvalidRequest { reason });
         }
-        Ok(found)
+        if self.candidates.is_empty() {
+            return Ok(found);
+        }
+        Ok(found.with_room_for(self.candidate_index.find(facts)))
     }
 
     /// The rule in whose place a candidate is asked; none of one that only logs, which counts whatever others say.

@@ -84,8 +84,9 @@ pub(super) fn export(revision: Option<u64>, service: &Service) -> Result<(), Str
         Some(revision) => format!("/v1/ruleset?revision={revision}"),
         None => "/v1/ruleset".to_owned(),
     };
-    print(&service.text(&Call { accept: "application/yaml", ..Call::new(Method::GET, &path) })?);
-    Ok(())
+    let text = service.text(&Call { accept: "application/yaml", ..Call::new(Method::GET, &path) })?;
+    // What was not written must not be taken for a backup.
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("writing the rules: {error}"))
 }
 
 pub(super) fn history(about: Option<&str>, limit: u32, service: &Service) -> Result<(), String> {
@@ -96,7 +97,8 @@ pub(super) fn history(about: Option<&str>, limit: u32, service: &Service) -> Res
     let answer = service.call(&Call::new(Method::GET, &path))?;
     for entry in answer["entries"].as_array().into_iter().flatten() {
         let [at, who] = ["changed_at", "changed_by"].map(|name| entry[name].as_str().unwrap_or_default());
-        print(&format!("revision {} by {who} at {at}\n{}", entry["revision"], difference(entry)));
+        print(&line(&format!("revision {} by {who} at {at}", entry["revision"])));
+        print(&difference(entry));
     }
     Ok(())
 }

@@ -100,7 +100,12 @@ impl<'a> CheckAnswer<'a> {
             retry_after_ms: milliseconds(verdict.retry_after()),
             decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
             listed_by: verdict.listed_by(),
-            rules: verdict.rules().map(RuleAnswer::from).collect(),
+            // Candidates are nobody's matter but those who think about them.
+            rules: verdict
+                .rules()
+                .filter(|rule| rule.rule.candidate_for.is_none())
+                .map(RuleAnswer::from)
+                .collect(),
         }
     }
 }

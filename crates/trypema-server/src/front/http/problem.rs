@@ -73,6 +73,11 @@ impl Refusal {
         }
     }
 
+    /// The service is about to end.
+    pub(super) fn interrupted() -> Self {
+        Self::unavailable("the service is about to stop")
+    }
+
     pub(super) fn unauthorized(detail: &'static str) -> Self {
         Self::Request {
             status: StatusCode::UNAUTHORIZED,

@@ -8,12 +8,15 @@ mod overrides;
 mod precondition;
 mod whole;
 
+use bytes::Bytes;
 use http::header::{ETAG, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Rule, Rules};
+use serde::de::DeserializeOwned;
+use tokio::task::spawn_blocking;
+use trypema::rules::Rule;
 
 pub(super) use candidates::CandidatesAnswer;
 pub(super) use item::ItemAnswer;
@@ -24,11 +27,12 @@ pub(super) use whole::{HistoryAnswer, RevertRequest};
 
 use super::answer::json;
 use super::problem::Refusal;
+use super::question::read;
 use super::{Answer, Asked, Front, begin};
 use crate::net::Place;
 use crate::rules::book::Book;
 use crate::rules::change::Change;
-use crate::rules::database::{DatabaseError, EditError, Edited, Reach, Stored, Unusable};
+use crate::rules::database::{DatabaseError, EditError, Edited, Stored, Unusable, Wanted};
 use crate::tokens::Actor;
 
 /// Rules in force on this server.
@@ -49,6 +53,9 @@ pub(super) struct EditAnswer {
     /// What was changed, or would be; nothing if everything was so already.
     changes: Vec<Change>,
 }
+
+/// Sets of rules that are read at a time: each may be many megabytes.
+pub(super) const RULESETS_AT_A_TIME: usize = 2;
 
 /// Whether a path is one of those below.
 pub(super) fn is_below(path: &str) -> bool {
@@ -120,16 +127,12 @@ impl Front {
         &self,
         who: &Actor,
         place: &Place,
-        make: impl FnOnce(&Stored) -> Result<Wanted, Refusal>,
-    ) -> Result<Done, Refusal> {
+        make: impl FnOnce(&Stored) -> Result<Wanted, Refusal> + Send + 'static,
+    ) -> Result<Edited, Refusal> {
         let book = self.book()?;
         begin(place)?;
-        let mut editing = book.database().edit(&who.name).await?;
-        let Wanted { rules, reach, revision } = make(editing.before().stored())?;
-        let edited = self.finish(who, editing.finish(rules, reach).await?).await?;
-        // What was not changed is still at its own revision.
-        let revision = if edited.changes.is_empty() { revision } else { Some(edited.revision) };
-        Ok(Done { edited, revision })
+        let editing = book.database().edit(&who.name).await?;
+        self.finish(who, editing.finish(make).await?).await
     }
 
     async fn finish(&self, who: &Actor, edited: Edited) -> Result<Edited, Refusal> {
@@ -143,35 +146,30 @@ impl Front {
     }
 }
 
-/// What is to be stored.
-struct Wanted {
-    rules: Rules,
-    reach: Reach,
-    /// That of the thing that is changed, if there is one.
-    revision: Option<u64>,
-}
-
-/// A change that was made.
-struct Done {
-    edited: Edited,
-    /// That of the thing that was changed, for whoever changes it next.
-    revision: Option<u64>,
-}
-
-impl Done {
-    fn into_answer(self, status: StatusCode) -> Answer {
-        let answer = json(status, &EditAnswer::from(self.edited));
-        match self.revision {
-            Some(revision) => tagged(answer, revision),
-            None => answer,
-        }
-    }
+/// What became of a change to one thing, with the revision that the next one has to name.
+async fn edited(status: StatusCode, edited: Edited) -> Asked {
+    let revision = edited.item_revision;
+    let answer = json_apart(status, EditAnswer::from(edited)).await?;
+    Ok(match revision {
+        Some(revision) => tagged(answer, revision),
+        None => answer,
+    })
 }
 
 impl From<Edited> for EditAnswer {
     fn from(edited: Edited) -> Self {
         Self { revision: edited.revision, changes: edited.changes }
     }
+}
+
+/// Reads a body that may be long, on a thread that decides nothing.
+async fn read_apart<T: DeserializeOwned + Send + 'static>(body: Bytes) -> Result<T, Refusal> {
+    spawn_blocking(move || read(&body)).await.unwrap_or_else(|_| Err(Refusal::interrupted()))
+}
+
+/// Writes an answer that may be long, on a thread that decides nothing.
+async fn json_apart(status: StatusCode, value: impl Serialize + Send + 'static) -> Asked {
+    spawn_blocking(move || json(status, &value)).await.map_err(|_| Refusal::interrupted())
 }
 
 /// An answer with its revision as `ETag`.

@@ -1,20 +1,23 @@
 //! Changing what is stored: one at a time, all or nothing, and never to rules that could not be put in force.
 
+use std::sync::Arc;
+
 use sqlx::{PgConnection, Row};
 use thiserror::Error;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
 
 use super::stored::{self, BadRow, BadRows, Stored, Unusable};
-use super::write::write;
-use super::{Database, DatabaseError, Session, UNTIL_WRITTEN, query, within};
+use super::write::Writes;
+use super::{Database, DatabaseError, Purpose, Session, UNTIL_WRITTEN, query, within};
 use crate::rules::change::{self, Change, Item, Kind};
 
 /// What is stored, as one moment has it, to be looked at and tried on.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'d> {
     session: Session<'d>,
-    stored: Stored,
+    stored: Arc<Stored>,
 }
 
 /// A change that was begun: nobody else changes anything until it is finished, or dropped.
@@ -32,12 +35,30 @@ pub(crate) enum Reach {
     List,
 }
 
+/// What is to be stored.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) rules: Rules,
+    pub(crate) reach: Reach,
+    /// That of the one thing that is changed, if there is one.
+    pub(crate) revision: Option<u64>,
+}
+
 /// What became of a change.
 #[derive(Debug)]
 pub(crate) struct Edited {
     /// The revision now.
     pub(crate) revision: u64,
+    /// That of the one thing that was changed, for whoever changes it next.
+    pub(crate) item_revision: Option<u64>,
     pub(crate) changes: Vec<Change>,
+}
+
+/// A change that can be made.
+struct Prepared {
+    changes: Vec<Change>,
+    writes: Writes,
+    item_revision: Option<u64>,
 }
 
 /// Why a change was not made.
@@ -71,29 +92,29 @@ impl From<InvalidRules> for EditError {
 impl Database {
     /// What is stored now. Nobody is kept from changing it meanwhile.
     pub(crate) async fn snapshot(&self) -> Result<Snapshot<'_>, DatabaseError> {
-        let mut session = self.session().await?;
+        let mut session = self.session(Purpose::Looking).await?;
         let stored = within(async {
             let connection = &mut session.connection;
             query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(&mut *connection).await?;
             stored::read(connection).await
         })
         .await?;
-        Ok(Snapshot { session, stored })
+        Ok(Snapshot { session, stored: Arc::new(stored) })
     }
 
     /// Begins a change that `who` makes.
     pub(crate) async fn edit(&self, who: &str) -> Result<Editing<'_>, DatabaseError> {
-        let mut session = self.session().await?;
+        let mut session = self.session(Purpose::Changing).await?;
         let stored = within(async {
             let connection = &mut session.connection;
-            query("BEGIN").execute(&mut *connection).await?;
+            query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").execute(&mut *connection).await?;
             let name = query("SELECT set_config('trypema.changed_by', $1, true)").bind(who);
             name.execute(&mut *connection).await?;
             query("SELECT FROM rate_limit_state FOR UPDATE").execute(&mut *connection).await?;
             stored::read(connection).await
         })
         .await?;
-        Ok(Editing(Snapshot { session, stored }))
+        Ok(Editing(Snapshot { session, stored: Arc::new(stored) }))
     }
 }
 
@@ -103,33 +124,42 @@ impl<'d> Editing<'d> {
         &mut self.0
     }
 
-    /// Makes what is stored what is `wanted`. Where that is nothing new, nothing is changed, and the revision stays.
-    pub(crate) async fn finish(self, wanted: Rules, reach: Reach) -> Result<Edited, EditError> {
+    /// Makes what is stored what `make` says. Where that is nothing new, nothing is changed, and the revision stays.
+    pub(crate) async fn finish<E: From<EditError> + Send + 'static>(
+        self,
+        make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
+    ) -> Result<Edited, E> {
         let Self(Snapshot { mut session, stored }) = self;
-        let changes = stored.changes(&wanted, &reach)?;
-        compiled(wanted).await?;
-        if changes.is_empty() {
-            return Ok(Edited { revision: stored.version.revision, changes });
-        }
+        let prepared = prepare(&stored, make).await;
+        let Prepared { changes, writes, item_revision } = match prepared {
+            Ok(prepared) if !prepared.changes.is_empty() => prepared,
+            other => {
+                session.roll_back().await;
+                let Prepared { changes, item_revision, .. } = other?;
+                return Ok(Edited { revision: stored.version.revision, item_revision, changes });
+            }
+        };
         let connection = &mut session.connection;
         let writing = async {
-            write(connection, &changes, &stored.bad_rows).await?;
+            writes.run(connection).await?;
             // What belongs together is checked here, within bounds, and not at the end.
             query("SET CONSTRAINTS ALL IMMEDIATE").execute(&mut *connection).await?;
             let row = query("SELECT revision FROM rate_limit_state").fetch_one(&mut *connection).await?;
             Ok(stored::revision(row.try_get(0)?))
         };
-        let revision = timeout(UNTIL_WRITTEN, writing).await.unwrap_or(Err(DatabaseError::Silent))?;
+        let written = timeout(UNTIL_WRITTEN, writing).await.unwrap_or(Err(DatabaseError::Silent));
+        let revision = written.map_err(EditError::from)?;
         // Only of this it may not be known whether it was done.
         let commit = async { Ok(query("COMMIT").execute(&mut session.connection).await?) };
         within(commit).await.map_err(EditError::Unsure)?;
-        Ok(Edited { revision, changes })
+        session.rest();
+        Ok(Edited { revision, item_revision: item_revision.map(|_| revision), changes })
     }
 }
 
 impl Snapshot<'_> {
     /// What is stored.
-    pub(crate) fn stored(&self) -> &Stored {
+    pub(crate) fn stored(&self) -> &Arc<Stored> {
         &self.stored
     }
 
@@ -138,11 +168,37 @@ impl Snapshot<'_> {
     }
 
     /// What a change would change, if anything.
-    pub(crate) async fn try_out(self, wanted: Rules, reach: Reach) -> Result<Edited, EditError> {
-        let (revision, changes) = (self.stored.version.revision, self.stored.changes(&wanted, &reach)?);
-        compiled(wanted).await?;
-        Ok(Edited { revision, changes })
+    pub(crate) async fn try_out<E: From<EditError> + Send + 'static>(
+        self,
+        make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
+    ) -> Result<Edited, E> {
+        let prepared = prepare(&self.stored, make).await;
+        self.session.roll_back().await;
+        let Prepared { changes, item_revision, .. } = prepared?;
+        Ok(Edited { revision: self.stored.version.revision, item_revision, changes })
     }
+
+    /// Leaves it.
+    pub(crate) async fn leave(self) {
+        self.session.roll_back().await;
+    }
+}
+
+/// Thinks a change through, on a thread that decides nothing: there may be thousands of rules.
+async fn prepare<E: From<EditError> + Send + 'static>(
+    stored: &Arc<Stored>,
+    make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
+) -> Result<Prepared, E> {
+    let stored = Arc::clone(stored);
+    let preparing = spawn_blocking(move || {
+        let Wanted { rules, reach, revision } = make(&stored)?;
+        let changes = stored.changes(&rules, &reach)?;
+        // Never to rules that could not be put in force.
+        RuleSet::compile(&rules).map_err(EditError::from)?;
+        let writes = Writes::new(&changes, &stored.bad_rows);
+        Ok(Prepared { changes, writes, item_revision: revision })
+    });
+    preparing.await.unwrap_or_else(|_| Err(EditError::Database(DatabaseError::Silent).into()))
 }
 
 impl Stored {
@@ -167,10 +223,4 @@ impl Stored {
         }
         Ok(changes)
     }
-}
-
-/// Whether rules could be put in force.
-async fn compiled(rules: Rules) -> Result<(), EditError> {
-    let compiling = tokio::task::spawn_blocking(move || RuleSet::compile(&rules).map(drop));
-    Ok(compiling.await.map_err(|_| DatabaseError::Silent)??)
 }

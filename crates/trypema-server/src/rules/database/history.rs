@@ -1,13 +1,17 @@
 //! What was changed, when and by whom; and what a revision had.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use sqlx::Row;
+use sqlx::postgres::PgRow;
 use thiserror::Error;
+use tokio::task::spawn_blocking;
 use trypema::rules::Rules;
 
 use super::stored::{item, revision};
-use super::{Database, DatabaseError, Snapshot, query, within};
+use super::{Database, DatabaseError, Purpose, Snapshot, query, within};
 use crate::rules::change::{Item, Kind};
 
 /// One change to one thing.
@@ -68,7 +72,7 @@ const SINCE: &str = "
 impl Database {
     /// A part of what was changed.
     pub(crate) async fn history(&self, page: Page<'_>) -> Result<Vec<HistoryEntry>, DatabaseError> {
-        let mut session = self.session().await?;
+        let mut session = self.session(Purpose::Looking).await?;
         let rows = within(async {
             let asked = query(HISTORY)
                 .bind(page.about)
@@ -76,23 +80,32 @@ impl Database {
                 .bind(i64::from(page.limit));
             Ok(asked.fetch_all(&mut session.connection).await?)
         });
-        rows.await?.iter().map(entry).collect()
+        let rows = rows.await?;
+        session.rest();
+        rows.iter().map(entry).collect()
     }
 }
 
-fn entry(row: &sqlx::postgres::PgRow) -> Result<HistoryEntry, DatabaseError> {
+fn entry(row: &PgRow) -> Result<HistoryEntry, DatabaseError> {
     let kind = Kind::of(row.try_get(4)?).ok_or_else(|| sqlx::Error::Decode("a kind that is none".into()))?;
-    // A row that nobody can understand is told as if there were none.
-    let told = |body: Option<&str>| body.and_then(|body| item(kind, body).ok());
+    let told = |body: Option<&str>| {
+        let body = body?;
+        let raw = || Item::Unreadable(serde_json::from_str(body).unwrap_or_default());
+        Some(item(kind, body).unwrap_or_else(|_| raw()))
+    };
+    let (before, after) = (told(row.try_get(6)?), told(row.try_get(7)?));
+    // As changes call it, and not the database.
+    let name = after.as_ref().or(before.as_ref()).and_then(Item::name);
+    let name = name.map_or_else(|| row.try_get(5), |name| Ok(name.to_string()))?;
     Ok(HistoryEntry {
         id: revision(row.try_get(0)?),
         revision: revision(row.try_get(1)?),
         changed_at: row.try_get(2)?,
         changed_by: row.try_get(3)?,
         kind,
-        name: row.try_get(5)?,
-        before: told(row.try_get(6)?),
-        after: told(row.try_get(7)?),
+        name,
+        before,
+        after,
     })
 }
 
@@ -114,23 +127,31 @@ impl Snapshot<'_> {
         if revision(known) != last - wanted {
             return Err(NoSuchRevision::Forgotten(wanted));
         }
-        let mut items = Item::all(&self.stored().rules);
-        for row in &rows {
-            let read = |column: usize| row.try_get::<Option<&str>, _>(column).map_err(DatabaseError::from);
-            let kind = Kind::of(row.try_get(0).map_err(DatabaseError::from)?);
-            let understood = |body: Option<&str>| match (kind, body) {
-                (Some(kind), Some(body)) => item(kind, body).map(Some),
-                (Some(_), None) => Ok(None),
-                (None, _) => Err(String::new()),
-            };
-            let (before, after) = (understood(read(1)?), understood(read(2)?));
-            let before = before.map_err(|_| NoSuchRevision::Forgotten(wanted))?;
-            let name = after.ok().flatten().or_else(|| before.clone()).and_then(|item| item.name());
-            if let Some(name) = name {
-                items.remove(&name);
-            }
-            items.extend(before.and_then(|before| Some((before.name()?, before))));
-        }
-        Ok(Item::together(items.into_values()))
+        let stored = Arc::clone(self.stored());
+        let understanding = spawn_blocking(move || before(&stored.rules, &rows));
+        let understood = understanding.await.unwrap_or(Err(DatabaseError::Silent))?;
+        understood.ok_or(NoSuchRevision::Forgotten(wanted))
     }
+}
+
+/// What `rules` were before the changes of these rows; `None` if that cannot be understood.
+fn before(rules: &Rules, rows: &[PgRow]) -> Result<Option<Rules>, DatabaseError> {
+    let mut items = Item::all(rules);
+    for row in rows {
+        let (kind, bodies): (_, [Option<&str>; 2]) =
+            (Kind::of(row.try_get(0)?), [row.try_get(1)?, row.try_get(2)?]);
+        let understood = |body: Option<&str>| match (kind, body) {
+            (Some(kind), Some(body)) => item(kind, body).map(Some),
+            (Some(_), None) => Ok(None),
+            (None, _) => Err(String::new()),
+        };
+        let [before, after] = bodies.map(understood);
+        let Ok(before) = before else { return Ok(None) };
+        let name = after.ok().flatten().or_else(|| before.clone()).and_then(|item| item.name());
+        if let Some(name) = name {
+            items.remove(&name);
+        }
+        items.extend(before.and_then(|before| Some((before.name()?, before))));
+    }
+    Ok(Some(Item::together(items.into_values())))
 }

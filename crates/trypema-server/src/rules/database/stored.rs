@@ -9,7 +9,7 @@ use thiserror::Error;
 use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
 
 use super::row::{ListRow, OverrideRow, RuleRow};
-use super::{Database, DatabaseError, query, within};
+use super::{Database, DatabaseError, Purpose, query, within};
 use crate::rules::change::{Item, Kind, Listed, Name};
 
 /// Rows that are told of: nobody repairs more at once.
@@ -20,9 +20,9 @@ const EVERYTHING: &str = "
     SELECT 'rule' AS kind, revision, json_strip_nulls(to_json(r))::text AS body FROM rate_limit_rules r
     UNION ALL SELECT 'override', revision, json_strip_nulls(to_json(o))::text FROM rate_limit_overrides o
     UNION ALL SELECT 'list', revision, json_strip_nulls(to_json(l))::text FROM rate_limit_lists l
-    UNION ALL SELECT 'state', revision, set_id::text FROM rate_limit_state";
+    UNION ALL SELECT 'state', revision, set_id || ' ' || change_id FROM rate_limit_state";
 
-const VERSION: &str = "SELECT set_id::text, revision FROM rate_limit_state";
+const VERSION: &str = "SELECT revision, set_id || ' ' || change_id FROM rate_limit_state";
 
 /// Which rules: of which database, after which change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,6 +30,15 @@ pub(crate) struct Version {
     /// Tells databases apart, as each counts its own revisions.
     pub(crate) set_id: String,
     pub(crate) revision: u64,
+    /// Tells a revision from one of the same number that a backup or a failover has lost.
+    pub(crate) change_id: String,
+}
+
+impl Version {
+    fn new(stored: i64, ids: &str) -> Self {
+        let (set_id, change_id) = ids.split_once(' ').unwrap_or((ids, ""));
+        Self { set_id: set_id.to_owned(), revision: revision(stored), change_id: change_id.to_owned() }
+    }
 }
 
 /// Rules as they are stored.
@@ -161,44 +170,39 @@ fn name_of(body: &str) -> String {
 impl Database {
     /// What is stored now.
     pub(crate) async fn read(&self) -> Result<Stored, DatabaseError> {
-        let mut session = self.session().await?;
-        within(read(&mut session.connection)).await
+        let mut session = self.session(Purpose::Looking).await?;
+        let stored = within(read(&mut session.connection)).await?;
+        session.rest();
+        Ok(stored)
     }
-}
 
-/// What is stored, on a connection that is kept.
-#[derive(Debug, Default)]
-pub(crate) struct Reader {
-    connection: Option<PgConnection>,
-}
-
-impl Reader {
-    /// What is stored, if that is another version than the one that is known.
-    pub(crate) async fn read_unless(
-        &mut self,
-        database: &Database,
-        known: Option<&Version>,
-    ) -> Result<Option<Stored>, DatabaseError> {
-        // After a failure, and if this is dropped half way, the next one begins with a new connection.
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => database.connect().await?,
-        };
+    /// The same, if it is another version than the one that is known.
+    pub(crate) async fn read_unless(&self, known: Option<&Version>) -> Result<Option<Stored>, DatabaseError> {
+        let mut session = self.session(Purpose::Looking).await?;
         let stored = within(async {
-            if known.is_some() && known == Some(&version(&mut connection).await?) {
+            let connection = &mut session.connection;
+            if known.is_some() && known == Some(&version(connection).await?) {
                 return Ok(None);
             }
-            read(&mut connection).await.map(Some)
+            read(connection).await.map(Some)
         })
         .await?;
-        self.connection = Some(connection);
+        session.rest();
+        Ok(stored)
+    }
+
+    /// Which version is stored now.
+    pub(crate) async fn version(&self) -> Result<Version, DatabaseError> {
+        let mut session = self.session(Purpose::Looking).await?;
+        let stored = within(version(&mut session.connection)).await?;
+        session.rest();
         Ok(stored)
     }
 }
 
 async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError> {
     let row = query(VERSION).fetch_one(connection).await.map_err(not_migrated)?;
-    Ok(Version { set_id: row.try_get(0)?, revision: revision(row.try_get(1)?) })
+    Ok(Version::new(row.try_get(0)?, row.try_get(1)?))
 }
 
 pub(super) async fn read(connection: &mut PgConnection) -> Result<Stored, DatabaseError> {
@@ -210,7 +214,7 @@ pub(super) async fn read(connection: &mut PgConnection) -> Result<Stored, Databa
             let (kind, at, body): (&str, i64, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             match Kind::of(kind) {
                 Some(kind) => stored.add(kind, revision(at), body),
-                None => stored.version = Version { set_id: body.to_owned(), revision: revision(at) },
+                None => stored.version = Version::new(at, body),
             }
         }
         Ok(stored)

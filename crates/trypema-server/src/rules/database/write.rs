@@ -43,7 +43,8 @@ impl Statements {
             ),
             delete: format!("DELETE FROM {table} AS stored USING {rows} WHERE {is_same}"),
             delete_bad: format!(
-                "DELETE FROM {table} AS stored WHERE json_strip_nulls(to_json(stored))::text = ANY ($1)"
+                "DELETE FROM {table} AS stored WHERE json_strip_nulls(to_json(stored))::text \
+                 IN (SELECT jsonb_array_elements_text($1::jsonb))"
             ),
         }
     }
@@ -80,43 +81,57 @@ impl AnyRow {
     }
 }
 
-/// Writes changes, and deletes the rows that nobody understands.
-pub(super) async fn write(
-    connection: &mut PgConnection,
-    changes: &[Change],
-    bad_rows: &[BadRow],
-) -> Result<(), DatabaseError> {
-    // What points to others goes before them, and comes after them.
-    let kinds = [(Kind::Rule, &*RULES), (Kind::List, &*LISTS), (Kind::Override, &*OVERRIDES)];
-    for (kind, statements) in kinds.into_iter().rev() {
-        let bad: Vec<&str> = bad_rows.iter().filter(|row| row.kind == kind).map(|row| &*row.body).collect();
-        if !bad.is_empty() {
-            query(AssertSqlSafe(&*statements.delete_bad)).bind(bad).execute(&mut *connection).await?;
+/// Statements with their rows, in the order in which they are to be run.
+#[derive(Debug)]
+pub(super) struct Writes(Vec<Write>);
+
+#[derive(Debug)]
+struct Write {
+    statement: &'static str,
+    /// An array in JSON.
+    rows: String,
+}
+
+impl Writes {
+    /// What writes these changes, and deletes the rows that nobody understands.
+    pub(super) fn new(changes: &[Change], bad_rows: &[BadRow]) -> Self {
+        let mut writes = Self(Vec::new());
+        // What points to others goes before them, and comes after them.
+        let kinds: [(Kind, &'static Statements); 3] =
+            [(Kind::Rule, &RULES), (Kind::List, &LISTS), (Kind::Override, &OVERRIDES)];
+        for (kind, statements) in kinds.into_iter().rev() {
+            let bad: Vec<&str> =
+                bad_rows.iter().filter(|row| row.kind == kind).map(|row| &*row.body).collect();
+            writes.add(&statements.delete_bad, &bad);
+            let gone = |change: &Change| change.before.clone().filter(|_| change.after.is_none());
+            writes.add(&statements.delete, &rows_of(changes, kind, gone));
         }
-        let gone = |change: &Change| change.before.clone().filter(|_| change.after.is_none());
-        run(connection, &statements.delete, rows_of(changes, kind, gone)).await?;
+        for (kind, statements) in kinds {
+            let is_new = |change: &Change| matches!(change.before, None | Some(Item::Unreadable(_)));
+            let changed = |change: &Change| change.after.clone().filter(|_| !is_new(change));
+            let new = |change: &Change| change.after.clone().filter(|_| is_new(change));
+            writes.add(&statements.update, &rows_of(changes, kind, changed));
+            writes.add(&statements.insert, &rows_of(changes, kind, new));
+        }
+        writes
     }
-    for (kind, statements) in kinds {
-        let is_new = |change: &Change| matches!(change.before, None | Some(Item::Unreadable(_)));
-        let changed = |change: &Change| change.after.clone().filter(|_| !is_new(change));
-        let new = |change: &Change| change.after.clone().filter(|_| is_new(change));
-        run(connection, &statements.update, rows_of(changes, kind, changed)).await?;
-        run(connection, &statements.insert, rows_of(changes, kind, new)).await?;
+
+    fn add(&mut self, statement: &'static str, rows: &[impl Serialize]) {
+        if !rows.is_empty() {
+            // Rows of texts and numbers can always be written.
+            self.0.push(Write { statement, rows: serde_json::to_string(rows).unwrap_or_default() });
+        }
     }
-    Ok(())
+
+    pub(super) async fn run(self, connection: &mut PgConnection) -> Result<(), DatabaseError> {
+        for Write { statement, rows } in self.0 {
+            query(AssertSqlSafe(statement)).bind(rows).execute(&mut *connection).await?;
+        }
+        Ok(())
+    }
 }
 
 fn rows_of(changes: &[Change], kind: Kind, choose: impl Fn(&Change) -> Option<Item>) -> Vec<AnyRow> {
     let of_kind = changes.iter().filter(|change| change.kind == kind);
     of_kind.filter_map(choose).filter_map(|item| AnyRow::of(&item)).collect()
-}
-
-async fn run(connection: &mut PgConnection, statement: &str, rows: Vec<AnyRow>) -> Result<(), DatabaseError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    // Rows of texts and numbers can always be written.
-    let rows = serde_json::to_string(&rows).unwrap_or_default();
-    query(AssertSqlSafe(statement)).bind(rows).execute(connection).await?;
-    Ok(())
 }

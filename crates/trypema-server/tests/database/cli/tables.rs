@@ -55,7 +55,7 @@ fn what_keeps_tables_from_being_made_is_told() {
 #[test]
 fn help_is_given_for_each_command() {
     for (arguments, sentences) in [
-        (&["rules"][..], &["migrate", "apply", "export", "history", "revert", "candidates"][..]),
+        (&["rules"][..], &["migrate", "apply", "export", "history", "revert", "candidates", "promote"][..]),
         (&["rules", "migrate"], &["--database-url", "--database-url-file", "PostgreSQL"]),
         (&["rules", "apply"], &["--dry-run", "--yes", "--server", "--admin-token", "shows what changes"]),
         (&["rules", "export"], &["--revision", "YAML"]),

@@ -18,10 +18,20 @@ const ENDPOINT: [&str; 18] =
     ["/", "/", "/", "*", "**", "{", "}", "{id}", ":", ".", "..", "?", "%", " ", "GET ", "a", "é", "\u{85}"];
 const PATTERN: [&str; 9] = ["{", "}", "{user}", "{ip}", "a", "é", "\n", ".", " "];
 const ID: [&str; 10] = ["a", "Z", "9", "_", "-", ".", "é", " ", "\n", "/"];
-const ADDRESS: [&str; 22] = [
-    "1", "10", "255", "256", "0", "01", ".", ".", "1.2.3.4", "10.0.0.0", "/8", "/32", "/33", "/064", "/128",
-    ":", "::", "2001:db8", "ffff:", "::ffff:", "%eth0", " ",
+/// Networks that nothing is wrong with, and what is put into them somewhere.
+const NETWORKS: [&str; 10] = [
+    "1.2.3.4",
+    "10.0.0.0/8",
+    "255.255.255.255/32",
+    "0.0.0.0/0",
+    "::",
+    "::1/128",
+    "2001:db8::/32",
+    "1:2:3:4:5:6:7:8/64",
+    "::ffff:1.2.3.4",
+    "64:ff9b::1.2.3.4/96",
 ];
+const PUT_IN: [&str; 14] = ["", "0", "1", "9", "255", ".", ":", "::", "/", "/8", "+", "%eth0", " ", "f"];
 /// Addresses that people write in several ways.
 const SAME: [&str; 16] = [
     "1.2.3.4",
@@ -48,7 +58,7 @@ pub fn draw(random: &mut Random) -> Spelled {
         0 => in_rule("id", &joined(random, &ID)),
         1 => in_rule("key_pattern", &joined(random, &PATTERN)),
         2 => {
-            let value = joined(random, &ADDRESS);
+            let value = network(random);
             let rules = json!({"block": {"ip": [value]}});
             stored(
                 rules,
@@ -78,6 +88,14 @@ pub fn draw(random: &mut Random) -> Spelled {
 
 fn joined(random: &mut Random, parts: &[&str]) -> String {
     (0..random.below(7)).map(|_| random.pick(parts)).collect()
+}
+
+/// A network with some of its characters replaced, mostly by nothing or none of them.
+fn network(random: &mut Random) -> String {
+    let network = random.pick(&NETWORKS);
+    let start = random.below(network.len() as u64 + 1) as usize;
+    let end = network.len().min(start + random.below(3) as usize);
+    format!("{}{}{}", &network[..start], random.pick(&PUT_IN), &network[end..])
 }
 
 /// A rule with this text in this field.

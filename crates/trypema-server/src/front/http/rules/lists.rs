@@ -1,19 +1,20 @@
 //! `/v1/lists/{list}/{attribute}/{value}`: requests that pass every rule, or none.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Wanted;
+use super::edited;
 use crate::front::http::answer::json;
 use crate::front::http::problem::Refusal;
 use crate::front::http::text::decoded_path;
 use crate::front::http::{Asked, Front};
 use crate::net::Place as Connection;
-use crate::rules::database::{ListName, Reach};
+use crate::rules::database::{ListName, Reach, Wanted};
 
 /// The lists that are stored: values by attribute.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -54,22 +55,42 @@ impl Front {
         let who = self.admit_editor(request.headers())?;
         let undecodable =
             || Refusal::bad_request("the attribute and the value are not percent-encoded UTF-8");
-        let attribute = decoded_path(at.attribute).ok_or_else(undecodable)?;
+        let attribute = decoded_path(at.attribute).ok_or_else(undecodable)?.into_owned();
         let value = decoded_path(at.value).filter(|value| !value.is_empty()).ok_or_else(undecodable)?;
+        let value = canonical(&attribute, &value);
         let is_adding = request.method() == Method::PUT;
-        let changed = self.edit(&who, place, |stored| {
+        let changed = self.edit(&who, place, move |stored| {
             let mut rules = stored.rules.clone();
-            let values = list.values_of(&mut rules).entry(attribute.into_owned()).or_default();
-            let is_listed = values.iter().any(|listed| *listed == *value);
+            let is_same = |listed: &String| canonical(&attribute, listed) == value;
+            let values = list.values_of(&mut rules).entry(attribute.clone()).or_default();
+            let is_listed = values.iter().any(is_same);
             if !is_adding && !is_listed {
                 return Err(Refusal::new(StatusCode::NOT_FOUND, "this value is not on the list"));
             }
-            values.retain(|listed| *listed != *value);
-            if is_adding {
-                values.push(value.into_owned());
+            if is_adding && !is_listed {
+                values.push(value.clone());
+            }
+            if !is_adding {
+                values.retain(|listed| !is_same(listed));
             }
             Ok(Wanted { rules, reach: Reach::List, revision: None })
         });
-        Ok(changed.await?.into_answer(StatusCode::OK))
+        edited(StatusCode::OK, changed.await?).await
+    }
+}
+
+/// A value as it is stored: there are many ways to write one address.
+fn canonical(attribute: &str, value: &str) -> String {
+    let address = |text: &str| text.parse().ok().map(|address: IpAddr| address.to_canonical());
+    let (text, prefix) = value.split_once('/').map_or((value, None), |(text, prefix)| (text, Some(prefix)));
+    match (attribute, address(text)) {
+        ("ip", Some(address)) => {
+            let most = if address.is_ipv4() { "32" } else { "128" };
+            match prefix.filter(|prefix| *prefix != most) {
+                Some(prefix) => format!("{address}/{prefix}"),
+                None => address.to_string(),
+            }
+        }
+        _ => value.to_owned(),
     }
 }

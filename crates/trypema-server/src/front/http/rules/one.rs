@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use trypema::rules::Rule;
 
-use super::Wanted;
+use super::edited;
 use super::item::ItemAnswer;
 use super::precondition::Precondition;
 use crate::front::http::problem::Refusal;
@@ -14,7 +14,7 @@ use crate::front::http::question::read;
 use crate::front::http::{Asked, Front, body};
 use crate::net::Place;
 use crate::rules::change::Name;
-use crate::rules::database::{Reach, Stored};
+use crate::rules::database::{Reach, Stored, Wanted};
 
 /// Whether a rule is to be in force.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ impl Front {
     pub(super) async fn create_rule(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let who = self.admit_editor(request.headers())?;
         let rule: Rule = read(&body::read(request.into_body(), self.max_body).await?)?;
-        let changed = self.edit(&who, place, |stored| {
+        let changed = self.edit(&who, place, move |stored| {
             if stored.rule(&rule.id).is_some() {
                 return Err(Refusal::new(
                     StatusCode::CONFLICT,
@@ -51,7 +51,7 @@ impl Front {
             rules.rules.push(rule);
             Ok(Wanted { rules, reach, revision: None })
         });
-        Ok(changed.await?.into_answer(StatusCode::CREATED))
+        edited(StatusCode::CREATED, changed.await?).await
     }
 
     pub(super) async fn change_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
@@ -64,22 +64,24 @@ impl Front {
                 rule.id
             )));
         }
-        let changed = self.edit(&who, place, |stored| {
-            let mut wanted = wanted(stored, id, precondition)?;
+        let id = id.to_owned();
+        let changed = self.edit(&who, place, move |stored| {
+            let mut wanted = wanted(stored, &id, precondition)?;
             wanted.rules.rules.retain(|other| other.id != id);
             wanted.rules.rules.push(rule);
             Ok(wanted)
         });
-        Ok(changed.await?.into_answer(StatusCode::OK))
+        edited(StatusCode::OK, changed.await?).await
     }
 
     pub(super) async fn switch_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
         let who = self.admit_editor(request.headers())?;
         let precondition = Precondition::required(request.headers())?;
         let EnabledChange { enabled } = read(&body::read(request.into_body(), self.max_body).await?)?;
-        let changed = self.edit(&who, place, |stored| {
-            stored.rule(id).transpose()?;
-            let mut wanted = wanted(stored, id, precondition)?;
+        let id = id.to_owned();
+        let changed = self.edit(&who, place, move |stored| {
+            stored.rule(&id).transpose()?;
+            let mut wanted = wanted(stored, &id, precondition)?;
             wanted
                 .rules
                 .rules
@@ -88,19 +90,20 @@ impl Front {
                 .for_each(|rule| rule.enabled = enabled);
             Ok(wanted)
         });
-        Ok(changed.await?.into_answer(StatusCode::OK))
+        edited(StatusCode::OK, changed.await?).await
     }
 
     pub(super) async fn delete_rule(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
         let who = self.admit_editor(request.headers())?;
         let precondition = Precondition::required(request.headers())?;
-        let changed = self.edit(&who, place, |stored| {
-            let mut wanted = wanted(stored, id, precondition)?;
+        let id = id.to_owned();
+        let changed = self.edit(&who, place, move |stored| {
+            let mut wanted = wanted(stored, &id, precondition)?;
             wanted.rules.rules.retain(|rule| rule.id != id);
             wanted.rules.overrides.retain(|special| special.rule != id);
             Ok(wanted)
         });
-        Ok(changed.await?.into_answer(StatusCode::OK))
+        edited(StatusCode::OK, changed.await?).await
     }
 }
 

@@ -5,9 +5,9 @@ use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trypema::AddressKey;
-use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override};
+use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Rules};
 
-use super::Wanted;
+use super::edited;
 use super::item::ItemAnswer;
 use super::precondition::Precondition;
 use crate::front::http::answer::json;
@@ -18,7 +18,7 @@ use crate::front::http::text::decoded_path;
 use crate::front::http::{Asked, Front, body};
 use crate::net::Place;
 use crate::rules::change::Name;
-use crate::rules::database::{Reach, Stored};
+use crate::rules::database::{Reach, Stored, Unusable, Wanted};
 
 /// What a key is to get: numbers for its rule's strategy, or a verdict.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -56,44 +56,56 @@ impl Front {
     pub(super) async fn override_of(&self, name: &str, request: Request<Incoming>, place: &Place) -> Asked {
         self.book()?;
         let name = decoded_path(name);
-        let name = name.ok_or_else(|| Refusal::bad_request("the key is not percent-encoded UTF-8"))?;
-        let key = self.app.rules().values_of(&name).ok_or_else(no_key)?;
+        let name =
+            name.ok_or_else(|| Refusal::bad_request("the key is not percent-encoded UTF-8"))?.into_owned();
         match *request.method() {
             Method::GET => {
                 let stored = self.stored(place).await?;
+                let key = key_of(&stored, &name)?;
                 let item = find(&stored, &key).ok_or_else(no_override)?;
                 let revision = stored.revisions.get(&Name::of(item)).copied();
                 Ok(ItemAnswer { revision, item }.into_answer())
             }
-            Method::PUT => self.set_override(key, request, place).await,
-            Method::DELETE => self.remove_override(key, &request, place).await,
+            Method::PUT => self.set_override(name, request, place).await,
+            Method::DELETE => self.remove_override(name, &request, place).await,
             _ => Err(Refusal::wrong_method("GET, PUT, DELETE")),
         }
     }
 
-    async fn set_override(&self, key: KeyValues, request: Request<Incoming>, place: &Place) -> Asked {
+    async fn set_override(&self, name: String, request: Request<Incoming>, place: &Place) -> Asked {
         let who = self.admit_editor(request.headers())?;
         let precondition = Precondition::read(request.headers())?;
         let OverrideChange { strategy, verdict } =
             read(&body::read(request.into_body(), self.max_body).await?)?;
-        let changed = self.edit(&who, place, |stored| {
+        let changed = self.edit(&who, place, move |stored| {
+            let key = key_of(stored, &name)?;
             let mut wanted = without(stored, &key, precondition)?;
             let KeyValues { rule, values, .. } = key;
             wanted.rules.overrides.push(Override { rule, key: values, strategy, verdict });
             Ok(wanted)
         });
-        Ok(changed.await?.into_answer(StatusCode::OK))
+        edited(StatusCode::OK, changed.await?).await
     }
 
-    async fn remove_override(&self, key: KeyValues, request: &Request<Incoming>, place: &Place) -> Asked {
+    async fn remove_override(&self, name: String, request: &Request<Incoming>, place: &Place) -> Asked {
         let who = self.admit_editor(request.headers())?;
         let precondition = Precondition::read(request.headers())?;
-        let changed = self.edit(&who, place, |stored| {
+        let changed = self.edit(&who, place, move |stored| {
+            let key = key_of(stored, &name)?;
             find(stored, &key).ok_or_else(no_override)?;
             without(stored, &key, precondition)
         });
-        Ok(changed.await?.into_answer(StatusCode::OK))
+        edited(StatusCode::OK, changed.await?).await
     }
+}
+
+/// What a key names, by the rules that are stored: this server may not have them in force yet.
+fn key_of(stored: &Stored, name: &str) -> Result<KeyValues, Refusal> {
+    let id = name.split('|').next().unwrap_or_default();
+    let rule = stored.rule(id).ok_or_else(no_key)??;
+    let alone = Rule { candidate_for: None, share: None, ..rule.clone() };
+    let alone = RuleSet::compile(&Rules { rules: vec![alone], ..Rules::default() });
+    alone.map_err(Unusable::from)?.values_of(name).ok_or_else(no_key)
 }
 
 /// What is stored, without the override of a key.

@@ -5,19 +5,20 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 use trypema::rules::{Rule, Rules};
 
 use super::one::no_rule;
 use super::precondition::Precondition;
-use super::{EditAnswer, tagged};
+use super::{EditAnswer, json_apart, read_apart, tagged};
 use crate::front::http::answer::{json, json_bytes};
 use crate::front::http::problem::Refusal;
 use crate::front::http::query::pairs;
 use crate::front::http::question::read;
-use crate::front::http::{Answer, Asked, Front, begin, body};
+use crate::front::http::{Asked, Front, begin, body};
 use crate::net::Place;
 use crate::rules::change::Item;
-use crate::rules::database::{EditError, Edited, HistoryEntry, NoSuchRevision, Page, Reach, Stored};
+use crate::rules::database::{Edited, HistoryEntry, NoSuchRevision, Page, Reach, Snapshot, Stored, Wanted};
 use crate::tokens::Actor;
 
 /// As much as a file of rules may have.
@@ -52,98 +53,78 @@ enum Doing {
 impl Front {
     /// Everything that is stored, now or after a revision, as JSON or YAML.
     pub(super) async fn export(&self, request: &Request<Incoming>, place: &Place) -> Asked {
-        let wanted = revision_of(request)?;
-        let (revision, rules) = match wanted {
+        let (revision, stored) = match revision_of(request)? {
             None => {
                 let stored = self.stored(place).await?;
-                let rules = stored.understood().map_err(EditError::from)?;
-                (stored.version.revision, sorted(rules))
+                (stored.version.revision, stored)
             }
             Some(revision) => {
                 let book = self.book()?;
                 begin(place)?;
                 let mut snapshot = book.database().snapshot().await?;
-                (revision, sorted(&snapshot.at(revision).await?))
+                let rules = snapshot.at(revision).await?;
+                snapshot.leave().await;
+                (revision, Stored { rules, ..Stored::default() })
             }
         };
-        let accepts =
-            request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-        if !accepts.contains("yaml") {
-            return Ok(tagged(json(StatusCode::OK, &rules), revision));
-        }
-        let text = serde_saphyr::to_string(&rules).map_err(|_| {
-            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the rules cannot be written as YAML")
-        })?;
-        let mut answer = json_bytes(StatusCode::OK, text);
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
-        Ok(tagged(answer, revision))
+        let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+        let is_yaml = accept.is_some_and(|accept| accept.contains("yaml"));
+        // There may be thousands of rules: not on a thread that decides.
+        let writing = spawn_blocking(move || {
+            let rules = sorted(stored.understood()?);
+            if is_yaml { yaml(&rules) } else { Ok(json(StatusCode::OK, &rules)) }
+        });
+        Ok(tagged(writing.await.map_err(|_| Refusal::interrupted())??, revision))
     }
 
     /// Makes what is stored exactly what is given.
     pub(super) async fn apply(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let doing = self.doing(&request)?;
-        let book = self.book()?;
+        self.book()?;
+        // Bodies of many megabytes: not any number of them at once.
+        let turn = self.rulesets.acquire().await;
         let body = body::read(request.into_body(), MAX_BODY.max(self.max_body)).await?;
-        let rules: Rules = read(&body)?;
+        let rules: Rules = read_apart(body).await?;
         begin(place)?;
-        let edited = match doing {
-            Doing::Trying(precondition) => {
-                let snapshot = book.database().snapshot().await?;
-                precondition.check(SET, snapshot.stored().version.revision)?;
-                snapshot.try_out(rules, Reach::Everything).await?
-            }
-            Doing::Really(who, precondition) => {
-                let mut editing = book.database().edit(&who.name).await?;
-                precondition.check(SET, editing.before().stored().version.revision)?;
-                self.finish(&who, editing.finish(rules, Reach::Everything).await?).await?
-            }
-        };
-        Ok(edited_set(edited))
+        let edited = self.change_all(doing, Change::To(rules)).await?;
+        drop(turn);
+        edited_set(edited).await
     }
 
     /// Makes what is stored what it was after a revision.
     pub(super) async fn revert(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let doing = self.doing(&request)?;
-        let book = self.book()?;
+        self.book()?;
         let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body).await?)?;
         begin(place)?;
-        let edited = match doing {
-            Doing::Trying(precondition) => {
-                let mut snapshot = book.database().snapshot().await?;
-                precondition.check(SET, snapshot.stored().version.revision)?;
-                let rules = snapshot.at(to).await?;
-                snapshot.try_out(rules, Reach::Everything).await?
-            }
-            Doing::Really(who, precondition) => {
-                let mut editing = book.database().edit(&who.name).await?;
-                precondition.check(SET, editing.before().stored().version.revision)?;
-                let rules = editing.before().at(to).await?;
-                self.finish(&who, editing.finish(rules, Reach::Everything).await?).await?
-            }
-        };
-        Ok(edited_set(edited))
+        edited_set(self.change_all(doing, Change::Back(to)).await?).await
     }
 
     /// Makes a candidate the live rule: that keeps its id, its name, its counters and overrides, and whether it is in force.
     pub(super) async fn promote(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
         let doing = self.doing(request)?;
-        let book = self.book()?;
+        self.book()?;
         begin(place)?;
-        let edited = match doing {
+        edited_set(self.change_all(doing, Change::Promote(id.to_owned())).await?).await
+    }
+
+    async fn change_all(&self, doing: Doing, change: Change) -> Result<Edited, Refusal> {
+        let database = self.book()?.database();
+        match doing {
             Doing::Trying(precondition) => {
-                let snapshot = book.database().snapshot().await?;
+                let mut snapshot = database.snapshot().await?;
                 precondition.check(SET, snapshot.stored().version.revision)?;
-                let rules = promoted(snapshot.stored(), id)?;
-                snapshot.try_out(rules, Reach::Rule(id.to_owned())).await?
+                let change = change.resolved(&mut snapshot).await?;
+                snapshot.try_out(move |stored| change.make(stored)).await
             }
             Doing::Really(who, precondition) => {
-                let mut editing = book.database().edit(&who.name).await?;
+                let mut editing = database.edit(&who.name).await?;
                 precondition.check(SET, editing.before().stored().version.revision)?;
-                let rules = promoted(editing.before().stored(), id)?;
-                self.finish(&who, editing.finish(rules, Reach::Rule(id.to_owned())).await?).await?
+                let change = change.resolved(editing.before()).await?;
+                let edited = editing.finish(move |stored| change.make(stored)).await?;
+                self.finish(&who, edited).await
             }
-        };
-        Ok(edited_set(edited))
+        }
     }
 
     /// Whether a change is made, by whom and of which revision. Who only tries need not name one.
@@ -173,8 +154,43 @@ impl Front {
         let page = Page { about: about.as_deref(), before, limit };
         let entries = book.database().history(page).await?;
         let next = entries.last().map(|last| last.id).filter(|_| entries.len() == limit as usize);
-        Ok(json(StatusCode::OK, &HistoryAnswer { entries, next }))
+        json_apart(StatusCode::OK, HistoryAnswer { entries, next }).await
     }
+}
+
+/// A change to more than one thing.
+enum Change {
+    To(Rules),
+    Back(u64),
+    Promote(String),
+}
+
+impl Change {
+    /// The same, with the rules of a revision in place of its number.
+    async fn resolved(self, snapshot: &mut Snapshot<'_>) -> Result<Self, Refusal> {
+        match self {
+            Self::Back(to) => Ok(Self::To(snapshot.at(to).await?)),
+            other => Ok(other),
+        }
+    }
+
+    fn make(self, stored: &Stored) -> Result<Wanted, Refusal> {
+        let (rules, reach) = match self {
+            Self::To(rules) => (rules, Reach::Everything),
+            Self::Back(_) => (stored.rules.clone(), Reach::Everything),
+            Self::Promote(id) => (promoted(stored, &id)?, Reach::Rule(id)),
+        };
+        Ok(Wanted { rules, reach, revision: None })
+    }
+}
+
+fn yaml(rules: &Rules) -> Asked {
+    let text = serde_saphyr::to_string(rules).map_err(|_| {
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the rules cannot be written as YAML")
+    })?;
+    let mut answer = json_bytes(StatusCode::OK, text);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+    Ok(answer)
 }
 
 fn promoted(stored: &Stored, id: &str) -> Result<Rules, Refusal> {
@@ -206,9 +222,9 @@ fn sorted(rules: &Rules) -> Rules {
     Item::together(Item::all(rules).into_values())
 }
 
-fn edited_set(edited: Edited) -> Answer {
+async fn edited_set(edited: Edited) -> Asked {
     let revision = edited.revision;
-    tagged(json(StatusCode::OK, &EditAnswer::from(edited)), revision)
+    Ok(tagged(json_apart(StatusCode::OK, EditAnswer::from(edited)).await?, revision))
 }
 
 fn is_dry_run(request: &Request<Incoming>) -> Result<bool, Refusal> {
