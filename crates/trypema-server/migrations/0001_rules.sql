@@ -73,7 +73,9 @@ $$;
 -- An address, or a network, without the short forms that only PostgreSQL understands. A mapped IPv4 network is one of IPv4.
 CREATE FUNCTION trypema_is_network(value text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF strpos(value, ':') = 0 AND value !~ '^(0|[1-9][0-9]{0,2})([.](0|[1-9][0-9]{0,2})){3}(/[0-9]+)?$' THEN
+    -- IPv4, or IPv6 with a whole IPv4 address at its end or none, and a prefix without needless digits.
+    IF value !~ '^((0|[1-9][0-9]{0,2})([.](0|[1-9][0-9]{0,2})){3}|[0-9a-fA-F:]*:[0-9a-fA-F:]*|[0-9a-fA-F:]*:(0|[1-9][0-9]{0,2})([.](0|[1-9][0-9]{0,2})){3})(/(0|[1-9][0-9]{0,2}))?$'
+       OR value ~ '(^:|[^:]:)(/|$)' THEN
         RETURN false;
     END IF;
     RETURN NOT (family(value::inet) = 6 AND strpos(value, '/') > 0 AND masklen(value::inet) > 32
@@ -300,7 +302,7 @@ BEGIN
     IF key_pattern IS NULL THEN
         RETURN CASE scope WHEN 'global' THEN '{}'::text[] ELSE ARRAY[scope] END;
     END IF;
-    RETURN ARRAY(SELECT DISTINCT found[1] FROM regexp_matches(key_pattern, '\{([^{}]*)\}', 'g') AS found);
+    RETURN ARRAY(SELECT DISTINCT part[1] FROM regexp_matches(key_pattern, '\{([^{}]*)\}', 'g') AS part);
 END
 $$;
 

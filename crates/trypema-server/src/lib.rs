@@ -11,6 +11,7 @@
 //! A front end makes a [`Request`](trypema::rules::Request) of what it is asked, gives it to [`App::ask`], and translates the
 //! [`Verdict`](trypema::rules::Verdict). It decides nothing.
 
+mod apart;
 mod app;
 pub mod cli;
 mod clock;

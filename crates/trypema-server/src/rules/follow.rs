@@ -4,12 +4,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::task::spawn_blocking;
 use trypema::rules::{RuleSet, Rules};
 
 use super::book::{Book, InForce, Origin};
 use super::cache::{CacheError, Kept};
 use super::database::{DatabaseError, Stored, Unusable, Version};
+use crate::apart::apart;
 use crate::app::App;
 use crate::clock::Started;
 
@@ -177,7 +177,7 @@ impl Follower {
         }
         let app = Arc::clone(&self.app);
         // All of it takes a while for thousands of rules: not on a thread that decides.
-        let adopting = spawn_blocking(move || {
+        let adopting = apart(move || {
             let rules: RuleSet = stored.compile()?;
             Ok::<_, Unusable>((app.replace_rules(rules), stored.rules))
         });
@@ -199,7 +199,7 @@ impl Follower {
         self.book.in_force.send_replace(InForce { version, origin });
         tokio::spawn(async move {
             tokio::time::sleep(RETIRED_FOR).await;
-            spawn_blocking(move || drop(retired)).await
+            apart(move || drop(retired)).await
         });
         Some(rules)
     }

@@ -59,9 +59,9 @@ fn history_tells_who_changed_what_when() {
     deleted.sort();
     assert_eq!(told[0], entry(5, "ci@example.com", "rule per-user", new));
     // What goes with its rule is told, too.
-    assert_eq!(deleted[0], entry(4, &by_hand, "override per-user {\"user\": \"eve\"}", gone));
+    assert_eq!(deleted[0], entry(4, &by_hand, "override per-user user=\"eve\"", gone));
     assert_eq!(deleted[1], entry(4, &by_hand, "rule per-user", gone));
-    assert_eq!(told[3], entry(3, "ann", "override per-user {\"user\": \"eve\"}", new));
+    assert_eq!(told[3], entry(3, "ann", "override per-user user=\"eve\"", new));
     assert_eq!(told[4], entry(2, "ci@example.com", "rule per-user", changed));
     assert_eq!(told[5], entry(1, "ann", "rule per-user", new));
     assert_eq!(told.len(), 6);

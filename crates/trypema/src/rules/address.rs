@@ -23,7 +23,7 @@ impl Network {
             IpAddr::V4(address) => (address.to_ipv6_mapped().to_bits(), 32, 96),
             IpAddr::V6(address) => (address.to_bits(), 128, 0),
         };
-        let prefix: u8 = prefix.map_or(Some(most), |prefix| prefix.parse().ok())?;
+        let prefix: u8 = prefix.map_or(Some(most), number)?;
         (prefix <= most).then(|| Self { bits, prefix: prefix + offset }.masked())
     }
 
@@ -41,6 +41,12 @@ impl Network {
     pub(super) fn meets(self, other: Self) -> bool {
         self.covers(other) || other.covers(self)
     }
+}
+
+/// A number that is written in one way only.
+fn number(text: &str) -> Option<u8> {
+    let is_plain = text == "0" || !text.starts_with(['0', '+']);
+    text.parse().ok().filter(|_| is_plain)
 }
 
 /// The text that an address is counted by, if it is one: IPv4 as it is, IPv6 by its /64.

@@ -15,7 +15,6 @@ use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::task::spawn_blocking;
 use trypema::rules::Rule;
 
 pub(super) use candidates::CandidatesAnswer;
@@ -29,6 +28,7 @@ use super::answer::json;
 use super::problem::Refusal;
 use super::question::read;
 use super::{Answer, Asked, Front, begin};
+use crate::apart::apart;
 use crate::net::Place;
 use crate::rules::book::Book;
 use crate::rules::change::Change;
@@ -164,12 +164,12 @@ impl From<Edited> for EditAnswer {
 
 /// Reads a body that may be long, on a thread that decides nothing.
 async fn read_apart<T: DeserializeOwned + Send + 'static>(body: Bytes) -> Result<T, Refusal> {
-    spawn_blocking(move || read(&body)).await.unwrap_or_else(|_| Err(Refusal::interrupted()))
+    apart(move || read(&body)).await.unwrap_or_else(|_| Err(Refusal::interrupted()))
 }
 
 /// Writes an answer that may be long, on a thread that decides nothing.
 async fn json_apart(status: StatusCode, value: impl Serialize + Send + 'static) -> Asked {
-    spawn_blocking(move || json(status, &value)).await.map_err(|_| Refusal::interrupted())
+    apart(move || json(status, &value)).await.map_err(|_| Refusal::interrupted())
 }
 
 /// An answer with its revision as `ETag`.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use sqlx::{PgConnection, Row};
 use thiserror::Error;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
 
 use super::stored::{self, BadRow, BadRows, Stored, Unusable};
 use super::write::Writes;
 use super::{Database, DatabaseError, Purpose, Session, UNTIL_WRITTEN, query, within};
+use crate::apart::apart;
 use crate::rules::change::{self, Change, Item, Kind};
 
 /// What is stored, as one moment has it, to be looked at and tried on.
@@ -190,7 +190,7 @@ async fn prepare<E: From<EditError> + Send + 'static>(
     make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
 ) -> Result<Prepared, E> {
     let stored = Arc::clone(stored);
-    let preparing = spawn_blocking(move || {
+    let preparing = apart(move || {
         let Wanted { rules, reach, revision } = make(&stored)?;
         let changes = stored.changes(&rules, &reach)?;
         // Never to rules that could not be put in force.

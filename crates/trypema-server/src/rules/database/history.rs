@@ -7,11 +7,11 @@ use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use thiserror::Error;
-use tokio::task::spawn_blocking;
 use trypema::rules::Rules;
 
 use super::stored::{item, revision};
 use super::{Database, DatabaseError, Purpose, Snapshot, query, within};
+use crate::apart::apart;
 use crate::rules::change::{Item, Kind};
 
 /// One change to one thing.
@@ -128,7 +128,7 @@ impl Snapshot<'_> {
             return Err(NoSuchRevision::Forgotten(wanted));
         }
         let stored = Arc::clone(self.stored());
-        let understanding = spawn_blocking(move || before(&stored.rules, &rows));
+        let understanding = apart(move || before(&stored.rules, &rows));
         let understood = understanding.await.unwrap_or(Err(DatabaseError::Silent))?;
         understood.ok_or(NoSuchRevision::Forgotten(wanted))
     }

@@ -10,6 +10,7 @@ use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
 
 use super::row::{ListRow, OverrideRow, RuleRow};
 use super::{Database, DatabaseError, Purpose, query, within};
+use crate::apart::apart;
 use crate::rules::change::{Item, Kind, Listed, Name};
 
 /// Rows that are told of: nobody repairs more at once.
@@ -208,7 +209,7 @@ async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError
 pub(super) async fn read(connection: &mut PgConnection) -> Result<Stored, DatabaseError> {
     let rows = query(EVERYTHING).fetch_all(connection).await.map_err(not_migrated)?;
     // Thousands of rows: not on a thread that decides.
-    let understood = tokio::task::spawn_blocking(move || {
+    let understood = apart(move || {
         let mut stored = Stored::default();
         for row in &rows {
             let (kind, at, body): (&str, i64, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);

@@ -24,7 +24,7 @@ fn other_methods_are_405_and_told_which_are_understood() {
         ("/v1/explain", &["POST"]),
         ("/v1/refund", &["POST"]),
         ("/v1/keys/per-user%7Cuser=ann", &["GET", "DELETE"]),
-        ("/v1/rules", &["GET"]),
+        ("/v1/rules", &["GET", "POST"]),
         ("/", &["GET", "HEAD"]),
         ("/healthz", &["GET", "HEAD"]),
         ("/readyz", &["GET", "HEAD"]),
@@ -127,7 +127,7 @@ fn the_small_routes_answer() {
     let ready = client.send("GET", "/readyz", &[], "").json();
     assert_eq!(
         ready,
-        serde_json::json!({"ready": true, "provider": "memory", "rules": 1, "rules_refused": false})
+        serde_json::json!({"ready": true, "provider": "memory", "rules": 1, "rules_from": "file", "rules_refused": false})
     );
     let help = client.send("GET", "/", &[], "").body;
     for route in [

@@ -113,6 +113,6 @@ fn the_service_is_alive_and_ready_without_its_store() {
     }
     assert_eq!(client.send("GET", "/healthz", &[], "").status, 200);
     let ready = client.send("GET", "/readyz", &[], "");
-    let expected = json!({"ready": true, "provider": "redis", "rules": 4, "store": "unavailable", "rules_refused": false});
+    let expected = json!({"ready": true, "provider": "redis", "rules": 4, "rules_from": "file", "store": "unavailable", "rules_refused": false});
     assert_eq!((ready.status, ready.json()), (200, expected));
 }

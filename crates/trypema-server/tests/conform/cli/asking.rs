@@ -44,7 +44,7 @@ fn who_cannot_be_asked_is_2() {
     let server = format!("http://{}", service.address);
     let refused = run(["explain", "user=ann", "--server", &server]);
     assert_eq!(refused.code, Some(2));
-    assert!(refused.err.contains("401") && refused.err.contains("admin token"), "{}", refused.err);
+    assert!(refused.err.contains("401") && refused.err.contains("this needs a token"), "{}", refused.err);
     assert_eq!(run(["explain", "user=ann", "--server", &server, "--admin-token", "secret"]).code, Some(0));
 }
 

@@ -149,6 +149,9 @@ fn a_bad_row(comparison: &mut Comparison, service: &InProcess, database: &Server
         "INSERT INTO rate_limit_rules (id, scope, algorithm, limit_count, window_seconds)
          VALUES ('bad', 'nobody', 'fixed_window', 1, 1)",
     );
+    let bad =
+        Operation { method: "get", path: "/v1/rules/{id}", target: "/v1/rules/bad", body: String::new() };
+    assert_eq!(comparison.stored(service, &bad, &ANY), 422);
     let of_one_thing =
         |operation: &Operation| operation.method == "get" || !operation.path.starts_with("/v1/ruleset");
     for operation in operations().into_iter().filter(of_one_thing) {
@@ -181,7 +184,11 @@ fn mistakes(comparison: &mut Comparison, service: &InProcess) {
     }
     let limit = json!({"fixed_window": {"limit": 0, "window": "1h"}});
     let body = json!({"id": "other", "scope": "user", "strategy": limit}).to_string();
-    comparison.stored(service, &Operation { method: "post", path: "/v1/rules", target: "/v1/rules", body }, &ANY);
+    comparison.stored(
+        service,
+        &Operation { method: "post", path: "/v1/rules", target: "/v1/rules", body },
+        &ANY,
+    );
     let nobody = &["/v1/rules/nobody"];
     for method in ["get", "patch", "delete"] {
         let body = if method == "patch" { r#"{"enabled": true}"# } else { "" };

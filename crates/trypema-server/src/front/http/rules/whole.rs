@@ -5,12 +5,12 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
 use trypema::rules::{Rule, Rules};
 
 use super::one::no_rule;
 use super::precondition::Precondition;
 use super::{EditAnswer, json_apart, read_apart, tagged};
+use crate::apart::apart;
 use crate::front::http::answer::{json, json_bytes};
 use crate::front::http::problem::Refusal;
 use crate::front::http::query::pairs;
@@ -70,7 +70,7 @@ impl Front {
         let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let is_yaml = accept.is_some_and(|accept| accept.contains("yaml"));
         // There may be thousands of rules: not on a thread that decides.
-        let writing = spawn_blocking(move || {
+        let writing = apart(move || {
             let rules = sorted(stored.understood()?);
             if is_yaml { yaml(&rules) } else { Ok(json(StatusCode::OK, &rules)) }
         });
