@@ -502,6 +502,7 @@ CREATE TRIGGER record AFTER INSERT OR UPDATE OR DELETE ON rate_limit_lists FOR E
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_rules EXECUTE FUNCTION trypema_refuse_truncate();
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_overrides EXECUTE FUNCTION trypema_refuse_truncate();
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_lists EXECUTE FUNCTION trypema_refuse_truncate();
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON rate_limit_history EXECUTE FUNCTION trypema_refuse_forgetting();
 -- What a revision takes along is in a trigger's depth already.
 CREATE TRIGGER whole BEFORE UPDATE OR DELETE ON rate_limit_history FOR EACH ROW WHEN (pg_trigger_depth() = 0)
     EXECUTE FUNCTION trypema_refuse_forgetting();

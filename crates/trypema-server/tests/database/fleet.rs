@@ -19,6 +19,8 @@ use crate::scene::{Scene, done, per_user};
 const SOON: Duration = Duration::from_secs(1);
 /// Leaves the processor to the servers.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+/// How long Redis may take: a busy machine is no reason for a request that is not decided.
+const PATIENT: &str = "5s";
 /// No poll within a test.
 const NEVER: &str = "1h";
 
@@ -34,7 +36,8 @@ impl Fleet {
     fn start(provider: &str) -> Self {
         let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
         let url = redis.url();
-        let flags = ["--provider", provider, "--redis-url", &url, "--rules-poll", NEVER];
+        let flags =
+            ["--provider", provider, "--redis-url", &url, "--redis-deadline", PATIENT, "--rules-poll", NEVER];
         let servers = [scene.service(&flags), scene.service(&flags)];
         wait_until_they_listen(&redis, 2);
         done(&servers[0], "POST", "/v1/rules", &per_user("per-user", 10));

@@ -58,7 +58,10 @@ pub(crate) struct Edited {
 struct Prepared {
     changes: Vec<Change>,
     writes: Writes,
+    /// That of the one thing that is changed, before it is.
     item_revision: Option<u64>,
+    /// Whether it is one thing.
+    is_one: bool,
 }
 
 /// Why a change was not made.
@@ -131,7 +134,7 @@ impl<'d> Editing<'d> {
     ) -> Result<Edited, E> {
         let Self(Snapshot { mut session, stored }) = self;
         let prepared = prepare(&stored, make).await;
-        let Prepared { changes, writes, item_revision } = match prepared {
+        let Prepared { changes, writes, is_one, .. } = match prepared {
             Ok(prepared) if !prepared.changes.is_empty() => prepared,
             other => {
                 session.roll_back().await;
@@ -153,7 +156,7 @@ impl<'d> Editing<'d> {
         let commit = async { Ok(query("COMMIT").execute(&mut session.connection).await?) };
         within(commit).await.map_err(EditError::Unsure)?;
         session.rest();
-        Ok(Edited { revision, item_revision: item_revision.map(|_| revision), changes })
+        Ok(Edited { revision, item_revision: is_one.then_some(revision), changes })
     }
 }
 
@@ -196,7 +199,8 @@ async fn prepare<E: From<EditError> + Send + 'static>(
         // Never to rules that could not be put in force.
         RuleSet::compile(&rules).map_err(EditError::from)?;
         let writes = Writes::new(&changes, &stored.bad_rows);
-        Ok(Prepared { changes, writes, item_revision: revision })
+        let is_one = matches!(reach, Reach::Rule(_));
+        Ok(Prepared { changes, writes, item_revision: revision, is_one })
     });
     preparing.await.unwrap_or_else(|_| Err(EditError::Database(DatabaseError::Silent).into()))
 }

@@ -21,7 +21,7 @@ fn a_server_starts_from_the_rules_that_are_kept() {
     let revision = ready(&first)["rules_revision"].clone();
     wait_until("the rules to be kept", || {
         let mut control = redis.control().unwrap();
-        control.command(&["HGET", "trypema:rules", "revision"]).unwrap().text() == revision.to_string()
+        control.command(&["HGET", "trypema:rules", "revision"]).unwrap().text() == *revision.to_string()
     })
     .unwrap();
     drop(first);

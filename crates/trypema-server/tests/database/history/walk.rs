@@ -92,8 +92,8 @@ fn rule(random: &mut Random, id: &str) -> Rule {
 }
 
 fn set(random: &mut Random) -> Value {
-    let rules: Vec<Rule> =
-        IDS.iter().filter_map(|id| (!random.once_in(3)).then(|| rule(random, id))).collect();
+    let ids: Vec<_> = IDS.iter().filter(|_| !random.once_in(3)).collect();
+    let rules: Vec<Rule> = ids.into_iter().map(|id| rule(random, id)).collect();
     let mut overrides = Vec::new();
     for rule in &rules {
         let numbers = json!({"rule": rule.id, "key": {"user": "ann"}, "strategy": rule.strategy});
