@@ -134,7 +134,7 @@ impl RuleSet {
 
     /// Whether the key that a request has of a rule is none that the rule is asked for.
     fn is_outside_share(&self, (number, rule): (u32, &Compiled), facts: &Facts<'_>) -> bool {
-        let found = self.index.find(facts);
+        let found = self.candidate_index.find(facts);
         let entry = found.as_slice().iter().find(|entry| entry.rule == number);
         entry.is_some_and(|entry| {
             let mut key = String::new();

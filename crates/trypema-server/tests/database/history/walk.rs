@@ -92,8 +92,12 @@ fn rule(random: &mut Random, id: &str) -> Rule {
 }
 
 fn set(random: &mut Random) -> Value {
-    let ids: Vec<_> = IDS.iter().filter(|_| !random.once_in(3)).collect();
-    let rules: Vec<Rule> = ids.into_iter().map(|id| rule(random, id)).collect();
+    let mut rules: Vec<Rule> = Vec::new();
+    for id in IDS {
+        if !random.once_in(3) {
+            rules.push(rule(random, id));
+        }
+    }
     let mut overrides = Vec::new();
     for rule in &rules {
         let numbers = json!({"rule": rule.id, "key": {"user": "ann"}, "strategy": rule.strategy});

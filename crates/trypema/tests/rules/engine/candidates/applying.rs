@@ -163,3 +163,21 @@ rules:
         assert!(!verdict.rules().any(|rule| rule.rule.id == "next" && rule.is_denying()));
     }
 }
+
+/// As many rules as can be asked together, and one that nobody has to ask.
+#[test]
+fn a_candidate_never_keeps_a_request_from_being_decided() {
+    let mut written = String::from("rules:\n");
+    for number in 0..64 {
+        written += &format!(
+            "  - {{id: r{number}, scope: global, strategy: {{fixed_window: {{limit: 1, window: 1h}}}}}}\n"
+        );
+    }
+    written += "  - {id: next, scope: global, candidate_for: r0, priority: -1, strategy: {fixed_window: {limit: 9, window: 1h}}}\n";
+    let local = Local::new(&written);
+    let verdicts = [local.check(&[]), local.check(&[])];
+    assert_eq!(
+        verdicts.map(|verdict| (verdict.is_allowed(), verdict.rules().count())),
+        [(true, 64), (false, 64)]
+    );
+}
