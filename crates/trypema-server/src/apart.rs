@@ -8,8 +8,8 @@ use std::thread;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
-/// How much less than others the thread wants of a processor.
-const NICENESS: i32 = 10;
+/// How much less than others the thread wants of a processor: as little as can be said.
+const NICENESS: i32 = 19;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -22,7 +22,6 @@ pub(crate) struct Interrupted;
 pub(crate) async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Interrupted> {
-    static WORKER: LazyLock<Sender<Work>> = LazyLock::new(start);
     let (done, waiting) = oneshot::channel();
     let work: Work = Box::new(move || {
         // Whoever asked may have gone away.
@@ -31,6 +30,14 @@ pub(crate) async fn apart<T: Send + 'static>(
     WORKER.send(work).map_err(|_| Interrupted)?;
     waiting.await.map_err(|_| Interrupted)
 }
+
+/// Takes something down there that has thousands of parts.
+pub(crate) fn discard<T: Send + 'static>(value: T) {
+    // If nobody is there to do it, it is done here.
+    let _ = WORKER.send(Box::new(move || drop(value)));
+}
+
+static WORKER: LazyLock<Sender<Work>> = LazyLock::new(start);
 
 fn start() -> Sender<Work> {
     let (sender, receiver) = channel::<Work>();

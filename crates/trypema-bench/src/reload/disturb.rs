@@ -11,8 +11,9 @@ use super::steady::{self, Latency};
 use crate::measure::{Effort, median};
 use crate::server::process::Server;
 
-/// How long a round is; rules change this many times in it, once a second.
-const CHANGES: usize = 10;
+/// How often rules change in a round, once a second. Rounds are short, so that a moment in which something else has the processors
+/// spoils one of many.
+const CHANGES: usize = 5;
 const ROUND: Duration = Duration::from_secs(CHANGES as u64);
 const BETWEEN: Duration = Duration::from_secs(1);
 
@@ -52,8 +53,8 @@ impl Disturbance {
 
 pub fn measured(program: &Path, (count, effort): (usize, Effort<'_>)) -> Result<Vec<Harm>, String> {
     let (rounds, title) = match effort {
-        Effort::Full => (5, ""),
-        Effort::Quick(title) => (2, title),
+        Effort::Full => (9, ""),
+        Effort::Quick(title) => (3, title),
     };
     let measured = |disturbance| {
         let (scene, server) = prepared(program, count)?;

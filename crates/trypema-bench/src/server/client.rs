@@ -11,6 +11,8 @@ const PART: usize = 64 * 1_024;
 
 pub struct Client {
     connection: TcpStream,
+    /// What is read into.
+    part: Vec<u8>,
 }
 
 impl Client {
@@ -19,7 +21,7 @@ impl Client {
         let connection = TcpStream::connect(address)?;
         connection.set_nodelay(true)?;
         connection.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self { connection })
+        Ok(Self { connection, part: vec![0; PART] })
     }
 
     /// The body of the answer, which must be a 200.
@@ -39,11 +41,11 @@ impl Client {
 
     fn ask(&mut self, request: &str) -> io::Result<String> {
         self.connection.write_all(request.as_bytes())?;
-        let (mut answer, mut part) = (Vec::new(), vec![0; PART]);
+        let mut answer = Vec::new();
         loop {
-            match self.connection.read(&mut part)? {
+            match self.connection.read(&mut self.part)? {
                 0 => return Err(failure("the connection was closed")),
-                length => answer.extend_from_slice(&part[..length]),
+                length => answer.extend_from_slice(&self.part[..length]),
             }
             if let Some(body) = complete(&answer)? {
                 return Ok(body.to_owned());

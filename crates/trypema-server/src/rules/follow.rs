@@ -9,7 +9,7 @@ use trypema::rules::{RuleSet, Rules};
 use super::book::{Book, InForce, Origin};
 use super::cache::{CacheError, Kept};
 use super::database::{DatabaseError, Stored, Unusable, Version};
-use crate::apart::apart;
+use crate::apart::{apart, discard};
 use crate::app::App;
 use crate::clock::Started;
 
@@ -130,7 +130,8 @@ impl Follower {
             *self.book.current_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
             self.book.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
         }
-        let kept = self.keep(adopted).await;
+        let kept = self.keep(adopted.as_ref()).await;
+        discard(adopted);
         if let Err(error) = &kept
             && !self.is_keeping_failing
         {
@@ -199,13 +200,13 @@ impl Follower {
         self.book.in_force.send_replace(InForce { version, origin });
         tokio::spawn(async move {
             tokio::time::sleep(RETIRED_FOR).await;
-            apart(move || drop(retired)).await
+            discard(retired);
         });
         Some(rules)
     }
 
     /// Keeps what is in force in Redis. Who has just read it does so whatever is there, unless that is later, and the database has it.
-    async fn keep(&mut self, rules: Option<Rules>) -> Result<(), CacheError> {
+    async fn keep(&mut self, rules: Option<&Rules>) -> Result<(), CacheError> {
         let (Some(cache), version) = (&self.book.cache, self.book.in_force().version) else { return Ok(()) };
         let kept = cache.refresh(&version).await;
         if self.is_away || !self.is_current() {
@@ -217,7 +218,7 @@ impl Follower {
             (Ok(Kept::Later), _) if self.book.database.version().await.ok() != Some(version.clone()) => {
                 Ok(())
             }
-            (_, Some(rules)) => cache.keep(&version, &rules).await,
+            (_, Some(rules)) => cache.keep(&version, rules).await,
             (_, None) => match self.book.database.read_unless(None).await {
                 Ok(Some(stored)) if stored.version == version => cache.keep(&version, &stored.rules).await,
                 // The next time it is another version.

@@ -10,7 +10,7 @@ use trypema::rules::{InvalidRules, RuleSet, Rules};
 use super::stored::{self, BadRow, BadRows, Stored, Unusable};
 use super::write::Writes;
 use super::{Database, DatabaseError, Purpose, Session, UNTIL_WRITTEN, query, within};
-use crate::apart::apart;
+use crate::apart::{apart, discard};
 use crate::rules::change::{self, Change, Item, Kind};
 
 /// What is stored, as one moment has it, to be looked at and tried on.
@@ -138,10 +138,13 @@ impl<'d> Editing<'d> {
             Ok(prepared) if !prepared.changes.is_empty() => prepared,
             other => {
                 session.roll_back().await;
+                let revision = stored.version.revision;
+                discard(stored);
                 let Prepared { changes, item_revision, .. } = other?;
-                return Ok(Edited { revision: stored.version.revision, item_revision, changes });
+                return Ok(Edited { revision, item_revision, changes });
             }
         };
+        discard(stored);
         let connection = &mut session.connection;
         let writing = async {
             writes.run(connection).await?;
@@ -177,8 +180,10 @@ impl Snapshot<'_> {
     ) -> Result<Edited, E> {
         let prepared = prepare(&self.stored, make).await;
         self.session.roll_back().await;
+        let revision = self.stored.version.revision;
+        discard(self.stored);
         let Prepared { changes, item_revision, .. } = prepared?;
-        Ok(Edited { revision: self.stored.version.revision, item_revision, changes })
+        Ok(Edited { revision, item_revision, changes })
     }
 
     /// Leaves it.

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::edited;
+use crate::apart::discard;
 use crate::front::http::answer::json;
 use crate::front::http::problem::Refusal;
 use crate::front::http::text::decoded_path;
@@ -35,7 +36,10 @@ pub(super) struct Place<'p> {
 impl Front {
     pub(super) async fn show_lists(&self, place: &Connection) -> Asked {
         let stored = self.stored(place).await?;
-        Ok(json(StatusCode::OK, &ListsAnswer { allow: &stored.rules.allow, block: &stored.rules.block }))
+        let answer =
+            json(StatusCode::OK, &ListsAnswer { allow: &stored.rules.allow, block: &stored.rules.block });
+        discard(stored);
+        Ok(answer)
     }
 
     pub(super) async fn listed(

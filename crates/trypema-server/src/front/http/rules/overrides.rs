@@ -10,6 +10,7 @@ use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Ru
 use super::edited;
 use super::item::ItemAnswer;
 use super::precondition::Precondition;
+use crate::apart::discard;
 use crate::front::http::answer::json;
 use crate::front::http::problem::Refusal;
 use crate::front::http::query::pairs;
@@ -50,7 +51,9 @@ impl Front {
         let stored = self.stored(place).await?;
         let is_wanted = |special: &&Override| rule.as_ref().is_none_or(|rule| special.rule == **rule);
         let overrides = stored.rules.overrides.iter().filter(is_wanted).collect();
-        Ok(json(StatusCode::OK, &OverridesAnswer { overrides }))
+        let answer = json(StatusCode::OK, &OverridesAnswer { overrides });
+        discard(stored);
+        Ok(answer)
     }
 
     pub(super) async fn override_of(&self, name: &str, request: Request<Incoming>, place: &Place) -> Asked {
