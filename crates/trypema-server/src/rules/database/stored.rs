@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use sqlx::{PgConnection, Row};
 use thiserror::Error;
 use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
@@ -16,12 +17,16 @@ use crate::rules::change::{Item, Kind, Listed, Name};
 /// Rows that are told of: nobody repairs more at once.
 const MAX_TOLD: usize = 100;
 
-/// Everything in one statement, so that it is of one moment.
+/// Everything in one statement, so that it is of one moment; and each table in one value, as thousands of rows would be taken apart on a thread
+/// that decides.
 const EVERYTHING: &str = "
-    SELECT 'rule' AS kind, revision, json_strip_nulls(to_json(r))::text AS body FROM rate_limit_rules r
-    UNION ALL SELECT 'override', revision, json_strip_nulls(to_json(o))::text FROM rate_limit_overrides o
-    UNION ALL SELECT 'list', revision, json_strip_nulls(to_json(l))::text FROM rate_limit_lists l
-    UNION ALL SELECT 'state', revision, set_id || ' ' || change_id FROM rate_limit_state";
+    SELECT 'rule', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(r)))), '[]')::text FROM rate_limit_rules r
+    UNION ALL
+    SELECT 'override', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(o)))), '[]')::text FROM rate_limit_overrides o
+    UNION ALL
+    SELECT 'list', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(l)))), '[]')::text FROM rate_limit_lists l
+    UNION ALL
+    SELECT 'state', json_build_array(json_build_array(revision, set_id || ' ' || change_id))::text FROM rate_limit_state";
 
 const VERSION: &str = "SELECT revision, set_id || ' ' || change_id FROM rate_limit_state";
 
@@ -125,6 +130,21 @@ impl Stored {
         Some(Err(Unusable::BadRows(BadRows(vec![bad.clone()]))))
     }
 
+    /// Adds the rows of a table, each with its revision.
+    fn add_all(&mut self, kind: &str, rows: &str) -> Result<(), serde_json::Error> {
+        match Kind::of(kind) {
+            Some(kind) => {
+                let rows: Vec<(i64, &RawValue)> = serde_json::from_str(rows)?;
+                rows.into_iter().for_each(|(at, body)| self.add(kind, revision(at), body.get()));
+            }
+            None => {
+                let rows: Vec<(i64, String)> = serde_json::from_str(rows)?;
+                self.version = rows.first().map(|(at, ids)| Version::new(*at, ids)).unwrap_or_default();
+            }
+        }
+        Ok(())
+    }
+
     fn add(&mut self, kind: Kind, revision: u64, body: &str) {
         match item(kind, body) {
             Ok(item) => {
@@ -207,16 +227,13 @@ async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError
 }
 
 pub(super) async fn read(connection: &mut PgConnection) -> Result<Stored, DatabaseError> {
-    let rows = query(EVERYTHING).fetch_all(connection).await.map_err(not_migrated)?;
-    // Thousands of rows: not on a thread that decides.
+    let tables = query(EVERYTHING).fetch_all(connection).await.map_err(not_migrated)?;
     let understood = apart(move || {
         let mut stored = Stored::default();
-        for row in &rows {
-            let (kind, at, body): (&str, i64, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            match Kind::of(kind) {
-                Some(kind) => stored.add(kind, revision(at), body),
-                None => stored.version = Version::new(at, body),
-            }
+        for table in &tables {
+            stored
+                .add_all(table.try_get(0)?, table.try_get(1)?)
+                .map_err(|error| sqlx::Error::Decode(error.into()))?;
         }
         Ok(stored)
     });
