@@ -109,17 +109,20 @@ impl Item {
     /// A set of these.
     pub(crate) fn together(items: impl IntoIterator<Item = Self>) -> Rules {
         let mut rules = Rules::default();
-        for item in items {
-            match item {
-                Self::Rule(rule) => rules.rules.push(*rule),
-                Self::Override(special) => rules.overrides.push(*special),
-                Self::Listed(Listed { list, attribute, value }) => {
-                    list.values_of(&mut rules).entry(attribute).or_default().push(value);
-                }
-                Self::Unreadable(_) => {}
-            }
-        }
+        items.into_iter().for_each(|item| item.add_to(&mut rules));
         rules
+    }
+
+    /// Adds it to a set.
+    pub(crate) fn add_to(self, rules: &mut Rules) {
+        match self {
+            Self::Rule(rule) => rules.rules.push(*rule),
+            Self::Override(special) => rules.overrides.push(*special),
+            Self::Listed(Listed { list, attribute, value }) => {
+                list.values_of(rules).entry(attribute).or_default().push(value);
+            }
+            Self::Unreadable(_) => {}
+        }
     }
 }
 

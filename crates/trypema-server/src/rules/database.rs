@@ -54,6 +54,8 @@ pub(crate) struct Database {
     address: Address,
     looks: Semaphore,
     changes: Semaphore,
+    /// Whoever follows what is stored never waits behind those who look at it.
+    following: Semaphore,
     /// A connection that nobody uses at the moment.
     idle: Mutex<Option<PgConnection>>,
 }
@@ -128,7 +130,7 @@ impl DatabaseError {
             _ => None,
         };
         match code.as_deref() {
-            Some("55P03" | "40P01" | "40001" | "57014") => {
+            Some("55P03" | "40P01" | "40001") => {
                 "somebody else is changing the rules at the moment: nothing was changed"
             }
             Some("42501") => "the database does not let the service do this: its role lacks a right",
@@ -159,6 +161,7 @@ struct Session<'d> {
 enum Purpose {
     Looking,
     Changing,
+    Following,
 }
 
 impl Session<'_> {
@@ -184,13 +187,17 @@ impl Database {
     /// What is wrong with the address, if it is given.
     pub(crate) fn new(address: Address) -> Result<Self, DatabaseError> {
         address.options()?;
-        let (looks, changes) = (Semaphore::new(LOOKS), Semaphore::new(CHANGES));
-        Ok(Self { address, looks, changes, idle: Mutex::new(None) })
+        let (looks, changes, following) = (Semaphore::new(LOOKS), Semaphore::new(CHANGES), Semaphore::new(1));
+        Ok(Self { address, looks, changes, following, idle: Mutex::new(None) })
     }
 
     /// A connection, within a while.
     async fn session(&self, purpose: Purpose) -> Result<Session<'_>, DatabaseError> {
-        let turns = if purpose == Purpose::Looking { &self.looks } else { &self.changes };
+        let turns = match purpose {
+            Purpose::Looking => &self.looks,
+            Purpose::Changing => &self.changes,
+            Purpose::Following => &self.following,
+        };
         let permit = timeout(PATIENCE, turns.acquire()).await;
         let permit = permit.ok().and_then(Result::ok).ok_or(DatabaseError::Crowded)?;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -149,14 +149,7 @@ impl Stored {
         match item(kind, body) {
             Ok(item) => {
                 self.revisions.extend(item.name().map(|name| (name, revision)));
-                match item {
-                    Item::Rule(rule) => self.rules.rules.push(*rule),
-                    Item::Override(special) => self.rules.overrides.push(*special),
-                    Item::Listed(Listed { list, attribute, value }) => {
-                        list.values_of(&mut self.rules).entry(attribute).or_default().push(value);
-                    }
-                    Item::Unreadable(_) => {}
-                }
+                item.add_to(&mut self.rules);
             }
             Err(reason) => {
                 let (name, body) = (name_of(body), body.to_owned());
@@ -199,7 +192,7 @@ impl Database {
 
     /// The same, if it is another version than the one that is known.
     pub(crate) async fn read_unless(&self, known: Option<&Version>) -> Result<Option<Stored>, DatabaseError> {
-        let mut session = self.session(Purpose::Looking).await?;
+        let mut session = self.session(Purpose::Following).await?;
         let stored = within(async {
             let connection = &mut session.connection;
             if known.is_some() && known == Some(&version(connection).await?) {
@@ -214,7 +207,7 @@ impl Database {
 
     /// Which version is stored now.
     pub(crate) async fn version(&self) -> Result<Version, DatabaseError> {
-        let mut session = self.session(Purpose::Looking).await?;
+        let mut session = self.session(Purpose::Following).await?;
         let stored = within(version(&mut session.connection)).await?;
         session.rest();
         Ok(stored)
