@@ -129,6 +129,7 @@ fn everything() -> Value {
         {"suppressed": {"limit": 3, "window": "1us", "group": "1ms", "hard_limit_factor": 1.000_000_000_000_000_2}},
         {"token_bucket": {"limit": 10, "window": "1s", "burst": 3}},
         {"token_bucket": {"burst": 10, "refill_rate": 0.1}},
+        {"token_bucket": {"limit": 1000, "window": "1m", "burst": 1200, "refill_rate": 16.5}},
         {"token_bucket": {"limits": [{"limit": 10, "window": "1s"}, {"limit": 1, "window": "365d23h59m59s999ms999us", "burst": 1}]}},
         {"sliding_window": {"limit": 4_294_967_295_u64, "window": "1m1us"}},
         {"fixed_window": {"limit": 9_007_199_254_740_991_u64, "window": "1ms"}},
@@ -188,7 +189,7 @@ fn the_statements_of_the_seed_work() {
             plan_tiers, endpoints, action, priority, enabled)
         VALUES ('search', 'user:{user}', 'user', 'fixed_window', 2, 3600, NULL, NULL, '{}', '{}', 'reject', 10, TRUE),
                ('burst', 'tenant:{api_key}', 'tenant', 'token_bucket', 1000, 60, 1200, NULL, '{free, pro}', '{/api/search}', 'throttle', 20, TRUE),
-               ('rate', 'ip:{ip}', 'ip', 'token_bucket', 1000, NULL, 1200, 16.5, DEFAULT, DEFAULT, DEFAULT, DEFAULT, DEFAULT)";
+               ('rate', 'ip:{ip}', 'ip', 'token_bucket', 1000, 60, 1200, 16.5, DEFAULT, DEFAULT, DEFAULT, DEFAULT, DEFAULT)";
     scene.database.sql(insert).unwrap();
     let exported = done(&service, "GET", "/v1/ruleset", &Value::Null);
     assert_eq!(exported["rules"].as_array().unwrap().len(), 3);

@@ -199,7 +199,7 @@ pub struct BucketNumbers {
     /// The bucket's size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u64>,
-    /// Tokens that come back per second, in place of `limit` per `window`.
+    /// Tokens that come back per second. It takes precedence over `limit` per `window`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refill_rate: Option<f64>,
     /// Several buckets, each of which must have the cost, in place of the above.

@@ -7,7 +7,10 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use super::{Database, DatabaseError, within};
 
 /// Every migration, in order. Once released, one is never changed: another follows it.
-const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "rules", include_str!("../../../migrations/0001_rules.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "rules", include_str!("../../../migrations/0001_rules.sql")),
+    (2, "refill_rate", include_str!("../../../migrations/0002_refill_rate.sql")),
+];
 
 impl Database {
     /// Brings the tables up to date; returns the names of what was missing. Several at once wait for each other.

@@ -17,7 +17,7 @@ fn tables_are_made_once() {
     let made = ran(&["rules", "migrate", "--database-url", &url]);
     assert_eq!(
         (made.code, made.out.as_str()),
-        (Some(0), "the tables are up to date now: rules\n"),
+        (Some(0), "the tables are up to date now: rules, refill_rate\n"),
         "{made:?}"
     );
     let again = ran(&["rules", "migrate", "--database-url", &url]);

@@ -170,9 +170,11 @@ fn numbers(random: &mut Random) -> Numbers {
             Numbers::Abuse(AbuseNumbers { temp: tier(random), long: tier(random), count_while_blocked })
         }
         5 => Numbers::TokenBucket(BucketNumbers {
+            limit: random.once_in(2).then(|| random.between(1, 1_000)),
+            window: random.once_in(2).then(|| milliseconds(random.between(1, 100_000))),
             burst: Some(random.between(1, 10_000)),
             refill_rate: Some(random.pick(&[0.1, 1.0, 12.5, 1e6])),
-            ..BucketNumbers::default()
+            limits: Vec::new(),
         }),
         6 => {
             let limits = (0..random.between(1, 4)).map(|_| fine_limit(random)).collect();

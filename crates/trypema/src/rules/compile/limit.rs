@@ -101,16 +101,19 @@ impl From<&BucketLimit> for BucketNumbers {
     }
 }
 
-/// A bucket of `burst` tokens, or of `limit` if that is not given, refilled at `refill_rate` or at `limit` per `window`.
+/// A bucket of `burst` tokens, or of `limit` if that is not given, refilled at `refill_rate`, or else at `limit` per `window`.
+///
+/// A `window` beside a `refill_rate` decides nothing, as in a row of `rate_limit_rules`, where every rule has one. It is checked all
+/// the same: a length of time that no rule may have is a mistake.
 fn bucket(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
     let missing = |name| (name, format!("a token bucket needs `{name}`"));
     let capacity = numbers.burst.or(numbers.limit).ok_or_else(|| missing("limit"))?;
     let capacity_name = if numbers.burst.is_some() { "burst" } else { "limit" };
     let refill_every = match (numbers.refill_rate, numbers.window) {
-        (Some(_), Some(_)) => {
-            return Err(("refill_rate", "give either `refill_rate` or `window`, not both".to_owned()));
+        (Some(rate), window) => {
+            window.map_or(Ok(()), |window| in_bounds(window.0))?;
+            refill_time(capacity, rate)?
         }
-        (Some(rate), None) => refill_time(capacity, rate)?,
         (None, Some(window)) => scaled(window.0, capacity, numbers.limit.ok_or_else(|| missing("limit"))?)?,
         (None, None) => return Err(missing("window")),
     };
@@ -137,12 +140,18 @@ fn scaled(window: Duration, capacity: u64, limit: u64) -> Result<Duration, Refus
     if limit == 0 {
         return Err(("limit", "invalid limit 0: need at least 1".to_owned()));
     }
-    if window > MAX_WINDOW {
-        return Err(about(TrypemaError::InvalidWindow { given: window, max: MAX_WINDOW }));
-    }
+    in_bounds(window)?;
     let micros =
         (window.as_nanos().div_ceil(1_000)).saturating_mul(u128::from(capacity)).div_ceil(u128::from(limit));
     Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
+}
+
+/// Whether a window is one that a rule may have.
+fn in_bounds(window: Duration) -> Result<(), Refused> {
+    if window.is_zero() || window > MAX_WINDOW {
+        return Err(about(TrypemaError::InvalidWindow { given: window, max: MAX_WINDOW }));
+    }
+    Ok(())
 }
 
 fn tier(numbers: &TierNumbers) -> Result<AbuseTier, Refused> {

@@ -45,6 +45,23 @@ rules:
     assert!(local.check(&[]).is_allowed());
 }
 
+/// A rule of 10 tokens a minute that gives a refill rate of two a second refills at that rate.
+#[test]
+fn a_refill_rate_takes_precedence_over_the_window() {
+    let local = Local::new(
+        "
+rules:
+  - {id: a, scope: global, strategy: {token_bucket: {limit: 10, window: 60s, refill_rate: 2}}}
+",
+    );
+    assert!(local.check_for(&[], 10).is_allowed(), "the limit is the bucket's size");
+    assert_eq!(local.check(&[]).retry_after(), Some(Duration::from_millis(500)));
+    local.clock.advance(Duration::from_millis(500) - Duration::from_micros(1));
+    assert!(!local.check(&[]).is_allowed());
+    local.clock.advance(Duration::from_micros(1));
+    assert!(local.check(&[]).is_allowed());
+}
+
 #[test]
 fn a_cost_that_never_fits_has_no_wait() {
     let local = Local::new(TWO);
