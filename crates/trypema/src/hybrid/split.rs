@@ -47,8 +47,8 @@ impl<S: Leasable> Split<S> {
         Self { limiter, parts }
     }
 
-    /// Takes `cost` from the first part that has it. An `Err` also where the limit is too small to be split so often, the key
-    /// too long to be numbered, or the strategy cannot be split.
+    /// Takes `cost` from the first part that has it. An `Err` also where the limit is too small to be split so often, or the
+    /// strategy cannot be split.
     pub async fn take(&self, key: &RedisKey, limit: &S::Limit, cost: u64) -> Result<Decision, TrypemaError> {
         let mut denied = None;
         for part in self.parts(key, limit) {
@@ -86,15 +86,14 @@ impl<S: Leasable> Split<S> {
 
     /// Units of `key` that this instance holds, of all parts.
     pub fn held(&self, key: &RedisKey) -> u64 {
-        let names = (0..self.parts.get()).filter_map(|index| self.name(key, index).ok());
-        names.map(|name| self.limiter.held(&name)).sum()
+        (0..self.parts.get()).map(|index| self.limiter.held(&self.name(key, index))).sum()
     }
 
     /// Forgets what `key` has spent; whether there was anything.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
         let mut is_any = false;
         for index in 0..self.parts.get() {
-            is_any |= self.limiter.reset(&self.name(key, index)?).await?;
+            is_any |= self.limiter.reset(&self.name(key, index)).await?;
         }
         Ok(is_any)
     }
@@ -110,12 +109,12 @@ impl<S: Leasable> Split<S> {
         (0..count).map(move |turn| {
             let index = (own + turn) % count;
             let part = S::part(limit, index, count).ok_or(TrypemaError::InvalidSplit { parts: count })?;
-            Ok(Part { key: self.name(key, index)?, limit: part })
+            Ok(Part { key: self.name(key, index), limit: part })
         })
     }
 
-    fn name(&self, key: &RedisKey, index: u32) -> Result<RedisKey, TrypemaError> {
-        RedisKey::try_from(format!("{key}/{index}/{}", self.parts))
+    fn name(&self, key: &RedisKey, index: u32) -> RedisKey {
+        key.suffixed(format_args!("/{index}/{}", self.parts))
     }
 }
 

@@ -1,33 +1,70 @@
-//! Keys and the names they have in Redis.
+//! Keys, and the names of their states in Redis.
+
+mod encoding;
 
 use std::fmt;
 
+use encoding::{MAX_BYTES, encode, is_unchanged};
+
 use crate::error::TrypemaError;
 
-/// The longest key, in bytes: names stay short enough to be read in a terminal.
-const MAX_BYTES: usize = 255;
-
-/// A key that limits are counted for in Redis: not empty, at most 255 bytes, without `:`, which separates the
-/// parts of a name.
+/// A key that limits are counted for in Redis, or the prefix of all names there.
+///
+/// There are two ways to make one, and they agree: for every text that `try_from` accepts, `encode` returns the same key.
+///
+/// - [`RedisKey::try_from`] accepts a text of 1 to 255 bytes without `:`, and refuses everything else.
+/// - [`RedisKey::encode`] accepts any bytes: `user:123`, an IPv6 address, a token of 10 KiB, an empty text.
 ///
 /// ```
 /// use trypema::redis::RedisKey;
 ///
 /// let key = RedisKey::try_from("user_123".to_string())?;
 /// assert_eq!(key.to_string(), "user_123");
+/// assert_eq!(key, RedisKey::encode("user_123"));
+///
 /// assert!(RedisKey::try_from("user:123").is_err());
+/// assert_eq!(RedisKey::encode("user:123").to_string(), "user:123");
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RedisKey(String);
 
 impl RedisKey {
+    /// Returns the key of any bytes, such that different bytes have different keys.
+    ///
+    /// Text stays as it is, except for `{`, `}`, `%` and control characters. These, and bytes that are not UTF-8, are written as
+    /// `%` and two hexadecimal digits. Where the result would be longer than 255 bytes, it is the start of the encoded text,
+    /// `%sha256-` and the SHA-256 of all bytes. No bytes at all are `%empty`. Neither form can be the result of escaping,
+    /// so two inputs share a key only if they share a SHA-256.
+    ///
+    /// All names of a key are in one slot of a Cluster, whatever its bytes.
+    ///
+    /// ```
+    /// use trypema::redis::RedisKey;
+    ///
+    /// assert_eq!(RedisKey::encode("2001:db8::/64").as_str(), "2001:db8::/64");
+    /// assert_eq!(RedisKey::encode("a}b 50%").as_str(), "a%7Db 50%25");
+    /// assert_eq!(RedisKey::encode([0, 255]).as_str(), "%00%FF");
+    /// assert_eq!(RedisKey::encode("").as_str(), "%empty");
+    /// assert!(RedisKey::encode([b'x'; 10_240]).as_str().len() <= 255);
+    /// ```
+    pub fn encode(bytes: impl AsRef<[u8]>) -> Self {
+        Self(encode(bytes.as_ref()))
+    }
+
+    /// Returns the key with `suffix` after it.
+    pub(crate) fn suffixed(&self, suffix: fmt::Arguments<'_>) -> Self {
+        let text = format!("{self}{suffix}");
+        // The text is encoded already: only its length may have to change.
+        if text.len() <= MAX_BYTES { Self(text) } else { Self::encode(text) }
+    }
+
     /// The prefix of all names, unless another one is chosen.
     pub(crate) fn default_prefix() -> Self {
         Self("trypema".to_owned())
     }
 
-    /// The key as it was given.
+    /// Returns the key as it is written in Redis: see [`RedisKey::encode`].
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -37,10 +74,11 @@ impl TryFrom<String> for RedisKey {
     type Error = TrypemaError;
 
     fn try_from(key: String) -> Result<Self, TrypemaError> {
-        if !key.is_empty() && key.len() <= MAX_BYTES && !key.contains(':') {
-            return Ok(Self(key));
+        if key.is_empty() || key.len() > MAX_BYTES || key.contains(':') {
+            let given = key.chars().take(64).collect();
+            return Err(TrypemaError::InvalidRedisKey { given, max_bytes: MAX_BYTES });
         }
-        Err(TrypemaError::InvalidRedisKey { given: key.chars().take(64).collect(), max_bytes: MAX_BYTES })
+        Ok(if is_unchanged(&key) { Self(key) } else { Self::encode(key) })
     }
 }
 
@@ -49,6 +87,14 @@ impl TryFrom<&str> for RedisKey {
 
     fn try_from(key: &str) -> Result<Self, TrypemaError> {
         Self::try_from(key.to_owned())
+    }
+}
+
+/// An address as a key in Redis: `203.0.113.9`, `2001:db8:1:2::/64`.
+#[cfg(any(feature = "http", feature = "rules"))]
+impl From<crate::address_key::AddressKey> for RedisKey {
+    fn from(address: crate::address_key::AddressKey) -> Self {
+        Self::encode(address.as_str())
     }
 }
 
@@ -64,47 +110,78 @@ impl AsRef<str> for RedisKey {
     }
 }
 
-/// `<prefix>:{<key>}:<strategy>`: the name of a state. Braces in a key would end the hash tag early, so they are
-/// written `%7B` and `%7D`, and `%` itself as `%25`: two keys never share a name, and all names of one key are in
-/// one slot of a Cluster.
+/// `<prefix>:{<key>}:<strategy>`: the name of a state.
+///
+/// Neither prefix nor key contains a brace, and a key is never empty. So the first `{` ends the prefix, the first `}` ends the
+/// key, two states never share a name, and all names of one key have the same hash tag.
 pub(super) fn state_name(prefix: &RedisKey, key: &RedisKey, strategy: &str) -> Vec<u8> {
-    let mut name = Vec::with_capacity(prefix.0.len() + key.0.len() + strategy.len() + 4);
-    escape(&mut name, &prefix.0);
-    name.extend_from_slice(b":{");
-    escape(&mut name, &key.0);
-    name.extend_from_slice(b"}:");
-    name.extend_from_slice(strategy.as_bytes());
-    name
-}
-
-fn escape(name: &mut Vec<u8>, part: &str) {
-    if !part.contains(['{', '}', '%']) {
-        return name.extend_from_slice(part.as_bytes());
-    }
-    for byte in part.bytes() {
-        match byte {
-            b'{' => name.extend_from_slice(b"%7B"),
-            b'}' => name.extend_from_slice(b"%7D"),
-            b'%' => name.extend_from_slice(b"%25"),
-            byte => name.push(byte),
-        }
-    }
+    [prefix.0.as_bytes(), b":{", key.0.as_bytes(), b"}:", strategy.as_bytes()].concat()
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn name(key: &str) -> String {
-        let key = RedisKey::try_from(key).unwrap_or_else(|error| panic!("{error}"));
-        String::from_utf8_lossy(&state_name(&RedisKey::default_prefix(), &key, "absolute")).into_owned()
+    fn name(prefix: &str, key: &RedisKey) -> String {
+        String::from_utf8(state_name(&RedisKey::encode(prefix), key, "absolute")).unwrap()
     }
 
     #[test]
-    fn braces_do_not_end_the_tag() {
-        assert_eq!(name("user_123"), "trypema:{user_123}:absolute");
-        assert_eq!(name("a}b"), "trypema:{a%7Db}:absolute");
-        assert_ne!(name("a%7Db"), name("a}b"));
-        assert_eq!(name("{}"), "trypema:{%7B%7D}:absolute");
+    fn names_can_be_read() {
+        let key = RedisKey::try_from("user_123").unwrap();
+        assert_eq!(name("trypema", &key), "trypema:{user_123}:absolute");
+        assert_eq!(name("myapp:ratelimit", &key), "myapp:ratelimit:{user_123}:absolute");
+        assert_eq!(
+            name("trypema", &RedisKey::encode("2001:db8:1:2::/64")),
+            "trypema:{2001:db8:1:2::/64}:absolute"
+        );
+        assert_eq!(name("{}", &RedisKey::encode("a}b")), "%7B%7D:{a%7Db}:absolute");
+        assert_eq!(name("", &RedisKey::encode("")), "%empty:{%empty}:absolute");
+    }
+
+    #[test]
+    fn the_documented_validation_holds() {
+        for invalid in ["", "user:123", &"x".repeat(256)] {
+            assert!(RedisKey::try_from(invalid).is_err(), "{invalid:?}");
+        }
+        let longest = "x".repeat(255);
+        assert_eq!(RedisKey::try_from(longest.as_str()).unwrap().as_str(), longest);
+    }
+
+    #[test]
+    fn a_suffix_keeps_keys_short_and_apart() {
+        let suffixed = |bytes: &str, part: u8| RedisKey::encode(bytes).suffixed(format_args!("/{part}/8"));
+        assert_eq!(suffixed("a:b}", 0).as_str(), "a:b%7D/0/8");
+        let (long, longer) = ("x".repeat(255), "%".repeat(1_000));
+        let keys = [(&long, 0), (&long, 1), (&longer, 0), (&longer, 1)];
+        let keys: std::collections::HashSet<_> =
+            keys.into_iter().map(|(text, part)| suffixed(text, part)).collect();
+        assert_eq!(keys.len(), 4);
+        assert!(keys.iter().all(|key| key.as_str().len() <= MAX_BYTES));
+    }
+
+    proptest! {
+        /// The relation of the two constructors: they agree wherever `try_from` accepts a text.
+        #[test]
+        fn try_from_and_encode_agree(text in "[ab:%{}\u{0}\u{7f}\u{85}ä€]{0,3}|[a%{]{84,90}|.{0,300}") {
+            match RedisKey::try_from(text.as_str()) {
+                Ok(key) => prop_assert_eq!(key, RedisKey::encode(&text)),
+                Err(_) => prop_assert!(text.is_empty() || text.len() > 255 || text.contains(':')),
+            }
+        }
+
+        /// Prefix and key can be read back from a name, so two states never share one.
+        #[test]
+        fn names_are_injective(prefix in any::<Vec<u8>>(), key in any::<Vec<u8>>()) {
+            let (prefix, key) = (RedisKey::encode(prefix), RedisKey::encode(key));
+            let name = String::from_utf8(state_name(&prefix, &key, "absolute")).unwrap();
+            let (read_prefix, rest) = name.split_once(":{").unwrap();
+            let (read_key, strategy) = rest.split_once("}:").unwrap();
+            prop_assert_eq!((read_prefix, read_key, strategy), (prefix.as_str(), key.as_str(), "absolute"));
+            let is_one_tag = !read_key.is_empty() && !read_key.contains('}') && !read_prefix.contains('{');
+            prop_assert!(is_one_tag, "{}", name);
+        }
     }
 }

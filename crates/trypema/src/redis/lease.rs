@@ -121,7 +121,7 @@ impl Limiter<FixedWindow> {
     /// Says that this instance lives, or leaves, and learns how many there are.
     pub(crate) async fn sign_of_life(&self, sharer: Sharer) -> Result<(), RedisFailure> {
         let refused = |error: TrypemaError| RedisFailure::new(RedisFailureKind::Refused, error.to_string());
-        let key = RedisKey::try_from(EVERYONE).map_err(refused)?;
+        let key = RedisKey::encode(EVERYONE);
         // Nothing is taken from it, so any limit does.
         let limit = FixedWindowLimit::new(1, Duration::from_secs(1)).map_err(refused)?;
         let told = self.lease(&key, &limit, (LeaseAsk::default(), sharer)).await?;

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use trypema::TrypemaError;
+use trypema::redis::RedisKey;
 use trypema::strategy::Abuse;
 use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::subject::HybridStrategy;
@@ -64,6 +65,18 @@ fn what_cannot_be_split_is_an_error() {
     let attempts = rl.hybrid().abuse().split(parts(2));
     let failed = wait_for(attempts.take(&key("ann"), &Abuse::limit(10, WINDOW), 1)).unwrap_err();
     assert!(matches!(failed, TrypemaError::InvalidSplit { parts: 2 }), "{failed}");
-    let long = key(&"a".repeat(255));
-    assert!(wait_for(split.take(&long, &trypema::strategy::FixedWindow::limit(40, WINDOW), 1)).is_err());
+}
+
+#[test]
+fn long_keys_that_differ_in_a_byte_are_split_apart() {
+    let scene = Scene::start();
+    let rl = scene.instance();
+    let limit = trypema::strategy::FixedWindow::limit(4, WINDOW);
+    let split = rl.hybrid().fixed_window().split(parts(2));
+    let long = [254, 255, 10_240].map(|length| format!("{}:", "a".repeat(length)));
+    for name in &long {
+        let key = RedisKey::encode(name);
+        let allowed = (0..6).filter(|_| wait_for(split.take(&key, &limit, 1)).unwrap().is_allowed()).count();
+        assert_eq!(allowed, 4, "{} bytes", name.len());
+    }
 }
