@@ -8,6 +8,7 @@ mod lock;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod map;
+mod overflow;
 mod provider;
 mod receipt;
 mod seeds;

@@ -157,6 +157,18 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
         let _ = (limit, state);
     }
 
+    /// A copy of `state` of bounded size. Under `limit` it decides the same at `now`, and never more loosely
+    /// later.
+    fn condensed(limit: &Self::Limit, state: &Self::State, now: Timestamp) -> Self::State {
+        let _ = (limit, now);
+        state.clone()
+    }
+
+    /// Lets `state` be blocked at least as long as `other`.
+    fn keep_blocks_of(state: &mut Self::State, other: &Self::State) {
+        let _ = (state, other);
+    }
+
     /// The most units, up to `call.cost`, that are sure to be admitted now.
     fn fits(limit: &Self::Limit, state: &Self::State, call: Call) -> u64;
 

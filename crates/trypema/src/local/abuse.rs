@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::limiter::Limiter;
 use crate::decision::{BlockScope, LimiterDecision};
-use crate::strategy::{Abuse, AbuseLimit, AbuseState};
+use crate::strategy::{Abuse, AbuseLimit};
 
 impl Limiter<Abuse> {
     /// Records an attempt, in the words of the abuse limiter's document.
@@ -41,7 +41,8 @@ impl Limiter<Abuse> {
         LimiterDecision::from(&self.take(key, limit, 1))
     }
 
-    /// Blocks `key` for at least `duration`, whatever it has done. A block by hand is kept beyond `max_keys`.
+    /// Blocks `key` for at least `duration`, whatever it has done; a block that lasts longer stays in force. A
+    /// block by hand is kept beyond `max_keys`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -60,7 +61,8 @@ impl Limiter<Abuse> {
         match shard.find(key.hash, &key.key) {
             Some(state) => state.block(now, block_us, scope),
             None => {
-                let mut state = AbuseState::default();
+                // It may be blocked already, by a state that it shares for want of room.
+                let mut state = shard.start_under_any_limit(now);
                 state.block(now, block_us, scope);
                 self.map.keep_always(shard, &key, state);
             }

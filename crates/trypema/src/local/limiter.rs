@@ -275,7 +275,10 @@ impl<S: Strategy> Limiter<S> {
                 S::sharpen(state, now);
                 S::decide(limit, state, call)
             }
-            None => S::decide(limit, &self.map.start(shard, limit, now), call),
+            None => {
+                self.map.sweep(shard, now);
+                shard.peek_shared(limit, now, |state| S::decide(limit, state, call))
+            }
         };
         Found { outcome, when: When::exactly(now) }
     }
@@ -357,11 +360,15 @@ impl<S: Strategy> Limiter<S> {
             S::sharpen(state, now);
             return change(state);
         }
-        let mut state = self.map.start(shard, limit, now);
-        let result = change(&mut state);
-        if S::fresh_from(&state) > now {
-            self.map.keep(shard, key, Kept { state, limit, now });
+        self.map.sweep(shard, now);
+        if self.map.must_share(shard, now)
+            && let Some(state) = shard.shared(limit, now)
+        {
+            return change(state);
         }
+        let mut state = shard.start(limit, now);
+        let result = change(&mut state);
+        self.map.keep_own(shard, key, Kept { state, limit, now });
         result
     }
 

@@ -111,16 +111,26 @@ impl<S: Strategy> Map<S> {
         self.shards[index].0.lock()
     }
 
-    /// What a key starts with that is not in `shard`: nothing, or what it may have spent while there was no
-    /// room for it.
-    pub(super) fn start(&self, shard: &mut Shard<S>, limit: &S::Limit, now: Timestamp) -> S::State {
-        self.sweep(shard, now);
-        shard.shared(limit, now).unwrap_or_default()
-    }
-
     /// Whether keys may be without room.
     pub(super) fn is_bounded(&self) -> bool {
         self.bound.is_some()
+    }
+
+    /// Whether a new key has to use a state that it shares with others. Otherwise, and if keys share at all,
+    /// room is now reserved for it, until [`Map::keep_own`] uses it or gives it up.
+    pub(super) fn must_share(&self, shard: &mut Shard<S>, now: Timestamp) -> bool {
+        self.is_sharing() && !self.has_room(shard, now)
+    }
+
+    /// Keeps the state of a key that [`Map::must_share`] found room for, if the state matters.
+    pub(super) fn keep_own(&self, shard: &mut Shard<S>, key: &Hashed<'_>, kept: Kept<'_, S>) {
+        let matters = S::fresh_from(&kept.state) > kept.now;
+        match (self.is_sharing(), matters) {
+            (true, true) => shard.insert(&key.key, kept.state, |key| self.hasher.hash(key)),
+            (true, false) => self.count_removed(1),
+            (false, true) => self.keep(shard, key, kept),
+            (false, false) => {}
+        }
     }
 
     /// Forgets what no longer matters in `shard`, a little at a time.
@@ -138,17 +148,18 @@ impl<S: Strategy> Map<S> {
         (limit, now): (&S::Limit, Timestamp),
     ) {
         if self.bound.is_some() && self.has_room(shard, now) {
-            let state = shard.shared(limit, now).unwrap_or_default();
+            let state = shard.start(limit, now);
             shard.insert(&key.key, state, |key| self.hasher.hash(key));
         }
     }
 
-    /// Keeps the state of a key that is not in `shard`: its own where there is room, else the shared one.
-    pub(super) fn keep(&self, shard: &mut Shard<S>, key: &Hashed<'_>, kept: Kept<'_, S>) {
+    /// Keeps the state of a key that is not in `shard`: as its own where there is room, or can be made, else
+    /// as the shared one.
+    fn keep(&self, shard: &mut Shard<S>, key: &Hashed<'_>, kept: Kept<'_, S>) {
         if self.has_room(shard, kept.now) {
             shard.insert(&key.key, kept.state, |key| self.hasher.hash(key));
-        } else {
-            shard.share(kept.limit, kept.state, kept.now);
+        } else if let Some(shared) = shard.shared(kept.limit, kept.now) {
+            *shared = kept.state;
         }
     }
 
@@ -199,6 +210,11 @@ impl<S: Strategy> Map<S> {
         let evict = |shard: &mut Shard<S>| shard.evict().then_some(());
         bound.when_full == WhenFull::Evict
             && (evict(shard).is_some() || self.first_of_others(evict).is_some())
+    }
+
+    /// Whether keys without room share a state; otherwise they evict others, or there is always room.
+    fn is_sharing(&self) -> bool {
+        self.bound.is_some_and(|bound| bound.when_full == WhenFull::Share)
     }
 
     fn count_one_more(&self, bound: Bound) -> bool {

@@ -1,5 +1,7 @@
 //! Receipts: what names a take, so that it can be given back once.
 
+use std::collections::HashMap;
+
 use crate::clock::Timestamp;
 
 /// What one take recorded, for giving it back with [`Limiter::refund`](super::Limiter::refund).
@@ -56,7 +58,9 @@ pub(super) struct Refunded {
     next_id: u64,
     /// Receipts up to this one are of keys that may have been reset since.
     void_through: u64,
-    done: Vec<(u64, Timestamp)>,
+    done: HashMap<u64, Timestamp>,
+    /// No receipt of `done` is forgotten before this.
+    none_before: Timestamp,
 }
 
 impl Refunded {
@@ -74,16 +78,18 @@ impl Refunded {
 
     /// Whether `id` is given back for the first time; it is remembered until `until`.
     pub(super) fn is_first(&mut self, id: u64, until: Timestamp, now: Timestamp) -> bool {
-        if id <= self.void_through || self.done.iter().any(|(done, _)| *done == id) {
+        if id <= self.void_through || self.done.contains_key(&id) {
             return false;
         }
-        if self.done.len() == MAX_REFUNDED {
-            self.done.retain(|(_, until)| *until > now);
+        if self.done.len() == MAX_REFUNDED && self.none_before <= now {
+            self.done.retain(|_, until| *until > now);
+            self.none_before = self.done.values().min().copied().unwrap_or(until);
         }
         if self.done.len() == MAX_REFUNDED {
             return false;
         }
-        self.done.push((id, until));
+        self.none_before = if self.done.is_empty() { until } else { self.none_before.min(until) };
+        self.done.insert(id, until);
         true
     }
 }

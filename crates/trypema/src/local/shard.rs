@@ -3,6 +3,7 @@
 use hashbrown::HashTable;
 
 use super::key::Key;
+use super::overflow::Overflow;
 use super::receipt::Refunded;
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
@@ -23,24 +24,13 @@ pub(super) struct Entry<S: Strategy> {
 #[derive(Debug)]
 pub(super) struct Shard<S: Strategy> {
     table: HashTable<Entry<S>>,
-    /// What the keys that found no room share.
+    /// The states that keys without room share; `None` where there are none.
     overflow: Option<Box<Overflow<S>>>,
     /// Receipts that were given and taken back.
     pub(super) refunded: Option<Box<Refunded>>,
     /// Where the next sweep goes on.
     cursor: usize,
 }
-
-/// One state per limit: if calls under different limits shared one, a short window could forget what counts
-/// in a long one.
-type Overflow<S> = Vec<(<S as Strategy>::Limit, <S as Strategy>::State)>;
-
-/// What the keys without room share, set aside.
-pub(super) struct SharedStates<S: Strategy>(Option<Box<Overflow<S>>>);
-
-/// Limits of one shard that can have an overflow state each at a time; calls under a further one use the
-/// last. Limits are chosen by the operator, so there are few.
-const MAX_OVERFLOW: usize = 256;
 
 impl<S: Strategy> Default for Shard<S> {
     fn default() -> Self {
@@ -66,51 +56,50 @@ impl<S: Strategy> Shard<S> {
         entry.key.is(key).then_some(&mut entry.state)
     }
 
+    /// The states that keys without room share, made when first used.
+    pub(super) fn overflow(&mut self) -> &mut Overflow<S> {
+        self.overflow.get_or_insert_default()
+    }
+
+    /// The state that keys without room share under `limit`, to be changed in place.
+    pub(super) fn shared(&mut self, limit: &S::Limit, now: Timestamp) -> Option<&mut S::State> {
+        self.overflow().prepare(limit, now);
+        self.prepared(limit)
+    }
+
+    /// The same where [`Overflow::prepare`] has made sure of it before.
+    pub(super) fn prepared(&mut self, limit: &S::Limit) -> Option<&mut S::State> {
+        let overflow = self.overflow.as_mut()?;
+        overflow.place(limit).and_then(|place| overflow.at(place, limit))
+    }
+
+    /// Runs `look` on the state that a key without one of its own is decided by under `limit`.
+    pub(super) fn peek_shared<R>(
+        &mut self,
+        limit: &S::Limit,
+        now: Timestamp,
+        look: impl FnOnce(&S::State) -> R,
+    ) -> R {
+        match &mut self.overflow {
+            Some(overflow) => overflow.peek(limit, now, look),
+            None => look(&S::State::default()),
+        }
+    }
+
+    /// The state that a new key under `limit` starts with: fresh, or counting what it may have spent while
+    /// there was no room for it.
+    pub(super) fn start(&self, limit: &S::Limit, now: Timestamp) -> S::State {
+        self.overflow.as_ref().map_or_else(S::State::default, |overflow| overflow.start(limit, now))
+    }
+
+    /// As [`Shard::start`], for a key whose limit is not known.
+    pub(super) fn start_under_any_limit(&self, now: Timestamp) -> S::State {
+        self.overflow.as_ref().map_or_else(S::State::default, |overflow| overflow.start_under_any_limit(now))
+    }
+
     pub(super) fn insert(&mut self, key: &[u8], state: S::State, hash: impl Fn(&[u8]) -> u64) {
         let entry = Entry { key: Key::new(key), state };
         self.table.insert_unique(hash(key), entry, |entry| hash(entry.key.as_bytes()));
-    }
-
-    /// What the keys without room share under `limit`, if it matters. Where there is nothing under this limit
-    /// it is what matters longest under another: a key's limit may have changed.
-    pub(super) fn shared(&self, limit: &S::Limit, now: Timestamp) -> Option<S::State> {
-        let overflow = self.overflow.as_deref()?;
-        let matters = |entry: &&(S::Limit, S::State)| S::fresh_from(&entry.1) > now;
-        let own = overflow.iter().filter(matters).find(|(other, _)| other == limit);
-        let last = || overflow.last().filter(matters).filter(|_| overflow.len() == MAX_OVERFLOW);
-        let longest = || overflow.iter().filter(matters).max_by_key(|(_, state)| S::fresh_from(state));
-        let (_, state) = own.or_else(last).or_else(longest)?;
-        let mut state = state.clone();
-        S::adopt(limit, &mut state);
-        Some(state)
-    }
-
-    /// Takes what the keys without room share, leaving a copy to be changed; see [`Shard::restore_shared`].
-    pub(super) fn copy_shared(&mut self) -> SharedStates<S> {
-        let copy = self.overflow.clone();
-        SharedStates(std::mem::replace(&mut self.overflow, copy))
-    }
-
-    /// Puts back what [`Shard::copy_shared`] took.
-    pub(super) fn restore_shared(&mut self, states: SharedStates<S>) {
-        self.overflow = states.0;
-    }
-
-    /// Makes `state` what the keys without room share under `limit`.
-    pub(super) fn share(&mut self, limit: &S::Limit, state: S::State, now: Timestamp) {
-        let overflow = self.overflow.get_or_insert_default();
-        if let Some((_, own)) = overflow.iter_mut().find(|(other, _)| other == limit) {
-            *own = state;
-            return;
-        }
-        if overflow.len() == MAX_OVERFLOW {
-            overflow.retain(|(_, state)| S::fresh_from(state) > now);
-        }
-        if overflow.len() < MAX_OVERFLOW {
-            overflow.push((limit.clone(), state));
-        } else if let Some((_, last)) = overflow.last_mut() {
-            *last = state;
-        }
     }
 
     pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> bool {
@@ -169,7 +158,7 @@ impl<S: Strategy> Shard<S> {
             self.table.shrink_to(self.table.len() * 2, |entry| hash(entry.key.as_bytes()));
         }
         if let Some(overflow) = &mut self.overflow {
-            overflow.retain(|(_, state)| S::fresh_from(state) > moment);
+            overflow.forget_since(moment);
         }
         self.overflow.take_if(|overflow| overflow.is_empty());
         before - self.table.len()

@@ -198,9 +198,7 @@ fn decide<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<
             }
         }
     }
-    let sharing = here.iter().filter(|place| !is_known(shard, place)).count();
-    // Keys without room may share a state: each has to fit beside the ones before it, so those are spent on a copy.
-    let untouched = (limiter.map.is_bounded() && sharing > 1).then(|| shard.copy_shared());
+    let mut sharing = Sharing::prepare(limiter, shard, here, pass.now);
     for place in here {
         let Some(limit) = S::limit_of(place.check.limit) else { continue };
         let call = Call::new(pass.now, place.check.cost);
@@ -209,22 +207,56 @@ fn decide<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<
                 S::sharpen(state, call.now);
                 S::decide(limit, state, call)
             }
-            None => {
-                let mut state = shard.shared(limit, call.now).unwrap_or_default();
-                let outcome = S::decide(limit, &state, call);
-                if untouched.is_some() {
-                    S::commit(limit, &mut state, call, &outcome);
-                    shard.share(limit, state, call.now);
-                }
-                outcome
-            }
+            None => sharing.decide(shard, limit, call),
         };
         pass.together.is_allowed &= S::is_admitted(&outcome);
         let decision = S::core(&S::decision(limit, outcome, When::exactly(call.now)));
         pass.together.decisions[place.index] = decision;
     }
-    if let Some(untouched) = untouched {
-        shard.restore_shared(untouched);
+}
+
+/// How the checks of one shard are decided whose keys have no state of their own. Such keys may share a state, and each
+/// has to fit beside the ones before it: where there are several, they are spent on small copies.
+struct Sharing<S: Strategy> {
+    keys: usize,
+    copies: Vec<(usize, S::State)>,
+}
+
+impl<S: LimitOf> Sharing<S> {
+    /// Makes the states that the keys of `here` share. From then on their places stay until everything is recorded.
+    fn prepare(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<'_>], now: Timestamp) -> Self {
+        let mut keys = 0;
+        if limiter.map.is_bounded() {
+            for place in here {
+                if let (false, Some(limit)) = (is_known(shard, place), S::limit_of(place.check.limit)) {
+                    shard.overflow().prepare(limit, now);
+                    keys += 1;
+                }
+            }
+        }
+        Self { keys, copies: Vec::new() }
+    }
+
+    fn decide(&mut self, shard: &mut Shard<S>, limit: &S::Limit, call: Call) -> S::Outcome {
+        let place = (self.keys > 0).then(|| shard.overflow().place(limit)).flatten();
+        let Some(place) = place else { return S::decide(limit, &S::State::default(), call) };
+        if self.keys == 1
+            && let Some(state) = shard.overflow().at(place, limit)
+        {
+            return S::decide(limit, state, call);
+        }
+        let copy = match self.copies.iter().position(|(other, _)| *other == place) {
+            Some(copy) => copy,
+            None => {
+                self.copies.push((place, shard.overflow().copy_of(place, call.now)));
+                self.copies.len() - 1
+            }
+        };
+        let state = &mut self.copies[copy].1;
+        S::adopt(limit, state);
+        let outcome = S::decide(limit, state, call);
+        S::commit(limit, state, call, &outcome);
+        outcome
     }
 }
 
@@ -249,14 +281,15 @@ fn record<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, place: &Place<
     };
     let outcome = match shard.find(place.key.hash, &place.key.key) {
         Some(state) => commit(state),
-        None => {
-            let mut state = shard.shared(limit, call.now).unwrap_or_default();
-            let outcome = commit(&mut state);
-            if S::fresh_from(&state) > call.now {
-                limiter.map.keep(shard, &place.key, Kept { state, limit, now: call.now });
+        None => match limiter.map.is_bounded().then(|| shard.prepared(limit)).flatten() {
+            Some(state) => commit(state),
+            None => {
+                let mut state = S::State::default();
+                let outcome = commit(&mut state);
+                limiter.map.keep_own(shard, &place.key, Kept { state, limit, now: call.now });
+                outcome
             }
-            outcome
-        }
+        },
     };
     if is_allowed && pass.is_giving_receipts {
         let receipt = Limiter::<S>::receipt(shard, &place.key, limit, (outcome, call));

@@ -277,6 +277,11 @@ impl Strategy for Absolute {
         }
     }
 
+    fn condensed(limit: &AbsoluteLimit, state: &AbsoluteState, now: Timestamp) -> AbsoluteState {
+        let series = state.series.condensed(now.as_micros(), &[limit.window_us]);
+        AbsoluteState { series, capacity: state.capacity }
+    }
+
     fn fits(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {
         let view = state.series.view(limit.look(call));
         let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };

@@ -238,6 +238,16 @@ impl Strategy for Abuse {
         Timestamp::derived(outcome.at)
     }
 
+    fn condensed(limit: &AbuseLimit, state: &AbuseState, now: Timestamp) -> AbuseState {
+        let now = now.as_micros().max(state.last());
+        let attempts = state.attempts.condensed(now, &[limit.temp.window_us, limit.long.window_us]);
+        AbuseState { attempts, block: state.block, last: state.last }
+    }
+
+    fn keep_blocks_of(state: &mut AbuseState, other: &AbuseState) {
+        state.block = later(state.block, other.block);
+    }
+
     fn fits(limit: &AbuseLimit, state: &AbuseState, call: Call) -> u64 {
         let seen = Self::decide(limit, state, call.costing(0));
         if seen.block.is_some() {

@@ -1,5 +1,7 @@
 //! Calls over time, coalesced into buckets: what the sliding strategies count with.
 
+mod condensed;
+mod refund;
 mod ring;
 
 use crate::units::MAX_EXACT;
@@ -194,7 +196,8 @@ impl Series {
         if self.ring.is_empty() {
             self.oldest = newest;
         }
-        if self.closed + self.open > u64::from(u32::MAX) {
+        // The buckets may count more than is in force, see `refund_oldest`.
+        if self.closed.max(self.closed().counted_after_first()) + self.open > u64::from(u32::MAX) {
             self.ring.widen(newest);
         }
         self.ring.push(newest, self.open);
@@ -257,44 +260,6 @@ impl Series {
         left + self.open
     }
 
-    /// Takes back up to `units` from the bucket that counted them at `moment`, and says how many it had.
-    pub(super) fn refund_at(&mut self, moment: u64, group_us: u64, units: u64) -> u64 {
-        if moment >= self.first {
-            let refunded = if moment > self.newest() { 0 } else { units.min(self.open) };
-            self.open -= refunded;
-            return refunded;
-        }
-        let closed = self.closed();
-        let index = closed.partition(|i| closed.stamp(i) < moment);
-        // A bucket spans less than a group: one that ends later than that is another call's.
-        if index == closed.len() || closed.stamp(index) - moment >= group_us.max(1) {
-            return 0;
-        }
-        self.refund_closed(index, units)
-    }
-
-    /// Takes back up to `units`, the oldest first, and says how many there were.
-    pub(super) fn refund_oldest(&mut self, units: u64) -> u64 {
-        let mut left = units;
-        let mut index = 0;
-        while left > 0 && index < self.closed().len() {
-            left -= self.refund_closed(index, left);
-            index += 1;
-        }
-        let from_open = left.min(self.open);
-        self.open -= from_open;
-        units - (left - from_open)
-    }
-
-    fn refund_closed(&mut self, index: usize, units: u64) -> u64 {
-        let closed = self.closed();
-        let before = if index == 0 { self.closed } else { closed.units_after(index - 1) };
-        let refunded = units.min(before - closed.units_after(index));
-        self.ring.subtract(index, refunded);
-        self.closed -= refunded;
-        refunded
-    }
-
     /// Keeps the newest `units` and forgets the rest.
     pub(super) fn keep_newest(&mut self, units: u64) {
         self.open = self.open.min(units);
@@ -324,7 +289,7 @@ impl Series {
 
     #[inline]
     fn closed(&self) -> Buckets<'_> {
-        self.ring.read(self.newest())
+        self.ring.read(self.newest(), self.closed)
     }
 
     #[cfg(test)]

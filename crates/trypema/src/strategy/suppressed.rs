@@ -247,6 +247,18 @@ impl Strategy for Suppressed {
         }
     }
 
+    fn condensed(limit: &SuppressedLimit, state: &SuppressedState, now: Timestamp) -> SuppressedState {
+        // The share of calls to admit looks at the last second as well.
+        let windows_us = [limit.window.window_us, SECOND_US];
+        let condensed = |series: &Series| series.condensed(now.as_micros(), &windows_us);
+        SuppressedState {
+            accepted: condensed(&state.accepted),
+            capacity: state.capacity,
+            observed: state.observed.as_deref().map(|observed| Box::new(condensed(observed))),
+            drawn: state.drawn,
+        }
+    }
+
     fn fits(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {
         let look = limit.window.look(call);
         let view = state.accepted.view(look);

@@ -11,6 +11,7 @@ static ALLOCATOR: Counting = Counting;
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
+    static ALLOCATED_BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
 /// How often this thread has allocated so far, reallocations included.
@@ -23,12 +24,18 @@ pub(crate) fn live_bytes() -> i64 {
     LIVE_BYTES.get()
 }
 
+/// The bytes this thread has asked for so far, whether or not it has freed them.
+#[allow(dead_code, reason = "not every test binary asks")]
+pub(crate) fn allocated_bytes() -> u64 {
+    ALLOCATED_BYTES.get()
+}
+
 struct Counting;
 
 // SAFETY: every call is passed on to the system's allocator unchanged; the counters allocate nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count_allocation();
+        count_allocation(layout.size());
         count_bytes(layout.size() as i64);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
@@ -41,16 +48,17 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count_allocation();
+        count_allocation(size);
         count_bytes(size as i64 - layout.size() as i64);
         // SAFETY: the caller keeps the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
 
-fn count_allocation() {
+fn count_allocation(size: usize) {
     // A thread that is ending has no counters any more; nobody asks for them either.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+    let _ = ALLOCATED_BYTES.try_with(|bytes| bytes.set(bytes.get() + size as u64));
 }
 
 fn count_bytes(bytes: i64) {

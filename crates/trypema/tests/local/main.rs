@@ -14,6 +14,7 @@ mod flood;
 mod invalid;
 mod observer;
 mod overflow;
+mod overflow_cost;
 mod properties;
 mod reset;
 mod stress;

@@ -7,7 +7,8 @@ use thin_vec::ThinVec;
 ///
 /// A bucket takes one word (32 bits of time, 32 bits of count, both wrapping) while that is enough, and two
 /// words from the moment it is not. Slot 0 holds where the ring starts, how many buckets it has and how wide
-/// they are.
+/// they are. Every full block of 256 buckets is followed by one word, which is to be subtracted from each of
+/// their counts: so a refund changes a few hundred words at most, however many buckets follow it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ring {
     slots: ThinVec<u64>,
@@ -19,7 +20,12 @@ const FIRST_CAPACITY: usize = 4;
 /// Rings above this give memory back when three quarters of it are unused.
 const SHRINK_ABOVE: usize = 16;
 
+/// Buckets that a refund can change together.
+const BLOCK: usize = 256;
+
 const WIDE: u64 = 1 << 63;
+/// Whether a block has something to subtract.
+const HAS_OFFSETS: u64 = 1 << 62;
 const LEN_SHIFT: u32 = 32;
 const HALF: u64 = u32::MAX as u64;
 
@@ -28,55 +34,93 @@ impl Ring {
         self.slots.is_empty()
     }
 
-    /// The buckets, for looking at; `newest` is the series' newest time, which narrow times count back from.
+    /// A ring of buckets, each with its time and units.
+    pub(super) fn of(buckets: impl ExactSizeIterator<Item = (u64, u64)>, is_wide: bool) -> Self {
+        let len = buckets.len();
+        let layout = Layout { head: 0, len, capacity: len, is_wide, has_offsets: false };
+        let mut through = 0_u64;
+        let counted = buckets.map(|(stamp, units)| {
+            through = through.wrapping_add(units);
+            (stamp, through)
+        });
+        Self { slots: layout.filled(counted) }
+    }
+
+    pub(super) fn is_wide(&self) -> bool {
+        self.layout().is_wide
+    }
+
+    /// The buckets, for looking at. `newest` is the series' newest time, which narrow times count back from,
+    /// and `closed` the units in force: where that is less than was counted, the oldest were given back.
     #[inline]
-    pub(super) fn read(&self, newest: u64) -> Buckets<'_> {
-        Buckets { slots: &self.slots, layout: self.layout(), newest }
+    pub(super) fn read(&self, newest: u64, closed: u64) -> Buckets<'_> {
+        Buckets { slots: &self.slots, layout: self.layout(), newest, closed }
+    }
+
+    /// The buckets as they were counted.
+    fn counted(&self, newest: u64) -> Buckets<'_> {
+        self.read(newest, u64::MAX)
     }
 
     /// Appends a bucket. The caller has widened the ring if 32 bits cannot hold it.
     pub(super) fn push(&mut self, stamp: u64, units: u64) {
         let Layout { len, .. } = self.layout();
-        let through = self.read(0).through_last().wrapping_add(units);
+        let through = self.counted(stamp).through_last().wrapping_add(units);
         if len == self.layout().capacity {
             self.rebuild((len + len / 2).max(FIRST_CAPACITY));
         }
         let layout = Layout { len: len + 1, ..self.layout() };
         self.slots[0] = layout.header();
+        let through = through.wrapping_add(self.counted(stamp).offset(len));
         let slot = layout.slot(len);
         if layout.is_wide {
             self.slots[slot] = stamp;
             self.slots[slot + 1] = through;
         } else {
-            self.slots[slot] = (stamp << 32) | (through & HALF);
+            self.slots[slot] = narrow(stamp, through);
         }
     }
 
     /// Forgets the `count` oldest buckets.
     pub(super) fn drop_front(&mut self, count: usize) {
-        let Layout { head, len, capacity, is_wide } = self.layout();
+        let Layout { head, len, capacity, .. } = self.layout();
         let left = len.saturating_sub(count);
         if left == 0 {
             self.slots = ThinVec::new();
             return;
         }
-        self.slots[0] = Layout { head: (head + count) % capacity, len: left, capacity, is_wide }.header();
+        self.slots[0] = Layout { head: (head + count) % capacity, len: left, ..self.layout() }.header();
         if capacity > SHRINK_ABOVE && left < capacity / 4 {
             self.rebuild(left * 2);
         }
     }
 
-    /// Takes `units` out of bucket `index`.
-    pub(super) fn subtract(&mut self, index: usize, units: u64) {
+    /// Takes `units` out of bucket `index`. Returns the number of words that changed.
+    pub(super) fn subtract(&mut self, index: usize, units: u64) -> usize {
         let layout = self.layout();
-        for slot in (index..layout.len).map(|index| layout.slot(index)) {
-            if layout.is_wide {
-                self.slots[slot + 1] = self.slots[slot + 1].wrapping_sub(units);
-            } else {
-                let word = self.slots[slot];
-                self.slots[slot] = (word & !HALF) | u64::from((word as u32).wrapping_sub(units as u32));
+        let (mut index, mut words) = (index, 0);
+        while index < layout.len {
+            words += 1;
+            match layout.offset_slot(index) {
+                // The whole block follows, because a full block is never where the ring starts over.
+                Some(slot) if layout.at(index).is_multiple_of(BLOCK) && index + BLOCK <= layout.len => {
+                    self.slots[slot] = self.slots[slot].wrapping_add(units);
+                    self.slots[0] |= HAS_OFFSETS;
+                    index += BLOCK;
+                }
+                _ => {
+                    let slot = layout.slot(index);
+                    if layout.is_wide {
+                        self.slots[slot + 1] = self.slots[slot + 1].wrapping_sub(units);
+                    } else {
+                        let word = self.slots[slot];
+                        self.slots[slot] = narrow(word >> 32, word.wrapping_sub(units));
+                    }
+                    index += 1;
+                }
             }
         }
+        words
     }
 
     /// Gives every bucket two words; `newest` as for [`Ring::read`].
@@ -85,21 +129,25 @@ impl Ring {
         if is_wide || len == 0 {
             return;
         }
-        let buckets = self.read(newest);
-        let words = (0..len).flat_map(|index| [buckets.stamp(index), buckets.through(index)]);
-        let layout = Layout { head: 0, len, capacity, is_wide: true };
-        self.slots = layout.filled(words);
+        let buckets = self.counted(newest);
+        let through_last = buckets.units_after(0);
+        let counted = (0..len).map(|index| {
+            let after = buckets.units_after(index);
+            (buckets.stamp(index), through_last - after)
+        });
+        self.slots = Layout { head: 0, len, capacity, is_wide: true, has_offsets: false }.filled(counted);
     }
 
     /// Moves the buckets to an allocation for `capacity` of them, oldest first.
     fn rebuild(&mut self, capacity: usize) {
         let old = self.layout();
-        let new = Layout { head: 0, len: old.len, capacity, is_wide: old.is_wide };
-        let words = (0..old.len).flat_map(|index| {
-            let slot = old.slot(index);
-            self.slots[slot..slot + old.width()].iter().copied()
-        });
-        self.slots = new.filled(words);
+        let buckets = self.counted(0);
+        let stored_stamp = |index| {
+            let word = self.slots[old.slot(index)];
+            if old.is_wide { word } else { word >> 32 }
+        };
+        let counted = (0..old.len).map(|index| (stored_stamp(index), buckets.through(index)));
+        self.slots = Layout { head: 0, capacity, has_offsets: false, ..old }.filled(counted);
     }
 
     #[inline]
@@ -109,11 +157,25 @@ impl Ring {
         let slots = self.slots.len().saturating_sub(1);
         Layout {
             head: (header & HALF) as usize,
-            len: ((header & !WIDE) >> LEN_SHIFT) as usize,
-            capacity: if is_wide { slots / 2 } else { slots },
+            len: ((header & !(WIDE | HAS_OFFSETS)) >> LEN_SHIFT) as usize,
+            capacity: if is_wide { capacity_of::<2>(slots) } else { capacity_of::<1>(slots) },
             is_wide,
+            has_offsets: header & HAS_OFFSETS != 0,
         }
     }
+}
+
+/// A bucket in one word.
+#[inline]
+fn narrow(stamp: u64, through: u64) -> u64 {
+    (stamp << 32) | (through & HALF)
+}
+
+/// How many buckets of `WIDTH` words, and what follows each full block of them, fit into `slots`.
+#[inline]
+fn capacity_of<const WIDTH: usize>(slots: usize) -> usize {
+    let period = BLOCK * WIDTH + 1;
+    slots / period * BLOCK + slots % period / WIDTH
 }
 
 /// Where the buckets are.
@@ -123,31 +185,58 @@ struct Layout {
     len: usize,
     capacity: usize,
     is_wide: bool,
+    has_offsets: bool,
 }
 
 impl Layout {
+    /// Which of the places in the ring bucket `index` has.
     #[inline]
-    fn slot(&self, index: usize) -> usize {
+    fn at(&self, index: usize) -> usize {
         let at = self.head + index;
-        let at = if at >= self.capacity { at - self.capacity } else { at };
-        1 + if self.is_wide { at * 2 } else { at }
+        if at >= self.capacity { at - self.capacity } else { at }
     }
 
+    #[inline]
+    fn slot(&self, index: usize) -> usize {
+        let at = self.at(index);
+        1 + at / BLOCK + if self.is_wide { at * 2 } else { at }
+    }
+
+    /// Where the offset of the block is that bucket `index` belongs to; the last block has none if it is not full.
+    #[inline]
+    fn offset_slot(&self, index: usize) -> Option<usize> {
+        let block = self.at(index) / BLOCK;
+        (block < self.capacity / BLOCK).then_some((block + 1) * (BLOCK * self.width() + 1))
+    }
+
+    #[inline]
     fn width(&self) -> usize {
         if self.is_wide { 2 } else { 1 }
     }
 
     fn header(&self) -> u64 {
         let wide = if self.is_wide { WIDE } else { 0 };
-        wide | ((self.len as u64) << LEN_SHIFT) | self.head as u64
+        let has_offsets = if self.has_offsets { HAS_OFFSETS } else { 0 };
+        wide | has_offsets | ((self.len as u64) << LEN_SHIFT) | self.head as u64
     }
 
-    /// Slots of this layout that start with `words`.
-    fn filled(&self, words: impl Iterator<Item = u64>) -> ThinVec<u64> {
-        let size = 1 + self.capacity * self.width();
+    /// Slots of this layout that start with buckets of these times and counts.
+    fn filled(&self, counted: impl Iterator<Item = (u64, u64)>) -> ThinVec<u64> {
+        let period = BLOCK * self.width() + 1;
+        let size = 1 + self.capacity * self.width() + self.capacity / BLOCK;
         let mut slots = ThinVec::with_capacity(size);
         slots.push(self.header());
-        slots.extend(words);
+        for (stamp, through) in counted {
+            if self.is_wide {
+                slots.push(stamp);
+                slots.push(through);
+            } else {
+                slots.push(narrow(stamp, through));
+            }
+            if slots.len().is_multiple_of(period) {
+                slots.push(0);
+            }
+        }
         slots.resize(size, 0);
         slots
     }
@@ -159,6 +248,7 @@ pub(super) struct Buckets<'a> {
     slots: &'a [u64],
     layout: Layout,
     newest: u64,
+    closed: u64,
 }
 
 impl Buckets<'_> {
@@ -180,6 +270,16 @@ impl Buckets<'_> {
     /// The units in the buckets after `index`.
     #[inline]
     pub(super) fn units_after(&self, index: usize) -> u64 {
+        self.counted_after(index).min(self.closed)
+    }
+
+    /// The units that were counted after the oldest bucket, whether or not they are still in force.
+    pub(super) fn counted_after_first(&self) -> u64 {
+        if self.len() == 0 { 0 } else { self.counted_after(0) }
+    }
+
+    #[inline]
+    fn counted_after(&self, index: usize) -> u64 {
         let after = self.through_last().wrapping_sub(self.through(index));
         if self.layout.is_wide { after } else { after & HALF }
     }
@@ -208,7 +308,17 @@ impl Buckets<'_> {
     #[inline]
     fn through(&self, index: usize) -> u64 {
         let slot = self.layout.slot(index);
-        if self.layout.is_wide { self.slots[slot + 1] } else { self.slots[slot] & HALF }
+        let stored = self.slots[slot + usize::from(self.layout.is_wide)];
+        if self.layout.has_offsets { stored.wrapping_sub(self.offset(index)) } else { stored }
+    }
+
+    /// What is to be subtracted from the count of bucket `index`, with all of its block.
+    #[inline]
+    fn offset(&self, index: usize) -> u64 {
+        match self.layout.offset_slot(index) {
+            Some(slot) if self.layout.has_offsets => self.slots[slot],
+            _ => 0,
+        }
     }
 
     #[inline]

@@ -72,6 +72,109 @@ fn refunds_come_out_of_their_bucket() {
     assert_eq!(series.total(), 15);
 }
 
+/// A series of one unit a bucket, as long as series get.
+fn long_series(buckets: u64) -> Series {
+    let mut series = Series::default();
+    let look = |now| Look { now, window_us: buckets * GROUP_US };
+    for step in 0..buckets {
+        let now = step * GROUP_US;
+        let view = series.view(look(now));
+        series.record(look(now), view, Record { stamp: now, group_us: GROUP_US, units: 3, is_late: false });
+    }
+    series
+}
+
+/// However many buckets follow the one that is given back to, only a few hundred words change.
+#[test]
+fn a_refund_changes_few_words_of_a_long_series() {
+    for buckets in [8_192, 65_536] {
+        let mut series = long_series(buckets);
+        for index in [0, 1, 255, 256, 257, 4_000, buckets as usize - 2] {
+            let words = series.ring.subtract(index, 1);
+            assert!(words <= 3 * 256 + buckets as usize / 256, "{words} words at {index} of {buckets}");
+        }
+    }
+}
+
+/// The same series with every bucket in a list: what refunds must come to.
+#[derive(Default)]
+struct Listed(Vec<(u64, u64)>);
+
+impl Listed {
+    fn record(&mut self, now: u64, units: u64) {
+        self.0.retain(|(at, _)| at + WINDOW_US > now);
+        match self.0.last_mut() {
+            Some((at, counted)) if *at == now && *counted > 0 => *counted += units,
+            _ => self.0.push((now, units)),
+        }
+    }
+
+    fn refund(&mut self, units: u64, is_meant: impl Fn(u64) -> bool) -> u64 {
+        let mut left = units;
+        for (_, counted) in self.0.iter_mut().filter(|(at, _)| is_meant(*at)) {
+            let back = left.min(*counted);
+            (*counted, left) = (*counted - back, left - back);
+        }
+        units - left
+    }
+
+    fn used(&self, now: u64) -> u64 {
+        self.0.iter().filter(|(at, _)| at + WINDOW_US > now).map(|(_, units)| units).sum()
+    }
+}
+
+/// Refunds of both kinds between calls, in rings that grow, turn, shrink and become wide.
+#[test]
+fn refunds_equal_those_of_a_list() {
+    let mut random = 1_u64;
+    let mut draw = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    for most in [5, u64::from(u32::MAX)] {
+        let (mut series, mut listed, mut now) = (Series::default(), Listed::default(), 0);
+        for _ in 0..20_000 {
+            now += GROUP_US * (1 + draw(2)) + if draw(4_000) == 0 { WINDOW_US * 3 / 4 } else { 0 };
+            let units = 1 + draw(most);
+            record(&mut series, now, units);
+            listed.record(now, units);
+            let (moment, units) = (now - (GROUP_US * draw(1_000)).min(now), 1 + draw(most));
+            let view = series.view(look(now));
+            series.settle(look(now), view);
+            let refunded = match draw(3) {
+                0 => [series.refund_at(moment, 1, units), listed.refund(units, |at| at == moment)],
+                1 => [series.refund_oldest(units / 2), listed.refund(units / 2, |_| true)],
+                _ => [0, 0],
+            };
+            assert_eq!(refunded[0], refunded[1], "at {now}");
+            let later = now + draw(WINDOW_US + 2);
+            assert_eq!(series.view(look(later)).used, listed.used(later), "at {now}, seen at {later}");
+        }
+    }
+}
+
+/// A condensed copy counts the same now in the windows that it is made for, and never less later.
+#[test]
+fn a_condensed_copy_is_small_exact_now_and_never_looser() {
+    let (buckets, second_us) = (65_536, 1_000_000);
+    let mut series = long_series(buckets);
+    series.refund_oldest(5_000);
+    series.refund_at(40_000 * GROUP_US, GROUP_US, 2);
+    let window_us = buckets * GROUP_US;
+    for now in [buckets * GROUP_US, buckets * GROUP_US + window_us / 3] {
+        let copy = series.condensed(now, &[window_us, second_us]);
+        assert!(copy.buckets() <= 36, "{} buckets", copy.buckets());
+        let used = |series: &Series, now, window_us| series.view(Look { now, window_us }).used;
+        assert_eq!(used(&copy, now, window_us), used(&series, now, window_us));
+        assert_eq!(used(&copy, now, second_us), used(&series, now, second_us));
+        for step in 0..100 {
+            let later = now + step * window_us / 100;
+            let [copied, counted] = [&copy, &series].map(|series| used(series, later, window_us));
+            assert!(copied >= counted && copied <= counted + 3 * (buckets / 32 + 1), "{copied}, {counted}");
+        }
+    }
+}
+
 #[test]
 fn the_newest_are_kept() {
     let mut series = Series::default();

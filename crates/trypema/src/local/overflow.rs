@@ -1,0 +1,135 @@
+//! The states that keys without room share: one per shard and limit.
+//!
+//! If calls under different limits shared one state, a short window could forget what counts in a long one.
+//! Takes change a shared state in place, and a key that gets room later starts with a condensed copy of it
+//! ([`Strategy::condensed`]), so the cost of a call does not depend on how much a shared state has counted.
+
+use crate::clock::Timestamp;
+use crate::strategy::Strategy;
+
+/// Limits of one shard that can have an overflow state each at a time; calls under a further limit use the
+/// last one. Operators choose the limits, so there are few.
+const MAX_LIMITS: usize = 256;
+
+/// The shared states of one shard.
+#[derive(Debug)]
+pub(super) struct Overflow<S: Strategy> {
+    entries: Vec<(S::Limit, S::State)>,
+}
+
+impl<S: Strategy> Default for Overflow<S> {
+    fn default() -> Self {
+        Self { entries: Vec::new() }
+    }
+}
+
+impl<S: Strategy> Overflow<S> {
+    /// Makes sure that `limit` has an entry. A new one starts with a copy of the state that a key may have
+    /// used under its previous limit.
+    pub(super) fn prepare(&mut self, limit: &S::Limit, now: Timestamp) {
+        let own = self.entries.iter().position(|(other, _)| other == limit);
+        if own.is_some_and(|index| self.matters(index, now)) {
+            return;
+        }
+        let state = self.start(limit, now);
+        if let Some(index) = own {
+            self.entries[index].1 = state;
+            return;
+        }
+        if self.entries.len() == MAX_LIMITS {
+            self.forget_since(now);
+        }
+        if self.entries.len() < MAX_LIMITS {
+            self.entries.push((limit.clone(), state));
+        }
+    }
+
+    /// The place of the entry that calls under `limit` use, once [`Overflow::prepare`] has made sure of it.
+    pub(super) fn place(&self, limit: &S::Limit) -> Option<usize> {
+        let own = self.entries.iter().position(|(other, _)| other == limit);
+        own.or_else(|| self.entries.len().checked_sub(1))
+    }
+
+    /// The state at `place`, to be used under `limit`.
+    pub(super) fn at(&mut self, place: usize, limit: &S::Limit) -> Option<&mut S::State> {
+        let (_, state) = self.entries.get_mut(place)?;
+        S::adopt(limit, state);
+        Some(state)
+    }
+
+    /// A small copy of the state at `place`, which decides the same at `now`.
+    pub(super) fn copy_of(&self, place: usize, now: Timestamp) -> S::State {
+        self.entries
+            .get(place)
+            .map_or_else(S::State::default, |(limit, state)| S::condensed(limit, state, now))
+    }
+
+    /// Runs `look` on the state that a take of a key without room would use under `limit`; nothing is kept.
+    pub(super) fn peek<R>(
+        &mut self,
+        limit: &S::Limit,
+        now: Timestamp,
+        look: impl FnOnce(&S::State) -> R,
+    ) -> R {
+        let own = self.entries.iter().position(|(other, _)| other == limit);
+        let own = own.filter(|place| self.matters(*place, now));
+        let is_full =
+            self.entries.len() == MAX_LIMITS && (0..MAX_LIMITS).all(|place| self.matters(place, now));
+        let last = || is_full.then_some(MAX_LIMITS - 1);
+        match own.or_else(last).and_then(|place| self.at(place, limit)) {
+            Some(state) => look(state),
+            None => look(&self.start(limit, now)),
+        }
+    }
+
+    /// The state that a key under `limit` starts with: it may have spent what is counted here.
+    pub(super) fn start(&self, limit: &S::Limit, now: Timestamp) -> S::State {
+        let Some(place) = self.source(limit, now) else { return S::State::default() };
+        let mut state = self.copy_of(place, now);
+        if self.entries[place].0 != *limit {
+            self.pass_on_blocks(&mut state);
+        }
+        S::adopt(limit, &mut state);
+        state
+    }
+
+    /// The state that a key starts with whose limit is not known: the one that matters longest.
+    pub(super) fn start_under_any_limit(&self, now: Timestamp) -> S::State {
+        let Some(place) = self.longest(now) else { return S::State::default() };
+        let mut state = self.copy_of(place, now);
+        self.pass_on_blocks(&mut state);
+        state
+    }
+
+    /// Forgets every state that has been as good as fresh since `moment`.
+    pub(super) fn forget_since(&mut self, moment: Timestamp) {
+        self.entries.retain(|(_, state)| S::fresh_from(state) > moment);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The place of the state that a key under `limit` may have spent from: that of its limit, or, as a key's
+    /// limit may have changed, the one that matters longest.
+    fn source(&self, limit: &S::Limit, now: Timestamp) -> Option<usize> {
+        let own = self.entries.iter().position(|(other, _)| other == limit);
+        let last = || (self.entries.len() == MAX_LIMITS).then_some(MAX_LIMITS - 1);
+        let matters = |place: &usize| self.matters(*place, now);
+        own.filter(matters).or_else(|| last().filter(matters)).or_else(|| self.longest(now))
+    }
+
+    fn longest(&self, now: Timestamp) -> Option<usize> {
+        let live = (0..self.entries.len()).filter(|place| self.matters(*place, now));
+        live.max_by_key(|place| S::fresh_from(&self.entries[*place].1))
+    }
+
+    fn matters(&self, place: usize, now: Timestamp) -> bool {
+        S::fresh_from(&self.entries[place].1) > now
+    }
+
+    /// A block must outlast a change of limit, whichever of the states holds it.
+    fn pass_on_blocks(&self, state: &mut S::State) {
+        self.entries.iter().for_each(|(_, other)| S::keep_blocks_of(state, other));
+    }
+}

@@ -1,0 +1,67 @@
+//! The blocks of a key, one per tier.
+
+use crate::decision::BlockScope;
+
+/// When the block of each tier ends; 0 for none. A tier's block is kept while the other's lasts longer, so that
+/// attempts do not start it again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Blocks {
+    pub(super) temp_ends_at: u64,
+    pub(super) long_ends_at: u64,
+}
+
+/// A block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) ends_at: u64,
+    pub(super) scope: BlockScope,
+}
+
+impl Blocks {
+    pub(super) fn is_none(&self) -> bool {
+        self.ends_at() == 0
+    }
+
+    /// Whether the tier of `scope` has a block.
+    pub(super) fn has(&self, scope: BlockScope) -> bool {
+        match scope {
+            BlockScope::Temp => self.temp_ends_at > 0,
+            BlockScope::Long => self.long_ends_at > 0,
+        }
+    }
+
+    /// Lets the block of `scope` last until `ends_at`, unless it lasts longer already.
+    pub(super) fn extend(&mut self, scope: BlockScope, ends_at: u64) {
+        let block = match scope {
+            BlockScope::Temp => &mut self.temp_ends_at,
+            BlockScope::Long => &mut self.long_ends_at,
+        };
+        *block = ends_at.max(*block);
+    }
+
+    /// The block that ends last; of two that end together the long one.
+    pub(super) fn in_force(&self) -> Option<Block> {
+        let is_long = self.long_ends_at >= self.temp_ends_at;
+        let scope = if is_long { BlockScope::Long } else { BlockScope::Temp };
+        (!self.is_none()).then_some(Block { ends_at: self.ends_at(), scope })
+    }
+
+    /// When the last of them ends; 0 if there is none.
+    pub(super) fn ends_at(&self) -> u64 {
+        self.temp_ends_at.max(self.long_ends_at)
+    }
+
+    /// Those that have not ended at `now`.
+    pub(super) fn live(self, now: u64) -> Self {
+        self.moved(now, now)
+    }
+
+    /// Those that have not ended at `from`, each with the time it has left, counted from `to`.
+    pub(super) fn moved(self, from: u64, to: u64) -> Self {
+        let moved = |ends_at: u64| match ends_at.saturating_sub(from) {
+            0 => 0,
+            left_us => to + left_us,
+        };
+        Self { temp_ends_at: moved(self.temp_ends_at), long_ends_at: moved(self.long_ends_at) }
+    }
+}

@@ -1,0 +1,44 @@
+//! A small copy of a series.
+
+use super::Series;
+use super::ring::Ring;
+
+/// Closed buckets of a condensed copy, besides one per window: each stands for up to a 32nd of the others, so
+/// capacity comes back at most that much later.
+const BUCKETS: usize = 32;
+
+impl Series {
+    /// A copy of bounded size. It counts the same in each of `windows_us` at `now`; later it counts at least
+    /// as much, because buckets that were merged leave with the newest of them.
+    pub(in crate::strategy) fn condensed(&self, now: u64, windows_us: &[u64]) -> Self {
+        let closed = self.closed();
+        if closed.len() <= BUCKETS {
+            return self.clone();
+        }
+        let mut last_of_each: Vec<usize> = (1..=BUCKETS).map(|i| i * closed.len() / BUCKETS - 1).collect();
+        for window_us in windows_us {
+            let expired = closed.partition(|i| closed.stamp(i) + window_us <= now);
+            last_of_each.extend(expired.checked_sub(1));
+        }
+        last_of_each.sort_unstable();
+        last_of_each.dedup();
+        let mut before = self.closed;
+        let buckets = last_of_each.iter().map(|index| {
+            let after = closed.units_after(*index);
+            let units = before - after;
+            before = after;
+            (closed.stamp(*index), units)
+        });
+        Self {
+            first: self.first,
+            open: self.open,
+            closed: self.closed,
+            oldest: closed.stamp(last_of_each[0]),
+            ring: Ring::of(buckets, self.ring.is_wide()),
+            stretch: self.stretch,
+            horizon: self.horizon,
+            is_late: self.is_late,
+            is_leased: self.is_leased,
+        }
+    }
+}
