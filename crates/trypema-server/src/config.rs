@@ -1,19 +1,20 @@
 //! Settings that were checked, with their defaults.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::HeaderName;
 use thiserror::Error;
-use trypema::http::{HeaderStyle, TrustedProxies};
+use trypema::http::TrustedProxies;
 use trypema::redis::{OnFailure, RedisKey};
 use trypema::rules::Period;
 
+use crate::forward_auth::Profiles;
 use crate::rules::{Address, DatabaseChoice, RulesSource};
 use crate::secret::Secret;
-use crate::settings::{HeaderSetting, ProviderSetting, Settings, StoreFailureSetting};
+use crate::settings::{ProviderSetting, Settings, StoreFailureSetting};
 use crate::spans::Collector;
 use crate::tokens::{Role, Tokens};
 
@@ -30,10 +31,8 @@ pub struct Config {
     pub rules: RulesSource,
     /// Whose `X-Forwarded-*` headers are believed.
     pub trusted_proxies: TrustedProxies,
-    /// The attributes that forward-auth takes from headers.
-    pub attributes: Vec<HeaderAttribute>,
-    /// How clients of forward-auth are told what is left.
-    pub headers: HeaderStyle,
+    /// The profiles of forward-auth.
+    pub(crate) profiles: Profiles,
     /// Where counters live.
     pub provider: ProviderChoice,
     /// Keys in memory, per strategy.
@@ -54,14 +53,6 @@ pub struct Config {
 pub struct Tls {
     pub certificate: PathBuf,
     pub key: PathBuf,
-}
-
-/// An attribute that is the value of a header.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub struct HeaderAttribute {
-    pub name: String,
-    pub header: HeaderName,
 }
 
 /// Where counters live.
@@ -103,9 +94,15 @@ pub struct Limits {
 #[error("{setting}: {reason}")]
 pub struct InvalidConfig {
     /// Its name.
-    pub setting: &'static str,
+    pub setting: Cow<'static, str>,
     /// What is wrong with it.
     pub reason: String,
+}
+
+impl InvalidConfig {
+    pub(crate) fn new(setting: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
+        Self { setting: setting.into(), reason: reason.into() }
+    }
 }
 
 /// The smallest head that hyper can be told to take.
@@ -137,8 +134,7 @@ impl Config {
             tokens: tokens(&settings)?,
             rules: rules(&settings)?,
             trusted_proxies: trusted_proxies(&settings.trusted_proxies)?,
-            attributes: settings.attributes.iter().map(|text| attribute(text)).collect::<Result<_, _>>()?,
-            headers: style(settings.headers.unwrap_or(HeaderSetting::Standard)),
+            profiles: settings.forward_auth.as_ref().map(Profiles::new).transpose()?.unwrap_or_default(),
             max_keys: at_least_one("max_keys", settings.max_keys.unwrap_or(1_000_000))?,
             limits: Limits::new(&settings)?,
             shutdown_delay: time(settings.shutdown_delay, 0),
@@ -190,7 +186,7 @@ impl Limits {
 }
 
 fn invalid(setting: &'static str, reason: impl Into<String>) -> InvalidConfig {
-    InvalidConfig { setting, reason: reason.into() }
+    InvalidConfig::new(setting, reason)
 }
 
 fn time(period: Option<Period>, default_ms: u64) -> Duration {
@@ -205,14 +201,6 @@ fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidCo
     if number == 0 { Err(invalid(setting, "need at least 1")) } else { Ok(number) }
 }
 
-fn style(setting: HeaderSetting) -> HeaderStyle {
-    match setting {
-        HeaderSetting::Standard => HeaderStyle::Standard,
-        HeaderSetting::XRateLimit => HeaderStyle::XRateLimit,
-        HeaderSetting::None => HeaderStyle::None,
-    }
-}
-
 fn trusted_proxies(texts: &[String]) -> Result<TrustedProxies, InvalidConfig> {
     let loopback = ["127.0.0.0/8".to_owned(), "::1".to_owned()];
     let texts = if texts.is_empty() { &loopback[..] } else { texts };
@@ -220,18 +208,6 @@ fn trusted_proxies(texts: &[String]) -> Result<TrustedProxies, InvalidConfig> {
         text.trim().parse().map_err(|error| invalid("trusted_proxies", format!("`{text}`: {error}")))
     };
     Ok(TrustedProxies::new(texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?))
-}
-
-fn attribute(text: &str) -> Result<HeaderAttribute, InvalidConfig> {
-    let failed =
-        || invalid("attributes", format!("`{text}`: need a name and a header, as in api_key=x-api-key"));
-    let (name, header) = text.split_once('=').ok_or_else(failed)?;
-    let (name, header) = (name.trim(), header.trim());
-    if name.is_empty() {
-        return Err(failed());
-    }
-    let header = HeaderName::try_from(header).map_err(|_| failed())?;
-    Ok(HeaderAttribute { name: name.to_owned(), header })
 }
 
 fn collector(endpoint: Option<&str>) -> Result<Option<Collector>, InvalidConfig> {

@@ -16,6 +16,8 @@ mod app;
 pub mod cli;
 mod clock;
 mod config;
+mod deny_status;
+mod forward_auth;
 mod front;
 mod log;
 mod metrics;

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::Deserialize;
+use trypema::http::HeaderStyle;
 use trypema::rules::Period;
 
+use crate::forward_auth::ForwardAuthSettings;
 use crate::secret::Secret;
 
 /// What `trypema serve` can be told. Each is a flag (`--redis-url`), a variable (`TRYPEMA_REDIS_URL`) and a key of the
@@ -75,18 +77,9 @@ pub struct Settings {
         help_heading = "Rules"
     )]
     pub trusted_proxies: Vec<String>,
-    /// Attributes that forward-auth takes from headers, as in `api_key=x-api-key,plan=x-plan`
-    #[arg(
-        long,
-        env = "TRYPEMA_ATTRIBUTES",
-        value_name = "NAME=HEADER,…",
-        value_delimiter = ',',
-        help_heading = "Rules"
-    )]
-    pub attributes: Vec<String>,
-    /// Headers that tell clients of forward-auth what is left [default: standard]
-    #[arg(long, env = "TRYPEMA_HEADERS", value_name = "STYLE", help_heading = "Rules")]
-    pub headers: Option<HeaderSetting>,
+    /// Profiles of forward-auth: only in the configuration file
+    #[arg(skip)]
+    pub(crate) forward_auth: Option<ForwardAuthSettings>,
 
     /// Where counters live [default: redis if there is a Redis URL, else memory]
     #[arg(long, env = "TRYPEMA_PROVIDER", value_name = "PROVIDER", help_heading = "Counters")]
@@ -187,18 +180,27 @@ pub enum StoreFailureSetting {
     Local,
 }
 
-/// How clients are told what is left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+/// Headers that report the remaining units to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeaderSetting {
     /// RateLimit and RateLimit-Policy (IETF draft 10)
     Standard,
     /// X-RateLimit-Limit, -Remaining and -Reset
-    #[value(name = "x-ratelimit")]
     #[serde(rename = "x-ratelimit")]
     XRateLimit,
-    /// They are not
+    /// None at all
     None,
+}
+
+impl From<HeaderSetting> for HeaderStyle {
+    fn from(setting: HeaderSetting) -> Self {
+        match setting {
+            HeaderSetting::Standard => Self::Standard,
+            HeaderSetting::XRateLimit => Self::XRateLimit,
+            HeaderSetting::None => Self::None,
+        }
+    }
 }
 
 /// How logs are written.
@@ -273,8 +275,7 @@ impl Settings {
             database_url_file,
             rules_poll: self.rules_poll.or(others.rules_poll),
             trusted_proxies: given(self.trusted_proxies, others.trusted_proxies),
-            attributes: given(self.attributes, others.attributes),
-            headers: self.headers.or(others.headers),
+            forward_auth: self.forward_auth.or(others.forward_auth),
             provider: self.provider.or(others.provider),
             redis_url,
             redis_url_file,

@@ -15,8 +15,12 @@ macro_rules! with_each_proxy {
     };
 }
 
+#[path = "proxies/api_keys.rs"]
+mod api_keys;
 #[path = "proxies/application.rs"]
 mod application;
+#[path = "proxies/authenticator.rs"]
+mod authenticator;
 #[path = "service/client.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod client;
@@ -31,8 +35,12 @@ mod limits;
 mod operations;
 #[path = "proxies/proxy.rs"]
 mod proxy;
+#[path = "proxies/sessions.rs"]
+mod sessions;
 #[path = "proxies/trust.rs"]
 mod trust;
+#[path = "proxies/users.rs"]
+mod users;
 
 use std::fs;
 use std::path::PathBuf;

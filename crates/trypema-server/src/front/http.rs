@@ -25,13 +25,15 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
-use trypema::http::{HeaderStyle, TrustedProxies};
+use trypema::http::TrustedProxies;
 
 pub(crate) use self::explain::ExplainAnswer;
 use self::problem::Refusal;
+pub(crate) use self::question::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
 use crate::app::App;
 use crate::clock::Started;
-use crate::config::{Config, HeaderAttribute};
+use crate::config::Config;
+use crate::forward_auth::Profiles;
 use crate::metrics::Route;
 use crate::net::{Phase, Place};
 use crate::spans::Spans;
@@ -46,8 +48,7 @@ type Asked = Result<Answer, Refusal>;
 pub(crate) struct Front {
     app: Arc<App>,
     trusted_proxies: TrustedProxies,
-    attributes: Vec<HeaderAttribute>,
-    headers: HeaderStyle,
+    profiles: Profiles,
     tokens: Tokens,
     is_on_loopback: bool,
     spans: Option<Arc<Spans>>,
@@ -68,8 +69,7 @@ impl Front {
         Self {
             app,
             trusted_proxies: config.trusted_proxies.clone(),
-            attributes: config.attributes.clone(),
-            headers: config.headers,
+            profiles: config.profiles.clone(),
             tokens: config.tokens.clone(),
             is_on_loopback: config.is_on_loopback(),
             spans,

@@ -21,6 +21,14 @@ block:
   user: [mallory]
 ";
 
+/// Profiles of which nothing has to be sent.
+const PROFILES: &str = "
+forward_auth:
+  profiles:
+    anybody: {attributes: {endpoint: {value: /}, ip: {value: 203.0.113.1}}}
+    mallory: {attributes: {endpoint: {value: /}, ip: {value: 203.0.113.1}, user: {value: mallory}}}
+";
+
 /// Every sample, by name and labels as they are written.
 fn samples(client: &mut Client) -> BTreeMap<String, f64> {
     let reply = client.send("GET", "/metrics", &[], "");
@@ -91,17 +99,17 @@ rules:
 
 #[test]
 fn requests_are_counted_by_route_and_status() {
-    let service = InProcess::with_rules(RULES);
+    let service = InProcess::start(PROFILES).ruled_by(RULES);
     let mut client = service.client();
     let requests = [
         ("POST", "/v1/check", r#"{"attributes": {"user": "ann"}}"#),
         ("POST", "/v1/check", r#"[{"attributes": {"user": "ann"}}, {"attributes": {"user": "bob"}}]"#),
         ("POST", "/v1/check?deny_status=403", r#"{"attributes": {"user": "mallory"}}"#),
-        ("POST", "/v1/check?deny_status=599", r#"{"attributes": {"user": "mallory"}}"#),
+        ("POST", "/v1/check?deny_status=499", r#"{"attributes": {"user": "mallory"}}"#),
         ("POST", "/v1/check", "{"),
         ("PUT", "/v1/check", ""),
-        ("GET", "/v1/forward-auth/endpoint=/&ip=203.0.113.1", ""),
-        ("GET", "/v1/forward-auth/endpoint=/&ip=203.0.113.1&user=mallory", ""),
+        ("GET", "/v1/forward-auth/anybody", ""),
+        ("GET", "/v1/forward-auth/mallory", ""),
         ("POST", "/v1/explain", r#"{"attributes": {}}"#),
         ("POST", "/v1/refund", r#"{"attributes": {}}"#),
         ("GET", "/v1/keys/per-user%7Cuser=ann", ""),
@@ -120,7 +128,7 @@ fn requests_are_counted_by_route_and_status() {
     let expected = [
         ("check", 200, 2.0),
         ("check", 403, 1.0),
-        ("check", 599, 1.0),
+        ("check", 499, 1.0),
         ("check", 400, 1.0),
         ("check", 405, 1.0),
         ("forward_auth", 200, 1.0),
@@ -181,7 +189,9 @@ const SOMEBODY: (&str, &str) = ("x-forwarded-for", "203.0.113.200");
 
 #[test]
 fn a_caller_leaves_no_trace() {
-    let service = InProcess::start("attributes: [user=x-user]").ruled_by(RULES);
+    let service =
+        InProcess::start("forward_auth: {profiles: {default: {attributes: {user: {header: X-User}}}}}")
+            .ruled_by(RULES);
     let mut client = service.client();
     check(&mut client, "user", "first");
     client.send("GET", "/v1/keys/per-user%7Cuser=first", &[], "");
@@ -223,7 +233,7 @@ fn promtool_finds_nothing_wrong() {
     for name in ["user", "paced", "short", "long"] {
         (0..3).for_each(|_| drop(check(&mut client, name, "ann")));
     }
-    for path in ["/v1/check?deny_status=599", "/v1/forward-auth/endpoint=/&ip=203.0.113.1", "/nothing"] {
+    for path in ["/v1/check?deny_status=429", "/v1/forward-auth", "/nothing"] {
         client.send("POST", path, &[], r#"{"attributes": {"user": "mallory"}}"#);
     }
     let text = client.send("GET", "/metrics", &[], "").body;

@@ -69,7 +69,7 @@ const ROUTES: [&str; 22] = [
     "/v1/check",
     "/v1/explain",
     "/v1/forward-auth",
-    "/v1/forward-auth/{choices}",
+    "/v1/forward-auth/{profile}",
     "/v1/keys/{key}",
     "/v1/lists",
     "/v1/lists/{list}/{attribute}/{value}",
@@ -94,7 +94,7 @@ fn every_route_is_described_and_the_reverse() {
     let mut client = service.client();
     let told = client.send("GET", "/", &[], "").body;
     for route in ROUTES.iter().filter(|route| **route != "/") {
-        let path = route.trim_end_matches("{choices}");
+        let path = route.trim_end_matches("{profile}");
         assert!(told.contains(path), "{route} is not told to people");
     }
     for (path, method, _) in operations(&document) {
@@ -103,7 +103,7 @@ fn every_route_is_described_and_the_reverse() {
             &path
                 .replace("{key}", "per-user%7Cuser=ann")
                 .replace("{list}", "block")
-                .replace("{choices}", "plan=free"),
+                .replace("{profile}", "nginx"),
             &[],
             "",
         );

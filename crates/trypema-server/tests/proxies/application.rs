@@ -67,6 +67,11 @@ fn read(stream: &mut BufReader<TcpStream>) -> Option<Value> {
             "transfer-encoding" => is_chunked = value == "chunked",
             _ => {}
         }
+        // Two lines of one name are reported as one list.
+        let value = match headers.get(&name).and_then(Value::as_str) {
+            Some(before) => format!("{before}, {value}"),
+            None => value.to_owned(),
+        };
         headers.insert(name, value.into());
     }
     let body = if is_chunked { chunks(stream)? } else { exactly(stream, length)? };

@@ -5,12 +5,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::{Value, json};
 use trypema_testkit::program::{FreePort, Program};
 use trypema_testkit::redis::wait_until;
 
 use crate::application::Application;
+use crate::authenticator::Authenticator;
 use crate::client::{Client, Reply};
-use crate::harness::Service;
+use crate::harness::{Service, trypema};
 use crate::text_of;
 
 /// What a sample is around: nginx reads it inside of `http`. One process, so that none is left when it is killed, and every path below
@@ -43,6 +45,31 @@ pub enum Kind {
     Caddy,
 }
 
+/// The samples of each proxy: by what requests are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sample {
+    Address,
+    Session,
+    ApiKey,
+    User,
+}
+
+impl Sample {
+    /// Its file in `deploy/`.
+    fn file(self, kind: Kind) -> &'static str {
+        match (kind, self) {
+            (Kind::Nginx, Self::Address) => "nginx/trypema.conf",
+            (Kind::Nginx, Self::Session) => "nginx/per-session.conf",
+            (Kind::Nginx, Self::ApiKey) => "nginx/per-api-key.conf",
+            (Kind::Nginx, Self::User) => "nginx/per-user.conf",
+            (Kind::Caddy, Self::Address) => "caddy/Caddyfile",
+            (Kind::Caddy, Self::Session) => "caddy/per-session.Caddyfile",
+            (Kind::Caddy, Self::ApiKey) => "caddy/per-api-key.Caddyfile",
+            (Kind::Caddy, Self::User) => "caddy/per-user.Caddyfile",
+        }
+    }
+}
+
 /// What the sample says of a limiter that is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undecided {
@@ -52,10 +79,22 @@ pub enum Undecided {
     Passes,
 }
 
+/// A sample to start.
+pub struct Setup {
+    pub kind: Kind,
+    pub sample: Sample,
+    pub undecided: Undecided,
+    pub service: Service,
+    /// Text of the sample, and its replacement.
+    pub edits: Vec<(&'static str, &'static str)>,
+}
+
 /// A proxy before an application, and the service that it asks.
 pub struct Site {
     pub service: Service,
     pub application: Application,
+    /// The service that verifies tokens for [`Sample::User`].
+    pub authenticator: Authenticator,
     address: SocketAddr,
     proxy: Program,
     _port: FreePort,
@@ -67,19 +106,34 @@ impl Site {
     }
 
     pub fn with_service(kind: Kind, undecided: Undecided, service: Service) -> Self {
-        let application = Application::start();
+        Self::of(Setup { kind, sample: Sample::Address, undecided, service, edits: Vec::new() })
+    }
+
+    /// A sample with the profiles of `deploy/trypema/trypema.yaml`.
+    pub fn of_sample(kind: Kind, sample: Sample, rules: &str) -> Self {
+        let (undecided, service) = (Undecided::Refused, service_with_sample_profiles(rules));
+        Self::of(Setup { kind, sample, undecided, service, edits: Vec::new() })
+    }
+
+    pub fn of(setup: Setup) -> Self {
+        let (application, authenticator) = (Application::start(), Authenticator::start());
         let port = FreePort::any().unwrap();
-        let addresses =
-            Addresses { port: port.number(), trypema: service.address, application: application.address };
-        let proxy = Program::start(|directory| match kind {
-            Kind::Nginx => nginx(directory, undecided, &addresses),
-            Kind::Caddy => caddy(directory, undecided, &addresses),
+        let addresses = Addresses {
+            port: port.number(),
+            trypema: setup.service.address,
+            application: application.address,
+            authenticator: authenticator.address,
+        };
+        let proxy = Program::start(|directory| match setup.kind {
+            Kind::Nginx => nginx(directory, &setup, &addresses),
+            Kind::Caddy => caddy(directory, &setup, &addresses),
         });
+        let service = setup.service;
         let proxy = proxy.unwrap_or_else(|error| panic!("{error}: `cargo xtask test` installs it"));
         let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
         let is_up = wait_until("the proxy to listen", || TcpStream::connect(address).is_ok());
         is_up.unwrap_or_else(|error| panic!("{error}:\n{}", proxy.log()));
-        Self { service, application, address, proxy, _port: port }
+        Self { service, application, authenticator, address, proxy, _port: port }
     }
 
     /// A new connection to the proxy.
@@ -102,20 +156,39 @@ struct Addresses {
     port: u16,
     trypema: SocketAddr,
     application: SocketAddr,
+    authenticator: SocketAddr,
 }
 
-fn nginx(directory: &Path, undecided: Undecided, addresses: &Addresses) -> Command {
-    let mut sample = sample("nginx/trypema.conf", undecided);
-    for (default, here) in [
-        ("listen 8000;", format!("listen 127.0.0.1:{};", addresses.port)),
-        ("server 127.0.0.1:8080;", format!("server {};", addresses.trypema)),
-        ("server 127.0.0.1:9000;", format!("server {};", addresses.application)),
-    ] {
-        assert_eq!(sample.matches(default).count(), 1, "{default}");
-        sample = sample.replace(default, &here);
-    }
+/// The service with the sample's profiles and these rules. Its other settings are those of a test.
+pub fn service_with_sample_profiles(rules: &str) -> Service {
+    Service::of(|directory| {
+        let sample: Value = serde_saphyr::from_str(&text_of("trypema/trypema.yaml")).unwrap();
+        let profiles = json!({"forward_auth": sample["forward_auth"]});
+        let (config, rules_file) = (directory.join("trypema.yaml"), directory.join("rules.yaml"));
+        fs::write(&config, profiles.to_string()).unwrap();
+        fs::write(&rules_file, rules).unwrap();
+        let mut command = trypema();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config);
+        command.arg("--rules").arg(rules_file);
+        command
+    })
+}
+
+fn nginx(directory: &Path, setup: &Setup, addresses: &Addresses) -> Command {
+    let mut text = sample_text(setup);
+    replace_once(&mut text, "listen 8000;", &format!("listen 127.0.0.1:{};", addresses.port));
+    replace_once(&mut text, "server 127.0.0.1:9000;", &format!("server {};", addresses.application));
+    text = text.replace("server 127.0.0.1:9100;", &format!("server {};", addresses.authenticator));
     fs::write(directory.join("nginx.conf"), NGINX).unwrap();
-    fs::write(directory.join("trypema.conf"), sample).unwrap();
+    fs::write(directory.join("trypema.conf"), text).unwrap();
+    fs::create_dir(directory.join("snippets")).unwrap();
+    for name in ["trypema-answers.conf", "trypema-ask.conf", "trypema-http.conf", "trypema-limit.conf"] {
+        let mut snippet = chosen(&text_of(&format!("nginx/snippets/{name}")), setup.undecided);
+        if name == "trypema-http.conf" {
+            replace_once(&mut snippet, "server 127.0.0.1:8080;", &format!("server {};", addresses.trypema));
+        }
+        fs::write(directory.join("snippets").join(name), snippet).unwrap();
+    }
     let mut command = Command::new("nginx");
     // Debian has it where only root looks for programs.
     command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin");
@@ -123,26 +196,40 @@ fn nginx(directory: &Path, undecided: Undecided, addresses: &Addresses) -> Comma
     command
 }
 
-fn caddy(directory: &Path, undecided: Undecided, addresses: &Addresses) -> Command {
-    let sample = sample("caddy/Caddyfile", undecided);
-    let options = "{\n\tservers {";
-    assert_eq!(sample.matches(options).count(), 1);
-    let sample = sample.replace(options, &format!("{{\n\t{CADDY}\tservers {{"));
-    fs::write(directory.join("Caddyfile"), sample).unwrap();
+fn caddy(directory: &Path, setup: &Setup, addresses: &Addresses) -> Command {
+    let mut text = sample_text(setup);
+    replace_once(&mut text, "{\n\tservers {", &format!("{{\n\t{CADDY}\tservers {{"));
+    fs::write(directory.join("Caddyfile"), text).unwrap();
+    let snippet = chosen(&text_of("caddy/trypema.caddy"), setup.undecided);
+    fs::write(directory.join("trypema.caddy"), snippet).unwrap();
     let mut command = Command::new("caddy");
     command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]);
     command.env("HOME", directory).env("XDG_DATA_HOME", directory).env("XDG_CONFIG_HOME", directory);
     command.env("LISTEN", format!(":{}", addresses.port));
     command.env("TRYPEMA", addresses.trypema.to_string());
     command.env("APPLICATION", addresses.application.to_string());
+    command.env("AUTHENTICATOR", addresses.authenticator.to_string());
     command
 }
 
-/// A sample, with or without the lines that it offers: those after a `#` without a space.
-fn sample(name: &str, undecided: Undecided) -> String {
-    let text = text_of(name);
+/// The sample with the test's own edits.
+fn sample_text(setup: &Setup) -> String {
+    let mut text = chosen(&text_of(setup.sample.file(setup.kind)), setup.undecided);
+    for (from, to) in &setup.edits {
+        replace_once(&mut text, from, to);
+    }
+    text
+}
+
+fn replace_once(text: &mut String, from: &str, to: &str) {
+    assert_eq!(text.matches(from).count(), 1, "{from}");
+    *text = text.replace(from, to);
+}
+
+/// A text of `deploy/`, with or without the lines that it offers: those after a `#` without a space.
+fn chosen(text: &str, undecided: Undecided) -> String {
     if undecided == Undecided::Refused {
-        return text;
+        return text.to_owned();
     }
     let chosen = |line: &str| {
         let (indent, rest) = line.split_at(line.len() - line.trim_start().len());

@@ -15,10 +15,8 @@ use super::problem::Refusal;
 use super::query::Choices;
 use super::question::{Question, Questions};
 use super::{Answer, Asked, Front, begin, body};
+use crate::deny_status::DenyStatus;
 use crate::net::Place;
-
-/// What a check is told unless it says otherwise: everything in the body.
-const USUAL: Choices = Choices { deny_status: StatusCode::OK, headers: HeaderStyle::None };
 
 /// Requests of a batch that are asked of Redis at once: enough to travel together, few enough that the last ones do not wait for longer than
 /// a call may take.
@@ -43,9 +41,7 @@ impl AsRef<[u8]> for Roomy {
 
 impl Front {
     pub(super) async fn check(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        let choices = USUAL.read(request.uri().query(), |(name, _)| {
-            Err(Refusal::bad_request(format!("unknown parameter {name:?}: need deny_status or headers")))
-        })?;
+        let choices = Choices::read(request.uri().query())?;
         let body = body::read(request.into_body(), self.max_body).await?;
         match Questions::read(&body, self.max_batch)? {
             Questions::One(question) => {
@@ -103,8 +99,8 @@ impl Front {
 
 /// A verdict, told as was chosen.
 fn told(verdict: &Verdict, choices: Choices) -> Answer {
-    if choices.deny_status != StatusCode::OK && !verdict.is_allowed() {
-        return denied(verdict, choices);
+    if let (Some(status), false) = (choices.deny_status, verdict.is_allowed()) {
+        return denied(verdict, status, choices.headers);
     }
     let mut answer = json(StatusCode::OK, &CheckAnswer::new(verdict));
     choices.headers.write(Policy::of_verdict(verdict), answer.headers_mut());
@@ -113,13 +109,13 @@ fn told(verdict: &Verdict, choices: Choices) -> Answer {
 
 /// A denial as a status, a problem, and when to come back. What was denied because the store could not be asked is 503, whatever was
 /// chosen.
-pub(super) fn denied(verdict: &Verdict, choices: Choices) -> Answer {
+pub(super) fn denied(verdict: &Verdict, status: DenyStatus, headers: HeaderStyle) -> Answer {
     let Some(problem) = Problem::of_verdict(verdict) else { return Answer::default() };
     let problem = match problem.code() {
         ErrorCode::ServiceUnavailable => problem,
-        _ => problem.with_status(choices.deny_status),
+        _ => problem.with_status(status.status()),
     };
     let mut answer = Refusal::Library(Box::new(problem)).into_answer();
-    choices.headers.write(Policy::of_verdict(verdict), answer.headers_mut());
+    headers.write(Policy::of_verdict(verdict), answer.headers_mut());
     answer
 }

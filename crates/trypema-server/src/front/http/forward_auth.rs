@@ -1,129 +1,143 @@
-//! `/v1/forward-auth`: may a request that a proxy holds go ahead? For nginx `auth_request`, Caddy `forward_auth`, Traefik `forwardAuth`.
+//! `/v1/forward-auth/PROFILE`: may a request that a proxy holds go ahead? For nginx `auth_request`, Caddy `forward_auth`, Traefik
+//! `forwardAuth`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName, Request, StatusCode};
+use http::{HeaderMap, HeaderName, Request, StatusCode, Uri};
 use hyper::body::Incoming;
 use trypema::http::Policy;
 use trypema::rules::Request as Asking;
 
 use super::check::denied;
 use super::problem::Refusal;
-use super::query::{Choices, Pair};
-use super::question::{NO_ADDRESS, is_address};
+use super::question::{MAX_ATTRIBUTE_VALUE, NO_ADDRESS, is_address};
 use super::{Answer, Asked, Front, begin};
 use crate::app::Mode;
+use crate::forward_auth::{Attribute, DEFAULT, Profile, Role, Source, is_profile_name};
 use crate::net::Place;
 
-const FORWARDED_METHOD: HeaderName = HeaderName::from_static("x-forwarded-method");
-const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 impl Front {
     pub(super) async fn forward_auth(&self, request: &Request<Incoming>, place: &Place) -> Asked {
         begin(place)?;
-        let address = place.connection.peer.ip();
-        if !self.trusted_proxies.trusts(address) {
-            let detail = format!("{} is not one of the trusted proxies", address.to_canonical());
+        let peer = place.connection.peer.ip();
+        if !self.trusted_proxies.trusts(peer) {
+            let detail = format!("{} is not one of the trusted proxies", peer.to_canonical());
             return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
         }
-        let usual = Choices { deny_status: StatusCode::TOO_MANY_REQUESTS, headers: self.headers };
-        let mut attributes: Vec<Pair<'_>> = Vec::with_capacity(8);
-        let mut cost = 1;
-        let choices = usual.read(choices_of(request.uri().path()), |(name, value)| {
-            if name == "cost" {
-                cost = value.parse().map_err(|_| Refusal::bad_request("cost: need a whole number"))?;
-            } else {
-                attributes.push((name, value));
+        let profile = self.profile(request.uri())?;
+        let mut attributes: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(profile.attributes.len());
+        for attribute in &profile.attributes {
+            if let Some(value) = self.value(attribute, request, peer)? {
+                attributes.push((&attribute.name, value));
             }
-            Ok(())
-        })?;
-        if choices.deny_status == StatusCode::OK {
-            return Err(Refusal::bad_request("deny_status: 200 would let through what is denied"));
         }
-        self.describe(request, address, &mut attributes)?;
         let attributes: Vec<(&str, &str)> =
-            attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let asking = Asking::new(&attributes).costing(cost);
+            attributes.iter().map(|(name, value)| (*name, &**value)).collect();
+        let asking = Asking::new(&attributes).costing(profile.cost.get());
         let verdict = self.app.ask(Mode::Check, &asking).await?;
         if !verdict.is_allowed() {
-            return Ok(denied(&verdict, choices));
+            return Ok(denied(&verdict, profile.deny_status, profile.headers));
         }
         let mut answer = Answer::default();
-        choices.headers.write(Policy::of_verdict(&verdict), answer.headers_mut());
+        profile.headers.write(Policy::of_verdict(&verdict), answer.headers_mut());
         Ok(answer)
     }
 
-    /// Adds what the proxy says of the request. What its configuration says in the path comes first, because the first of a name
-    /// counts.
-    fn describe<'r>(
-        &'r self,
-        request: &'r Request<Incoming>,
-        peer: IpAddr,
-        attributes: &mut Vec<Pair<'r>>,
-    ) -> Result<(), Refusal> {
-        let headers = request.headers();
-        for attribute in &self.attributes {
-            if let Some(value) = only_one(headers, &attribute.header)? {
-                attributes.push((Cow::Borrowed(&attribute.name), Cow::Borrowed(value)));
-            }
-        }
-        let has = |name: &str, attributes: &[Pair<'_>]| attributes.iter().any(|(given, _)| given == name);
-        if !has("endpoint", attributes) {
-            let missing = || {
-                Refusal::bad_request(
-                    "X-Forwarded-Uri is missing: the proxy has to tell which request this is",
-                )
-            };
-            attributes.push((
-                Cow::Borrowed("endpoint"),
-                Cow::Borrowed(path_of(only_one(headers, &FORWARDED_URI)?.ok_or_else(missing)?)?),
+    /// The profile that a proxy names. Nothing else is read from the path or the query: the service cannot tell what a client wrote there
+    /// from what the proxy's configuration says.
+    fn profile(&self, uri: &Uri) -> Result<&Profile, Refusal> {
+        if uri.query().is_some() {
+            return Err(Refusal::bad_request(
+                "forward-auth takes no query: it may be the client's; in Caddy, `rewrite /v1/forward-auth/PROFILE?` drops it",
             ));
         }
-        if !has("method", attributes) {
-            let method = only_one(headers, &FORWARDED_METHOD)?.unwrap_or(request.method().as_str());
-            attributes.push((Cow::Borrowed("method"), Cow::Borrowed(method)));
+        let name = uri.path().strip_prefix("/v1/forward-auth/").unwrap_or(DEFAULT);
+        if !is_profile_name(name) {
+            return Err(Refusal::bad_request(
+                "the path needs to be /v1/forward-auth/PROFILE and nothing more: attributes, cost and deny_status are set by \
+                 `forward_auth.profiles` of the service's configuration file",
+            ));
         }
-        if let Some(host) = only_one(headers, &FORWARDED_HOST)? {
-            attributes.push((Cow::Borrowed("host"), Cow::Owned(one_spelling(host))));
-        }
-        if let Some((_, given)) = attributes.iter().find(|(name, _)| name == "ip") {
-            if !is_address(given) {
+        self.profiles.get(name).ok_or_else(|| {
+            let detail = format!(
+                "`forward_auth.profiles` of the service's configuration file has no profile {name:?}"
+            );
+            Refusal::bad_request(detail)
+        })
+    }
+
+    /// The value of one attribute; `None` if the request has none.
+    fn value<'r>(
+        &self,
+        attribute: &'r Attribute,
+        request: &'r Request<Incoming>,
+        peer: IpAddr,
+    ) -> Result<Option<Cow<'r, str>>, Refusal> {
+        let given = match &attribute.source {
+            Source::ClientAddress => return self.client_address(request.headers(), peer).map(Some),
+            Source::Value(value) => Some(value.as_str()),
+            Source::Header(header) => only_value(request.headers(), header)?,
+        };
+        let value = match (attribute.role, given) {
+            (Role::Endpoint | Role::Ip, None) => return Err(missing(attribute)),
+            (Role::Endpoint, Some(uri)) => path_of(uri)?.into(),
+            (Role::Ip, Some(address)) if !is_address(address) => {
                 return Err(Refusal::bad_request(NO_ADDRESS));
             }
-        } else {
-            if !headers.contains_key(FORWARDED_FOR) {
-                return Err(Refusal::bad_request(
-                    "X-Forwarded-For is missing: without it all clients would share the proxy's own address",
-                ));
-            }
-            let client = self.trusted_proxies.client_address(peer, headers);
-            attributes.push((Cow::Borrowed("ip"), Cow::Owned(client.to_string())));
+            (Role::Method, None) => request.method().as_str().into(),
+            (Role::Host, Some(host)) => Cow::Owned(one_spelling(host)),
+            (_, Some(value)) => value.into(),
+            (_, None) => return Ok(None),
+        };
+        if value.len() > MAX_ATTRIBUTE_VALUE {
+            let name = &attribute.name;
+            return Err(Refusal::bad_request(format!(
+                "the value of attribute {name:?} is longer than {MAX_ATTRIBUTE_VALUE} bytes"
+            )));
         }
-        Ok(())
+        Ok(Some(value))
+    }
+
+    fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Cow<'static, str>, Refusal> {
+        if !headers.contains_key(FORWARDED_FOR) {
+            return Err(Refusal::bad_request(
+                "x-forwarded-for is missing: without it all clients would share the proxy's own address",
+            ));
+        }
+        Ok(Cow::Owned(self.trusted_proxies.client_address(peer, headers).to_string()))
     }
 }
 
-/// What the proxy's configuration chooses: it stands in the path, as in `/v1/forward-auth/deny_status=401&plan=free`. A query is not looked
-/// at, because it may be the client's: some proxies pass it on.
-fn choices_of(path: &str) -> Option<&str> {
-    path.strip_prefix("/v1/forward-auth/")
+/// The refusal of a request without an attribute that rules would silently not apply without.
+fn missing(attribute: &Attribute) -> Refusal {
+    let name = &attribute.name;
+    match &attribute.source {
+        Source::Header(header) => Refusal::bad_request(format!(
+            "{header} is missing: the proxy has to send the attribute {name:?} of the request in it"
+        )),
+        Source::Value(_) | Source::ClientAddress => {
+            Refusal::bad_request(format!("attribute {name:?} is missing"))
+        }
+    }
 }
 
-/// The value of a header that a proxy sets: if there are two, one is the client's.
-fn only_one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Refusal> {
+/// The value of a header that the proxy sets; an empty one counts as missing. If the header occurs twice, one of them is the client's, and the
+/// service cannot tell which.
+fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(Refusal::bad_request(format!(
-            "{name} is given twice: the proxy has to replace what clients send"
+            "{name} occurs twice: the proxy has to overwrite the one that clients send"
         )));
     }
-    // Other bytes would have to be told apart, too, or those who send them would share a counter.
-    let text = std::str::from_utf8(first.as_bytes());
-    text.map(Some).map_err(|_| Refusal::bad_request(format!("{name} is not UTF-8")))
+    // Replacing other bytes would give different values one counter.
+    let text = std::str::from_utf8(first.as_bytes())
+        .map_err(|_| Refusal::bad_request(format!("{name} is not UTF-8")))?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
 /// A host as it is counted: whoever writes it another way is still the same.
@@ -145,7 +159,7 @@ fn path_of(uri: &str) -> Result<&str, Refusal> {
     if path.starts_with('/') || path == "*" {
         return Ok(path);
     }
-    Err(Refusal::bad_request("X-Forwarded-Uri: need a path, as in /search?q=x"))
+    Err(Refusal::bad_request("endpoint: need a path or a URI, as in /search?q=x"))
 }
 
 #[cfg(test)]

@@ -77,9 +77,9 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
             "responses": responses("What each may do.", &answers, &["4XX", "5XX"]),
         }},
         "/v1/forward-auth": forward_auth(&[]),
-        "/v1/forward-auth/{choices}": forward_auth(&[json!({"name": "choices", "in": "path", "required": true,
-            "description": "What the proxy's configuration chooses, as in a query: deny_status (400 to 599), headers (standard, x-ratelimit, none), cost, and attributes.",
-            "schema": {"type": "string"}, "example": "deny_status=401&plan=free"})]),
+        "/v1/forward-auth/{profile}": forward_auth(&[json!({"name": "profile", "in": "path", "required": true,
+            "description": "A profile of the service's configuration file, which sets attributes, cost and the status of a denial. Built in: default (429), nginx (401).",
+            "schema": {"type": "string", "pattern": "^[a-z0-9_-]{1,64}$"}, "example": "nginx"})]),
         "/v1/explain": {"post": {
             "summary": "Why would a request get what it gets?",
             "description": "Spends nothing.",
@@ -131,7 +131,7 @@ fn forward_auth(parameters: &[Value]) -> Value {
     let parameters = [parameters, &headers].concat();
     let operation = json!({
         "summary": "May the request that a proxy holds go ahead?",
-        "description": "X-Forwarded-Uri, -Method, -Host and -For say which request it is. A query is not looked at: it may be the client's.",
+        "description": "X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's.",
         "parameters": parameters,
         "responses": {"200": {"description": "It may."}, "4XX": problem_response(), "5XX": problem_response()},
     });
@@ -140,8 +140,12 @@ fn forward_auth(parameters: &[Value]) -> Value {
 }
 
 fn deny_status() -> Value {
-    let schema = json!({"type": "integer", "anyOf": [{"const": 200}, {"minimum": 400, "maximum": 599}]});
-    parameter("deny_status", "The status of a denial; 200 leaves it to the body.", &schema)
+    let schema = json!({"type": "integer", "minimum": 400, "maximum": 499, "not": {"enum": [407, 408, 421, 425, 426]}});
+    parameter(
+        "deny_status",
+        "The status of a denial. Without it, a denial is a 200 with the decision in the body.",
+        &schema,
+    )
 }
 
 fn headers() -> Value {

@@ -22,7 +22,7 @@ Trypema, the rate limiter.
 POST   /v1/check         may this request go ahead? {\"attributes\": {\"user\": \"ann\"}, \"cost\": 1}, or an array of them
                          ?deny_status=429 tells a denial by status, ?headers=standard|x-ratelimit what is left
 ANY    /v1/forward-auth  the same for nginx auth_request, Caddy forward_auth and Traefik forwardAuth;
-                         /v1/forward-auth/deny_status=401&plan=free chooses the status of a denial, and attributes
+                         /v1/forward-auth/{profile} names a profile of the configuration file: attributes, cost, status
 POST   /v1/refund        gives the cost back
 POST   /v1/explain       what every rule says about a request; spends nothing
 GET    /v1/keys/{key}    what a counter has left; DELETE forgets it

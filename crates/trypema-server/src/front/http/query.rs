@@ -1,19 +1,19 @@
-//! Choices about an answer: what stands after the question mark, or in the path of forward-auth.
+//! Parameters of a query: how the answer to a check reports the decision.
 
 use std::borrow::Cow;
 
-use http::StatusCode;
 use trypema::http::HeaderStyle;
 
 use super::problem::Refusal;
 use super::text::decoded;
+use crate::deny_status::{DenyStatus, NOT_A_DENIAL};
 
-/// How a decision is to be told.
+/// How an answer reports a decision.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choices {
-    /// The status of a denial.
-    pub(super) deny_status: StatusCode,
-    /// The headers that tell what is left.
+    /// The status of a denial; `None` leaves it to the body of a 200.
+    pub(super) deny_status: Option<DenyStatus>,
+    /// The headers that report the remaining units.
     pub(super) headers: HeaderStyle,
 }
 
@@ -21,21 +21,21 @@ pub(super) struct Choices {
 pub(super) type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 impl Choices {
-    /// Takes the choices out of `name=value&…`, and gives everything else to `other`.
-    pub(super) fn read<'q>(
-        mut self,
-        query: Option<&'q str>,
-        mut other: impl FnMut(Pair<'q>) -> Result<(), Refusal>,
-    ) -> Result<Self, Refusal> {
+    /// Reads `deny_status` and `headers`. Without them the body alone reports the decision.
+    pub(super) fn read(query: Option<&str>) -> Result<Self, Refusal> {
+        let mut choices = Self { deny_status: None, headers: HeaderStyle::None };
         for pair in pairs(query.unwrap_or_default()) {
             let (name, value) = pair?;
             match &*name {
-                "deny_status" => self.deny_status = deny_status(&value)?,
-                "headers" => self.headers = headers(&value)?,
-                _ => other((name, value))?,
+                "deny_status" => choices.deny_status = Some(deny_status(&value)?),
+                "headers" => choices.headers = headers(&value)?,
+                _ => {
+                    let detail = format!("unknown parameter {name:?}: need deny_status or headers");
+                    return Err(Refusal::bad_request(detail));
+                }
             }
         }
-        Ok(self)
+        Ok(choices)
     }
 }
 
@@ -48,12 +48,13 @@ pub(super) fn pairs(query: &str) -> impl Iterator<Item = Result<Pair<'_>, Refusa
     })
 }
 
-/// 200 leaves it to the body; the others are refusals.
-fn deny_status(text: &str) -> Result<StatusCode, Refusal> {
-    let number: Option<u16> = text.parse().ok();
-    let number = number.filter(|number| *number == 200 || (400..=599).contains(number));
-    let status = number.and_then(|number| StatusCode::from_u16(number).ok());
-    status.ok_or_else(|| Refusal::bad_request("deny_status: need 200, or a status from 400 to 599"))
+fn deny_status(text: &str) -> Result<DenyStatus, Refusal> {
+    let status = text.parse().ok().and_then(DenyStatus::new);
+    status.ok_or_else(|| {
+        Refusal::bad_request(format!(
+            "deny_status: {NOT_A_DENIAL}; without it, a denial is a 200 with the decision in the body"
+        ))
+    })
 }
 
 fn headers(text: &str) -> Result<HeaderStyle, Refusal> {

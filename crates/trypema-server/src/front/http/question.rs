@@ -14,11 +14,11 @@ use super::problem::Refusal;
 use crate::app::Mode;
 
 /// Attributes of one request; the engine takes no more.
-pub(super) const MAX_ATTRIBUTES: usize = 32;
+pub(crate) const MAX_ATTRIBUTES: usize = 32;
 /// Bytes of an attribute's name.
-pub(super) const MAX_NAME: usize = 64;
+pub(crate) const MAX_ATTRIBUTE_NAME: usize = 64;
 /// Bytes of an attribute's value: the longest path that is common.
-pub(super) const MAX_VALUE: usize = 8 * 1024;
+pub(crate) const MAX_ATTRIBUTE_VALUE: usize = 8 * 1024;
 
 /// What is told of an `ip` that is none: it would have a counter of its own, and be on no list.
 pub(super) const NO_ADDRESS: &str = "ip: need an address, as in 203.0.113.9 or 2001:db8::1, without a port";
@@ -131,14 +131,14 @@ impl<'de> Visitor<'de> for Pairs {
             if pairs.len() == MAX_ATTRIBUTES {
                 return Err(A::Error::custom(format_args!("more than {MAX_ATTRIBUTES} attributes")));
             }
-            if name.is_empty() || name.len() > MAX_NAME {
+            if name.is_empty() || name.len() > MAX_ATTRIBUTE_NAME {
                 return Err(A::Error::custom(format_args!(
-                    "an attribute's name needs 1 to {MAX_NAME} bytes"
+                    "an attribute's name needs 1 to {MAX_ATTRIBUTE_NAME} bytes"
                 )));
             }
-            if value.len() > MAX_VALUE {
+            if value.len() > MAX_ATTRIBUTE_VALUE {
                 return Err(A::Error::custom(format_args!(
-                    "the value of attribute {name:?} is longer than {MAX_VALUE} bytes"
+                    "the value of attribute {name:?} is longer than {MAX_ATTRIBUTE_VALUE} bytes"
                 )));
             }
             if name == "ip" && !is_address(&value) {
@@ -189,8 +189,8 @@ impl JsonSchema for Attributes<'_> {
         schemars::json_schema!({
             "type": "object",
             "maxProperties": MAX_ATTRIBUTES,
-            "propertyNames": {"minLength": 1, "maxLength": MAX_NAME},
-            "additionalProperties": {"type": "string", "maxLength": MAX_VALUE},
+            "propertyNames": {"minLength": 1, "maxLength": MAX_ATTRIBUTE_NAME},
+            "additionalProperties": {"type": "string", "maxLength": MAX_ATTRIBUTE_VALUE},
         })
     }
 }

@@ -15,7 +15,19 @@ rules:
   - {id: free, scope: tenant, key_pattern: '{tenant}', plan_tiers: [free], strategy: {fixed_window: {limit: 2, window: 1h}}}
 ";
 
-const SETTINGS: &str = "attributes: [user=x-user, tenant=x-tenant]\n";
+const SETTINGS: &str = "
+forward_auth:
+  profiles:
+    default: {attributes: {user: {header: X-User}, tenant: {header: x-tenant}}}
+    double: {attributes: {user: {header: X-User}}, cost: 2}
+    unauthorized: {attributes: {user: {header: X-User}}, deny_status: 401}
+    forbidden: {attributes: {user: {header: X-User}}, deny_status: 403}
+    common: {attributes: {user: {header: X-User}}, headers: x-ratelimit}
+    silent: {attributes: {user: {header: X-User}}, headers: none}
+    literal: {attributes: {user: {value: bob}, plan: {value: free}, tenant: {value: 'acme| x'}}}
+    fixed: {attributes: {endpoint: {value: /login}, method: {value: POST}, ip: {value: 198.51.100.1}}}
+    elsewhere: {attributes: {endpoint: {header: X-Original-Url}, method: {header: X-Original-Method}, ip: {header: X-Real-Ip}}}
+";
 
 fn service() -> InProcess {
     InProcess::start(SETTINGS).ruled_by(RULES)
@@ -24,11 +36,11 @@ fn service() -> InProcess {
 /// A client that nobody has met.
 const SOMEBODY: (&str, &str) = ("x-forwarded-for", "203.0.113.200");
 
-/// Asks as a proxy does; somebody is the client, unless it is said.
-fn ask(client: &mut Client, choices: &str, headers: &[(&str, &str)]) -> Reply {
+/// Asks as a proxy does; somebody is the client, unless it is said. `profile` is what follows `/v1/forward-auth`.
+fn ask(client: &mut Client, profile: &str, headers: &[(&str, &str)]) -> Reply {
     let is_said = headers.iter().any(|(name, _)| *name == "x-forwarded-for");
     let more = if is_said { &[][..] } else { &[SOMEBODY] };
-    client.send("GET", &format!("/v1/forward-auth{choices}"), &[headers, more].concat(), "")
+    client.send("GET", &format!("/v1/forward-auth{profile}"), &[headers, more].concat(), "")
 }
 
 /// What a counter has left.
@@ -55,53 +67,145 @@ fn what_is_denied_is_429_or_what_the_proxy_understands() {
     let service = service();
     let mut client = service.client();
     let ann = [ANY, ("x-user", "ann")];
-    ask(&mut client, "/cost=2", &ann);
-    for (choices, status) in
-        [("", 429), ("/deny_status=401", 401), ("/deny_status=403", 403), ("/deny_status=599", 599)]
-    {
-        let reply = ask(&mut client, choices, &ann);
+    ask(&mut client, "/double", &ann);
+    for (profile, status) in [("", 429), ("/default", 429), ("/unauthorized", 401), ("/forbidden", 403)] {
+        let reply = ask(&mut client, profile, &ann);
         problem(&reply, status);
         assert_eq!(reply.header("retry-after"), Some("2000"));
         assert_eq!(reply.header("ratelimit"), Some(r#""per-user";r=0;t=2000"#));
         assert_eq!(reply.json()["violated-policies"], json!(["per-user"]));
     }
-    let other = ask(&mut client, "/headers=x-ratelimit", &ann);
+    let other = ask(&mut client, "/common", &ann);
     assert_eq!((other.header("x-ratelimit-remaining"), other.header("ratelimit")), (Some("0"), None));
-    let none = ask(&mut client, "/headers=none", &ann);
+    let none = ask(&mut client, "/silent", &ann);
     assert_eq!((none.header("retry-after"), none.header("ratelimit")), (Some("2000"), None));
 }
 
-/// A proxy takes any 2xx for leave to go ahead: a denial that is 200 would be none.
+/// Without a configuration there are two profiles, and neither reads headers beyond the request's own.
 #[test]
-fn a_denial_cannot_be_made_to_look_like_an_approval() {
-    let service = service();
-    let reply = ask(&mut service.client(), "/deny_status=200", &[ANY, ("x-user", "ann")]);
-    assert!(problem(&reply, 400).contains("deny_status"));
+fn profiles_are_built_in() {
+    let rules = "rules: [{id: all, scope: global, strategy: {fixed_window: {limit: 1, window: 1h}}}]";
+    let service = InProcess::with_rules(rules);
+    let mut client = service.client();
+    assert_eq!(ask(&mut client, "", &[ANY]).status, 200);
+    for (profile, status) in [("", 429), ("/default", 429), ("/nginx", 401)] {
+        let reply = ask(&mut client, profile, &[ANY]);
+        problem(&reply, status);
+        assert!(reply.header("ratelimit").is_some(), "{profile}: {reply:?}");
+    }
+    let configured =
+        InProcess::start("forward_auth: {profiles: {nginx: {deny_status: 403}}}").ruled_by(rules);
+    let mut client = configured.client();
+    let statuses = ["", "", "/nginx"].map(|profile| ask(&mut client, profile, &[ANY]).status);
+    assert_eq!(statuses, [200, 429, 403], "a configured profile replaces the built-in one, and only that");
 }
 
+/// The service cannot tell a client's text in the path from the proxy's, so it reads a profile and nothing else.
 #[test]
-fn choices_that_are_none_are_refused() {
+fn anything_else_in_the_path_is_refused_and_spends_nothing() {
     let service = service();
     let mut client = service.client();
-    for choices in
-        ["deny_status=302", "deny_status=x", "headers=some", "cost=-1", "cost=x", "cost=", "user=%zz"]
-    {
-        problem(&ask(&mut client, &format!("/{choices}"), &[ANY]), 400);
+    let ann = [ANY, ("x-user", "ann")];
+    for path in [
+        "/",
+        "//",
+        "/default/",
+        "/default/x",
+        "/default/../silent",
+        "/../check",
+        "/deny_status=401",
+        "/default&cost=0",
+        "/default;cost=0",
+        "/default&user=boss",
+        "/cost=0",
+        "/Default",
+        "/DEFAULT",
+        "/d%65fault",
+        "/default%00",
+        "/default%26cost=0",
+        "/default%3Fcost=0",
+        "/default%2Fx",
+        "/default+",
+        "/*",
+        "/d\u{e9}faut",
+        &format!("/{}", "a".repeat(65)),
+    ] {
+        let detail = problem(&ask(&mut client, path, &ann), 400);
+        assert!(detail.contains("/v1/forward-auth/PROFILE and nothing more"), "{path}: {detail}");
     }
-    let many: Vec<String> = (0..40).map(|number| format!("a{number}=x")).collect();
-    assert!(problem(&ask(&mut client, &format!("/{}", many.join("&")), &[ANY]), 400).contains("at most 32"));
+    for path in ["/nobody", "/-", "/__proto__", "/401", &format!("/{}", "a".repeat(64))] {
+        let detail = problem(&ask(&mut client, path, &ann), 400);
+        assert!(detail.contains("has no profile"), "{path}: {detail}");
+    }
+    for path in ["?", "?cost=0", "/default?", "/default?user=boss&cost=0", "/default?%zz", "/nobody?x"] {
+        let detail = problem(&ask(&mut client, path, &ann), 400);
+        assert!(detail.contains("takes no query"), "{path}: {detail}");
+    }
+    assert_eq!((left(&mut client, "per-user|user=ann"), left(&mut client, "per-user|user=boss")), (2, 2));
+}
+
+/// No byte of a value is read as anything but a part of the value.
+#[test]
+fn values_are_never_parameters() {
+    let service = service();
+    let mut client = service.client();
+    for (value, key) in [
+        ("eve&cost=0", "eve&cost=0"),
+        ("eve?cost=0", "eve?cost=0"),
+        ("eve%26cost=0", "eve%26cost=0"),
+        ("eve#", "eve#"),
+        ("eve/default", "eve/default"),
+        ("eve;user=bob", "eve;user=bob"),
+        ("eve, bob", "eve, bob"),
+    ] {
+        let statuses = [(); 4].map(|()| ask(&mut client, "", &[ANY, ("x-user", value)]).status);
+        assert_eq!(statuses, [200, 200, 429, 429], "{key} is a user like any other");
+    }
+    assert_eq!(left(&mut client, "per-user|user=eve"), 2);
 }
 
 #[test]
-fn the_style_of_headers_can_be_set() {
-    for (style, header) in [("standard", "ratelimit"), ("x-ratelimit", "x-ratelimit-limit")] {
-        let service = InProcess::start(&format!("headers: {style}\n{SETTINGS}")).ruled_by(RULES);
-        let reply = ask(&mut service.client(), "", &[ANY, ("x-user", "ann")]);
-        assert!(reply.header(header).is_some(), "{style}: {reply:?}");
+fn attribute_headers_have_exactly_one_name() {
+    let service = service();
+    let mut client = service.client();
+    for name in ["X_User", "X-User-", "X-Users", "User", "X-Forwarded-User"] {
+        ask(&mut client, "", &[ANY, (name, "ann")]);
     }
-    let service = InProcess::start(&format!("headers: none\n{SETTINGS}")).ruled_by(RULES);
-    let reply = ask(&mut service.client(), "", &[ANY, ("x-user", "ann")]);
-    assert!(reply.headers.iter().all(|(name, _)| !name.contains("ratelimit")), "{reply:?}");
+    assert_eq!(left(&mut client, "per-user|user=ann"), 2, "none of them is X-User");
+    ask(&mut client, "", &[ANY, ("X-USER", "ann"), ("X_User", "bob")]);
+    assert_eq!(left(&mut client, "per-user|user=ann"), 1, "letters of any case are");
+    assert_eq!(left(&mut client, "per-user|user=bob"), 2);
+}
+
+#[test]
+fn an_empty_value_is_a_missing_one() {
+    let service = service();
+    let mut client = service.client();
+    for value in ["", " ", "\t "] {
+        for _ in 0..3 {
+            let reply = ask(&mut client, "", &[ANY, ("x-user", value)]);
+            assert_eq!((reply.status, reply.header("ratelimit")), (200, None), "no rule applies");
+        }
+    }
+    problem(&ask(&mut client, "", &[ANY, ("x-user", ""), ("x-user", "ann")]), 400);
+    problem(&ask(&mut client, "", &[("x-forwarded-uri", "")]), 400);
+}
+
+#[test]
+fn values_that_cannot_be_told_apart_or_are_too_long_are_refused() {
+    let service = service();
+    let mut client = service.client();
+    let head = "GET /v1/forward-auth HTTP/1.1\r\nhost: a\r\nx-forwarded-uri: /\r\nx-forwarded-for: 203.0.113.1\r\nx-user: ";
+    client.write(&[head.as_bytes(), b"a\xff\xfe\r\n\r\n"].concat()).unwrap();
+    assert!(problem(&client.read().unwrap(), 400).contains("x-user is not UTF-8"));
+    let (longest, longer) = ("a".repeat(8 * 1024), "a".repeat(8 * 1024 + 1));
+    assert_eq!(ask(&mut client, "", &[ANY, ("x-user", &longest)]).status, 200);
+    let detail = problem(&ask(&mut client, "", &[ANY, ("x-user", &longer)]), 400);
+    assert!(detail.contains("\"user\" is longer than 8192 bytes"), "{detail}");
+    let long_path = format!("/{longer}");
+    problem(&ask(&mut client, "", &[("x-forwarded-uri", &long_path)]), 400);
+    let long_query = format!("/?{longer}");
+    assert_eq!(ask(&mut client, "", &[("x-forwarded-uri", &long_query)]).status, 200, "only its path counts");
 }
 
 #[test]
@@ -132,46 +236,48 @@ fn a_request_may_be_told_with_its_host() {
     }
 }
 
-/// Some proxies pass a client's query on: it is not the proxy's word.
 #[test]
-fn a_query_counts_for_nothing() {
+fn literals_of_a_profile_win_over_headers() {
     let service = service();
     let mut client = service.client();
-    let reply = ask(&mut client, "?user=boss&deny_status=200&cost=x&headers=%zz", &[ANY, ("x-user", "ann")]);
-    assert_eq!(reply.status, 200);
-    assert_eq!((left(&mut client, "per-user|user=boss"), left(&mut client, "per-user|user=ann")), (2, 1));
-}
-
-#[test]
-fn the_configuration_wins_over_headers() {
-    let service = service();
-    let mut client = service.client();
-    ask(
-        &mut client,
-        "/user=bob&plan=free&tenant=acme%7C%20x",
-        &[ANY, ("x-user", "ann"), ("x-tenant", "other")],
-    );
+    ask(&mut client, "/literal", &[ANY, ("x-user", "ann"), ("x-tenant", "other"), ("user", "eve")]);
     assert_eq!((left(&mut client, "per-user|user=bob"), left(&mut client, "per-user|user=ann")), (1, 2));
     assert_eq!(left(&mut client, "free|tenant=acme~7c%20x"), 1);
-    ask(
-        &mut client,
-        "/endpoint=/login&method=POST",
-        &[("x-forwarded-uri", "/x"), ("x-forwarded-method", "GET")],
-    );
+    let other = [("x-forwarded-uri", "/by-address"), ("x-forwarded-method", "GET")];
+    ask(&mut client, "/fixed", &other);
     assert_eq!(left(&mut client, "logins"), 1);
-    ask(&mut client, "/endpoint=/by-address&ip=198.51.100.1", &[("x-forwarded-for", "203.0.113.9")]);
-    assert_eq!(left(&mut client, "per-address|ip=198.51.100.1"), 1);
+    assert_eq!(client.send("GET", "/v1/forward-auth/fixed", &[], "").status, 200, "nothing is missing");
+    assert_eq!(left(&mut client, "logins"), 0);
+}
+
+/// For proxies that describe a request in headers of their own, as the nginx ingress controller of Kubernetes does.
+#[test]
+fn a_profile_may_take_the_request_itself_from_other_headers() {
+    let service = service();
+    let mut client = service.client();
+    let login = [("x-original-url", "https://shop.example/login?x"), ("x-original-method", "POST")];
+    ask(&mut client, "/elsewhere", &[&login[..], &[("x-real-ip", "203.0.113.7")]].concat());
+    assert_eq!(left(&mut client, "logins"), 1);
+    let address = [("x-original-url", "/by-address"), ("x-real-ip", "203.0.113.7"), ANY];
+    ask(&mut client, "/elsewhere", &address);
+    assert_eq!(left(&mut client, "per-address|ip=203.0.113.7"), 1);
+    let detail = problem(&ask(&mut client, "/elsewhere", &[("x-real-ip", "203.0.113.7"), ANY]), 400);
+    assert!(detail.contains("x-original-url is missing"), "{detail}");
+    let detail = problem(&ask(&mut client, "/elsewhere", &login), 400);
+    assert!(detail.contains("x-real-ip is missing"), "{detail}");
+    for address in ["somebody", "203.0.113.7:80", "203.0.113.7, 203.0.113.8"] {
+        let headers = [&login[..], &[("x-real-ip", address)]].concat();
+        assert!(problem(&ask(&mut client, "/elsewhere", &headers), 400).contains("ip: need an address"));
+    }
 }
 
 #[test]
 fn a_request_that_is_not_described_is_refused() {
     let service = service();
     let mut client = service.client();
-    assert!(problem(&ask(&mut client, "", &[]), 400).contains("X-Forwarded-Uri is missing"));
+    assert!(problem(&ask(&mut client, "", &[]), 400).contains("x-forwarded-uri is missing"));
     let reply = client.send("GET", "/v1/forward-auth", &[ANY], "");
-    assert!(problem(&reply, 400).contains("X-Forwarded-For is missing"));
-    let reply = client.send("GET", "/v1/forward-auth/endpoint=/fixed&ip=203.0.113.7", &[], "");
-    assert_eq!(reply.status, 200, "unless the configuration says it");
+    assert!(problem(&reply, 400).contains("x-forwarded-for is missing"));
 }
 
 /// Where a header that the proxy sets comes twice, one of them is the client's.

@@ -23,7 +23,7 @@ struct Lonely {
 
 fn lonely(settings: &str) -> Lonely {
     let nobody = FreePort::any().unwrap();
-    let settings = format!("redis_url: redis://127.0.0.1:{}\n{settings}", nobody.number());
+    let settings = format!("redis_url: redis://127.0.0.1:{}\n{settings}\n{PROFILES}", nobody.number());
     Lonely { service: InProcess::start(&settings).ruled_by(RULES), _nobody: nobody }
 }
 
@@ -31,8 +31,19 @@ fn about(name: &str) -> Value {
     json!({"attributes": {name: "ann"}})
 }
 
-fn forward_auth(client: &mut Client, query: &str) -> crate::client::Reply {
-    client.send("GET", &format!("/v1/forward-auth/endpoint=/&ip=203.0.113.1&{query}"), &[], "")
+/// A profile for each rule, whose denials are 403.
+const PROFILES: &str = "
+forward_auth:
+  profiles:
+    strict: {attributes: {strict: {value: ann}}, deny_status: 403}
+    open: {attributes: {open: {value: ann}}, deny_status: 403}
+    closed: {attributes: {closed: {value: ann}}, deny_status: 403}
+    user: {attributes: {user: {value: ann}}, deny_status: 403}
+";
+
+fn forward_auth(client: &mut Client, profile: &str) -> crate::client::Reply {
+    let headers = [("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.1")];
+    client.send("GET", &format!("/v1/forward-auth/{profile}"), &headers, "")
 }
 
 #[test]
@@ -46,7 +57,7 @@ fn an_error_is_503_and_names_nobody() {
             assert_eq!(reply.header("retry-after"), Some("1"), "{path}: {reply:?}");
             assert!(!reply.body.contains("127.0.0.1"), "{reply:?}");
         }
-        problem(&forward_auth(&mut client, &format!("{name}=ann&deny_status=403")), 503);
+        problem(&forward_auth(&mut client, name), 503);
     }
     let both = check(&mut client, &json!([about("strict"), {"attributes": {}}]));
     assert_eq!((&both[0]["error"]["status"], &both[1]["allowed"]), (&json!(503), &json!(true)), "{both}");
@@ -66,7 +77,7 @@ fn a_rule_may_let_pass_or_deny_instead_and_says_so() {
             (&json!(true), &json!(true)),
             "{open}"
         );
-        assert_eq!(forward_auth(&mut client, "open=ann").status, 200);
+        assert_eq!(forward_auth(&mut client, "open").status, 200);
         let closed = check(&mut client, &about("closed"));
         assert_eq!(
             (&closed["allowed"], &closed["rules"][0]["substitute"]),
@@ -81,7 +92,7 @@ fn a_rule_may_let_pass_or_deny_instead_and_says_so() {
         );
         problem(&told, 503);
         assert_eq!((told.header("retry-after"), told.header("ratelimit")), (Some("1"), None));
-        problem(&forward_auth(&mut client, "closed=ann&deny_status=401"), 503);
+        problem(&forward_auth(&mut client, "closed"), 503);
     }
 }
 

@@ -38,8 +38,6 @@ fn settings_that_cannot_be_used_are_named() {
         (&["--redis-url-file", "missing"], "redis_url: missing"),
         (&["--admin-token", ""], "admin_token: is empty"),
         (&["--trusted-proxies", "10.0.0.0/33"], "trusted_proxies: `10.0.0.0/33`"),
-        (&["--attributes", "user"], "attributes: `user`"),
-        (&["--attributes", "user=not a header"], "attributes: `user=not a header`"),
         (&["--max-batch", "0"], "max_batch: need 1 to"),
         (&["--max-keys", "0"], "max_keys: need at least 1"),
         (&["--max-connections", "0"], "max_connections: need 1 to"),
@@ -73,6 +71,66 @@ fn a_configuration_file_is_refused_by_name_and_line() {
         let (code, log) = refused(&[(file, text)], &["--config", file]);
         assert_eq!(code, 2, "{text:?}: {log}");
         assert!(log.contains(file) && log.contains(named) && log.contains(line), "{text:?}: {log}");
+    }
+}
+
+#[test]
+fn a_profile_is_refused_by_the_name_of_its_field() {
+    let many: Vec<String> = (0..29).map(|number| format!("a{number}: {{value: x}}")).collect();
+    let many = format!("a: {{attributes: {{{}}}}}", many.join(", "));
+    let (long_name, long_value) = ("n".repeat(65), "v".repeat(8 * 1024 + 1));
+    let (long_profile, long_attribute, long_literal) = (
+        format!("{long_name}: {{}}"),
+        format!("a: {{attributes: {{{long_name}: {{value: x}}}}}}"),
+        format!("a: {{attributes: {{x: {{value: {long_value}}}}}}}"),
+    );
+    let wrong = [
+        ("Web: {}", "forward_auth.profiles.Web: a profile's name needs"),
+        ("'a/b': {}", "forward_auth.profiles.a/b: a profile's name needs"),
+        ("'': {}", "forward_auth.profiles.: a profile's name needs"),
+        (&long_profile, "a profile's name needs 1 to 64"),
+        ("a: {cost: 0}", "forward_auth.profiles.a.cost: need at least 1"),
+        ("a: {deny_status: 200}", "forward_auth.profiles.a.deny_status: need a status from 400 to 499"),
+        ("a: {deny_status: 204}", "forward_auth.profiles.a.deny_status"),
+        ("a: {deny_status: 302}", "forward_auth.profiles.a.deny_status"),
+        ("a: {deny_status: 101}", "forward_auth.profiles.a.deny_status"),
+        ("a: {deny_status: 407}", "forward_auth.profiles.a.deny_status"),
+        ("a: {deny_status: 503}", "forward_auth.profiles.a.deny_status"),
+        ("a: {deny_status: 99999}", "line 1"),
+        ("a: {cost: -1}", "line 1"),
+        ("a: {headers: loud}", "loud"),
+        ("a: {colour: red}", "colour"),
+        ("a: {}, a: {cost: 2}", "line 1"),
+        (
+            "a: {attributes: {user: {}}}",
+            "forward_auth.profiles.a.attributes.user: need either `header` or `value`",
+        ),
+        ("a: {attributes: {user: {header: X-A, value: b}}}", "need either `header` or `value`"),
+        ("a: {attributes: {user: {header: X-A}, user: {header: X-B}}}", "line 1"),
+        ("a: {attributes: {user: {cookie: sid}}}", "cookie"),
+        ("a: {attributes: {user: x-user}}", "line 1"),
+        (
+            "a: {attributes: {'us er': {value: x}}}",
+            "forward_auth.profiles.a.attributes.us er: an attribute's name",
+        ),
+        (&long_attribute, "an attribute's name needs 1 to 64"),
+        ("a: {attributes: {user: {header: 'X User'}}}", "`X User` cannot be the name of a header"),
+        ("a: {attributes: {user: {header: ''}}}", "cannot be the name of a header"),
+        ("a: {attributes: {user: {header: X_User}}}", "`X_User`: nginx drops headers with `_`"),
+        ("a: {attributes: {user: {header: Cookie}}}", "`Cookie` holds several values"),
+        ("a: {attributes: {user: {header: authorization}}}", "`authorization` holds several values"),
+        ("a: {attributes: {ip: {header: X-Forwarded-For}}}", "`X-Forwarded-For` holds several values"),
+        ("a: {attributes: {user: {value: ''}}}", "forward_auth.profiles.a.attributes.user: value: need 1 to"),
+        (&long_literal, "value: need 1 to 8192 bytes"),
+        ("a: {attributes: {endpoint: {value: login}}}", "attributes.endpoint: value: need a path"),
+        ("a: {attributes: {ip: {value: localhost}}}", "attributes.ip: value: need an address"),
+        (&many, "forward_auth.profiles.a.attributes: a request has at most 32"),
+    ];
+    for (profiles, reason) in wrong {
+        let text = format!("forward_auth: {{profiles: {{{profiles}}}}}");
+        let (code, log) = refused(&[("trypema.yaml", &text)], &["--config", "trypema.yaml"]);
+        assert_eq!(code, 2, "{profiles:.80}: {log}");
+        assert!(log.contains(reason), "{profiles:.80} does not say {reason:?}: {log}");
     }
 }
 

@@ -50,12 +50,6 @@ fn forwarded(service: &Service, headers: &[(&str, &str)]) -> Reply {
     service.client().send("GET", "/v1/forward-auth", &headers, "")
 }
 
-/// Whether a header names a user, of whom there then is something to tell.
-fn names_a_user(service: &Service, header: &str) -> bool {
-    let reply = forwarded(service, &[(header, "ann")]);
-    reply.header("ratelimit").is_some_and(|told| told.contains("per-user"))
-}
-
 #[test]
 fn lists_are_replaced_as_a_whole() {
     let file = "trusted_proxies: [10.0.0.0/8, 127.0.0.1]";
@@ -69,20 +63,14 @@ fn lists_are_replaced_as_a_whole() {
 }
 
 #[test]
-fn attributes_and_headers_come_from_anywhere() {
-    let file = "attributes: [user=x-file]";
-    let variable = [("TRYPEMA_ATTRIBUTES", "user=x-variable,tenant=x-tenant")];
-    let service = serve(file, &[], &[]);
-    assert!(names_a_user(&service, "x-file") && !names_a_user(&service, "x-variable"));
-    let service = serve(file, &variable, &[]);
-    assert!(!names_a_user(&service, "x-file") && names_a_user(&service, "x-variable"));
-    let service = serve(file, &variable, &["--attributes", "user=x-flag"]);
-    assert!(!names_a_user(&service, "x-variable") && names_a_user(&service, "x-flag"));
-    let service = serve("headers: none", &[], &["--attributes", "user=x-flag"]);
-    assert!(!names_a_user(&service, "x-flag"));
-    let service =
-        serve("headers: none", &[("TRYPEMA_HEADERS", "standard")], &["--attributes", "user=x-flag"]);
-    assert!(names_a_user(&service, "x-flag"));
+fn profiles_come_from_the_file() {
+    let file = "forward_auth: {profiles: {default: {attributes: {user: {header: X-User}}}}}";
+    let has_limit = |service: Service| {
+        let reply = forwarded(&service, &[("x-user", "ann")]);
+        reply.header("ratelimit").is_some_and(|limit| limit.contains("per-user"))
+    };
+    assert!(has_limit(serve(file, &[], &[])));
+    assert!(!has_limit(serve("", &[], &[])), "the built-in profile reads no header but those of the request");
 }
 
 #[test]
@@ -177,7 +165,6 @@ fn an_empty_variable_counts_as_not_given() {
         "TRUSTED_PROXIES",
         "RULES",
         "TLS_KEY",
-        "HEADERS",
         "CONFIG",
     ];
     let names: Vec<String> = names.iter().map(|name| format!("TRYPEMA_{name}")).collect();

@@ -24,6 +24,13 @@ block:
   user: [mallory]
 ";
 
+const PROFILES: &str = "
+forward_auth:
+  profiles:
+    ann: {attributes: {user: {value: ann}}}
+    mallory: {attributes: {user: {value: mallory}}, deny_status: 401}
+";
+
 /// Compares answers with what is described of them, and remembers which were seen.
 pub(super) struct Comparison {
     document: Document,
@@ -57,8 +64,8 @@ impl Comparison {
 
     /// Sends a request and compares its answer. `path` is as the document has it.
     fn provoke(&mut self, service: &InProcess, asking: Asking<'_>) {
-        let Asking { method, path, query, choices, headers, body } = asking;
-        let path_asked = path.replace("{key}", "per-user%7Cuser=ann").replace("{choices}", choices);
+        let Asking { method, path, query, profile, headers, body } = asking;
+        let path_asked = path.replace("{key}", "per-user%7Cuser=ann").replace("{profile}", profile);
         let target = format!("{path_asked}{query}");
         let reply = service.client().send(&method.to_uppercase(), &target, headers, body);
         self.compare(method, path, &reply);
@@ -70,13 +77,13 @@ struct Asking<'a> {
     method: &'a str,
     path: &'a str,
     query: &'a str,
-    choices: &'a str,
+    profile: &'a str,
     headers: &'a [(&'a str, &'a str)],
     body: &'a str,
 }
 
 fn asking<'a>(method: &'a str, path: &'a str, body: &'a str) -> Asking<'a> {
-    Asking { method, path, query: "", choices: "", headers: &[], body }
+    Asking { method, path, query: "", profile: "", headers: &[], body }
 }
 
 const ANN: &str = r#"{"attributes": {"user": "ann", "plan": "free", "endpoint": "/login", "method": "POST", "login": "ann"}}"#;
@@ -119,7 +126,7 @@ fn every_answer_is_as_described() {
 
 /// Answers of every kind that a decision has.
 fn decisions(comparison: &mut Comparison) {
-    let service = InProcess::start("").ruled_by(RULES);
+    let service = InProcess::start(PROFILES).ruled_by(RULES);
     for _ in 0..8 {
         for (method, path, body) in ALL {
             comparison.provoke(&service, asking(method, path, body));
@@ -137,15 +144,16 @@ fn decisions(comparison: &mut Comparison) {
         let body = question.to_string();
         comparison.provoke(&service, asking("post", "/v1/check", &body));
         comparison.provoke(&service, asking("post", "/v1/explain", &body));
-        for query in ["?deny_status=429", "?deny_status=403&headers=standard", "?deny_status=599"] {
+        for query in
+            ["?deny_status=429", "?deny_status=403&headers=standard", "?deny_status=499", "?deny_status=599"]
+        {
             comparison.provoke(&service, Asking { query, ..asking("post", "/v1/check", &body) });
         }
     }
     comparison.provoke(&service, Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth", "") });
-    let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{choices}", "") };
-    for choices in ["plan=x", "user=mallory", "user=mallory&deny_status=401", "user=mallory&deny_status=599"]
-    {
-        comparison.provoke(&service, Asking { choices, ..auth });
+    let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{profile}", "") };
+    for profile in ["nginx", "mallory", "nobody", "deny_status=401"] {
+        comparison.provoke(&service, Asking { profile, ..auth });
         comparison.provoke(&service, Asking { path: "/v1/forward-auth", ..auth });
     }
 }
@@ -175,14 +183,14 @@ fn services_that_refuse(comparison: &mut Comparison) {
         ("127.0.0.1:0", format!("redis_url: redis://127.0.0.1:{}", nobody.number())),
     ];
     for (address, settings) in settings {
-        let service = InProcess::listening(address, &settings).ruled_by(RULES);
+        let service = InProcess::listening(address, &format!("{settings}\n{PROFILES}")).ruled_by(RULES);
         for (method, path, body) in ALL {
             comparison.provoke(&service, asking(method, path, body));
         }
         let batch = format!("[{ANN}, {{\"attributes\": {{}}}}]");
         comparison.provoke(&service, asking("post", "/v1/check", &batch));
-        let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{choices}", "") };
-        comparison.provoke(&service, Asking { choices: "user=ann", ..auth });
+        let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{profile}", "") };
+        comparison.provoke(&service, Asking { profile: "ann", ..auth });
         comparison.provoke(&service, Asking { path: "/v1/forward-auth", ..auth });
     }
 }
@@ -190,13 +198,13 @@ fn services_that_refuse(comparison: &mut Comparison) {
 /// Redis that forbids what it is asked for: a fault of whoever set it up.
 fn a_store_that_refuses(comparison: &mut Comparison) {
     let redis = Server::start().unwrap();
-    let service = InProcess::start(&format!("redis_url: {}", redis.url())).ruled_by(RULES);
+    let service = InProcess::start(&format!("redis_url: {}\n{PROFILES}", redis.url())).ruled_by(RULES);
     redis.control().unwrap().command(&["ACL", "SETUSER", "default", "-@all"]).unwrap();
     for (method, path, body) in ALL {
         comparison.provoke(&service, asking(method, path, body));
     }
-    let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{choices}", "") };
-    comparison.provoke(&service, Asking { choices: "user=ann", ..auth });
+    let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{profile}", "") };
+    comparison.provoke(&service, Asking { profile: "ann", ..auth });
     comparison.provoke(&service, Asking { path: "/v1/forward-auth", ..auth });
 }
 

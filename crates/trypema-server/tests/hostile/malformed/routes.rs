@@ -7,7 +7,7 @@ use super::input::{Expected, GOOD_BODY, Input, mutated};
 
 const QUERIES: [&str; 12] = [
     "deny_status=200",
-    "deny_status=599&headers=standard",
+    "deny_status=429&headers=standard",
     "headers=x-ratelimit",
     "deny_status=42",
     "deny_status=99999999999999999999",
@@ -33,6 +33,9 @@ const NAMES: [&str; 12] = [
     "all%0d%0aset-cookie:%20a",
     "*",
 ];
+/// Paths after `/v1/forward-auth`; three of them are profiles.
+const PROFILES: [&str; 9] =
+    ["", "/default", "/nginx", "/", "/default&cost=0", "/default?cost=0", "/%64efault", "/cost=0", "/nobody"];
 const FORWARDED: [(&str, &[u8]); 14] = [
     ("x-forwarded-for", b"not an address"),
     ("x-forwarded-for", b"1.2.3.4, , ,,, 5.6.7.8"),
@@ -61,7 +64,8 @@ pub(super) fn any(random: &mut Random) -> Input {
 
 /// Sure to be asked by somebody whom the service trusts, since it is on the same machine.
 fn forward_auth(random: &mut Random) -> Input {
-    let mut bytes = b"GET /v1/forward-auth HTTP/1.1\r\nhost: test\r\n".to_vec();
+    let path = random.pick(&PROFILES);
+    let mut bytes = format!("GET /v1/forward-auth{path} HTTP/1.1\r\nhost: test\r\n").into_bytes();
     for _ in 0..random.between(1, 6) {
         let (name, value) = random.pick(&FORWARDED);
         let value =

@@ -100,7 +100,7 @@ fn the_image_is_built_of_what_is_here() {
 fn traefik_asks_the_service() {
     let traefik = &yaml_of("traefik/dynamic.yaml")["http"];
     let asked = &traefik["middlewares"]["limits"]["forwardAuth"];
-    assert_eq!(asked["address"], "http://127.0.0.1:8080/v1/forward-auth");
+    assert_eq!(asked["address"], "http://127.0.0.1:8080/v1/forward-auth/default");
     assert_eq!(asked["trustForwardHeader"], false);
     assert_eq!(texts(&traefik["routers"]["application"]["middlewares"]), ["limits"]);
     assert!(

@@ -62,7 +62,7 @@ fn use_it(service: &Service) {
     for _ in 0..2 {
         service.post("/v1/check", r#"{"attributes":{"user":"ann"}}"#);
         let forwarded = [("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.9")];
-        service.client().send("GET", "/v1/forward-auth/user=cid", &forwarded, "");
+        service.client().send("GET", "/v1/forward-auth", &forwarded, "");
     }
 }
 

@@ -1,0 +1,149 @@
+//! `forward_auth` of the configuration file, and its validation.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZeroU64;
+
+use http::HeaderName;
+use serde::Deserialize;
+
+use super::{Attribute, MAX_NAME, Profile, Profiles, Role, Source, is_profile_name, own_attributes};
+use crate::config::InvalidConfig;
+use crate::deny_status::{DenyStatus, NOT_A_DENIAL};
+use crate::front::http::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
+use crate::settings::HeaderSetting;
+
+/// The profiles that proxies may name.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ForwardAuthSettings {
+    profiles: BTreeMap<String, ProfileSettings>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ProfileSettings {
+    attributes: BTreeMap<String, AttributeSettings>,
+    cost: Option<u64>,
+    deny_status: Option<u16>,
+    headers: Option<HeaderSetting>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AttributeSettings {
+    header: Option<String>,
+    value: Option<String>,
+}
+
+/// Headers that hold several values, or one value that clients can write in several ways. One caller would have several counters.
+const AMBIGUOUS: [&str; 5] = ["authorization", "cookie", "forwarded", "host", "x-forwarded-for"];
+
+impl Profiles {
+    /// Adds the configured profiles to the built-in ones; one of the same name replaces the built-in one.
+    ///
+    /// # Errors
+    ///
+    /// The first field that cannot be used.
+    pub(crate) fn new(settings: &ForwardAuthSettings) -> Result<Self, InvalidConfig> {
+        let mut profiles = Self::default();
+        for (name, settings) in &settings.profiles {
+            if !is_profile_name(name) {
+                let reason =
+                    format!("a profile's name needs 1 to {MAX_NAME} lower-case letters, digits, `-` and `_`");
+                return Err(InvalidConfig::new(format!("forward_auth.profiles.{name}"), reason));
+            }
+            profiles.0.insert(name.clone(), settings.profile(name)?);
+        }
+        Ok(profiles)
+    }
+}
+
+impl ProfileSettings {
+    fn profile(&self, name: &str) -> Result<Profile, InvalidConfig> {
+        let field = |field: &str| format!("forward_auth.profiles.{name}.{field}");
+        let mut profile = Profile { attributes: self.attributes(name)?, ..Profile::default() };
+        if let Some(cost) = self.cost {
+            let free = "need at least 1: requests that cost nothing would never be limited";
+            profile.cost = NonZeroU64::new(cost).ok_or_else(|| InvalidConfig::new(field("cost"), free))?;
+        }
+        if let Some(status) = self.deny_status {
+            profile.deny_status = DenyStatus::new(status)
+                .ok_or_else(|| InvalidConfig::new(field("deny_status"), NOT_A_DENIAL))?;
+        }
+        if let Some(headers) = self.headers {
+            profile.headers = headers.into();
+        }
+        Ok(profile)
+    }
+
+    /// The configured attributes, and the request's own that are not among them.
+    fn attributes(&self, profile: &str) -> Result<Vec<Attribute>, InvalidConfig> {
+        let mut attributes = Vec::with_capacity(self.attributes.len() + own_attributes().len());
+        for (name, settings) in &self.attributes {
+            let attribute = settings.attribute(name);
+            attributes.push(attribute.map_err(|reason| {
+                InvalidConfig::new(format!("forward_auth.profiles.{profile}.attributes.{name}"), reason)
+            })?);
+        }
+        let own = own_attributes().into_iter().filter(|own| !self.attributes.contains_key(&own.name));
+        attributes.extend(own);
+        if attributes.len() > MAX_ATTRIBUTES {
+            let reason = format!(
+                "a request has at most {MAX_ATTRIBUTES} attributes, `endpoint`, `method`, `host` and `ip` included"
+            );
+            return Err(InvalidConfig::new(format!("forward_auth.profiles.{profile}.attributes"), reason));
+        }
+        Ok(attributes)
+    }
+}
+
+impl AttributeSettings {
+    fn attribute(&self, name: &str) -> Result<Attribute, String> {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        if !(1..=MAX_ATTRIBUTE_NAME).contains(&name.len()) || !name.bytes().all(is_letter) {
+            return Err(format!(
+                "an attribute's name needs 1 to {MAX_ATTRIBUTE_NAME} letters, digits, `_`, `-` and `.`"
+            ));
+        }
+        let source = match (&self.header, &self.value) {
+            (Some(header), None) => Source::Header(header_name(header)?),
+            (None, Some(value)) => Source::Value(value.clone()),
+            _ => return Err("need either `header` or `value`, as in {header: X-User}".to_owned()),
+        };
+        let attribute = Attribute::new(name, source);
+        if let Source::Value(value) = &attribute.source {
+            check_literal(attribute.role, value)?;
+        }
+        Ok(attribute)
+    }
+}
+
+fn header_name(text: &str) -> Result<HeaderName, String> {
+    let name = HeaderName::try_from(text).map_err(|_| format!("`{text}` cannot be the name of a header"))?;
+    if text.contains('_') {
+        return Err(format!(
+            "`{text}`: nginx drops headers with `_`, and some programs take `_` for `-`; use `-` in the name"
+        ));
+    }
+    if AMBIGUOUS.contains(&name.as_str()) {
+        return Err(format!(
+            "`{text}` holds several values, or one that clients can write in several ways; \
+             have the proxy send the value in a header of its own"
+        ));
+    }
+    Ok(name)
+}
+
+fn check_literal(role: Role, value: &str) -> Result<(), String> {
+    if value.is_empty() || value.len() > MAX_ATTRIBUTE_VALUE {
+        return Err(format!("value: need 1 to {MAX_ATTRIBUTE_VALUE} bytes"));
+    }
+    match role {
+        Role::Endpoint if !value.starts_with('/') => Err("value: need a path, as in /search".to_owned()),
+        Role::Ip if value.parse::<IpAddr>().is_err() => {
+            Err("value: need an address, as in 203.0.113.9 or 2001:db8::1".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
