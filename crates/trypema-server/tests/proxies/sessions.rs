@@ -122,6 +122,12 @@ fn clients_cannot_name_a_session_by_header(kind: Kind) {
         ] {
             assert_eq!(client.send("GET", "/", &headers, "").status, 429, "{headers:?}");
         }
+        // A proxy removes headers that `Connection` lists, but not its own.
+        for listed in [name.to_owned(), format!("close, {name}"), format!("{name}, Cookie, keep-alive")] {
+            let headers = [("Cookie", "sid=alice"), ("Connection", listed.as_str())];
+            let status = site.client().send("GET", "/", &headers, "").status;
+            assert_eq!(status, 429, "Connection: {listed}");
+        }
         // Without a session of its own, a client cannot spend that of another.
         for headers in [vec![(name, "victim")], vec![(name, "victim"), (name, "victim")]] {
             let reply = client.send("GET", "/", &headers, "");

@@ -64,6 +64,7 @@ block: {host: [elsewhere.example]}
     assert_eq!(try_with("", ("X-Forwarded-Uri", "/free")), 429);
     assert_eq!(try_with("", ("X-Forwarded-Method", "GET")), 429);
     assert_eq!(try_with("", ("X-Forwarded-Host", "elsewhere.example")), 429);
+    assert_eq!(try_with("", ("Connection", "X-Forwarded-For, X-Forwarded-Uri, X-Forwarded-Method")), 429);
     assert_eq!(try_with("?endpoint=/free&deny_status=200&cost=0", ("X-Any", "any")), 429);
     assert_eq!(try_with("/", ("X-Any", "any")), 429, "the same path for the service");
     let key = site.service.get("/v1/keys/login%7Cip=127.0.0.1").json();

@@ -76,6 +76,8 @@ fn clients_cannot_claim_to_be_somebody(kind: Kind) {
         &[("x-user", "fresh"), ("X-User", "fresher")],
         &[("X_User", "fresh")],
         &[("X-User", ""), ("X-Forwarded-User", "fresh"), ("X-User", "fresh")],
+        &[("Connection", "X-User")],
+        &[("X-User", "fresh"), ("Connection", "close, X-User, Authorization-")],
     ]
     .into_iter()
     .enumerate()
