@@ -12,23 +12,17 @@ use sha2::{Digest, Sha256};
 /// Known to whoever issues tokens, and to the authenticator.
 const SECRET: &[u8] = b"a secret of the test";
 
-/// A small server on a port of its own. `GET /verify` is 200 with `X-User` if the bearer token is valid, 200 without it if the token has no
-/// `sub`, and 401 otherwise.
-pub struct Authenticator {
-    pub address: SocketAddr,
-}
-
-impl Authenticator {
-    pub fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                thread::spawn(move || serve(stream.unwrap()));
-            }
-        });
-        Self { address }
-    }
+/// Starts a small server and returns its address. `GET /verify` is 200 with `X-User` if the bearer token is valid, 200 without it if the
+/// token has no `sub`, and 401 otherwise.
+pub fn start() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(move || serve(stream.unwrap()));
+        }
+    });
+    address
 }
 
 /// A token with these claims.

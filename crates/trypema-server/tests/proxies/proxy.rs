@@ -10,7 +10,7 @@ use trypema_testkit::program::{FreePort, Program};
 use trypema_testkit::redis::wait_until;
 
 use crate::application::Application;
-use crate::authenticator::Authenticator;
+use crate::authenticator;
 use crate::client::{Client, Reply};
 use crate::harness::{Service, trypema};
 use crate::text_of;
@@ -93,8 +93,6 @@ pub struct Setup {
 pub struct Site {
     pub service: Service,
     pub application: Application,
-    /// The service that verifies tokens for [`Sample::User`].
-    pub authenticator: Authenticator,
     address: SocketAddr,
     proxy: Program,
     _port: FreePort,
@@ -116,13 +114,13 @@ impl Site {
     }
 
     pub fn of(setup: Setup) -> Self {
-        let (application, authenticator) = (Application::start(), Authenticator::start());
+        let application = Application::start();
         let port = FreePort::any().unwrap();
         let addresses = Addresses {
             port: port.number(),
             trypema: setup.service.address,
             application: application.address,
-            authenticator: authenticator.address,
+            authenticator: authenticator::start(),
         };
         let proxy = Program::start(|directory| match setup.kind {
             Kind::Nginx => nginx(directory, &setup, &addresses),
@@ -133,7 +131,7 @@ impl Site {
         let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
         let is_up = wait_until("the proxy to listen", || TcpStream::connect(address).is_ok());
         is_up.unwrap_or_else(|error| panic!("{error}:\n{}", proxy.log()));
-        Self { service, application, authenticator, address, proxy, _port: port }
+        Self { service, application, address, proxy, _port: port }
     }
 
     /// A new connection to the proxy.
