@@ -81,6 +81,8 @@ pub struct RedisChoice {
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Limits {
     pub connections: usize,
+    pub connections_per_peer: usize,
+    pub buffered_bytes: usize,
     pub header_bytes: usize,
     pub body_bytes: usize,
     pub batch: usize,
@@ -110,8 +112,16 @@ const MIN_HEADER_BYTES: usize = 8 * 1024;
 /// What a request may make us hold, whatever was set.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// Bytes of a whole rule set, as many as a file of rules may have.
+pub(crate) const MAX_RULESET_BYTES: usize = 16 * 1024 * 1024;
+/// Bodies and unread answers of all connections: four rule sets of the largest size, or thousands of batches.
+const DEFAULT_BUFFERED_BYTES: usize = 64 * 1024 * 1024;
+
 /// What is told of a secret that is given in both ways.
 const TWICE: &str = "is given twice: itself and as a file";
+
+/// Nobody means longer times, and adding them to the present one could overflow.
+const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// More often would be a load of its own.
 const MIN_POLL: Duration = Duration::from_millis(100);
@@ -128,6 +138,7 @@ impl Config {
     ///
     /// The first setting that cannot be used.
     pub fn new(settings: Settings) -> Result<Self, InvalidConfig> {
+        check_times(&settings)?;
         let config = Self {
             listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
             tls: tls(&settings)?,
@@ -175,6 +186,12 @@ impl Limits {
                 settings.max_connections.unwrap_or(10_000),
                 MAX_CONNECTIONS,
             )?,
+            connections_per_peer: within(
+                "max_connections_per_peer",
+                settings.max_connections_per_peer.unwrap_or(1_000),
+                MAX_CONNECTIONS,
+            )?,
+            buffered_bytes: buffered_bytes(settings.max_buffered_bytes, body_bytes)?,
             header_bytes,
             body_bytes,
             batch: within("max_batch", settings.max_batch.unwrap_or(1_000), MAX_BATCH)?,
@@ -189,6 +206,22 @@ fn invalid(setting: &'static str, reason: impl Into<String>) -> InvalidConfig {
     InvalidConfig::new(setting, reason)
 }
 
+/// Checks every setting that is a length of time, whether it is used or not.
+fn check_times(settings: &Settings) -> Result<(), InvalidConfig> {
+    let times = [
+        ("rules_poll", settings.rules_poll),
+        ("redis_deadline", settings.redis_deadline),
+        ("sync_interval", settings.sync_interval),
+        ("header_timeout", settings.header_timeout),
+        ("request_timeout", settings.request_timeout),
+        ("idle_timeout", settings.idle_timeout),
+        ("shutdown_delay", settings.shutdown_delay),
+        ("shutdown_deadline", settings.shutdown_deadline),
+    ];
+    let too_long = times.iter().find(|(_, time)| time.is_some_and(|time| time.0 > MAX_TIME));
+    too_long.map_or(Ok(()), |(setting, _)| Err(invalid(setting, format!("need at most {}", Period(MAX_TIME)))))
+}
+
 fn time(period: Option<Period>, default_ms: u64) -> Duration {
     period.map_or(Duration::from_millis(default_ms), |period| period.0)
 }
@@ -199,6 +232,16 @@ fn within(setting: &'static str, number: usize, max: usize) -> Result<usize, Inv
 
 fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidConfig> {
     if number == 0 { Err(invalid(setting, "need at least 1")) } else { Ok(number) }
+}
+
+/// The memory budget; the largest body has to fit into a half of it, or it could be refused for ever.
+fn buffered_bytes(setting: Option<usize>, body_bytes: usize) -> Result<usize, InvalidConfig> {
+    let min = 2 * MAX_RULESET_BYTES.max(body_bytes);
+    let bytes = setting.unwrap_or_else(|| DEFAULT_BUFFERED_BYTES.max(min));
+    if bytes < min {
+        return Err(invalid("max_buffered_bytes", format!("need at least {min}, which is two bodies of the largest size")));
+    }
+    Ok(bytes)
 }
 
 fn trusted_proxies(texts: &[String]) -> Result<TrustedProxies, InvalidConfig> {

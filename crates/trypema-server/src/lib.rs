@@ -11,8 +11,8 @@
 //! A front end makes a [`Request`](trypema::rules::Request) of what it is asked, gives it to [`App::ask`], and translates the
 //! [`Verdict`](trypema::rules::Verdict). It decides nothing.
 
-mod apart;
 mod app;
+mod background_worker;
 pub mod cli;
 mod clock;
 mod config;

@@ -2,13 +2,17 @@
 
 mod connection;
 mod listener;
+mod memory;
 mod nofile;
+mod notice;
+mod peer;
 mod registry;
 mod stream;
 mod tls;
 
 pub(crate) use connection::{Order, Phase};
 pub(crate) use listener::{Accepting, Protocol, bind};
+pub(crate) use memory::{Reservation, UNACCOUNTED_BYTES};
 pub(crate) use nofile::raise_descriptor_limit;
 pub(crate) use registry::{Place, Registry};
 pub(crate) use stream::Stream;

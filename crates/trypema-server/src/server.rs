@@ -179,7 +179,7 @@ impl Server {
             let wanted = limits.connections;
             tracing::warn!(max, wanted, "fewer connections: the limit of open files is lower");
         }
-        Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), limits, max))
+        Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), &self.config, max))
     }
 
     /// What goes on beside requests.

@@ -118,6 +118,12 @@ pub struct Settings {
     /// Connections at a time; beyond them the longest idle one gives way [default: 10000]
     #[arg(long, env = "TRYPEMA_MAX_CONNECTIONS", value_name = "NUMBER", help_heading = "Bounds")]
     pub max_connections: Option<usize>,
+    /// Connections at a time of one IPv4 address or one IPv6 /64, unless it is a trusted proxy [default: 1000]
+    #[arg(long, env = "TRYPEMA_MAX_CONNECTIONS_PER_PEER", value_name = "NUMBER", help_heading = "Bounds")]
+    pub max_connections_per_peer: Option<usize>,
+    /// Bytes of request bodies and unread answers, over all connections [default: 67108864]
+    #[arg(long, env = "TRYPEMA_MAX_BUFFERED_BYTES", value_name = "BYTES", help_heading = "Bounds")]
+    pub max_buffered_bytes: Option<usize>,
     /// Bytes of a request's head [default: 32768]
     #[arg(long, env = "TRYPEMA_MAX_HEADER_BYTES", value_name = "BYTES", help_heading = "Bounds")]
     pub max_header_bytes: Option<usize>,
@@ -286,6 +292,8 @@ impl Settings {
             sync_interval: self.sync_interval.or(others.sync_interval),
             max_keys: self.max_keys.or(others.max_keys),
             max_connections: self.max_connections.or(others.max_connections),
+            max_connections_per_peer: self.max_connections_per_peer.or(others.max_connections_per_peer),
+            max_buffered_bytes: self.max_buffered_bytes.or(others.max_buffered_bytes),
             max_header_bytes: self.max_header_bytes.or(others.max_header_bytes),
             max_body_bytes: self.max_body_bytes.or(others.max_body_bytes),
             max_batch: self.max_batch.or(others.max_batch),

@@ -25,5 +25,7 @@ mod fleet;
 mod harness;
 #[path = "database/history.rs"]
 mod history;
+#[path = "database/readers.rs"]
+mod readers;
 #[path = "database/scene.rs"]
 mod scene;

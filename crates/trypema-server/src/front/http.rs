@@ -1,5 +1,6 @@
 //! HTTP/JSON and forward-auth.
 
+mod accounting;
 mod admin;
 mod answer;
 mod body;
@@ -57,10 +58,8 @@ pub(crate) struct Front {
     max_batch: usize,
     /// A turn for each batch that asks.
     batches: Semaphore,
-    /// Room for the answers to batches.
-    answers: Arc<Semaphore>,
-    /// A turn for each set of rules that is sent.
-    rulesets: Semaphore,
+    /// Turns for whole rule sets.
+    rulesets: rules::Turns,
     metrics: operation::SharedText,
 }
 
@@ -77,8 +76,7 @@ impl Front {
             max_body: config.limits.body_bytes,
             max_batch: config.limits.batch,
             batches: Semaphore::new(check::BATCHES_AT_A_TIME),
-            answers: Arc::new(Semaphore::new(check::ANSWERS_AT_A_TIME)),
-            rulesets: Semaphore::new(rules::RULESETS_AT_A_TIME),
+            rulesets: rules::Turns::default(),
             metrics: operation::SharedText::default(),
         }
     }
@@ -90,6 +88,7 @@ impl Front {
         let route = route_of(request.uri().path());
         let span = self.spans.as_ref().and_then(|spans| Some((spans, spans.begin(request.headers())?)));
         let answer = self.answer(route, request, place).await.unwrap_or_else(Refusal::into_answer);
+        let answer = accounting::account_for(answer, place).await;
         self.app.metrics.http.answered(route, answer.status(), started.ago());
         if let Some((spans, begun)) = span {
             spans.end(begun, route.name(), answer.status());

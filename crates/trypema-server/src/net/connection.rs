@@ -2,9 +2,13 @@
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
+
+use super::memory::STALLED_TICKS;
+use super::peer::Peer;
 
 /// What a connection is doing. How long it may do so is a matter of the phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +54,14 @@ pub(crate) struct Connection {
     state: AtomicU64,
     is_finishing: AtomicBool,
     bell: Notify,
+    /// What all connections of its peer use.
+    pub(super) usage: Arc<Peer>,
+    /// Bytes of the memory budget that it holds.
+    held: AtomicU64,
+    /// Those of them that are answers which the client has not read yet.
+    unread: AtomicU64,
+    /// The tick of the last byte that was read or written while it held memory.
+    progress: AtomicU32,
 }
 
 /// A state that was seen.
@@ -80,9 +92,13 @@ impl State {
 }
 
 impl Connection {
-    pub(super) fn new(peer: SocketAddr, number: u64, now: u32) -> Self {
+    pub(super) fn new(peer: SocketAddr, usage: Arc<Peer>, number: u64, now: u32) -> Self {
         Self {
             peer,
+            usage,
+            held: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
+            progress: AtomicU32::new(now),
             number,
             state: AtomicU64::new(State::new(Phase::New, now).0),
             is_finishing: AtomicBool::new(false),
@@ -90,15 +106,53 @@ impl Connection {
         }
     }
 
-    /// By how much it should give way to others, in a state that was seen; `None` if it should not. Who has asked nothing yet goes before
-    /// who was answered; of those, who has waited longest, then who came first.
-    pub(super) fn dispensability(&self, seen: State, now: u32) -> Option<(bool, u32, Reverse<u64>)> {
-        let has_asked_nothing = match seen.phase() {
-            Phase::New | Phase::Head | Phase::Body => true,
-            Phase::Idle => false,
+    /// By how much it should give way to others, in a state that was seen; `None` if it should not. Connections without a request give
+    /// way first, then those whose client does not read its answer, then idle ones; of each, the one that has waited longest, then the
+    /// oldest.
+    pub(super) fn dispensability(&self, seen: State, now: u32) -> Option<(u8, u32, Reverse<u64>)> {
+        let rank = match seen.phase() {
+            Phase::New | Phase::Head | Phase::Body => 2,
+            Phase::Answer if seen.age(now) >= STALLED_TICKS => 1,
+            Phase::Idle => 0,
             Phase::Busy | Phase::Answer | Phase::Ended => return None,
         };
-        Some((has_asked_nothing, seen.age(now), Reverse(self.number)))
+        Some((rank, seen.age(now), Reverse(self.number)))
+    }
+
+    /// Bytes of the memory budget that it holds.
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn hold(&self, bytes: u64, now: u32) {
+        if self.held.fetch_add(bytes, Ordering::Relaxed) == 0 {
+            self.note_progress(now);
+        }
+        self.usage.hold(bytes);
+    }
+
+    pub(super) fn release(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.usage.release(bytes);
+    }
+
+    /// Notes that bytes it holds are an answer.
+    pub(super) fn add_unread(&self, bytes: u64) {
+        self.unread.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The bytes of answers that it held, and holds no more.
+    pub(super) fn take_unread(&self) -> u64 {
+        if self.unread.load(Ordering::Relaxed) == 0 { 0 } else { self.unread.swap(0, Ordering::Relaxed) }
+    }
+
+    pub(super) fn note_progress(&self, now: u32) {
+        self.progress.store(now, Ordering::Relaxed);
+    }
+
+    /// How many ticks ago a byte was read or written.
+    pub(super) fn stalled_for(&self, now: u32) -> u32 {
+        now.saturating_sub(self.progress.load(Ordering::Relaxed))
     }
 
     /// A new phase begins, unless the connection was ended: whether it was not.
@@ -160,11 +214,17 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::peer::PeerKey;
     use super::*;
+
+    fn connection(number: u64, now: u32) -> Connection {
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        Connection::new(peer, Arc::new(Peer::new(PeerKey::of(peer.ip()))), number, now)
+    }
 
     #[test]
     fn what_has_begun_since_is_not_ended() {
-        let connection = Connection::new(SocketAddr::from(([127, 0, 0, 1], 1)), 0, 7);
+        let connection = connection(0, 7);
         let new = connection.state();
         assert_eq!((new.phase(), new.age(9)), (Phase::New, 2));
         assert!(connection.enter(Phase::Busy, 9));
@@ -176,16 +236,18 @@ mod tests {
     }
     #[test]
     fn who_is_in_use_gives_way_last() {
-        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        let in_phase = |number, phase, since| {
-            let connection = Connection::new(peer, number, 0);
-            connection.enter(phase, since);
-            connection.dispensability(connection.state(), 10)
+        let now = 2 * STALLED_TICKS;
+        let in_phase = |number, phase, age| {
+            let connection = connection(number, 0);
+            connection.enter(phase, now - age);
+            connection.dispensability(connection.state(), now)
         };
-        assert_eq!(in_phase(1, Phase::Busy, 0), None);
-        assert_eq!(in_phase(1, Phase::Answer, 0), None);
-        assert!(in_phase(9, Phase::New, 9) > in_phase(1, Phase::Idle, 1), "who has asked nothing");
-        assert!(in_phase(2, Phase::Idle, 1) > in_phase(1, Phase::Idle, 9), "then who has waited longest");
-        assert!(in_phase(1, Phase::New, 9) > in_phase(2, Phase::Head, 9), "then who came first");
+        assert_eq!(in_phase(1, Phase::Busy, now), None);
+        assert_eq!(in_phase(1, Phase::Answer, STALLED_TICKS - 1), None);
+        let unread = in_phase(1, Phase::Answer, STALLED_TICKS);
+        assert!(in_phase(9, Phase::New, 1) > unread, "those without a request");
+        assert!(unread > in_phase(1, Phase::Idle, now), "then those that do not read");
+        assert!(in_phase(2, Phase::Idle, 9) > in_phase(1, Phase::Idle, 1), "then the longest idle");
+        assert!(in_phase(1, Phase::New, 9) > in_phase(2, Phase::Head, 9), "then the oldest");
     }
 }

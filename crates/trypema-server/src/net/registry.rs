@@ -1,16 +1,21 @@
 //! All connections: makes room for new ones, and ends those that take too long.
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use trypema::http::TrustedProxies;
+
 use super::connection::{Connection, Phase};
-use crate::config::Limits;
+use super::notice::Notice;
+use super::peer::{Peer, PeerKey};
+use crate::config::Config;
 use crate::metrics::ConnectionMetrics;
 
 /// How often the time is noted. Timeouts are that exact, which is enough for seconds.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
 /// Every so many ticks all connections are looked over.
 const TICKS_PER_SWEEP: u32 = 5;
 /// Connections that are compared when one has to give way: the longest idle of so many is idle long enough, and looking at all of
@@ -27,8 +32,17 @@ const LONGEST_DECISION: Duration = Duration::from_secs(120);
 /// All connections.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    metrics: Arc<ConnectionMetrics>,
+    pub(super) metrics: Arc<ConnectionMetrics>,
     max: usize,
+    /// Connections of one peer, unless it is a trusted proxy: through that come the clients of many.
+    max_per_peer: usize,
+    trusted_proxies: TrustedProxies,
+    /// Bytes of bodies and unread answers over all connections.
+    pub(super) max_buffered: u64,
+    /// The tick in which no memory could be freed.
+    pub(super) last_in_vain: AtomicU32,
+    pub(super) memory_notice: Notice,
+    peer_notice: Notice,
     ticks: AtomicU32,
     timeouts: Timeouts,
     all: Mutex<Slots>,
@@ -44,9 +58,11 @@ struct Timeouts {
 }
 
 #[derive(Debug, Default)]
-struct Slots {
+pub(super) struct Slots {
     slots: Vec<Option<Arc<Connection>>>,
     free: Vec<usize>,
+    /// Every peer that has a connection open.
+    peers: HashMap<PeerKey, Arc<Peer>>,
     /// Where to look next for one that gives way.
     hand: usize,
     /// How many there have been.
@@ -58,18 +74,26 @@ struct Slots {
 /// A connection's place; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    registry: Arc<Registry>,
+    pub(super) registry: Arc<Registry>,
     pub(crate) connection: Arc<Connection>,
     slot: usize,
 }
 
 impl Registry {
-    pub(crate) fn new(metrics: Arc<ConnectionMetrics>, limits: &Limits, max: usize) -> Self {
+    /// A registry for at most `max` connections, of all listeners together.
+    pub(crate) fn new(metrics: Arc<ConnectionMetrics>, config: &Config, max: usize) -> Self {
+        let limits = &config.limits;
         let ticks =
             |time: Duration| u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX).max(1);
         Self {
             metrics,
             max,
+            max_per_peer: limits.connections_per_peer,
+            trusted_proxies: config.trusted_proxies.clone(),
+            max_buffered: limits.buffered_bytes as u64,
+            last_in_vain: AtomicU32::new(u32::MAX),
+            memory_notice: Notice::default(),
+            peer_notice: Notice::default(),
             ticks: AtomicU32::new(0),
             timeouts: Timeouts {
                 idle: ticks(limits.idle_timeout),
@@ -86,11 +110,15 @@ impl Registry {
         self.ticks.load(Ordering::Relaxed)
     }
 
-    /// A place for a new connection, if need be in place of the longest idle one; `None` if all are busy.
+    /// A place for a new connection, if need be in place of the longest idle one; `None` if all are busy, or if its peer has too many.
     pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Place> {
         let mut all = self.all();
+        let usage = all.peer(PeerKey::of(peer.ip()));
+        if !self.has_room_for(&usage, peer.ip()) {
+            return None;
+        }
         all.admitted += 1;
-        let connection = Arc::new(Connection::new(peer, all.admitted, self.now()));
+        let connection = Arc::new(Connection::new(peer, usage, all.admitted, self.now()));
         let open = all.slots.len() - all.free.len();
         if open >= self.max {
             if open >= self.max + MAX_ENDING || !all.make_room(self.now()) {
@@ -110,9 +138,26 @@ impl Registry {
             connection.finish();
         }
         all.slots[slot] = Some(Arc::clone(&connection));
+        let usage = Arc::clone(&connection.usage);
+        usage.open.fetch_add(1, Ordering::Relaxed);
+        all.peers.insert(usage.key, usage);
         self.metrics.open.store((open + 1) as u64, Ordering::Relaxed);
         drop(all);
         Some(Place { registry: Arc::clone(self), connection, slot })
+    }
+
+    /// Whether a peer may open another connection.
+    fn has_room_for(&self, usage: &Peer, address: IpAddr) -> bool {
+        let open = usage.open.load(Ordering::Relaxed);
+        if open < self.max_per_peer || self.trusted_proxies.trusts(address) {
+            return true;
+        }
+        self.metrics.peer_limit.add_one();
+        if self.peer_notice.claim(self.now()) {
+            let limit = self.max_per_peer;
+            tracing::warn!(peer = %address, limit, "refusing connections: this peer has max_connections_per_peer open");
+        }
+        false
     }
 
     /// Notes the time and ends what takes too long, for as long as it is polled.
@@ -182,12 +227,21 @@ impl Registry {
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, Slots> {
+    pub(super) fn all(&self) -> MutexGuard<'_, Slots> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Slots {
+    pub(super) fn connections(&self) -> impl Iterator<Item = &Arc<Connection>> {
+        self.slots.iter().flatten()
+    }
+
+    /// What a peer uses; nothing, if it has no connection.
+    fn peer(&self, key: PeerKey) -> Arc<Peer> {
+        self.peers.get(&key).map_or_else(|| Arc::new(Peer::new(key)), Arc::clone)
+    }
+
     /// Ends the longest waiting one of those that are looked at; whether there is one.
     fn make_room(&mut self, now: u32) -> bool {
         let count = self.slots.len();
@@ -220,7 +274,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.release_answers();
         let mut all = self.registry.all();
+        let usage = &self.connection.usage;
+        if usage.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            all.peers.remove(&usage.key);
+        }
         all.slots[self.slot] = None;
         all.free.push(self.slot);
         let open = all.slots.len() - all.free.len();

@@ -27,6 +27,15 @@ pub(crate) struct Stream {
     pub(crate) place: Arc<Place>,
 }
 
+impl Stream {
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if matches!(written, Poll::Ready(Ok(1..))) {
+            self.place.note_progress();
+        }
+        written
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -38,10 +47,11 @@ impl AsyncRead for Stream {
             Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Bytes::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
         };
-        if buffer.filled().len() > before
-            && matches!(self.place.connection.state().phase(), Phase::New | Phase::Idle)
-        {
-            self.place.enter(Phase::Head);
+        if buffer.filled().len() > before {
+            if matches!(self.place.connection.state().phase(), Phase::New | Phase::Idle) {
+                self.place.enter(Phase::Head);
+            }
+            self.place.note_progress();
         }
         read
     }
@@ -49,10 +59,11 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.bytes {
+        let written = match &mut self.bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Bytes::Encrypted(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
+        };
+        self.wrote(written)
     }
 
     fn poll_write_vectored(
@@ -60,10 +71,11 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.bytes {
+        let written = match &mut self.bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Bytes::Encrypted(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-        }
+        };
+        self.wrote(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -76,8 +88,11 @@ impl AsyncWrite for Stream {
             Bytes::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Bytes::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
         };
-        if flushed.is_ready() && self.place.connection.state().phase() == Phase::Answer {
-            self.place.enter(Phase::Idle);
+        if flushed.is_ready() {
+            self.place.release_answers();
+            if self.place.connection.state().phase() == Phase::Answer {
+                self.place.enter(Phase::Idle);
+            }
         }
         flushed
     }

@@ -10,7 +10,7 @@ use trypema::rules::RuleSet;
 
 use super::cache::Cache;
 use super::database::{Address, Database, DatabaseError, Edited, Stored, Unusable, Version};
-use crate::apart::apart;
+use crate::background_worker::Worker;
 use crate::clock::Started;
 use crate::metrics::{Counter, Exposition, Kind};
 use crate::secret::Secret;
@@ -205,6 +205,6 @@ async fn read(database: &Database) -> Result<(Version, RuleSet), OpenError> {
 
 /// Compiles rules on a thread that decides nothing.
 pub(super) async fn compiled(stored: Stored) -> Result<RuleSet, OpenError> {
-    let compiling = apart(move || stored.compile());
+    let compiling = Worker::Changes.run(move || stored.compile());
     Ok(compiling.await.map_err(|_| OpenError::Interrupted)??)
 }

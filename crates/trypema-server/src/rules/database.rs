@@ -26,6 +26,7 @@ pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
 pub(crate) use row::ListName;
 pub(crate) use stored::{Stored, Unusable, Version};
 
+use crate::background_worker::{NotDone, Worker};
 use crate::secret::Secret;
 
 /// What a change is announced on.
@@ -140,6 +141,15 @@ impl DatabaseError {
     }
 }
 
+impl From<NotDone> for DatabaseError {
+    fn from(not_done: NotDone) -> Self {
+        match not_done {
+            NotDone::Interrupted => Self::Silent,
+            NotDone::Busy => Self::Crowded,
+        }
+    }
+}
+
 /// What it says itself, without where in its own source it says so.
 fn said(error: &sqlx::Error) -> String {
     match error {
@@ -153,6 +163,7 @@ fn said(error: &sqlx::Error) -> String {
 struct Session<'d> {
     database: &'d Database,
     connection: PgConnection,
+    purpose: Purpose,
     _permit: SemaphorePermit<'d>,
 }
 
@@ -162,6 +173,16 @@ enum Purpose {
     Looking,
     Changing,
     Following,
+}
+
+impl Purpose {
+    /// The worker that does what takes long.
+    fn worker(self) -> Worker {
+        match self {
+            Self::Looking => Worker::Reads,
+            Self::Changing | Self::Following => Worker::Changes,
+        }
+    }
 }
 
 impl Session<'_> {
@@ -205,7 +226,7 @@ impl Database {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        Ok(Session { database: self, connection, _permit: permit })
+        Ok(Session { database: self, connection, purpose, _permit: permit })
     }
 
     async fn connect(&self) -> Result<PgConnection, DatabaseError> {

@@ -9,8 +9,8 @@ use trypema::rules::{RuleSet, Rules};
 use super::book::{Book, InForce, Origin};
 use super::cache::{CacheError, Kept};
 use super::database::{DatabaseError, Stored, Unusable, Version};
-use crate::apart::{apart, discard};
 use crate::app::App;
+use crate::background_worker::Worker;
 use crate::clock::Started;
 
 /// How long after a failure the next try is made.
@@ -131,7 +131,7 @@ impl Follower {
             self.book.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
         }
         let kept = self.keep(adopted.as_ref()).await;
-        discard(adopted);
+        Worker::Changes.discard(adopted);
         if let Err(error) = &kept
             && !self.is_keeping_failing
         {
@@ -178,7 +178,7 @@ impl Follower {
         }
         let app = Arc::clone(&self.app);
         // All of it takes a while for thousands of rules: not on a thread that decides.
-        let adopting = apart(move || {
+        let adopting = Worker::Changes.run(move || {
             let rules: RuleSet = stored.compile()?;
             Ok::<_, Unusable>((app.replace_rules(rules), stored.rules))
         });
@@ -200,7 +200,7 @@ impl Follower {
         self.book.in_force.send_replace(InForce { version, origin });
         tokio::spawn(async move {
             tokio::time::sleep(RETIRED_FOR).await;
-            discard(retired);
+            Worker::Changes.discard(retired);
         });
         Some(rules)
     }

@@ -55,7 +55,7 @@ fn wait_until_current(service: &Service) {
 }
 
 /// What work makes, and how long it takes.
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = SystemClock.now();
     let made = work();
     (made, Duration::from_micros(SystemClock.now().as_micros().saturating_sub(before.as_micros())))

@@ -23,12 +23,17 @@ pub struct Reply {
     pub body: String,
 }
 
-impl Client {
-    pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+impl From<TcpStream> for Client {
+    fn from(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { stream: BufReader::new(stream) }
+    }
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::from(TcpStream::connect(address).unwrap())
     }
 
     /// Sends bytes as they are.

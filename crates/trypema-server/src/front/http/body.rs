@@ -1,34 +1,95 @@
-//! Reading a body, up to a bound.
+//! Reading a body, up to a bound and within the memory budget.
 
-use bytes::{Bytes, BytesMut};
-use http_body::Body;
+use std::ops::Deref;
+
+use bytes::Bytes;
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use super::problem::Refusal;
+use crate::net::{Place, Reservation, UNACCOUNTED_BYTES};
 
-/// The whole of a body, if it is no larger than `max`. How long it takes is watched over by whoever looks after connections.
-pub(super) async fn read(mut body: Incoming, max: usize) -> Result<Bytes, Refusal> {
-    if body.size_hint().lower() > max as u64 {
+/// A body, and its part of the memory budget.
+#[derive(Debug)]
+pub(super) struct Body {
+    bytes: Bytes,
+    _reserved: Option<Reservation>,
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The parts of a body that have arrived.
+struct Parts<'p> {
+    place: &'p Place,
+    /// The length of the whole body, or the longest that is accepted if it does not say.
+    expected: usize,
+    /// Nearly every body is one part, which need not be copied.
+    first: Bytes,
+    all: Vec<u8>,
+    reserved: Option<Reservation>,
+}
+
+/// Reads the whole of a body, if it is no larger than `max`. The registry of connections watches how long it takes.
+pub(super) async fn read(mut body: Incoming, max: usize, place: &Place) -> Result<Body, Refusal> {
+    let size = body.size_hint();
+    if size.lower() > max as u64 {
         return Err(Refusal::too_large(max));
     }
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
+    let expected = size.exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(max);
+    let mut parts = Parts { place, expected, first: Bytes::new(), all: Vec::new(), reserved: None };
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Refusal::bad_request("the body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
-        if first.len() + all.len() + data.len() > max {
+        if parts.len() + data.len() > max {
             return Err(Refusal::too_large(max));
         }
-        // Nearly every body is one piece, which need not be copied.
-        if first.is_empty() && all.is_empty() {
-            first = data;
-        } else {
-            if all.is_empty() {
-                all.extend_from_slice(&std::mem::take(&mut first));
-            }
-            all.extend_from_slice(&data);
-        }
+        parts.push(data).await?;
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
+    let Parts { first, all, reserved, .. } = parts;
+    Ok(Body { bytes: if all.is_empty() { first } else { all.into() }, _reserved: reserved })
+}
+
+impl Parts<'_> {
+    fn len(&self) -> usize {
+        self.first.len() + self.all.len()
+    }
+
+    async fn push(&mut self, data: Bytes) -> Result<(), Refusal> {
+        if self.len() == 0 {
+            self.account_for(data.len()).await?;
+            self.first = data;
+            return Ok(());
+        }
+        let needed = self.len() + data.len();
+        if needed > self.all.capacity() {
+            // Twice as much each time, so that little is copied; never more than there will be.
+            let capacity = needed.max(self.all.capacity() * 2).min(self.expected.max(needed));
+            self.account_for(capacity).await?;
+            self.all.reserve_exact(capacity - self.all.len());
+        }
+        self.all.extend_from_slice(&std::mem::take(&mut self.first));
+        self.all.extend_from_slice(&data);
+        Ok(())
+    }
+
+    async fn account_for(&mut self, bytes: usize) -> Result<(), Refusal> {
+        if bytes <= UNACCOUNTED_BYTES {
+            return Ok(());
+        }
+        let has_room = match &mut self.reserved {
+            Some(reserved) => reserved.grow_to(bytes).await,
+            None => {
+                self.reserved = self.place.reserve(bytes).await;
+                self.reserved.is_some()
+            }
+        };
+        if has_room { Ok(()) } else { Err(Refusal::out_of_memory()) }
+    }
 }

@@ -1,15 +1,12 @@
 //! `POST /v1/check`: may this request go ahead?
 
-use std::sync::Arc;
-
-use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use tokio::sync::OwnedSemaphorePermit;
 use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
 use trypema::rules::{Request as Asking, Verdict};
 
+use super::accounting::{Accounting, marked};
 use super::answer::{CheckAnswer, json, json_bytes};
 use super::problem::Refusal;
 use super::query::Choices;
@@ -24,47 +21,29 @@ const AT_A_TIME: usize = 32;
 /// Batches that ask at once: they must not crowd out those who ask for one thing.
 pub(super) const BATCHES_AT_A_TIME: usize = 2;
 
-/// Requests in batches whose answers are not sent yet, over all connections: at about a kilobyte each.
-pub(super) const ANSWERS_AT_A_TIME: usize = 64 * 1_024;
-
-/// An answer, and the room that it takes.
-struct Roomy {
-    answer: Vec<u8>,
-    _room: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Roomy {
-    fn as_ref(&self) -> &[u8] {
-        &self.answer
-    }
-}
+/// Bytes that are reserved for the answer to one request of a batch, before any of them spends something: with a few rules it is smaller.
+const ANSWER_BYTES: usize = 1_024;
 
 impl Front {
     pub(super) async fn check(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let choices = Choices::read(request.uri().query())?;
-        let body = body::read(request.into_body(), self.max_body).await?;
+        let body = body::read(request.into_body(), self.max_body, place).await?;
         match Questions::read(&body, self.max_batch)? {
             Questions::One(question) => {
                 begin(place)?;
                 Ok(told(&self.verdict(&question).await?, choices))
             }
             Questions::Many(questions) => {
-                let room = self.room_for(questions.len())?;
+                let reserved = place.reserve(questions.len() * ANSWER_BYTES).await;
+                let reserved = reserved.ok_or_else(Refusal::out_of_memory)?;
                 // It is never closed. Who waits for a turn has asked nothing yet, and may give way.
                 let _turn = self.batches.acquire().await;
                 begin(place)?;
                 let answer = Box::pin(self.each(&questions)).await;
-                Ok(json_bytes(StatusCode::OK, Bytes::from_owner(Roomy { answer, _room: room })))
+                reserved.become_answer(answer.len());
+                Ok(marked(json_bytes(StatusCode::OK, answer), Accounting::Reserved))
             }
         }
-    }
-
-    /// Room for the answer to a batch, held until that is sent: what clients do not read must not fill the memory.
-    fn room_for(&self, questions: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        let room = u32::try_from(questions).unwrap_or(u32::MAX);
-        Arc::clone(&self.answers)
-            .try_acquire_many_owned(room)
-            .map_err(|_| Refusal::unavailable("too many answers to batches wait to be read"))
     }
 
     async fn verdict(&self, question: &Question<'_>) -> Result<Verdict, Refusal> {

@@ -55,7 +55,7 @@ impl<'a> ExplainAnswer<'a> {
 
 impl Front {
     pub(super) async fn explain(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        let body = body::read(request.into_body(), self.max_body).await?;
+        let body = body::read(request.into_body(), self.max_body, place).await?;
         let topic = Topic::read(&body)?;
         begin(place)?;
         let attributes = topic.attributes.pairs();

@@ -11,6 +11,7 @@ use trypema::TrypemaError;
 use trypema::http::Problem;
 
 use super::Answer;
+use crate::background_worker::NotDone;
 
 /// A request that gets no answer.
 #[derive(Debug)]
@@ -73,9 +74,9 @@ impl Refusal {
         }
     }
 
-    /// The service is about to end.
-    pub(super) fn interrupted() -> Self {
-        Self::unavailable("the service is about to stop")
+    /// The memory budget of all connections is exhausted.
+    pub(super) fn out_of_memory() -> Self {
+        Self::unavailable("the service holds as many request bodies and unread answers as it may")
     }
 
     pub(super) fn unauthorized(detail: &'static str) -> Self {
@@ -125,6 +126,15 @@ impl From<&TrypemaError> for Refusal {
             TrypemaError::InvalidRequest { reason } => Self::bad_request(reason.clone()),
             TrypemaError::InvalidRedisKey { .. } => Self::bad_request(error.to_string()),
             _ => Self::Library(Box::new(Problem::from(error))),
+        }
+    }
+}
+
+impl From<NotDone> for Refusal {
+    fn from(not_done: NotDone) -> Self {
+        match not_done {
+            NotDone::Interrupted => Self::unavailable("the service is about to stop"),
+            NotDone::Busy => Self::unavailable("too many requests that read rules wait already"),
         }
     }
 }

@@ -42,7 +42,7 @@ impl<'a> From<&'a Refunded> for RefundedRule<'a> {
 
 impl Front {
     pub(super) async fn refund(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        let body = body::read(request.into_body(), self.max_body).await?;
+        let body = body::read(request.into_body(), self.max_body, place).await?;
         let topic = Topic::read(&body)?;
         begin(place)?;
         let attributes = topic.attributes.pairs();

@@ -6,9 +6,9 @@ mod lists;
 mod one;
 mod overrides;
 mod precondition;
+mod turns;
 mod whole;
 
-use bytes::Bytes;
 use http::header::{ETAG, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -22,13 +22,16 @@ pub(super) use item::ItemAnswer;
 pub(super) use lists::ListsAnswer;
 pub(super) use one::EnabledChange;
 pub(super) use overrides::{OverrideChange, OverridesAnswer};
+pub(super) use turns::Turns;
 pub(super) use whole::{HistoryAnswer, RevertRequest};
 
+use super::accounting::{Accounting, marked};
 use super::answer::json;
+use super::body::Body;
 use super::problem::Refusal;
 use super::question::read;
 use super::{Answer, Asked, Front, begin};
-use crate::apart::apart;
+use crate::background_worker::Worker;
 use crate::net::Place;
 use crate::rules::book::Book;
 use crate::rules::change::Change;
@@ -54,9 +57,6 @@ pub(super) struct EditAnswer {
     changes: Vec<Change>,
 }
 
-/// Sets of rules that are read at a time: each may be many megabytes.
-pub(super) const RULESETS_AT_A_TIME: usize = 2;
-
 /// Whether a path is one of those below.
 pub(super) fn is_below(path: &str) -> bool {
     ["/v1/rules/", "/v1/ruleset/", "/v1/overrides/", "/v1/lists/"].iter().any(|start| path.starts_with(start))
@@ -70,7 +70,7 @@ impl Front {
         let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
         let method = request.method().clone();
         match (&parts[..], method) {
-            (["rules"], Method::GET) => Ok(self.rules_in_force()),
+            (["rules"], Method::GET) => self.rules_in_force().await,
             (["rules"], Method::POST) => self.create_rule(request, place).await,
             (["rules"], _) => Err(Refusal::wrong_method("GET, POST")),
             (["rules", id], Method::GET) => self.show_rule(id, place).await,
@@ -104,10 +104,11 @@ impl Front {
         }
     }
 
-    fn rules_in_force(&self) -> Answer {
+    async fn rules_in_force(&self) -> Asked {
         let rules = self.app.rules();
         let revision = self.app.book().map(|book| book.in_force().version.revision);
-        json(StatusCode::OK, &RulesAnswer { revision, rules: rules.rules().collect() })
+        let answer = move || json(StatusCode::OK, &RulesAnswer { revision, rules: rules.rules().collect() });
+        Ok(Worker::Reads.run(answer).await?)
     }
 
     /// The rules that are stored, if they are in a database.
@@ -116,10 +117,16 @@ impl Front {
         self.app.book().map(|book| &**book).ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, missing))
     }
 
-    async fn stored(&self, place: &Place) -> Result<Stored, Refusal> {
+    /// Answers with what `make` makes of the stored rules. It runs on the readers' worker, as there may be thousands of them.
+    async fn answer_from_stored(
+        &self,
+        place: &Place,
+        make: impl FnOnce(&Stored) -> Asked + Send + 'static,
+    ) -> Asked {
         let book = self.book()?;
         begin(place)?;
-        Ok(book.database().read().await?)
+        let stored = book.database().read().await?;
+        Worker::Reads.run(move || make(&stored)).await?
     }
 
     /// Has `make` change what is stored, and all servers put it in force.
@@ -149,7 +156,8 @@ impl Front {
 /// What became of a change to one thing, with the revision that the next one has to name.
 async fn edited(status: StatusCode, edited: Edited) -> Asked {
     let revision = edited.item_revision;
-    let answer = json_apart(status, EditAnswer::from(edited)).await?;
+    let answer = json_on(Worker::Changes, status, EditAnswer::from(edited)).await?;
+    let answer = marked(answer, Accounting::MustSend);
     Ok(match revision {
         Some(revision) => tagged(answer, revision),
         None => answer,
@@ -162,14 +170,14 @@ impl From<Edited> for EditAnswer {
     }
 }
 
-/// Reads a body that may be long, on a thread that decides nothing.
-async fn read_apart<T: DeserializeOwned + Send + 'static>(body: Bytes) -> Result<T, Refusal> {
-    apart(move || read(&body)).await.unwrap_or_else(|_| Err(Refusal::interrupted()))
+/// Parses a body that may be long.
+async fn read_on<T: DeserializeOwned + Send + 'static>(worker: Worker, body: Body) -> Result<T, Refusal> {
+    worker.run(move || read(&body)).await?
 }
 
-/// Writes an answer that may be long, on a thread that decides nothing.
-async fn json_apart(status: StatusCode, value: impl Serialize + Send + 'static) -> Asked {
-    apart(move || json(status, &value)).await.map_err(|_| Refusal::interrupted())
+/// Writes an answer that may be long.
+async fn json_on(worker: Worker, status: StatusCode, value: impl Serialize + Send + 'static) -> Asked {
+    Ok(worker.run(move || json(status, &value)).await?)
 }
 
 /// An answer with its revision as `ETag`.

@@ -10,7 +10,7 @@ use trypema::rules::{InvalidRules, RuleSet, Rules};
 use super::stored::{self, BadRow, BadRows, Stored, Unusable};
 use super::write::Writes;
 use super::{Database, DatabaseError, Purpose, Session, UNTIL_WRITTEN, query, within};
-use crate::apart::{apart, discard};
+use crate::background_worker::Worker;
 use crate::rules::change::{self, Change, Item, Kind};
 
 /// What is stored, as one moment has it, to be looked at and tried on.
@@ -97,9 +97,9 @@ impl Database {
     pub(crate) async fn snapshot(&self) -> Result<Snapshot<'_>, DatabaseError> {
         let mut session = self.session(Purpose::Looking).await?;
         let stored = within(async {
-            let connection = &mut session.connection;
-            query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(&mut *connection).await?;
-            stored::read(connection).await
+            let begin = query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+            begin.execute(&mut session.connection).await?;
+            stored::read(&mut session).await
         })
         .await?;
         Ok(Snapshot { session, stored: Arc::new(stored) })
@@ -114,7 +114,7 @@ impl Database {
             let name = query("SELECT set_config('trypema.changed_by', $1, true)").bind(who);
             name.execute(&mut *connection).await?;
             query("SELECT FROM rate_limit_state FOR UPDATE").execute(&mut *connection).await?;
-            stored::read(connection).await
+            stored::read(&mut session).await
         })
         .await?;
         Ok(Editing(Snapshot { session, stored: Arc::new(stored) }))
@@ -133,18 +133,19 @@ impl<'d> Editing<'d> {
         make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
     ) -> Result<Edited, E> {
         let Self(Snapshot { mut session, stored }) = self;
-        let prepared = prepare(&stored, make).await;
+        let worker = session.purpose.worker();
+        let prepared = prepare(worker, &stored, make).await;
         let Prepared { changes, writes, is_one, .. } = match prepared {
             Ok(prepared) if !prepared.changes.is_empty() => prepared,
             other => {
                 session.roll_back().await;
                 let revision = stored.version.revision;
-                discard(stored);
+                worker.discard(stored);
                 let Prepared { changes, item_revision, .. } = other?;
                 return Ok(Edited { revision, item_revision, changes });
             }
         };
-        discard(stored);
+        worker.discard(stored);
         let connection = &mut session.connection;
         let writing = async {
             writes.run(connection).await?;
@@ -169,6 +170,11 @@ impl Snapshot<'_> {
         &self.stored
     }
 
+    /// The worker that does what takes long.
+    pub(super) fn worker(&self) -> Worker {
+        self.session.purpose.worker()
+    }
+
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         &mut self.session.connection
     }
@@ -178,10 +184,11 @@ impl Snapshot<'_> {
         self,
         make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
     ) -> Result<Edited, E> {
-        let prepared = prepare(&self.stored, make).await;
+        let worker = self.worker();
+        let prepared = prepare(worker, &self.stored, make).await;
         self.session.roll_back().await;
         let revision = self.stored.version.revision;
-        discard(self.stored);
+        worker.discard(self.stored);
         let Prepared { changes, item_revision, .. } = prepared?;
         Ok(Edited { revision, item_revision, changes })
     }
@@ -194,11 +201,12 @@ impl Snapshot<'_> {
 
 /// Thinks a change through, on a thread that decides nothing: there may be thousands of rules.
 async fn prepare<E: From<EditError> + Send + 'static>(
+    worker: Worker,
     stored: &Arc<Stored>,
     make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
 ) -> Result<Prepared, E> {
     let stored = Arc::clone(stored);
-    let preparing = apart(move || {
+    let preparing = worker.run(move || {
         let Wanted { rules, reach, revision } = make(&stored)?;
         let changes = stored.changes(&rules, &reach)?;
         // Never to rules that could not be put in force.
@@ -207,7 +215,7 @@ async fn prepare<E: From<EditError> + Send + 'static>(
         let is_one = matches!(reach, Reach::Rule(_));
         Ok(Prepared { changes, writes, item_revision: revision, is_one })
     });
-    preparing.await.unwrap_or_else(|_| Err(EditError::Database(DatabaseError::Silent).into()))
+    preparing.await.unwrap_or_else(|not_done| Err(EditError::Database(not_done.into()).into()))
 }
 
 impl Stored {

@@ -11,7 +11,6 @@ use trypema::rules::Rules;
 
 use super::stored::{item, revision};
 use super::{Database, DatabaseError, Purpose, Snapshot, query, within};
-use crate::apart::apart;
 use crate::rules::change::{Item, Kind};
 
 /// One change to one thing.
@@ -128,8 +127,8 @@ impl Snapshot<'_> {
             return Err(NoSuchRevision::Forgotten(wanted));
         }
         let stored = Arc::clone(self.stored());
-        let understanding = apart(move || before(&stored.rules, &rows));
-        let understood = understanding.await.unwrap_or(Err(DatabaseError::Silent))?;
+        let understanding = self.worker().run(move || before(&stored.rules, &rows));
+        let understood = understanding.await.unwrap_or_else(|not_done| Err(not_done.into()))?;
         understood.ok_or(NoSuchRevision::Forgotten(wanted))
     }
 }

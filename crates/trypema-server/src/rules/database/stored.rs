@@ -10,8 +10,7 @@ use thiserror::Error;
 use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
 
 use super::row::{ListRow, OverrideRow, RuleRow};
-use super::{Database, DatabaseError, Purpose, query, within};
-use crate::apart::apart;
+use super::{Database, DatabaseError, Purpose, Session, query, within};
 use crate::rules::change::{Item, Kind, Listed, Name};
 
 /// Rows that are told of: nobody repairs more at once.
@@ -185,7 +184,7 @@ impl Database {
     /// What is stored now.
     pub(crate) async fn read(&self) -> Result<Stored, DatabaseError> {
         let mut session = self.session(Purpose::Looking).await?;
-        let stored = within(read(&mut session.connection)).await?;
+        let stored = within(read(&mut session)).await?;
         session.rest();
         Ok(stored)
     }
@@ -194,11 +193,10 @@ impl Database {
     pub(crate) async fn read_unless(&self, known: Option<&Version>) -> Result<Option<Stored>, DatabaseError> {
         let mut session = self.session(Purpose::Following).await?;
         let stored = within(async {
-            let connection = &mut session.connection;
-            if known.is_some() && known == Some(&version(connection).await?) {
+            if known.is_some() && known == Some(&version(&mut session.connection).await?) {
                 return Ok(None);
             }
-            read(connection).await.map(Some)
+            read(&mut session).await.map(Some)
         })
         .await?;
         session.rest();
@@ -219,9 +217,9 @@ async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError
     Ok(Version::new(row.try_get(0)?, row.try_get(1)?))
 }
 
-pub(super) async fn read(connection: &mut PgConnection) -> Result<Stored, DatabaseError> {
-    let tables = query(EVERYTHING).fetch_all(connection).await.map_err(not_migrated)?;
-    let understood = apart(move || {
+pub(super) async fn read(session: &mut Session<'_>) -> Result<Stored, DatabaseError> {
+    let tables = query(EVERYTHING).fetch_all(&mut session.connection).await.map_err(not_migrated)?;
+    let understood = session.purpose.worker().run(move || {
         let mut stored = Stored::default();
         for table in &tables {
             stored
@@ -230,7 +228,7 @@ pub(super) async fn read(connection: &mut PgConnection) -> Result<Stored, Databa
         }
         Ok(stored)
     });
-    understood.await.unwrap_or(Err(DatabaseError::Silent))
+    understood.await.unwrap_or_else(|not_done| Err(not_done.into()))
 }
 
 /// Revisions count from 1.

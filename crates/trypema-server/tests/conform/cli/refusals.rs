@@ -7,7 +7,7 @@ use std::path::Path;
 use trypema_testkit::program::Program;
 use trypema_testkit::redis::Server;
 
-use crate::harness::trypema;
+use crate::harness::{Service, trypema};
 
 /// How a service ended that must not start, and what it said. The files are in its directory.
 fn refused(files: &[(&str, &str)], flags: &[&str]) -> (i32, String) {
@@ -41,6 +41,8 @@ fn settings_that_cannot_be_used_are_named() {
         (&["--max-batch", "0"], "max_batch: need 1 to"),
         (&["--max-keys", "0"], "max_keys: need at least 1"),
         (&["--max-connections", "0"], "max_connections: need 1 to"),
+        (&["--max-connections-per-peer", "0"], "max_connections_per_peer: need 1 to"),
+        (&["--max-buffered-bytes", "1000000"], "max_buffered_bytes: need at least 33554432"),
         (&["--max-body-bytes", "0"], "max_body_bytes"),
         (&["--max-header-bytes", "10"], "max_header_bytes"),
         (&["--config", "missing.yaml"], "missing.yaml"),
@@ -54,6 +56,43 @@ fn settings_that_cannot_be_used_are_named() {
             "{flags:?} does not say {reason:?}: {log}"
         );
     }
+}
+
+/// Added to the present time, or multiplied, such a time overflows: each of these once panicked, or might have.
+#[test]
+fn times_that_are_too_long_are_refused_by_name() {
+    let help = String::from_utf8(trypema().args(["serve", "--help"]).output().unwrap().stdout).unwrap();
+    let flags = help.lines().filter_map(|line| line.trim().strip_suffix(" <TIME>"));
+    let flags: Vec<&str> = flags.filter_map(|line| line.split_whitespace().last()).collect();
+    assert!(flags.len() >= 8 && flags.contains(&"--rules-poll"), "{flags:?}");
+    for flag in flags {
+        let setting = flag.trim_start_matches('-').replace('-', "_");
+        for time in ["18446744073709551615s", "366d"] {
+            let (code, log) = refused(&[], &[flag, time]);
+            assert_eq!(code, 2, "{flag} {time}: {log}");
+            let reason = format!("trypema: {setting}: need at most 365d");
+            assert!(log.contains(&reason), "{flag} {time} does not say {reason:?}: {log}");
+        }
+    }
+}
+
+/// Times that are as long as they may be are used without an overflow.
+#[test]
+fn the_longest_times_are_served() {
+    let redis = Server::start().unwrap();
+    let mut service = Service::of(|directory| {
+        let config = directory.join("trypema.yaml");
+        let names = ["redis_deadline", "sync_interval", "header_timeout", "request_timeout", "idle_timeout"];
+        let times: String = names.iter().map(|name| format!("{name}: 365d\n")).collect();
+        fs::write(&config, format!("{times}shutdown_deadline: 365d\nredis_url: {}\n", redis.url())).unwrap();
+        let mut command = trypema();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--provider", "hybrid", "--config"]).arg(config);
+        command
+    });
+    let question = r#"{"attributes": {"user": "ann"}}"#;
+    assert_eq!(service.post("/v1/check", question).json()["allowed"], true);
+    assert!(service.stop().success());
+    assert!(!service.program.log().contains("panicked"), "{}", service.program.log());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Many sockets at once, and a good client among them.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::client::Client;
 use crate::timing::{Stopwatch, p99, time};
 
+/// As small as a slow reader makes it.
+const RECEIVE_BUFFER: u32 = 16 * 1024;
 /// Descriptors of the test itself, and of tests beside it in the same process.
 const OTHERS: u64 = 1_000;
 
@@ -31,7 +33,21 @@ pub(super) fn connect(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     (0..count).map(|_| TcpStream::connect(address).unwrap()).collect()
 }
 
-/// The same, 4,000 a second: faster than any crowd of clients, and slower than the pauses of a busy machine would make a good client
+/// Connects from a local address, with a small receive buffer: what is not read soon stays with the service.
+pub(super) fn connect_from(source: Ipv4Addr, address: SocketAddr) -> std::io::Result<TcpStream> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+        socket.bind(SocketAddr::from((source, 0)))?;
+        socket.connect(address).await?.into_std()
+    })?;
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(Duration::from_secs(5)))?;
+    Ok(stream)
+}
+
+/// Opens connections that send nothing, 4,000 a second: faster than any crowd of clients, and slower than the pauses of a busy machine would make a good client
 /// look like one that has been idle for longer than all of them.
 pub(super) fn pour(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let watch = Stopwatch::start();

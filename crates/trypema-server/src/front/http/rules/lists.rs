@@ -7,9 +7,9 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
+use trypema::rules::Rules;
 
 use super::edited;
-use crate::apart::discard;
 use crate::front::http::answer::json;
 use crate::front::http::problem::Refusal;
 use crate::front::http::text::decoded_path;
@@ -35,11 +35,11 @@ pub(super) struct Place<'p> {
 
 impl Front {
     pub(super) async fn show_lists(&self, place: &Connection) -> Asked {
-        let stored = self.stored(place).await?;
-        let answer =
-            json(StatusCode::OK, &ListsAnswer { allow: &stored.rules.allow, block: &stored.rules.block });
-        discard(stored);
-        Ok(answer)
+        let answer = self.answer_from_stored(place, |stored| {
+            let Rules { allow, block, .. } = &stored.rules;
+            Ok(json(StatusCode::OK, &ListsAnswer { allow, block }))
+        });
+        answer.await
     }
 
     pub(super) async fn listed(

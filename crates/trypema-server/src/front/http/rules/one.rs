@@ -31,15 +31,18 @@ impl Front {
             let item = rules.rule(id).ok_or_else(|| no_rule(id))?;
             return Ok(ItemAnswer { revision: None, item }.into_answer());
         }
-        let stored = self.stored(place).await?;
-        let item = stored.rule(id).ok_or_else(|| no_rule(id))??;
-        Ok(ItemAnswer { revision: stored.revisions.get(&Name::Rule(id.to_owned())).copied(), item }
-            .into_answer())
+        let id = id.to_owned();
+        let answer = self.answer_from_stored(place, move |stored| {
+            let item = stored.rule(&id).ok_or_else(|| no_rule(&id))??;
+            let revision = stored.revisions.get(&Name::Rule(id)).copied();
+            Ok(ItemAnswer { revision, item }.into_answer())
+        });
+        answer.await
     }
 
     pub(super) async fn create_rule(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let who = self.admit_editor(request.headers())?;
-        let rule: Rule = read(&body::read(request.into_body(), self.max_body).await?)?;
+        let rule: Rule = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let changed = self.edit(&who, place, move |stored| {
             if stored.rule(&rule.id).is_some() {
                 return Err(Refusal::new(
@@ -57,7 +60,7 @@ impl Front {
     pub(super) async fn change_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
         let who = self.admit_editor(request.headers())?;
         let precondition = Precondition::required(request.headers())?;
-        let rule: Rule = read(&body::read(request.into_body(), self.max_body).await?)?;
+        let rule: Rule = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         if rule.id != id {
             return Err(Refusal::bad_request(format!(
                 "the id of the body is {:?}, that of the path {id:?}",
@@ -77,7 +80,7 @@ impl Front {
     pub(super) async fn switch_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
         let who = self.admit_editor(request.headers())?;
         let precondition = Precondition::required(request.headers())?;
-        let EnabledChange { enabled } = read(&body::read(request.into_body(), self.max_body).await?)?;
+        let EnabledChange { enabled } = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let id = id.to_owned();
         let changed = self.edit(&who, place, move |stored| {
             stored.rule(&id).transpose()?;

@@ -10,7 +10,6 @@ use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Ru
 use super::edited;
 use super::item::ItemAnswer;
 use super::precondition::Precondition;
-use crate::apart::discard;
 use crate::front::http::answer::json;
 use crate::front::http::problem::Refusal;
 use crate::front::http::query::pairs;
@@ -48,12 +47,13 @@ impl Front {
                 (name, _) => return Err(Refusal::bad_request(format!("{name:?} is not understood here"))),
             }
         }
-        let stored = self.stored(place).await?;
-        let is_wanted = |special: &&Override| rule.as_ref().is_none_or(|rule| special.rule == **rule);
-        let overrides = stored.rules.overrides.iter().filter(is_wanted).collect();
-        let answer = json(StatusCode::OK, &OverridesAnswer { overrides });
-        discard(stored);
-        Ok(answer)
+        let rule = rule.map(|rule| rule.into_owned());
+        let answer = self.answer_from_stored(place, move |stored| {
+            let is_wanted = |special: &&Override| rule.as_ref().is_none_or(|rule| special.rule == *rule);
+            let overrides = stored.rules.overrides.iter().filter(is_wanted).collect();
+            Ok(json(StatusCode::OK, &OverridesAnswer { overrides }))
+        });
+        answer.await
     }
 
     pub(super) async fn override_of(&self, name: &str, request: Request<Incoming>, place: &Place) -> Asked {
@@ -63,11 +63,13 @@ impl Front {
             name.ok_or_else(|| Refusal::bad_request("the key is not percent-encoded UTF-8"))?.into_owned();
         match *request.method() {
             Method::GET => {
-                let stored = self.stored(place).await?;
-                let key = key_of(&stored, &name)?;
-                let item = find(&stored, &key).ok_or_else(no_override)?;
-                let revision = stored.revisions.get(&Name::of(item)).copied();
-                Ok(ItemAnswer { revision, item }.into_answer())
+                let answer = self.answer_from_stored(place, move |stored| {
+                    let key = key_of(stored, &name)?;
+                    let item = find(stored, &key).ok_or_else(no_override)?;
+                    let revision = stored.revisions.get(&Name::of(item)).copied();
+                    Ok(ItemAnswer { revision, item }.into_answer())
+                });
+                answer.await
             }
             Method::PUT => self.set_override(name, request, place).await,
             Method::DELETE => self.remove_override(name, &request, place).await,
@@ -79,7 +81,7 @@ impl Front {
         let who = self.admit_editor(request.headers())?;
         let precondition = Precondition::read(request.headers())?;
         let OverrideChange { strategy, verdict } =
-            read(&body::read(request.into_body(), self.max_body).await?)?;
+            read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let changed = self.edit(&who, place, move |stored| {
             let key = key_of(stored, &name)?;
             let mut wanted = without(stored, &key, precondition)?;

@@ -9,8 +9,10 @@ use trypema::rules::{Rule, Rules};
 
 use super::one::no_rule;
 use super::precondition::Precondition;
-use super::{EditAnswer, json_apart, read_apart, tagged};
-use crate::apart::apart;
+use super::{EditAnswer, json_on, read_on, tagged};
+use crate::background_worker::Worker;
+use crate::config::MAX_RULESET_BYTES;
+use crate::front::http::accounting::{Accounting, marked};
 use crate::front::http::answer::{json, json_bytes};
 use crate::front::http::problem::Refusal;
 use crate::front::http::query::pairs;
@@ -18,11 +20,9 @@ use crate::front::http::question::read;
 use crate::front::http::{Asked, Front, begin, body};
 use crate::net::Place;
 use crate::rules::change::Item;
-use crate::rules::database::{Edited, HistoryEntry, NoSuchRevision, Page, Reach, Snapshot, Stored, Wanted};
+use crate::rules::database::{Edited, HistoryEntry, NoSuchRevision, Page, Reach, Snapshot, Stored, Version, Wanted};
 use crate::tokens::Actor;
 
-/// As much as a file of rules may have.
-const MAX_BODY: usize = 16 * 1024 * 1024;
 /// Entries of history at a time, unless more or fewer are asked for.
 const PAGE: u32 = 100;
 /// A rule may be large, and two of them are in an entry.
@@ -50,54 +50,58 @@ enum Doing {
     Trying(Precondition),
 }
 
+impl Doing {
+    /// The worker that does what takes long: a dry run never delays a change.
+    fn worker(&self) -> Worker {
+        match self {
+            Self::Really(..) => Worker::Changes,
+            Self::Trying(_) => Worker::Reads,
+        }
+    }
+}
+
 impl Front {
     /// Everything that is stored, now or after a revision, as JSON or YAML.
     pub(super) async fn export(&self, request: &Request<Incoming>, place: &Place) -> Asked {
-        let (revision, stored) = match revision_of(request)? {
-            None => {
-                let stored = self.stored(place).await?;
-                (stored.version.revision, stored)
-            }
-            Some(revision) => {
-                let book = self.book()?;
-                begin(place)?;
-                let mut snapshot = book.database().snapshot().await?;
-                let rules = snapshot.at(revision).await?;
-                snapshot.leave().await;
-                (revision, Stored { rules, ..Stored::default() })
-            }
-        };
         let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let is_yaml = accept.is_some_and(|accept| accept.contains("yaml"));
-        // There may be thousands of rules: not on a thread that decides.
-        let writing = apart(move || {
+        let write = move |stored: &Stored| {
             let rules = sorted(stored.understood()?);
-            if is_yaml { yaml(&rules) } else { Ok(json(StatusCode::OK, &rules)) }
-        });
-        Ok(tagged(writing.await.map_err(|_| Refusal::interrupted())??, revision))
+            let answer = if is_yaml { yaml(&rules)? } else { json(StatusCode::OK, &rules) };
+            Ok(tagged(answer, stored.version.revision))
+        };
+        let Some(revision) = revision_of(request)? else {
+            return self.answer_from_stored(place, write).await;
+        };
+        let book = self.book()?;
+        begin(place)?;
+        let mut snapshot = book.database().snapshot().await?;
+        let rules = snapshot.at(revision).await?;
+        snapshot.leave().await;
+        let version = Version { revision, ..Version::default() };
+        let stored = Stored { version, rules, ..Stored::default() };
+        Worker::Reads.run(move || write(&stored)).await?
     }
 
     /// Makes what is stored exactly what is given.
     pub(super) async fn apply(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let doing = self.doing(&request)?;
         self.book()?;
-        // Bodies of many megabytes: not any number of them at once.
-        let turn = self.rulesets.acquire().await;
-        let body = body::read(request.into_body(), MAX_BODY.max(self.max_body)).await?;
-        let rules: Rules = read_apart(body).await?;
+        let worker = doing.worker();
+        let _turn = self.rulesets.take(worker).await?;
+        let body = body::read(request.into_body(), MAX_RULESET_BYTES.max(self.max_body), place).await?;
+        let rules: Rules = read_on(worker, body).await?;
         begin(place)?;
-        let edited = self.change_all(doing, Change::To(rules)).await?;
-        drop(turn);
-        edited_set(edited).await
+        edited_set(worker, self.change_all(doing, Change::To(rules)).await?).await
     }
 
     /// Makes what is stored what it was after a revision.
     pub(super) async fn revert(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let doing = self.doing(&request)?;
         self.book()?;
-        let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body).await?)?;
+        let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         begin(place)?;
-        edited_set(self.change_all(doing, Change::Back(to)).await?).await
+        edited_set(doing.worker(), self.change_all(doing, Change::Back(to)).await?).await
     }
 
     /// Makes a candidate the live rule: that keeps its id, its name, its counters and overrides, and whether it is in force.
@@ -105,7 +109,7 @@ impl Front {
         let doing = self.doing(request)?;
         self.book()?;
         begin(place)?;
-        edited_set(self.change_all(doing, Change::Promote(id.to_owned())).await?).await
+        edited_set(doing.worker(), self.change_all(doing, Change::Promote(id.to_owned())).await?).await
     }
 
     async fn change_all(&self, doing: Doing, change: Change) -> Result<Edited, Refusal> {
@@ -154,7 +158,7 @@ impl Front {
         let page = Page { about: about.as_deref(), before, limit };
         let entries = book.database().history(page).await?;
         let next = entries.last().map(|last| last.id).filter(|_| entries.len() == limit as usize);
-        json_apart(StatusCode::OK, HistoryAnswer { entries, next }).await
+        json_on(Worker::Reads, StatusCode::OK, HistoryAnswer { entries, next }).await
     }
 }
 
@@ -222,9 +226,13 @@ fn sorted(rules: &Rules) -> Rules {
     Item::together(Item::all(rules).into_values())
 }
 
-async fn edited_set(edited: Edited) -> Asked {
+async fn edited_set(worker: Worker, edited: Edited) -> Asked {
     let revision = edited.revision;
-    Ok(tagged(json_apart(StatusCode::OK, EditAnswer::from(edited)).await?, revision))
+    let answer = json_on(worker, StatusCode::OK, EditAnswer::from(edited)).await?;
+    Ok(match worker {
+        Worker::Changes => marked(tagged(answer, revision), Accounting::MustSend),
+        Worker::Reads => tagged(answer, revision),
+    })
 }
 
 fn is_dry_run(request: &Request<Incoming>) -> Result<bool, Refusal> {

@@ -1,0 +1,174 @@
+//! Background threads for work that takes long: parsing, comparing and compiling thousands of rules.
+//!
+//! Threads that decide never do such work. There are two workers, each one thread with a lower priority and a queue of its own, so that a
+//! client which only reads never delays a rule change: an emergency block takes effect while a reader loops dry runs of 16 MiB.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+/// The worker that a task runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Worker {
+    /// Loads rules and changes stored ones.
+    Changes,
+    /// Answers readers: dry runs, exports, listings, history.
+    Reads,
+}
+
+/// Tasks of readers that may wait. Each belongs to a request that is kept waiting meanwhile, so beyond this the service is faster to
+/// refuse a request than to answer it.
+const MAX_WAITING_READS: usize = 32;
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Why a task did not run to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum NotDone {
+    /// It panicked, or the process is about to end.
+    #[error("the task was interrupted")]
+    Interrupted,
+    /// Too many tasks of readers wait already.
+    #[error("too many requests that read rules wait already")]
+    Busy,
+}
+
+impl Worker {
+    /// Runs the task after those that were queued before it.
+    pub(crate) async fn run<T: Send + 'static>(
+        self,
+        task: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NotDone> {
+        let queue = self.queue();
+        if self == Self::Reads && queue.waiting.load(Ordering::Relaxed) >= MAX_WAITING_READS {
+            return Err(NotDone::Busy);
+        }
+        let (done, waiting) = oneshot::channel();
+        queue.push(Box::new(move || {
+            // The request may have ended meanwhile.
+            let _ = done.send(task());
+        }));
+        waiting.await.map_err(|_| NotDone::Interrupted)
+    }
+
+    /// Drops a value that consists of thousands of allocations.
+    pub(crate) fn discard<T: Send + 'static>(self, value: T) {
+        self.queue().push(Box::new(move || drop(value)));
+    }
+
+    fn queue(self) -> &'static Queue {
+        match self {
+            Self::Changes => &CHANGES,
+            Self::Reads => &READS,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Changes => "rule-changes",
+            Self::Reads => "rule-reads",
+        }
+    }
+
+    /// How far below the threads that decide the worker is scheduled. On cores that checks keep busy, 10 still leaves a tenth of a core to
+    /// a change, and 19 a hundredth to a read.
+    #[cfg(target_os = "linux")]
+    fn niceness(self) -> i32 {
+        match self {
+            Self::Changes => 10,
+            Self::Reads => 19,
+        }
+    }
+}
+
+static CHANGES: LazyLock<Queue> = LazyLock::new(|| Queue::start(Worker::Changes));
+static READS: LazyLock<Queue> = LazyLock::new(|| Queue::start(Worker::Reads));
+
+/// The tasks of one worker.
+#[derive(Debug)]
+struct Queue {
+    tasks: Sender<Task>,
+    /// Tasks that have not ended yet.
+    waiting: AtomicUsize,
+}
+
+impl Queue {
+    fn start(worker: Worker) -> Self {
+        let (tasks, receiver) = channel::<Task>();
+        let started = thread::Builder::new().name(worker.name().to_owned()).spawn(move || {
+            lower_priority(worker);
+            for task in receiver {
+                // A task that panics fails its own request, and must not take the others along.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
+                worker.queue().waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "the thread `{}` could not be started", worker.name());
+        }
+        Self { tasks, waiting: AtomicUsize::new(0) }
+    }
+
+    fn push(&self, task: Task) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Without a thread the task is dropped here, which its caller notices.
+        let _ = self.tasks.send(task);
+    }
+}
+
+/// Lowers the priority of the calling thread. Without the permission to do so, it keeps the one it has.
+#[cfg(target_os = "linux")]
+fn lower_priority(worker: Worker) {
+    let _ = rustix::process::setpriority_process(None, worker.niceness());
+}
+
+/// Elsewhere `setpriority` applies to the whole process, and so to the threads that decide: the priority stays.
+#[cfg(not(target_os = "linux"))]
+fn lower_priority(_: Worker) {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_fails_its_own_task_only() {
+        for worker in [Worker::Changes, Worker::Reads] {
+            assert_eq!(worker.run(|| 1).await, Ok(1));
+            assert_eq!(worker.run(|| -> u32 { panic!("on purpose") }).await, Err(NotDone::Interrupted));
+            assert_eq!(worker.run(|| 2).await, Ok(2));
+        }
+    }
+
+    /// Tests run in processes of their own, so that nobody else's tasks are waiting.
+    #[tokio::test]
+    async fn reads_neither_delay_changes_nor_pile_up() {
+        let (release, released) = mpsc::channel::<()>();
+        let mut reads = vec![tokio::spawn(Worker::Reads.run(move || released.recv().unwrap_or(())))];
+        reads.extend((1..MAX_WAITING_READS).map(|_| tokio::spawn(Worker::Reads.run(|| ()))));
+        while READS.waiting.load(Ordering::Relaxed) < MAX_WAITING_READS {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(Worker::Reads.run(|| ()).await, Err(NotDone::Busy));
+        assert_eq!(Worker::Changes.run(|| 1).await, Ok(1), "while a read runs and others wait");
+        drop(release);
+        for read in reads {
+            assert_eq!(read.await.ok(), Some(Ok(())));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn only_the_workers_have_a_lower_priority() {
+        let niceness = || rustix::process::getpriority_process(None).ok();
+        let before = niceness();
+        assert_eq!(Worker::Changes.run(niceness).await, Ok(Some(10)));
+        assert_eq!(Worker::Reads.run(niceness).await, Ok(Some(19)));
+        assert_eq!(niceness(), before);
+    }
+}

@@ -1,0 +1,42 @@
+//! Log lines about what clients can cause as often as they like.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::registry::TICK;
+
+/// How often the same thing is logged.
+const EVERY: Duration = Duration::from_secs(60);
+const EVERY_TICKS: u32 = (EVERY.as_millis() / TICK.as_millis()) as u32;
+
+/// Something that is logged once a minute at most.
+#[derive(Debug, Default)]
+pub(super) struct Notice {
+    /// The tick of the last time, plus one; 0 before the first.
+    logged: AtomicU32,
+}
+
+impl Notice {
+    /// Claims the next log line; whether a minute has passed since the last one.
+    pub(super) fn claim(&self, now: u32) -> bool {
+        let due = |logged: u32| {
+            let is_due = logged == 0 || now >= logged.saturating_add(EVERY_TICKS);
+            is_due.then(|| now.saturating_add(1))
+        };
+        self.logged.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_a_minute() {
+        let notice = Notice::default();
+        assert!(notice.claim(5));
+        assert!(!notice.claim(5) && !notice.claim(5 + EVERY_TICKS));
+        assert!(notice.claim(6 + EVERY_TICKS));
+        assert!(!notice.claim(7 + EVERY_TICKS));
+    }
+}

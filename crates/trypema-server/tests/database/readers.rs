@@ -1,0 +1,156 @@
+//! Readers never delay a rule change: an emergency block takes effect while readers loop dry runs of 16 MiB.
+
+use std::fs;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trypema_testkit::redis::wait_until;
+
+use crate::access::guarded;
+use crate::client::{Client, Reply};
+use crate::faults::timed;
+use crate::harness::{Service, trypema};
+use crate::scene::{Scene, is_allowed, per_user};
+
+/// Connections that loop dry runs.
+const READERS: usize = 4;
+/// Blocks that are applied one after another.
+const BLOCKS: usize = 5;
+/// A block takes effect within a second; the machine that runs the tests may be slower. Behind a dry run it takes many.
+const IN_FORCE: Duration = Duration::from_secs(2);
+const MEBIBYTE: usize = 1024 * 1024;
+
+#[test]
+fn a_block_takes_effect_while_readers_loop_dry_runs_of_16_mib() {
+    let scene = Scene::start();
+    let service = guarded(&scene);
+    let rule = per_user("per-user", 1_000_000);
+    assert_eq!(send(&service, "edit", ("PUT", "/v1/ruleset"), &json!({"rules": [rule]})).status, 200);
+    let set = large_set();
+    assert!(set.len() > 15 * MEBIBYTE && set.len() <= 16 * MEBIBYTE, "{} bytes", set.len());
+    let (is_over, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let _end = End { service: &service, is_over: &is_over };
+        for _ in 0..READERS {
+            scope.spawn(|| loop_dry_runs(&service, &set, &is_over, &sent));
+        }
+        wait_until("a dry run", || sent.load(Ordering::Relaxed) >= 1).unwrap();
+        let times: Vec<Duration> = (0..BLOCKS).map(|number| block(&service, number)).collect();
+        println!("{BLOCKS} blocks took effect within {times:?}; dry runs that were sent: {sent:?}");
+        assert!(times.iter().all(|time| *time <= IN_FORCE), "{times:?}");
+    });
+    let log = service.program.log();
+    assert!(!log.contains("panicked"), "{log}");
+}
+
+/// The same with rules in a file, which readers cannot try out but list.
+#[test]
+fn a_rules_file_is_reloaded_while_readers_list_thousands_of_rules() {
+    let rules = |blocked: &str| {
+        let rules: Vec<Value> = (0..20_000).map(|number| per_user(&format!("rule-{number}"), 7)).collect();
+        // JSON is YAML.
+        json!({"rules": rules, "block": {"user": [blocked]}}).to_string()
+    };
+    let service = Service::of(|directory| {
+        let [file, readers] = ["rules.yaml", "readers"].map(|name| directory.join(name));
+        fs::write(&file, rules("nobody")).unwrap();
+        fs::write(&readers, READER_TOKEN).unwrap();
+        let mut command = trypema();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--rules"]).arg(file);
+        command.arg("--reader-token-file").arg(readers);
+        command
+    });
+    let (is_over, listed) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let _end = End { service: &service, is_over: &is_over };
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                let mut client = service.client();
+                let list = b"GET /v1/rules HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer look\r\n\r\n";
+                while client.write(list).is_ok() && client.read().is_some() {
+                    listed.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        wait_until("listings", || listed.load(Ordering::Relaxed) >= READERS).unwrap();
+        let (_, time) = timed(|| {
+            fs::write(service.rules_file(), rules("joe")).unwrap();
+            service.program.signal("HUP").unwrap();
+            wait_until("joe to be blocked", || !is_allowed(&service, "joe")).unwrap();
+        });
+        println!("a file of 20,000 rules took effect within {time:?}; listings: {listed:?}");
+        assert!(time <= RELOADED, "{time:?}");
+    });
+}
+
+const READER_TOKEN: &str = "look";
+/// Reading and compiling 20,000 rules takes most of it, with readers or without.
+const RELOADED: Duration = Duration::from_secs(6);
+
+/// Ends the readers with the service, whether the test passes or fails: their last answers are not waited for.
+struct End<'s> {
+    service: &'s Service,
+    is_over: &'s AtomicBool,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.service.program.signal("KILL").unwrap();
+    }
+}
+
+/// Blocks another user; how long it took until a check was denied.
+fn block(service: &Service, number: usize) -> Duration {
+    let user = format!("joe-{number}");
+    assert!(is_allowed(service, &user));
+    let (_, time) = timed(|| {
+        let path = format!("/v1/lists/block/user/{user}");
+        let reply = send(service, "edit", ("PUT", &path), &Value::Null);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        wait_until("the block to take effect", || !is_allowed(service, &user)).unwrap();
+    });
+    time
+}
+
+/// Tries out a set of rules until it is over.
+fn loop_dry_runs(service: &Service, set: &str, is_over: &AtomicBool, sent: &AtomicUsize) {
+    while !is_over.load(Ordering::Relaxed) {
+        let Ok(stream) = TcpStream::connect(service.address) else { return };
+        let mut client = Client::from(stream);
+        let (path, token) = ("/v1/ruleset?dry_run=true", format!("Bearer {READER_TOKEN}"));
+        let head = format!(
+            "PUT {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {token}\r\ncontent-length: {}\r\n\r\n",
+            set.len()
+        );
+        // A connection that was closed meanwhile is replaced.
+        if client.write(head.as_bytes()).and_then(|()| client.write(set.as_bytes())).is_err() {
+            continue;
+        }
+        sent.fetch_add(1, Ordering::Relaxed);
+        // One that waited for too long, or for which there was no memory, is refused or closed.
+        let status = client.read().map(|reply| reply.status);
+        assert!(matches!(status, Some(200 | 503) | None), "{status:?}");
+    }
+}
+
+fn send(service: &Service, token: &str, (method, path): (&str, &str), body: &Value) -> Reply {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let proof = format!("Bearer {token}");
+    service.client().send(method, path, &[("if-match", "*"), ("authorization", &proof)], &body)
+}
+
+/// Nearly 16 MiB of rules, in JSON.
+fn large_set() -> String {
+    let rule = |number: usize| {
+        let mut rule = per_user(&format!("rule-{number:06}"), 7);
+        rule["name"] = json!("n".repeat(250));
+        rule.to_string()
+    };
+    let count = (16 * MEBIBYTE - 64) / (rule(0).len() + 1);
+    let rules: Vec<String> = (0..count).map(rule).collect();
+    format!("{{\"rules\":[{}]}}", rules.join(","))
+}

@@ -1,0 +1,118 @@
+//! One memory budget for the bodies and unread answers of all connections.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+
+use serde_json::json;
+use trypema_testkit::redis::wait_until;
+
+use super::crowd::connect_from;
+use crate::client::{Client, Reply};
+use crate::harness::Service;
+use crate::process::{is_sound, memory};
+
+const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const MEBIBYTE: usize = 1024 * 1024;
+/// The smallest that can be set: two rule sets of the largest size.
+const BUDGET: usize = 32 * MEBIBYTE;
+const HELD: &str = "trypema_buffered_bytes";
+const EVICTED: &str = r#"trypema_connections_closed_early_total{reason="out_of_memory"}"#;
+const REFUSALS: &str = "trypema_memory_refusals_total";
+/// Buffers of connections, arenas, and what a request needs while it is decided.
+const MEMORY_SLACK: u64 = 24 * 1024 * 1024;
+
+fn start(rules: &str) -> Service {
+    let budget = BUDGET.to_string();
+    Service::with_rules(
+        rules,
+        &["--max-buffered-bytes", &budget, "--trusted-proxies", "10.0.0.0/8", "--max-batch", "5000"],
+    )
+}
+
+fn batch(checks: usize) -> String {
+    json!(vec![json!({"attributes": {"user": "ann"}}); checks]).to_string()
+}
+
+/// A good client's batch, which needs some of the budget itself.
+fn good_batch(service: &Service) -> Reply {
+    service.post("/v1/check", &batch(1_000))
+}
+
+#[test]
+fn bodies_that_never_end_leave_room_for_others() {
+    let service = start("");
+    assert_eq!(good_batch(&service).status, 200);
+    let before = memory(&service);
+    let body = " ".repeat(MEBIBYTE - 1);
+    let mut attackers: Vec<TcpStream> = Vec::new();
+    for _ in 0..60 {
+        let mut stream = connect_from(ATTACKER, service.address).unwrap();
+        let head = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {MEBIBYTE}\r\n\r\n");
+        // A body that is refused is not read to its end.
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+        attackers.push(stream);
+        assert!(service.metric(HELD) <= BUDGET as f64);
+    }
+    assert!(service.metric(REFUSALS) >= 20.0, "no more than the budget is taken");
+    assert!(service.metric(HELD) > BUDGET as f64 * 0.9, "which is used");
+    for _ in 0..20 {
+        let reply = good_batch(&service);
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    assert!(service.metric(EVICTED) >= 1.0, "the attacker made room");
+    let after = memory(&service);
+    println!("memory {before} -> {after} with a budget of {BUDGET}");
+    assert!(after <= before + BUDGET as u64 + MEMORY_SLACK, "{before} -> {after}");
+    drop(attackers);
+    wait_until("all memory to be released", || service.metric(HELD) == 0.0).unwrap();
+    is_sound(&service);
+}
+
+/// Ten rules for everybody, so that the answer to a check is some kilobytes.
+fn many_rules() -> String {
+    let rule = |number: usize| {
+        let id = format!("rule-{number}-{}", "x".repeat(50));
+        format!("  - {{id: {id}, scope: user, strategy: {{fixed_window: {{limit: 1000000000, window: 30d}}}}}}\n")
+    };
+    format!("rules:\n{}", (0..10).map(rule).collect::<String>())
+}
+
+#[test]
+fn answers_that_nobody_reads_give_way() {
+    let service = start(&many_rules());
+    assert_eq!(good_batch(&service).status, 200);
+    let before = memory(&service);
+    let body = batch(3_000);
+    let ask = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let mut attackers: Vec<TcpStream> = Vec::new();
+    let mut attack = || {
+        let mut stream = connect_from(ATTACKER, service.address).unwrap();
+        let _ = stream.write_all(ask.as_bytes());
+        attackers.push(stream);
+    };
+    wait_until("a refusal", || {
+        attack();
+        service.metric(REFUSALS) >= 1.0
+    })
+    .unwrap();
+    assert!(service.metric(HELD) > BUDGET as f64 / 2.0, "unread answers are accounted for");
+    for _ in 0..10 {
+        let reply = good_batch(&service);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        attack();
+    }
+    assert!(service.metric(EVICTED) >= 1.0, "slow readers made room");
+    let after = memory(&service);
+    println!("memory {before} -> {after} with a budget of {BUDGET}");
+    assert!(after <= before + BUDGET as u64 + MEMORY_SLACK, "{before} -> {after}");
+    // Connections that have stalled for two seconds give way to their own peer, too.
+    wait_until("room for the same peer", || {
+        let stream = connect_from(ATTACKER, service.address).unwrap();
+        let mut client = Client::from(stream);
+        client.send("POST", "/v1/check", &[], &batch(3_000)).status == 200
+    })
+    .unwrap();
+    drop(attackers);
+    wait_until("all memory to be released", || service.metric(HELD) == 0.0).unwrap();
+    is_sound(&service);
+}
