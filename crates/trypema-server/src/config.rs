@@ -219,7 +219,8 @@ fn check_times(settings: &Settings) -> Result<(), InvalidConfig> {
         ("shutdown_deadline", settings.shutdown_deadline),
     ];
     let too_long = times.iter().find(|(_, time)| time.is_some_and(|time| time.0 > MAX_TIME));
-    too_long.map_or(Ok(()), |(setting, _)| Err(invalid(setting, format!("need at most {}", Period(MAX_TIME)))))
+    too_long
+        .map_or(Ok(()), |(setting, _)| Err(invalid(setting, format!("need at most {}", Period(MAX_TIME)))))
 }
 
 fn time(period: Option<Period>, default_ms: u64) -> Duration {
@@ -239,7 +240,10 @@ fn buffered_bytes(setting: Option<usize>, body_bytes: usize) -> Result<usize, In
     let min = 2 * MAX_RULESET_BYTES.max(body_bytes);
     let bytes = setting.unwrap_or_else(|| DEFAULT_BUFFERED_BYTES.max(min));
     if bytes < min {
-        return Err(invalid("max_buffered_bytes", format!("need at least {min}, which is two bodies of the largest size")));
+        return Err(invalid(
+            "max_buffered_bytes",
+            format!("need at least {min}, which is two bodies of the largest size"),
+        ));
     }
     Ok(bytes)
 }

@@ -42,7 +42,8 @@ impl ConnectionMetrics {
         text.sample(&[("reason", "malformed")], self.malformed.get());
         text.sample(&[("reason", "peer_limit")], self.peer_limit.get());
         text.sample(&[("reason", "out_of_memory")], self.out_of_memory.get());
-        let help = "Bytes of request bodies and unread answers, over all connections; at most max_buffered_bytes.";
+        let help =
+            "Bytes of request bodies and unread answers, over all connections; at most max_buffered_bytes.";
         text.family("trypema_buffered_bytes", Kind::Gauge, help);
         text.sample(&[], self.buffered_bytes.load(Ordering::Relaxed));
         let help = "Requests that were refused because max_buffered_bytes was exhausted.";

@@ -162,8 +162,8 @@ impl Registry {
     /// Closes connections so that `bytes` more fit; whether they will once these have ended.
     fn make_memory(&self, asking: &Connection, bytes: u64) -> bool {
         let now = self.now();
-        // Looking over thousands of connections in vain for every request would be an attack by itself.
-        if self.last_in_vain.load(Ordering::Relaxed) == now {
+        // Looking over thousands of connections in vain for every request of an attacker would be an attack by itself.
+        if asking.usage.refused_at.load(Ordering::Relaxed) == now {
             return false;
         }
         let used = self.metrics.buffered_bytes.load(Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl Registry {
             }
         }
         if freed < missing {
-            self.last_in_vain.store(now, Ordering::Relaxed);
+            asking.usage.refused_at.store(now, Ordering::Relaxed);
         }
         freed >= missing
     }

@@ -1,7 +1,7 @@
 //! The address that connections come from: how many it has open, and how much memory they hold.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Connections that are limited together: those of an IPv4 address, or of an IPv6 network of 64 bits, which is what one customer of a
 /// provider has.
@@ -31,11 +31,13 @@ pub(super) struct Peer {
     pub(super) open: AtomicUsize,
     /// Bytes that they hold of the memory budget.
     held: AtomicU64,
+    /// The tick in which no memory could be freed for it.
+    pub(super) refused_at: AtomicU32,
 }
 
 impl Peer {
     pub(super) fn new(key: PeerKey) -> Self {
-        Self { key, open: AtomicUsize::new(0), held: AtomicU64::new(0) }
+        Self { key, open: AtomicUsize::new(0), held: AtomicU64::new(0), refused_at: AtomicU32::new(u32::MAX) }
     }
 
     pub(super) fn held(&self) -> u64 {

@@ -39,8 +39,6 @@ pub(crate) struct Registry {
     trusted_proxies: TrustedProxies,
     /// Bytes of bodies and unread answers over all connections.
     pub(super) max_buffered: u64,
-    /// The tick in which no memory could be freed.
-    pub(super) last_in_vain: AtomicU32,
     pub(super) memory_notice: Notice,
     peer_notice: Notice,
     ticks: AtomicU32,
@@ -91,7 +89,6 @@ impl Registry {
             max_per_peer: limits.connections_per_peer,
             trusted_proxies: config.trusted_proxies.clone(),
             max_buffered: limits.buffered_bytes as u64,
-            last_in_vain: AtomicU32::new(u32::MAX),
             memory_notice: Notice::default(),
             peer_notice: Notice::default(),
             ticks: AtomicU32::new(0),

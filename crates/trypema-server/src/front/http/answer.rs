@@ -12,6 +12,7 @@ use trypema::http::ErrorCode;
 use trypema::rules::{Action, Explained, Outcome, RuleDecision, Verdict};
 
 use super::Answer;
+use crate::net::UNACCOUNTED_BYTES;
 
 /// What a request may do.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -151,6 +152,10 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     let mut body = Vec::with_capacity(USUAL_BYTES);
     // Only texts and numbers, which always can be written.
     let _ = serde_json::to_writer(&mut body, value);
+    // A long one may have room for twice as much, which nobody accounts for.
+    if body.len() > UNACCOUNTED_BYTES {
+        body.shrink_to_fit();
+    }
     json_bytes(status, body)
 }
 

@@ -72,6 +72,8 @@ impl Front {
             }
         }
         all.push(b']');
+        // What is accounted for is what it takes.
+        all.shrink_to_fit();
         all
     }
 }

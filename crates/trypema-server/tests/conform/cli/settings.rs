@@ -92,6 +92,8 @@ fn a_file_may_say_everything_or_nothing() {
     let everything = "
 max_keys: 1000
 max_connections: 50
+max_connections_per_peer: 20
+max_buffered_bytes: 33554432
 max_header_bytes: 8192
 max_body_bytes: 1000
 header_timeout: 5s

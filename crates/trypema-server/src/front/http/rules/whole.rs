@@ -20,7 +20,9 @@ use crate::front::http::question::read;
 use crate::front::http::{Asked, Front, begin, body};
 use crate::net::Place;
 use crate::rules::change::Item;
-use crate::rules::database::{Edited, HistoryEntry, NoSuchRevision, Page, Reach, Snapshot, Stored, Version, Wanted};
+use crate::rules::database::{
+    Edited, HistoryEntry, NoSuchRevision, Page, Reach, Snapshot, Stored, Version, Wanted,
+};
 use crate::tokens::Actor;
 
 /// Entries of history at a time, unless more or fewer are asked for.
