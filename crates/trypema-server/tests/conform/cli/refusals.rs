@@ -82,9 +82,10 @@ fn the_longest_times_are_served() {
     let redis = Server::start().unwrap();
     let mut service = Service::of(|directory| {
         let config = directory.join("trypema.yaml");
-        let names = ["redis_deadline", "sync_interval", "header_timeout", "request_timeout", "idle_timeout"];
+        let names =
+            ["redis_deadline", "header_timeout", "request_timeout", "idle_timeout", "shutdown_deadline"];
         let times: String = names.iter().map(|name| format!("{name}: 365d\n")).collect();
-        fs::write(&config, format!("{times}shutdown_deadline: 365d\nredis_url: {}\n", redis.url())).unwrap();
+        fs::write(&config, format!("{times}redis_url: {}\n", redis.url())).unwrap();
         let mut command = trypema();
         command.args(["serve", "--listen", "127.0.0.1:0", "--provider", "hybrid", "--config"]).arg(config);
         command

@@ -51,10 +51,12 @@ fn bodies_that_never_end_leave_room_for_others() {
         // A body that is refused is not read to its end.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
         attackers.push(stream);
-        assert!(service.metric(HELD) <= BUDGET as f64);
     }
-    assert!(service.metric(REFUSALS) >= 20.0, "no more than the budget is taken");
-    assert!(service.metric(HELD) > BUDGET as f64 * 0.9, "which is used");
+    // Reading metrics needs memory, too, so that some of the attackers are closed by it.
+    let outdone = || service.metric(REFUSALS) + service.metric(EVICTED) >= 20.0;
+    wait_until("those that do not fit to be refused or closed", outdone).unwrap();
+    let held = service.metric(HELD);
+    assert!((BUDGET as f64 / 2.0..=BUDGET as f64).contains(&held), "{held} bytes are held");
     for _ in 0..20 {
         let reply = good_batch(&service);
         assert_eq!(reply.status, 200, "{reply:?}");
