@@ -7,7 +7,7 @@ mod token_bucket;
 
 use std::time::Duration;
 
-pub use abuse::{AbuseDecision, BlockScope, LimiterDecision};
+pub use abuse::{AbuseDecision, Attempts, BlockScope, LimiterDecision};
 pub use rate_limit::RateLimitDecision;
 pub use suppressed::SuppressedDecision;
 pub use token_bucket::{LimitBalance, TokenBucketDecision};
@@ -35,6 +35,8 @@ use crate::clock::{Clock, Span, SystemClock, Timestamp};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     pub(crate) is_allowed: bool,
+    /// Only of the abuse strategy.
+    pub(crate) attempts: Option<Attempts>,
     pub(crate) limit: u64,
     pub(crate) remaining: u64,
     pub(crate) not_before: Timestamp,
@@ -51,6 +53,7 @@ impl Decision {
         let (not_before, resets_at) = (NEVER, Timestamp::default());
         Self {
             is_allowed: false,
+            attempts: None,
             limit: 0,
             remaining: 0,
             not_before,
@@ -102,6 +105,18 @@ impl Decision {
     /// not with 429, unless it [never](Decision::is_never) fits.
     pub fn is_substitute(&self) -> bool {
         self.when.is_substitute()
+    }
+
+    /// The attempts that an abuse limit has counted; `None` for other strategies, and for what no count stands behind.
+    pub fn attempts(&self) -> Option<Attempts> {
+        self.attempts
+    }
+
+    /// Which window of an abuse limit blocks the key; `None` where none does, for other strategies, and for what was
+    /// decided in place of a store that could not be asked.
+    pub fn block_scope(&self) -> Option<BlockScope> {
+        let is_blocked = !self.is_allowed && !self.is_never() && !self.is_substitute();
+        self.attempts.filter(|_| is_blocked).map(|_| self.when.block_scope())
     }
 
     /// How long until nothing of what was spent counts any more (for windows aligned to the epoch: until the
@@ -175,8 +190,7 @@ impl When {
     }
 
     /// Which window of an abuse limit blocks, where one does.
-    #[cfg(feature = "rules")]
-    pub(crate) fn block_scope(self) -> BlockScope {
+    fn block_scope(self) -> BlockScope {
         if self.0 & Self::LONG_BLOCK != 0 { BlockScope::Long } else { BlockScope::Temp }
     }
 

@@ -118,6 +118,15 @@ pub enum TrypemaError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A request without an attribute that a rule with `if_missing: error` needs.
+    #[cfg(feature = "rules")]
+    #[error("the request has no {attribute:?}, which rule {rule:?} needs")]
+    MissingAttribute {
+        /// The rule's id.
+        rule: String,
+        /// The attribute's name.
+        attribute: String,
+    },
     /// A deadline of zero.
     #[cfg(feature = "_redis")]
     #[error("invalid redis deadline 0: need at least 1 microsecond")]

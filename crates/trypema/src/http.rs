@@ -64,4 +64,4 @@ pub use network::{InvalidNetwork, Network};
 pub use policy::Policy;
 pub use problem::Problem;
 #[cfg(feature = "tower")]
-pub(crate) use verdict::is_by_limit;
+pub(crate) use verdict::{is_by_limit, never_detail};

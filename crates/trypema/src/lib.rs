@@ -302,7 +302,7 @@ mod units;
 pub use address_key::{AddressKey, Ipv6Prefix};
 pub use check::{Check, Together};
 pub use decision::{
-    AbuseDecision, BlockScope, Decision, LimitBalance, LimiterDecision, RateLimitDecision,
+    AbuseDecision, Attempts, BlockScope, Decision, LimitBalance, LimiterDecision, RateLimitDecision,
     SuppressedDecision, TokenBucketDecision, When,
 };
 pub use error::TrypemaError;

@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::decision::Decision;
+#[cfg(feature = "tracing")]
+use crate::decision::{Attempts, BlockScope};
 use crate::error::TrypemaError;
 
 /// Told of every take. Runs on the caller's thread, outside of any lock: be quick.
@@ -41,6 +43,11 @@ pub trait Observer: Debug + Send + Sync {
         let _ = failure;
     }
 
+    /// A rule that only logs would have denied a request.
+    fn shadowed(&self, denial: &ShadowDenial<'_>) {
+        let _ = denial;
+    }
+
     /// The store was asked, for whatever reason: a take, a look, a lease. Calls that travelled together are told of one by
     /// one.
     fn asked(&self, call: &StoreCall<'_>) {
@@ -58,7 +65,8 @@ pub struct Event<'a> {
     pub key: &'a str,
     /// What was asked for.
     pub cost: u64,
-    /// What was decided.
+    /// What was decided; of an abuse limit with [`attempts`](Decision::attempts) and
+    /// [`block_scope`](Decision::block_scope).
     pub decision: &'a Decision,
     /// How long that took.
     pub latency: Duration,
@@ -76,6 +84,35 @@ pub struct Failure<'a> {
     pub error: &'a TrypemaError,
 }
 
+/// A denial by a rule that only logs (`action: log_only`): the request passes the rule.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct ShadowDenial<'a> {
+    /// The rule's id.
+    pub rule: &'a str,
+    /// What people call the rule: its name, or else its id.
+    pub name: &'a str,
+    /// The name of the counter that the request was counted by; empty where the request lacks an attribute of the key.
+    pub key: &'a str,
+    /// What was asked for.
+    pub cost: u64,
+    /// What the rule would have decided.
+    pub decision: &'a Decision,
+    /// How many requests the rule would have denied since it was loaded, this one included.
+    pub count: u64,
+}
+
+impl ShadowDenial<'_> {
+    /// Every so many denials one is logged.
+    const LOGGED_EVERY: u64 = 1_000;
+
+    /// Whether the denial of this number, counted from 1, is among those of a rule that are logged: the 1st, 2nd, 4th,
+    /// 8th … and every 1,000th, so that the first are seen at once and the log does not grow with traffic.
+    pub fn is_sampled(count: u64) -> bool {
+        count.is_power_of_two() || count.is_multiple_of(Self::LOGGED_EVERY)
+    }
+}
+
 /// A call to the store.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -86,7 +123,8 @@ pub struct StoreCall<'a> {
     pub error: Option<&'a TrypemaError>,
 }
 
-/// Emits a `tracing` debug event per decision and a warning per failure, under the target `trypema`.
+/// Emits `tracing` events under the target `trypema`: debug for each decision, a warning for each failure, and info for
+/// [some](ShadowDenial::is_sampled) of the denials of rules that only log.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -112,6 +150,9 @@ impl Observer for TracingObserver {
             is_allowed = event.decision.is_allowed(),
             remaining = event.decision.remaining(),
             retry_after = ?event.decision.retry_after(),
+            scope = event.decision.block_scope().map(BlockScope::name),
+            short_count = event.decision.attempts().map(Attempts::short_count),
+            long_count = event.decision.attempts().map(Attempts::long_count),
             latency = ?event.latency,
             "decided"
         );
@@ -125,5 +166,20 @@ impl Observer for TracingObserver {
             error = %failure.error,
             "not decided"
         );
+    }
+
+    fn shadowed(&self, denial: &ShadowDenial<'_>) {
+        if ShadowDenial::is_sampled(denial.count) {
+            tracing::info!(
+                target: "trypema",
+                rule = denial.rule,
+                name = denial.name,
+                key = denial.key,
+                cost = denial.cost,
+                count = denial.count,
+                retry_after = ?denial.decision.retry_after(),
+                "log_only rule would have denied a request"
+            );
+        }
     }
 }

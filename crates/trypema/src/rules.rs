@@ -9,6 +9,8 @@ mod engine;
 mod explain;
 mod index;
 mod key_values;
+mod missing;
+mod networks;
 mod pattern;
 mod period;
 mod plan;
@@ -17,18 +19,22 @@ mod request;
 mod schema;
 mod set;
 mod share;
+mod unmatched;
 mod verdict;
 mod yaml;
 
 pub use definition::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, KeyVerdict, Numbers, OnStoreFailure,
-    Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, KeyVerdict, Numbers,
+    OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
 };
+pub use endpoint::usual_path;
 pub use engine::{Engine, Refunded, Reservation};
 pub use explain::{Explained, Explanation, NotApplying, Reason};
 pub use key_values::KeyValues;
+pub use missing::{NeededAttribute, Skipped};
 pub use period::{InvalidPeriod, Period};
 pub use problem::{Field, InvalidRules, Problem};
 pub use request::Request;
 pub use set::RuleSet;
+pub use unmatched::UnmatchedOverride;
 pub use verdict::{Comparison, Outcome, RuleDecision, Verdict};

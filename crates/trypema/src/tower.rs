@@ -100,6 +100,7 @@ mod gate;
 mod incoming;
 mod invalid;
 mod key;
+mod keyless;
 mod layer;
 mod options;
 mod service;

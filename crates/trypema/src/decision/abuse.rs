@@ -13,6 +13,41 @@ pub enum BlockScope {
     Long,
 }
 
+impl BlockScope {
+    /// Its name in logs, metrics and answers: `temp` or `long`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Temp => "temp",
+            Self::Long => "long",
+        }
+    }
+}
+
+/// The attempts that an abuse limit has counted, in each of its windows. Small, as every [`Decision`] has room for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempts {
+    short: u16,
+    long: u16,
+}
+
+impl Attempts {
+    /// No more attempts are kept than the largest threshold, which is far below the largest number here.
+    pub(crate) fn new(short_count: u64, long_count: u64) -> Self {
+        let count = |count: u64| u16::try_from(count).unwrap_or(u16::MAX);
+        Self { short: count(short_count), long: count(long_count) }
+    }
+
+    /// Attempts in the short window, this one included if it counted.
+    pub fn short_count(self) -> u64 {
+        u64::from(self.short)
+    }
+
+    /// Attempts in the long window, this one included if it counted.
+    pub fn long_count(self) -> u64 {
+        u64::from(self.long)
+    }
+}
+
 /// The answer in the words of the abuse limiter's document.
 ///
 /// ```

@@ -112,6 +112,7 @@ impl TokenBucketDecision<'_> {
         let not_before = Timestamp::derived(outcome.not_before.unwrap_or(not_before));
         Decision {
             is_allowed: outcome.is_admitted,
+            attempts: None,
             limit,
             remaining,
             not_before: if is_never { NEVER } else { not_before },

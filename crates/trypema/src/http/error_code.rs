@@ -26,6 +26,8 @@ pub enum ErrorCode {
     TooManyAttempts,
     /// Too many requests of any other kind: 429.
     RateLimited,
+    /// The request lacks an attribute that a rule with `if_missing: error` needs: 400.
+    BadRequest,
     /// The store cannot be asked at the moment: 503.
     ServiceUnavailable,
     /// The store gave an answer that makes no sense, or was asked in a way it cannot answer: 500.
@@ -45,6 +47,7 @@ impl ErrorCode {
     pub fn status(self) -> StatusCode {
         match self {
             Self::TooManyAttempts | Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Self::BadRequest => StatusCode::BAD_REQUEST,
             Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -55,13 +58,15 @@ impl ErrorCode {
         match self {
             Self::TooManyAttempts => "Too many attempts",
             Self::RateLimited => "Too many requests",
+            Self::BadRequest => "The request is incomplete",
             Self::ServiceUnavailable => "The service is temporarily unavailable",
             Self::InternalServerError => "The service failed",
         }
     }
 }
 
-/// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) if Redis could not be reached in time, else
+/// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) if Redis could not be reached in time,
+/// [`BadRequest`](ErrorCode::BadRequest) if the request lacks an attribute, else
 /// [`InternalServerError`](ErrorCode::InternalServerError).
 impl From<&TrypemaError> for ErrorCode {
     fn from(error: &TrypemaError) -> Self {
@@ -71,6 +76,8 @@ impl From<&TrypemaError> for ErrorCode {
                 RedisFailureKind::Unavailable | RedisFailureKind::OutcomeUnknown => Self::ServiceUnavailable,
                 RedisFailureKind::Refused | RedisFailureKind::BadReply => Self::InternalServerError,
             },
+            #[cfg(feature = "rules")]
+            TrypemaError::MissingAttribute { .. } => Self::BadRequest,
             _ => Self::InternalServerError,
         }
     }

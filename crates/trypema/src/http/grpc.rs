@@ -51,8 +51,8 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// A call that was turned away, as gRPC says it: a response of headers alone with HTTP status 200.
 ///
-/// The status is `RESOURCE_EXHAUSTED` for denials, `UNAVAILABLE` if the store could not be asked, and `INTERNAL` for
-/// the rest. A wait is told twice: as `grpc-retry-pushback-ms`, which the retry policies of clients obey, and as a
+/// The status is `RESOURCE_EXHAUSTED` for denials, `UNAVAILABLE` if the store could not be asked, `INVALID_ARGUMENT` for
+/// a request that lacks an attribute, and `INTERNAL` for the rest. A wait is told twice: as `grpc-retry-pushback-ms`, which the retry policies of clients obey, and as a
 /// `google.rpc.RetryInfo` in the details, which programs read. A denial without a wait tells clients not to retry.
 ///
 /// ```
@@ -111,12 +111,14 @@ impl GrpcDenial<'_> {
         match self.code {
             ErrorCode::TooManyAttempts | ErrorCode::RateLimited => RESOURCE_EXHAUSTED,
             ErrorCode::ServiceUnavailable => UNAVAILABLE,
+            ErrorCode::BadRequest => INVALID_ARGUMENT,
             ErrorCode::InternalServerError => INTERNAL,
         }
     }
 }
 
 const RESOURCE_EXHAUSTED: u16 = 8;
+const INVALID_ARGUMENT: u16 = 3;
 const INTERNAL: u16 = 13;
 const UNAVAILABLE: u16 = 14;
 

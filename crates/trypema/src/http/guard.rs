@@ -117,6 +117,7 @@ mod tests {
         let now = Timestamp::default();
         let denied = Decision {
             is_allowed: false,
+            attempts: None,
             limit: 1,
             remaining: 0,
             not_before: now,

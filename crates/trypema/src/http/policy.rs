@@ -154,7 +154,15 @@ mod tests {
             let resets_at = start + Duration::from_micros(100 * tenths_of_ms);
             let not_before = Timestamp::default();
             let when = When::in_span(vaguely);
-            let decision = Decision { is_allowed: true, limit: 9, remaining: 1, not_before, resets_at, when };
+            let decision = Decision {
+                is_allowed: true,
+                attempts: None,
+                limit: 9,
+                remaining: 1,
+                not_before,
+                resets_at,
+                when,
+            };
             let policy = Policy { name: "any", quota: 9, window: None, decision: &decision };
             let seconds = policy.reset_seconds().unwrap_or(u64::MAX);
             let until =

@@ -46,7 +46,7 @@ impl Problem {
     ///
     /// Its type is `quota-exceeded`; `abnormal-usage-detected` for [`ErrorCode::TooManyAttempts`],
     /// `temporary-reduced-capacity` for [`ErrorCode::ServiceUnavailable`], and none for
-    /// [`ErrorCode::InternalServerError`].
+    /// [`ErrorCode::BadRequest`] and [`ErrorCode::InternalServerError`].
     pub fn new(code: ErrorCode) -> Self {
         let kind = match code {
             ErrorCode::RateLimited => "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -56,7 +56,7 @@ impl Problem {
             ErrorCode::ServiceUnavailable => {
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
             }
-            ErrorCode::InternalServerError => "about:blank",
+            ErrorCode::BadRequest | ErrorCode::InternalServerError => "about:blank",
         };
         Self {
             kind,
@@ -155,13 +155,14 @@ impl Problem {
     }
 }
 
-/// Says nothing of what failed: that may name hosts and keys.
+/// Says nothing of what failed, which may name hosts and keys, but for an attribute that the request lacks.
 impl From<&TrypemaError> for Problem {
     fn from(error: &TrypemaError) -> Self {
         match ErrorCode::from(error) {
             ErrorCode::ServiceUnavailable => {
                 Self::new(ErrorCode::ServiceUnavailable).with_retry_after(STORE_RETRY_SECONDS)
             }
+            ErrorCode::BadRequest => Self::new(ErrorCode::BadRequest).with_detail(error.to_string()),
             code => Self::new(code),
         }
     }
@@ -177,7 +178,15 @@ mod tests {
     /// A denial by a limit until ten seconds after the epoch, or in place of a store that could not be asked.
     fn denied(when: When) -> Decision {
         let end = Timestamp::from_micros(10_000_000);
-        Decision { is_allowed: false, limit: 1, remaining: 0, not_before: end, resets_at: end, when }
+        Decision {
+            is_allowed: false,
+            attempts: None,
+            limit: 1,
+            remaining: 0,
+            not_before: end,
+            resets_at: end,
+            when,
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What rules decided, as clients are told of it.
 
+use std::borrow::Cow;
 use std::iter::once;
 
 use super::error_code::ErrorCode;
@@ -49,7 +50,8 @@ impl ErrorCode {
 impl Problem {
     /// The problem of a request that rules denied; `None` if they allowed it.
     ///
-    /// Names the rules whose limit was reached, and the wait after which all would let it pass, unless one never does.
+    /// Names the rules whose limit was reached, and the wait after which all would let it pass, unless one never does;
+    /// and the attribute that the request lacks, if the rule that decided denies it because of that.
     pub fn of_verdict(verdict: &Verdict) -> Option<Self> {
         if verdict.is_allowed() {
             return None;
@@ -59,8 +61,19 @@ impl Problem {
             .with_violated_policies(denying.map(|Policy { name, .. }| name));
         Some(match verdict.retry_after() {
             Some(wait) => problem.with_retry_after(whole_seconds(wait)),
-            None => problem.with_detail("Trying again does not help."),
+            None => problem.with_detail(never_detail(verdict)),
         })
+    }
+}
+
+/// Why trying again does not help a request that rules denied.
+pub(crate) fn never_detail(verdict: &Verdict) -> Cow<'static, str> {
+    let decided = verdict.decided_by();
+    match decided.and_then(|decided| Some((decided.rule, decided.missing?))) {
+        Some((rule, attribute)) => {
+            Cow::Owned(format!("The request has no {attribute:?}, which rule {:?} needs.", rule.id))
+        }
+        None => Cow::Borrowed("Trying again does not help."),
     }
 }
 

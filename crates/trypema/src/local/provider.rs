@@ -111,7 +111,7 @@ impl LocalRateLimiterProvider {
         self.abuse.get_or_init(|| self.parts.limiter())
     }
 
-    pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+    pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
         self.parts.observer.as_ref()
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::address_key::AddressKey;
 
 /// A network: an address and how many of its bits matter. IPv4 is a part of IPv6 here, as `::ffff:0:0/96`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Network {
     bits: u128,
     prefix: u8,
@@ -32,12 +32,18 @@ impl Network {
         Self { bits: self.bits & mask, ..self }
     }
 
+    /// The first address in it, as bits.
+    pub(super) fn first(self) -> u128 {
+        self.bits
+    }
+
     /// Whether all of `other` is in it.
     pub(super) fn covers(self, other: Self) -> bool {
         self.prefix <= other.prefix && Self { prefix: self.prefix, ..other }.masked() == self
     }
 
     /// Whether any of `other` is in it.
+    #[cfg(test)]
     pub(super) fn meets(self, other: Self) -> bool {
         self.covers(other) || other.covers(self)
     }

@@ -5,10 +5,11 @@ mod limit;
 mod overrides;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::address::Network;
-use super::definition::{Action, Rule, Rules, Scope};
+use super::definition::{Action, IfMissing, Rule, Rules, Scope};
 use super::endpoint::{EndpointPattern, Path};
 use super::index::{Filing, Map};
 use super::pattern::{placeholders, problem_with_name};
@@ -77,8 +78,12 @@ impl Compiler {
         rules.sort_by(|one, other| {
             (one.rule.priority, &one.rule.id).cmp(&(other.rule.priority, &other.rule.id))
         });
-        let mut set =
-            RuleSet { rules, attributes: std::mem::take(&mut self.attributes), lists, ..RuleSet::default() };
+        let attributes = std::mem::take(&mut self.attributes);
+        let mut names: Vec<(u16, Box<str>)> =
+            attributes.iter().map(|(name, number)| (*number, name.clone())).collect();
+        names.sort_unstable();
+        let attribute_names = names.into_iter().map(|(_, name)| name).collect();
+        let mut set = RuleSet { rules, attributes, attribute_names, lists, ..RuleSet::default() };
         set.file_all();
         set.link_candidates();
         set
@@ -97,6 +102,7 @@ impl Compiler {
             placeholders: placeholders?,
             specials: Map::default(),
             live: None,
+            shadow_denials: AtomicU64::new(0),
         })
     }
 
@@ -278,13 +284,15 @@ impl RuleSet {
         self.ids =
             (0..).zip(&self.rules).map(|(number, rule)| (rule.rule.id.as_str().into(), number)).collect();
         for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.rule.enabled) {
-            let attributes = rule.placeholders.iter().map(|placeholder| placeholder.attribute);
-            let mut attributes: Vec<u16> = attributes.collect();
+            let is_skipped = rule.rule.if_missing == IfMissing::Skip;
+            let attributes = rule.placeholders.iter().filter(|_| is_skipped);
+            let mut attributes: Vec<u16> = attributes.map(|placeholder| placeholder.attribute).collect();
             attributes.sort_by_key(|attribute| (askers.get(attribute), *attribute));
             let (endpoints, plans) = (&rule.endpoints, &rule.rule.plan_tiers);
             let is_candidate = rule.rule.candidate_for.is_some();
             let index = if is_candidate { &mut self.candidate_index } else { &mut self.index };
             index.file(number as u32, &Filing { endpoints, plans, attributes: &attributes });
         }
+        self.most_applying = self.index.most_applying();
     }
 }

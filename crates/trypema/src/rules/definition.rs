@@ -34,7 +34,8 @@ pub struct Rule {
     /// What is limited.
     pub scope: Scope,
     /// Who shares a counter: text with placeholders such as `tenant:{api_key}`, each of which is an attribute of the
-    /// request. The rule applies to requests that have them all. Where there is no pattern the scope gives it:
+    /// request. The rule applies to requests that have them all; `if_missing` says what happens to others. Where there
+    /// is no pattern the scope gives it:
     /// `{tenant}`, `{user}`, `{ip}`, `{endpoint}`, or one counter for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_pattern: Option<String>,
@@ -53,6 +54,9 @@ pub struct Rule {
     /// How long a throttled caller may be asked to wait; beyond it the call is rejected. One second if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Period>,
+    /// What happens to a request that the rule is targeted at, but that lacks an attribute of the rule's key.
+    #[serde(default, skip_serializing_if = "IfMissing::is_skip")]
+    pub if_missing: IfMissing,
     /// What it means that the store cannot be asked; what the limiter was built with if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_store_failure: Option<OnStoreFailure>,
@@ -125,6 +129,27 @@ pub enum Action {
     Throttle,
     /// Nothing but a record of it: the request passes this rule.
     LogOnly,
+}
+
+/// What happens to a request that lacks an attribute of a rule's key. Rules that only log and candidates never keep a
+/// request out: with `deny` and `error` they record that they would have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IfMissing {
+    /// The rule does not apply to the request.
+    #[default]
+    Skip,
+    /// The rule denies the request, and the answer names the missing attribute.
+    Deny,
+    /// The request ends with an error that names the rule and the missing attribute.
+    Error,
+}
+
+impl IfMissing {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+    fn is_skip(&self) -> bool {
+        *self == Self::Skip
+    }
 }
 
 /// What it means that the store cannot be asked.

@@ -131,10 +131,41 @@ impl<'a> Path<'a> {
         self.followed.as_deref().unwrap_or(&self.plain)
     }
 
+    /// The same, such that [`Path::new`] reads it back: a question mark or a number sign in it ends no path.
+    pub(super) fn respelled(&self) -> String {
+        match self.as_str() {
+            "" => "/".to_owned(),
+            path => encoded(path),
+        }
+    }
+
+    /// Whether it has bytes that are no text, or a character that stands for them: nobody can name such a path.
+    pub(super) fn is_text(&self) -> bool {
+        !self.as_str().contains(['\0', char::REPLACEMENT_CHARACTER])
+    }
+
     /// In every way that it may be read.
     pub(super) fn readings(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&*self.plain).chain(self.followed.as_deref())
     }
+}
+
+/// A path written as the paths of requests are compared: without a query, a fragment, empty segments, `.`, `..` and needless
+/// percent-encoding. Rules, overrides and lists take every way of writing a path for the same.
+///
+/// ```
+/// use trypema::rules::usual_path;
+///
+/// assert_eq!(usual_path("//admin/./%73ettings/?tab=1"), "/admin/settings");
+/// assert_eq!(usual_path(""), "/");
+/// ```
+pub fn usual_path(path: &str) -> String {
+    Path::new(path).respelled()
+}
+
+/// A decoded path with what ends one encoded.
+pub(super) fn encoded(path: &str) -> String {
+    path.replace('?', "%3F").replace('#', "%23")
 }
 
 /// The segments of a path that starts with a slash or is empty.
@@ -162,7 +193,8 @@ fn is_plain(path: &[u8]) -> bool {
         && !path.windows(2).any(is_odd)
 }
 
-/// A segment without needless percent-encoding: of `/` and `%` it is needed, and what is encoded badly stays as it is.
+/// A segment without needless percent-encoding: of `/` and `%` it is needed. A `%` that encodes nothing is taken for
+/// itself, so it is encoded, too.
 fn decoded(segment: &str) -> Cow<'_, str> {
     if !segment.contains('%') {
         return Cow::Borrowed(segment);
@@ -177,6 +209,7 @@ fn decoded(segment: &str) -> Cow<'_, str> {
                 plain.extend_from_slice(if needed == b'/' { b"%2F" } else { b"%25" })
             }
             Some(byte) => plain.push(byte),
+            None if bytes[at] == b'%' => plain.extend_from_slice(b"%25"),
             None => plain.push(bytes[at]),
         }
         at += if escaped.is_some() { 3 } else { 1 };
@@ -227,6 +260,28 @@ mod tests {
             assert!(is_match("/api/search", path), "{path}");
         }
         assert!(!is_match("/api/search", "/api/search%"));
+    }
+
+    #[test]
+    fn a_path_is_read_back_as_it_was_read() {
+        for (path, respelled) in [
+            ("/admin/", "/admin"),
+            ("/", "/"),
+            ("", "/"),
+            ("admin", "/admin"),
+            ("/a%3Fb%23c", "/a%3Fb%23c"),
+            ("/a%2fb", "/a/b"),
+            ("/100%", "/100%25"),
+            ("/100%25", "/100%25"),
+            ("/%%341", "/%2541"),
+            ("/x/../%C3%A9?q=1", "/é"),
+        ] {
+            let read = Path::new(path);
+            assert_eq!(read.respelled(), respelled, "{path}");
+            assert_eq!(Path::new(respelled).as_str(), read.as_str(), "{path}");
+            assert!(read.is_text(), "{path}");
+        }
+        assert!(!Path::new("/%ff").is_text() && !Path::new("/%00").is_text());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod counters;
 mod hybrid;
 #[cfg(feature = "_redis")]
 mod redis;
+mod report;
 mod shadow;
 
 use std::sync::Arc;
@@ -161,14 +162,16 @@ impl Engine {
     /// and spent on their own, and candidates as if each stood in the place of its live rule. An `Err` means that the store
     /// could not be asked, or that the request is invalid.
     pub async fn check(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
-        Ok(self.run(request, Mode::Take).await?.into_verdict())
+        self.reported(self.run(request, Mode::Take).await, request).map(Reservation::into_verdict)
     }
 
     /// As [`Engine::check`], where it can be answered without waiting; `None` if it cannot. Counters in this process
     /// always answer at once, and so do requests that no rule applies to.
     pub fn try_check(&self, request: &Request<'_>) -> Option<Result<Verdict, TrypemaError>> {
         match self.plan(request).map(|plan| self.run_here(plan, Mode::Take)) {
-            Ok(Here::Decided(reservation)) => Some(reservation.map(Reservation::into_verdict)),
+            Ok(Here::Decided(reservation)) => {
+                Some(self.reported(reservation, request).map(Reservation::into_verdict))
+            }
             #[cfg(feature = "_redis")]
             Ok(Here::Elsewhere(_)) => None,
             Err(error) => Some(Err(error)),
@@ -177,7 +180,7 @@ impl Engine {
 
     /// As [`Engine::check`], keeping what it takes to give everything back.
     pub async fn reserve(&self, request: &Request<'_>) -> Result<Reservation, TrypemaError> {
-        self.run(request, Mode::Reserve).await
+        self.reported(self.run(request, Mode::Reserve).await, request)
     }
 
     /// Whether [`Engine::check`] would let the request pass, spending nothing. Abuse rules are only asked whether they
@@ -189,7 +192,7 @@ impl Engine {
     /// Counts what has happened already, such as a login that failed, on every rule that applies, each on its own: what
     /// one denies is still counted by the others.
     pub async fn record(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
-        Ok(self.run(request, Mode::Record).await?.into_verdict())
+        self.reported(self.run(request, Mode::Record).await, request).map(Reservation::into_verdict)
     }
 
     /// Gives back what a request has spent, except on rules that only log. Once: a reservation is used up by it. If the
@@ -215,7 +218,7 @@ impl Engine {
     /// Says of every rule whether it applies and why not, under which key, and with what left; spends nothing. Looks at
     /// every rule, so it is not for every request.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
-        let mut plan = self.plan(request)?;
+        let mut plan = Plan::explaining(self.set.load_full(), request)?;
         let everything = plan.everything();
         let decisions = self.peek(&everything.checks).await?;
         let left = self.peek(&everything.clone().costing(0).checks).await?;

@@ -4,6 +4,8 @@
 //! rules with the same ones together, below the one that the fewest rules ask for. A request goes down the tree and looks
 //! into what matches it only, so that its cost grows with the rules that apply, and with its own attributes.
 
+mod bound;
+
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
@@ -29,7 +31,7 @@ impl Entry {
 pub(super) struct Filing<'a> {
     pub(super) endpoints: &'a [EndpointPattern],
     pub(super) plans: &'a [String],
-    /// Its placeholders, the one that the fewest rules have first.
+    /// Its placeholders, the one that the fewest rules have first; none for a rule that is asked whatever a request has.
     pub(super) attributes: &'a [u16],
 }
 
@@ -97,32 +99,44 @@ impl Index {
         }
     }
 
-    /// The rules that apply, in their order.
+    /// The rules that apply, in their order. Rules with `if_missing: deny` or `error` are filed without their attributes,
+    /// so they are found whether the request has them or not.
     pub(super) fn find(&self, facts: &Facts<'_>) -> Found {
-        let mut search = Search { facts, found: Found::default() };
+        let mut found = Found::default();
+        self.search(facts, |filed| filed.find(facts, &mut found));
+        found
+    }
+
+    /// Calls `visit` with the number of every rule whose endpoints, methods and plans match a request, whichever attributes
+    /// the request has, and with the attribute that keeps the rule from being found, if one does. A rule with several
+    /// endpoints may be visited several times.
+    pub(super) fn visit_targeted(&self, facts: &Facts<'_>, mut visit: impl FnMut(u32, Option<u16>)) {
+        self.search(facts, |filed| filed.visit(facts, &mut visit));
+    }
+
+    fn search(&self, facts: &Facts<'_>, visit: impl FnMut(&Filed)) {
+        let mut search = Search { facts, visit };
         self.everywhere.search(&mut search);
         for path in facts.path.iter().flat_map(Path::readings) {
             self.root.search(segments(path), &mut search);
         }
-        search.found
     }
 }
 
-/// One request's way through the index.
-struct Search<'a> {
+/// One request's way through the index: calls `visit` for everything that is filed under the request's endpoint, method
+/// and plan.
+struct Search<'a, V> {
     facts: &'a Facts<'a>,
-    found: Found,
-}
-
-impl Search<'_> {
-    fn add(&mut self, entries: &[Entry]) {
-        entries.iter().for_each(|entry| self.found.insert(*entry));
-    }
+    visit: V,
 }
 
 impl Node {
     /// Looks for what matches the `rest` of a path.
-    fn search<'p>(&self, mut rest: impl Iterator<Item = &'p str> + Clone, search: &mut Search<'_>) {
+    fn search<'p, V: FnMut(&Filed)>(
+        &self,
+        mut rest: impl Iterator<Item = &'p str> + Clone,
+        search: &mut Search<'_, V>,
+    ) {
         self.below.search(search);
         let Some(next) = rest.next() else {
             return self.here.search(search);
@@ -137,7 +151,7 @@ impl Node {
 }
 
 impl Methods {
-    fn search(&self, search: &mut Search<'_>) {
+    fn search<V: FnMut(&Filed)>(&self, search: &mut Search<'_, V>) {
         self.any.search(search);
         if self.each.is_empty() {
             return;
@@ -158,12 +172,12 @@ impl Plans {
         }
     }
 
-    fn search(&self, search: &mut Search<'_>) {
-        self.any.search(search);
+    fn search<V: FnMut(&Filed)>(&self, search: &mut Search<'_, V>) {
+        (search.visit)(&self.any);
         if let Some(plan) = search.facts.plan.filter(|_| !self.each.is_empty())
             && let Some(filed) = self.each.get(plan)
         {
-            filed.search(search);
+            (search.visit)(filed);
         }
     }
 }
@@ -186,19 +200,32 @@ impl Filed {
         self.by_attribute.binary_search_by_key(&attribute, |(attribute, _)| *attribute)
     }
 
-    fn search(&self, search: &mut Search<'_>) {
-        search.add(&self.plain);
+    fn find(&self, facts: &Facts<'_>, found: &mut Found) {
+        found.add(&self.plain);
         if self.by_attribute.is_empty() {
             return;
         }
-        for attribute in search.facts.numbers() {
+        for attribute in facts.numbers() {
             let groups = self.place(attribute).map_or(&[][..], |at| &self.by_attribute[at].1);
-            for group in groups {
-                if group.attributes.iter().all(|attribute| search.facts.value(*attribute).is_some()) {
-                    search.add(&group.entries);
-                }
+            for group in groups.iter().filter(|group| group.missing(facts).is_none()) {
+                found.add(&group.entries);
             }
         }
+    }
+
+    fn visit(&self, facts: &Facts<'_>, visit: &mut impl FnMut(u32, Option<u16>)) {
+        self.plain.iter().for_each(|entry| visit(entry.rule, None));
+        for group in self.by_attribute.iter().flat_map(|(_, groups)| groups) {
+            let missing = group.missing(facts);
+            group.entries.iter().for_each(|entry| visit(entry.rule, missing));
+        }
+    }
+}
+
+impl Group {
+    /// The first of its attributes that a request does not have.
+    fn missing(&self, facts: &Facts<'_>) -> Option<u16> {
+        self.attributes.iter().copied().find(|attribute| facts.value(*attribute).is_none())
     }
 }
 
@@ -236,6 +263,10 @@ impl Found {
         let room = MAX_CHECKS - self.len;
         others.into_iter().take(room).for_each(|entry| self.insert(entry));
         self
+    }
+
+    fn add(&mut self, entries: &[Entry]) {
+        entries.iter().for_each(|entry| self.insert(*entry));
     }
 
     fn insert(&mut self, entry: Entry) {

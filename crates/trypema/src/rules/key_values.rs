@@ -1,9 +1,11 @@
 //! The names of counters, read back.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::counter::{self, Value};
-use super::set::RuleSet;
+use super::endpoint::{Path, encoded};
+use super::set::{ENDPOINT, RuleSet};
 
 /// Whose counter it is: what a counter's name says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +14,7 @@ pub struct KeyValues {
     /// The id of its rule.
     pub rule: String,
     /// The values of the rule's placeholders, as an [`Override`](super::Override) has them. An address is the network that it
-    /// counts as.
+    /// counts as, and a path is written in the usual way.
     pub values: BTreeMap<String, String>,
 }
 
@@ -42,12 +44,49 @@ impl RuleSet {
             let (name, value) = part.split_once('=')?;
             Some((name.to_owned(), counter::unescape(value)?))
         };
-        let values: BTreeMap<String, String> = parts.map(read).collect::<Option<_>>()?;
+        let mut values: BTreeMap<String, String> = parts.map(read).collect::<Option<_>>()?;
         // Nothing is written in two ways, so what is not written like this is no counter's name.
         let mut written = String::new();
         let texts = values.iter().map(|(name, value)| (name.as_str(), Value::Text(value)));
         counter::write(&mut written, &rule.rule.id, texts);
-        (written == key).then(|| KeyValues { rule: rule.rule.id.clone(), values })
+        if written != key {
+            return None;
+        }
+        if let Some(endpoint) = values.get_mut(ENDPOINT) {
+            // A name has a path decoded: a question mark is a part of it.
+            let encoded = encoded(endpoint);
+            let path = Path::new(&encoded);
+            *endpoint = rule.endpoint_like(&path).map_or_else(|| path.respelled(), ToOwned::to_owned);
+        }
+        Some(KeyValues { rule: rule.rule.id.clone(), values })
+    }
+
+    /// The name of the counter of a rule's key, given a value for each of its placeholders: an address and a path count
+    /// under the same name however they are written. `None` if there is no such rule, or it has other placeholders.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use trypema::rules::RuleSet;
+    ///
+    /// let rules = RuleSet::from_yaml(
+    ///     "rules: [{id: each, scope: endpoint, strategy: {fixed_window: {limit: 5, window: 1h}}}]",
+    ///     "rules.yaml",
+    /// )?;
+    /// let admin = BTreeMap::from([("endpoint".to_owned(), "/admin/".to_owned())]);
+    /// assert_eq!(rules.key_of("each", &admin).as_deref(), Some("each|endpoint=/admin"));
+    /// # Ok::<(), trypema::rules::InvalidRules>(())
+    /// ```
+    pub fn key_of(&self, rule: &str, values: &BTreeMap<String, String>) -> Option<String> {
+        let rule = self.compiled(rule)?;
+        let names = rule.placeholders.iter().map(|placeholder| &*placeholder.name);
+        names.eq(values.keys().map(String::as_str)).then(|| rule.counter_of(values))
+    }
+
+    /// The name that a counter has if requests are counted by it, given a name that an operator may have written another
+    /// way; the same name if its values are not known.
+    pub(super) fn usual_name<'k>(&self, key: &'k str) -> Cow<'k, str> {
+        let usual = self.values_of(key).and_then(|key| self.key_of(&key.rule, &key.values));
+        usual.map_or(Cow::Borrowed(key), Cow::Owned)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::definition::KeyVerdict;
 #[cfg(feature = "_redis")]
 use super::definition::OnStoreFailure;
+use super::definition::{IfMissing, KeyVerdict};
 use super::request::Request;
 use super::set::{Compiled, RuleSet, Special};
 use super::verdict::{Answer, Listed, Verdict};
@@ -33,8 +33,29 @@ pub(super) struct Checks<'p> {
     pub(super) answers: Vec<usize>,
 }
 
+/// What becomes of a request that lacks an attribute of a rule with `if_missing: error`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnMissing {
+    Fail,
+    /// The rule denies it, which can be explained.
+    Deny,
+}
+
 impl Plan {
     pub(super) fn new(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
+        Self::planned(set, request, OnMissing::Fail)
+    }
+
+    /// The same for a request that is only explained: a missing attribute is told, and no error.
+    pub(super) fn explaining(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
+        Self::planned(set, request, OnMissing::Deny)
+    }
+
+    fn planned(
+        set: Arc<RuleSet>,
+        request: &Request<'_>,
+        on_missing: OnMissing,
+    ) -> Result<Self, TrypemaError> {
         let facts = set.facts(request)?;
         let listed = set.listed(&facts).map(|(verdict, attribute)| Listed { verdict, attribute });
         let mut verdict = Verdict { set, listed, answers: Vec::new(), keys: String::new() };
@@ -49,6 +70,17 @@ impl Plan {
         for entry in found.as_slice() {
             let Some(rule) = set.at(entry.rule) else { continue };
             let start = verdict.keys.len();
+            if let Some(attribute) = rule.missing(&facts) {
+                if rule.is_failing() && on_missing == OnMissing::Fail {
+                    return Err(rule.error_without(set.attribute_name(attribute)));
+                }
+                // Without a key it is not known whether a candidate's share has it.
+                if rule.rule.share.is_none() {
+                    shadows += usize::from(rule.rule.is_shadow());
+                    verdict.answers.push(Answer::missing(entry.rule, start, attribute));
+                }
+                continue;
+            }
             rule.write_key(&mut verdict.keys, *entry, &facts);
             let key = &verdict.keys[start..];
             let special = rule.special(key);
@@ -63,6 +95,7 @@ impl Plan {
                 key_end: verdict.keys.len(),
                 is_special: special.is_some(),
                 is_blocked,
+                missing: None,
                 decision: is_blocked.then(Decision::refused),
             });
         }
@@ -74,6 +107,8 @@ impl Plan {
     pub(super) fn of_key(set: Arc<RuleSet>, key: &str) -> Option<Self> {
         let rule = *set.ids.get(key.split('|').next()?)?;
         let compiled = set.at(rule)?;
+        let usual = set.usual_name(key);
+        let key = &*usual;
         if !compiled.has_counter(key) {
             return None;
         }
@@ -84,6 +119,7 @@ impl Plan {
             key_end: key.len(),
             is_special: special.is_some(),
             is_blocked,
+            missing: None,
             decision: is_blocked.then(Decision::refused),
         };
         let verdict = Verdict { set, listed: None, answers: vec![answer], keys: key.to_owned() };
@@ -162,6 +198,31 @@ impl Plan {
             found.answers.push(index);
         }
         found
+    }
+}
+
+impl Answer {
+    /// The answer of a rule to a request without an attribute of its key. It has no counter, so its key is empty.
+    fn missing(rule: u32, key_end: usize, attribute: u16) -> Self {
+        Self {
+            rule,
+            key_end,
+            is_special: false,
+            is_blocked: true,
+            missing: Some(attribute),
+            decision: Some(Decision::refused()),
+        }
+    }
+}
+
+impl Compiled {
+    /// Whether a missing attribute is an error: never of a rule that only logs, or of a candidate.
+    fn is_failing(&self) -> bool {
+        self.rule.if_missing == IfMissing::Error && !self.rule.is_shadow()
+    }
+
+    fn error_without(&self, attribute: &str) -> TrypemaError {
+        TrypemaError::MissingAttribute { rule: self.rule.id.clone(), attribute: attribute.to_owned() }
     }
 }
 

@@ -1,16 +1,23 @@
 //! Rules that were checked and can be asked: immutable, and quick to search.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+
 use super::address::Network;
 use super::compile;
 use super::counter::{self, Value};
 use super::definition::{KeyVerdict, Rule, Rules};
 use super::endpoint::{EndpointPattern, Path};
 use super::index::{Entry, Found, Index, Map};
+use super::networks::Networks;
 use super::problem::InvalidRules;
 use super::request::{Facts, Request};
 use super::share;
 use crate::error::TrypemaError;
 use crate::strategy::Limit;
+
+/// The attribute that is a path.
+pub(super) const ENDPOINT: &str = "endpoint";
 
 /// Rules that were found valid, indexed so that those that cannot apply to a request cost it nothing.
 ///
@@ -41,9 +48,13 @@ pub struct RuleSet {
     pub(super) ids: Map<Box<str>, u32>,
     /// The numbers of the attributes that matter.
     pub(super) attributes: Map<Box<str>, u16>,
+    /// Their names, by number.
+    pub(super) attribute_names: Vec<Box<str>>,
     pub(super) lists: Lists,
     /// The candidates of each live rule that has some.
     pub(super) candidates: Map<u32, Vec<u32>>,
+    /// See [`RuleSet::most_applying`].
+    pub(super) most_applying: usize,
 }
 
 /// A rule that was checked.
@@ -58,6 +69,8 @@ pub(super) struct Compiled {
     pub(super) specials: Map<Box<str>, Special>,
     /// Of a candidate, the live rule.
     pub(super) live: Option<u32>,
+    /// Of a rule that only logs: how many requests it would have denied since it was loaded.
+    pub(super) shadow_denials: AtomicU64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +106,7 @@ pub(super) enum Values {
     /// Of `endpoint`, as they are compared.
     Paths(Map<Box<str>, ()>),
     /// Of `ip`.
-    Networks(Vec<Network>),
+    Networks(Networks),
 }
 
 impl List {
@@ -109,12 +122,7 @@ impl List {
                 if is_doubt_enough { readings.any(is_listed) } else { readings.all(is_listed) }
             }
             Values::Networks(networks) => Network::parse(value).is_some_and(|client| {
-                let mut networks = networks.iter();
-                if is_doubt_enough {
-                    networks.any(|network| network.meets(client))
-                } else {
-                    networks.any(|network| network.covers(client))
-                }
+                if is_doubt_enough { networks.meet(client) } else { networks.cover(client) }
             }),
         }
     }
@@ -197,7 +205,7 @@ impl RuleSet {
 
     /// The name of an attribute.
     pub(super) fn attribute_name(&self, attribute: u16) -> &str {
-        self.attributes.iter().find(|(_, number)| **number == attribute).map_or("", |(name, _)| name)
+        self.attribute_names.get(usize::from(attribute)).map_or("", |name| name)
     }
 }
 
@@ -237,7 +245,7 @@ impl Compiled {
     /// Appends the name of the counter that a request is counted by.
     pub(super) fn write_key(&self, text: &mut String, entry: Entry, facts: &Facts<'_>) {
         let value = |placeholder: &Placeholder| match (&*placeholder.name, &facts.path) {
-            ("endpoint", Some(path)) => match self.endpoint_text(entry) {
+            (ENDPOINT, Some(path)) => match self.endpoint_text(entry) {
                 Some(pattern) => Value::Text(pattern),
                 None => Value::Path(path.as_str()),
             },
@@ -245,6 +253,29 @@ impl Compiled {
         };
         let values = self.placeholders.iter().map(|placeholder| (&*placeholder.name, value(placeholder)));
         counter::write(text, &self.rule.id, values);
+    }
+
+    /// The name of the counter of these values, each in any way that a request may write it: what overrides and operators
+    /// name is counted where requests are.
+    pub(super) fn counter_of(&self, values: &BTreeMap<String, String>) -> String {
+        let path = values.get(ENDPOINT).map(|text| Path::new(text));
+        let value = |name: &str, text| match &path {
+            Some(path) if name == ENDPOINT => match self.endpoint_like(path) {
+                Some(pattern) => Value::Text(pattern),
+                None => Value::Path(path.as_str()),
+            },
+            _ => Value::of(name, text),
+        };
+        let mut text = String::new();
+        let values = values.iter().map(|(name, text)| (name.as_str(), value(name, text)));
+        counter::write(&mut text, &self.rule.id, values);
+        text
+    }
+
+    /// The endpoint of the rule that is written like this path, but for needless slashes and encodings.
+    pub(super) fn endpoint_like(&self, path: &Path<'_>) -> Option<&str> {
+        let mut endpoints = self.rule.endpoints.iter();
+        endpoints.find(|endpoint| Path::new(endpoint).as_str() == path.as_str()).map(String::as_str)
     }
 
     /// The endpoint as the rule names it: a caller cannot get a new counter by varying a path.

@@ -53,6 +53,8 @@ pub(super) struct Answer {
     pub(super) is_special: bool,
     /// Whether the key is denied for good, so that its counter is not asked.
     pub(super) is_blocked: bool,
+    /// The attribute that the request lacks, where the rule is blocked because of that.
+    pub(super) missing: Option<u16>,
     /// `None` until it was asked.
     pub(super) decision: Option<Decision>,
 }
@@ -63,12 +65,15 @@ pub(super) struct Answer {
 pub struct RuleDecision<'v> {
     /// The rule.
     pub rule: &'v Rule,
-    /// The name of the counter it was asked for.
+    /// The name of the counter it was asked for; empty where an attribute is `missing`.
     pub key: &'v str,
     /// The limit that holds for that counter.
     pub limit: &'v Limit,
     /// What it decided by itself.
     pub decision: &'v Decision,
+    /// The attribute of the rule's key that the request lacks, where the rule denies it because of that
+    /// ([`IfMissing`](super::IfMissing)).
+    pub missing: Option<&'v str>,
 }
 
 impl RuleDecision<'_> {
@@ -84,11 +89,7 @@ impl RuleDecision<'_> {
 
     /// Which window of an abuse rule blocks the key; `None` for what other rules deny, and for what no count stands behind.
     pub fn block_scope(&self) -> Option<BlockScope> {
-        let is_block = matches!(self.limit, Limit::Abuse(_))
-            && !self.decision.is_allowed()
-            && !self.decision.is_never()
-            && !self.decision.is_substitute();
-        is_block.then(|| self.decision.when.block_scope())
+        self.decision.block_scope()
     }
 }
 
@@ -144,7 +145,8 @@ impl Verdict {
             let decision = answer.decision.as_ref()?;
             let (compiled, key) = (self.set.at(answer.rule)?, self.key(index));
             let limit = if answer.is_special { compiled.limit_of(key) } else { &compiled.limit };
-            Some(RuleDecision { rule: &compiled.rule, key, limit, decision })
+            let missing = answer.missing.map(|attribute| self.set.attribute_name(attribute));
+            Some(RuleDecision { rule: &compiled.rule, key, limit, decision, missing })
         })
     }
 

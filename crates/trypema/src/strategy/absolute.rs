@@ -305,6 +305,7 @@ impl Strategy for Absolute {
     fn decision(_: &AbsoluteLimit, outcome: AbsoluteOutcome, when: When) -> Decision {
         Decision {
             is_allowed: outcome.is_admitted,
+            attempts: None,
             limit: outcome.capacity,
             remaining: outcome.remaining,
             not_before: Timestamp::derived(outcome.not_before),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::series::{Look, Record, Series, View};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{AbuseDecision, BlockScope, Decision, NEVER, When};
+use crate::decision::{AbuseDecision, Attempts, BlockScope, Decision, NEVER, When};
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, window_micros};
 
@@ -280,6 +280,7 @@ impl Strategy for Abuse {
         let when = if is_long { when.in_long_block() } else { when };
         let core = Decision {
             is_allowed: outcome.is_admitted,
+            attempts: Some(Attempts::new(outcome.short_count, outcome.long_count)),
             limit: limit.allowed(),
             remaining: if outcome.is_admitted { short_left.min(long_left) } else { 0 },
             not_before: Timestamp::derived(outcome.not_before),

@@ -162,6 +162,7 @@ impl Strategy for FixedWindow {
         let ends_at = Timestamp::derived(outcome.ends_at);
         Decision {
             is_allowed: outcome.is_admitted,
+            attempts: None,
             limit: limit.limit,
             remaining: outcome.remaining,
             not_before: if outcome.is_never { NEVER } else { ends_at },

@@ -263,6 +263,7 @@ impl Strategy for SlidingWindow {
         };
         Decision {
             is_allowed: outcome.is_admitted,
+            attempts: None,
             limit: limit.limit,
             remaining: outcome.remaining,
             not_before,

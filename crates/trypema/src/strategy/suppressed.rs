@@ -287,6 +287,7 @@ impl Strategy for Suppressed {
     fn decision(_: &SuppressedLimit, outcome: SuppressedOutcome, when: When) -> SuppressedDecision {
         let core = Decision {
             is_allowed: is_admitted(outcome.zone),
+            attempts: None,
             limit: outcome.soft,
             remaining: outcome.remaining,
             not_before: Timestamp::derived(outcome.not_before),

@@ -12,6 +12,7 @@ use super::denial::Denial;
 use super::gate::Gate;
 use super::incoming::{Incoming, ResponseView};
 use super::invalid::InvalidLayer;
+use super::keyless::Keyless;
 use super::layer::RateLimitLayer;
 use super::options::{Charging, Options, Predicate};
 use crate::http::HeaderStyle;
@@ -164,7 +165,7 @@ impl<G> RateLimitLayerBuilder<G> {
             (None, Some(is_refunded)) => Charging::RefundIf(is_refunded),
             (Some(_), Some(_)) => return Err(InvalidLayer::ChargeAndRefund),
         };
-        Ok(RateLimitLayer::new(Config { gate: gate(self.gate)?, options }))
+        Ok(RateLimitLayer::new(Config { gate: gate(self.gate)?, options, keyless: Keyless::default() }))
     }
 }
 

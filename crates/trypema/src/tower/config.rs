@@ -8,6 +8,7 @@ use ::http::{HeaderMap, Response};
 use super::denial::{Cause, Denial};
 use super::gate::{Afterwards, Asked, BoxFuture, Finding, Found, Gate, Settled, Told, Trouble};
 use super::incoming::{Incoming, ResponseView};
+use super::keyless::Keyless;
 use super::options::Options;
 use crate::http::{HeaderStyle, whole_seconds, write_retry_after};
 
@@ -15,6 +16,7 @@ use crate::http::{HeaderStyle, whole_seconds, write_retry_after};
 pub(super) struct Config {
     pub(super) gate: Gate,
     pub(super) options: Options,
+    pub(super) keyless: Keyless,
 }
 
 /// What becomes of a request.
@@ -73,6 +75,9 @@ impl Config {
     #[cold]
     fn refuse(&self, request: &Incoming<'_>, cause: Cause<'_>) -> Step {
         let denial = Denial::new(*request, cause);
+        if let Some(advice) = denial.missing_key() {
+            self.keyless.log(advice);
+        }
         let mut response = match &self.options.error_handler {
             Some(handler) => handler(&denial),
             None => denial.to_http_response(),

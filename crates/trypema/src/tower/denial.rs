@@ -1,5 +1,6 @@
 //! Requests that are not let in, and what they are answered.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::incoming::Incoming;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::http::{
-    ErrorCode, ErrorResponse, GrpcDenial, Policy, Problem, is_by_limit, is_grpc, whole_seconds,
+    ErrorCode, ErrorResponse, GrpcDenial, Policy, Problem, is_by_limit, is_grpc, never_detail, whole_seconds,
 };
 use crate::rules::Verdict;
 
@@ -130,14 +131,14 @@ impl<'a> Denial<'a> {
                 let problem = Problem::new(self.code()).with_violated_policies(names);
                 match self.retry_after() {
                     Some(wait) => problem.with_retry_after(whole_seconds(wait)),
-                    None => problem.with_detail("Trying again does not help."),
+                    None => problem.with_detail(
+                        self.verdict().map_or(Cow::Borrowed("Trying again does not help."), never_detail),
+                    ),
                 }
             }
-            // Who runs the server wants to know more than who calls it.
-            Cause::Trouble(Trouble::NoKey(advice)) if cfg!(debug_assertions) => {
-                Problem::new(self.code()).with_detail(*advice)
+            Cause::Trouble(Trouble::NoKey(advice)) => {
+                Problem::new(self.code()).with_detail(keyless_detail(advice))
             }
-            Cause::Trouble(Trouble::NoKey(_)) => Problem::new(self.code()),
             Cause::Trouble(Trouble::Failed(error)) => Problem::from(error),
         }
     }
@@ -150,7 +151,10 @@ impl<'a> Denial<'a> {
         }
         let code = self.code();
         let error = ErrorResponse::new(code);
-        let message = self.missing_key().filter(|_| cfg!(debug_assertions)).unwrap_or(error.message());
+        let message = match self.cause {
+            Cause::Trouble(Trouble::NoKey(advice)) => keyless_detail(advice),
+            _ => error.message(),
+        };
         GrpcDenial { code, message, retry_after: self.retry_after() }.to_http_response()
     }
 
@@ -163,6 +167,15 @@ impl<'a> Denial<'a> {
         };
         let policies = told.into_iter().flat_map(Told::policies);
         policies.filter(|policy| policy.decision.is_allowed() || is_by_limit(policy.decision))
+    }
+}
+
+/// What a response says of a missing key: the operator, who reads it in debug builds, is told more than clients.
+fn keyless_detail(advice: &'static str) -> &'static str {
+    if cfg!(debug_assertions) {
+        advice
+    } else {
+        "The server cannot tell who is calling: its rate limit is not set up correctly."
     }
 }
 

@@ -43,6 +43,10 @@ impl KeyExtractor for PeerIpKeyExtractor {
     fn advice(&self) -> &'static str {
         NO_PEER
     }
+
+    fn is_mandatory(&self) -> bool {
+        true
+    }
 }
 
 /// The address of the client, which may be behind proxies that are trusted; of IPv6, its /64.
@@ -77,6 +81,10 @@ impl KeyExtractor for SmartIpKeyExtractor {
 
     fn advice(&self) -> &'static str {
         NO_PEER
+    }
+
+    fn is_mandatory(&self) -> bool {
+        true
     }
 }
 

@@ -134,9 +134,17 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Who `request` is counted for; `None` if that cannot be told.
     fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>>;
 
-    /// What to do about a request without a key: a sentence for the response to it, which is 500.
+    /// What to do about a request without a key: a sentence for the log and, in debug builds, for the response, which is
+    /// 500.
     fn advice(&self) -> &'static str {
         "The key extractor of the rate limit found no key in this request."
+    }
+
+    /// Whether every request has this key unless the server is set up wrongly, as with addresses. If it is missing, a
+    /// layer with rules answers 500 to requests that a rule or a list needs it for, where it would otherwise do what
+    /// [`if_missing`](crate::rules::IfMissing) of the rule says.
+    fn is_mandatory(&self) -> bool {
+        false
     }
 }
 

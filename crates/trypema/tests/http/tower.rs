@@ -15,6 +15,7 @@ mod grpc;
 #[cfg(feature = "redis-tokio")]
 mod hybrid;
 mod keys;
+mod missing;
 mod options;
 #[cfg(feature = "redis-tokio")]
 mod redis;

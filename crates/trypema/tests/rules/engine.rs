@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 mod candidates;
+mod endpoints;
 mod explaining;
 mod five_rules;
 mod hostile;
+#[cfg(feature = "tracing")]
+mod logging;
 mod matching;
+mod missing;
 mod outage;
 mod reloading;
 mod verdicts;

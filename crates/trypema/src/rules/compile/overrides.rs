@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Compiler;
-use crate::rules::counter::{self, Value};
 use crate::rules::definition::Override;
+use crate::rules::endpoint::Path;
 use crate::rules::problem::Field;
-use crate::rules::set::{Compiled, Special};
+use crate::rules::set::{Compiled, ENDPOINT, Special};
 
 impl Compiler {
     pub(super) fn overrides(&mut self, rules: &mut [Compiled], written: &[Override]) {
@@ -85,16 +85,13 @@ impl Compiler {
             );
             return None;
         }
-        Some(counter_of(rule, written))
+        if let Some(path) = written.key.get(ENDPOINT).filter(|path| !Path::new(path).is_text()) {
+            let given: String = path.chars().take(super::MAX_ID_BYTES).collect();
+            self.refuse(&field.then(ENDPOINT), format!("path {given:?} does not decode to text"));
+            return None;
+        }
+        Some(rule.counter_of(&written.key))
     }
-}
-
-/// The name of the counter that an override is for, among those of a rule with its placeholders.
-fn counter_of(rule: &Compiled, written: &Override) -> String {
-    let mut text = String::new();
-    let values = written.key.iter().map(|(name, value)| (name.as_str(), Value::of(name, value)));
-    counter::write(&mut text, &rule.rule.id, values);
-    text
 }
 
 /// Overrides of live rules, which hold for their candidates too: a key that is blocked, or has a limit of its own, would
@@ -131,7 +128,7 @@ impl Inherited {
                 if let Some(candidate) =
                     rules.get_mut(*heir).filter(|candidate| is_fit(candidate, written, &special))
                 {
-                    let key = counter_of(candidate, written).into();
+                    let key = candidate.counter_of(&written.key).into();
                     candidate.specials.entry(key).or_insert_with(|| special.clone());
                 }
             }

@@ -26,9 +26,12 @@ impl RateLimitLayerBuilder<ByRules> {
 
     /// How to get an attribute that rules ask for: `ip`, `user`, `tenant`, `plan`, or any other name.
     ///
-    /// Rules that ask for an attribute do not apply to requests without it. So beware of attributes that clients may
-    /// leave out, and of a `PeerIpKeyExtractor` where nobody puts the address into the extensions: a rule for all
-    /// (`scope: global`) catches what passes the others.
+    /// Rules whose key has an attribute do not apply to requests without it, unless they have
+    /// [`if_missing: deny` or `error`](crate::rules::IfMissing). So beware of attributes that clients may leave out.
+    ///
+    /// An address is never left out by clients: where a rule needs `ip` and the layer cannot tell it, because no
+    /// `PeerIpKeyExtractor` is given or nothing puts the address into the extensions, the request is answered with 500,
+    /// and the feature `tracing` logs an error that says what to do. See [`KeyExtractor::is_mandatory`].
     ///
     /// Given again for the same name, it is asked where those before it found nothing. In the same way the path and
     /// the method stand in for an `endpoint` or a `method` given here: with the route that matched as the `endpoint`

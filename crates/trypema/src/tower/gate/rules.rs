@@ -7,6 +7,13 @@ use super::super::key::{Key, KeyExtractor};
 use super::{Asked, Counting, Finding, Found, Settled, Terms, Trouble};
 use crate::rules::{Engine, Request};
 
+/// The attribute that rules by address are made of. Every request has one, so a layer that cannot tell it is set up wrongly.
+const ADDRESS: &str = "ip";
+
+const NO_ADDRESS_EXTRACTOR: &str = "A rule needs the attribute `ip`, which this layer does not set: add \
+    `.attribute(\"ip\", PeerIpKeyExtractor)` or, behind proxies, a `SmartIpKeyExtractor`, and serve with \
+    `into_make_service_with_connect_info::<SocketAddr>()`.";
+
 /// Rules, and how to get the attributes that they ask for.
 pub(in super::super) struct RulesGate {
     pub(in super::super) engine: Arc<Engine>,
@@ -33,12 +40,16 @@ impl RulesGate {
         let values: Vec<Option<Key<'_>>> =
             self.attributes.iter().map(|attribute| attribute.extractor.extract(request)).collect();
         let values = || values.iter().map(|value| value.as_ref().map(Key::as_str));
-        if terms.counting == Counting::Before {
-            let given = self.attributes(values(), request.path(), request.method.as_str());
-            if let Some(verdict) = self.engine.try_check(&Request::new(&given).costing(terms.cost)) {
-                let found = verdict.map(Found::settled);
-                return Asked::Now(found.map_err(Trouble::from));
-            }
+        let given = self.attributes(values(), request.path(), request.method.as_str());
+        let asking = Request::new(&given).costing(terms.cost);
+        if let Some(advice) = self.missing_mandatory(&asking) {
+            return Asked::Now(Err(Trouble::NoKey(advice)));
+        }
+        if terms.counting == Counting::Before
+            && let Some(verdict) = self.engine.try_check(&asking)
+        {
+            let found = verdict.map(Found::settled);
+            return Asked::Now(found.map_err(Trouble::from));
         }
         let question = Question {
             gate: Arc::clone(self),
@@ -48,6 +59,20 @@ impl RulesGate {
             cost: terms.cost,
         };
         Asked::Later(Box::pin(question.ask(terms.counting)))
+    }
+
+    /// The advice about an attribute that a rule or a list needs for this request and that only a server that is set up
+    /// wrongly cannot tell: an address.
+    fn missing_mandatory(&self, asking: &Request<'_>) -> Option<&'static str> {
+        let mandatory = self.attributes.iter().filter(|attribute| attribute.extractor.is_mandatory());
+        let mandatory = mandatory.map(|attribute| (&*attribute.name, attribute.extractor.advice()));
+        let is_extracted = |name: &str| self.attributes.iter().any(|attribute| *attribute.name == *name);
+        let unextracted = (!is_extracted(ADDRESS)).then_some((ADDRESS, NO_ADDRESS_EXTRACTOR));
+        let mut missing =
+            mandatory.chain(unextracted).filter(|(name, _)| asking.attribute(name).is_none()).peekable();
+        missing.peek()?;
+        let rules = self.engine.rules();
+        missing.find(|(name, _)| rules.needs(name, asking)).map(|(_, advice)| advice)
     }
 
     /// The attributes that have a value. What every request has comes last, because the first of a name counts.

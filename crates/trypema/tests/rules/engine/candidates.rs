@@ -27,7 +27,7 @@ fn told(verdict: &Verdict) -> String {
 }
 
 /// The engine of this set on every provider, each with its name and time.
-fn on_every_provider(yaml: &str, mut play: impl FnMut(&str, &Engine, &ManualClock)) {
+pub(super) fn on_every_provider(yaml: &str, mut play: impl FnMut(&str, &Engine, &ManualClock)) {
     let clock = Arc::new(ManualClock::default());
     let local = trypema::RateLimiter::builder().clock(clock.clone()).build().unwrap();
     play("local", &Engine::local(Arc::new(local), rules(yaml)), &clock);

@@ -1,7 +1,9 @@
 //! The index finds what looking at every rule finds.
 
 use proptest::prelude::*;
-use trypema::rules::{Action, CounterNumbers, Numbers, Period, Request, Rule, RuleSet, Rules, Scope};
+use trypema::rules::{
+    Action, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet, Rules, Scope, Skipped,
+};
 
 const SEGMENTS: [&str; 4] = ["a", "b", "*", "c"];
 const PLANS: [&str; 3] = ["free", "pro", "max"];
@@ -22,6 +24,7 @@ fn rule(index: usize, parts: Parts) -> Rule {
         endpoints,
         action: Action::Reject,
         max_delay: None,
+        if_missing: parts.if_missing,
         on_store_failure: None,
         priority: parts.priority,
         enabled: parts.is_enabled,
@@ -37,6 +40,7 @@ struct Parts {
     attributes: Vec<&'static str>,
     priority: i32,
     is_enabled: bool,
+    if_missing: IfMissing,
 }
 
 #[derive(Debug, Clone)]
@@ -78,13 +82,15 @@ fn parts() -> impl Strategy<Value = Parts> {
         proptest::sample::subsequence(&ATTRIBUTES[..], 0..=2),
         -2..3,
         proptest::bool::weighted(0.9),
+        proptest::sample::select(&[IfMissing::Skip, IfMissing::Skip, IfMissing::Deny, IfMissing::Error][..]),
     )
-        .prop_map(|(endpoints, plans, attributes, priority, is_enabled)| Parts {
+        .prop_map(|(endpoints, plans, attributes, priority, is_enabled, if_missing)| Parts {
             endpoints,
             plans,
             attributes,
             priority,
             is_enabled,
+            if_missing,
         })
 }
 
@@ -106,37 +112,79 @@ proptest! {
         attributes.extend(method.map(|method| ("method", method)));
         attributes.extend(plan.map(|plan| ("plan", plan)));
 
-        let applies = |parts: &Parts| {
+        let has_values = |parts: &Parts| parts.attributes.iter().all(|name| attributes.iter().any(|(given, _)| given == name));
+        let is_targeted = |parts: &Parts| {
             let has_endpoint = parts.endpoints.is_empty()
                 || path.as_ref().is_some_and(|path| parts.endpoints.iter().any(|endpoint| endpoint.matches(method, path)));
             let has_plan = parts.plans.is_empty() || plan.is_some_and(|plan| parts.plans.contains(&plan));
-            let has_values = parts.attributes.iter().all(|name| attributes.iter().any(|(given, _)| given == name));
-            parts.is_enabled && has_endpoint && has_plan && has_values
+            parts.is_enabled && has_endpoint && has_plan
         };
-        let mut expected: Vec<(i32, String)> = parts
-            .iter()
-            .enumerate()
-            .filter(|(_, parts)| applies(parts))
-            .map(|(index, parts)| (parts.priority, format!("r{index}")))
-            .collect();
-        expected.sort();
+        let ids = |is_wanted: &dyn Fn(&Parts) -> bool| {
+            let wanted = parts.iter().enumerate().filter(|(_, parts)| is_targeted(parts) && is_wanted(parts));
+            let mut ids: Vec<_> = wanted.map(|(index, parts)| (parts.priority, format!("r{index}"))).collect();
+            ids.sort();
+            ids.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
+        };
         let request = Request::new(&attributes);
         let found: Vec<String> = set.matching(&request).unwrap().map(|rule| rule.id.clone()).collect();
-        prop_assert_eq!(found, expected.into_iter().map(|(_, id)| id).collect::<Vec<_>>());
+        prop_assert!(found.len() <= set.most_applying(), "{} of {}", found.len(), set.most_applying());
+        prop_assert_eq!(found, ids(&|parts| parts.if_missing != IfMissing::Skip || has_values(parts)));
+        let skipped: Vec<String> = set.skipped(&request).unwrap().map(|Skipped { rule, .. }| rule.id.clone()).collect();
+        prop_assert_eq!(skipped, ids(&|parts| parts.if_missing == IfMissing::Skip && !has_values(parts)));
     }
 }
 
 #[test]
 fn bounds_are_errors_and_nothing_else() {
-    let parts = Parts { endpoints: vec![], plans: vec![], attributes: vec![], priority: 0, is_enabled: true };
+    let parts = Parts {
+        endpoints: vec![],
+        plans: vec![],
+        attributes: vec![],
+        priority: 0,
+        is_enabled: true,
+        if_missing: IfMissing::Skip,
+    };
     let many = |count| {
         let rules = (0..count).map(|index| rule(index, parts.clone())).collect();
         RuleSet::compile(&Rules { rules, ..Rules::default() }).unwrap()
     };
     assert_eq!(many(64).matching(&Request::new(&[])).unwrap().count(), 64);
+    assert_eq!((many(64).most_applying(), many(65).most_applying()), (64, 65));
     let error = many(65).matching(&Request::new(&[])).err().unwrap();
     assert_eq!(error.to_string(), "invalid request: more than 64 rules apply to it");
     let attributes = vec![("a", "b"); 33];
     let error = many(1).matching(&Request::new(&attributes)).err().unwrap();
     assert_eq!(error.to_string(), "invalid request: 33 attributes: at most 32 are allowed");
+}
+
+/// The bound is that of the fullest request, and does not add up what no request can match at once.
+#[test]
+fn the_bound_on_rules_of_one_request_is_close() {
+    let most = |endpoints: &[(usize, &str)]| {
+        let each = endpoints.iter().flat_map(|(count, endpoint)| std::iter::repeat_n(*endpoint, *count));
+        let rules: String = each
+            .enumerate()
+            .map(|(index, endpoint)| {
+                let strategy = "strategy: {fixed_window: {limit: 1, window: 1h}}";
+                format!("  - {{id: r{index}, scope: global, endpoints: ['{endpoint}'], {strategy}}}\n")
+            })
+            .collect();
+        super::rules(&format!("rules:\n{rules}")).most_applying()
+    };
+    assert_eq!(
+        most(&[(40, "/api/**"), (30, "/api/search"), (30, "/other")]),
+        100,
+        "a path with two readings"
+    );
+    assert_eq!(most(&[(40, "GET /api/**"), (40, "POST /api/search")]), 40, "a request has one method");
+    assert_eq!(most(&[(3, "HEAD /a"), (4, "GET /a")]), 7, "what serves GET serves HEAD");
+    assert_eq!(most(&[(2, "/*/x"), (3, "/a/x"), (50, "/a/y/z")]), 55, "the second reading ends elsewhere");
+    assert_eq!(most(&[(30, "/a"), (30, "/b"), (30, "/c")]), 60, "a request has at most two paths");
+    let plans = "
+rules:
+  - {id: free, scope: global, plan_tiers: [free], strategy: {fixed_window: {limit: 1, window: 1h}}}
+  - {id: paid, scope: global, plan_tiers: [pro, max], strategy: {fixed_window: {limit: 1, window: 1h}}}
+  - {id: all, scope: global, strategy: {fixed_window: {limit: 1, window: 1h}}}
+";
+    assert_eq!(super::rules(plans).most_applying(), 2, "a request has one plan");
 }

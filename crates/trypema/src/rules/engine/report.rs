@@ -1,0 +1,41 @@
+//! Telling the observer what rules that only log would have denied.
+
+use std::sync::atomic::Ordering;
+
+use super::{Engine, Reservation};
+use crate::error::TrypemaError;
+use crate::observer::ShadowDenial;
+use crate::rules::request::Request;
+use crate::rules::verdict::Verdict;
+
+impl Engine {
+    /// The same result, after the observer was told of rules that only log and would have denied the request.
+    pub(super) fn reported(
+        &self,
+        result: Result<Reservation, TrypemaError>,
+        request: &Request<'_>,
+    ) -> Result<Reservation, TrypemaError> {
+        if let Ok(reservation) = &result {
+            self.report(reservation.verdict(), request);
+        }
+        result
+    }
+
+    fn report(&self, verdict: &Verdict, request: &Request<'_>) {
+        let Some(observer) = self.limiter.local().observer() else { return };
+        let is_reported =
+            |rule: &crate::rules::RuleDecision<'_>| rule.is_shadowed() && rule.rule.candidate_for.is_none();
+        for denied in verdict.rules().filter(is_reported) {
+            let Some(compiled) = verdict.set.compiled(&denied.rule.id) else { continue };
+            let count = compiled.shadow_denials.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+            observer.shadowed(&ShadowDenial {
+                rule: &denied.rule.id,
+                name: denied.rule.display_name(),
+                key: denied.key,
+                cost: request.cost(),
+                decision: denied.decision,
+                count,
+            });
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Lists of networks, searched by bisection.
+
+use super::address::Network;
+
+/// A set of networks: the leaves of a prefix trie, in order. Networks inside others are left out, so those that remain
+/// do not overlap, and a client is found in logarithmic time however long the list is.
+#[derive(Debug, Default)]
+pub(super) struct Networks(Box<[Network]>);
+
+impl FromIterator<Network> for Networks {
+    fn from_iter<I: IntoIterator<Item = Network>>(networks: I) -> Self {
+        let mut sorted: Vec<Network> = networks.into_iter().collect();
+        // A network comes right before everything inside it.
+        sorted.sort_unstable();
+        let mut outer: Vec<Network> = Vec::with_capacity(sorted.len());
+        for network in sorted {
+            if !outer.last().is_some_and(|last| last.covers(network)) {
+                outer.push(network);
+            }
+        }
+        Self(outer.into())
+    }
+}
+
+impl Networks {
+    /// Whether one of the networks covers all of `client`.
+    pub(super) fn cover(&self, client: Network) -> bool {
+        let after = self.0.partition_point(|network| network.first() <= client.first());
+        after.checked_sub(1).and_then(|at| self.0.get(at)).is_some_and(|network| network.covers(client))
+    }
+
+    /// Whether one of the networks has an address in common with `client`.
+    pub(super) fn meet(&self, client: Network) -> bool {
+        let after = self.0.partition_point(|network| network.first() < client.first());
+        self.cover(client) || self.0.get(after).is_some_and(|network| client.covers(*network))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few distinct bits, so that networks often contain each other.
+    fn any_network() -> impl Strategy<Value = Network> {
+        let v4 = (any::<[bool; 4]>(), 0_u8..=32).prop_map(|(bits, prefix)| {
+            let byte = |bit: bool| if bit { 255 } else { 10 };
+            format!("{}.{}.{}.{}/{prefix}", byte(bits[0]), byte(bits[1]), byte(bits[2]), byte(bits[3]))
+        });
+        let v6 = (0_u16..4, 0_u16..4, 0_u16..4, 0_u8..=128)
+            .prop_map(|(one, two, last, prefix)| format!("200{one}:db{two}::{last}/{prefix}"));
+        let text = prop_oneof![v4, v6, Just("::/0".to_owned()), Just("0.0.0.0/0".to_owned())];
+        text.prop_map(|text| Network::parse(&text).unwrap_or_else(|| panic!("{text}")))
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_answers_as_a_scan_of_all_networks_does(
+            listed in proptest::collection::vec(any_network(), 0..40),
+            clients in proptest::collection::vec(any_network(), 1..20),
+        ) {
+            let set: Networks = listed.iter().copied().collect();
+            for client in clients.iter().chain(&listed) {
+                let is_covered = listed.iter().any(|network| network.covers(*client));
+                let is_met = listed.iter().any(|network| network.meets(*client));
+                prop_assert_eq!(set.cover(*client), is_covered, "{:?}", client);
+                prop_assert_eq!(set.meet(*client), is_met, "{:?}", client);
+            }
+        }
+    }
+}

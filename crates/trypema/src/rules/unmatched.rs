@@ -1,0 +1,34 @@
+//! Overrides that no request can match.
+
+use super::definition::Rule;
+use super::set::{Compiled, ENDPOINT, RuleSet};
+
+/// An override that no request can match: its rule counts requests by its own endpoints, and this is none of them.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct UnmatchedOverride<'s> {
+    /// The rule.
+    pub rule: &'s Rule,
+    /// The endpoint of the override.
+    pub endpoint: String,
+}
+
+impl RuleSet {
+    /// The overrides that no request can match, by rule and endpoint: the rule names its endpoints, so that `{endpoint}`
+    /// stands for one of these, and the override names another.
+    pub fn unmatched_overrides(&self) -> impl Iterator<Item = UnmatchedOverride<'_>> {
+        let by_endpoint = |compiled: &&Compiled| {
+            let mut placeholders = compiled.placeholders.iter();
+            !compiled.rule.endpoints.is_empty()
+                && placeholders.any(|placeholder| &*placeholder.name == ENDPOINT)
+        };
+        self.rules.iter().filter(by_endpoint).flat_map(|compiled| {
+            let endpoints =
+                compiled.specials.keys().filter_map(|key| self.values_of(key)?.values.remove(ENDPOINT));
+            let mut unmatched: Vec<String> =
+                endpoints.filter(|endpoint| !compiled.rule.endpoints.contains(endpoint)).collect();
+            unmatched.sort_unstable();
+            unmatched.into_iter().map(|endpoint| UnmatchedOverride { rule: &compiled.rule, endpoint })
+        })
+    }
+}

@@ -1,0 +1,30 @@
+//! The log of requests without a key, which a server that is set up wrongly answers with 500.
+
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts requests without a key and logs some of them: all may be, and the log must not grow with traffic.
+#[derive(Debug, Default)]
+pub(super) struct Keyless {
+    #[cfg(feature = "tracing")]
+    count: AtomicU64,
+}
+
+impl Keyless {
+    /// Logs the 1st, 2nd, 4th, 8th … request without a key as an error; without the feature `tracing` it logs nothing.
+    #[cfg(feature = "tracing")]
+    pub(super) fn log(&self, advice: &str) {
+        let count = self.count.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if count.is_power_of_two() {
+            tracing::error!(
+                target: "trypema",
+                count,
+                "rate limit: answering 500 to a request without a key. {advice}"
+            );
+        }
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    #[allow(clippy::unused_self, reason = "it is used with the feature `tracing`")]
+    pub(super) fn log(&self, _: &str) {}
+}
