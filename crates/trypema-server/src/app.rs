@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use trypema::clock::Clock;
 use trypema::rules::{Engine, Explanation, Refunded, Request, RuleSet, Verdict};
-use trypema::{RateLimiter, TrypemaError};
+use trypema::{Attempts, BlockScope, RateLimiter, TrypemaError};
 
 use crate::config::Config;
 use crate::metrics::{Exposition, Kind, Metrics, StoreMetrics};
@@ -75,6 +75,7 @@ impl App {
     /// What is wrong with the rules, or why Redis cannot be used.
     pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let Start { rules, following, refused } = config.rules.open().await?;
+        warn_of_too_many(&rules);
         let store = Arc::new(StoreMetrics::default());
         let metrics = Metrics::new(&rules, Arc::clone(&store));
         let deciding = provider::connect(config, rules, Parts { clock, observer: store }).await?;
@@ -98,6 +99,7 @@ impl App {
             Ok(verdict) if mode == Mode::Look => tell(verdict, request),
             Ok(verdict) => {
                 self.metrics.rules.decided(verdict, mode);
+                self.metrics.rules.passed_by(verdict, request);
                 tell(verdict, request);
             }
             Err(error) => {
@@ -144,6 +146,7 @@ impl App {
 
     /// Puts other rules in force, and returns the old ones.
     pub fn replace_rules(&self, rules: RuleSet) -> Arc<RuleSet> {
+        warn_of_too_many(&rules);
         self.metrics.rules.replace(&self.engine.rules(), &rules);
         let old = self.engine.replace(rules);
         self.metrics.rules_loaded();
@@ -242,10 +245,28 @@ fn tell(verdict: &Verdict, request: &Request<'_>) {
         let rule = verdict.decided_by();
         tracing::debug!(
             rule = rule.map(|rule| rule.rule.id.as_str()),
+            name = rule.map(|rule| rule.rule.display_name()),
             key = rule.map(|rule| rule.key),
             cost = request.cost(),
             retry_after = ?verdict.retry_after(),
+            scope = rule.and_then(|rule| rule.block_scope()).map(BlockScope::name),
+            short_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::short_count),
+            long_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::long_count),
+            missing_attribute = rule.and_then(|rule| rule.missing),
             "denied"
+        );
+    }
+}
+
+/// Warns of rules that may be too many for one request, before a request shows it.
+fn warn_of_too_many(rules: &RuleSet) {
+    let most = rules.most_applying();
+    if most > RuleSet::MAX_APPLYING {
+        tracing::warn!(
+            most,
+            max = RuleSet::MAX_APPLYING,
+            "more rules can apply to one request than are asked: such requests end with an error \
+             (`trypema rules validate` says how this is estimated)"
         );
     }
 }

@@ -133,9 +133,9 @@ fn told(answer: &Value) -> String {
     let mut lines = vec![summary(answer)];
     lines.extend(rules_of(answer).map(|rule| format!("  {rule}")));
     let others = answer["not_applying"].as_array().into_iter().flatten();
-    lines.extend(
-        others.map(|rule| format!("  {}: does not apply, {}", text(&rule["rule"]), text(&rule["reason"]))),
-    );
+    lines.extend(others.map(|rule| {
+        format!("  {}{}: does not apply, {}", text(&rule["rule"]), named(rule), text(&rule["reason"]))
+    }));
     lines.join("\n") + "\n"
 }
 
@@ -143,8 +143,30 @@ fn rules_of(answer: &Value) -> impl Iterator<Item = String> {
     answer["rules"].as_array().into_iter().flatten().map(|rule| {
         let says = if rule["allowed"] == json!(true) { "allows" } else { "denies" };
         let note = if rule["action"] == json!("log_only") { " (only logged)" } else { "" };
-        format!("{} {says}{note}: {} of {} left", text(&rule["key"]), rule["remaining"], rule["limit"])
+        if let Value::String(attribute) = &rule["missing_attribute"] {
+            let (id, then) = (text(&rule["rule"]), text(&rule["if_missing"]));
+            let name = named(rule);
+            return format!("{id}{name} {says}{note}: the request has no {attribute:?} (if_missing: {then})");
+        }
+        let (key, name) = (text(&rule["key"]), named(rule));
+        let left = format!("{} of {} left", rule["remaining"], rule["limit"]);
+        format!("{key}{name} {says}{note}: {left}{}", attempts(rule))
     })
+}
+
+/// The name of a rule, if it has one.
+fn named(rule: &Value) -> String {
+    rule["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default()
+}
+
+/// What an abuse rule has counted: "; 3 attempts in the short window, 3 in the long one, blocked by the temp window".
+fn attempts(rule: &Value) -> String {
+    let (Some(short), Some(long)) = (rule["short_count"].as_u64(), rule["long_count"].as_u64()) else {
+        return String::new();
+    };
+    let block =
+        rule["scope"].as_str().map(|scope| format!(", blocked by the {scope} window")).unwrap_or_default();
+    format!("; {short} attempts in the short window, {long} in the long one{block}")
 }
 
 fn text(value: &Value) -> &str {

@@ -1,6 +1,7 @@
 //! `trypema rules`.
 
 mod difference;
+mod hints;
 mod stored;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use trypema::rules::{RuleSet, Rules as Definition};
 
+use self::hints::hints;
 use super::service::Service;
 use super::{failed, print};
 use crate::rules::Address;
@@ -18,7 +20,7 @@ use crate::secret::Secret;
 /// Work on rules
 #[derive(Debug, Subcommand)]
 pub(super) enum Rules {
-    /// Say what is wrong with files of rules, with lines: exit code 0 if nothing is, 1 otherwise
+    /// Say what is wrong with files of rules, with lines: exit code 0 if nothing is, 1 otherwise. Hints are no errors
     Validate {
         /// Files in YAML
         #[arg(required = true, value_name = "FILE")]
@@ -136,7 +138,10 @@ fn validate(files: &[PathBuf]) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for file in files {
         match RuleSet::read(file) {
-            Ok(rules) => print(&format!("{}: {} rules are valid\n", file.display(), rules.len())),
+            Ok(rules) => {
+                print(&format!("{}: {} rules are valid\n", file.display(), rules.len()));
+                hints(&rules).for_each(|hint| print(&format!("{}: hint: {hint}\n", file.display())));
+            }
             Err(invalid) => {
                 failed(&invalid);
                 code = ExitCode::FAILURE;

@@ -1,5 +1,7 @@
 //! What became of requests, rule by rule.
 
+mod unmatched;
+
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +9,16 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use trypema::BlockScope;
+use trypema::observer::ShadowDenial;
 use trypema::rules::{Outcome, Request, Rule, RuleDecision, RuleSet, Verdict};
 
+use self::unmatched::{Life, Moment, Patience, Suspect};
 use super::{Counter, Exposition, Kind};
 use crate::app::Mode;
+
+/// Rules targeted at one request up to which every request is looked through for rules that it skips. Where more can be
+/// targeted, one request of several is, and counts for all of them: the cost of a request stays the same.
+const ALL_LOOKED_AT: usize = 64;
 
 /// Counters of every rule. Never by key: keys are chosen by clients, and have no bound.
 #[derive(Debug)]
@@ -20,14 +28,20 @@ pub(crate) struct RuleMetrics {
     blocked_long: Counter,
     substitutes: Counter,
     listed: Counter,
+    patience: Patience,
+    looked: Counter,
 }
 
 type Board = HashMap<Box<str>, Entry, RandomState>;
 
 /// A rule's counters.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Entry {
     rule: Arc<OneRule>,
+    /// Since the rule was loaded as it is.
+    life: Arc<Life>,
+    /// Whether the rule should match requests: it is enabled, and no candidate.
+    is_awaited: bool,
     /// Of a candidate: what it said beside its live rule, since either was changed.
     compared: Option<Arc<Compared>>,
 }
@@ -39,6 +53,7 @@ struct OneRule {
     throttled: Counter,
     shadowed: Counter,
     error: Counter,
+    skipped: Counter,
 }
 
 /// What a candidate said beside its live rule.
@@ -61,8 +76,11 @@ pub(crate) struct Comparisons {
 
 impl RuleMetrics {
     pub(crate) fn new(rules: &RuleSet) -> Self {
+        let patience = Patience::new();
         Self {
-            board: ArcSwap::from_pointee(board_of(None, rules, &Board::default())),
+            board: ArcSwap::from_pointee(board_of(None, rules, &Board::default(), patience.moment())),
+            patience,
+            looked: Counter::default(),
             blocked_temp: Counter::default(),
             blocked_long: Counter::default(),
             substitutes: Counter::default(),
@@ -73,7 +91,8 @@ impl RuleMetrics {
     /// Counts for these rules from here on. Those that stay keep their counts; those that went are kept until the next time, as requests
     /// that they decide may be under way.
     pub(crate) fn replace(&self, old: &RuleSet, new: &RuleSet) {
-        self.board.store(Arc::new(board_of(Some(old), new, &self.board.load())));
+        let board = board_of(Some(old), new, &self.board.load(), self.patience.moment());
+        self.board.store(Arc::new(board));
     }
 
     /// Counts what each rule decided. Where all are spent or none, a rule has allowed what all have allowed.
@@ -87,7 +106,9 @@ impl RuleMetrics {
             compare(&board, verdict);
         }
         for rule in verdict.rules() {
-            let Some(counters) = board.get(rule.rule.id.as_str()).map(|entry| &entry.rule) else { continue };
+            let Some(entry) = board.get(rule.rule.id.as_str()) else { continue };
+            entry.life.matched();
+            let counters = &entry.rule;
             if rule.decision.is_substitute() {
                 self.substitutes.add_one();
             }
@@ -99,7 +120,7 @@ impl RuleMetrics {
                 continue;
             }
             if rule.is_shadowed() {
-                counters.shadowed.add_one();
+                log_shadowed(&rule, counters.shadowed.next() + 1);
                 continue;
             }
             self.note_block(&rule);
@@ -109,6 +130,32 @@ impl RuleMetrics {
                 counters.denied.add_one();
             }
         }
+    }
+
+    /// Counts the rules that skipped a request because it lacks an attribute of their keys, and warns of rules that never
+    /// matched one.
+    pub(crate) fn passed_by(&self, verdict: &Verdict, request: &Request<'_>) {
+        let rules = verdict.set();
+        let every = rules.most_applying().div_ceil(ALL_LOOKED_AT).max(1) as u64;
+        if verdict.listed_by().is_none() && self.looked.next().is_multiple_of(every) {
+            let board = self.board.load();
+            let skipped = rules.skipped(request).into_iter().flatten();
+            for entry in skipped.filter_map(|skipped| board.get(skipped.rule.id.as_str())) {
+                entry.rule.skipped.add(every);
+            }
+        }
+        if let Some(requests) = self.patience.request() {
+            self.warn_of_unmatched(requests);
+        }
+    }
+
+    #[cold]
+    fn warn_of_unmatched(&self, requests: u64) {
+        let board = self.board.load();
+        let awaited = board.iter().filter(|(_, entry)| entry.is_awaited);
+        let suspects =
+            awaited.map(|(id, entry)| Suspect { id, life: &entry.life, skipped: entry.rule.skipped.get() });
+        unmatched::warn(suspects, requests);
     }
 
     /// What a candidate said beside its live rule.
@@ -146,6 +193,14 @@ impl RuleMetrics {
             for (result, counter) in results {
                 text.sample(&[("rule", id), ("result", result)], counter.get());
             }
+        }
+        text.family(
+            "trypema_rules_skipped_total",
+            Kind::Counter,
+            "Requests that a rule is targeted at and did not apply to, because they lack an attribute of its key. An estimate where more than 64 rules can be targeted at one request.",
+        );
+        for (id, Entry { rule, .. }) in &sorted {
+            text.sample(&[("rule", id)], rule.skipped.get());
         }
         self.write_comparisons(text, &sorted);
         text.family(
@@ -198,6 +253,20 @@ impl RuleMetrics {
     }
 }
 
+/// Logs some of what rules that only log would have denied. Candidates are compared with their live rules instead.
+fn log_shadowed(denied: &RuleDecision<'_>, count: u64) {
+    if denied.rule.candidate_for.is_none() && ShadowDenial::is_sampled(count) {
+        tracing::info!(
+            rule = denied.rule.id,
+            name = denied.rule.display_name(),
+            key = denied.key,
+            count,
+            retry_after = ?denied.decision.retry_after(),
+            "log_only rule would have denied a request"
+        );
+    }
+}
+
 impl Compared {
     fn told(&self) -> Comparisons {
         Comparisons {
@@ -223,15 +292,22 @@ fn compare(board: &Board, verdict: &Verdict) {
 }
 
 /// The counters of these rules and of those before them. A candidate is compared anew once it or its live rule is another.
-fn board_of(old: Option<&RuleSet>, new: &RuleSet, known: &Board) -> Board {
+fn board_of(old: Option<&RuleSet>, new: &RuleSet, known: &Board, now: Moment) -> Board {
     let entry = |rule: &Rule| {
-        let known = known.get(rule.id.as_str()).cloned().unwrap_or_default();
+        let known = known.get(rule.id.as_str());
         let is_as_it_was = |id: &str| old.and_then(|old| old.rule(id)) == new.rule(id);
-        let compared = rule.candidate_for.as_ref().map(|live| match known.compared {
-            Some(compared) if is_as_it_was(&rule.id) && is_as_it_was(live) => compared,
-            _ => Arc::default(),
+        let unchanged = known.filter(|_| is_as_it_was(&rule.id));
+        let compared = rule.candidate_for.as_ref().map(|live| {
+            let compared = unchanged.filter(|_| is_as_it_was(live)).and_then(|known| known.compared.clone());
+            compared.unwrap_or_default()
         });
-        (rule.id.as_str().into(), Entry { rule: known.rule, compared })
+        let entry = Entry {
+            rule: known.map(|known| Arc::clone(&known.rule)).unwrap_or_default(),
+            life: unchanged.map_or_else(|| Arc::new(Life::new(now)), |known| Arc::clone(&known.life)),
+            is_awaited: new.rule(&rule.id).is_some_and(|rule| rule.enabled && rule.candidate_for.is_none()),
+            compared,
+        };
+        (rule.id.as_str().into(), entry)
     };
     let before = old.into_iter().flat_map(RuleSet::rules);
     before.chain(new.rules()).map(entry).collect()

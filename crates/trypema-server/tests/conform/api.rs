@@ -12,6 +12,8 @@ mod denials;
 mod errors;
 #[path = "api/forward_auth.rs"]
 mod forward_auth;
+#[path = "api/missing.rs"]
+mod missing;
 #[path = "api/outcomes.rs"]
 mod outcomes;
 #[path = "api/store.rs"]

@@ -143,7 +143,7 @@ fn everything() -> Value {
             "id": id, "name": "yes: 'no' # \\ \u{feff}☂", "scope": "tenant", "key_pattern": "~:{api_key}, {user}\t",
             "strategy": strategy, "plan_tiers": ["free", "null", "1e3", " ", "{a,\"b\"}"],
             "endpoints": ["POST /login", "/a,b/'c'/**"], "action": "throttle", "max_delay": "59m59s999ms999us",
-            "on_store_failure": "deny", "priority": -2_147_483_648_i64, "enabled": number != 0,
+            "if_missing": "deny", "on_store_failure": "deny", "priority": -2_147_483_648_i64, "enabled": number != 0,
         }));
         overrides.push(json!({"rule": id, "key": {"api_key": "k", "user": "true"}, "strategy": strategy}));
         overrides

@@ -4,6 +4,8 @@
 mod bodies;
 #[path = "editing/editors.rs"]
 mod editors;
+#[path = "editing/endpoints.rs"]
+mod endpoints;
 
 use serde_json::{Value, json};
 

@@ -9,7 +9,8 @@ use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::http::ErrorCode;
-use trypema::rules::{Action, Explained, Outcome, RuleDecision, Verdict};
+use trypema::rules::{Action, Explained, IfMissing, Outcome, RuleDecision, Verdict};
+use trypema::{Attempts, BlockScope, Decision};
 
 use super::Answer;
 use crate::net::UNACCOUNTED_BYTES;
@@ -61,8 +62,11 @@ impl OutcomeName {
 pub(super) struct RuleAnswer<'a> {
     /// Its id.
     rule: &'a str,
-    /// The name of the counter that was asked.
-    key: &'a str,
+    /// What people call it, if it has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    /// The name of the counter that was asked; `null` where the request lacks an attribute of the rule's key.
+    key: Option<&'a str>,
     /// What it says by itself.
     allowed: bool,
     action: Action,
@@ -73,12 +77,57 @@ pub(super) struct RuleAnswer<'a> {
     retry_after_ms: Option<u64>,
     /// Milliseconds, rounded up, until nothing of what was spent counts.
     reset_after_ms: u64,
+    #[serde(flatten)]
+    block: BlockAnswer,
+    /// The attribute of the rule's key that the request lacks, where the rule denies it because of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_attribute: Option<&'a str>,
+    /// What the rule says about such requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    if_missing: Option<IfMissing>,
     /// Whether the store could not be asked, and this is what was chosen for that case.
     #[serde(skip_serializing_if = "is_false")]
     substitute: bool,
     /// What is left before the request; only explanations have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<u64>,
+}
+
+/// What an abuse rule has counted, and which of its windows blocks; other rules have none of it.
+#[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
+pub(super) struct BlockAnswer {
+    /// The window that blocks the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<ScopeName>,
+    /// Attempts in the short window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short_count: Option<u64>,
+    /// Attempts in the long window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    long_count: Option<u64>,
+}
+
+/// A window of an abuse rule.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ScopeName {
+    /// The short one.
+    Temp,
+    /// The long one.
+    Long,
+}
+
+impl From<&Decision> for BlockAnswer {
+    fn from(decision: &Decision) -> Self {
+        Self {
+            scope: decision.block_scope().map(|scope| match scope {
+                BlockScope::Temp => ScopeName::Temp,
+                BlockScope::Long => ScopeName::Long,
+            }),
+            short_count: decision.attempts().map(Attempts::short_count),
+            long_count: decision.attempts().map(Attempts::long_count),
+        }
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
@@ -116,13 +165,17 @@ impl<'a> From<RuleDecision<'a>> for RuleAnswer<'a> {
         let decision = decided.decision;
         Self {
             rule: &decided.rule.id,
-            key: decided.key,
+            name: decided.rule.name.as_deref(),
+            key: decided.missing.is_none().then_some(decided.key),
             allowed: decision.is_allowed(),
             action: decided.rule.action,
             limit: decision.limit(),
             remaining: decision.remaining(),
             retry_after_ms: milliseconds(decision.retry_after()),
             reset_after_ms: rounded_up(decision.reset_after()),
+            block: BlockAnswer::from(decision),
+            missing_attribute: decided.missing,
+            if_missing: decided.missing.map(|_| decided.rule.if_missing),
             substitute: decision.is_substitute(),
             left: None,
         }

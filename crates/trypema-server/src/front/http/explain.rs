@@ -32,6 +32,9 @@ pub(crate) struct ExplainAnswer<'a> {
 pub(super) struct NotApplyingAnswer<'a> {
     /// Its id.
     rule: &'a str,
+    /// What people call it, if it has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
     /// Why not.
     reason: String,
 }
@@ -47,7 +50,11 @@ impl<'a> ExplainAnswer<'a> {
             listed_by: verdict.listed_by(),
             rules: explained.applying().map(RuleAnswer::from).collect(),
             not_applying: reasons
-                .map(|rule| NotApplyingAnswer { rule: &rule.rule.id, reason: rule.reason.to_string() })
+                .map(|rule| NotApplyingAnswer {
+                    rule: &rule.rule.id,
+                    name: rule.rule.name.as_deref(),
+                    reason: rule.reason.to_string(),
+                })
                 .collect(),
         }
     }

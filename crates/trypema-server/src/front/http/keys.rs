@@ -5,7 +5,7 @@ use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::answer::{json, milliseconds, rounded_up};
+use super::answer::{BlockAnswer, json, milliseconds, rounded_up};
 use super::problem::Refusal;
 use super::text::decoded_path;
 use super::{Asked, Front, begin};
@@ -18,6 +18,9 @@ pub(super) struct KeyAnswer<'a> {
     key: &'a str,
     /// The rule that it is of.
     rule: &'a str,
+    /// What people call the rule, if it has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
     /// What fits at most.
     limit: u64,
     /// What is left.
@@ -28,6 +31,8 @@ pub(super) struct KeyAnswer<'a> {
     retry_after_ms: Option<u64>,
     /// Milliseconds, rounded up, until nothing of what was spent counts.
     reset_after_ms: u64,
+    #[serde(flatten)]
+    block: BlockAnswer,
 }
 
 /// A counter that was forgotten.
@@ -71,13 +76,15 @@ impl Front {
         Ok(json(
             StatusCode::OK,
             &KeyAnswer {
-                key,
+                key: rule.key,
                 rule: &rule.rule.id,
+                name: rule.rule.name.as_deref(),
                 limit: decision.limit(),
                 remaining: decision.remaining(),
                 blocked: !decision.is_allowed(),
                 retry_after_ms: milliseconds(decision.retry_after()),
                 reset_after_ms: rounded_up(decision.reset_after()),
+                block: BlockAnswer::from(decision),
             },
         ))
     }

@@ -124,7 +124,9 @@ impl From<&TrypemaError> for Refusal {
     fn from(error: &TrypemaError) -> Self {
         match error {
             TrypemaError::InvalidRequest { reason } => Self::bad_request(reason.clone()),
-            TrypemaError::InvalidRedisKey { .. } => Self::bad_request(error.to_string()),
+            TrypemaError::InvalidRedisKey { .. } | TrypemaError::MissingAttribute { .. } => {
+                Self::bad_request(error.to_string())
+            }
             _ => Self::Library(Box::new(Problem::from(error))),
         }
     }

@@ -4,7 +4,7 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Refunded, Request as Asking};
+use trypema::rules::{Refunded, Request as Asking, RuleSet};
 
 use super::answer::json;
 use super::problem::Refusal;
@@ -24,6 +24,9 @@ pub(super) struct RefundAnswer<'a> {
 pub(super) struct RefundedRule<'a> {
     /// Its id.
     rule: &'a str,
+    /// What people call it, if it has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
     /// The name of the counter.
     key: &'a str,
     /// Units that were still counted, and are no more; `null` if that is not known.
@@ -33,10 +36,15 @@ pub(super) struct RefundedRule<'a> {
     error: Option<&'static str>,
 }
 
-impl<'a> From<&'a Refunded> for RefundedRule<'a> {
-    fn from(given: &'a Refunded) -> Self {
-        let error = given.units.is_err().then_some("the store could not be asked, or gave no answer");
-        Self { rule: &given.rule, key: &given.key, refunded: given.units.as_ref().ok().copied(), error }
+impl<'a> RefundedRule<'a> {
+    fn new(given: &'a Refunded, rules: &'a RuleSet) -> Self {
+        Self {
+            rule: &given.rule,
+            name: rules.rule(&given.rule).and_then(|rule| rule.name.as_deref()),
+            key: &given.key,
+            refunded: given.units.as_ref().ok().copied(),
+            error: given.units.is_err().then_some("the store could not be asked, or gave no answer"),
+        }
     }
 }
 
@@ -52,7 +60,8 @@ impl Front {
         {
             return Err(Refusal::from(error));
         }
-        let rules = refunded.iter().map(RefundedRule::from).collect();
+        let known = self.app.rules();
+        let rules = refunded.iter().map(|given| RefundedRule::new(given, &known)).collect();
         Ok(json(StatusCode::OK, &RefundAnswer { rules }))
     }
 }

@@ -7,9 +7,10 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use super::{Database, DatabaseError, within};
 
 /// Every migration, in order. Once released, one is never changed: another follows it.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str); 3] = [
     (1, "rules", include_str!("../../../migrations/0001_rules.sql")),
     (2, "refill_rate", include_str!("../../../migrations/0002_refill_rate.sql")),
+    (3, "if_missing", include_str!("../../../migrations/0003_if_missing.sql")),
 ];
 
 impl Database {

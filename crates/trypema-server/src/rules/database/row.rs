@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trypema::rules::{Action, KeyVerdict, OnStoreFailure, Override, Period, Rule, Scope};
+use trypema::rules::{Action, IfMissing, KeyVerdict, OnStoreFailure, Override, Period, Rule, Scope};
 
 use super::numbers::NumbersRow;
 
@@ -21,6 +21,9 @@ pub(super) struct RuleRow {
     endpoints: Vec<String>,
     action: Action,
     max_delay_seconds: Option<Seconds>,
+    /// History has rows from before there was this column.
+    #[serde(default)]
+    if_missing: IfMissing,
     on_store_failure: Option<OnStoreFailure>,
     priority: i32,
     enabled: bool,
@@ -93,6 +96,7 @@ impl From<&Rule> for RuleRow {
             endpoints: rule.endpoints,
             action: rule.action,
             max_delay_seconds: rule.max_delay.map(Seconds::from),
+            if_missing: rule.if_missing,
             on_store_failure: rule.on_store_failure,
             priority: rule.priority,
             enabled: rule.enabled,
@@ -114,6 +118,7 @@ impl RuleRow {
             endpoints: self.endpoints,
             action: self.action,
             max_delay: self.max_delay_seconds.map(Seconds::period).transpose()?,
+            if_missing: self.if_missing,
             on_store_failure: self.on_store_failure,
             priority: self.priority,
             enabled: self.enabled,

@@ -6,7 +6,9 @@ use crate::harness::Service;
 const RULES: &str = "
 rules:
   - {id: per-user, scope: user, strategy: {fixed_window: {limit: 2, window: 365d}}}
-  - {id: searches, scope: user, endpoints: [/search], strategy: {fixed_window: {limit: 9, window: 365d}}}
+  - {id: searches, name: Searches of a user, scope: user, endpoints: [/search], strategy: {fixed_window: {limit: 9, window: 365d}}}
+  - {id: payments, scope: tenant, endpoints: [/pay], if_missing: error, strategy: {fixed_window: {limit: 9, window: 365d}}}
+  - {id: logins, scope: user, endpoints: [/login], strategy: {abuse: {temp: {window: 60s, threshold: 2, block: 10m}, long: {window: 1h, threshold: 9, block: 1d}}}}
 ";
 
 #[test]
@@ -28,7 +30,17 @@ fn check_ends_with_0_1_or_2() {
     let never = run(["check", "user=ann", "--cost", "3", "--server", &server]);
     assert!(never.out.contains("trying again does not help"), "{}", never.out);
     let several = run(["check", "user=bob", "endpoint=/search", "note=a=b", "--server", &server]);
-    assert!(several.out.contains("searches|user=bob allows"), "{}", several.out);
+    assert!(several.out.contains("searches|user=bob (Searches of a user) allows"), "{}", several.out);
+    run(["check", "user=eve", "endpoint=/login", "--server", &server]);
+    let blocked = run(["check", "user=eve", "endpoint=/login", "--server", &server]);
+    let counted = "; 2 attempts in the short window, 2 in the long one, blocked by the temp window";
+    assert!(blocked.out.contains(counted), "{}", blocked.out);
+    let refused = run(["check", "endpoint=/pay", "--server", &server]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(
+        refused.err.contains("the request has no \"tenant\", which rule \"payments\" needs"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -65,12 +77,15 @@ fn explain_asks_a_service_or_reads_rules() {
     assert_eq!(asked.code, Some(0), "{asked:?}");
     assert!(asked.out.contains("denied by per-user"), "{}", asked.out);
     assert!(asked.out.contains("per-user|user=ann denies: 0 of 2 left"), "{}", asked.out);
-    assert!(asked.out.contains("searches: does not apply, "), "{}", asked.out);
+    assert!(asked.out.contains("searches (Searches of a user): does not apply, "), "{}", asked.out);
+    let pay = run(["explain", "endpoint=/pay", "--server", &server]);
+    let missing = "payments denies: the request has no \"tenant\" (if_missing: error)";
+    assert!(pay.code == Some(0) && pay.out.contains(missing), "{pay:?}");
     let file = service.rules_file();
     let read = run(["explain".as_ref(), "user=ann".as_ref(), "--rules".as_ref(), file.as_os_str()]);
     assert_eq!(read.code, Some(0), "{read:?}");
     assert!(read.out.contains("per-user|user=ann allows: 1 of 2 left"), "{}", read.out);
-    assert!(read.out.contains("searches: does not apply, "), "{}", read.out);
+    assert!(read.out.contains("searches (Searches of a user): does not apply, "), "{}", read.out);
     let missing = run(["explain", "user=ann", "--rules", "/nowhere/rules.yaml"]);
     assert_eq!(missing.code, Some(2));
     assert!(missing.err.contains("/nowhere/rules.yaml"), "{}", missing.err);

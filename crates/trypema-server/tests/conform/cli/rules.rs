@@ -27,8 +27,23 @@ fn valid_files_are_found_valid() {
         .into_iter()
         .chain(files.iter().map(|file| file.as_os_str())));
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
-    assert_eq!(ran.out.lines().count(), files.len());
-    assert!(ran.out.lines().all(|line| line.ends_with("rules are valid")), "{}", ran.out);
+    let told: Vec<&str> = ran.out.lines().filter(|line| !line.contains(": hint: ")).collect();
+    assert_eq!(told.len(), files.len());
+    assert!(told.iter().all(|line| line.ends_with("rules are valid")), "{}", ran.out);
+}
+
+#[test]
+fn hints_are_no_errors() {
+    let folder = Folder::new();
+    let file = folder.file(
+        "rules.yaml",
+        "rules:\n  - {id: per-user, scope: user, strategy: {fixed_window: {limit: 1, window: 1h}}}\n",
+    );
+    let ran = run(["rules".as_ref(), "validate".as_ref(), file.as_os_str()]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let hint = ran.out.lines().nth(1).unwrap();
+    let parts = ["rules.yaml: hint: ", "`user`", "not limited by `per-user`", "if_missing"];
+    assert!(parts.iter().all(|part| hint.contains(part)), "{hint}");
 }
 
 /// Every file says in its first comments what is wrong with it, and where.

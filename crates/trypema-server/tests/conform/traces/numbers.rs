@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, Numbers, Period, Rule, RuleSet, Rules,
-    Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, Numbers, Period, Rule,
+    RuleSet, Rules, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
 };
 use trypema_testkit::trace::{Limit, Line, What};
 
@@ -28,6 +28,7 @@ pub fn rules_of(line: &Line) -> Option<RuleSet> {
         endpoints: Vec::new(),
         action: Action::Reject,
         max_delay: None,
+        if_missing: IfMissing::Skip,
         on_store_failure: None,
         priority: 100,
         enabled: true,

@@ -17,11 +17,45 @@ fn tables_are_made_once() {
     let made = ran(&["rules", "migrate", "--database-url", &url]);
     assert_eq!(
         (made.code, made.out.as_str()),
-        (Some(0), "the tables are up to date now: rules, refill_rate\n"),
+        (Some(0), "the tables are up to date now: rules, refill_rate, if_missing\n"),
         "{made:?}"
     );
     let again = ran(&["rules", "migrate", "--database-url", &url]);
     assert_eq!((again.code, again.out.as_str()), (Some(0), "the tables are up to date\n"), "{again:?}");
+    let service = Service::start(&["--database-url", &url]);
+    assert_eq!(service.get("/readyz").status, 200);
+}
+
+/// The tables as the second migration left them.
+const BEFORE_IF_MISSING: &str = "
+    ALTER TABLE rate_limit_overrides DROP CONSTRAINT endpoint_of_key_is_text;
+    DROP INDEX one_override_for_each_key;
+    CREATE UNIQUE INDEX one_override_for_each_key ON rate_limit_overrides (rule_id, trypema_folded(key));
+    ALTER TABLE rate_limit_rules DROP COLUMN if_missing;
+    DROP FUNCTION trypema_counted(jsonb), trypema_path(text), trypema_segment(text);
+    DELETE FROM _trypema_migrations WHERE version = 3;";
+
+/// Only the usual form of a path has ever matched, so nothing is lost that was in force.
+#[test]
+fn of_overrides_for_one_path_the_one_that_matched_is_kept() {
+    let database = postgres::Server::start().unwrap();
+    let url = database.url();
+    assert_eq!(ran(&["rules", "migrate", "--database-url", &url]).code, Some(0));
+    let rows = "
+        INSERT INTO rate_limit_rules (id, scope, algorithm, limit_count, window_seconds) VALUES ('each', 'endpoint', 'fixed_window', 1, 1);
+        INSERT INTO rate_limit_overrides (rule_id, key, verdict) VALUES
+            ('each', '{\"endpoint\": \"/admin/\"}', 'allow'), ('each', '{\"endpoint\": \"/admin\"}', 'block'),
+            ('each', '{\"endpoint\": \"//b\"}', 'block'), ('each', '{\"endpoint\": \"/%ff\"}', 'block');";
+    database.sql(&format!("{BEFORE_IF_MISSING}{rows}")).unwrap();
+    let made = ran(&["rules", "migrate", "--database-url", &url]);
+    assert_eq!(made.out, "the tables are up to date now: if_missing\n", "{made:?}");
+    let kept = database
+        .sql("SELECT key ->> 'endpoint' || ' ' || verdict FROM rate_limit_overrides ORDER BY 1")
+        .unwrap();
+    assert_eq!(kept, "//b block\n/admin block");
+    assert_eq!(database.sql("SELECT if_missing FROM rate_limit_rules").unwrap(), "skip");
+    let gone = database.sql("SELECT count(*) FROM rate_limit_history WHERE after IS NULL").unwrap();
+    assert_eq!(gone, "2", "history tells what went");
     let service = Service::start(&["--database-url", &url]);
     assert_eq!(service.get("/readyz").status, 200);
 }

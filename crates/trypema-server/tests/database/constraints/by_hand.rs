@@ -1,8 +1,8 @@
 //! Rules as somebody writes them into the table by hand.
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketNumbers, CounterNumbers, Numbers, OnStoreFailure, Period, Rule, Scope,
-    SuppressedNumbers, WindowNumbers,
+    AbuseNumbers, Action, BucketNumbers, CounterNumbers, IfMissing, Numbers, OnStoreFailure, Period, Rule,
+    Scope, SuppressedNumbers, WindowNumbers,
 };
 
 /// The statement that stores a rule.
@@ -19,12 +19,22 @@ pub fn insert(rule: &Rule) -> String {
     columns.extend(rule.name.iter().map(|name| ("name", text(name))));
     columns.extend(rule.key_pattern.iter().map(|pattern| ("key_pattern", text(pattern))));
     columns.extend(rule.max_delay.map(|delay| ("max_delay_seconds", seconds(delay))));
+    columns.extend(if_missing(rule.if_missing).map(|then| ("if_missing", text(then))));
     columns.extend(rule.on_store_failure.map(|answer| ("on_store_failure", text(failure(answer)))));
     columns.extend(rule.candidate_for.iter().map(|live| ("candidate_for", text(live))));
     columns.extend(rule.share.map(|share| ("share", fraction(share))));
     columns.extend(numbers(&rule.strategy));
     let (names, values): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     format!("INSERT INTO rate_limit_rules ({}) VALUES ({})", names.join(", "), values.join(", "))
+}
+
+/// What is written for it; nothing for what a row has by itself.
+fn if_missing(then: IfMissing) -> Option<&'static str> {
+    match then {
+        IfMissing::Skip => None,
+        IfMissing::Deny => Some("deny"),
+        IfMissing::Error => Some("error"),
+    }
 }
 
 /// A literal of a text.

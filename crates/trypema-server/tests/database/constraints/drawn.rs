@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trypema::rules::{
-    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, Numbers, OnStoreFailure, Period, Rule,
-    Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
+    AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, Numbers, OnStoreFailure,
+    Period, Rule, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
 };
 use trypema_testkit::random::Random;
 
@@ -125,6 +125,7 @@ pub fn valid(random: &mut Random) -> Rule {
         action,
         max_delay: (action == Action::Throttle && random.once_in(2))
             .then(|| micros(random.between(1, 3_600_000_000))),
+        if_missing: [IfMissing::Skip, IfMissing::Deny, IfMissing::Error][scope as usize % 3],
         on_store_failure: random.pick(&[
             None,
             Some(OnStoreFailure::Error),

@@ -16,6 +16,10 @@ pub struct Spelled {
 /// Parts of what is read character by character.
 const ENDPOINT: [&str; 18] =
     ["/", "/", "/", "*", "**", "{", "}", "{id}", ":", ".", "..", "?", "%", " ", "GET ", "a", "é", "\u{85}"];
+const PATH: [&str; 20] = [
+    "/", "/", "/", "a", "a", "b", ".", "..", "%", "%2", "%2F", "%2e", "%25", "%61", "%C3%A9", "%c3", "%00",
+    "é", "?", "#",
+];
 const PATTERN: [&str; 9] = ["{", "}", "{user}", "{ip}", "a", "é", "\n", ".", " "];
 const ID: [&str; 10] = ["a", "Z", "9", "_", "-", ".", "é", " ", "\n", "/"];
 /// Networks that nothing is wrong with, and what is put into them somewhere.
@@ -54,7 +58,7 @@ const SAME: [&str; 16] = [
 
 /// A set with one odd text in it.
 pub fn draw(random: &mut Random) -> Spelled {
-    match random.below(5) {
+    match random.below(6) {
         0 => in_rule("id", &joined(random, &ID)),
         1 => in_rule("key_pattern", &joined(random, &PATTERN)),
         2 => {
@@ -70,13 +74,12 @@ pub fn draw(random: &mut Random) -> Spelled {
         }
         3 => {
             let (one, other) = (random.pick(&SAME), random.pick(&SAME));
-            let special = |ip: &str| json!({"rule": "per-ip", "key": {"ip": ip}, "verdict": "block"});
-            let row = |ip: &str| format!("('per-ip', '{{\"ip\": \"{ip}\"}}', 'block')");
-            let rows = format!("{}, {}", row(one), row(other));
-            stored(
-                json!({"overrides": [special(one), special(other)]}),
-                format!("INSERT INTO rate_limit_overrides (rule_id, key, verdict) VALUES {rows}"),
-            )
+            overrides("per-ip", "ip", [one, other])
+        }
+        4 => {
+            let one = joined(random, &PATH);
+            let other = if random.once_in(2) { joined(random, &PATH) } else { format!("/{one}/") };
+            overrides("per-endpoint", "endpoint", [&one, &other])
         }
         _ => {
             let endpoint = joined(random, &ENDPOINT);
@@ -84,6 +87,17 @@ pub fn draw(random: &mut Random) -> Spelled {
             in_rule("endpoints", &format!("{start}{endpoint}"))
         }
     }
+}
+
+/// Two overrides of a rule, for a key of one placeholder each.
+fn overrides(rule: &str, name: &str, values: [&str; 2]) -> Spelled {
+    let special = |value: &str| json!({"rule": rule, "key": {name: value}, "verdict": "block"});
+    let row = |value: &str| format!("('{rule}', {}, 'block')", text(&json!({name: value}).to_string()));
+    let rows = values.map(row).join(", ");
+    stored(
+        json!({"overrides": values.map(special)}),
+        format!("INSERT INTO rate_limit_overrides (rule_id, key, verdict) VALUES {rows}"),
+    )
 }
 
 fn joined(random: &mut Random, parts: &[&str]) -> String {
@@ -113,8 +127,9 @@ fn stored(rules: Value, statement: String) -> Spelled {
 }
 
 /// The rules that have to be there already.
-pub fn there() -> [trypema::rules::Rule; 2] {
-    let per_ip =
-        json!({"id": "per-ip", "scope": "ip", "strategy": {"fixed_window": {"limit": 1, "window": "1s"}}});
-    [super::live(), serde_json::from_value(per_ip).unwrap()]
+pub fn there() -> [trypema::rules::Rule; 3] {
+    let strategy = json!({"fixed_window": {"limit": 1, "window": "1s"}});
+    let per = |scope: &str| json!({"id": format!("per-{scope}"), "scope": scope, "strategy": strategy});
+    let [per_ip, per_endpoint] = ["ip", "endpoint"].map(|scope| serde_json::from_value(per(scope)).unwrap());
+    [super::live(), per_ip, per_endpoint]
 }

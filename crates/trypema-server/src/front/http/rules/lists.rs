@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::Rules;
+use trypema::rules::{Rules, usual_path};
 
 use super::edited;
 use crate::front::http::answer::json;
@@ -83,7 +83,7 @@ impl Front {
     }
 }
 
-/// A value as it is stored: there are many ways to write one address.
+/// A value as it is stored: there are many ways to write one address, or one path.
 fn canonical(attribute: &str, value: &str) -> String {
     let address = |text: &str| text.parse().ok().map(|address: IpAddr| address.to_canonical());
     let (text, prefix) = value.split_once('/').map_or((value, None), |(text, prefix)| (text, Some(prefix)));
@@ -95,6 +95,7 @@ fn canonical(attribute: &str, value: &str) -> String {
                 None => address.to_string(),
             }
         }
+        _ if attribute == "endpoint" => usual_path(value),
         _ => value.to_owned(),
     }
 }

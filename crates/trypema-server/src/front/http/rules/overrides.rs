@@ -4,7 +4,6 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use trypema::AddressKey;
 use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Rules};
 
 use super::edited;
@@ -64,8 +63,8 @@ impl Front {
         match *request.method() {
             Method::GET => {
                 let answer = self.answer_from_stored(place, move |stored| {
-                    let key = key_of(stored, &name)?;
-                    let item = find(stored, &key).ok_or_else(no_override)?;
+                    let target = Target::of(stored, &name)?;
+                    let item = target.find(stored).ok_or_else(no_override)?;
                     let revision = stored.revisions.get(&Name::of(item)).copied();
                     Ok(ItemAnswer { revision, item }.into_answer())
                 });
@@ -83,9 +82,9 @@ impl Front {
         let OverrideChange { strategy, verdict } =
             read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let changed = self.edit(&who, place, move |stored| {
-            let key = key_of(stored, &name)?;
-            let mut wanted = without(stored, &key, precondition)?;
-            let KeyValues { rule, values, .. } = key;
+            let target = Target::of(stored, &name)?;
+            let mut wanted = target.without(stored, precondition)?;
+            let KeyValues { rule, values, .. } = target.key;
             wanted.rules.overrides.push(Override { rule, key: values, strategy, verdict });
             Ok(wanted)
         });
@@ -96,53 +95,57 @@ impl Front {
         let who = self.admit_editor(request.headers())?;
         let precondition = Precondition::read(request.headers())?;
         let changed = self.edit(&who, place, move |stored| {
-            let key = key_of(stored, &name)?;
-            find(stored, &key).ok_or_else(no_override)?;
-            without(stored, &key, precondition)
+            let target = Target::of(stored, &name)?;
+            target.find(stored).ok_or_else(no_override)?;
+            target.without(stored, precondition)
         });
         edited(StatusCode::OK, changed.await?).await
     }
 }
 
-/// What a key names, by the rules that are stored: this server may not have them in force yet.
-fn key_of(stored: &Stored, name: &str) -> Result<KeyValues, Refusal> {
-    let id = name.split('|').next().unwrap_or_default();
-    let rule = stored.rule(id).ok_or_else(no_key)??;
-    let alone = Rule { candidate_for: None, share: None, ..rule.clone() };
-    let alone = RuleSet::compile(&Rules { rules: vec![alone], ..Rules::default() });
-    alone.map_err(Unusable::from)?.values_of(name).ok_or_else(no_key)
+/// A key that has or gets an override.
+struct Target {
+    key: KeyValues,
+    /// The name of its counter, however the key was written.
+    name: String,
+    /// The rule alone, which tells the names of counters.
+    rule: RuleSet,
 }
 
-/// What is stored, without the override of a key.
-fn without(stored: &Stored, key: &KeyValues, precondition: Option<Precondition>) -> Result<Wanted, Refusal> {
-    let revision = find(stored, key).and_then(|special| stored.revisions.get(&Name::of(special))).copied();
-    if let Some(precondition) = precondition {
-        precondition.check("the override", revision.unwrap_or(0))?;
+impl Target {
+    /// What a key names, by the rules that are stored: this server may not have them in force yet.
+    fn of(stored: &Stored, name: &str) -> Result<Self, Refusal> {
+        let id = name.split('|').next().unwrap_or_default();
+        let rule = stored.rule(id).ok_or_else(no_key)??;
+        let alone = Rule { candidate_for: None, share: None, ..rule.clone() };
+        let alone = RuleSet::compile(&Rules { rules: vec![alone], ..Rules::default() });
+        let rule = alone.map_err(Unusable::from)?;
+        let key = rule.values_of(name).ok_or_else(no_key)?;
+        let name = rule.key_of(&key.rule, &key.values).ok_or_else(no_key)?;
+        Ok(Self { key, name, rule })
     }
-    let mut rules = stored.rules.clone();
-    rules.overrides.retain(|special| !is_for(special, key));
-    Ok(Wanted { rules, reach: Reach::Rule(key.rule.clone()), revision })
-}
 
-fn find<'s>(stored: &'s Stored, key: &KeyValues) -> Option<&'s Override> {
-    stored.rules.overrides.iter().find(|special| is_for(special, key))
-}
+    fn find<'s>(&self, stored: &'s Stored) -> Option<&'s Override> {
+        stored.rules.overrides.iter().find(|special| self.is_of(special))
+    }
 
-/// Whether an override is for a key, whichever way its address is written.
-fn is_for(special: &Override, key: &KeyValues) -> bool {
-    let folded =
-        |address: &str| address.parse().ok().map(|address| AddressKey::of(address).as_str().to_owned());
-    let is_same = |name: &str, one: &str, other: &str| {
-        one == other
-            || (name == "ip"
-                && (folded(one).as_deref() == Some(other) || folded(other).as_deref() == Some(one)))
-    };
-    special.rule == key.rule
-        && special.key.len() == key.values.len()
-        && special
-            .key
-            .iter()
-            .all(|(name, value)| key.values.get(name).is_some_and(|other| is_same(name, value, other)))
+    /// What is stored, without the override of the key.
+    fn without(&self, stored: &Stored, precondition: Option<Precondition>) -> Result<Wanted, Refusal> {
+        let revision =
+            self.find(stored).and_then(|special| stored.revisions.get(&Name::of(special))).copied();
+        if let Some(precondition) = precondition {
+            precondition.check("the override", revision.unwrap_or(0))?;
+        }
+        let mut rules = stored.rules.clone();
+        rules.overrides.retain(|special| !self.is_of(special));
+        Ok(Wanted { rules, reach: Reach::Rule(self.key.rule.clone()), revision })
+    }
+
+    /// Whether an override is for the key, whichever way its address or path is written.
+    fn is_of(&self, special: &Override) -> bool {
+        special.rule == self.key.rule
+            && self.rule.key_of(&special.rule, &special.key).as_deref() == Some(&*self.name)
+    }
 }
 
 fn no_key() -> Refusal {

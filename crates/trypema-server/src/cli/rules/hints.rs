@@ -1,0 +1,174 @@
+//! Hints about rules that are valid, and may not do what was meant.
+
+use std::collections::BTreeMap;
+
+use trypema::rules::{IfMissing, NeededAttribute, RuleSet};
+
+/// Attributes that `/v1/forward-auth` takes from what a proxy says of a request. `POST /v1/check` takes none: its caller
+/// sends every attribute.
+const OF_FORWARD_AUTH: [&str; 4] = ["endpoint", "host", "ip", "method"];
+
+/// The attribute that `plan_tiers` are compared with.
+const PLAN: &str = "plan";
+
+/// Rules that one hint names: nobody reads more.
+const MAX_NAMED: usize = 5;
+
+/// What may not be meant so, one line each.
+pub(super) fn hints(rules: &RuleSet) -> impl Iterator<Item = String> {
+    let missing = rules.needed_attributes().filter_map(|needed| of_attribute(&needed));
+    let plan = of_plan(rules);
+    let unmatched = rules.unmatched_overrides().map(|unmatched| {
+        format!(
+            "override of rule `{}` for endpoint {:?} never applies: the rule counts requests by its own endpoints ({})",
+            unmatched.rule.id,
+            unmatched.endpoint,
+            unmatched.rule.endpoints.join(", "),
+        )
+    });
+    missing.chain(plan).chain(unmatched).chain(of_number(rules)).collect::<Vec<_>>().into_iter()
+}
+
+/// What becomes of a request that lacks an attribute, in the order in which it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Consequence {
+    Denied,
+    Refused,
+    Recorded,
+    Skipped,
+}
+
+impl Consequence {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Denied => "denied by",
+            Self::Refused => "refused by",
+            Self::Recorded => "only recorded by",
+            Self::Skipped => "not limited by",
+        }
+    }
+}
+
+/// Attributes that no front end knows by itself, and what happens to requests without them.
+fn of_attribute(needed: &NeededAttribute<'_>) -> Option<String> {
+    if OF_FORWARD_AUTH.contains(&needed.name) {
+        return None;
+    }
+    let mut ids: BTreeMap<Consequence, Vec<&str>> = BTreeMap::new();
+    for rule in &needed.rules {
+        let consequence = match rule.if_missing {
+            IfMissing::Skip => Consequence::Skipped,
+            _ if rule.is_shadow() => Consequence::Recorded,
+            IfMissing::Deny => Consequence::Denied,
+            IfMissing::Error => Consequence::Refused,
+        };
+        ids.entry(consequence).or_default().push(&rule.id);
+    }
+    let is_skipping = ids.contains_key(&Consequence::Skipped);
+    let consequences: Vec<String> =
+        ids.iter().map(|(consequence, ids)| format!("{} {}", consequence.text(), listed(ids))).collect();
+    let advice = if is_skipping { " (set `if_missing: deny` or `error` to change that)" } else { "" };
+    Some(format!(
+        "no front end knows `{}` by itself: checks have to send it, and a forward-auth profile has to set it; \
+         requests without it are {}{advice}",
+        needed.name,
+        consequences.join(", "),
+    ))
+}
+
+/// Rules for plans, which requests without one pass by.
+fn of_plan(rules: &RuleSet) -> Option<String> {
+    let for_plans = rules.rules().filter(|rule| rule.enabled && !rule.plan_tiers.is_empty());
+    let ids: Vec<&str> = for_plans.map(|rule| rule.id.as_str()).collect();
+    (!ids.is_empty()).then(|| {
+        format!(
+            "no front end knows `{PLAN}` by itself: checks have to send it, and a forward-auth profile has to set it; \
+             requests without it are not limited by {}",
+            listed(&ids),
+        )
+    })
+}
+
+fn of_number(rules: &RuleSet) -> Option<String> {
+    let (most, max) = (rules.most_applying(), RuleSet::MAX_APPLYING);
+    (most > max).then(|| {
+        format!(
+            "up to {most} rules can apply to one request, and requests that more than {max} apply to end with an error \
+             (estimated from endpoints, methods and plans, for a request with every attribute; it may be fewer)"
+        )
+    })
+}
+
+/// "`a`, `b` and 3 more".
+fn listed(ids: &[&str]) -> String {
+    let named: Vec<String> = ids.iter().take(MAX_NAMED).map(|id| format!("`{id}`")).collect();
+    match ids.len().saturating_sub(MAX_NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(yaml: &str) -> Vec<String> {
+        let rules = RuleSet::from_yaml(yaml, "rules.yaml").unwrap_or_else(|error| panic!("{error}"));
+        hints(&rules).collect()
+    }
+
+    const LIMIT: &str = "strategy: {fixed_window: {limit: 1, window: 1h}}";
+
+    #[test]
+    fn what_front_ends_know_needs_no_hint() {
+        let rules = format!(
+            "rules: [{{id: a, scope: ip, {LIMIT}}}, {{id: b, scope: user, key_pattern: '{{host}} {{method}}', {LIMIT}}}]"
+        );
+        assert_eq!(of(&rules), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_they_do_not_know_is_told_with_its_consequence() {
+        let rule = |id: &str, rest: &str| format!("  - {{id: {id}, scope: user, {rest} {LIMIT}}}\n");
+        let rules = ["a", "b", "c", "d", "e", "f"].map(|id| rule(id, "")).concat();
+        let others = [
+            ("deny", "if_missing: deny,"),
+            ("fail", "if_missing: error,"),
+            ("log", "action: log_only, if_missing: deny,"),
+        ];
+        let others = others.map(|(id, rest)| rule(id, rest)).concat();
+        let told = of(&format!("rules:\n{rules}{others}{}", rule("plans", "plan_tiers: [free],")));
+        assert_eq!(told.len(), 2, "{told:#?}");
+        for part in ["`user`", "denied by `deny`", "refused by `fail`", "only recorded by `log`"] {
+            assert!(told[0].contains(part), "{part}: {}", told[0]);
+        }
+        assert!(
+            told[0].contains("not limited by `a`, `b`, `c`, `d`, `e` and 2 more (set `if_missing"),
+            "{}",
+            told[0]
+        );
+        assert!(told[1].contains("`plan`") && told[1].contains("not limited by `plans`"), "{}", told[1]);
+    }
+
+    #[test]
+    fn more_rules_than_are_asked_are_told() {
+        let rule = |number: usize| format!("  - {{id: r{number}, scope: global, {LIMIT}}}\n");
+        let rules = |count| of(&format!("rules:\n{}", (0..count).map(rule).collect::<String>()));
+        assert_eq!(rules(64), Vec::<String>::new());
+        assert!(rules(65)[0].contains("up to 65 rules can apply to one request"), "{:?}", rules(65));
+    }
+
+    #[test]
+    fn overrides_that_never_apply_are_told() {
+        let told = of(&format!(
+            "
+rules: [{{id: each, scope: endpoint, endpoints: [/api/**], {LIMIT}}}]
+overrides:
+  - {{rule: each, key: {{endpoint: /api/**/}}, verdict: block}}
+  - {{rule: each, key: {{endpoint: /api/admin}}, verdict: block}}
+"
+        ));
+        assert_eq!(told.len(), 1, "{told:#?}");
+        assert!(told[0].contains("`each` for endpoint \"/api/admin\" never applies"), "{}", told[0]);
+    }
+}
