@@ -64,7 +64,14 @@ pub(crate) struct Readiness {
     rules_refused: bool,
     /// What is wrong with them: only for administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) refused_rules: Option<String>,
+    refused_rules: Option<String>,
+}
+
+impl Readiness {
+    /// The same for everybody: without what rules say.
+    pub(crate) fn without_details(self) -> Self {
+        Self { refused_rules: None, ..self }
+    }
 }
 
 impl App {

@@ -1,7 +1,7 @@
 //! Settings that were checked, with their defaults.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,21 +12,29 @@ use trypema::redis::{OnFailure, RedisKey};
 use trypema::rules::Period;
 
 use crate::forward_auth::Profiles;
+use crate::front::http::AllowedOrigins;
 use crate::rules::{Address, DatabaseChoice, RulesSource};
 use crate::secret::Secret;
-use crate::settings::{ProviderSetting, Settings, StoreFailureSetting};
+use crate::settings::{AdminListenSetting, ProviderSetting, Settings, StoreFailureSetting};
 use crate::spans::Collector;
+use crate::token_file::RuntimeDirectory;
 use crate::tokens::{Role, Tokens};
 
 /// Everything the service goes by.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where to listen.
+    /// Where checks are served.
     pub listen: SocketAddr,
+    /// Where administration is served.
+    pub admin_listen: AdminListen,
+    /// The directory that keeps a generated token; `None` until it is set, as the environment is no setting.
+    pub runtime_directory: Option<RuntimeDirectory>,
     /// What HTTPS needs, if that is spoken.
     pub tls: Option<Tls>,
     /// Who may look at rules and counters, and who may change them.
     pub tokens: Tokens,
+    /// The web pages that may call the service.
+    pub(crate) allowed_origins: AllowedOrigins,
     /// Where rules come from.
     pub rules: RulesSource,
     /// Whose `X-Forwarded-*` headers are believed.
@@ -45,6 +53,22 @@ pub struct Config {
     pub shutdown_deadline: Duration,
     /// The collector of spans.
     pub(crate) collector: Option<Collector>,
+}
+
+/// Where administration is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminListen {
+    /// At [`AdminListen::DEFAULT`]; if that is not possible, the service starts without.
+    Default,
+    /// Here; the service does not start without.
+    At(SocketAddr),
+    /// Nowhere.
+    Off,
+}
+
+impl AdminListen {
+    /// The default address.
+    pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 }
 
 /// The files of HTTPS.
@@ -139,10 +163,18 @@ impl Config {
     /// The first setting that cannot be used.
     pub fn new(settings: Settings) -> Result<Self, InvalidConfig> {
         check_times(&settings)?;
-        let config = Self {
+        Ok(Self {
             listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
+            admin_listen: match settings.admin_listen {
+                None => AdminListen::Default,
+                Some(AdminListenSetting::At(address)) => AdminListen::At(address),
+                Some(AdminListenSetting::Off) => AdminListen::Off,
+            },
+            runtime_directory: None,
             tls: tls(&settings)?,
             tokens: tokens(&settings)?,
+            allowed_origins: AllowedOrigins::new(&settings.allowed_origins)
+                .map_err(|reason| invalid("allowed_origins", reason))?,
             rules: rules(&settings)?,
             trusted_proxies: trusted_proxies(&settings.trusted_proxies)?,
             profiles: settings.forward_auth.as_ref().map(Profiles::new).transpose()?.unwrap_or_default(),
@@ -152,21 +184,7 @@ impl Config {
             shutdown_deadline: time(settings.shutdown_deadline, 10_000),
             collector: collector(settings.otlp_endpoint.as_deref())?,
             provider: provider(settings)?,
-        };
-        if matches!(config.rules, RulesSource::Database(_))
-            && !config.is_on_loopback()
-            && !config.tokens.has_editor()
-        {
-            let reason =
-                "is missing: rules in a database need one before others than this machine can reach them";
-            return Err(invalid("admin_token", reason));
-        }
-        Ok(config)
-    }
-
-    /// Whether only this machine can reach it.
-    pub fn is_on_loopback(&self) -> bool {
-        self.listen.ip().to_canonical().is_loopback()
+        })
     }
 }
 

@@ -11,6 +11,7 @@
 //! A front end makes a [`Request`](trypema::rules::Request) of what it is asked, gives it to [`App::ask`], and translates the
 //! [`Verdict`](trypema::rules::Verdict). It decides nothing.
 
+mod administration;
 mod app;
 mod background_worker;
 pub mod cli;
@@ -20,6 +21,7 @@ mod deny_status;
 mod forward_auth;
 mod front;
 mod log;
+mod logins;
 mod metrics;
 mod net;
 mod provider;
@@ -28,11 +30,14 @@ mod secret;
 mod server;
 mod settings;
 mod spans;
+mod token_file;
 mod tokens;
 
+pub use administration::AdminAddress;
 pub use app::{App, Mode};
-pub use config::{Config, InvalidConfig, Limits, ProviderChoice, Tls};
+pub use config::{AdminListen, Config, InvalidConfig, Limits, ProviderChoice, Tls};
 pub use rules::{Address, DatabaseChoice, OpenError, RulesSource};
 pub use server::{Interrupted, Reload, Server, StartError};
-pub use settings::Settings;
+pub use settings::{AdminListenSetting, Settings};
+pub use token_file::{RuntimeDirectory, TokenFileError};
 pub use tokens::Tokens;

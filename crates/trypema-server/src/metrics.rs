@@ -4,6 +4,7 @@ mod connections;
 mod exposition;
 mod histogram;
 mod http;
+mod logins;
 mod process;
 mod rules;
 mod store;
@@ -16,6 +17,7 @@ use trypema::rules::RuleSet;
 pub(crate) use connections::ConnectionMetrics;
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, Kind};
 pub(crate) use http::{HttpMetrics, Route};
+pub(crate) use logins::LoginMetrics;
 pub(crate) use rules::{Comparisons, RuleMetrics};
 pub(crate) use store::StoreMetrics;
 
@@ -51,6 +53,7 @@ pub(crate) struct Metrics {
     pub(crate) store: Arc<StoreMetrics>,
     pub(crate) http: HttpMetrics,
     pub(crate) connections: Arc<ConnectionMetrics>,
+    pub(crate) logins: Arc<LoginMetrics>,
     pub(crate) reloads: Counter,
     pub(crate) refused_reloads: Counter,
     pub(crate) dropped_spans: Arc<Counter>,
@@ -66,6 +69,7 @@ impl Metrics {
             store,
             http: HttpMetrics::default(),
             connections: Arc::default(),
+            logins: Arc::default(),
             reloads: Counter::default(),
             refused_reloads: Counter::default(),
             dropped_spans: Arc::default(),
@@ -93,6 +97,7 @@ impl Metrics {
         text.sample(&[], self.loaded_at_s.load(Ordering::Relaxed));
         self.http.write(text);
         self.connections.write(text);
+        self.logins.write(text);
         text.family(
             "trypema_spans_dropped_total",
             Kind::Counter,

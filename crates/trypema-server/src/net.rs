@@ -11,7 +11,7 @@ mod stream;
 mod tls;
 
 pub(crate) use connection::{Order, Phase};
-pub(crate) use listener::{Accepting, Protocol, bind};
+pub(crate) use listener::{Accepting, Listening, Protocol, bind};
 pub(crate) use memory::{Reservation, UNACCOUNTED_BYTES};
 pub(crate) use nofile::raise_descriptor_limit;
 pub(crate) use registry::{Place, Registry};

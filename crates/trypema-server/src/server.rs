@@ -14,13 +14,16 @@ use trypema::TrypemaError;
 use trypema::clock::Clock;
 use trypema::rules::InvalidRules;
 
+use crate::administration::{AdminAddress, Administration};
 use crate::app::App;
 use crate::clock::Started;
 use crate::config::Config;
-use crate::front::http::Front;
-use crate::net::{self, Accepting, Certificates, Registry, TlsError};
+use crate::front::http::{Access, AdminApi, CheckApi, Common, Http};
+use crate::logins::LoginGuard;
+use crate::net::{self, Accepting, Certificates, Listening, Registry, TlsError};
 use crate::rules::{Following, OpenError, file, follow};
 use crate::spans::Spans;
+use crate::token_file::TokenFileError;
 
 /// How often the store is looked at, to say in the log that it went away or came back.
 const WATCH_STORE_EVERY: Duration = Duration::from_secs(1);
@@ -46,24 +49,35 @@ pub enum StartError {
     /// HTTPS.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The address.
-    #[error("listening on {address}: {source}")]
+    /// The address of the check listener.
+    #[error("listen: {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
+    /// The address of the administration listener.
+    #[error("admin_listen: {address}: {source}")]
+    AdminListen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A token was to be generated, and cannot be kept.
+    #[error("admin_token: is missing, and none can be generated: {0}")]
+    Token(#[from] TokenFileError),
 }
 
 impl StartError {
     /// Whether trying again later cannot help: something was written down wrong.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Rules(_) | Self::Tls(_) => true,
+            Self::Rules(_) | Self::Tls(_) | Self::Token(_) => true,
             Self::Database(error) => error.is_final(),
             Self::Store(error) => !matches!(error, TrypemaError::RedisError(_)),
-            Self::Listen { .. } => false,
+            Self::Listen { .. } | Self::AdminListen { .. } => false,
         }
     }
 }
@@ -80,6 +94,9 @@ pub struct Server {
     config: Config,
     listener: TcpListener,
     address: SocketAddr,
+    administration: Option<Administration>,
+    /// Of the check listener, and of the administration listener.
+    guards: [LoginGuard; 2],
     certificates: Option<Arc<Certificates>>,
     reload: Reload,
 }
@@ -107,16 +124,24 @@ impl Server {
     /// Whatever keeps it from serving.
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let certificates = config.tls.clone().map(Certificates::read).transpose()?.map(Arc::new);
-        let app = Arc::new(App::new(&config, clock).await?);
+        let app = Arc::new(App::new(&config, clock.clone()).await?);
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = net::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { app, config, listener, address, certificates, reload: Reload::default() })
+        let administration = Administration::open(&config)?;
+        let guard = || LoginGuard::new(clock.clone(), Arc::clone(&app.metrics.logins));
+        let (guards, reload) = ([guard()?, guard()?], Reload::default());
+        Ok(Self { app, config, listener, address, administration, guards, certificates, reload })
     }
 
-    /// Where it listens.
+    /// The address of the check listener.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of the administration listener, if there is one.
+    pub fn admin(&self) -> Option<&AdminAddress> {
+        self.administration.as_ref().map(|administration| &administration.about)
     }
 
     /// What it decides with.
@@ -144,13 +169,10 @@ impl Server {
             }
             None => (None, None),
         };
-        let accepting = Accepting {
-            protocol: Arc::new(Front::new(Arc::clone(&self.app), &self.config, spans)),
-            registry: Arc::clone(&registry),
-            certificates: self.certificates.clone(),
-        };
+        let (app, config) = (Arc::clone(&self.app), self.config.clone());
+        let listeners = self.into_listeners(&registry, spans);
         let outcome = tokio::select! {
-            () = accepting.run(&self.listener) => Ok(()),
+            () = listeners.accept() => Ok(()),
             () = stop => Ok(()),
             Some(ended) = background.join_next() => {
                 tracing::error!(?ended, "a background task ended");
@@ -158,18 +180,43 @@ impl Server {
             }
         };
         tracing::info!("stopping: no more requests are wanted");
-        self.app.drain();
+        app.drain();
         tokio::select! {
-            () = accepting.run(&self.listener) => {}
-            () = tokio::time::sleep(self.config.shutdown_delay) => {}
+            () = listeners.accept() => {}
+            () = tokio::time::sleep(config.shutdown_delay) => {}
         }
         registry.finish_all();
-        accepting.run_out(self.listener);
-        drop(accepting);
-        stop_all(&self.app, &registry, self.config.shutdown_deadline, sending).await;
+        listeners.run_out();
+        stop_all(&app, &registry, config.shutdown_deadline, sending).await;
         background.shutdown().await;
         tracing::info!("stopped");
         outcome
+    }
+
+    /// Both listeners, each with its API.
+    fn into_listeners(self, registry: &Arc<Registry>, spans: Option<Arc<Spans>>) -> Listeners {
+        let common = Common::new(Arc::clone(&self.app), &self.config, spans);
+        let [check_guard, admin_guard] = self.guards;
+        let (tokens, administration) = match self.administration {
+            Some(Administration { listener, tokens, .. }) => (tokens.clone(), Some((listener, tokens))),
+            None => (self.config.tokens.clone(), None),
+        };
+        let check = CheckApi::new(common.clone(), &self.config, Access { tokens, guard: check_guard });
+        let check = Listening {
+            listener: self.listener,
+            accepting: Accepting {
+                protocol: Arc::new(Http(check)),
+                registry: Arc::clone(registry),
+                certificates: self.certificates.clone(),
+            },
+        };
+        let admin = administration.map(|(listener, tokens)| {
+            let admin = AdminApi::new(common, &self.config, Access { tokens, guard: admin_guard });
+            let (protocol, registry) = (Arc::new(Http(admin)), Arc::clone(registry));
+            let accepting = Accepting { protocol, registry, certificates: self.certificates };
+            Listening { listener, accepting }
+        });
+        Listeners { check, admin }
     }
 
     fn registry(&self) -> Arc<Registry> {
@@ -207,6 +254,33 @@ impl Server {
             background.spawn(work);
         }
         background
+    }
+}
+
+/// Both listeners.
+struct Listeners {
+    check: Listening<Http<CheckApi>>,
+    admin: Option<Listening<Http<AdminApi>>>,
+}
+
+impl Listeners {
+    /// Accepts on both until it is dropped.
+    async fn accept(&self) {
+        let admin = async {
+            match &self.admin {
+                Some(admin) => admin.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::join!(self.check.accept(), admin);
+    }
+
+    /// Serves those that the system has accepted for us already, and listens no more.
+    fn run_out(self) {
+        self.check.run_out();
+        if let Some(admin) = self.admin {
+            admin.run_out();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::Deserialize;
@@ -16,16 +17,19 @@ use crate::secret::Secret;
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where to listen [default: 127.0.0.1:8080]
+    /// Where to serve checks, forward-auth and health [default: 127.0.0.1:8080]
     #[arg(long, env = "TRYPEMA_LISTEN", value_name = "ADDRESS:PORT", help_heading = "Listening")]
     pub listen: Option<SocketAddr>,
+    /// Where to serve administration, metrics and health, or `off` [default: 127.0.0.1:8081, if that is free]
+    #[arg(long, env = "TRYPEMA_ADMIN_LISTEN", value_name = "ADDRESS:PORT", help_heading = "Listening")]
+    pub admin_listen: Option<AdminListenSetting>,
     /// Certificate chain in PEM: with a key, the service speaks HTTPS
     #[arg(long, env = "TRYPEMA_TLS_CERTIFICATE", value_name = "FILE", help_heading = "Listening")]
     pub tls_certificate: Option<PathBuf>,
     /// Private key in PEM
     #[arg(long, env = "TRYPEMA_TLS_KEY", value_name = "FILE", help_heading = "Listening")]
     pub tls_key: Option<PathBuf>,
-    /// Token of those who may change rules and counters (`Authorization: Bearer …`); without one this is answered on loopback only
+    /// Token of those who may change rules and counters (`Authorization: Bearer …`), at least 16 characters; generated and kept in the runtime directory if no token is set
     #[arg(
         long,
         env = "TRYPEMA_ADMIN_TOKEN",
@@ -49,6 +53,15 @@ pub struct Settings {
     /// The same, in a file: one a line, with or without a name before it
     #[arg(long, env = "TRYPEMA_READER_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
     pub reader_token_file: Option<PathBuf>,
+    /// Origins of web pages that may call the service, as in `https://app.example`; requests from all other pages are refused
+    #[arg(
+        long,
+        env = "TRYPEMA_ALLOWED_ORIGINS",
+        value_name = "ORIGIN,…",
+        value_delimiter = ',',
+        help_heading = "Listening"
+    )]
+    pub allowed_origins: Vec<String>,
 
     /// File of rules (YAML), read again when it changes and on SIGHUP; built-in demonstration rules if not given
     #[arg(long, env = "TRYPEMA_RULES", value_name = "FILE", help_heading = "Rules")]
@@ -158,6 +171,35 @@ pub struct Settings {
     /// OpenTelemetry collector (OTLP over HTTP, as in http://127.0.0.1:4318) for requests whose traceparent is sampled
     #[arg(long, env = "TRYPEMA_OTLP_ENDPOINT", value_name = "URL", help_heading = "Operation")]
     pub otlp_endpoint: Option<String>,
+}
+
+/// Where administration is served, if at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum AdminListenSetting {
+    /// At an address.
+    At(SocketAddr),
+    /// Nowhere.
+    Off,
+}
+
+impl FromStr for AdminListenSetting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::At).map_err(|_| "need ADDRESS:PORT, as in 127.0.0.1:8081, or `off`".to_owned())
+    }
+}
+
+impl TryFrom<String> for AdminListenSetting {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
 }
 
 /// Where counters live.
@@ -270,12 +312,14 @@ impl Settings {
             secret((self.redis_url, self.redis_url_file), (others.redis_url, others.redis_url_file));
         Self {
             listen: self.listen.or(others.listen),
+            admin_listen: self.admin_listen.or(others.admin_listen),
             tls_certificate: self.tls_certificate.or(others.tls_certificate),
             tls_key: self.tls_key.or(others.tls_key),
             admin_token,
             admin_token_file,
             reader_token,
             reader_token_file,
+            allowed_origins: given(self.allowed_origins, others.allowed_origins),
             rules: self.rules.or(others.rules),
             database_url,
             database_url_file,

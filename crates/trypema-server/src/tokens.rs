@@ -34,6 +34,10 @@ pub(crate) struct Actor {
 
 /// Names are told in logs and in history.
 const MAX_NAME: usize = 64;
+/// The name of an editor whose token has none.
+const EDITOR: &str = "editor";
+/// Characters of a configured token, at least: 16 random letters and digits are about 95 bits.
+const MIN_TOKEN: usize = 16;
 
 /// What is wrong with tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -42,6 +46,8 @@ pub(crate) enum InvalidTokens {
     Empty,
     #[error("a token has no spaces, control characters or letters beyond ASCII")]
     Token,
+    #[error("a token needs at least {MIN_TOKEN} characters; `openssl rand -hex 32` makes a good one")]
+    Short,
     #[error(
         "a line is a token, or a name and a token; a name needs 1 to {MAX_NAME} letters, digits, `_`, `-`, `.` and `@`"
     )]
@@ -53,8 +59,13 @@ pub(crate) enum InvalidTokens {
 impl Tokens {
     /// Adds one token, whose name is that of its role.
     pub(crate) fn add(&mut self, token: &Secret, role: Role) -> Result<(), InvalidTokens> {
-        let name = if role == Role::Editor { "editor" } else { "reader" };
+        let name = if role == Role::Editor { EDITOR } else { "reader" };
         self.add_named(name, token.reveal(), role)
+    }
+
+    /// Adds an editor's token that the service has generated itself.
+    pub(crate) fn add_generated(&mut self, token: Secret) {
+        self.0.push(Token { name: EDITOR.to_owned(), role: Role::Editor, secret: token });
     }
 
     /// Adds the tokens of a file: one a line, with or without a name before it, as in `ann TOKEN`.
@@ -77,6 +88,9 @@ impl Tokens {
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(InvalidTokens::Token);
+        }
+        if token.len() < MIN_TOKEN {
+            return Err(InvalidTokens::Short);
         }
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_fine) {
             return Err(InvalidTokens::Name);
@@ -103,11 +117,6 @@ impl Tokens {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Whether somebody may change something.
-    pub(crate) fn has_editor(&self) -> bool {
-        self.0.iter().any(|token| token.role == Role::Editor)
-    }
 }
 
 #[cfg(test)]
@@ -123,13 +132,17 @@ mod tests {
 
     #[test]
     fn each_token_has_a_name_and_a_role() {
-        let tokens = tokens("ann one\n two,2:x \n\n", "grafana\tthree\r\nbob@example.com  four\n").unwrap();
+        let editors = "ann token-number-one\n token-number-two,2:x \n\n";
+        let readers = "grafana\ttoken-number-three\r\nbob@example.com  token-number-four\n";
+        let tokens = tokens(editors, readers).unwrap();
         let found = |token: &str| tokens.find(token.as_bytes()).map(|actor| (actor.name, actor.role));
-        assert_eq!(found("one"), Some(("ann".to_owned(), Role::Editor)));
-        assert_eq!(found("two,2:x"), Some(("editor".to_owned(), Role::Editor)));
-        assert_eq!(found("three"), Some(("grafana".to_owned(), Role::Reader)));
-        assert_eq!(found("four"), Some(("bob@example.com".to_owned(), Role::Reader)));
-        for wrong in ["", "on", "onee", "ann one", "ann", "One", "two", "x"] {
+        assert_eq!(found("token-number-one"), Some(("ann".to_owned(), Role::Editor)));
+        assert_eq!(found("token-number-two,2:x"), Some(("editor".to_owned(), Role::Editor)));
+        assert_eq!(found("token-number-three"), Some(("grafana".to_owned(), Role::Reader)));
+        assert_eq!(found("token-number-four"), Some(("bob@example.com".to_owned(), Role::Reader)));
+        for wrong in
+            ["", "token-number-on", "token-number-onee", "ann token-number-one", "ann", "Token-number-one"]
+        {
             assert_eq!(found(wrong), None, "{wrong}");
         }
     }
@@ -141,8 +154,11 @@ mod tests {
             (" \n", "r", InvalidTokens::Empty),
             ("ann one two", "r", InvalidTokens::Token),
             ("t\u{e4}st", "r", InvalidTokens::Token),
-            ("a:b one", "r", InvalidTokens::Name),
-            ("one", "one", InvalidTokens::Repeated),
+            ("123456789012345", "r", InvalidTokens::Short),
+            ("ann 123456789012345", "r", InvalidTokens::Short),
+            ("1234567890123456", "123456789012345", InvalidTokens::Short),
+            ("a:b 1234567890123456", "r", InvalidTokens::Name),
+            ("1234567890123456", "1234567890123456", InvalidTokens::Repeated),
         ] {
             assert_eq!(tokens(editors, readers).map(drop), Err(why), "{editors} {readers}");
         }

@@ -35,6 +35,8 @@ mod limits;
 mod operations;
 #[path = "proxies/proxy.rs"]
 mod proxy;
+#[path = "proxies/published.rs"]
+mod published;
 #[path = "proxies/sessions.rs"]
 mod sessions;
 #[path = "proxies/trust.rs"]

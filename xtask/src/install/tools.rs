@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{debian, succeeds};
 use crate::Step;
 
-/// Where Debian keeps nginx, and only root looks.
+/// Where Debian keeps nginx and HAProxy, and only root looks.
 const SYSTEM_PROGRAMS: &str = "/usr/sbin";
 /// Where Debian keeps PostgreSQL, each version in a directory of its own.
 const POSTGRESQL_VERSIONS: &str = "/usr/lib/postgresql";
@@ -19,13 +19,14 @@ struct Tool {
     package: &'static str,
 }
 
-const TOOLS: [Tool; 9] = [
+const TOOLS: [Tool; 10] = [
     Tool { program: "redis-server", question: "--version", package: "redis-server" },
     Tool { program: "postgres", question: "--version", package: "postgresql" },
     Tool { program: "initdb", question: "--version", package: "postgresql" },
     Tool { program: "psql", question: "--version", package: "postgresql" },
     Tool { program: "nginx", question: "-v", package: "nginx-light" },
     Tool { program: "caddy", question: "version", package: "caddy" },
+    Tool { program: "haproxy", question: "-v", package: "haproxy" },
     Tool { program: "prometheus", question: "--version", package: "prometheus" },
     Tool { program: "promtool", question: "--version", package: "prometheus" },
     Tool { program: "systemd-analyze", question: "--version", package: "systemd" },

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use trypema::RateLimiter;
 use trypema::rules::{Engine, Request, RuleSet};
 
-use super::service::Service;
+use super::service::{AdminService, Call, CheckService};
 use super::{failed, print};
 use crate::front::http::ExplainAnswer;
 
@@ -19,7 +19,7 @@ pub(super) struct Check {
     #[command(flatten)]
     question: Question,
     #[command(flatten)]
-    service: Service,
+    service: CheckService,
     /// Print the service's own answer
     #[arg(long)]
     json: bool,
@@ -34,7 +34,7 @@ pub(super) struct Explain {
     #[command(flatten)]
     question: Question,
     #[command(flatten)]
-    service: Service,
+    service: AdminService,
     /// Print the service's own answer
     #[arg(long)]
     json: bool,
@@ -67,7 +67,7 @@ impl Check {
             if self.look {
                 question["mode"] = json!("look");
             }
-            self.service.ask("/v1/check", &question)
+            self.service.call(&Call::post("/v1/check", &question))
         });
         match answer {
             Err(error) => failed(error),
@@ -83,7 +83,7 @@ impl Explain {
     pub(super) fn run(self) -> ExitCode {
         let answer = self.question.to_json().and_then(|question| match &self.rules {
             Some(file) => explained_by(file, &self.question),
-            None => self.service.ask("/v1/explain", &question),
+            None => self.service.call(&Call::post("/v1/explain", &question)),
         });
         match answer {
             Err(error) => failed(error),

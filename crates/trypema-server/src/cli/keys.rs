@@ -6,7 +6,7 @@ use clap::Subcommand;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::service::{Call, Service, encoded};
+use super::service::{AdminService, Call, encoded};
 use super::{failed, print};
 
 /// Work on single keys
@@ -30,7 +30,7 @@ pub(super) struct Key {
     /// The key as answers tell it, as in `per-user|user=ann`
     key: String,
     #[command(flatten)]
-    service: Service,
+    service: AdminService,
 }
 
 impl Keys {

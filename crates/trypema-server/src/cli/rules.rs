@@ -11,7 +11,7 @@ use clap::Subcommand;
 use trypema::rules::{RuleSet, Rules as Definition};
 
 use self::hints::hints;
-use super::service::Service;
+use super::service::AdminService;
 use super::{failed, print};
 use crate::rules::Address;
 use crate::rules::database::Database;
@@ -38,7 +38,7 @@ pub(super) enum Rules {
         #[command(flatten)]
         doing: Doing,
         #[command(flatten)]
-        service: Service,
+        service: AdminService,
     },
     /// Write the rules that are stored, in YAML
     Export {
@@ -46,7 +46,7 @@ pub(super) enum Rules {
         #[arg(long, value_name = "NUMBER")]
         revision: Option<u64>,
         #[command(flatten)]
-        service: Service,
+        service: AdminService,
     },
     /// Say who changed what, the latest first
     History {
@@ -57,7 +57,7 @@ pub(super) enum Rules {
         #[arg(long, default_value_t = 20, value_name = "NUMBER")]
         limit: u32,
         #[command(flatten)]
-        service: Service,
+        service: AdminService,
     },
     /// Make the rules that are stored what they were after a revision: shows what changes, then changes it
     Revert {
@@ -67,7 +67,7 @@ pub(super) enum Rules {
         #[command(flatten)]
         doing: Doing,
         #[command(flatten)]
-        service: Service,
+        service: AdminService,
     },
     /// Make a candidate the live rule: shows what changes, then changes it
     Promote {
@@ -77,12 +77,12 @@ pub(super) enum Rules {
         #[command(flatten)]
         doing: Doing,
         #[command(flatten)]
-        service: Service,
+        service: AdminService,
     },
     /// Say what candidates would have decided, as far as this server has seen
     Candidates {
         #[command(flatten)]
-        service: Service,
+        service: AdminService,
     },
 }
 

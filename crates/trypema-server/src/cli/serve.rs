@@ -1,6 +1,6 @@
 //! `trypema serve`.
 
-use std::net::SocketAddr;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,15 +8,18 @@ use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{failed, print};
+use crate::administration::AdminAddress;
 use crate::config::Config;
 use crate::log;
 use crate::rules::RulesSource;
 use crate::server::{Interrupted, Server, StartError};
 use crate::settings::{LogFormat, LogLevel, Settings};
+use crate::token_file::RuntimeDirectory;
 
 /// Serve decisions over HTTP
 ///
-/// With nothing configured: built-in demonstration rules, counters in memory, on 127.0.0.1:8080.
+/// With nothing configured: built-in demonstration rules, counters in memory, checks on 127.0.0.1:8080, and administration on
+/// 127.0.0.1:8081 with a generated token.
 ///
 /// Every setting below can be given as a flag, as a variable (TRYPEMA_…), or in a configuration file in YAML, where `--redis-url` is
 /// `redis_url`; flags count before variables, and those before the file. SIGHUP reads rules and certificates again; SIGTERM stops
@@ -42,7 +45,7 @@ impl Serve {
         let format = settings.log_format.unwrap_or(LogFormat::Pretty);
         log::start(format, settings.log_level.unwrap_or(LogLevel::Info));
         let config = match Config::new(settings) {
-            Ok(config) => config,
+            Ok(config) => Config { runtime_directory: RuntimeDirectory::from_environment(), ..config },
             Err(invalid) => return failed(invalid),
         };
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -78,8 +81,16 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
     let greeting = Greeting::of(&config);
     let server = Server::start(config, None).await?;
     match format {
-        LogFormat::Pretty => greeting.print(server.address()),
-        LogFormat::Json => tracing::info!(address = %server.address(), "listening"),
+        LogFormat::Pretty => greeting.print(&server),
+        LogFormat::Json => {
+            let admin = server.admin();
+            tracing::info!(
+                address = %server.address(),
+                admin_address = admin.map(|admin| admin.address.to_string()),
+                token_file = admin.and_then(|admin| admin.token_file.as_ref()).map(|file| file.display().to_string()),
+                "listening"
+            );
+        }
     }
     if let Some(mut hangups) = hangups {
         let reload = server.reload();
@@ -143,29 +154,57 @@ impl Greeting {
         Self { scheme, rules: config.rules.clone() }
     }
 
-    fn print(&self, address: SocketAddr) {
-        let url = format!("{}://{address}", self.scheme);
-        print(&format!("trypema listens on {url}\n"));
-        match &self.rules {
-            RulesSource::File(path) => return print(&format!("rules: {}\n", path.display())),
-            RulesSource::Database(_) => {
-                return print("rules: in PostgreSQL; `trypema rules export` shows them\n");
-            }
-            RulesSource::BuiltIn => {}
+    /// Prints everything at once, so that a reader who sees the first line has them all.
+    fn print(&self, server: &Server) {
+        let url = format!("{}://{}", self.scheme, server.address());
+        let admin_url = server.admin().map(|admin| format!("{}://{}", self.scheme, admin.address));
+        let mut text = format!("trypema listens on {url}\n");
+        if let (Some(admin), Some(admin_url)) = (server.admin(), &admin_url) {
+            text.push_str(&format!("administration is on {admin_url}\n{}", token_lines(admin)));
         }
-        print(&format!(
+        text.push_str(&match &self.rules {
+            RulesSource::File(path) => format!("rules: {}\n", path.display()),
+            RulesSource::Database(_) => {
+                "rules: in PostgreSQL; `trypema rules export` shows them\n".to_owned()
+            }
+            RulesSource::BuiltIn => things_to_try(&url, admin_url.as_deref()),
+        });
+        print(&text);
+    }
+}
+
+/// Commands that show the built-in rules at work.
+fn things_to_try(url: &str, admin_url: Option<&str>) -> String {
+    let administration = admin_url.map_or_else(String::new, |admin_url| {
+        format!(
             "
+  trypema explain user=ann --server {admin_url}                  what every rule says
+  trypema keys reset 'per-user|user=ann' --server {admin_url}    forgets what ann has spent
+  curl -s {admin_url}/metrics                                    what Prometheus reads
+"
+        )
+    });
+    format!(
+        "
 It has built-in rules: each user may call 5 times a minute. Try, and repeat until the sixth is denied:
 
   curl -i '{url}/v1/check?deny_status=429&headers=standard' -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'
 
   curl -s {url}/v1/check -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'              the decision in the body
-  curl -s {url}/v1/explain -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'            what every rule says
-  curl -s -X DELETE '{url}/v1/keys/per-user%7Cuser=ann'                      forgets what ann has spent
-  curl -s {url}/metrics                                                      what Prometheus reads
-
+{administration}
 With rules of your own: trypema serve --rules rules.yaml. Ctrl-C ends it.
 "
-        ));
+    )
+}
+
+/// The place of a generated token. The token itself is only for a terminal: whatever else reads standard output may keep it.
+fn token_lines(admin: &AdminAddress) -> String {
+    let file = admin.token_file.as_ref();
+    let mut lines = file.map_or_else(String::new, |file| {
+        format!("  its token is in {}, where `trypema` finds it\n", file.display())
+    });
+    if let Some(token) = admin.generated_token.as_ref().filter(|_| std::io::stdout().is_terminal()) {
+        lines.push_str(&format!("  token: {}\n", token.reveal()));
     }
+    lines
 }

@@ -2,29 +2,43 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
 use serde_json::Value;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::secret::Secret;
+use crate::token_file;
 
 /// How long an answer may take: longer than the service gives itself for a change.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// As much as a set of rules may have, and its history.
 const MAX_ANSWER: u64 = 256 * 1024 * 1024;
 
-/// Who is asked.
+/// The check listener of a service.
 #[derive(Debug, clap::Args)]
-pub(super) struct Service {
-    /// Address of the service
+pub(super) struct CheckService {
+    /// Address of the check listener
     #[arg(long, env = "TRYPEMA_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
     server: String,
-    /// Token, if the service asks for one
+    /// Certificate authority to trust, in PEM, in place of those of the web
+    #[arg(long, env = "TRYPEMA_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+/// The administration listener of a service.
+#[derive(Debug, clap::Args)]
+pub(super) struct AdminService {
+    /// Address of the administration listener (setting `admin_listen` of the service)
+    #[arg(long, env = "TRYPEMA_ADMIN_SERVER", default_value = "http://127.0.0.1:8081", value_name = "URL")]
+    server: String,
+    /// Token; the one that a service on this machine has generated is found without
     #[arg(long, env = "TRYPEMA_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     admin_token: Option<Secret>,
     /// The same, in a file
@@ -49,27 +63,84 @@ impl<'a> Call<'a> {
     pub(super) fn new(method: Method, path: &'a str) -> Self {
         Self { method, path, body: None, revision: None, accept: "application/json" }
     }
+
+    /// Posts JSON.
+    pub(super) fn post(path: &'a str, body: &'a Value) -> Self {
+        Self { body: Some(body), ..Self::new(Method::POST, path) }
+    }
 }
 
-impl Service {
-    /// Asks something in JSON.
-    pub(super) fn ask(&self, path: &str, question: &Value) -> Result<Value, String> {
-        self.call(&Call { body: Some(question), ..Call::new(Method::POST, path) })
+impl CheckService {
+    /// Sends a request that is answered in JSON.
+    pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
+        let connection = Connection { server: &self.server, token: None, ca: self.ca.as_ref() };
+        connection.json(call)
+    }
+}
+
+impl AdminService {
+    /// Sends a request that is answered in JSON.
+    pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
+        self.connection()?.json(call)
     }
 
-    /// Has something done that is answered in JSON.
-    pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
+    /// Sends a request; the body of the answer, unless that is a refusal.
+    pub(super) fn text(&self, call: &Call<'_>) -> Result<String, String> {
+        self.connection()?.text(call)
+    }
+
+    fn connection(&self) -> Result<Connection<'_>, String> {
+        Ok(Connection { server: &self.server, token: self.token()?, ca: self.ca.as_ref() })
+    }
+
+    /// The token: given, or of a file, that of its first line, where a name may stand before it; or the one that the
+    /// service has generated, if that is on this machine.
+    fn token(&self) -> Result<Option<String>, String> {
+        match (&self.admin_token, &self.admin_token_file) {
+            (Some(token), _) => Ok(Some(token.reveal().to_owned())),
+            (None, Some(file)) => {
+                let text =
+                    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+                let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+                Ok(first.split_whitespace().last().map(str::to_owned))
+            }
+            (None, None) => {
+                let found = loopback_port(&self.server).and_then(token_file::find);
+                Ok(found.map(|token| token.reveal().to_owned()))
+            }
+        }
+    }
+}
+
+/// The port of a URL that leads to this machine: only there a generated token is sent.
+fn loopback_port(server: &str) -> Option<u16> {
+    let uri: Uri = server.parse().ok()?;
+    let host = uri.host()?.trim_matches(['[', ']']);
+    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    let is_this_machine = host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback);
+    let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    is_this_machine.then(|| uri.port_u16().unwrap_or(usual))
+}
+
+/// A listener of a service, and how to reach it.
+struct Connection<'a> {
+    server: &'a str,
+    token: Option<String>,
+    ca: Option<&'a PathBuf>,
+}
+
+impl Connection<'_> {
+    fn json(&self, call: &Call<'_>) -> Result<Value, String> {
         let text = self.text(call)?;
         serde_json::from_str(&text).map_err(|_| format!("{}: the answer is no JSON", self.url(call)))
     }
 
-    /// Has something done; what is answered, unless that is a refusal.
-    pub(super) fn text(&self, call: &Call<'_>) -> Result<String, String> {
+    fn text(&self, call: &Call<'_>) -> Result<String, String> {
         let url = self.url(call);
         let failed = |error: &dyn Display| format!("{url}: {error}");
         let mut request =
             Request::builder().method(call.method.clone()).uri(&url).header("accept", call.accept);
-        if let Some(token) = self.token()? {
+        if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         if let Some(revision) = call.revision {
@@ -83,31 +154,45 @@ impl Service {
             }
             None => agent.run(request.body(()).map_err(|error| failed(&error))?),
         };
-        let mut response = response.map_err(|error| failed(&error))?;
+        let mut response = response.map_err(|error| self.unreachable(&error))?;
         let status = response.status();
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
         let body = body.map_err(|error| failed(&error))?;
         if status.is_success() {
             return Ok(body);
         }
-        Err(format!("{url}: {}", told(status, &body)))
+        Err(format!("{url}: {}", self.told(status, &body)))
     }
 
     fn url(&self, call: &Call<'_>) -> String {
         format!("{}{}", self.server.trim_end_matches('/'), call.path)
     }
 
-    /// The token: of a file, that of its first line, where a name may stand before it.
-    fn token(&self) -> Result<Option<String>, String> {
-        match (&self.admin_token, &self.admin_token_file) {
-            (Some(token), _) => Ok(Some(token.reveal().to_owned())),
-            (None, Some(file)) => {
-                let text =
-                    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-                let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-                Ok(first.split_whitespace().last().map(str::to_owned))
+    /// Why there is no answer, and what to do about it.
+    fn unreachable(&self, error: &ureq::Error) -> String {
+        let server = self.server;
+        match error {
+            ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
+                "{server}: connection refused: no service listens there; start one with `trypema serve`, or name another with --server"
+            ),
+            _ => format!("{server}: {error}"),
+        }
+    }
+
+    /// A refusal, and what to do about it.
+    fn told(&self, status: StatusCode, body: &str) -> String {
+        let answer: Value = serde_json::from_str(body).unwrap_or_default();
+        let told = match answer["detail"].as_str() {
+            Some(detail) => format!("{status}: {detail}"),
+            None => status.to_string(),
+        };
+        match (status, &self.token) {
+            (StatusCode::UNAUTHORIZED, None) => {
+                format!(
+                    "{told} (no token was found: give one with --admin-token-file or TRYPEMA_ADMIN_TOKEN)"
+                )
             }
-            (None, None) => Ok(None),
+            _ => told,
         }
     }
 
@@ -116,7 +201,7 @@ impl Service {
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
             .allow_non_standard_methods(true);
-        if let Some(file) = &self.ca {
+        if let Some(file) = self.ca {
             let failed = |error: &dyn Display| format!("{}: {error}", file.display());
             let pem = fs::read(file).map_err(|error| failed(&error))?;
             let certificate = Certificate::from_pem(&pem).map_err(|error| failed(&error))?;
@@ -124,14 +209,6 @@ impl Service {
             config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
         }
         Ok(config.build().new_agent())
-    }
-}
-
-fn told(status: StatusCode, body: &str) -> String {
-    let answer: Value = serde_json::from_str(body).unwrap_or_default();
-    match answer["detail"].as_str() {
-        Some(detail) => format!("{status}: {detail}"),
-        None => status.to_string(),
     }
 }
 
@@ -146,4 +223,26 @@ pub(super) fn encoded(text: &str) -> String {
         }
     }
     encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_tokens_are_for_this_machine_only() {
+        for (server, port) in [
+            ("http://127.0.0.1:8081", Some(8081)),
+            ("http://localhost:8081/", Some(8081)),
+            ("https://[::1]:9", Some(9)),
+            ("http://127.0.0.1", Some(80)),
+            ("http://limits.example:8081", None),
+            ("http://127.0.0.1.evil.example:8081", None),
+            ("http://localhost@evil.example:8081", None),
+            ("http://10.0.0.1:8081", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(loopback_port(server), port, "{server}");
+        }
+    }
 }

@@ -1,15 +1,18 @@
-//! HTTP/JSON and forward-auth.
+//! HTTP/JSON: the API for checks and the API for administration, each on a listener of its own.
 
+mod access;
 mod accounting;
-mod admin;
+mod admin_api;
 mod answer;
 mod body;
 mod check;
+mod check_api;
 mod explain;
 mod forward_auth;
 mod keys;
 mod openapi;
 mod operation;
+mod origin;
 mod problem;
 mod query;
 mod question;
@@ -21,121 +24,106 @@ mod text;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::sync::Semaphore;
-use trypema::http::TrustedProxies;
 
+pub(crate) use self::access::Access;
+pub(crate) use self::admin_api::AdminApi;
+pub(crate) use self::check_api::CheckApi;
 pub(crate) use self::explain::ExplainAnswer;
+pub(crate) use self::origin::AllowedOrigins;
 use self::problem::Refusal;
 pub(crate) use self::question::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
+pub(crate) use self::talk::Http;
 use crate::app::App;
 use crate::clock::Started;
 use crate::config::Config;
-use crate::forward_auth::Profiles;
 use crate::metrics::Route;
 use crate::net::{Phase, Place};
 use crate::spans::Spans;
-use crate::tokens::Tokens;
 
 /// Everything that is sent is in memory already.
 type Answer = Response<Full<Bytes>>;
 type Asked = Result<Answer, Refusal>;
 
-/// What requests are answered with.
-#[derive(Debug)]
-pub(crate) struct Front {
+/// The parts that both APIs need.
+#[derive(Debug, Clone)]
+pub(crate) struct Common {
     app: Arc<App>,
-    trusted_proxies: TrustedProxies,
-    profiles: Profiles,
-    tokens: Tokens,
-    is_on_loopback: bool,
     spans: Option<Arc<Spans>>,
+    origins: AllowedOrigins,
     max_header: usize,
-    max_body: usize,
-    max_batch: usize,
-    /// A turn for each batch that asks.
-    batches: Semaphore,
-    /// Turns for whole rule sets.
-    rulesets: rules::Turns,
-    metrics: operation::SharedText,
 }
 
-impl Front {
+impl Common {
     pub(crate) fn new(app: Arc<App>, config: &Config, spans: Option<Arc<Spans>>) -> Self {
-        Self {
-            app,
-            trusted_proxies: config.trusted_proxies.clone(),
-            profiles: config.profiles.clone(),
-            tokens: config.tokens.clone(),
-            is_on_loopback: config.is_on_loopback(),
-            spans,
-            max_header: config.limits.header_bytes,
-            max_body: config.limits.body_bytes,
-            max_batch: config.limits.batch,
-            batches: Semaphore::new(check::BATCHES_AT_A_TIME),
-            rulesets: rules::Turns::default(),
-            metrics: operation::SharedText::default(),
-        }
+        let (origins, max_header) = (config.allowed_origins.clone(), config.limits.header_bytes);
+        Self { app, spans, origins, max_header }
     }
+}
 
-    /// Answers one request.
-    pub(crate) async fn receive(&self, request: Request<Incoming>, place: &Place) -> Answer {
-        let started = Started::now();
-        place.enter(Phase::Body);
-        let route = route_of(request.uri().path());
-        let span = self.spans.as_ref().and_then(|spans| Some((spans, spans.begin(request.headers())?)));
-        let answer = self.answer(route, request, place).await.unwrap_or_else(Refusal::into_answer);
-        let answer = accounting::account_for(answer, place).await;
-        self.app.metrics.http.answered(route, answer.status(), started.ago());
-        if let Some((spans, begun)) = span {
-            spans.end(begun, route.name(), answer.status());
-        }
-        place.enter(Phase::Answer);
-        answer
-    }
+/// The routes of one listener.
+pub(crate) trait Api: Send + Sync + 'static {
+    /// A route; metrics tell them apart.
+    type Route: Copy + Into<Route> + Send;
 
-    /// What is rare is on the heap: hyper moves the whole of a request's future, so it pays to keep that of a check small.
-    async fn answer(&self, route: Route, request: Request<Incoming>, place: &Place) -> Asked {
-        match route {
-            Route::Check => self.check(only(&Method::POST, request)?, place).await,
-            Route::ForwardAuth => self.forward_auth(&request, place).await,
-            Route::Explain => {
-                self.admit_reader(request.headers())?;
-                Box::pin(self.explain(only(&Method::POST, request)?, place)).await
-            }
-            Route::Refund => {
-                self.admit_editor(request.headers())?;
-                Box::pin(self.refund(only(&Method::POST, request)?, place)).await
-            }
-            Route::Keys => Box::pin(self.keys(&request, place)).await,
-            Route::Rules => self.rules(request, place).boxed().await,
-            Route::Operation => self.operation(&request),
-            Route::Unknown => Err(Refusal::not_found()),
-        }
+    fn common(&self) -> &Common;
+
+    /// The route of a path.
+    fn route_of(path: &str) -> Self::Route;
+
+    /// Whether any web page may call the route.
+    fn is_open_to_pages(route: Self::Route) -> bool;
+
+    /// Answers a request of a route.
+    fn answer(
+        &self,
+        route: Self::Route,
+        request: Request<Incoming>,
+        place: &Place,
+    ) -> impl Future<Output = Asked> + Send;
+}
+
+/// Answers one request.
+async fn receive<A: Api>(api: &A, request: Request<Incoming>, place: &Place) -> Answer {
+    let (common, started) = (api.common(), Started::now());
+    place.enter(Phase::Body);
+    let route = A::route_of(request.uri().path());
+    let span = common.spans.as_ref().and_then(|spans| Some((spans, spans.begin(request.headers())?)));
+    let answer = admitted(api, route, request, place).await;
+    let answer = accounting::account_for(answer, place).await;
+    common.app.metrics.http.answered(route.into(), answer.status(), started.ago());
+    if let Some((spans, begun)) = span {
+        spans.end(begun, route.into().name(), answer.status());
     }
+    place.enter(Phase::Answer);
+    answer
+}
+
+/// Answers one request, unless it is that of a web page which may not call the service.
+async fn admitted<A: Api>(api: &A, route: A::Route, request: Request<Incoming>, place: &Place) -> Answer {
+    let page = if A::is_open_to_pages(route) {
+        None
+    } else {
+        match api.common().origins.admit(request.method(), request.headers()) {
+            Ok(page) => page,
+            Err(refusal) => return refusal.into_answer(),
+        }
+    };
+    let mut answer = match page.and_then(|page| page.preflight()) {
+        Some(preflight) => preflight,
+        None => api.answer(route, request, place).await.unwrap_or_else(Refusal::into_answer),
+    };
+    if let Some(page) = page {
+        page.permit(&mut answer);
+    }
+    answer
 }
 
 /// From here on counters may change, so that an answer is owed: not to a connection that was ended while its request arrived.
 fn begin(place: &Place) -> Result<(), Refusal> {
     if place.enter(Phase::Busy) { Ok(()) } else { Err(Refusal::too_late()) }
-}
-
-fn route_of(path: &str) -> Route {
-    match path {
-        "/v1/check" => Route::Check,
-        "/v1/forward-auth" => Route::ForwardAuth,
-        "/v1/explain" => Route::Explain,
-        "/v1/refund" => Route::Refund,
-        "/v1/rules" | "/v1/ruleset" | "/v1/overrides" | "/v1/lists" | "/v1/candidates" => Route::Rules,
-        "/" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" => Route::Operation,
-        _ if path.starts_with("/v1/keys/") => Route::Keys,
-        _ if path.starts_with("/v1/forward-auth/") => Route::ForwardAuth,
-        _ if rules::is_below(path) => Route::Rules,
-        _ => Route::Unknown,
-    }
 }
 
 fn only(method: &Method, request: Request<Incoming>) -> Result<Request<Incoming>, Refusal> {

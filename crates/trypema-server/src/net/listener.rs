@@ -47,7 +47,7 @@ pub(crate) struct Accepting<P> {
 
 impl<P: Protocol> Accepting<P> {
     /// Accepts until it is dropped.
-    pub(crate) async fn run(&self, listener: &TcpListener) {
+    async fn run(&self, listener: &TcpListener) {
         let mut told: Option<Started> = None;
         loop {
             self.registry.room_to_accept().await;
@@ -65,7 +65,7 @@ impl<P: Protocol> Accepting<P> {
     }
 
     /// Serves those that the system has accepted for us already, and listens no more.
-    pub(crate) fn run_out(&self, listener: TcpListener) {
+    fn run_out(&self, listener: TcpListener) {
         // Asked directly: Tokio only knows of what it was told, and that may be late.
         let Ok(listener) = listener.into_std() else { return };
         while let Ok((stream, peer)) = listener.accept() {
@@ -87,6 +87,24 @@ impl<P: Protocol> Accepting<P> {
                 Box::pin(protocol.talk(Stream { bytes, place })).await;
             }
         });
+    }
+}
+
+/// A listener, and what its connections need.
+pub(crate) struct Listening<P> {
+    pub(crate) listener: TcpListener,
+    pub(crate) accepting: Accepting<P>,
+}
+
+impl<P: Protocol> Listening<P> {
+    /// Accepts until it is dropped.
+    pub(crate) async fn accept(&self) {
+        self.accepting.run(&self.listener).await;
+    }
+
+    /// Serves the connections that the system has accepted already, and listens no more.
+    pub(crate) fn run_out(self) {
+        self.accepting.run_out(self.listener);
     }
 }
 

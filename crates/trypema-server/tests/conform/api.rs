@@ -14,6 +14,8 @@ mod errors;
 mod forward_auth;
 #[path = "api/missing.rs"]
 mod missing;
+#[path = "api/origins.rs"]
+mod origins;
 #[path = "api/outcomes.rs"]
 mod outcomes;
 #[path = "api/store.rs"]

@@ -1,5 +1,7 @@
 //! The command line, as a new user and a script meet it.
 
+#[path = "cli/admin_token.rs"]
+mod admin_token;
 #[path = "cli/asking.rs"]
 mod asking;
 #[path = "cli/refusals.rs"]

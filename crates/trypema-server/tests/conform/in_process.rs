@@ -10,17 +10,21 @@ use trypema::rules::RuleSet;
 use trypema_server::{App, Config, Interrupted, Server, Settings};
 use trypema_testkit::blocking::{runtime, wait_for};
 
-use crate::client::Client;
+use crate::client::{Admin, Client};
 use crate::folder::Folder;
 
 /// When tests begin: in the middle of an hour, and at the start of a window of ten seconds.
 pub const START: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
+
+/// The admin token, unless settings have one.
+pub const TOKEN: &str = "token-of-the-test";
 
 /// A service that goes by a clock that the test moves.
 pub struct InProcess {
     pub app: Arc<App>,
     pub clock: Arc<ManualClock>,
     address: SocketAddr,
+    admin: Admin,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<Result<(), Interrupted>>>,
 }
@@ -39,15 +43,20 @@ impl InProcess {
     /// The same on this address.
     pub fn listening(address: &str, settings: &str) -> Self {
         let folder = Folder::new();
-        let file = folder.file("config.yaml", &format!("listen: {address}\n{settings}"));
+        let has_token = settings.contains("_token");
+        let token = if has_token { String::new() } else { format!("admin_token: {TOKEN}\n") };
+        let listen = format!("listen: {address}\nadmin_listen: 127.0.0.1:0\n");
+        let file = folder.file("config.yaml", &format!("{listen}{token}{settings}"));
         let config = Config::new(Settings::read(&file).unwrap()).unwrap();
         let clock = Arc::new(ManualClock::default());
         clock.set(START);
         let server = wait_for(Server::start(config, Some(clock.clone()))).unwrap();
         let (app, address) = (Arc::clone(server.app()), server.address());
+        let token = (!has_token).then(|| TOKEN.to_owned());
+        let admin = Admin { address: server.admin().unwrap().address, token };
         let (stop, stopped) = oneshot::channel();
         let served = runtime().spawn(server.run(async { stopped.await.unwrap_or_default() }));
-        Self { app, clock, address, stop: Some(stop), served: Some(served) }
+        Self { app, clock, address, admin, stop: Some(stop), served: Some(served) }
     }
 
     /// The same with these rules.
@@ -58,7 +67,22 @@ impl InProcess {
 
     /// A new connection to it.
     pub fn client(&self) -> Client {
+        self.check_client().with_admin(Some(self.admin.clone()))
+    }
+
+    /// A new connection to the check listener alone, without a token.
+    pub fn check_client(&self) -> Client {
         Client::connect(SocketAddr::from(([127, 0, 0, 1], self.address.port())))
+    }
+
+    /// A new connection to the administration listener, without a token.
+    pub fn admin_client(&self) -> Client {
+        Client::connect(self.admin.address)
+    }
+
+    /// The port of the administration listener.
+    pub fn admin_port(&self) -> u16 {
+        self.admin.address.port()
     }
 }
 

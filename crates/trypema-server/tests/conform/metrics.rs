@@ -150,7 +150,7 @@ fn requests_are_counted_by_route_and_status() {
     };
     assert_eq!(of("trypema_http_requests_total"), requests.len() as f64, "and no others");
     assert_eq!(of("trypema_http_request_duration_seconds_count"), requests.len() as f64);
-    assert_eq!(told["trypema_connections"], 1.0);
+    assert_eq!(told["trypema_connections"], 2.0, "one of each listener");
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn an_invalid_file_changes_nothing_and_is_told() {
     wait_until("the file to be refused", || service.metric(ERROR) == 1.0).unwrap();
     let place = format!("{}:2: ", service.rules_file().display());
     assert_eq!(ann(&service), (10, 6), "the old rules are in force");
-    let ready = service.get("/readyz");
+    let ready = service.readiness();
     assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)));
     let told = ready.json()["refused_rules"].as_str().unwrap().to_owned();
     assert!(told.contains(&place) && told.contains("everybody"), "{told}");
@@ -98,18 +98,22 @@ fn an_invalid_file_changes_nothing_and_is_told() {
     replace(&service.rules_file(), &rules(12));
     wait_for_limit(&service, 12);
     assert_eq!(ann(&service), (12, 8));
-    assert_eq!(service.get("/readyz").json().get("refused_rules"), None);
+    assert_eq!(service.readiness().json().get("refused_rules"), None);
     assert_eq!((service.metric(OK), service.metric(ERROR)), (1.0, 1.0));
 }
 
 /// What is wrong with rules may hold what is in them: it is for who may read the rules.
 #[test]
 fn refused_rules_are_for_administrators() {
-    let service = Service::with_rules(&rules(10), &["--admin-token", "secret"]);
+    let service = Service::with_rules(&rules(10), &["--admin-token", "secret-of-the-test"]);
     replace(&service.rules_file(), BROKEN);
     wait_until("the file to be refused", || service.metric(ERROR) == 1.0).unwrap();
-    assert_eq!(service.get("/readyz").json().get("refused_rules"), None);
-    let told = service.client().send("GET", "/readyz", &[("authorization", "Bearer secret")], "").json();
+    for mut client in [service.client(), service.admin_client()] {
+        assert_eq!(client.send("GET", "/readyz", &[], "").json().get("refused_rules"), None);
+    }
+    let token = ("authorization", "Bearer secret-of-the-test");
+    assert_eq!(service.client().send("GET", "/readyz", &[token], "").json().get("refused_rules"), None);
+    let told = service.admin_client().send("GET", "/readyz", &[token], "").json();
     assert!(told["refused_rules"].as_str().unwrap().contains("everybody"), "{told}");
 }
 
@@ -142,7 +146,7 @@ fn a_file_that_is_away_for_a_while_changes_nothing() {
     fs::remove_file(service.rules_file()).unwrap();
     wait_until("its absence to be noticed", || service.metric(ERROR) == 1.0).unwrap();
     assert_eq!(ann(&service), (10, 6));
-    let told = service.get("/readyz").json();
+    let told = service.readiness().json();
     assert!(told["refused_rules"].as_str().unwrap().contains("rules.yaml"), "{told}");
     fs::write(service.rules_file(), rules(12)).unwrap();
     wait_for_limit(&service, 12);

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 
 use serde_json::{Value, json};
@@ -24,20 +25,26 @@ struct Ran {
 }
 
 fn ran(arguments: &[&str]) -> Ran {
-    let output = trypema().args(arguments).output().unwrap();
+    ran_as(trypema().args(arguments))
+}
+
+fn ran_as(command: &mut Command) -> Ran {
+    let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ran { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
 }
 
-/// Runs a command against the service at this address.
-fn at(address: SocketAddr, arguments: &[&str]) -> Ran {
-    let server = format!("http://{address}");
-    ran(&[arguments, &["--server", &server]].concat())
+/// Runs a command against a service, as its user, who finds the token that it has generated.
+fn at(service: &Service, arguments: &[&str]) -> Ran {
+    let server = format!("http://{}", service.admin_address());
+    let mut command = trypema();
+    command.env("XDG_RUNTIME_DIR", service.program.directory());
+    ran_as(command.args(arguments).args(["--server", &server]))
 }
 
 /// Runs a command against a service, which has to succeed; what it prints.
 fn told(service: &Service, arguments: &[&str]) -> String {
-    let ran = at(service.address, arguments);
+    let ran = at(service, arguments);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{arguments:?}: {ran:?}");
     ran.out
 }
@@ -107,14 +114,14 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
     let wrong =
         file(&service, "wrong.yaml", &RULES.replace("limit: 2", "limit: 0").replace("user: bob", "usr: bob"));
     for arguments in [&["rules", "apply"][..], &["rules", "apply", "--dry-run"]] {
-        let refused = at(service.address, &[arguments, &[wrong.to_str().unwrap()]].concat());
+        let refused = at(&service, &[arguments, &[wrong.to_str().unwrap()]].concat());
         assert_eq!((refused.code, refused.out.as_str()), (Some(1), ""), "{refused:?}");
         assert!(refused.err.contains("wrong.yaml:5: ") && refused.err.contains("per-user"), "{refused:?}");
     }
-    let none = at(service.address, &["rules", "apply", "/nowhere/rules.yaml"]);
+    let none = at(&service, &["rules", "apply", "/nowhere/rules.yaml"]);
     assert_eq!(none.code, Some(1), "{none:?}");
     assert!(none.err.contains("/nowhere/rules.yaml"), "{none:?}");
-    let unknown = at(service.address, &["rules", "revert", "7"]);
+    let unknown = at(&service, &["rules", "revert", "7"]);
     assert_eq!(unknown.code, Some(1));
     assert!(unknown.err.contains("404") && unknown.err.contains("there is no revision 7"), "{unknown:?}");
     assert_eq!(service.get("/v1/ruleset").header("etag"), Some("\"0\""));
@@ -135,12 +142,14 @@ fn only_what_was_shown_is_changed() {
         let address = listener.local_addr().unwrap();
         scope.spawn(|| {
             let listener = listener;
-            pass_on(&listener.accept().unwrap().0, service.address);
+            pass_on(&listener.accept().unwrap().0, service.admin_address());
             let second = listener.accept().unwrap().0;
             before_the_second();
-            pass_on(&second, service.address);
+            pass_on(&second, service.admin_address());
         });
-        at(address, &["rules", "apply", path.to_str().unwrap()])
+        let token = service.admin.as_ref().unwrap().token.clone().unwrap();
+        let server = format!("http://{address}");
+        ran(&["rules", "apply", path.to_str().unwrap(), "--admin-token", &token, "--server", &server])
     });
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("409") && refused.err.contains("changed meanwhile"), "{refused:?}");
@@ -162,25 +171,24 @@ fn pass_on(client: &TcpStream, service: SocketAddr) {
 fn what_is_exported_can_be_applied_again() {
     let scene = Scene::start();
     let service = guarded(&scene);
-    let with = |token: &str, arguments: &[&str]| {
-        at(service.address, &[arguments, &["--admin-token", token]].concat())
-    };
+    let with =
+        |token: &str, arguments: &[&str]| at(&service, &[arguments, &["--admin-token", token]].concat());
     let path = file(&service, "new.yaml", RULES);
-    let denied = with("look", &["rules", "apply", path.to_str().unwrap()]);
+    let denied = with("secret-token-to-look", &["rules", "apply", path.to_str().unwrap()]);
     assert_eq!(denied.code, Some(1), "{denied:?}");
     assert!(denied.err.contains("403"), "{denied:?}");
-    let applied = with("edit", &["rules", "apply", path.to_str().unwrap()]);
+    let applied = with("secret-token-to-edit", &["rules", "apply", path.to_str().unwrap()]);
     assert_eq!(applied.code, Some(0), "{applied:?}");
 
-    let exported = with("look", &["rules", "export"]);
+    let exported = with("secret-token-to-look", &["rules", "export"]);
     let exported = file(&service, "exported.yaml", &exported.out);
     let exported = exported.to_str().unwrap();
     let valid = ran(&["rules", "validate", exported]);
     assert_eq!(valid.code, Some(0), "{valid:?}");
-    let again = with("deploy", &["rules", "apply", exported]);
+    let again = with("secret-token-to-deploy", &["rules", "apply", exported]);
     assert_eq!(again.out, "nothing to change: revision 1 is that already\n", "{again:?}");
 
-    let unknown = at(service.address, &["rules", "export"]);
+    let unknown = at(&service, &["rules", "export"]);
     assert_eq!((unknown.code, unknown.out.as_str()), (Some(1), ""), "{unknown:?}");
     assert!(unknown.err.contains("401"), "{unknown:?}");
 }
@@ -195,7 +203,7 @@ fn history_is_told_and_gone_back_in() {
     }
     let first = told(&service, &["rules", "export", "--revision", "1"]);
     let history = told(&service, &["rules", "history", "--limit", "1"]);
-    assert!(history.starts_with("revision 2 by loopback at 2"), "{history}");
+    assert!(history.starts_with("revision 2 by editor at 2"), "{history}");
     assert!(history.ends_with("~ rule per-user\n    strategy.fixed_window.limit: 2 -> 9\n"), "{history}");
     let about = told(&service, &["rules", "history", "--about", "next"]);
     assert_eq!(about.lines().filter(|line| line.starts_with("revision ")).count(), 1, "{about}");
@@ -236,9 +244,9 @@ fn candidates_and_keys_are_told() {
     assert_eq!([(); 3].map(|()| is_allowed(&service, "ann")), [true; 3]);
     key("unblock");
     assert_eq!([(); 2].map(|()| is_allowed(&service, "ann")), [true, false]);
-    let none = at(service.address, &["keys", "unblock", "per-user|user=ann"]);
+    let none = at(&service, &["keys", "unblock", "per-user|user=ann"]);
     assert_eq!(none.code, Some(1), "{none:?}");
     assert!(none.err.contains("this key has no override"), "{none:?}");
-    let unknown = at(service.address, &["keys", "block", "nobody"]);
+    let unknown = at(&service, &["keys", "block", "nobody"]);
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
 }

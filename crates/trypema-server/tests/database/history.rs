@@ -38,8 +38,8 @@ fn told(entries: &[Value]) -> Vec<(u64, String, String, (bool, bool))> {
 fn history_tells_who_changed_what_when() {
     let scene = Scene::start();
     let service = guarded(&scene);
-    let as_ann = [("authorization", "Bearer edit"), ("if-match", "*")];
-    let as_ci = [("authorization", "Bearer deploy"), ("if-match", "*")];
+    let as_ann = [("authorization", "Bearer secret-token-to-edit"), ("if-match", "*")];
+    let as_ci = [("authorization", "Bearer secret-token-to-deploy"), ("if-match", "*")];
     let mut client = service.client();
     let rule = |limit| per_user("per-user", limit).to_string();
     assert_eq!(client.send("POST", "/v1/rules", &as_ann, &rule(1)).status, 201);

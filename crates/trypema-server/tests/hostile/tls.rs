@@ -99,6 +99,20 @@ fn checks_travel_encrypted() {
 }
 
 #[test]
+fn administration_is_encrypted_too() {
+    let https = Https::start(&["--admin-listen", "127.0.0.1:0", "--admin-token", "token-of-the-test"]);
+    let log = https.program.log();
+    let line = log.lines().find(|line| line.contains("administration is on https://")).unwrap();
+    let port = line.rsplit(':').next().unwrap();
+    let mut command = trypema();
+    command.args(["keys", "show", "per-user|user=ann", "--server", &format!("https://localhost:{port}")]);
+    command.env("TRYPEMA_ADMIN_TOKEN", "token-of-the-test");
+    command.arg("--ca").arg(https.program.directory().join("ca.pem"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn plain_requests_fail_cleanly() {
     let https = Https::start(&[]);
     for bytes in [&b"GET /healthz HTTP/1.1\r\nhost: test\r\n\r\n"[..], b"\0", b"\x16\x03\x01\xff\xff\0\0\0\0"]

@@ -36,7 +36,7 @@ http {
 ";
 
 /// Options that keep Caddy from touching anything but the test's own directory and port.
-const CADDY: &str = "admin off\n\tauto_https off\n\tskip_install_trust\n";
+pub const CADDY: &str = "admin off\n\tauto_https off\n\tskip_install_trust\n";
 
 /// A proxy that there is a sample for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,9 +93,27 @@ pub struct Setup {
 pub struct Site {
     pub service: Service,
     pub application: Application,
-    address: SocketAddr,
-    proxy: Program,
+    proxy: Proxy,
+}
+
+/// A proxy that listens.
+pub struct Proxy {
+    pub address: SocketAddr,
+    program: Program,
     _port: FreePort,
+}
+
+impl Proxy {
+    /// What `command` makes of a directory and a port.
+    pub fn start(command: impl FnOnce(&Path, u16) -> Command) -> Self {
+        let port = FreePort::any().unwrap();
+        let program = Program::start(|directory| command(directory, port.number()));
+        let program = program.unwrap_or_else(|error| panic!("{error}: `cargo xtask test` installs it"));
+        let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
+        let is_up = wait_until("the proxy to listen", || TcpStream::connect(address).is_ok());
+        is_up.unwrap_or_else(|error| panic!("{error}:\n{}", program.log()));
+        Self { address, program, _port: port }
+    }
 }
 
 impl Site {
@@ -115,28 +133,24 @@ impl Site {
 
     pub fn of(setup: Setup) -> Self {
         let application = Application::start();
-        let port = FreePort::any().unwrap();
-        let addresses = Addresses {
-            port: port.number(),
-            trypema: setup.service.address,
-            application: application.address,
-            authenticator: authenticator::start(),
-        };
-        let proxy = Program::start(|directory| match setup.kind {
-            Kind::Nginx => nginx(directory, &setup, &addresses),
-            Kind::Caddy => caddy(directory, &setup, &addresses),
+        let proxy = Proxy::start(|directory, port| {
+            let addresses = Addresses {
+                port,
+                trypema: setup.service.address,
+                application: application.address,
+                authenticator: authenticator::start(),
+            };
+            match setup.kind {
+                Kind::Nginx => nginx(directory, &setup, &addresses),
+                Kind::Caddy => caddy(directory, &setup, &addresses),
+            }
         });
-        let service = setup.service;
-        let proxy = proxy.unwrap_or_else(|error| panic!("{error}: `cargo xtask test` installs it"));
-        let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
-        let is_up = wait_until("the proxy to listen", || TcpStream::connect(address).is_ok());
-        is_up.unwrap_or_else(|error| panic!("{error}:\n{}", proxy.log()));
-        Self { service, application, address, proxy, _port: port }
+        Self { service: setup.service, application, proxy }
     }
 
     /// A new connection to the proxy.
     pub fn client(&self) -> Client {
-        Client::connect(self.address)
+        Client::connect(self.proxy.address)
     }
 
     /// One request on a connection of its own.
@@ -146,7 +160,7 @@ impl Site {
 
     /// What the proxy has logged.
     pub fn log(&self) -> String {
-        self.proxy.log()
+        self.proxy.program.log()
     }
 }
 
@@ -177,8 +191,6 @@ fn nginx(directory: &Path, setup: &Setup, addresses: &Addresses) -> Command {
     replace_once(&mut text, "listen 8000;", &format!("listen 127.0.0.1:{};", addresses.port));
     replace_once(&mut text, "server 127.0.0.1:9000;", &format!("server {};", addresses.application));
     text = text.replace("server 127.0.0.1:9100;", &format!("server {};", addresses.authenticator));
-    fs::write(directory.join("nginx.conf"), NGINX).unwrap();
-    fs::write(directory.join("trypema.conf"), text).unwrap();
     fs::create_dir(directory.join("snippets")).unwrap();
     for name in ["trypema-answers.conf", "trypema-ask.conf", "trypema-http.conf", "trypema-limit.conf"] {
         let mut snippet = chosen(&text_of(&format!("nginx/snippets/{name}")), setup.undecided);
@@ -187,6 +199,13 @@ fn nginx(directory: &Path, setup: &Setup, addresses: &Addresses) -> Command {
         }
         fs::write(directory.join("snippets").join(name), snippet).unwrap();
     }
+    run_nginx(directory, &text)
+}
+
+/// nginx with this inside of `http`.
+pub fn run_nginx(directory: &Path, servers: &str) -> Command {
+    fs::write(directory.join("nginx.conf"), NGINX).unwrap();
+    fs::write(directory.join("trypema.conf"), servers).unwrap();
     let mut command = Command::new("nginx");
     // Debian has it where only root looks for programs.
     command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin");
@@ -197,16 +216,22 @@ fn nginx(directory: &Path, setup: &Setup, addresses: &Addresses) -> Command {
 fn caddy(directory: &Path, setup: &Setup, addresses: &Addresses) -> Command {
     let mut text = sample_text(setup);
     replace_once(&mut text, "{\n\tservers {", &format!("{{\n\t{CADDY}\tservers {{"));
-    fs::write(directory.join("Caddyfile"), text).unwrap();
     let snippet = chosen(&text_of("caddy/trypema.caddy"), setup.undecided);
     fs::write(directory.join("trypema.caddy"), snippet).unwrap();
-    let mut command = Command::new("caddy");
-    command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]);
-    command.env("HOME", directory).env("XDG_DATA_HOME", directory).env("XDG_CONFIG_HOME", directory);
+    let mut command = run_caddy(directory, &text);
     command.env("LISTEN", format!(":{}", addresses.port));
     command.env("TRYPEMA", addresses.trypema.to_string());
     command.env("APPLICATION", addresses.application.to_string());
     command.env("AUTHENTICATOR", addresses.authenticator.to_string());
+    command
+}
+
+/// Caddy with this file.
+pub fn run_caddy(directory: &Path, file: &str) -> Command {
+    fs::write(directory.join("Caddyfile"), file).unwrap();
+    let mut command = Command::new("caddy");
+    command.args(["run", "--config", "Caddyfile", "--adapter", "caddyfile"]);
+    command.env("HOME", directory).env("XDG_DATA_HOME", directory).env("XDG_CONFIG_HOME", directory);
     command
 }
 

@@ -10,9 +10,9 @@ use trypema::rules::{RuleSet, Rules};
 use super::Doing;
 use super::difference::{difference, line};
 use crate::cli::print;
-use crate::cli::service::{Call, Service, encoded};
+use crate::cli::service::{AdminService, Call, encoded};
 
-pub(super) fn apply(file: &Path, doing: Doing, service: &Service) -> Result<(), String> {
+pub(super) fn apply(file: &Path, doing: Doing, service: &AdminService) -> Result<(), String> {
     // Here, where the lines are known, and not there.
     RuleSet::read(file).map_err(|invalid| invalid.to_string())?;
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -21,12 +21,12 @@ pub(super) fn apply(file: &Path, doing: Doing, service: &Service) -> Result<(), 
     change(&Change { method: Method::PUT, path: "/v1/ruleset".to_owned(), body: rules }, doing, service)
 }
 
-pub(super) fn revert(revision: u64, doing: Doing, service: &Service) -> Result<(), String> {
+pub(super) fn revert(revision: u64, doing: Doing, service: &AdminService) -> Result<(), String> {
     let (path, body) = ("/v1/ruleset/revert".to_owned(), json!({"to": revision}));
     change(&Change { method: Method::POST, path, body }, doing, service)
 }
 
-pub(super) fn promote(candidate: &str, doing: Doing, service: &Service) -> Result<(), String> {
+pub(super) fn promote(candidate: &str, doing: Doing, service: &AdminService) -> Result<(), String> {
     let path = format!("/v1/rules/{}/promote", encoded(candidate));
     change(&Change { method: Method::POST, path, body: json!({}) }, doing, service)
 }
@@ -39,7 +39,7 @@ struct Change {
 }
 
 /// Shows what a change changes, and then has it made, of exactly the rules that it was shown for.
-fn change(change: &Change, doing: Doing, service: &Service) -> Result<(), String> {
+fn change(change: &Change, doing: Doing, service: &AdminService) -> Result<(), String> {
     let Change { method, path, body } = change;
     let trying = format!("{path}?dry_run=true");
     let call = |path, revision| Call { body: Some(body), revision, ..Call::new(method.clone(), path) };
@@ -79,7 +79,7 @@ fn is_wanted(changes: usize) -> bool {
     matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
-pub(super) fn export(revision: Option<u64>, service: &Service) -> Result<(), String> {
+pub(super) fn export(revision: Option<u64>, service: &AdminService) -> Result<(), String> {
     let path = match revision {
         Some(revision) => format!("/v1/ruleset?revision={revision}"),
         None => "/v1/ruleset".to_owned(),
@@ -89,7 +89,7 @@ pub(super) fn export(revision: Option<u64>, service: &Service) -> Result<(), Str
     std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("writing the rules: {error}"))
 }
 
-pub(super) fn history(about: Option<&str>, limit: u32, service: &Service) -> Result<(), String> {
+pub(super) fn history(about: Option<&str>, limit: u32, service: &AdminService) -> Result<(), String> {
     let mut path = format!("/v1/ruleset/history?limit={limit}");
     if let Some(about) = about {
         path.push_str(&format!("&about={}", encoded(about)));
@@ -103,7 +103,7 @@ pub(super) fn history(about: Option<&str>, limit: u32, service: &Service) -> Res
     Ok(())
 }
 
-pub(super) fn candidates(service: &Service) -> Result<(), String> {
+pub(super) fn candidates(service: &AdminService) -> Result<(), String> {
     let answer = service.call(&Call::new(Method::GET, "/v1/candidates"))?;
     let reports: Vec<&Value> = answer["candidates"].as_array().into_iter().flatten().collect();
     if reports.is_empty() {

@@ -11,7 +11,7 @@ use super::answer::{CheckAnswer, json, json_bytes};
 use super::problem::Refusal;
 use super::query::Choices;
 use super::question::{Question, Questions};
-use super::{Answer, Asked, Front, begin, body};
+use super::{Answer, Asked, CheckApi, begin, body};
 use crate::deny_status::DenyStatus;
 use crate::net::Place;
 
@@ -24,7 +24,7 @@ pub(super) const BATCHES_AT_A_TIME: usize = 2;
 /// Bytes that are reserved for the answer to one request of a batch, before any of them spends something: with a few rules it is smaller.
 const ANSWER_BYTES: usize = 1_024;
 
-impl Front {
+impl CheckApi {
     pub(super) async fn check(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let choices = Choices::read(request.uri().query())?;
         let body = body::read(request.into_body(), self.max_body, place).await?;

@@ -8,7 +8,7 @@ use trypema::rules::{Explanation, Request as Asking};
 
 use super::answer::{OutcomeName, RuleAnswer, json, milliseconds};
 use super::question::Topic;
-use super::{Asked, Front, begin, body};
+use super::{AdminApi, Asked, begin, body};
 use crate::net::Place;
 
 /// What every rule has to say about a request. Nothing is spent.
@@ -60,7 +60,7 @@ impl<'a> ExplainAnswer<'a> {
     }
 }
 
-impl Front {
+impl AdminApi {
     pub(super) async fn explain(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let body = body::read(request.into_body(), self.max_body, place).await?;
         let topic = Topic::read(&body)?;

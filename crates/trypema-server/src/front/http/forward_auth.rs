@@ -12,14 +12,14 @@ use trypema::rules::Request as Asking;
 use super::check::denied;
 use super::problem::Refusal;
 use super::question::{MAX_ATTRIBUTE_VALUE, NO_ADDRESS, is_address};
-use super::{Answer, Asked, Front, begin};
+use super::{Answer, Asked, CheckApi, begin};
 use crate::app::Mode;
 use crate::forward_auth::{Attribute, DEFAULT, Profile, Role, Source, is_profile_name};
 use crate::net::Place;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-impl Front {
+impl CheckApi {
     pub(super) async fn forward_auth(&self, request: &Request<Incoming>, place: &Place) -> Asked {
         begin(place)?;
         let peer = place.connection.peer.ip();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::answer::{BlockAnswer, json, milliseconds, rounded_up};
 use super::problem::Refusal;
 use super::text::decoded_path;
-use super::{Asked, Front, begin};
+use super::{AdminApi, Asked, begin};
 use crate::net::Place;
 
 /// What a counter has.
@@ -44,26 +44,26 @@ pub(super) struct ResetAnswer<'a> {
     existed: bool,
 }
 
-impl Front {
+impl AdminApi {
     pub(super) async fn keys(&self, request: &Request<Incoming>, place: &Place) -> Asked {
         let name = request.uri().path().strip_prefix("/v1/keys/").unwrap_or_default();
         let key = decoded_path(name);
         let key = key.ok_or_else(|| Refusal::bad_request("the key is not percent-encoded UTF-8"))?;
         match *request.method() {
             Method::GET => {
-                self.admit_reader(request.headers())?;
+                self.access.admit_reader(request.headers(), place)?;
                 begin(place)?;
                 self.inspect(&key).await
             }
             Method::DELETE => {
-                let who = self.admit_editor(request.headers())?;
+                let who = self.access.admit_editor(request.headers(), place)?;
                 begin(place)?;
                 let existed = self.app.reset(&key).await?.ok_or_else(no_rule)?;
                 tracing::info!(key = &*key, existed, who = who.name, "a counter was reset");
                 Ok(json(StatusCode::OK, &ResetAnswer { key: &key, existed }))
             }
             _ => {
-                self.admit_reader(request.headers())?;
+                self.access.admit_reader(request.headers(), place)?;
                 Err(Refusal::wrong_method("GET, DELETE"))
             }
         }

@@ -26,6 +26,7 @@ fn written() -> Value {
     let mut paths = paths(&mut read, &mut answered);
     if let Some(paths) = paths.as_object_mut() {
         paths.extend(rules::paths(&mut read, &mut answered));
+        paths.iter_mut().for_each(|(path, operations)| place(path, operations));
     }
     let mut components = answered.take_definitions(true);
     components.extend(read.take_definitions(true));
@@ -35,15 +36,50 @@ fn written() -> Value {
         "info": {
             "title": "Trypema",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Limits on what callers may do. A denial is an answer, not an error; errors are application/problem+json.",
+            "description": "Limits on what callers may do. A denial is an answer, not an error; errors are application/problem+json. Checks and administration are on listeners of their own: `servers` of each path says on which.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
+        "servers": [check_listener(), admin_listener()],
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"admin": {"type": "http", "scheme": "bearer", "description": "Only where tokens are set: a reader's for looking, an editor's for changing."}},
+            "securitySchemes": {"admin": {"type": "http", "scheme": "bearer", "description": "A reader's for looking, an editor's for changing."}},
         },
     })
+}
+
+fn check_listener() -> Value {
+    json!({"url": "http://127.0.0.1:8080", "description": "The check listener (setting listen)."})
+}
+
+fn admin_listener() -> Value {
+    json!({"url": "http://127.0.0.1:8081", "description": "The administration listener (setting admin_listen)."})
+}
+
+/// Adds the listeners of a path, and the refusals that all of its operations have in common.
+fn place(path: &str, operations: &mut Value) {
+    let is_health = ["/healthz", "/readyz"].contains(&path);
+    let is_forward_auth = path.starts_with("/v1/forward-auth");
+    let servers = match path {
+        _ if is_health => vec![check_listener(), admin_listener()],
+        "/v1/check" | "/v1/refund" => vec![check_listener()],
+        _ if is_forward_auth => vec![check_listener()],
+        _ => vec![admin_listener()],
+    };
+    let Some(operations) = operations.as_object_mut() else { return };
+    for operation in operations.values_mut() {
+        let needs_token = operation.get("security").is_some();
+        let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { continue };
+        if needs_token {
+            // Too many wrong tokens from the client's address.
+            responses.insert("429".to_owned(), problem_response());
+        }
+        if !is_health && !is_forward_auth && !responses.contains_key("4XX") {
+            // A web page whose origin is not allowed, at least.
+            responses.insert("403".to_owned(), problem_response());
+        }
+    }
+    operations.insert("servers".to_owned(), json!(servers));
 }
 
 /// OpenAPI 3.1 has the schemas of JSON Schema 2020-12.
@@ -67,7 +103,7 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
     let answers = json!({"oneOf": [check, {"type": "array", "items": {"anyOf": [check, failed]}}]});
     let key_name = json!({"name": "key", "in": "path", "required": true, "description": "A key as answers tell it, percent-encoded.",
         "schema": {"type": "string"}, "example": "per-user|user=ann"});
-    let admin = json!([{}, {"admin": []}]);
+    let admin = json!([{"admin": []}]);
     json!({
         "/v1/check": {"post": {
             "summary": "May this request go ahead?",

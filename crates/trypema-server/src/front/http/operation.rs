@@ -12,22 +12,33 @@ use hyper::body::Incoming;
 
 use super::answer::{json, json_bytes};
 use super::problem::Refusal;
-use super::{Answer, Asked, Front, openapi};
+use super::{AdminApi, Answer, Asked, openapi};
+use crate::app::Readiness;
 use crate::clock::Started;
 use crate::metrics::CONTENT_TYPE as METRICS;
+use crate::net::Place;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
 
 const HELP: &str = "\
 Trypema, the rate limiter.
+
+The check listener (setting `listen`, 127.0.0.1:8080 unless set):
 
 POST   /v1/check         may this request go ahead? {\"attributes\": {\"user\": \"ann\"}, \"cost\": 1}, or an array of them
                          ?deny_status=429 tells a denial by status, ?headers=standard|x-ratelimit what is left
 ANY    /v1/forward-auth  the same for nginx auth_request, Caddy forward_auth and Traefik forwardAuth;
                          /v1/forward-auth/{profile} names a profile of the configuration file: attributes, cost, status
-POST   /v1/refund        gives the cost back
+POST   /v1/refund        gives the cost back; needs an admin token
+GET    /healthz /readyz
+
+This listener (setting `admin_listen`, 127.0.0.1:8081 unless set; what begins with /v1 needs a token):
+
 POST   /v1/explain       what every rule says about a request; spends nothing
 GET    /v1/keys/{key}    what a counter has left; DELETE forgets it
 GET    /v1/rules         the rules in force
 GET    /v1/candidates    what candidates would have decided
+GET    /healthz /readyz /metrics /openapi.json
 
 With rules in PostgreSQL (changes need If-Match, the revision that they are for, and an admin token):
 POST   /v1/rules         stores a new rule; GET, PUT, PATCH, DELETE /v1/rules/{id}
@@ -36,30 +47,42 @@ GET    /v1/ruleset       everything that is stored; PUT makes it exactly what is
 GET    /v1/ruleset/history        who changed what; POST /v1/ruleset/revert {\"to\": 17} goes back to a revision
 GET    /v1/overrides     what single keys get; GET, PUT, DELETE /v1/overrides/{key} {\"verdict\": \"block\"}
 GET    /v1/lists         PUT, DELETE /v1/lists/{list}/{attribute}/{value}, where the list is allow or block
-
-GET    /healthz /readyz /metrics /openapi.json
 ";
 
-impl Front {
+impl AdminApi {
+    /// Health, which tells those with a token why rules were refused.
+    pub(super) fn health(&self, request: &Request<Incoming>, place: &Place) -> Asked {
+        let readiness = self.app.readiness();
+        let is_reader = self.access.admit_reader(request.headers(), place).is_ok();
+        health(&if is_reader { readiness } else { readiness.without_details() }, request)
+    }
+
+    /// Metrics, the description for programs, and that for people.
     pub(super) fn operation(&self, request: &Request<Incoming>) -> Asked {
-        if request.method() != Method::GET && request.method() != Method::HEAD {
-            return Err(Refusal::wrong_method("GET, HEAD"));
-        }
+        only_reading(request)?;
         Ok(match request.uri().path() {
-            "/healthz" => text("text/plain; charset=utf-8", "ok\n"),
-            "/readyz" => {
-                let mut readiness = self.app.readiness();
-                if self.admit_reader(request.headers()).is_err() {
-                    readiness.refused_rules = None;
-                }
-                let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-                json(status, &readiness)
-            }
             "/metrics" => text(METRICS, self.metrics.text(|| self.app.exposition())),
             "/openapi.json" => json_bytes(StatusCode::OK, openapi::document()),
-            _ => text("text/plain; charset=utf-8", HELP),
+            _ => text(PLAIN, HELP),
         })
     }
+}
+
+/// `/healthz` and `/readyz`, on both listeners.
+pub(super) fn health(readiness: &Readiness, request: &Request<Incoming>) -> Asked {
+    only_reading(request)?;
+    if request.uri().path() == "/healthz" {
+        return Ok(text(PLAIN, "ok\n"));
+    }
+    let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(json(status, readiness))
+}
+
+fn only_reading(request: &Request<Incoming>) -> Result<(), Refusal> {
+    if request.method() == Method::GET || request.method() == Method::HEAD {
+        return Ok(());
+    }
+    Err(Refusal::wrong_method("GET, HEAD"))
 }
 
 fn text(content_type: &'static str, body: impl Into<Bytes>) -> Answer {

@@ -1,6 +1,7 @@
 //! Requests that get no answer: why not, as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -15,7 +16,7 @@ use crate::background_worker::NotDone;
 
 /// A request that gets no answer.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// The client's fault.
     Request { status: StatusCode, detail: Cow<'static, str>, header: Option<(HeaderName, HeaderValue)> },
     /// Something that the library has a problem for.
@@ -40,6 +41,7 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// A path of the administration listener that leads nowhere.
     pub(super) fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "there is nothing here; GET / says what there is")
     }
@@ -84,6 +86,18 @@ impl Refusal {
             status: StatusCode::UNAUTHORIZED,
             detail: detail.into(),
             header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+        }
+    }
+
+    /// A login from an address that has failed too often.
+    pub(super) fn too_many_logins(wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self::Request {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            detail:
+                "too many wrong tokens from this address: logins are refused for a while, right ones included"
+                    .into(),
+            header: Some((RETRY_AFTER, HeaderValue::from(seconds))),
         }
     }
 

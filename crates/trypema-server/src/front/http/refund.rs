@@ -9,7 +9,7 @@ use trypema::rules::{Refunded, Request as Asking, RuleSet};
 use super::answer::json;
 use super::problem::Refusal;
 use super::question::Topic;
-use super::{Asked, Front, begin, body};
+use super::{Asked, CheckApi, begin, body};
 use crate::net::Place;
 
 /// What was given back.
@@ -48,7 +48,7 @@ impl<'a> RefundedRule<'a> {
     }
 }
 
-impl Front {
+impl CheckApi {
     pub(super) async fn refund(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let body = body::read(request.into_body(), self.max_body, place).await?;
         let topic = Topic::read(&body)?;

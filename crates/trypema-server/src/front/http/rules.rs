@@ -30,7 +30,7 @@ use super::answer::json;
 use super::body::Body;
 use super::problem::Refusal;
 use super::question::read;
-use super::{Answer, Asked, Front, begin};
+use super::{AdminApi, Answer, Asked, begin};
 use crate::background_worker::Worker;
 use crate::net::Place;
 use crate::rules::book::Book;
@@ -62,10 +62,10 @@ pub(super) fn is_below(path: &str) -> bool {
     ["/v1/rules/", "/v1/ruleset/", "/v1/overrides/", "/v1/lists/"].iter().any(|start| path.starts_with(start))
 }
 
-impl Front {
+impl AdminApi {
     pub(super) async fn rules(&self, request: Request<Incoming>, place: &Place) -> Asked {
         // Who may look may find out what there is; who changes something is looked at again there.
-        self.admit_reader(request.headers())?;
+        self.access.admit_reader(request.headers(), place)?;
         let path = request.uri().path().to_owned();
         let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
         let method = request.method().clone();

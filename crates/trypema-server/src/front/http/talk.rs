@@ -8,23 +8,27 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
-use super::Front;
+use super::{Api, receive};
 use crate::net::{Order, Protocol, Stream};
 
-impl Protocol for Front {
+/// HTTP/1.1 with the routes of an API.
+#[derive(Debug)]
+pub(crate) struct Http<A>(pub(crate) A);
+
+impl<A: Api> Protocol for Http<A> {
     async fn talk(self: Arc<Self>, stream: Stream) {
         let place = Arc::clone(&stream.place);
         let service = {
-            let (front, place) = (Arc::clone(&self), Arc::clone(&place));
+            let (http, place) = (Arc::clone(&self), Arc::clone(&place));
             service_fn(move |request| {
-                let (front, place) = (Arc::clone(&front), Arc::clone(&place));
-                async move { Ok::<_, Infallible>(front.receive(request, &place).await) }
+                let (http, place) = (Arc::clone(&http), Arc::clone(&place));
+                async move { Ok::<_, Infallible>(receive(&http.0, request, &place).await) }
             })
         };
         let mut order = place.connection.order();
         let mut talking = pin!(
             http1::Builder::new()
-                .max_buf_size(self.max_header)
+                .max_buf_size(self.0.common().max_header)
                 .header_read_timeout(None)
                 // A client that has said all it wants to say is still answered.
                 .half_close(true)
@@ -47,7 +51,7 @@ impl Protocol for Front {
         };
         if let Err(error) = ended {
             if error.is_parse() {
-                self.app.metrics.connections.malformed.add_one();
+                self.0.common().app.metrics.connections.malformed.add_one();
             }
             tracing::debug!(%error, "a connection ended early");
         }

@@ -1,100 +1,189 @@
-//! Who may look at counters and rules, explain, and reset.
+//! Administration: on a listener of its own, always behind a token, with a limit on wrong ones.
+
+use std::time::Duration;
 
 use super::{TWO_AN_HOUR, problem, user};
 use crate::client::{Client, Reply};
-use crate::in_process::InProcess;
+use crate::in_process::{InProcess, TOKEN};
 
-/// The routes that are not for everybody.
-const ADMIN: [(&str, &str, &str); 5] = [
-    ("POST", "/v1/refund", r#"{"attributes": {"user": "ann"}}"#),
-    ("POST", "/v1/explain", r#"{"attributes": {"user": "ann"}}"#),
+const ANN: &str = r#"{"attributes": {"user": "ann"}}"#;
+/// Requests for the administration listener that need a token.
+const ADMIN: [(&str, &str, &str); 9] = [
+    ("POST", "/v1/explain", ANN),
     ("GET", "/v1/keys/per-user%7Cuser=ann", ""),
     ("DELETE", "/v1/keys/per-user%7Cuser=ann", ""),
     ("GET", "/v1/rules", ""),
+    ("GET", "/v1/candidates", ""),
+    ("PUT", "/v1/ruleset", r#"{"rules": []}"#),
+    ("GET", "/v1/ruleset/history", ""),
+    ("PUT", "/v1/overrides/per-user%7Cuser=ann", r#"{"verdict": "block"}"#),
+    ("PUT", "/v1/lists/block/user/ann", ""),
 ];
+const FORWARDED: [(&str, &str); 2] = [("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.1")];
 
 fn each(client: &mut Client, headers: &[(&str, &str)]) -> Vec<Reply> {
     ADMIN.iter().map(|(method, path, body)| client.send(method, path, headers, body)).collect()
 }
 
-fn assert_open_routes_answer(client: &mut Client) {
-    assert_eq!(client.send("POST", "/v1/check", &[], &user("ann").to_string()).status, 200);
-    let headers = [("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.1")];
-    let forwarded = client.send("GET", "/v1/forward-auth", &headers, "");
-    assert_eq!(forwarded.status, 200);
-    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/"] {
-        assert_eq!(client.send("GET", path, &[], "").status, 200, "{path}");
-    }
+fn with_token(token: &str) -> [(&'static str, &str); 1] {
+    [("authorization", token)]
 }
 
 #[test]
-fn with_a_token_only_who_has_it() {
-    let service = InProcess::start("admin_token: correct-horse").ruled_by(TWO_AN_HOUR);
-    let mut client = service.client();
-    assert_open_routes_answer(&mut client);
+fn each_listener_serves_its_own_and_nothing_else() {
+    let service = InProcess::with_rules(TWO_AN_HOUR);
+    let authorization = format!("Bearer {TOKEN}");
+    let token = with_token(&authorization);
+    let mut check = service.check_client();
+    for (method, path, body) in ADMIN {
+        let detail = problem(&check.send(method, path, &token, body), 404);
+        assert!(detail.contains("admin_listen"), "{path}: {detail}");
+    }
+    for path in [
+        "/",
+        "/metrics",
+        "/openapi.json",
+        "/v1/rules/",
+        "/v1/keys",
+        "//v1/rules",
+        "/v1/./rules",
+        "/v1/%72ules",
+    ] {
+        problem(&check.send("GET", path, &token, ""), 404);
+    }
+    let absolute = format!("http://127.0.0.1:{}/v1/rules", service.admin_port());
+    problem(&check.send("GET", &absolute, &token, ""), 404);
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(check.send("GET", path, &[], "").status, 200, "{path}");
+    }
+    assert_eq!(check.send("POST", "/v1/check", &[], &user("ann").to_string()).status, 200);
+    assert_eq!(check.send("GET", "/v1/forward-auth", &FORWARDED, "").status, 200);
+
+    let mut admin = service.admin_client();
+    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/"] {
+        assert_eq!(admin.send("GET", path, &[], "").status, 200, "{path} needs no token");
+    }
+    for (method, path) in [("POST", "/v1/check"), ("POST", "/v1/refund"), ("GET", "/v1/forward-auth")] {
+        problem(&admin.send(method, path, &token, ANN), 404);
+    }
+    let metrics = admin.send("GET", "/metrics", &[], "").body;
+    assert!(
+        metrics.contains("per-user") && !metrics.contains("ann"),
+        "metrics name rules, never keys: {metrics}"
+    );
+}
+
+#[test]
+fn only_a_token_opens_administration() {
+    let service = InProcess::start("admin_token: correct-horse-battery").ruled_by(TWO_AN_HOUR);
+    let mut client = service.admin_client();
     for scheme in ["Bearer", "bearer", "BEARER"] {
-        let authorization = format!("{scheme} correct-horse");
-        for reply in each(&mut client, &[("authorization", &authorization)]) {
-            assert_eq!(reply.status, 200, "{scheme}: {reply:?}");
+        let authorization = format!("{scheme} correct-horse-battery");
+        for reply in each(&mut client, &with_token(&authorization)) {
+            // What is stored is not there: these rules are in a file.
+            assert!([200, 404, 428].contains(&reply.status), "{scheme}: {reply:?}");
         }
     }
-    let wrong = [
-        "Bearer wrong",
-        "Bearer correct-hors",
-        "Bearer correct-horses",
-        "Bearer Correct-horse",
-        "Bearer ",
-        "Bearer",
-        "Basic correct-horse",
-        "correct-horse",
-    ];
-    for authorization in wrong {
-        for reply in each(&mut client, &[("authorization", authorization)]) {
-            assert_eq!(problem(&reply, 401), "this needs a token", "{authorization}");
+    let no_tokens = ["Bearer ", "Bearer", "Basic correct-horse-battery", "correct-horse-battery", ""];
+    for authorization in no_tokens {
+        for reply in each(&mut client, &with_token(authorization)) {
+            assert!(problem(&reply, 401).starts_with("this needs a token"), "{authorization}");
             assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
-            assert!(!reply.body.contains("horse"), "{reply:?}");
         }
     }
     each(&mut client, &[]).iter().for_each(|reply| drop(problem(reply, 401)));
-}
-
-#[test]
-fn without_a_token_only_this_machine() {
-    let service = InProcess::with_rules(TWO_AN_HOUR);
-    each(&mut service.client(), &[]).iter().for_each(|reply| assert_eq!(reply.status, 200, "{reply:?}"));
-    for address in ["0.0.0.0:0", "\"[::]:0\""] {
-        let service = InProcess::listening(address, "").ruled_by(TWO_AN_HOUR);
-        let mut client = service.client();
-        assert_open_routes_answer(&mut client);
-        for headers in [&[][..], &[("authorization", "Bearer anything")]] {
-            for reply in each(&mut client, headers) {
-                assert!(problem(&reply, 403).contains("set admin_token"), "{address}: {reply:?}");
-            }
+    let wrong = [
+        "Bearer wrong",
+        "Bearer correct-horse-batter",
+        "Bearer correct-horse-batteryy",
+        "Bearer Correct-horse-battery",
+        "Bearer  correct-horse-battery",
+        "Bearer correct-horse-battery,correct-horse-battery",
+    ];
+    for authorization in wrong {
+        for reply in each(&mut client, &with_token(authorization)) {
+            assert_eq!(problem(&reply, 401), "this token is not known here", "{authorization}");
+            assert!(!reply.body.contains("horse"), "{reply:?}");
         }
-    }
-    let guarded = InProcess::listening("0.0.0.0:0", "admin_token: correct-horse").ruled_by(TWO_AN_HOUR);
-    let mut client = guarded.client();
-    for reply in each(&mut client, &[("authorization", "Bearer correct-horse")]) {
-        assert_eq!(reply.status, 200, "{reply:?}");
+        // Later than any limit on failures.
+        service.clock.advance(Duration::from_secs(2 * 3_600));
     }
 }
 
-/// A page of somebody else's can make a browser on this machine ask: it then has an `Origin`, or a name that was made to point here.
+/// Who gives units back lifts a limit.
 #[test]
-fn no_browser_is_an_administrator() {
+fn a_refund_needs_an_editors_token() {
+    let settings = "admin_token: correct-horse-battery\nreader_token: correct-horse-reader";
+    let service = InProcess::start(settings).ruled_by(TWO_AN_HOUR);
+    let mut client = service.check_client();
+    let mut refund = |headers: &[(&str, &str)]| client.send("POST", "/v1/refund", headers, ANN);
+    problem(&refund(&[]), 401);
+    problem(&refund(&with_token("Bearer wrong")), 401);
+    problem(&refund(&with_token("Bearer correct-horse-reader")), 403);
+    assert_eq!(refund(&with_token("Bearer correct-horse-battery")).status, 200);
+}
+
+#[test]
+fn wrong_tokens_block_their_address_for_a_while() {
     let service = InProcess::with_rules(TWO_AN_HOUR);
-    for (method, path, body) in ADMIN {
-        let from_a_page = [("origin", "http://localhost")];
-        let reply = service.client().send(method, path, &from_a_page, body);
-        assert!(problem(&reply, 403).contains("pages of other sites"), "{path}: {reply:?}");
-        let mut client = service.client();
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: evil.example\r\n");
-        client.write(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
-        problem(&client.read().unwrap(), 403);
+    let mut client = service.admin_client();
+    let right = format!("Bearer {TOKEN}");
+    let mut rules = |authorization: &str| client.send("GET", "/v1/rules", &with_token(authorization), "");
+    for _ in 0..9 {
+        problem(&rules("Bearer wrong"), 401);
     }
-    let token = InProcess::start("admin_token: secret").ruled_by(TWO_AN_HOUR);
-    let headers = [("authorization", "Bearer secret"), ("origin", "http://localhost")];
-    for reply in each(&mut token.client(), &headers) {
-        assert_eq!(reply.status, 200, "who has the token may come from anywhere: {reply:?}");
+    assert_eq!(rules(&right).status, 200, "nine are forgiven");
+    let blocked = rules("Bearer wrong");
+    assert!(problem(&blocked, 429).contains("too many wrong tokens"));
+    assert_eq!(blocked.header("retry-after"), Some("60"));
+    service.clock.advance(Duration::from_millis(30_500));
+    let refused = rules(&right);
+    problem(&refused, 429);
+    assert_eq!(
+        refused.header("retry-after"),
+        Some("30"),
+        "a right token is refused, too, and the wait rounded up"
+    );
+    service.clock.advance(Duration::from_millis(29_500));
+    assert_eq!(rules(&right).status, 200);
+
+    let mut others = service.admin_client();
+    let metrics = others.send("GET", "/metrics", &[], "").body;
+    for line in [
+        "trypema_failed_logins_total{reason=\"wrong_token\"} 10\n",
+        "trypema_failed_logins_total{reason=\"blocked\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line}");
     }
+}
+
+/// The check listener may be published: whoever guesses there must not lock administrators out.
+#[test]
+fn each_listener_counts_its_own_failures() {
+    let service = InProcess::with_rules(TWO_AN_HOUR);
+    let mut check = service.check_client();
+    for _ in 0..20 {
+        check.send("POST", "/v1/refund", &with_token("Bearer wrong"), ANN);
+    }
+    let right = format!("Bearer {TOKEN}");
+    problem(&check.send("POST", "/v1/refund", &with_token(&right), ANN), 429);
+    assert_eq!(
+        check.send("POST", "/v1/check", &with_token("Bearer wrong"), ANN).status,
+        200,
+        "checks need no token"
+    );
+    assert_eq!(service.admin_client().send("GET", "/v1/rules", &with_token(&right), "").status, 200);
+}
+
+/// A probe without a token is none.
+#[test]
+fn health_is_told_to_everybody() {
+    let service = InProcess::with_rules(TWO_AN_HOUR);
+    let mut client = service.admin_client();
+    for _ in 0..20 {
+        assert_eq!(client.send("GET", "/readyz", &[], "").status, 200);
+        assert_eq!(client.send("GET", "/readyz", &with_token("Bearer wrong"), "").status, 200);
+    }
+    let right = format!("Bearer {TOKEN}");
+    problem(&client.send("GET", "/v1/rules", &with_token(&right), ""), 429);
 }

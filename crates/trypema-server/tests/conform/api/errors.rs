@@ -7,11 +7,13 @@ use crate::in_process::InProcess;
 fn what_is_not_there_is_404() {
     let service = InProcess::with_rules(TWO_AN_HOUR);
     let mut client = service.client();
-    for path in
-        ["/v1", "/v1/", "/v1/checks", "/v1/check/", "/v2/check", "/v1/keys", "/healthz/", "/favicon.ico"]
-    {
+    for path in ["/v1", "/v1/", "/v2/check", "/v1/keys", "/favicon.ico"] {
         let detail = problem(&client.send("GET", path, &[], ""), 404);
         assert!(detail.contains("GET / says what there is"), "{path}: {detail}");
+    }
+    for path in ["/v1/checks", "/v1/check/", "/healthz/", "/v1/rules"] {
+        let detail = problem(&service.check_client().send("GET", path, &[], ""), 404);
+        assert!(detail.contains("the check listener serves /v1/check"), "{path}: {detail}");
     }
 }
 

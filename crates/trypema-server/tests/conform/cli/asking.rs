@@ -2,6 +2,7 @@
 
 use super::run;
 use crate::harness::Service;
+use crate::in_process::TOKEN;
 
 const RULES: &str = "
 rules:
@@ -50,30 +51,42 @@ fn who_cannot_be_asked_is_2() {
     for command in ["check", "explain"] {
         let ran = run([command, "user=ann", "--server", &url]);
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(ran.err.starts_with("trypema: ") && ran.err.contains(&url), "{}", ran.err);
+        let told = format!("trypema: {url}: connection refused");
+        assert!(ran.err.starts_with(&told) && ran.err.contains("--server"), "{}", ran.err);
     }
-    let service = Service::with_rules(RULES, &["--admin-token", "secret"]);
-    let server = format!("http://{}", service.address);
+    let service = Service::with_rules(RULES, &["--admin-token", TOKEN]);
+    let server = format!("http://{}", service.admin_address());
     let refused = run(["explain", "user=ann", "--server", &server]);
     assert_eq!(refused.code, Some(2));
-    assert!(refused.err.contains("401") && refused.err.contains("this needs a token"), "{}", refused.err);
-    assert_eq!(run(["explain", "user=ann", "--server", &server, "--admin-token", "secret"]).code, Some(0));
+    assert!(refused.err.contains("401") && refused.err.contains("--admin-token-file"), "{}", refused.err);
+    assert_eq!(run(["explain", "user=ann", "--server", &server, "--admin-token", TOKEN]).code, Some(0));
+    let wrong_listener = run(["explain", "user=ann", "--server", &format!("http://{}", service.address)]);
+    assert_eq!(wrong_listener.code, Some(2));
+    assert!(
+        wrong_listener.err.contains("404") && wrong_listener.err.contains("admin_listen"),
+        "{wrong_listener:?}"
+    );
 }
 
 #[test]
 fn the_server_can_be_a_variable() {
-    let service = Service::with_rules(RULES, &[]);
-    let mut command = crate::harness::trypema();
-    command.env("TRYPEMA_SERVER", format!("http://{}", service.address)).args(["check", "user=ann"]);
-    assert_eq!(command.output().unwrap().status.code(), Some(0));
+    let service = Service::with_rules(RULES, &["--admin-token", TOKEN]);
+    for command in ["check", "explain"] {
+        let mut trypema = crate::harness::trypema();
+        trypema.env("TRYPEMA_SERVER", format!("http://{}", service.address));
+        trypema.env("TRYPEMA_ADMIN_SERVER", format!("http://{}", service.admin_address()));
+        trypema.env("TRYPEMA_ADMIN_TOKEN", TOKEN).args([command, "user=ann"]);
+        assert_eq!(trypema.output().unwrap().status.code(), Some(0), "{command}");
+    }
 }
 
 #[test]
 fn explain_asks_a_service_or_reads_rules() {
-    let service = Service::with_rules(RULES, &[]);
+    let service = Service::with_rules(RULES, &["--admin-token", TOKEN]);
     let server = format!("http://{}", service.address);
     run(["check", "user=ann", "--cost", "2", "--server", &server]);
-    let asked = run(["explain", "user=ann", "--server", &server]);
+    let admin = format!("http://{}", service.admin_address());
+    let asked = run(["explain", "user=ann", "--admin-token", TOKEN, "--server", &admin]);
     assert_eq!(asked.code, Some(0), "{asked:?}");
     assert!(asked.out.contains("denied by per-user"), "{}", asked.out);
     assert!(asked.out.contains("per-user|user=ann denies: 0 of 2 left"), "{}", asked.out);

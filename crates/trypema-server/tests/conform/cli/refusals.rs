@@ -215,7 +215,7 @@ fn a_port_that_is_taken_is_told() {
     .unwrap();
     assert!(!program.end().unwrap().success());
     let log = program.log();
-    assert!(log.contains(&format!("listening on {address}")) && log.contains("in use"), "{log}");
+    assert!(log.contains(&format!("listen: {address}")) && log.contains("in use"), "{log}");
 }
 
 /// It will not change its mind by being asked again; what it refused is not told.

@@ -23,7 +23,8 @@ fn with_nothing_configured_it_says_what_to_try() {
     assert!(denied.header("retry-after").is_some() && denied.header("ratelimit").is_some(), "{denied:?}");
     let log = service.program.log();
     for line in log.lines().filter(|line| line.trim_start().starts_with("curl")) {
-        assert!(line.contains(&format!("http://{}/", service.address)), "{line}");
+        let listener = if line.contains("/metrics") { service.admin_address() } else { service.address };
+        assert!(line.contains(&format!("http://{listener}/")), "{line}");
     }
     assert!(log.contains("--rules rules.yaml"), "{log}");
 }

@@ -110,6 +110,7 @@ fn every_answer_is_as_described() {
     decisions(&mut comparison);
     mistakes(&mut comparison);
     services_that_refuse(&mut comparison);
+    pages_and_guesses(&mut comparison);
     a_store_that_refuses(&mut comparison);
     draining(&mut comparison);
     super::stored::compare(&mut comparison);
@@ -178,7 +179,7 @@ fn mistakes(comparison: &mut Comparison) {
 fn services_that_refuse(comparison: &mut Comparison) {
     let nobody = FreePort::any().unwrap();
     let settings = [
-        ("127.0.0.1:0", "admin_token: secret".to_owned()),
+        ("127.0.0.1:0", "admin_token: secret-of-the-service".to_owned()),
         ("0.0.0.0:0", "trusted_proxies: [10.0.0.0/8]".to_owned()),
         ("127.0.0.1:0", format!("redis_url: redis://127.0.0.1:{}", nobody.number())),
     ];
@@ -192,6 +193,21 @@ fn services_that_refuse(comparison: &mut Comparison) {
         let auth = Asking { headers: FORWARDED, ..asking("get", "/v1/forward-auth/{profile}", "") };
         comparison.provoke(&service, Asking { profile: "ann", ..auth });
         comparison.provoke(&service, Asking { path: "/v1/forward-auth", ..auth });
+    }
+}
+
+/// Web pages, and an address that has guessed too many tokens.
+fn pages_and_guesses(comparison: &mut Comparison) {
+    let service = InProcess::start("").ruled_by(RULES);
+    for (method, path, body) in ALL {
+        let headers = &[("origin", "https://evil.example")];
+        comparison.provoke(&service, Asking { headers, ..asking(method, path, body) });
+    }
+    for _ in 0..12 {
+        for (method, path, body) in ALL {
+            let headers = &[("authorization", "Bearer guess")];
+            comparison.provoke(&service, Asking { headers, ..asking(method, path, body) });
+        }
     }
 }
 

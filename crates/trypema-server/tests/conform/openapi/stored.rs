@@ -5,7 +5,7 @@ use trypema_testkit::postgres::Server;
 
 use super::answers::Comparison;
 use crate::harness::trypema;
-use crate::in_process::InProcess;
+use crate::in_process::{InProcess, TOKEN};
 
 /// An operation, as the document has its path, and what is asked.
 struct Operation {
@@ -75,10 +75,10 @@ impl Comparison {
     fn announced(&mut self, service: &InProcess, operation: &Operation) {
         let Operation { method, path, target, .. } = operation;
         let head = format!(
-            "{} {target} HTTP/1.1\r\nhost: localhost\r\nif-match: *\r\ncontent-length: 20000000\r\n\r\n",
+            "{} {target} HTTP/1.1\r\nhost: localhost\r\nif-match: *\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: 20000000\r\n\r\n",
             method.to_uppercase()
         );
-        let mut client = service.client();
+        let mut client = service.admin_client();
         client.write(head.as_bytes()).unwrap();
         self.compare(method, path, &client.read().unwrap());
     }
@@ -101,6 +101,21 @@ impl Comparison {
     }
 }
 
+/// Web pages, and an address that has guessed too many tokens.
+fn pages_and_guesses(comparison: &mut Comparison, settings: &str) {
+    let service = InProcess::start(settings);
+    for operation in operations() {
+        comparison.stored(&service, &operation, &[("origin", "https://evil.example")]);
+    }
+    let guess = ("authorization", "Bearer guess");
+    for _ in 0..10 {
+        service.admin_client().send("GET", "/v1/rules", &[guess], "");
+    }
+    for operation in operations() {
+        assert_eq!(comparison.stored(&service, &operation, &[guess]), 429);
+    }
+}
+
 const ANY: [(&str, &str); 1] = [("if-match", "*")];
 
 /// Provokes everything that rules that are stored can be answered.
@@ -118,11 +133,18 @@ pub(super) fn compare(comparison: &mut Comparison) {
     let yaml = service.client().send("GET", "/v1/ruleset", &[("accept", "application/yaml")], "");
     comparison.compare("get", "/v1/ruleset", &yaml);
     mistakes(comparison, &service);
-    let guarded = InProcess::start(&format!("{settings}\nadmin_token: editor\nreader_token: reader"));
+    let guarded = InProcess::start(&format!(
+        "{settings}\nadmin_token: token-of-an-editor\nreader_token: token-of-a-reader"
+    ));
     for operation in operations() {
         comparison.stored(&guarded, &operation, &[]);
-        comparison.stored(&guarded, &operation, &[("authorization", "Bearer reader"), ("if-match", "*")]);
+        comparison.stored(
+            &guarded,
+            &operation,
+            &[("authorization", "Bearer token-of-a-reader"), ("if-match", "*")],
+        );
     }
+    pages_and_guesses(comparison, &settings);
     a_bad_row(comparison, &service, &database);
     database.kill_9().unwrap();
     for operation in operations() {

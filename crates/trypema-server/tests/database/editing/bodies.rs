@@ -32,12 +32,12 @@ fn wrong_bodies_are_refused_with_a_reason() {
         }
         let large = format!("{{\"id\": \"{}\"}}", "x".repeat(10 * 1024 * 1024));
         if path != "/v1/ruleset" {
-            let mut client = service.client();
+            let mut client = service.admin_client();
             // It need not be read to its end.
-            let head = format!(
-                "{method} {path} HTTP/1.1\r\nhost: localhost\r\nif-match: *\r\ncontent-length: {}\r\n\r\n",
-                large.len()
-            );
+            let token = service.admin.as_ref().unwrap().token.as_ref().unwrap();
+            let headers =
+                format!("if-match: *\r\nauthorization: Bearer {token}\r\ncontent-length: {}", large.len());
+            let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n\r\n");
             client.write(head.as_bytes()).unwrap();
             let refused = client.read().unwrap();
             assert_eq!(refused.status, 413, "{method} {path}: {refused:?}");

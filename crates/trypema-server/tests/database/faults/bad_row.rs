@@ -11,7 +11,7 @@ use crate::scene::Scene;
 
 const OK: &str = "trypema_rules_reloads_total{result=\"ok\"}";
 const ERROR: &str = "trypema_rules_reloads_total{result=\"error\"}";
-const TOKEN: [(&str, &str); 2] = [("authorization", "Bearer secret"), ("if-match", "*")];
+const TOKEN: [(&str, &str); 2] = [("authorization", "Bearer secret-of-the-test"), ("if-match", "*")];
 
 /// Something that a row must not have: what lets it in, what it is, what is said of it, and what it should be.
 struct Bad {
@@ -47,14 +47,22 @@ fn a_row_that_is_no_rule_keeps_the_last_good_rules() {
 }
 
 fn asked(service: &Service, method: &str, path: &str, body: &str) -> Reply {
-    service.client().send(method, path, &TOKEN, body)
+    service.admin_client().send(method, path, &TOKEN, body)
 }
 
 fn keeps_the_last_good_rules(bad: &Bad) {
     let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
     let url = redis.url();
-    let flags =
-        ["--provider", "memory", "--redis-url", &url, "--rules-poll", "1s", "--admin-token", "secret"];
+    let flags = [
+        "--provider",
+        "memory",
+        "--redis-url",
+        &url,
+        "--rules-poll",
+        "1s",
+        "--admin-token",
+        "secret-of-the-test",
+    ];
     let service = scene.service(&flags);
     assert_eq!(asked(&service, "POST", "/v1/rules", &rule().to_string()).status, 201);
     let load = Load::start(&service);
@@ -100,7 +108,7 @@ fn starts_without_it(scene: &Scene, bad: &Bad, flags: &[&str]) {
 #[test]
 fn a_bad_row_can_be_repaired_through_the_service() {
     let scene = Scene::start();
-    let service = scene.service(&["--rules-poll", "1s", "--admin-token", "secret"]);
+    let service = scene.service(&["--rules-poll", "1s", "--admin-token", "secret-of-the-test"]);
     assert_eq!(asked(&service, "POST", "/v1/rules", &rule().to_string()).status, 201);
     for bad in [UNREADABLE, INVALID] {
         scene.database.sql(&format!("ALTER TABLE rate_limit_rules {}", bad.constraints)).unwrap();

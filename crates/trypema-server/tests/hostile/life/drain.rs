@@ -63,6 +63,21 @@ fn requests_under_way_are_finished() {
 }
 
 #[test]
+fn administration_is_finished_too() {
+    let mut service = Service::start(&["--shutdown-deadline", "20s"]);
+    let mut admin = service.admin_client();
+    admin.write(b"GET /healthz HTTP/1.1\r\nho").unwrap();
+    // Reading the metric is a connection as well.
+    wait_until("it to be connected", || service.metric("trypema_connections") >= 2.0).unwrap();
+    (0..20).for_each(|_| drop(service.get("/metrics")));
+    service.program.signal("TERM").unwrap();
+    service.program.line("stopping").unwrap();
+    admin.write(b"st: test\r\n\r\n").unwrap();
+    assert_eq!(admin.read().expect("an answer").status, 200);
+    assert_eq!(service.program.end().unwrap().code(), Some(0));
+}
+
+#[test]
 fn idle_clients_do_not_delay_it() {
     let mut service = Service::start(&["--shutdown-deadline", "60s"]);
     let silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(service.address).unwrap()).collect();

@@ -6,7 +6,6 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use trypema_testkit::program::Program;
 use trypema_testkit::redis::wait_until;
 
 use super::crowd::{connect, is_closed};
@@ -45,18 +44,14 @@ fn the_longest_idle_ones_give_way_and_busy_ones_do_not() {
 /// Where the system gives fewer descriptors than connections were asked for, the service makes do with those.
 #[test]
 fn a_lack_of_descriptors_locks_nobody_out() {
-    let mut program = Program::start(|_| {
+    let service = Service::of(|_| {
         let trypema = trypema();
         let mut limited = Command::new("sh");
         limited
-            .args(["-c", r#"ulimit -n 400; exec "$0" serve --listen 127.0.0.1:0"#])
+            .args(["-c", r#"ulimit -n 400; exec "$0" serve --listen 127.0.0.1:0 --admin-listen off"#])
             .arg(trypema.get_program());
         limited
-    })
-    .unwrap();
-    let line = program.line("listens on").unwrap();
-    let address = line.rsplit("://").next().unwrap().parse().unwrap();
-    let service = Service { program, address };
+    });
     let crowd = connect(service.address, 1_000);
     for _ in 0..20 {
         assert_eq!(service.get("/healthz").status, 200);

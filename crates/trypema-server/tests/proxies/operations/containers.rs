@@ -58,10 +58,15 @@ fn services_find_each_other() {
         compose["networks"]["limits"]["ipam"]["config"][0]["subnet"]
     );
     assert_eq!(environment["TRYPEMA_REDIS_URL"], "redis://redis:6379");
-    let port = environment["TRYPEMA_LISTEN"].as_str().unwrap().rsplit(':').next().unwrap();
+    let port = environment["TRYPEMA_ADMIN_LISTEN"].as_str().unwrap().rsplit(':').next().unwrap();
     let target =
         &yaml_of("prometheus/prometheus.yml")["scrape_configs"][0]["static_configs"][0]["targets"][0];
     assert_eq!(target, &Value::from(format!("trypema:{port}")));
+    let runtime = environment["RUNTIME_DIRECTORY"].as_str().unwrap();
+    assert!(
+        texts(&trypema["tmpfs"])[0].starts_with(&format!("{runtime}:mode=0700,")),
+        "for the generated token"
+    );
     let source = &yaml_of("grafana/provisioning/datasources/prometheus.yaml")["datasources"][0]["url"];
     assert_eq!(source, "http://prometheus:9090");
 

@@ -25,9 +25,10 @@ fn it_starts_reloads_and_stops() {
     .unwrap();
     let line: Value = serde_json::from_str(&program.line("listening").unwrap()).unwrap();
     let mut client = Client::connect(line["address"].as_str().unwrap().parse().unwrap());
-    assert_eq!(client.send("GET", "/v1/rules", &[], "").status, 401, "the credential is in use");
+    let mut admin = Client::connect(line["admin_address"].as_str().unwrap().parse().unwrap());
+    assert_eq!(admin.send("GET", "/v1/rules", &[], "").status, 401, "the credential is in use");
     let token = format!("Bearer {TOKEN}");
-    let rules = client.send("GET", "/v1/rules", &[("authorization", &token)], "");
+    let rules = admin.send("GET", "/v1/rules", &[("authorization", &token)], "");
     assert_eq!(rules.status, 200);
     assert!(rules.body.contains("per-address"), "{rules:?}");
     // The shell has the command itself.
@@ -54,7 +55,10 @@ fn install(directory: &Path) {
     for name in ["trypema.yaml", "rules.yaml"] {
         let text = text_of(&format!("trypema/{name}"));
         let here = directory.to_str().unwrap();
-        let text = text.replace("/etc/trypema", here).replace("127.0.0.1:8080", "127.0.0.1:0");
+        let text = text
+            .replace("/etc/trypema", here)
+            .replace("127.0.0.1:8080", "127.0.0.1:0")
+            .replace("127.0.0.1:8081", "127.0.0.1:0");
         fs::write(directory.join(name), text).unwrap();
     }
     fs::write(directory.join("admin-token"), format!("{TOKEN}\n")).unwrap();
@@ -67,7 +71,7 @@ fn start(directory: &Path) -> Command {
     let words = unit.only("ExecStart").replace("/etc/trypema", here);
     let words = words.strip_prefix("/usr/local/bin/trypema ").unwrap();
     let mut command = trypema();
-    command.args(words.split(' '));
+    command.env_remove("TRYPEMA_ADMIN_LISTEN").args(words.split(' '));
     for variable in unit.all("Environment") {
         let (name, value) = variable.split_once('=').unwrap();
         command.env(name, value.replace("%d", here));

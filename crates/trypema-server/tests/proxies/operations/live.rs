@@ -77,7 +77,7 @@ impl Prometheus {
         let port = FreePort::any().unwrap();
         let program = Program::start(|directory| {
             let sample = text_of("prometheus/prometheus.yml");
-            let sample = replaced(&sample, "trypema:8080", &service.address.to_string());
+            let sample = replaced(&sample, "trypema:8081", &service.admin_address().to_string());
             let sample = replaced(&sample, "scrape_interval: 15s", "scrape_interval: 200ms");
             fs::write(directory.join("prometheus.yml"), sample).unwrap();
             fs::write(directory.join("alerts.yaml"), text_of("prometheus/alerts.yaml")).unwrap();

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::front::http::answer::json;
-use crate::front::http::{Answer, Front};
+use crate::front::http::{AdminApi, Answer};
 use crate::metrics::Comparisons;
 
 /// What candidates said beside their live rules, on this server, since it has them.
@@ -33,7 +33,7 @@ pub(in crate::front::http) struct CandidateReport {
     would_allow: u64,
 }
 
-impl Front {
+impl AdminApi {
     pub(super) fn candidates(&self) -> Answer {
         let rules = self.app.rules();
         let report = |candidate: &trypema::rules::Rule| {

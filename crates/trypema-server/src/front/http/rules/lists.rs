@@ -13,7 +13,7 @@ use super::edited;
 use crate::front::http::answer::json;
 use crate::front::http::problem::Refusal;
 use crate::front::http::text::decoded_path;
-use crate::front::http::{Asked, Front};
+use crate::front::http::{AdminApi, Asked};
 use crate::net::Place as Connection;
 use crate::rules::database::{ListName, Reach, Wanted};
 
@@ -33,7 +33,7 @@ pub(super) struct Place<'p> {
     pub(super) value: &'p str,
 }
 
-impl Front {
+impl AdminApi {
     pub(super) async fn show_lists(&self, place: &Connection) -> Asked {
         let answer = self.answer_from_stored(place, |stored| {
             let Rules { allow, block, .. } = &stored.rules;
@@ -56,7 +56,7 @@ impl Front {
         if request.method() != Method::PUT && request.method() != Method::DELETE {
             return Err(Refusal::wrong_method("PUT, DELETE"));
         }
-        let who = self.admit_editor(request.headers())?;
+        let who = self.access.admit_editor(request.headers(), place)?;
         let undecodable =
             || Refusal::bad_request("the attribute and the value are not percent-encoded UTF-8");
         let attribute = decoded_path(at.attribute).ok_or_else(undecodable)?.into_owned();

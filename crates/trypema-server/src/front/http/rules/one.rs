@@ -11,7 +11,7 @@ use super::item::ItemAnswer;
 use super::precondition::Precondition;
 use crate::front::http::problem::Refusal;
 use crate::front::http::question::read;
-use crate::front::http::{Asked, Front, body};
+use crate::front::http::{AdminApi, Asked, body};
 use crate::net::Place;
 use crate::rules::change::Name;
 use crate::rules::database::{Reach, Stored, Wanted};
@@ -24,7 +24,7 @@ pub(in crate::front::http) struct EnabledChange {
     enabled: bool,
 }
 
-impl Front {
+impl AdminApi {
     pub(super) async fn show_rule(&self, id: &str, place: &Place) -> Asked {
         if self.app.book().is_none() {
             let rules = self.app.rules();
@@ -41,7 +41,7 @@ impl Front {
     }
 
     pub(super) async fn create_rule(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        let who = self.admit_editor(request.headers())?;
+        let who = self.access.admit_editor(request.headers(), place)?;
         let rule: Rule = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let changed = self.edit(&who, place, move |stored| {
             if stored.rule(&rule.id).is_some() {
@@ -58,7 +58,7 @@ impl Front {
     }
 
     pub(super) async fn change_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
-        let who = self.admit_editor(request.headers())?;
+        let who = self.access.admit_editor(request.headers(), place)?;
         let precondition = Precondition::required(request.headers())?;
         let rule: Rule = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         if rule.id != id {
@@ -78,7 +78,7 @@ impl Front {
     }
 
     pub(super) async fn switch_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
-        let who = self.admit_editor(request.headers())?;
+        let who = self.access.admit_editor(request.headers(), place)?;
         let precondition = Precondition::required(request.headers())?;
         let EnabledChange { enabled } = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let id = id.to_owned();
@@ -97,7 +97,7 @@ impl Front {
     }
 
     pub(super) async fn delete_rule(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
-        let who = self.admit_editor(request.headers())?;
+        let who = self.access.admit_editor(request.headers(), place)?;
         let precondition = Precondition::required(request.headers())?;
         let id = id.to_owned();
         let changed = self.edit(&who, place, move |stored| {

@@ -14,7 +14,7 @@ use crate::front::http::problem::Refusal;
 use crate::front::http::query::pairs;
 use crate::front::http::question::read;
 use crate::front::http::text::decoded_path;
-use crate::front::http::{Asked, Front, body};
+use crate::front::http::{AdminApi, Asked, body};
 use crate::net::Place;
 use crate::rules::change::Name;
 use crate::rules::database::{Reach, Stored, Unusable, Wanted};
@@ -37,7 +37,7 @@ pub(in crate::front::http) struct OverridesAnswer<'a> {
     overrides: Vec<&'a Override>,
 }
 
-impl Front {
+impl AdminApi {
     pub(super) async fn show_overrides(&self, request: &Request<Incoming>, place: &Place) -> Asked {
         let mut rule = None;
         for pair in pairs(request.uri().query().unwrap_or_default()) {
@@ -77,7 +77,7 @@ impl Front {
     }
 
     async fn set_override(&self, name: String, request: Request<Incoming>, place: &Place) -> Asked {
-        let who = self.admit_editor(request.headers())?;
+        let who = self.access.admit_editor(request.headers(), place)?;
         let precondition = Precondition::read(request.headers())?;
         let OverrideChange { strategy, verdict } =
             read(&body::read(request.into_body(), self.max_body, place).await?)?;
@@ -92,7 +92,7 @@ impl Front {
     }
 
     async fn remove_override(&self, name: String, request: &Request<Incoming>, place: &Place) -> Asked {
-        let who = self.admit_editor(request.headers())?;
+        let who = self.access.admit_editor(request.headers(), place)?;
         let precondition = Precondition::read(request.headers())?;
         let changed = self.edit(&who, place, move |stored| {
             let target = Target::of(stored, &name)?;

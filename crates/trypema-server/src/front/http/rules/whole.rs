@@ -17,7 +17,7 @@ use crate::front::http::answer::{json, json_bytes};
 use crate::front::http::problem::Refusal;
 use crate::front::http::query::pairs;
 use crate::front::http::question::read;
-use crate::front::http::{Asked, Front, begin, body};
+use crate::front::http::{AdminApi, Asked, begin, body};
 use crate::net::Place;
 use crate::rules::change::Item;
 use crate::rules::database::{
@@ -62,7 +62,7 @@ impl Doing {
     }
 }
 
-impl Front {
+impl AdminApi {
     /// Everything that is stored, now or after a revision, as JSON or YAML.
     pub(super) async fn export(&self, request: &Request<Incoming>, place: &Place) -> Asked {
         let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
@@ -87,7 +87,7 @@ impl Front {
 
     /// Makes what is stored exactly what is given.
     pub(super) async fn apply(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        let doing = self.doing(&request)?;
+        let doing = self.doing(&request, place)?;
         self.book()?;
         let worker = doing.worker();
         let _turn = self.rulesets.take(worker).await?;
@@ -99,7 +99,7 @@ impl Front {
 
     /// Makes what is stored what it was after a revision.
     pub(super) async fn revert(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        let doing = self.doing(&request)?;
+        let doing = self.doing(&request, place)?;
         self.book()?;
         let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         begin(place)?;
@@ -108,7 +108,7 @@ impl Front {
 
     /// Makes a candidate the live rule: that keeps its id, its name, its counters and overrides, and whether it is in force.
     pub(super) async fn promote(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
-        let doing = self.doing(request)?;
+        let doing = self.doing(request, place)?;
         self.book()?;
         begin(place)?;
         edited_set(doing.worker(), self.change_all(doing, Change::Promote(id.to_owned())).await?).await
@@ -134,11 +134,11 @@ impl Front {
     }
 
     /// Whether a change is made, by whom and of which revision. Who only tries need not name one.
-    fn doing(&self, request: &Request<Incoming>) -> Result<Doing, Refusal> {
+    fn doing(&self, request: &Request<Incoming>, place: &Place) -> Result<Doing, Refusal> {
         if is_dry_run(request)? {
             return Ok(Doing::Trying(Precondition::read(request.headers())?.unwrap_or(Precondition::Any)));
         }
-        let who = self.admit_editor(request.headers())?;
+        let who = self.access.admit_editor(request.headers(), place)?;
         Ok(Doing::Really(who, Precondition::required(request.headers())?))
     }
 

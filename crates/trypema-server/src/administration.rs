@@ -1,0 +1,88 @@
+//! The administration listener: where it listens, and the tokens that it asks for.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tokio::net::TcpListener;
+
+use crate::config::{AdminListen, Config};
+use crate::net;
+use crate::secret::Secret;
+use crate::server::StartError;
+use crate::token_file;
+use crate::tokens::Tokens;
+
+/// The administration listener, and its tokens.
+#[derive(Debug)]
+pub(crate) struct Administration {
+    pub(crate) listener: TcpListener,
+    pub(crate) tokens: Tokens,
+    pub(crate) about: AdminAddress,
+}
+
+/// Where administration is, and how to use it.
+#[derive(Debug, Clone)]
+pub struct AdminAddress {
+    /// The address.
+    pub address: SocketAddr,
+    /// The file with the token, if that was generated.
+    pub token_file: Option<PathBuf>,
+    /// That token.
+    pub(crate) generated_token: Option<Secret>,
+}
+
+impl AdminAddress {
+    fn new(address: SocketAddr) -> Self {
+        Self { address, token_file: None, generated_token: None }
+    }
+}
+
+impl Administration {
+    /// Listens, and generates a token if none is configured. Without an explicit `admin_listen`, a failure only leaves
+    /// administration off: checks matter more.
+    pub(crate) fn open(config: &Config) -> Result<Option<Self>, StartError> {
+        let (address, is_explicit) = match config.admin_listen {
+            AdminListen::Off => return Ok(None),
+            AdminListen::Default => (AdminListen::DEFAULT, false),
+            AdminListen::At(address) => (address, true),
+        };
+        match Self::listen(config, address) {
+            Ok(administration) => {
+                administration.warn_of_clear_text(config);
+                Ok(Some(administration))
+            }
+            Err(error) if is_explicit => Err(error),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "administration and /metrics are off; set admin_listen, and admin_token or a runtime directory"
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    fn listen(config: &Config, address: SocketAddr) -> Result<Self, StartError> {
+        let failed = |source| StartError::AdminListen { address, source };
+        let listener = net::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (mut tokens, mut about) = (config.tokens.clone(), AdminAddress::new(address));
+        if tokens.is_empty() {
+            let directory = config.runtime_directory.as_ref();
+            let generated = token_file::reuse_or_generate(directory, address.port())?;
+            tokens.add_generated(generated.token.clone());
+            (about.token_file, about.generated_token) = (Some(generated.path), Some(generated.token));
+        }
+        Ok(Self { listener, tokens, about })
+    }
+
+    fn warn_of_clear_text(&self, config: &Config) {
+        let address = self.about.address;
+        if config.tls.is_none() && !address.ip().to_canonical().is_loopback() {
+            tracing::warn!(
+                %address,
+                "administration is not limited to this machine and has no TLS: tokens can be read on the network"
+            );
+        }
+    }
+}

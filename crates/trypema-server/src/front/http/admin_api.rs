@@ -1,0 +1,104 @@
+//! The API for administration: what the administration listener serves.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use http::{Method, Request};
+use hyper::body::Incoming;
+
+use super::access::Access;
+use super::operation::SharedText;
+use super::problem::Refusal;
+use super::{Api, Asked, Common, only, rules};
+use crate::app::App;
+use crate::config::Config;
+use crate::metrics::Route;
+use crate::net::Place;
+
+/// Rules, counters and explanations behind a token; metrics, health and the description of all this without.
+#[derive(Debug)]
+pub(crate) struct AdminApi {
+    pub(super) app: Arc<App>,
+    common: Common,
+    pub(super) access: Access,
+    pub(super) max_body: usize,
+    /// Turns for whole rule sets.
+    pub(super) rulesets: rules::Turns,
+    pub(super) metrics: SharedText,
+}
+
+/// The routes of the administration listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AdminRoute {
+    Explain,
+    Keys,
+    Rules,
+    Health,
+    Operation,
+    Unknown,
+}
+
+impl AdminApi {
+    pub(crate) fn new(common: Common, config: &Config, access: Access) -> Self {
+        Self {
+            app: Arc::clone(&common.app),
+            common,
+            access,
+            max_body: config.limits.body_bytes,
+            rulesets: rules::Turns::default(),
+            metrics: SharedText::default(),
+        }
+    }
+}
+
+impl Api for AdminApi {
+    type Route = AdminRoute;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn route_of(path: &str) -> AdminRoute {
+        match path {
+            "/v1/explain" => AdminRoute::Explain,
+            "/v1/rules" | "/v1/ruleset" | "/v1/overrides" | "/v1/lists" | "/v1/candidates" => {
+                AdminRoute::Rules
+            }
+            "/healthz" | "/readyz" => AdminRoute::Health,
+            "/" | "/metrics" | "/openapi.json" => AdminRoute::Operation,
+            _ if path.starts_with("/v1/keys/") => AdminRoute::Keys,
+            _ if rules::is_below(path) => AdminRoute::Rules,
+            _ => AdminRoute::Unknown,
+        }
+    }
+
+    fn is_open_to_pages(route: AdminRoute) -> bool {
+        route == AdminRoute::Health
+    }
+
+    async fn answer(&self, route: AdminRoute, request: Request<Incoming>, place: &Place) -> Asked {
+        match route {
+            AdminRoute::Explain => {
+                self.access.admit_reader(request.headers(), place)?;
+                Box::pin(self.explain(only(&Method::POST, request)?, place)).await
+            }
+            AdminRoute::Keys => Box::pin(self.keys(&request, place)).await,
+            AdminRoute::Rules => self.rules(request, place).boxed().await,
+            AdminRoute::Health => self.health(&request, place),
+            AdminRoute::Operation => self.operation(&request),
+            AdminRoute::Unknown => Err(Refusal::not_found()),
+        }
+    }
+}
+
+impl From<AdminRoute> for Route {
+    fn from(route: AdminRoute) -> Self {
+        match route {
+            AdminRoute::Explain => Self::Explain,
+            AdminRoute::Keys => Self::Keys,
+            AdminRoute::Rules => Self::Rules,
+            AdminRoute::Health | AdminRoute::Operation => Self::Operation,
+            AdminRoute::Unknown => Self::Unknown,
+        }
+    }
+}

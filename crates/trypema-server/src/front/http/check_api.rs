@@ -1,0 +1,111 @@
+//! The API for checks: what the check listener serves, and nothing else.
+
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+use trypema::http::TrustedProxies;
+
+use super::access::Access;
+use super::operation::health;
+use super::problem::Refusal;
+use super::{Api, Asked, Common, check, only};
+use crate::app::App;
+use crate::config::Config;
+use crate::forward_auth::Profiles;
+use crate::metrics::Route;
+use crate::net::Place;
+
+/// Checks, refunds, forward-auth and health.
+#[derive(Debug)]
+pub(crate) struct CheckApi {
+    pub(super) app: Arc<App>,
+    common: Common,
+    access: Access,
+    pub(super) trusted_proxies: TrustedProxies,
+    pub(super) profiles: Profiles,
+    pub(super) max_body: usize,
+    pub(super) max_batch: usize,
+    /// A turn for each batch that asks.
+    pub(super) batches: Semaphore,
+}
+
+/// The routes of the check listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckRoute {
+    Check,
+    ForwardAuth,
+    Refund,
+    Health,
+    Unknown,
+}
+
+impl CheckApi {
+    pub(crate) fn new(common: Common, config: &Config, access: Access) -> Self {
+        Self {
+            app: Arc::clone(&common.app),
+            common,
+            access,
+            trusted_proxies: config.trusted_proxies.clone(),
+            profiles: config.profiles.clone(),
+            max_body: config.limits.body_bytes,
+            max_batch: config.limits.batch,
+            batches: Semaphore::new(check::BATCHES_AT_A_TIME),
+        }
+    }
+}
+
+impl Api for CheckApi {
+    type Route = CheckRoute;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn route_of(path: &str) -> CheckRoute {
+        match path {
+            "/v1/check" => CheckRoute::Check,
+            "/v1/forward-auth" => CheckRoute::ForwardAuth,
+            "/v1/refund" => CheckRoute::Refund,
+            "/healthz" | "/readyz" => CheckRoute::Health,
+            _ if path.starts_with("/v1/forward-auth/") => CheckRoute::ForwardAuth,
+            _ => CheckRoute::Unknown,
+        }
+    }
+
+    /// Of forward-auth, `Origin` is a header of the request that the proxy holds.
+    fn is_open_to_pages(route: CheckRoute) -> bool {
+        matches!(route, CheckRoute::ForwardAuth | CheckRoute::Health)
+    }
+
+    /// What is rare is on the heap: hyper moves the whole of a request's future, so it pays to keep that of a check small.
+    async fn answer(&self, route: CheckRoute, request: Request<Incoming>, place: &Place) -> Asked {
+        match route {
+            CheckRoute::Check => self.check(only(&Method::POST, request)?, place).await,
+            CheckRoute::ForwardAuth => self.forward_auth(&request, place).await,
+            CheckRoute::Refund => {
+                self.access.admit_editor(request.headers(), place)?;
+                Box::pin(self.refund(only(&Method::POST, request)?, place)).await
+            }
+            CheckRoute::Health => health(&self.app.readiness().without_details(), &request),
+            CheckRoute::Unknown => Err(Refusal::new(
+                StatusCode::NOT_FOUND,
+                "the check listener serves /v1/check, /v1/refund, /v1/forward-auth, /healthz and /readyz; \
+                 administration and /metrics are at admin_listen",
+            )),
+        }
+    }
+}
+
+impl From<CheckRoute> for Route {
+    fn from(route: CheckRoute) -> Self {
+        match route {
+            CheckRoute::Check => Self::Check,
+            CheckRoute::ForwardAuth => Self::ForwardAuth,
+            CheckRoute::Refund => Self::Refund,
+            CheckRoute::Health => Self::Operation,
+            CheckRoute::Unknown => Self::Unknown,
+        }
+    }
+}

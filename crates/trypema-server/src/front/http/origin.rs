@@ -1,0 +1,180 @@
+//! Web pages: only those of allowed origins may call the service.
+//!
+//! A browser sends what any page asks it to, wherever the service listens, and tells so in `Origin`. A page must not spend
+//! the limit of a user it chooses, so a request with an `Origin` is refused unless the setting `allowed_origins` has it.
+//! There is no exception for an `Origin` that matches `Host`: a page can make its own name point to this machine.
+//!
+//! Requests without `Origin` are from programs, or are a browser's GET or HEAD, which spend and change nothing. Browsers
+//! that leave `Origin` out elsewhere still send `Sec-Fetch-Site`.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderValue,
+    ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
+
+use super::Answer;
+use super::problem::Refusal;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// Everything that any route takes.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
+const REQUEST_HEADERS: HeaderValue =
+    HeaderValue::from_static("accept, authorization, content-type, if-match, traceparent");
+const ANSWER_HEADERS: HeaderValue = HeaderValue::from_static(
+    "etag, retry-after, ratelimit, ratelimit-policy, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
+);
+/// Seconds that a browser remembers the permission: minutes, so that a change of the setting is soon noticed.
+const REMEMBERED_S: HeaderValue = HeaderValue::from_static("600");
+
+/// The origins of web pages that may call the service.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AllowedOrigins(Vec<HeaderValue>);
+
+/// A page that may call the service.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AllowedPage<'a> {
+    origin: &'a HeaderValue,
+    is_preflight: bool,
+}
+
+impl AllowedOrigins {
+    /// Checks origins as they are written in settings.
+    ///
+    /// # Errors
+    ///
+    /// The first text that is no origin. `null` is none: every sandboxed frame has it.
+    pub(crate) fn new(texts: &[String]) -> Result<Self, String> {
+        let parse = |text: &String| {
+            origin(text.trim()).ok_or_else(|| {
+                format!("`{text}`: need scheme and host, and a port if it is not the usual one, as in https://app.example")
+            })
+        };
+        texts.iter().map(parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The page that a request comes from, `None` for a program.
+    ///
+    /// # Errors
+    ///
+    /// A refusal if the page is not allowed.
+    pub(super) fn admit(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Option<AllowedPage<'_>>, Refusal> {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let Some(given) = origins.next() else {
+            return if is_from_page(method, headers) { Err(refused()) } else { Ok(None) };
+        };
+        let allowed = self.0.iter().find(|allowed| *allowed == given).filter(|_| origins.next().is_none());
+        let is_preflight = method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        allowed.map(|origin| Some(AllowedPage { origin, is_preflight })).ok_or_else(refused)
+    }
+}
+
+impl AllowedPage<'_> {
+    /// The answer to a browser that asks before it sends the request itself.
+    pub(super) fn preflight(self) -> Option<Answer> {
+        self.is_preflight.then(|| {
+            let mut answer = Answer::default();
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+            let headers = answer.headers_mut();
+            headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
+            headers.insert(ACCESS_CONTROL_MAX_AGE, REMEMBERED_S);
+            answer
+        })
+    }
+
+    /// Lets the page read the answer.
+    pub(super) fn permit(self, answer: &mut Answer) {
+        let headers = answer.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin.clone());
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS);
+        headers.append(VARY, HeaderValue::from_static("origin"));
+    }
+}
+
+/// Whether a request that could change something is a page's, though it has no `Origin`.
+fn is_from_page(method: &Method, headers: &HeaderMap) -> bool {
+    let site = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
+    site.is_some_and(|site| site != b"none") && method != Method::GET && method != Method::HEAD
+}
+
+fn refused() -> Refusal {
+    let detail = "web pages of this origin may not call the service: allowed_origins lists those that may";
+    Refusal::new(StatusCode::FORBIDDEN, detail)
+}
+
+/// An origin as browsers send it: scheme, host and port in lower case, nothing after them.
+fn origin(text: &str) -> Option<HeaderValue> {
+    let uri: Uri = text.parse().ok()?;
+    let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);
+    let usual = matches!((scheme, authority.port_u16()), ("http", Some(80)) | ("https", Some(443)));
+    let is_origin = ["http", "https"].contains(&scheme)
+        && text == format!("{scheme}://{authority}")
+        && !authority.as_str().contains('@')
+        && !usual
+        && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    if is_origin { HeaderValue::from_str(text).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_name_whole_origins() {
+        for right in
+            ["https://app.example", "http://localhost:3000", "http://[::1]:3000", "https://a.b.example:8443"]
+        {
+            assert!(AllowedOrigins::new(&[right.to_owned()]).is_ok(), "{right}");
+        }
+        for wrong in [
+            "",
+            "null",
+            "*",
+            "app.example",
+            "https://",
+            "https://app.example/",
+            "https://app.example/path",
+            "https://App.example",
+            "https://app.example:443",
+            "http://app.example:80",
+            "https://user@app.example",
+            "https://*.example",
+            "ftp://app.example",
+        ] {
+            // A star is a letter like others to a host, and matches only itself.
+            let is_refused = AllowedOrigins::new(&[wrong.to_owned()]).is_err();
+            assert_eq!(is_refused, wrong != "https://*.example", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_allowed_origins_pass() {
+        let origins = AllowedOrigins::new(&["https://app.example".to_owned()]).unwrap();
+        let admits = |method: Method, given: &[(&str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in given {
+                headers.append(HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap());
+            }
+            origins.admit(&method, &headers).map(|page| page.is_some()).ok()
+        };
+        assert_eq!(admits(Method::POST, &[]), Some(false));
+        assert_eq!(admits(Method::POST, &[("origin", "https://app.example")]), Some(true));
+        for foreign in ["null", "", "https://evil.example", "http://app.example", "https://app.example:444"] {
+            assert_eq!(admits(Method::POST, &[("origin", foreign)]), None, "{foreign}");
+            assert_eq!(admits(Method::GET, &[("origin", foreign)]), None, "{foreign}");
+        }
+        let both = [("origin", "https://app.example"), ("origin", "https://evil.example")];
+        assert_eq!(admits(Method::POST, &both), None, "two origins");
+        for site in ["cross-site", "same-site", "same-origin"] {
+            assert_eq!(admits(Method::POST, &[("sec-fetch-site", site)]), None, "{site}");
+            assert_eq!(admits(Method::GET, &[("sec-fetch-site", site)]), Some(false), "a link: {site}");
+        }
+        assert_eq!(admits(Method::POST, &[("sec-fetch-site", "none")]), Some(false));
+    }
+}
