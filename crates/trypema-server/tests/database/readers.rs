@@ -28,7 +28,10 @@ fn a_block_takes_effect_while_readers_loop_dry_runs_of_16_mib() {
     let scene = Scene::start();
     let service = guarded(&scene);
     let rule = per_user("per-user", 1_000_000);
-    assert_eq!(send(&service, "edit", ("PUT", "/v1/ruleset"), &json!({"rules": [rule]})).status, 200);
+    assert_eq!(
+        send(&service, "secret-token-to-edit", ("PUT", "/v1/ruleset"), &json!({"rules": [rule]})).status,
+        200
+    );
     let set = large_set();
     assert!(set.len() > 15 * MEBIBYTE && set.len() <= 16 * MEBIBYTE, "{} bytes", set.len());
     let (is_over, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -68,9 +71,10 @@ fn a_rules_file_is_reloaded_while_readers_list_thousands_of_rules() {
         let _end = End { service: &service, is_over: &is_over };
         for _ in 0..READERS {
             scope.spawn(|| {
-                let mut client = service.client();
-                let list = b"GET /v1/rules HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer look\r\n\r\n";
-                while client.write(list).is_ok() && client.read().is_some() {
+                let mut client = service.admin_client();
+                let token = format!("authorization: Bearer {READER_TOKEN}");
+                let list = format!("GET /v1/rules HTTP/1.1\r\nhost: localhost\r\n{token}\r\n\r\n");
+                while client.write(list.as_bytes()).is_ok() && client.read().is_some() {
                     listed.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -86,7 +90,7 @@ fn a_rules_file_is_reloaded_while_readers_list_thousands_of_rules() {
     });
 }
 
-const READER_TOKEN: &str = "look";
+const READER_TOKEN: &str = "secret-token-to-look";
 /// Reading and compiling 20,000 rules takes most of it, with readers or without.
 const RELOADED: Duration = Duration::from_secs(6);
 
@@ -109,7 +113,7 @@ fn block(service: &Service, number: usize) -> Duration {
     assert!(is_allowed(service, &user));
     let (_, time) = timed(|| {
         let path = format!("/v1/lists/block/user/{user}");
-        let reply = send(service, "edit", ("PUT", &path), &Value::Null);
+        let reply = send(service, "secret-token-to-edit", ("PUT", &path), &Value::Null);
         assert_eq!(reply.status, 200, "{reply:?}");
         wait_until("the block to take effect", || !is_allowed(service, &user)).unwrap();
     });
@@ -119,7 +123,7 @@ fn block(service: &Service, number: usize) -> Duration {
 /// Tries out a set of rules until it is over.
 fn loop_dry_runs(service: &Service, set: &str, is_over: &AtomicBool, sent: &AtomicUsize) {
     while !is_over.load(Ordering::Relaxed) {
-        let Ok(stream) = TcpStream::connect(service.address) else { return };
+        let Ok(stream) = TcpStream::connect(service.admin_address()) else { return };
         let mut client = Client::from(stream);
         let (path, token) = ("/v1/ruleset?dry_run=true", format!("Bearer {READER_TOKEN}"));
         let head = format!(

@@ -39,6 +39,9 @@ rules:
   - {id: all, scope: global, strategy: {fixed_window: {limit: 1000000000000, window: 30d}}}
 ";
 
+/// With it, inputs for administration get further.
+const TOKEN: &str = "token-of-the-test";
+
 /// What was let in.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Spent {
@@ -55,7 +58,8 @@ impl AddAssign for Spent {
 
 #[test]
 fn ten_thousand_malformed_inputs_do_no_harm() {
-    let service = Service::with_rules(RULES, &["--log-level", "debug"]);
+    let mut service = Service::with_rules(RULES, &["--admin-token", TOKEN, "--log-level", "debug"]);
+    service.admin.as_mut().unwrap().token = Some(TOKEN.to_owned());
     let mut spent = attack(&service, 1, WARM_UP);
     // One connection that stays open all along is served all along.
     let mut good = service.client();
@@ -87,7 +91,7 @@ fn counted(service: &Service) -> Spent {
 
 /// Sends that many inputs on several threads; what was let in.
 fn attack(service: &Service, seed: u64, inputs: u64) -> Spent {
-    let address = service.address;
+    let (address, admin) = (service.address, service.admin_address());
     let attackers: Vec<_> = (0..THREADS)
         .map(|thread| {
             thread::spawn(move || {
@@ -95,7 +99,8 @@ fn attack(service: &Service, seed: u64, inputs: u64) -> Spent {
                 let mut spent = Spent::default();
                 for _ in 0..inputs / THREADS {
                     let input = Input::any(&mut random);
-                    let answers = exchange(address, &input.bytes);
+                    let listener = if input.is_administration() { admin } else { address };
+                    let answers = exchange(listener, &input.bytes);
                     spent += judged(&input, &answers);
                 }
                 spent

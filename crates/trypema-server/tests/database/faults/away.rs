@@ -141,10 +141,11 @@ fn a_stopped_database_does_not_hold_up_the_end() {
     done(&service, "POST", "/v1/rules", &rule());
     scene.database.stop().unwrap();
     wait_until_stale(&service, 2);
-    let mut editor = service.client();
+    let mut editor = service.admin_client();
     let edit = per_user("another", 2_000_000).to_string();
-    let head =
-        format!("POST /v1/rules HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", edit.len());
+    let token = service.admin.as_ref().unwrap().token.clone().unwrap();
+    let headers = format!("authorization: Bearer {token}\r\ncontent-length: {}", edit.len());
+    let head = format!("POST /v1/rules HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n\r\n");
     editor.write(format!("{head}{edit}").as_bytes()).unwrap();
     let (status, took) = timed(|| service.stop());
     assert!(status.success(), "{status}: {}", service.program.log());

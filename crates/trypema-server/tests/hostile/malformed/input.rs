@@ -64,6 +64,11 @@ impl Input {
         Self { kind, bytes, expected: Expected::ByBody, body_at }
     }
 
+    /// Whether it is for the administration listener.
+    pub(super) fn is_administration(&self) -> bool {
+        ["explain", "key"].contains(&self.kind)
+    }
+
     pub(super) fn body(&self) -> &[u8] {
         self.body_at.map_or(&[], |at| &self.bytes[at..])
     }

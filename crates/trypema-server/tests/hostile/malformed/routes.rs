@@ -2,8 +2,8 @@
 
 use trypema_testkit::random::Random;
 
-use super::bodies;
 use super::input::{Expected, GOOD_BODY, Input, mutated};
+use super::{TOKEN, bodies};
 
 const QUERIES: [&str; 12] = [
     "deny_status=200",
@@ -90,13 +90,17 @@ fn query(random: &mut Random) -> Input {
 fn explain(random: &mut Random) -> Input {
     let checking = bodies::any(random);
     let body = checking.body();
-    let head = format!("POST /v1/explain HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST /v1/explain HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     Input::new("explain", Expected::SpendsNothing, [head.as_bytes(), body].concat())
 }
 
 fn key(random: &mut Random) -> Input {
     let name = if random.once_in(20) { "a".repeat(20_000) } else { random.pick(&NAMES).to_owned() };
     let method = random.pick(&["GET", "PUT", "POST", "OPTIONS"]);
-    let request = format!("{method} /v1/keys/{name} HTTP/1.1\r\nhost: test\r\n\r\n");
+    let request =
+        format!("{method} /v1/keys/{name} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
     Input::new("key", Expected::SpendsNothing, request)
 }
