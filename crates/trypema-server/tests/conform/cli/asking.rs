@@ -91,7 +91,7 @@ fn explain_asks_a_service_or_reads_rules() {
     assert!(asked.out.contains("denied by per-user"), "{}", asked.out);
     assert!(asked.out.contains("per-user|user=ann denies: 0 of 2 left"), "{}", asked.out);
     assert!(asked.out.contains("searches (Searches of a user): does not apply, "), "{}", asked.out);
-    let pay = run(["explain", "endpoint=/pay", "--server", &server]);
+    let pay = run(["explain", "endpoint=/pay", "--admin-token", TOKEN, "--server", &admin]);
     let missing = "payments denies: the request has no \"tenant\" (if_missing: error)";
     assert!(pay.code == Some(0) && pay.out.contains(missing), "{pay:?}");
     let file = service.rules_file();
