@@ -1,7 +1,14 @@
 //! Several limits asked at once: what is asked, and what became of it.
 
+#[cfg(any(feature = "_redis", feature = "rules"))]
+mod multi;
+
 use crate::decision::Decision;
+use crate::error::TrypemaError;
 use crate::strategy::Limit;
+
+#[cfg(any(feature = "_redis", feature = "rules"))]
+pub(crate) use multi::{CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse};
 
 /// So much of one key's limit.
 ///
@@ -30,10 +37,11 @@ pub struct Together<R> {
 /// More checks than any set of rules applies to one request, few enough to bound the work of a call.
 pub(crate) const MAX_CHECKS: usize = 64;
 
-/// What is wrong with checks, if they cannot be asked together.
-pub(crate) fn problem_with(checks: &[Check<'_>]) -> Option<String> {
+/// Refuses checks that cannot be asked together.
+pub(crate) fn validate(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
+    let invalid = |reason: String| Err(TrypemaError::InvalidChecks { reason });
     if checks.len() > MAX_CHECKS {
-        return Some(format!("{} of them: at most {MAX_CHECKS} can be asked together", checks.len()));
+        return invalid(format!("{} of them: at most {MAX_CHECKS} can be asked together", checks.len()));
     }
     let is_repeated = |(index, check): (usize, &Check<'_>)| {
         let is_same = |other: &Check<'_>| {
@@ -42,6 +50,8 @@ pub(crate) fn problem_with(checks: &[Check<'_>]) -> Option<String> {
         };
         checks[..index].iter().any(is_same)
     };
-    let is_any_repeated = checks.iter().enumerate().any(is_repeated);
-    is_any_repeated.then(|| "a key is asked for twice by one strategy".to_owned())
+    if checks.iter().enumerate().any(is_repeated) {
+        return invalid("a key is asked for twice by one strategy".to_owned());
+    }
+    Ok(())
 }

@@ -119,6 +119,12 @@ impl Decision {
         self.attempts.filter(|_| is_blocked).map(|_| self.when.block_scope())
     }
 
+    /// Whether the store could not be asked and nothing was counted in its place (`redis::OnFailure::Allow` or
+    /// `redis::OnFailure::Deny`).
+    pub fn is_uncounted(&self) -> bool {
+        self.when.is_uncounted()
+    }
+
     /// How long until nothing of what was spent counts any more (for windows aligned to the epoch: until the
     /// current one ends), if nobody else calls.
     pub fn reset_after(&self) -> Duration {
@@ -189,6 +195,10 @@ impl When {
         self.0 & Self::SUBSTITUTE != 0
     }
 
+    fn is_uncounted(self) -> bool {
+        self.0 & Self::UNCOUNTED != 0
+    }
+
     /// Which window of an abuse limit blocks, where one does.
     fn block_scope(self) -> BlockScope {
         if self.0 & Self::LONG_BLOCK != 0 { BlockScope::Long } else { BlockScope::Temp }
@@ -196,7 +206,7 @@ impl When {
 
     #[inline]
     fn micros_until(self, then: Timestamp) -> u64 {
-        if self.0 & Self::UNCOUNTED != 0 {
+        if self.is_uncounted() {
             return UNCOUNTED_RETRY_US;
         }
         let now = match self.0 & Self::RECENTLY {

@@ -154,3 +154,14 @@ pub enum TrypemaError {
     #[error(transparent)]
     RedisError(#[from] crate::redis::RedisFailure),
 }
+
+impl TrypemaError {
+    /// Whether the store failed, as opposed to an input that is invalid: trying again later may help.
+    pub fn is_store_failure(&self) -> bool {
+        match self {
+            #[cfg(feature = "_redis")]
+            Self::RedisError(_) => true,
+            _ => false,
+        }
+    }
+}

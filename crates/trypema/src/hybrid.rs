@@ -37,5 +37,3 @@ pub use provider::{HybridRateLimiterProvider, HybridStats};
 pub use receipt::{Receipt, Reservation};
 pub use seeds::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter, WindowLimiter};
 pub use split::Split;
-#[cfg(feature = "rules")]
-pub(crate) use together::{Decided as Spent, Holds, Keeping};

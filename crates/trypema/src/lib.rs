@@ -288,6 +288,8 @@ pub mod local;
 pub mod observer;
 #[cfg(doctest)]
 mod pages;
+#[cfg(feature = "rules")]
+mod provider;
 mod rate_limiter;
 #[cfg(feature = "_redis")]
 pub mod redis;

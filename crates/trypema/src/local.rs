@@ -1,6 +1,8 @@
 //! The local provider: limits inside this process, synchronous, exact, for any number of threads.
 
 mod abuse;
+#[cfg(feature = "rules")]
+mod as_provider;
 mod handle;
 mod key;
 mod limiter;
@@ -26,7 +28,7 @@ pub use wait::WaitError;
 
 pub(crate) use map::Bound;
 pub(crate) use provider::Parts;
-#[cfg(feature = "rules")]
+#[cfg(feature = "tower")]
 pub(crate) use together::Holds;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};

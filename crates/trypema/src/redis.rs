@@ -62,9 +62,7 @@ pub(crate) use provider::Windows;
 pub(crate) use receipt::random;
 pub(crate) use seeds::Windowed;
 pub(crate) use store::Parts;
-#[cfg(feature = "rules")]
-pub(crate) use together::Holds;
-pub(crate) use together::{Errand, holds};
+pub(crate) use together::holds;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 

@@ -28,6 +28,8 @@ pub use definition::{
     OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
 };
 pub use endpoint::usual_path;
+#[cfg(feature = "tower")]
+pub(crate) use engine::SelectProvider;
 pub use engine::{Engine, Refunded, Reservation};
 pub use explain::{Explained, Explanation, NotApplying, Reason};
 pub use key_values::KeyValues;

@@ -10,3 +10,5 @@ mod policy;
 mod stall;
 #[path = "faults/start.rs"]
 mod start;
+#[path = "faults/verbs.rs"]
+mod verbs;

@@ -71,7 +71,7 @@ impl<S: Leasable> Limiter<S> {
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
         let started = self.redis().started();
-        let found = self.found(key, limit, cost).await;
+        let found = self.found(key, (limit, cost), None).await;
         let decision = self.decision(key, (limit, cost), found);
         self.redis().tell(key, cost, started, decision.as_ref().ok().map(S::core));
         decision
@@ -164,7 +164,8 @@ impl<S: Leasable> Limiter<S> {
     ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
         let started = self.redis().started();
         let mut spent = Vec::new();
-        match self.shared.decide(key, (limit, cost), Turn::First, |back: Back| spent.push(back)).await {
+        match self.shared.decide(key, (limit, cost), (Turn::First, None), |back: Back| spent.push(back)).await
+        {
             Ok(Reached::Cold(_)) => {
                 let reservation = self.redis().reserve(key, limit, cost).await?;
                 let receipt =
@@ -193,9 +194,19 @@ impl<S: Leasable> Limiter<S> {
         limit: &S::Limit,
         receipt: &Receipt,
     ) -> Result<u64, TrypemaError> {
+        self.refund_until(self.redis().deadline_from_now(), (key, limit), receipt).await
+    }
+
+    /// The same until `deadline`.
+    pub(super) async fn refund_until(
+        &self,
+        deadline: Timestamp,
+        (key, limit): (&RedisKey, &S::Limit),
+        receipt: &Receipt,
+    ) -> Result<u64, TrypemaError> {
         match receipt.redeem::<S>(key) {
             None => Ok(0),
-            Some(Origin::Redis(receipt)) => self.redis().refund(key, limit, &receipt).await,
+            Some(Origin::Redis(receipt)) => self.redis().refund_until(deadline, (key, limit), &receipt).await,
             Some(Origin::Leased(spent)) => Ok(self.put_back(key, limit, spent)),
         }
     }
@@ -234,8 +245,13 @@ impl<S: Leasable> Limiter<S> {
     /// Forgets what `key` has spent, and voids its receipts; whether there was anything. Other instances may still
     /// spend what they hold of it, for the length of a lease.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
+        self.reset_by(self.redis().deadline_from_now(), key).await
+    }
+
+    /// The same until `deadline`.
+    pub(super) async fn reset_by(&self, deadline: Timestamp, key: &RedisKey) -> Result<bool, TrypemaError> {
         self.forget(key);
-        let was_any = self.redis().reset(key).await;
+        let was_any = self.redis().reset_until(deadline, key).await;
         // What was leased in between is forgotten in Redis.
         self.forget(key);
         was_any
@@ -275,14 +291,14 @@ impl<S: Leasable> Limiter<S> {
         &self.shared.redis
     }
 
-    /// Decides a call: by what is held, or in Redis.
+    /// Decides a call: by what is held, or in Redis, until `deadline` or else for as long as a call may take.
     pub(super) async fn found(
         &self,
         key: &RedisKey,
-        limit: &S::Limit,
-        cost: u64,
+        (limit, cost): (&S::Limit, u64),
+        deadline: Option<Timestamp>,
     ) -> Result<Found<S::Outcome>, RedisFailure> {
-        match self.shared.decide(key, (limit, cost), Turn::First, |_| {}).await? {
+        match self.shared.decide(key, (limit, cost), (Turn::First, deadline), |_| {}).await? {
             Reached::Found(found) => Ok(found),
             Reached::Cold(deadline) => self.plain(deadline, key, (limit, cost)).await,
         }
@@ -297,7 +313,8 @@ impl<S: Leasable> Limiter<S> {
     ) -> Result<Found<S::Outcome>, RedisFailure> {
         let asked_at = self.shared.hub.clock.now();
         let (_, taken) =
-            both(self.report(key, limit), self.redis().plain_take(deadline, key, (limit, cost))).await;
+            both(self.report(deadline, key, limit), self.redis().plain_take(deadline, key, (limit, cost)))
+                .await;
         let (outcome, now) = taken?;
         let found = Found { outcome, now };
         if !S::is_admitted(&outcome) {
@@ -308,14 +325,15 @@ impl<S: Leasable> Limiter<S> {
     }
 
     /// Tells Redis of attempts that were denied here.
-    async fn report(&self, key: &RedisKey, limit: &S::Limit) {
+    async fn report(&self, deadline: Timestamp, key: &RedisKey, limit: &S::Limit) {
         if S::IS_LEASED {
             return;
         }
         let seen = self.shared.table.with(key, |entry| entry.holding.take_unreported()).unwrap_or(0);
         let ask = LeaseAsk { seen, ..LeaseAsk::default() };
         if seen > 0
-            && let Err(failure) = self.redis().lease(key, limit, (ask, self.shared.hub.leaver())).await
+            && let Err(failure) =
+                self.redis().lease_by(deadline, (key, limit), (ask, self.shared.hub.leaver())).await
             && failure.kind() == RedisFailureKind::Unavailable
         {
             self.shared.table.with(key, |entry| entry.holding.forgo(seen));

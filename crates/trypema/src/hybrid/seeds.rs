@@ -36,7 +36,7 @@ impl<S: Windowed + Leasable> WindowLimiter<S> {
     ) -> Result<RateLimitDecision, TrypemaError> {
         let limit = S::sticky(self.limit(rate_limit));
         let started = self.core.redis().started();
-        let found = self.core.found(key, &limit, count).await;
+        let found = self.core.found(key, (&limit, count), None).await;
         let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
         let decision = self.core.decision(key, (&limit, count), found)?;
         self.core.redis().tell(key, count, started, Some(S::core(&decision)));

@@ -83,22 +83,21 @@ impl<S: Leasable> Shared<S> {
         Pace::of::<S>(limit, self.hub.sync_us)
     }
 
-    /// Decides a call by what is held, waiting for Redis where that does not do. Tells where what it spends of leases
-    /// was recorded.
+    /// Decides a call by what is held, waiting for Redis where that does not do, until `deadline` or else for as long as a
+    /// call may take. Tells where what it spends of leases was recorded.
     pub(super) async fn decide(
         self: &Arc<Self>,
         key: &RedisKey,
         (limit, cost): (&S::Limit, u64),
-        mut turn: Turn,
+        (mut turn, mut deadline): (Turn, Option<Timestamp>),
         mut tell: impl FnMut(Back),
     ) -> Result<Reached<S::Outcome>, RedisFailure> {
-        let mut deadline = None;
         for _ in 0..MAX_WAITS {
             match self.here(key, (limit, cost), std::mem::replace(&mut turn, Turn::Again), &mut tell) {
                 Here::Decided(found) => return Ok(Reached::Found(found)),
                 Here::Cold => break,
                 Here::Wait(answers) => {
-                    let deadline = *deadline.get_or_insert_with(|| self.redis.deadline());
+                    let deadline = *deadline.get_or_insert_with(|| self.redis.deadline_from_now());
                     let patience = self.redis.patience(deadline);
                     self.answered(key, answers, patience).await?;
                     if SystemClock.now() >= patience {
@@ -106,7 +105,7 @@ impl<S: Leasable> Shared<S> {
                     }
                 }
                 Here::Ask(job) => {
-                    let deadline = *deadline.get_or_insert_with(|| self.redis.deadline());
+                    let deadline = *deadline.get_or_insert_with(|| self.redis.deadline_from_now());
                     let errand = Box::pin(self.run(Job { deadline, ..job }));
                     let answer = Driven::new(errand, Arc::clone(&self.hub)).await?;
                     if let Some(found) = answer.found {
@@ -116,7 +115,7 @@ impl<S: Leasable> Shared<S> {
                 }
             }
         }
-        Ok(Reached::Cold(deadline.unwrap_or_else(|| self.redis.deadline())))
+        Ok(Reached::Cold(deadline.unwrap_or_else(|| self.redis.deadline_from_now())))
     }
 
     /// What can be said of a call at once; what it costs is spent.
@@ -215,7 +214,7 @@ impl<S: Leasable> Shared<S> {
 
     fn job_of(&self, entry: &mut Entry<S>, ask: LeaseAsk, sharer: Sharer) -> Job<S> {
         let (key, limit) = (entry.key.clone(), entry.holding.limit().clone());
-        let (asked_at, deadline) = (self.hub.clock.now(), self.redis.deadline());
+        let (asked_at, deadline) = (self.hub.clock.now(), self.redis.deadline_from_now());
         Job { key, limit, ask, sharer, asked_at, deadline, version: entry.version }
     }
 

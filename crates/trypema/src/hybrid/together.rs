@@ -1,46 +1,30 @@
-//! Several checks that are spent all or nothing, where some are leased.
+//! Several checks asked at once, where some are leased.
 //!
 //! What is not leased is asked of Redis first, in one call, and with receipts if something is leased; then what is leased is
 //! spent here. Should one of those be denied after all, everything is put back. Where one is sure to be denied, nobody is
-//! asked.
+//! asked. Each check has a result of its own, so that the caller can apply a failure policy per check.
 
+#[cfg(feature = "rules")]
+mod as_provider;
 mod item;
 
 use super::limiter::Limiter;
 use super::provider::HybridRateLimiterProvider;
 use super::receipt::Receipt;
 use super::shared::{Standing, Turn};
-use crate::check::{Check, Together, problem_with};
+use crate::check::{
+    Check, CheckResult, Deadline, Failed, Receipts, TakeRequest, TakeResponse, Together, validate,
+};
 use crate::clock::Timestamp;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::redis::{OnFailure, Receipt as RedisReceipt, RedisKey, RedisRateLimiterProvider};
+use crate::redis::{RedisKey, all};
 use crate::strategy::{Leasable, LimitOf, Strategy, with_strategy};
 use item::Item;
 
 /// The limiter of each strategy.
 pub(crate) trait Holds<S: LimitOf + Leasable> {
     fn limiter(&self) -> &Limiter<S>;
-}
-
-/// What it means to a check, by its place, that Redis cannot be asked; `None` as the limiter was built.
-pub(crate) type Meaning<'a> = dyn Fn(usize) -> Option<OnFailure> + Sync + 'a;
-
-/// What is kept of what was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeping {
-    Nothing,
-    /// Receipts, to give it back.
-    Receipts,
-}
-
-/// What became of checks.
-#[derive(Debug, Default)]
-pub(crate) struct Decided {
-    pub(crate) is_allowed: bool,
-    /// What each was told; `None` of those that nobody had to be asked for.
-    pub(crate) decisions: Vec<Option<Decision>>,
-    pub(crate) receipts: Vec<Option<Receipt>>,
 }
 
 impl HybridRateLimiterProvider {
@@ -51,38 +35,39 @@ impl HybridRateLimiterProvider {
     /// [`redis().take_all`](crate::redis::RedisRateLimiterProvider::take_all). Where one is sure to be denied the others are only
     /// looked at, for what they have left.
     pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
-        let taken = self.all_of(checks, Keeping::Nothing).await?;
+        let taken = self.take_or_fail(checks, Receipts::Unwanted).await?;
         Ok(Together { receipts: Vec::new(), ..taken })
     }
 
     /// As [`take_all`](Self::take_all), with receipts for giving everything back by [`refund_all`](Self::refund_all).
     pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
-        self.all_of(checks, Keeping::Receipts).await
+        self.take_or_fail(checks, Receipts::Wanted).await
     }
 
-    async fn all_of(
+    async fn take_or_fail(
         &self,
-        checks: &[Check<'_>],
-        keeping: Keeping,
+        together: &[Check<'_>],
+        receipts: Receipts,
     ) -> Result<Together<Receipt>, TrypemaError> {
-        let decided = self.run(checks, keeping, &|_| Some(OnFailure::Fail)).await?;
-        let mut decisions = Vec::with_capacity(checks.len());
-        for (check, decision) in checks.iter().zip(decided.decisions) {
-            decisions.push(match decision {
-                Some(decision) => decision,
-                None => self.peek_one(check).await?,
-            });
+        let deadline = self.redis.deadline_from_now();
+        let request = TakeRequest { together, alone: &[], if_unreachable: &[], receipts, deadline };
+        let mut response = self.take(request).await?;
+        let is_missing = |index: &usize| response.decisions[*index].is_none();
+        let missing: Vec<usize> = (0..together.len()).filter(is_missing).collect();
+        if response.failures.is_empty() && !missing.is_empty() {
+            let checks: Vec<Check<'_>> = missing.iter().map(|index| together[*index]).collect();
+            for (index, peeked) in missing.into_iter().zip(self.peek_each(&checks, deadline).await) {
+                response.decisions[index] = Some(peeked?);
+            }
         }
-        Ok(Together { is_allowed: decided.is_allowed, decisions, receipts: decided.receipts })
+        response.into_together()
     }
 
     /// What each check would be answered if it were the only one; nothing is spent.
     pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
-        checked(checks)?;
-        let mut decisions = Vec::with_capacity(checks.len());
-        for check in checks {
-            decisions.push(self.peek_one(check).await?);
-        }
+        validate(checks)?;
+        let peeked = self.peek_each(checks, self.redis.deadline_from_now()).await;
+        let decisions: Vec<Decision> = peeked.into_iter().collect::<Result<_, _>>()?;
         let is_allowed = decisions.iter().all(Decision::is_allowed);
         Ok(Together { is_allowed, decisions, receipts: Vec::new() })
     }
@@ -93,67 +78,66 @@ impl HybridRateLimiterProvider {
         checks: &[Check<'_>],
         receipts: &[Option<Receipt>],
     ) -> Result<(), TrypemaError> {
-        let mut result = Ok(());
-        for (check, receipt) in checks.iter().zip(receipts) {
-            let Some(receipt) = receipt else { continue };
-            let key = RedisKey::try_from(check.key)?;
-            let refunded = with_strategy!(check.limit, |S, limit| {
-                Holds::<S>::limiter(self).refund(&key, limit, receipt).await
-            });
-            result = result.and(refunded.map(|_| ()));
-        }
-        result
+        let refunds =
+            checks.iter().zip(receipts).filter_map(|(check, receipt)| Some((check, receipt.as_ref()?)));
+        let refunded = self.refund_by_receipts(refunds, self.redis.deadline_from_now()).await;
+        refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
     }
 
-    /// Takes one check on its own.
-    #[cfg(feature = "rules")]
-    pub(crate) async fn take_one(&self, check: &Check<'_>) -> Result<Decision, TrypemaError> {
-        let key = RedisKey::try_from(check.key)?;
-        with_strategy!(check.limit, |S, limit| {
-            let decision = Holds::<S>::limiter(self).take(&key, limit, check.cost).await?;
-            Ok(S::core(&decision))
-        })
-    }
-
-    /// What a check would be told on its own.
-    pub(crate) async fn peek_one(&self, check: &Check<'_>) -> Result<Decision, TrypemaError> {
-        let key = RedisKey::try_from(check.key)?;
-        with_strategy!(check.limit, |S, limit| {
-            let decision = Holds::<S>::limiter(self).peek(&key, limit, check.cost).await?;
-            Ok(S::core(&decision))
-        })
-    }
-
-    /// Spends all checks or none.
-    pub(crate) async fn run(
+    /// Refunds what receipts name, each on its own: leased units go back to their lease, the rest to Redis.
+    pub(super) async fn refund_by_receipts<'r>(
         &self,
-        checks: &[Check<'_>],
-        keeping: Keeping,
-        meaning: &Meaning<'_>,
-    ) -> Result<Decided, TrypemaError> {
+        refunds: impl Iterator<Item = (&'r Check<'r>, &'r Receipt)>,
+        deadline: Deadline,
+    ) -> Vec<Result<u64, TrypemaError>> {
+        let refund = |(check, receipt): (&'r Check<'r>, &'r Receipt)| async move {
+            let key = RedisKey::encode(check.key);
+            with_strategy!(check.limit, |S, limit| {
+                Holds::<S>::limiter(self).refund_until(deadline.until(), (&key, limit), receipt).await
+            })
+        };
+        all(refunds.map(refund)).await
+    }
+
+    /// Peeks at each check on its own: by what is held and known here, and in one call of Redis for the others.
+    pub(super) async fn peek_each(&self, checks: &[Check<'_>], deadline: Deadline) -> Vec<CheckResult> {
+        let peek = |check: &Check<'_>| {
+            let key = RedisKey::encode(check.key);
+            with_strategy!(check.limit, |S, limit| {
+                let found = Holds::<S>::limiter(self).peeked(&key, limit, check.cost);
+                found.map(|found| S::core(&found.decision::<S>(limit)))
+            })
+        };
+        let known: Vec<Option<Decision>> = checks.iter().map(peek).collect();
+        let unknown = checks.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let unknown: Vec<Check<'_>> = unknown.map(|(check, _)| *check).collect();
+        let mut asked = match unknown.is_empty() {
+            true => Vec::new().into_iter(),
+            false => self.redis.peek_each(&unknown, deadline).await.into_iter(),
+        };
+        known.into_iter().filter_map(|known| known.map(Ok).or_else(|| asked.next())).collect()
+    }
+
+    /// Takes the checks of a request, with a result for each.
+    pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
         let started = self.fixed_window.redis().started();
-        let mut items = self.items(checks, Turn::First)?;
-        if self.deny(&mut items) {
-            return Ok(self.told(items, started));
-        }
-        if !self.take_cold(&mut items, keeping, meaning).await? {
-            self.forgo(&items);
-            return Ok(self.told(items, started));
-        }
-        match self.take_leased(&mut items, meaning).await {
-            Ok(true) => {}
-            Ok(false) => self.undo(&mut items).await,
-            Err(error) => {
-                self.undo(&mut items).await;
-                return Err(error);
+        let mut items = self.items(request.together, Turn::First)?;
+        if !self.deny(&mut items) {
+            if self.take_cold(&mut items, request).await {
+                self.take_leased(&mut items, request).await;
+            } else {
+                self.forgo(&items);
             }
         }
         Ok(self.told(items, started))
     }
 
-    /// Spends all checks or none, if nobody has to be waited for.
+    /// Takes all checks or none, if nobody has to be waited for.
     #[cfg(feature = "rules")]
-    pub(crate) fn try_run(&self, checks: &[Check<'_>]) -> Option<Result<Decided, TrypemaError>> {
+    pub(crate) fn try_take(
+        &self,
+        checks: &[Check<'_>],
+    ) -> Option<Result<TakeResponse<Receipt>, TrypemaError>> {
         let started = self.fixed_window.redis().started();
         let mut items = match self.items(checks, Turn::Again) {
             Ok(items) => items,
@@ -206,44 +190,23 @@ impl HybridRateLimiterProvider {
         }
     }
 
-    /// What became of it, after the observer was told what Redis has not told it.
-    fn told(&self, items: Vec<Item<'_>>, started: Option<Timestamp>) -> Decided {
+    /// The results, after the observer was told what Redis has not told it.
+    fn told(&self, items: Vec<Item<'_>>, started: Option<Timestamp>) -> TakeResponse<Receipt> {
         for item in items.iter().filter(|item| !matches!(item.standing, Standing::Cold)) {
             with_strategy!(item.check.limit, |S, _limit| {
                 let redis = Holds::<S>::limiter(self).redis();
                 redis.tell(&item.key, item.check.cost, started, item.decision);
             });
         }
-        decided(items)
+        let decisions = items.iter().map(|item| item.decision).collect();
+        let mut response =
+            TakeResponse { decisions, failures: Vec::new(), receipts: Vec::new(), alone: Vec::new() };
+        for (index, item) in items.into_iter().enumerate() {
+            response.receipts.push(item.receipt);
+            response.failures.extend(item.failure.map(|error| Failed { index, error }));
+        }
+        response
     }
-}
-
-fn decided(items: Vec<Item<'_>>) -> Decided {
-    let is_allowed = items.iter().all(|item| item.decision.as_ref().is_some_and(Decision::is_allowed));
-    let decisions = items.iter().map(|item| item.decision).collect();
-    let receipts = items.into_iter().map(|item| item.receipt.filter(|_| is_allowed)).collect();
-    Decided { is_allowed, decisions, receipts }
-}
-
-/// What checks are answered in place of Redis, all or nothing; `None` if one of them is left undecided.
-fn take_without(
-    redis: &RedisRateLimiterProvider,
-    checks: &[Check<'_>],
-    meaning: &Meaning<'_>,
-) -> Option<Together<RedisReceipt>> {
-    let each = || checks.iter().enumerate();
-    let foreseen: Option<Vec<Decision>> =
-        each().map(|(place, check)| redis.peek_without(check, meaning(place))).collect();
-    let decisions = match foreseen? {
-        foreseen if !foreseen.iter().all(Decision::is_allowed) => foreseen,
-        _ => each().map(|(place, check)| redis.take_without(check, meaning(place))).collect::<Option<_>>()?,
-    };
-    let is_allowed = decisions.iter().all(Decision::is_allowed);
-    Some(Together { is_allowed, decisions, receipts: Vec::new() })
-}
-
-fn checked(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
-    problem_with(checks).map_or(Ok(()), |reason| Err(TrypemaError::InvalidChecks { reason }))
 }
 
 crate::redis::holds!(HybridRateLimiterProvider);

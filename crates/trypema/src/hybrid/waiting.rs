@@ -49,7 +49,7 @@ impl<S: Leasable> Shared<S> {
 
     /// Waits for the answers that are under way, for the time of a call at most.
     pub(super) async fn answers(&self) {
-        let (now, deadline) = (self.hub.clock.now(), self.redis.deadline());
+        let (now, deadline) = (self.hub.clock.now(), self.redis.deadline_from_now());
         let mut asking = Vec::new();
         self.table.sweep(|entry| {
             if entry.holding.is_asking(now) {

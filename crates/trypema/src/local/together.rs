@@ -11,7 +11,7 @@ use super::map::{Hashed, Kept};
 use super::provider::LocalRateLimiterProvider;
 use super::receipt::Receipt;
 use super::shard::Shard;
-use crate::check::{Check, Together, problem_with};
+use crate::check::{Check, Together, validate};
 use crate::clock::Timestamp;
 use crate::decision::{Decision, When};
 use crate::error::TrypemaError;
@@ -83,7 +83,7 @@ impl LocalRateLimiterProvider {
 
     /// What each check would be answered if it were the only one; nothing is spent.
     pub fn peek_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
-        checked(checks)?;
+        validate(checks)?;
         let peek = |check: &Check<'_>| {
             with_strategy!(check.limit, |S, limit| {
                 S::core(&Holds::<S>::limiter(self).peek(check.key, limit, check.cost))
@@ -106,7 +106,7 @@ impl LocalRateLimiterProvider {
     }
 
     fn spend_all(&self, checks: &[Check<'_>], spending: Spending) -> Result<Together<Receipt>, TrypemaError> {
-        checked(checks)?;
+        validate(checks)?;
         let started = self.observer().map(|_| self.now());
         let together = match checks {
             [check] if !spending.is_giving_receipts => self.spend_one(check),
@@ -295,10 +295,6 @@ fn record<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, place: &Place<
         let receipt = Limiter::<S>::receipt(shard, &place.key, limit, (outcome, call));
         pass.together.receipts[place.index] = receipt;
     }
-}
-
-fn checked(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
-    problem_with(checks).map_or(Ok(()), |reason| Err(TrypemaError::InvalidChecks { reason }))
 }
 
 fn tell(observer: &Arc<dyn Observer>, checks: &[Check<'_>], decisions: &[Decision], latency: Duration) {

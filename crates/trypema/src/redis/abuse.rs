@@ -36,6 +36,7 @@ impl Limiter<Abuse> {
 
     /// Ends a block and forgets the attempts that led to it; whether `key` was blocked.
     pub async fn unblock(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
+        self.substitute.forget(key);
         let ask = self.ask(key, None, Asking::new(Verb::Unblock, 0));
         Ok(self.number(key, ask).await? > 0)
     }

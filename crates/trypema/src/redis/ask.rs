@@ -19,7 +19,7 @@ pub(super) enum Verb {
     Adopt = 8,
     Block = 9,
     Unblock = 10,
-    /// Records that a call was not let pass for another reason.
+    /// Decides without spending; records what the strategy counts of requests that another check denies.
     Forgo = 11,
     /// Takes units to be spent by this instance alone.
     Lease = 12,
@@ -28,7 +28,7 @@ pub(super) enum Verb {
 impl Verb {
     /// Whether it answers with a decision.
     fn is_deciding(self) -> bool {
-        matches!(self, Self::Take | Self::Peek | Self::UpTo | Self::Reserve | Self::Lease)
+        matches!(self, Self::Take | Self::Peek | Self::UpTo | Self::Reserve | Self::Forgo | Self::Lease)
     }
 }
 

@@ -48,6 +48,13 @@ pub(super) struct Terms {
     pub(super) unsent: Option<Arc<AtomicBool>>,
 }
 
+impl Terms {
+    /// Gives up at `deadline`.
+    pub(super) fn until(deadline: Timestamp) -> Self {
+        Self { deadline, unsent: None }
+    }
+}
+
 /// Where calls to one server, or one slot of a Cluster, meet.
 #[derive(Debug)]
 pub(super) struct Lane {

@@ -44,7 +44,7 @@ impl<S: Leasable> Limiter<S> {
         limit: &S::Limit,
         (ask, sharer): (LeaseAsk, Sharer),
     ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
-        self.lease_by(self.deadline(), (key, limit), (ask, sharer)).await
+        self.lease_by(self.deadline_from_now(), (key, limit), (ask, sharer)).await
     }
 
     /// The same until `deadline`.
@@ -54,7 +54,7 @@ impl<S: Leasable> Limiter<S> {
         (key, limit): (&RedisKey, &S::Limit),
         (ask, sharer): (LeaseAsk, Sharer),
     ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
-        let terms = Terms { deadline, unsent: None };
+        let terms = Terms::until(deadline);
         if ask.want > 0 || ask.need > 0 {
             self.settle(key, limit, terms.clone()).await?;
         }
@@ -77,26 +77,21 @@ impl<S: Leasable> Limiter<S> {
         Ok(ToldLease { leased: Leased { units, recorded, outcome }, now, sharers, resets })
     }
 
-    /// When a call that starts now gives up.
-    pub(crate) fn deadline(&self) -> Timestamp {
-        self.store.terms().deadline
-    }
-
     /// When a call that gives up at `deadline` no longer waits for another's answer: half-way to it.
     pub(crate) fn patience(&self, deadline: Timestamp) -> Timestamp {
         let half_us = self.store.deadline().as_micros() as u64 / 2;
         Timestamp::derived(deadline.as_micros().saturating_sub(half_us))
     }
 
-    /// Takes `cost` if it fits, and names what was taken. A failure is nobody's answer yet.
+    /// Takes `cost` if it fits, with a receipt, until `deadline`. Applies no failure policy.
     pub(crate) async fn plain_reserve<'l>(
         &self,
+        deadline: Timestamp,
         key: &RedisKey,
-        limit: &'l S::Limit,
-        cost: u64,
+        (limit, cost): (&'l S::Limit, u64),
     ) -> Result<Reservation<S::Decision<'l>>, RedisFailure> {
-        let name = self.store.name(key, S::SUFFIX);
-        let found = self.found(key, name, (limit, Asking::new(Verb::Reserve, cost))).await?;
+        let (terms, name) = (Terms::until(deadline), self.store.name(key, S::SUFFIX));
+        let found = self.found_by(terms, key, name, (limit, Asking::new(Verb::Reserve, cost))).await?;
         Ok(self.reservation(key, limit, found))
     }
 
@@ -107,7 +102,7 @@ impl<S: Leasable> Limiter<S> {
         key: &RedisKey,
         (limit, cost): (&S::Limit, u64),
     ) -> Result<(S::Outcome, Timestamp), RedisFailure> {
-        let terms = Terms { deadline, unsent: None };
+        let terms = Terms::until(deadline);
         let name = self.store.name(key, S::SUFFIX);
         let found = self.found_by(terms, key, name, (limit, Asking::new(Verb::Take, cost))).await?;
         Ok((found.outcome, found.told.now))

@@ -173,8 +173,24 @@ impl<S: Wire> Limiter<S> {
 
     /// Forgets what `key` has spent, and voids its receipts; whether there was anything.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
+        self.reset_until(self.deadline_from_now(), key).await
+    }
+
+    /// The same until `deadline`.
+    pub(crate) async fn reset_until(
+        &self,
+        deadline: Timestamp,
+        key: &RedisKey,
+    ) -> Result<bool, TrypemaError> {
+        // Units that were admitted without Redis would otherwise be charged after the reset.
+        self.substitute.forget(key);
         let ask = self.ask(key, None, Asking::new(Verb::Reset, 0));
-        Ok(self.number(key, ask).await? > 0)
+        Ok(self.number_until(deadline, key, ask).await? > 0)
+    }
+
+    /// The deadline of a call that starts now.
+    pub(crate) fn deadline_from_now(&self) -> Timestamp {
+        self.store.terms().deadline
     }
 
     /// Gives a live key the limit that sticky calls go by; whether it is live.
@@ -287,7 +303,12 @@ impl<S: Wire> Limiter<S> {
 
     /// Asks for a verb that answers with a number.
     pub(super) async fn number(&self, key: &RedisKey, ask: Ask) -> Result<u64, TrypemaError> {
-        let told = self.store.ask(ask, self.store.terms()).await;
+        self.number_until(self.deadline_from_now(), key, ask).await
+    }
+
+    /// The same until `deadline`.
+    async fn number_until(&self, deadline: Timestamp, key: &RedisKey, ask: Ask) -> Result<u64, TrypemaError> {
+        let told = self.store.ask(ask, Terms::until(deadline)).await;
         told.map(|told| told.number).map_err(|failure| self.failed(key, failure))
     }
 

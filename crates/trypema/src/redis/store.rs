@@ -110,7 +110,7 @@ impl Store {
 
     /// For a call that starts now.
     pub(super) fn terms(&self) -> Terms {
-        Terms { deadline: SystemClock.now() + self.parts.deadline, unsent: None }
+        Terms::until(SystemClock.now() + self.parts.deadline)
     }
 
     /// Asks for one check.

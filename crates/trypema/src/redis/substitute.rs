@@ -99,8 +99,7 @@ impl<S: Wire> Substitute<S> {
         let cost = asking.cost;
         let bound = Bound { max_keys: MAX_KEYS, when_full: WhenFull::Share };
         let local = self.local.get_or_init(|| LocalLimiter::new(Source::System, Some(bound), None));
-        // At least one call of its size fits, however many instances there are.
-        let weight = cost.saturating_mul(u64::from(instances.get())).min(capacity_of::<S>(limit).max(cost));
+        let weight = weight_of::<S>(instances, limit, cost);
         let found = match asking.verb {
             Verb::Peek => local.foreseen(key.as_str(), limit, weight),
             _ => local.found(key.as_str(), limit, weight),
@@ -127,6 +126,36 @@ impl<S: Wire> Substitute<S> {
         noted.counts_until = noted.counts_until.max(debt.counts_until);
     }
 
+    /// Refunds units that were counted here and that Redis has not been told of; 0 if there are none.
+    #[cfg(feature = "rules")]
+    pub(super) fn refund(
+        &self,
+        on_failure: OnFailure,
+        key: &RedisKey,
+        (limit, units): (&S::Limit, u64),
+    ) -> u64 {
+        let OnFailure::Local { instances } = on_failure else { return 0 };
+        let mut unsettled = self.unsettled();
+        let Some(debt) = unsettled.get_mut(key) else { return 0 };
+        let refunded = units.min(debt.units);
+        debt.units -= refunded;
+        if debt.units == 0 {
+            unsettled.remove(key);
+        }
+        drop(unsettled);
+        if let Some(local) = self.local.get() {
+            local.refund_units(key.as_str(), limit, weight_of::<S>(instances, limit, refunded));
+        }
+        refunded
+    }
+
+    /// Forgets what was counted here for a key.
+    pub(super) fn forget(&self, key: &RedisKey) {
+        let Some(local) = self.local.get() else { return };
+        local.reset(key.as_str());
+        self.unsettled().remove(key);
+    }
+
     /// What was admitted here while Redis was away, to be taken there.
     pub(super) fn settling<'a>(&'a self, key: &'a RedisKey) -> Option<Settling<'a, S>> {
         self.local.get()?;
@@ -146,6 +175,12 @@ impl<S: Wire> Substitute<S> {
     fn unsettled(&self) -> MutexGuard<'_, HashMap<RedisKey, Debt>> {
         self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The units to count here for a cost that `instances` may each admit. At least one call of its size fits, however many
+/// instances there are.
+fn weight_of<S: Strategy>(instances: NonZeroU32, limit: &S::Limit, cost: u64) -> u64 {
+    cost.saturating_mul(u64::from(instances.get())).min(capacity_of::<S>(limit).max(cost))
 }
 
 /// What a fresh key admits at most.

@@ -1,9 +1,12 @@
-//! Several checks that are spent all or nothing.
+//! Several checks asked at once.
 //!
 //! Where one script call can ask for all of them, Redis decides and spends them in one step. On a Cluster their keys
-//! may live on different servers: see [`spread`].
+//! may live in different slots: see [`cross_slot`]. Either way each check has a result of its own, so that the caller can
+//! apply a failure policy per check.
 
-mod spread;
+#[cfg(feature = "rules")]
+mod as_provider;
+mod cross_slot;
 
 use std::time::Duration;
 
@@ -14,8 +17,11 @@ use super::lane::Terms;
 use super::limiter::{Asking, Limiter};
 use super::provider::RedisRateLimiterProvider;
 use super::receipt::Receipt;
+#[cfg(feature = "rules")]
 use super::substitute::OnFailure;
-use crate::check::{Check, Together, problem_with};
+use crate::check::{
+    Check, CheckResult, Deadline, Failed, Receipts, TakeRequest, TakeResponse, Together, validate,
+};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -27,28 +33,6 @@ pub(crate) trait Holds<S: LimitOf + Wire> {
     fn limiter(&self) -> &Limiter<S>;
 }
 
-/// Checks to be spent all or nothing, and others that are asked for on the way, each on its own.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Errand<'a> {
-    pub(crate) together: &'a [Check<'a>],
-    pub(crate) alone: &'a [Check<'a>],
-    /// Whether receipts are wanted of those that are spent together.
-    pub(crate) is_giving_receipts: bool,
-    /// What those are answered whose server cannot be reached, while others can; where there is nothing, all fail.
-    pub(crate) substitute: Option<&'a Substituted<'a>>,
-}
-
-/// What a check is answered in place of its server, if anything.
-pub(crate) type Substituted<'a> = dyn Fn(usize) -> Option<Decision> + Sync + 'a;
-
-/// What became of an errand.
-#[derive(Debug)]
-pub(crate) struct Errands {
-    pub(crate) together: Together<Receipt>,
-    /// What each was told; `None` where that failed, which is nobody else's matter.
-    pub(crate) alone: Vec<Option<Decision>>,
-}
-
 /// A check with its key.
 #[derive(Debug, Clone)]
 struct Keyed<'a> {
@@ -57,16 +41,29 @@ struct Keyed<'a> {
 }
 
 impl<'a> Keyed<'a> {
-    fn all(checks: &[Check<'a>]) -> Result<Vec<Self>, TrypemaError> {
-        checks.iter().map(|check| Ok(Self { check: *check, key: RedisKey::try_from(check.key)? })).collect()
+    fn new(check: Check<'a>) -> Self {
+        Self { check, key: RedisKey::encode(check.key) }
+    }
+
+    fn all(checks: &[Check<'a>]) -> Vec<Self> {
+        checks.iter().copied().map(Self::new).collect()
     }
 }
 
-/// What a check was told.
+/// The decision on a check, with the receipt of what it took.
 #[derive(Debug, Clone)]
 struct Answered {
     decision: Decision,
     receipt: Option<Receipt>,
+}
+
+/// The answer of Redis to one check, or why there is none.
+type Reply = Result<Answered, RedisFailure>;
+
+/// The answers to the checks of a [`TakeRequest`].
+struct Replies {
+    together: Vec<Reply>,
+    alone: Vec<Reply>,
 }
 
 impl RedisRateLimiterProvider {
@@ -97,23 +94,32 @@ impl RedisRateLimiterProvider {
     /// # }
     /// ```
     pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
-        Ok(self.run(Errand { together: checks, ..Errand::default() }).await?.together)
+        self.take_or_fail(checks, Receipts::Unwanted).await
     }
 
     /// As [`take_all`](Self::take_all), with receipts for giving everything back by
     /// [`refund_all`](Self::refund_all).
     pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
-        let errand = Errand { together: checks, is_giving_receipts: true, ..Errand::default() };
-        Ok(self.run(errand).await?.together)
+        self.take_or_fail(checks, Receipts::Wanted).await
+    }
+
+    async fn take_or_fail(
+        &self,
+        together: &[Check<'_>],
+        receipts: Receipts,
+    ) -> Result<Together<Receipt>, TrypemaError> {
+        let deadline = self.deadline_from_now();
+        let request = TakeRequest { together, alone: &[], if_unreachable: &[], receipts, deadline };
+        self.take(request).await?.into_together()
     }
 
     /// What each check would be answered if it were the only one; nothing is spent.
     pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
-        checked(checks)?;
-        let keyed = Keyed::all(checks)?;
-        let peeked = self.each(&keyed, Verb::Peek, &self.store.terms()).await;
-        let peeked = peeked.map_err(|failure| self.failed(&keyed, failure))?;
-        Ok(Together { receipts: Vec::new(), ..together(peeked) })
+        validate(checks)?;
+        let peeked = self.peek_each(checks, self.deadline_from_now()).await;
+        let decisions: Vec<Decision> = peeked.into_iter().collect::<Result<_, _>>()?;
+        let is_allowed = decisions.iter().all(Decision::is_allowed);
+        Ok(Together { is_allowed, decisions, receipts: Vec::new() })
     }
 
     /// Gives back what `receipts` of [`reserve_all`](Self::reserve_all) name, for the same checks.
@@ -122,76 +128,164 @@ impl RedisRateLimiterProvider {
         checks: &[Check<'_>],
         receipts: &[Option<Receipt>],
     ) -> Result<(), TrypemaError> {
-        let keyed = Keyed::all(checks)?;
+        let keyed = Keyed::all(checks);
         let reserved: Vec<_> = keyed
             .iter()
             .zip(receipts)
             .filter_map(|(keyed, receipt)| Some((keyed, receipt.as_ref()?)))
             .collect();
-        self.give_back(&reserved).await.map_err(|failure| self.failed(&keyed, failure))
+        let refunded = self.refund_by_receipts(&reserved, self.deadline_from_now()).await;
+        let refunded: Result<Vec<u64>, RedisFailure> = refunded.into_iter().collect();
+        refunded.map(|_| ()).map_err(|failure| self.failed(&keyed, failure))
     }
 
-    /// Spends an errand, and tells the observer.
-    pub(crate) async fn run(&self, errand: Errand<'_>) -> Result<Errands, TrypemaError> {
-        let Errand { together, alone, .. } = errand;
-        checked(together)?;
-        let (first, others) = (Keyed::all(together)?, Keyed::all(alone)?);
+    /// The deadline of a request that starts now.
+    pub(crate) fn deadline_from_now(&self) -> Deadline {
+        Deadline::after(self.store.deadline())
+    }
+
+    /// Takes the checks of a request, with a result for each, and tells the observer.
+    pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
+        validate(request.together)?;
+        let (together, alone) = (Keyed::all(request.together), Keyed::all(request.alone));
         let started = SystemClock.now();
-        match self.spend((&first, &others), errand).await {
-            Ok(done) => {
-                self.tell(first.iter().zip(&done.together.decisions), started);
-                let told = others.iter().zip(&done.alone);
-                self.tell(told.filter_map(|(keyed, decision)| Some((keyed, decision.as_ref()?))), started);
-                Ok(done)
+        let replies = self.take_keyed((&together, &alone), request).await;
+        let mut response = TakeResponse {
+            decisions: Vec::with_capacity(together.len()),
+            failures: Vec::new(),
+            receipts: Vec::new(),
+            alone: Vec::new(),
+        };
+        for (index, result) in self.observed(&together, replies.together, started).into_iter().enumerate() {
+            response.decisions.push(result.as_ref().ok().map(|answered| answered.decision));
+            match result {
+                Ok(answered) => response.receipts.push(answered.receipt),
+                Err(error) => {
+                    response.receipts.push(None);
+                    response.failures.push(Failed { index, error });
+                }
             }
-            Err(failure) => Err(self.failed(&first, failure)),
         }
+        if request.receipts == Receipts::Unwanted && response.failures.is_empty() {
+            response.receipts.clear();
+        }
+        let alone = self.observed(&alone, replies.alone, started).into_iter();
+        response.alone = alone.map(|result| result.map(|answered| answered.decision)).collect();
+        Ok(response)
     }
 
-    async fn spend(
+    async fn take_keyed(
         &self,
-        (first, others): (&[Keyed<'_>], &[Keyed<'_>]),
-        errand: Errand<'_>,
-    ) -> Result<Errands, RedisFailure> {
-        let terms = self.store.terms();
-        for keyed in first.iter().chain(others) {
-            self.settle(keyed, &terms).await?;
-        }
-        let verb = if errand.is_giving_receipts { Verb::Reserve } else { Verb::Take };
-        let mut asks: Vec<Ask> = first.iter().map(|keyed| self.ask(keyed, verb)).collect();
-        asks.extend(others.iter().map(|keyed| self.ask(keyed, Verb::Take)));
+        (together, alone): (&[Keyed<'_>], &[Keyed<'_>]),
+        request: TakeRequest<'_>,
+    ) -> Replies {
+        let verb = if request.receipts == Receipts::Wanted { Verb::Reserve } else { Verb::Take };
+        let mut asks: Vec<Ask> = together.iter().map(|keyed| self.ask(keyed, verb)).collect();
+        asks.extend(alone.iter().map(|keyed| self.ask(keyed, Verb::Take)));
         if !self.store.is_one_call(&asks) {
-            return self.spend_spread((first, others), errand, &terms).await;
+            return self.take_across_slots((together, alone), request).await;
         }
-        let mut told = self.store.ask_many(asks, first.len(), terms).await?.into_iter();
-        let answered = self.read_all(first, told.by_ref().take(first.len()))?;
-        let alone = others.iter().zip(told).map(|(keyed, told)| self.read(keyed, &told?));
-        let mut together = together(answered);
-        if !errand.is_giving_receipts {
-            together.receipts.clear();
+        let terms = Terms::until(request.deadline.until());
+        let told = self.ask_in_one_call((together, alone), asks, terms).await;
+        let mut told = told.into_iter();
+        let read = |verb| {
+            move |(keyed, told): (&Keyed<'_>, Result<Told, RedisFailure>)| self.read(keyed, verb, &told?)
+        };
+        let together = together.iter().zip(told.by_ref()).map(read(verb)).collect();
+        Replies { together, alone: alone.iter().zip(told).map(read(Verb::Take)).collect() }
+    }
+
+    /// One answer per check, those of `together` first. A call that fails is the failure of each of them.
+    async fn ask_in_one_call(
+        &self,
+        (together, alone): (&[Keyed<'_>], &[Keyed<'_>]),
+        asks: Vec<Ask>,
+        terms: Terms,
+    ) -> Vec<Result<Told, RedisFailure>> {
+        let count = asks.len();
+        let asked = async {
+            for keyed in together.iter().chain(alone) {
+                self.settle(keyed, &terms).await?;
+            }
+            self.store.ask_many(asks, together.len(), terms).await
+        };
+        let missing = || Err(RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing"));
+        match asked.await {
+            Ok(mut told) => {
+                told.resize_with(count, missing);
+                told
+            }
+            Err(failure) => vec![Err(failure); count],
         }
-        let alone = alone.map(|answered| answered.ok().map(|answered| answered.decision)).collect();
-        Ok(Errands { together, alone })
     }
 
-    /// What a check is answered in place of Redis, by `on_failure` or else as the limiter was built; `None` if that
-    /// leaves it undecided.
-    pub(crate) fn take_without(&self, check: &Check<'_>, on_failure: Option<OnFailure>) -> Option<Decision> {
-        self.substitute(check, Verb::Take, on_failure)
+    /// Peeks at each check on its own.
+    pub(crate) async fn peek_each(&self, checks: &[Check<'_>], deadline: Deadline) -> Vec<CheckResult> {
+        self.ask_each(checks.iter().map(|check| (*check, Verb::Peek)), deadline).await
     }
 
-    /// The same, spending nothing.
-    pub(crate) fn peek_without(&self, check: &Check<'_>, on_failure: Option<OnFailure>) -> Option<Decision> {
-        self.substitute(check, Verb::Peek, on_failure)
+    /// Asks for each check on its own, in one script call where that is possible; tells the observer.
+    pub(super) async fn ask_each<'c>(
+        &self,
+        checks: impl Iterator<Item = (Check<'c>, Verb)>,
+        deadline: Deadline,
+    ) -> Vec<CheckResult> {
+        let (checks, verbs): (Vec<Check<'_>>, Vec<Verb>) = checks.unzip();
+        let keyed = Keyed::all(&checks);
+        let asks: Vec<Ask> = keyed.iter().zip(&verbs).map(|(keyed, verb)| self.ask(keyed, *verb)).collect();
+        let (started, terms) = (SystemClock.now(), Terms::until(deadline.until()));
+        let replies: Vec<Reply> = if self.store.is_one_call(&asks) {
+            let told = self.ask_in_one_call((&[], &keyed), asks, terms).await;
+            let read = |((keyed, verb), told): ((_, &Verb), Result<Told, _>)| self.read(keyed, *verb, &told?);
+            keyed.iter().zip(&verbs).zip(told).map(read).collect()
+        } else {
+            self.try_each(keyed.iter().zip(verbs.iter().copied()), &terms).await
+        };
+        let results = match verbs.contains(&Verb::Peek) {
+            // An observer is told of takes only.
+            true => keyed.iter().zip(replies).map(|(keyed, reply)| self.or_failed(keyed, reply)).collect(),
+            false => self.observed(&keyed, replies, started),
+        };
+        results.into_iter().map(|result| result.map(|answered| answered.decision)).collect()
     }
 
-    fn substitute(&self, check: &Check<'_>, verb: Verb, on_failure: Option<OnFailure>) -> Option<Decision> {
-        let key = RedisKey::try_from(check.key).ok()?;
-        let on_failure = on_failure.unwrap_or(self.store.on_failure());
+    /// Tells the observer of every decision and failure.
+    fn observed(
+        &self,
+        keyed: &[Keyed<'_>],
+        replies: Vec<Reply>,
+        started: Timestamp,
+    ) -> Vec<Result<Answered, TrypemaError>> {
+        let decided = keyed.iter().zip(&replies);
+        self.tell(
+            decided.filter_map(|(keyed, reply)| Some((keyed, &reply.as_ref().ok()?.decision))),
+            started,
+        );
+        keyed.iter().zip(replies).map(|(keyed, reply)| self.or_failed(keyed, reply)).collect()
+    }
+
+    fn or_failed(&self, keyed: &Keyed<'_>, reply: Reply) -> Result<Answered, TrypemaError> {
+        reply.map_err(|failure| self.failed(std::slice::from_ref(keyed), failure))
+    }
+
+    /// Decides a check in place of Redis; `None` if the policy is to fail.
+    #[cfg(feature = "rules")]
+    pub(super) fn decide_without(
+        &self,
+        check: &Check<'_>,
+        verb: Verb,
+        on_failure: OnFailure,
+    ) -> Option<Decision> {
+        let key = RedisKey::encode(check.key);
         let asking = Asking::new(verb, check.cost);
         with_strategy!(check.limit, |S, limit| {
-            let decided = Holds::<S>::limiter(self).substitute.decide(on_failure, &key, (limit, asking));
-            decided.map(|decision| S::core(&decision))
+            let limiter = Holds::<S>::limiter(self);
+            let decided = limiter.substitute.decide(on_failure, &key, (limit, asking))?;
+            let decision = S::core(&decided);
+            if verb == Verb::Take {
+                limiter.tell(&key, check.cost, limiter.started(), Some(decision));
+            }
+            Some(decision)
         })
     }
 
@@ -202,29 +296,21 @@ impl RedisRateLimiterProvider {
         })
     }
 
+    /// Tells Redis of units that were admitted in its place.
     async fn settle(&self, keyed: &Keyed<'_>, terms: &Terms) -> Result<(), RedisFailure> {
         with_strategy!(keyed.check.limit, |S, limit| {
             Holds::<S>::limiter(self).settle(&keyed.key, limit, terms.clone()).await
         })
     }
 
-    fn read_all(
-        &self,
-        keyed: &[Keyed<'_>],
-        told: impl Iterator<Item = Result<Told, RedisFailure>>,
-    ) -> Result<Vec<Answered>, RedisFailure> {
-        let answered: Vec<Answered> =
-            keyed.iter().zip(told).map(|(keyed, told)| self.read(keyed, &told?)).collect::<Result<_, _>>()?;
-        let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
-        if answered.len() == keyed.len() { Ok(answered) } else { Err(missing()) }
-    }
-
-    fn read(&self, keyed: &Keyed<'_>, told: &Told) -> Result<Answered, RedisFailure> {
+    /// Reads an answer. Only a reservation has a receipt: a peek took nothing.
+    fn read(&self, keyed: &Keyed<'_>, verb: Verb, told: &Told) -> Reply {
         let asking = Asking::new(Verb::Take, keyed.check.cost);
         with_strategy!(keyed.check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
             let reserved = limiter.reservation(&keyed.key, limit, limiter.read(limit, asking, told.clone())?);
-            Ok(Answered { decision: S::core(&reserved.decision), receipt: reserved.receipt })
+            let receipt = reserved.receipt.filter(|_| verb == Verb::Reserve);
+            Ok(Answered { decision: S::core(&reserved.decision), receipt })
         })
     }
 
@@ -248,17 +334,6 @@ impl RedisRateLimiterProvider {
         }
         error
     }
-}
-
-fn together(answered: Vec<Answered>) -> Together<Receipt> {
-    let is_allowed = answered.iter().all(|answered| answered.decision.is_allowed());
-    let decisions = answered.iter().map(|answered| answered.decision).collect();
-    let receipts = answered.into_iter().map(|answered| answered.receipt).collect();
-    Together { is_allowed, decisions, receipts: if is_allowed { receipts } else { Vec::new() } }
-}
-
-fn checked(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
-    problem_with(checks).map_or(Ok(()), |reason| Err(TrypemaError::InvalidChecks { reason }))
 }
 
 /// Says where `$provider` has the limiter of each strategy.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::period::Period;
+pub use crate::provider::OnStoreFailure;
 
 /// Everything a file of rules may say. Compile it into a [`RuleSet`](super::RuleSet) to use it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -150,18 +151,6 @@ impl IfMissing {
     fn is_skip(&self) -> bool {
         *self == Self::Skip
     }
-}
-
-/// What it means that the store cannot be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnStoreFailure {
-    /// The request ends with an error.
-    Error,
-    /// The rule lets the request pass.
-    Allow,
-    /// The rule denies the request, and says why.
-    Deny,
 }
 
 /// A strategy and its numbers.

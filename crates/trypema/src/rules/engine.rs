@@ -1,12 +1,8 @@
 //! The engine: asks all rules that apply to a request, all or nothing.
 
+mod candidates;
 mod counters;
-#[cfg(feature = "_redis")]
-mod hybrid;
-#[cfg(feature = "_redis")]
-mod redis;
 mod report;
-mod shadow;
 
 use std::sync::Arc;
 
@@ -14,14 +10,16 @@ use arc_swap::ArcSwap;
 
 pub use counters::Refunded;
 
+use super::definition::OnStoreFailure;
 use super::explain::Explanation;
 use super::plan::{Checks, Plan};
 use super::request::Request;
 use super::set::RuleSet;
 use super::verdict::Verdict;
-use crate::check::Check;
+use crate::check::{CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::provider::{Counting, Provider, Receipt, Record, Refund, failure_policy};
 use crate::rate_limiter::RateLimiter;
 
 /// Rules in force: asks all that apply to a request, and spends on all or none of them.
@@ -59,25 +57,18 @@ use crate::rate_limiter::RateLimiter;
 #[derive(Debug)]
 pub struct Engine {
     limiter: Arc<RateLimiter>,
-    provider: Provider,
+    select: SelectProvider,
     set: ArcSwap<RuleSet>,
 }
 
-/// Where counters live.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Provider {
-    Local,
-    #[cfg(feature = "_redis")]
-    Redis,
-    #[cfg(feature = "_redis")]
-    Hybrid,
-}
+/// Chooses the provider that has the counters.
+pub(crate) type SelectProvider = fn(&RateLimiter) -> &dyn Provider;
 
 /// A verdict whose units can be given back by [`Engine::refund`].
 #[derive(Debug)]
 pub struct Reservation {
     plan: Plan,
-    receipts: Receipts,
+    receipts: Vec<Option<Receipt>>,
 }
 
 impl Reservation {
@@ -92,52 +83,30 @@ impl Reservation {
     }
 }
 
-#[derive(Debug)]
-enum Receipts {
-    Local(Vec<Option<crate::local::Receipt>>),
-    #[cfg(feature = "_redis")]
-    Redis(Vec<Option<crate::redis::Receipt>>),
-    #[cfg(feature = "_redis")]
-    Hybrid(Vec<Option<crate::hybrid::Receipt>>),
-}
-
-/// What is done to counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Take,
-    Reserve,
-    Look,
-    /// Each rule on its own: what has happened is counted whatever the others say.
-    Record,
-}
-
-/// What became of a plan's checks.
-#[derive(Debug)]
+/// The decisions on the checks of a plan.
+#[derive(Debug, Default)]
 struct Decided {
+    /// The answer of the plan that each decision is for.
     answers: Vec<usize>,
-    decisions: Vec<Decision>,
-    receipts: Receipts,
-}
-
-/// A plan that was decided, or one that the caller has to wait for.
-#[derive(Debug)]
-enum Here {
-    Decided(Result<Reservation, TrypemaError>),
-    #[cfg(feature = "_redis")]
-    Elsewhere(Plan),
+    /// `None` where a rule has none.
+    decisions: Vec<Option<Decision>>,
+    receipts: Vec<Option<Receipt>>,
 }
 
 impl Engine {
     /// Rules whose counters are in this process.
     pub fn local(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
-        Self { limiter, provider: Provider::Local, set: ArcSwap::new(rules.into()) }
+        Self { limiter, select: |limiter| limiter.local(), set: ArcSwap::new(rules.into()) }
     }
 
     /// Rules whose counters are shared through Redis. A request is one script call; on a Cluster, where counters
     /// are on different servers, see [`take_all`](crate::redis::RedisRateLimiterProvider::take_all).
+    ///
+    /// Where Redis cannot be asked, a rule's `on_store_failure` decides, or else the policy that the limiter was
+    /// built with: for every verb of this engine.
     #[cfg(feature = "_redis")]
     pub fn redis(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
-        Self { limiter, provider: Provider::Redis, set: ArcSwap::new(rules.into()) }
+        Self { limiter, select: |limiter| limiter.redis(), set: ArcSwap::new(rules.into()) }
     }
 
     /// Rules whose counters are shared through Redis and leased: of a request, what is not leased is asked of Redis first, and
@@ -145,7 +114,7 @@ impl Engine {
     /// asked.
     #[cfg(feature = "_redis")]
     pub fn hybrid(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
-        Self { limiter, provider: Provider::Hybrid, set: ArcSwap::new(rules.into()) }
+        Self { limiter, select: |limiter| limiter.hybrid(), set: ArcSwap::new(rules.into()) }
     }
 
     /// Puts other rules in force, for every request from now on, and returns the old ones, which can be put back.
@@ -162,152 +131,212 @@ impl Engine {
     /// and spent on their own, and candidates as if each stood in the place of its live rule. An `Err` means that the store
     /// could not be asked, or that the request is invalid.
     pub async fn check(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
-        self.reported(self.run(request, Mode::Take).await, request).map(Reservation::into_verdict)
+        let plan = self.plan(request)?;
+        let decided = self.take(&plan, Receipts::Unwanted).await?;
+        Ok(self.reported(plan.decided(&decided), request))
     }
 
     /// As [`Engine::check`], where it can be answered without waiting; `None` if it cannot. Counters in this process
     /// always answer at once, and so do requests that no rule applies to.
     pub fn try_check(&self, request: &Request<'_>) -> Option<Result<Verdict, TrypemaError>> {
-        match self.plan(request).map(|plan| self.run_here(plan, Mode::Take)) {
-            Ok(Here::Decided(reservation)) => {
-                Some(self.reported(reservation, request).map(Reservation::into_verdict))
-            }
-            #[cfg(feature = "_redis")]
-            Ok(Here::Elsewhere(_)) => None,
-            Err(error) => Some(Err(error)),
-        }
+        let plan = match self.plan(request) {
+            Ok(plan) => plan,
+            Err(error) => return Some(Err(error)),
+        };
+        let decided = self.try_take(&plan)?;
+        Some(decided.map(|decided| self.reported(plan.decided(&decided), request)))
     }
 
     /// As [`Engine::check`], keeping what it takes to give everything back.
     pub async fn reserve(&self, request: &Request<'_>) -> Result<Reservation, TrypemaError> {
-        self.reported(self.run(request, Mode::Reserve).await, request)
+        let mut plan = self.plan(request)?;
+        let decided = self.take(&plan, Receipts::Wanted).await?;
+        plan.decide(&decided.answers, &decided.decisions);
+        self.report(&plan.verdict, request);
+        Ok(Reservation { plan, receipts: decided.receipts })
     }
 
     /// Whether [`Engine::check`] would let the request pass, spending nothing. Abuse rules are only asked whether they
     /// block: to count failures only, look before the attempt and [record](Engine::record) it after it has failed.
     pub async fn look(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
-        Ok(self.run(request, Mode::Look).await?.into_verdict())
+        let plan = self.plan(request)?;
+        let checks = plan.peeked().looking();
+        let decided = self.peek(&plan, checks, self.provider().deadline()).await?;
+        Ok(plan.decided(&decided))
     }
 
     /// Counts what has happened already, such as a login that failed, on every rule that applies, each on its own: what
     /// one denies is still counted by the others.
+    ///
+    /// Where the store fails for a rule, its failure policy holds: an `Err` says that some rules may not have counted it; a
+    /// decision that [is not counted](Decision::is_uncounted) says that this rule has not.
     pub async fn record(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
-        self.reported(self.run(request, Mode::Record).await, request).map(Reservation::into_verdict)
+        let plan = self.plan(request)?;
+        let decided = self.record_each(&plan).await?;
+        Ok(self.reported(plan.decided(&decided), request))
     }
 
     /// Gives back what a request has spent, except on rules that only log. Once: a reservation is used up by it. If the
     /// rules were replaced meanwhile it is given back under the limits in force now. Candidates are given it back by units, the
     /// oldest first.
     pub async fn refund(&self, reservation: Reservation) -> Result<(), TrypemaError> {
-        let set = self.set.load_full();
-        let together = reservation.plan.under(&set, reservation.plan.together());
-        let refunded = match &reservation.receipts {
-            Receipts::Local(receipts) => {
-                self.limiter.local().refund_all(&together.checks, receipts);
-                Ok(())
-            }
-            #[cfg(feature = "_redis")]
-            Receipts::Redis(receipts) => self.limiter.redis().refund_all(&together.checks, receipts).await,
-            #[cfg(feature = "_redis")]
-            Receipts::Hybrid(receipts) => self.limiter.hybrid().refund_all(&together.checks, receipts).await,
-        };
-        self.give_back_candidates(&reservation.plan, &set).await;
-        refunded
+        let (set, provider) = (self.set.load_full(), self.provider());
+        let (plan, deadline) = (&reservation.plan, provider.deadline());
+        let together = plan.under(&set, plan.together());
+        let spent = together.checks.iter().zip(&together.answers).zip(&reservation.receipts);
+        let (refunds, answers): (Vec<Refund<'_>>, Vec<usize>) = spent
+            .filter_map(|((check, answer), receipt)| {
+                Some((Refund { check: *check, receipt: Some(receipt.as_ref()?) }, *answer))
+            })
+            .unzip();
+        let policy_of = plan.policy_of(&answers);
+        let refunded = failure_policy::refund_all(provider, &refunds, deadline, &policy_of).await;
+        self.refund_candidates(plan, &set, deadline).await;
+        refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
     }
 
     /// Says of every rule whether it applies and why not, under which key, and with what left; spends nothing. Looks at
     /// every rule, so it is not for every request.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
         let mut plan = Plan::explaining(self.set.load_full(), request)?;
-        let everything = plan.everything();
-        let decisions = self.peek(&everything.checks).await?;
-        let left = self.peek(&everything.clone().costing(0).checks).await?;
-        let answers = everything.answers;
-        plan.decide(&answers, &decisions);
-        let left = answers.into_iter().zip(left.iter().map(Decision::remaining)).collect();
+        let deadline = self.provider().deadline();
+        let decided = self.peek(&plan, plan.everything(), deadline).await?;
+        let left = self.peek(&plan, plan.everything().costing(0), deadline).await?;
+        plan.decide(&decided.answers, &decided.decisions);
+        let left = left.answers.into_iter().zip(left.decisions);
+        let left = left.filter_map(|(answer, decision)| Some((answer, decision?.remaining()))).collect();
         Explanation::new(plan.verdict, left, request)
+    }
+
+    fn provider(&self) -> &dyn Provider {
+        (self.select)(&self.limiter)
     }
 
     fn plan(&self, request: &Request<'_>) -> Result<Plan, TrypemaError> {
         Plan::new(self.set.load_full(), request)
     }
 
-    async fn run(&self, request: &Request<'_>, mode: Mode) -> Result<Reservation, TrypemaError> {
-        match self.run_here(self.plan(request)?, mode) {
-            Here::Decided(reservation) => reservation,
-            #[cfg(feature = "_redis")]
-            Here::Elsewhere(plan) => {
-                // On the heap, so that who is answered here does not carry the way to Redis along.
-                let decided = match self.provider {
-                    Provider::Hybrid => Box::pin(self.decide_on_hybrid(&plan, mode)).await?,
-                    Provider::Local | Provider::Redis => Box::pin(self.decide_on_redis(&plan, mode)).await?,
-                };
-                Ok(Reservation::new(plan, decided))
-            }
-        }
-    }
-
-    /// Decides a plan, if nobody has to be waited for.
-    fn run_here(&self, plan: Plan, mode: Mode) -> Here {
-        match self.provider {
-            #[cfg(feature = "_redis")]
-            Provider::Redis if !plan.verdict.answers.is_empty() => Here::Elsewhere(plan),
-            #[cfg(feature = "_redis")]
-            Provider::Hybrid if !plan.verdict.answers.is_empty() => match self.decide_leased(&plan, mode) {
-                Some(decided) => Here::Decided(decided.map(|decided| Reservation::new(plan, decided))),
-                None => Here::Elsewhere(plan),
-            },
-            _ => {
-                let decided = self.decide_here(&plan, mode);
-                Here::Decided(decided.map(|decided| Reservation::new(plan, decided)))
-            }
-        }
-    }
-
-    fn decide_here(&self, plan: &Plan, mode: Mode) -> Result<Decided, TrypemaError> {
-        let (local, together) = (self.limiter.local(), plan.together_in(mode));
-        let spent = match mode {
-            Mode::Take | Mode::Record => local.take_all(&together.checks)?,
-            Mode::Reserve => local.reserve_all(&together.checks)?,
-            Mode::Look => local.peek_all(&together.clone().looking().checks)?,
+    /// Takes what a plan asks for: the rules that are enforced all or nothing, those that only log on their own, and then
+    /// the candidates.
+    async fn take(&self, plan: &Plan, receipts: Receipts) -> Result<Decided, TrypemaError> {
+        let (provider, together, logging) = (self.provider(), plan.together(), plan.logging());
+        let deadline = provider.deadline();
+        let response = {
+            let policy_of = plan.policy_of(&together.answers);
+            let if_unreachable = failure_policy::if_unreachable(provider, &together.checks, &policy_of);
+            let request = TakeRequest {
+                together: &together.checks,
+                alone: &logging.checks,
+                if_unreachable: &if_unreachable,
+                receipts,
+                deadline,
+            };
+            let response = provider.take_all(request).wait().await?;
+            failure_policy::after_take(provider, request, response, &policy_of).await?
         };
-        let mut decided = Decided {
-            answers: together.answers,
-            decisions: spent.decisions,
-            receipts: Receipts::Local(spent.receipts),
-        };
-        self.ask_alone_here(plan, mode, &mut decided)?;
+        let mut decided = Decided::of_take(together, logging, response);
+        let candidates = plan.candidates_after(&decided);
+        if !candidates.records.is_empty() {
+            let asked = provider.record_all(&candidates.records, deadline).wait().await;
+            decided.add(candidates.answers, asked);
+        }
         Ok(decided)
     }
 
-    async fn peek(&self, checks: &[Check<'_>]) -> Result<Vec<Decision>, TrypemaError> {
-        Ok(match self.provider {
-            Provider::Local => self.limiter.local().peek_all(checks)?.decisions,
-            #[cfg(feature = "_redis")]
-            Provider::Redis => self.limiter.redis().peek_all(checks).await?.decisions,
-            #[cfg(feature = "_redis")]
-            Provider::Hybrid => self.limiter.hybrid().peek_all(checks).await?.decisions,
-        })
+    /// The same, if nobody has to be waited for.
+    fn try_take(&self, plan: &Plan) -> Option<Result<Decided, TrypemaError>> {
+        let (provider, together, logging) = (self.provider(), plan.together(), plan.logging());
+        if plan.has_candidates() && !provider.is_immediate() {
+            return None;
+        }
+        let request = TakeRequest {
+            together: &together.checks,
+            alone: &logging.checks,
+            if_unreachable: &[],
+            receipts: Receipts::Unwanted,
+            deadline: Deadline::NEVER,
+        };
+        let response = match provider.take_all(request).now()? {
+            Ok(response) => response,
+            Err(error) => return Some(Err(error)),
+        };
+        let mut decided = Decided::of_take(together, logging, response);
+        let candidates = plan.candidates_after(&decided);
+        if !candidates.records.is_empty() {
+            let asked = provider.record_all(&candidates.records, Deadline::NEVER).now();
+            decided.add(candidates.answers, asked.unwrap_or_default());
+        }
+        Some(Ok(decided))
+    }
+
+    /// Counts every check of a plan on its own.
+    async fn record_each(&self, plan: &Plan) -> Result<Decided, TrypemaError> {
+        let (provider, everything) = (self.provider(), plan.everything());
+        let record = |check: &_| Record { check: *check, counting: Counting::Take };
+        let records: Vec<Record<'_>> = everything.checks.iter().map(record).collect();
+        let policy_of = plan.policy_of(&everything.answers);
+        let results = failure_policy::record_all(provider, &records, provider.deadline(), &policy_of).await;
+        Decided::of_each(plan, &everything.answers, results)
+    }
+
+    /// Peeks at checks of a plan. A rule that only logs, or is a candidate, never fails a request.
+    async fn peek(
+        &self,
+        plan: &Plan,
+        checks: Checks<'_>,
+        deadline: Deadline,
+    ) -> Result<Decided, TrypemaError> {
+        let policy_of = plan.policy_of(&checks.answers);
+        let results = failure_policy::peek_all(self.provider(), &checks.checks, deadline, &policy_of).await;
+        Decided::of_each(plan, &checks.answers, results)
+    }
+}
+
+impl Decided {
+    /// The decisions of a take, in the order of its checks: those of `together`, then those of `logging`. A rule that only logs
+    /// has none where its store failed.
+    fn of_take(together: Checks<'_>, logging: Checks<'_>, response: TakeResponse<Receipt>) -> Self {
+        let TakeResponse { decisions, receipts, alone, .. } = response;
+        let mut decided = Self { answers: together.answers, decisions, receipts };
+        decided.add(logging.answers, alone);
+        decided
+    }
+
+    /// The results of checks that were asked each on its own. An enforced rule without a decision is an error.
+    fn of_each(plan: &Plan, answers: &[usize], results: Vec<CheckResult>) -> Result<Self, TrypemaError> {
+        let mut decided = Self::default();
+        for (&answer, result) in answers.iter().zip(results) {
+            match result {
+                Ok(decision) => decided.push(answer, Some(decision)),
+                Err(_) if plan.is_shadow(answer) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(decided)
+    }
+
+    /// Adds the results of rules that never fail a request.
+    fn add(&mut self, answers: Vec<usize>, results: Vec<CheckResult>) {
+        for (answer, result) in answers.into_iter().zip(results) {
+            self.push(answer, result.ok());
+        }
+    }
+
+    fn push(&mut self, answer: usize, decision: Option<Decision>) {
+        self.answers.push(answer);
+        self.decisions.push(decision);
     }
 }
 
 impl Plan {
-    fn together_in(&self, mode: Mode) -> Checks<'_> {
-        if mode == Mode::Record { Checks::default() } else { self.together() }
+    /// The verdict, once everything is decided.
+    fn decided(mut self, decided: &Decided) -> Verdict {
+        self.decide(&decided.answers, &decided.decisions);
+        self.verdict
     }
 
-    fn alone_in(&self, mode: Mode) -> Checks<'_> {
-        match mode {
-            Mode::Take | Mode::Reserve => self.alone(),
-            Mode::Look => self.alone().looking(),
-            Mode::Record => self.everything(),
-        }
-    }
-}
-
-impl Reservation {
-    fn new(mut plan: Plan, decided: Decided) -> Self {
-        plan.decide(&decided.answers, &decided.decisions);
-        Self { plan, receipts: decided.receipts }
+    /// The failure policy of each of these answers.
+    fn policy_of<'p>(&'p self, answers: &'p [usize]) -> impl Fn(usize) -> Option<OnStoreFailure> + Sync + 'p {
+        |index| self.on_store_failure(*answers.get(index)?)
     }
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "_redis")]
-use super::definition::OnStoreFailure;
-use super::definition::{IfMissing, KeyVerdict};
+use super::definition::{IfMissing, KeyVerdict, OnStoreFailure};
 use super::request::Request;
 use super::set::{Compiled, RuleSet, Special};
 use super::verdict::{Answer, Listed, Verdict};
@@ -147,14 +145,39 @@ impl Plan {
         checks
     }
 
-    /// The checks that are each asked on their own.
-    pub(super) fn alone(&self) -> Checks<'_> {
-        self.checks(self.shadows, |rule| rule.rule.is_shadow())
+    /// The checks of rules that only log.
+    pub(super) fn logging(&self) -> Checks<'_> {
+        self.checks(self.shadows, |rule| rule.rule.is_shadow() && self.verdict.set.place_of(rule).is_none())
     }
 
-    /// Those of them that are asked in place of a rule that may deny.
+    /// The checks of candidates, each asked in place of a rule that may deny.
     pub(super) fn candidates(&self) -> Checks<'_> {
         self.checks(self.shadows, |rule| self.verdict.set.place_of(rule).is_some())
+    }
+
+    pub(super) fn has_candidates(&self) -> bool {
+        let is_candidate = |rule: &Compiled| self.verdict.set.place_of(rule).is_some();
+        self.shadows > 0
+            && self
+                .verdict
+                .answers
+                .iter()
+                .any(|answer| self.verdict.set.at(answer.rule).is_some_and(is_candidate))
+    }
+
+    /// Whether the rule of an answer only logs, or is a candidate.
+    pub(super) fn is_shadow(&self, answer: usize) -> bool {
+        let rule = self.verdict.answers.get(answer).and_then(|answer| self.verdict.set.at(answer.rule));
+        rule.is_some_and(|rule| rule.rule.is_shadow())
+    }
+
+    /// The checks to look at where nothing is spent: of enforced rules none where one denies the request whatever its
+    /// counter says.
+    pub(super) fn peeked(&self) -> Checks<'_> {
+        if self.is_blocked {
+            return self.checks(self.shadows, |rule| rule.rule.is_shadow());
+        }
+        self.everything()
     }
 
     /// A check for every rule that applies.
@@ -169,16 +192,15 @@ impl Plan {
     }
 
     /// Notes what was decided.
-    pub(super) fn decide(&mut self, answers: &[usize], decisions: &[Decision]) {
+    pub(super) fn decide(&mut self, answers: &[usize], decisions: &[Option<Decision>]) {
         for (index, decision) in answers.iter().zip(decisions) {
-            if let Some(answer) = self.verdict.answers.get_mut(*index) {
+            if let (Some(answer), Some(decision)) = (self.verdict.answers.get_mut(*index), decision) {
                 answer.decision = Some(*decision);
             }
         }
     }
 
-    /// What it means to the rule of an answer that the store cannot be asked, if it says.
-    #[cfg(feature = "_redis")]
+    /// The failure policy of the rule of an answer, if it has one of its own.
     pub(super) fn on_store_failure(&self, answer: usize) -> Option<OnStoreFailure> {
         let rule = self.verdict.answers.get(answer)?.rule;
         self.verdict.set.at(rule)?.rule.on_store_failure

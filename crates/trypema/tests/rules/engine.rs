@@ -5,6 +5,7 @@
 mod candidates;
 mod endpoints;
 mod explaining;
+mod failure_policy;
 mod five_rules;
 mod hostile;
 #[cfg(feature = "tracing")]

@@ -13,6 +13,7 @@ use trypema::rules::{Action, Explained, IfMissing, Outcome, RuleDecision, Verdic
 use trypema::{Attempts, BlockScope, Decision};
 
 use super::Answer;
+use crate::app::Mode;
 use crate::net::UNACCOUNTED_BYTES;
 
 /// What a request may do.
@@ -88,6 +89,10 @@ pub(super) struct RuleAnswer<'a> {
     /// Whether the store could not be asked, and this is what was chosen for that case.
     #[serde(skip_serializing_if = "is_false")]
     substitute: bool,
+    /// Only in answers to `record`: whether the rule counted it. `false` if the store could not be asked and
+    /// `on_store_failure` is `allow` or `deny`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counted: Option<bool>,
     /// What is left before the request; only explanations have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<u64>,
@@ -142,7 +147,8 @@ fn is_by_store(verdict: &Verdict) -> bool {
 }
 
 impl<'a> CheckAnswer<'a> {
-    pub(super) fn new(verdict: &'a Verdict) -> Self {
+    pub(super) fn new(verdict: &'a Verdict, mode: Mode) -> Self {
+        let counted = |rule: &RuleDecision<'_>| (mode == Mode::Record).then(|| !rule.decision.is_uncounted());
         let outcome = OutcomeName::of(verdict);
         Self {
             allowed: matches!(outcome, OutcomeName::Allowed),
@@ -154,7 +160,7 @@ impl<'a> CheckAnswer<'a> {
             rules: verdict
                 .rules()
                 .filter(|rule| rule.rule.candidate_for.is_none())
-                .map(RuleAnswer::from)
+                .map(|rule| RuleAnswer { counted: counted(&rule), ..RuleAnswer::from(rule) })
                 .collect(),
         }
     }
@@ -177,6 +183,7 @@ impl<'a> From<RuleDecision<'a>> for RuleAnswer<'a> {
             missing_attribute: decided.missing,
             if_missing: decided.missing.map(|_| decided.rule.if_missing),
             substitute: decision.is_substitute(),
+            counted: None,
             left: None,
         }
     }

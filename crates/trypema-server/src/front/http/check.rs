@@ -12,6 +12,7 @@ use super::problem::Refusal;
 use super::query::Choices;
 use super::question::{Question, Questions};
 use super::{Answer, Asked, CheckApi, begin, body};
+use crate::app::Mode;
 use crate::deny_status::DenyStatus;
 use crate::net::Place;
 
@@ -31,7 +32,7 @@ impl CheckApi {
         match Questions::read(&body, self.max_batch)? {
             Questions::One(question) => {
                 begin(place)?;
-                Ok(told(&self.verdict(&question).await?, choices))
+                Ok(told(&self.verdict(&question).await?, question.mode, choices))
             }
             Questions::Many(questions) => {
                 let reserved = place.reserve(questions.len() * ANSWER_BYTES).await;
@@ -56,14 +57,15 @@ impl CheckApi {
     async fn each(&self, questions: &[Question<'_>]) -> Vec<u8> {
         let mut all = vec![b'['];
         for some in questions.chunks(AT_A_TIME) {
-            for verdict in join_all(some.iter().map(|question| self.verdict(question))).await {
+            let verdicts = join_all(some.iter().map(|question| self.verdict(question))).await;
+            for (question, verdict) in some.iter().zip(verdicts) {
                 if all.len() > 1 {
                     all.push(b',');
                 }
                 match verdict {
                     Ok(verdict) => {
                         // Only texts and numbers, which always can be written.
-                        let _ = serde_json::to_writer(&mut all, &CheckAnswer::new(&verdict));
+                        let _ = serde_json::to_writer(&mut all, &CheckAnswer::new(&verdict, question.mode));
                     }
                     Err(refusal) => {
                         all.extend_from_slice(format!("{{\"error\":{}}}", refusal.to_json()).as_bytes());
@@ -78,12 +80,13 @@ impl CheckApi {
     }
 }
 
-/// A verdict, told as was chosen.
-fn told(verdict: &Verdict, choices: Choices) -> Answer {
-    if let (Some(status), false) = (choices.deny_status, verdict.is_allowed()) {
+/// A verdict, told as was chosen. A denial in place of a store that failed is always a 503.
+fn told(verdict: &Verdict, mode: Mode, choices: Choices) -> Answer {
+    let in_place_of_store = verdict.is_substitute().then_some(DenyStatus::TOO_MANY_REQUESTS);
+    if let (Some(status), false) = (choices.deny_status.or(in_place_of_store), verdict.is_allowed()) {
         return denied(verdict, status, choices.headers);
     }
-    let mut answer = json(StatusCode::OK, &CheckAnswer::new(verdict));
+    let mut answer = json(StatusCode::OK, &CheckAnswer::new(verdict, mode));
     choices.headers.write(Policy::of_verdict(verdict), answer.headers_mut());
     answer
 }

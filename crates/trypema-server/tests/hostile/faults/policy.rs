@@ -73,7 +73,7 @@ impl Policy {
         match (self, kind) {
             (Self::Error | Self::Deny | Self::DenyByStatus, Kind::SubstituteAllowed) => None,
             (Self::Allow, Kind::SubstituteDenied) => None,
-            (Self::Error | Self::DenyByStatus, Kind::SubstituteDenied) => Some(503),
+            (_, Kind::SubstituteDenied) => Some(503),
             (Self::DenyByStatus, Kind::Denied) => Some(429),
             _ => Some(200),
         }

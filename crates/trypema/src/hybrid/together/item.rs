@@ -1,7 +1,7 @@
 //! One check of several: how its key stands, taking it, and putting it back.
 
-use super::{Holds, Keeping, Meaning, checked, take_without};
-use crate::check::Check;
+use super::Holds;
+use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, validate};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::hybrid::provider::HybridRateLimiterProvider;
@@ -10,7 +10,7 @@ use crate::hybrid::receipt::{Origin, Receipt};
 use crate::hybrid::shared::Here;
 use crate::hybrid::shared::{Reached, Standing, Turn};
 use crate::hybrid::table::Entry;
-use crate::redis::{Errand, Receipt as RedisReceipt, RedisFailure, RedisKey};
+use crate::redis::{Receipt as RedisReceipt, RedisFailure, RedisKey};
 use crate::strategy::{Back, Strategy, with_strategy};
 
 /// A check with its key, and what it took.
@@ -21,20 +21,21 @@ pub(super) struct Item<'a> {
     pub(super) standing: Standing,
     pub(super) decision: Option<Decision>,
     pub(super) receipt: Option<Receipt>,
+    /// Why Redis did not decide it.
+    pub(super) failure: Option<TrypemaError>,
 }
 
 impl HybridRateLimiterProvider {
     pub(super) fn items<'a>(&self, checks: &[Check<'a>], turn: Turn) -> Result<Vec<Item<'a>>, TrypemaError> {
-        checked(checks)?;
-        let keys: Result<Vec<RedisKey>, _> =
-            checks.iter().map(|check| RedisKey::try_from(check.key)).collect();
-        let item = |(check, key): (&Check<'a>, RedisKey)| {
+        validate(checks)?;
+        let item = |check: &Check<'a>| {
+            let key = RedisKey::encode(check.key);
             let standing = with_strategy!(check.limit, |S, limit| {
                 Holds::<S>::limiter(self).shared.standing(&key, (limit, check.cost), turn)
             });
-            Item { check: *check, key, standing, decision: None, receipt: None }
+            Item { check: *check, key, standing, decision: None, receipt: None, failure: None }
         };
-        Ok(checks.iter().zip(keys?).map(item).collect())
+        Ok(checks.iter().map(item).collect())
     }
 
     /// Whether one of them is sure to be denied; then what is known of the others is noted.
@@ -56,39 +57,48 @@ impl HybridRateLimiterProvider {
         true
     }
 
-    /// Asks Redis for what is not leased; whether that was let pass.
-    pub(super) async fn take_cold(
-        &self,
-        items: &mut [Item<'_>],
-        keeping: Keeping,
-        meaning: &Meaning<'_>,
-    ) -> Result<bool, TrypemaError> {
+    /// Asks Redis for what is not leased; whether the leased checks may be spent after that.
+    pub(super) async fn take_cold(&self, items: &mut [Item<'_>], request: TakeRequest<'_>) -> bool {
         let cold: Vec<usize> =
             (0..items.len()).filter(|index| matches!(items[*index].standing, Standing::Cold)).collect();
         if cold.is_empty() {
-            return Ok(true);
+            return true;
         }
-        let checks: Vec<Check<'_>> = cold.iter().map(|index| items[*index].check).collect();
-        let means = |place: usize| cold.get(place).and_then(|index| meaning(*index));
-        let redis = &self.redis;
-        let substitute = |place: usize| redis.take_without(checks.get(place)?, means(place));
+        let together: Vec<Check<'_>> = cold.iter().map(|index| items[*index].check).collect();
+        let if_unreachable: Vec<IfUnreachable> =
+            cold.iter().map(|index| request.if_unreachable(*index)).collect();
         // Without a lease beside them nothing will have to be undone, and a plain take costs Redis less.
-        let is_giving_receipts = keeping == Keeping::Receipts || cold.len() < items.len();
-        let errand =
-            Errand { together: &checks, alone: &[], is_giving_receipts, substitute: Some(&substitute) };
-        let taken = match redis.run(errand).await {
-            Ok(done) => done.together,
-            Err(error @ TrypemaError::RedisError(_)) => take_without(redis, &checks, &means).ok_or(error)?,
-            Err(error) => return Err(error),
+        let receipts = if cold.len() < items.len() { Receipts::Wanted } else { request.receipts };
+        let deadline = if cold.len() < items.len() { request.deadline.shortened() } else { request.deadline };
+        let asked = TakeRequest {
+            together: &together,
+            alone: &[],
+            if_unreachable: &if_unreachable,
+            receipts,
+            deadline,
         };
-        let mut receipts = taken.receipts.into_iter();
-        for (index, decision) in cold.iter().zip(taken.decisions) {
-            let item = &mut items[*index];
-            item.decision = Some(decision);
-            self.note_denial(item);
-            item.receipt = receipts.next().flatten().map(|receipt| item.receipt_of(receipt));
+        let mut taken = match self.redis.take(asked).await {
+            Ok(taken) => taken,
+            Err(error) => {
+                cold.iter().for_each(|index| items[*index].failure = Some(error.clone()));
+                return false;
+            }
+        };
+        let mut may_go_on = taken.is_allowed();
+        for failed in taken.failures {
+            may_go_on &= if_unreachable.get(failed.index) == Some(&IfUnreachable::Continue);
+            if let Some(item) = cold.get(failed.index).and_then(|index| items.get_mut(*index)) {
+                item.failure = Some(failed.error);
+            }
         }
-        Ok(taken.is_allowed)
+        taken.receipts.resize_with(cold.len(), || None);
+        for ((index, decision), receipt) in cold.iter().zip(taken.decisions).zip(taken.receipts) {
+            let item = &mut items[*index];
+            item.decision = decision;
+            self.note_denial(item);
+            item.receipt = receipt.map(|receipt| item.receipt_of(receipt));
+        }
+        may_go_on
     }
 
     /// Remembers that Redis denied a check.
@@ -110,27 +120,26 @@ impl HybridRateLimiterProvider {
         });
     }
 
-    /// Spends what is leased; whether all of it was let pass.
-    pub(super) async fn take_leased(
-        &self,
-        items: &mut [Item<'_>],
-        meaning: &Meaning<'_>,
-    ) -> Result<bool, TrypemaError> {
-        let leased = |item: &Item<'_>| matches!(item.standing, Standing::Leased);
-        for (index, item) in items.iter_mut().enumerate().filter(|(_, item)| leased(item)) {
-            let decision = match self.spend(item).await {
-                Ok(decision) => decision,
+    /// Spends what is leased; undoes everything if one is denied, or fails and has to stop the request.
+    pub(super) async fn take_leased(&self, items: &mut [Item<'_>], request: TakeRequest<'_>) {
+        for index in 0..items.len() {
+            if !matches!(items[index].standing, Standing::Leased) {
+                continue;
+            }
+            let may_go_on = match self.spend(&mut items[index], request.deadline).await {
+                Ok(decision) => {
+                    items[index].decision = Some(decision);
+                    decision.is_allowed()
+                }
                 Err(failure) => {
-                    let error = self.failed(item, failure);
-                    self.redis.take_without(&item.check, meaning(index)).ok_or(error)?
+                    items[index].failure = Some(self.failed(&items[index], failure));
+                    request.if_unreachable(index) == IfUnreachable::Continue
                 }
             };
-            item.decision = Some(decision);
-            if !decision.is_allowed() {
-                return Ok(false);
+            if !may_go_on {
+                return self.undo(items, request.deadline).await;
             }
         }
-        Ok(true)
     }
 
     /// Tells the observer of a failure.
@@ -141,20 +150,21 @@ impl HybridRateLimiterProvider {
     }
 
     /// Takes a check by a lease, or in Redis after all.
-    async fn spend(&self, item: &mut Item<'_>) -> Result<Decision, RedisFailure> {
+    async fn spend(&self, item: &mut Item<'_>, deadline: Deadline) -> Result<Decision, RedisFailure> {
         let (check, key) = (item.check, &item.key);
         let mut spent = Vec::new();
         let receipt;
         let decision = with_strategy!(check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
             let tell = |back: Back| spent.push(back);
-            match limiter.shared.decide(key, (limit, check.cost), Turn::Again, tell).await? {
+            let turn = (Turn::Again, Some(deadline.before_rollback()));
+            match limiter.shared.decide(key, (limit, check.cost), turn, tell).await? {
                 Reached::Found(found) => {
                     receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, limit, spent));
                     S::core(&found.decision::<S>(limit))
                 }
-                Reached::Cold(_) => {
-                    let reserved = limiter.redis().plain_reserve(key, limit, check.cost).await?;
+                Reached::Cold(deadline) => {
+                    let reserved = limiter.redis().plain_reserve(deadline, key, (limit, check.cost)).await?;
                     receipt = reserved.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
                     S::core(&reserved.decision)
                 }
@@ -205,12 +215,12 @@ impl HybridRateLimiterProvider {
     }
 
     /// Gives everything back, because one was denied after others were spent.
-    pub(super) async fn undo(&self, items: &mut [Item<'_>]) {
+    async fn undo(&self, items: &mut [Item<'_>], deadline: Deadline) {
         self.put_back(items);
-        let checks: Vec<Check<'_>> = items.iter().map(|item| item.check).collect();
-        let receipts: Vec<Option<Receipt>> = items.iter_mut().map(|item| item.receipt.take()).collect();
+        let receipts: Vec<(Check<'_>, Receipt)> =
+            items.iter_mut().filter_map(|item| Some((item.check, item.receipt.take()?))).collect();
         // What Redis does not take back now stays spent, which is stricter.
-        let _ = self.refund_all(&checks, &receipts).await;
+        self.refund_by_receipts(receipts.iter().map(|(check, receipt)| (check, receipt)), deadline).await;
     }
 
     /// Counts calls of leased keys that another check has denied.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Asking, Found, Limiter};
+use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::redis::ask::{Ask, Verb};
 use crate::redis::key::RedisKey;
@@ -70,8 +71,18 @@ impl<S: Wire> Limiter<S> {
         limit: &S::Limit,
         receipt: &Receipt,
     ) -> Result<u64, TrypemaError> {
+        self.refund_until(self.deadline_from_now(), (key, limit), receipt).await
+    }
+
+    /// The same until `deadline`.
+    pub(crate) async fn refund_until(
+        &self,
+        deadline: Timestamp,
+        (key, limit): (&RedisKey, &S::Limit),
+        receipt: &Receipt,
+    ) -> Result<u64, TrypemaError> {
         match self.ask_refund(key, limit, receipt) {
-            Some(ask) => self.number(key, ask).await,
+            Some(ask) => self.number_until(deadline, key, ask).await,
             None => Ok(0),
         }
     }

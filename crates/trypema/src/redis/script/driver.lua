@@ -165,13 +165,14 @@ verbs[LEASE] = function(check, state, reply)
     .. s.facts(check.limit, outcome)
   return units
 end
-verbs[FORGO] = function(check, state)
+verbs[FORGO] = function(check, state, reply)
   local s = check.strategy
   local outcome = s.decide(check.limit, state, now, now, check.cost)
   local record = s.forgo
   if not outcome.admitted then
     record = s.commit
   end
+  reply[#reply + 1] = struct.pack('<I4', 1) .. s.facts(check.limit, outcome)
   if record then
     record(check.limit, state, now, check.cost, outcome)
   end

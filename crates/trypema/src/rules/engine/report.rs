@@ -2,26 +2,19 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Engine, Reservation};
-use crate::error::TrypemaError;
+use super::Engine;
 use crate::observer::ShadowDenial;
 use crate::rules::request::Request;
 use crate::rules::verdict::Verdict;
 
 impl Engine {
-    /// The same result, after the observer was told of rules that only log and would have denied the request.
-    pub(super) fn reported(
-        &self,
-        result: Result<Reservation, TrypemaError>,
-        request: &Request<'_>,
-    ) -> Result<Reservation, TrypemaError> {
-        if let Ok(reservation) = &result {
-            self.report(reservation.verdict(), request);
-        }
-        result
+    /// Returns the verdict, after the observer was told of rules that only log and would have denied the request.
+    pub(super) fn reported(&self, verdict: Verdict, request: &Request<'_>) -> Verdict {
+        self.report(&verdict, request);
+        verdict
     }
 
-    fn report(&self, verdict: &Verdict, request: &Request<'_>) {
+    pub(super) fn report(&self, verdict: &Verdict, request: &Request<'_>) {
         let Some(observer) = self.limiter.local().observer() else { return };
         let is_reported =
             |rule: &crate::rules::RuleDecision<'_>| rule.is_shadowed() && rule.rule.candidate_for.is_none();

@@ -99,7 +99,7 @@ impl RateLimitLayerBuilder<ByLimit> {
     ///
     /// Without it the layer has a limiter of its own, for a million keys; beyond that, new ones share limits.
     pub fn limiter(mut self, limiter: Arc<RateLimiter>) -> Self {
-        self.gate.counters = Some(Counters { limiter, place: Place::Local });
+        self.gate.counters = Some(Counters { limiter, place: Place::Shared(|limiter| limiter.local()) });
         self
     }
 
@@ -109,7 +109,7 @@ impl RateLimitLayerBuilder<ByLimit> {
     /// [`OnFailure::Deny`](crate::redis::OnFailure::Deny).
     #[cfg(feature = "_redis")]
     pub fn redis(mut self, limiter: Arc<RateLimiter>) -> Self {
-        self.gate.counters = Some(Counters { limiter, place: Place::Redis });
+        self.gate.counters = Some(Counters { limiter, place: Place::Shared(|limiter| limiter.redis()) });
         self
     }
 
@@ -117,7 +117,7 @@ impl RateLimitLayerBuilder<ByLimit> {
     /// [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync) running for it.
     #[cfg(feature = "_redis")]
     pub fn hybrid(mut self, limiter: Arc<RateLimiter>) -> Self {
-        self.gate.counters = Some(Counters { limiter, place: Place::Hybrid });
+        self.gate.counters = Some(Counters { limiter, place: Place::Shared(|limiter| limiter.hybrid()) });
         self
     }
 

@@ -1,10 +1,7 @@
 //! One limit, asked by a request's key.
 
-mod here;
-#[cfg(feature = "_redis")]
-mod hybrid;
-#[cfg(feature = "_redis")]
-mod redis;
+mod alone;
+mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +12,7 @@ use super::{Asked, Counting, Finding, Found, Settled, Terms, Told, Trouble};
 use crate::decision::Decision;
 use crate::http::{ErrorCode, Policy, Standing};
 use crate::rate_limiter::RateLimiter;
-use crate::rules::counter;
+use crate::rules::{SelectProvider, counter};
 use crate::strategy::Limit;
 
 /// A limit, where its counters are, and who is counted.
@@ -31,17 +28,12 @@ pub(in super::super) struct LimitGate {
 }
 
 /// Where a limit's counters are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Place {
     /// In this process, in a limiter that nobody else uses.
     Alone,
-    /// In this process, beside those of others.
-    Local,
-    #[cfg(feature = "_redis")]
-    Redis,
-    /// In Redis, and leased.
-    #[cfg(feature = "_redis")]
-    Hybrid,
+    /// With a provider, beside those of others.
+    Shared(SelectProvider),
 }
 
 impl LimitGate {
@@ -64,15 +56,8 @@ impl LimitGate {
             Place::Alone if terms.counting == Counting::Before => {
                 self.ask_alone(key.bytes(&mut [0; 9]), terms)
             }
-            Place::Alone => self.ask_here(key.as_str(), terms),
-            Place::Local => self.ask_here(&self.counter(key.as_str()), terms),
-            #[cfg(feature = "_redis")]
-            Place::Redis => {
-                let counter = self.counter(key.as_str());
-                Asked::Later(Box::pin(Arc::clone(self).ask_redis(counter, terms)))
-            }
-            #[cfg(feature = "_redis")]
-            Place::Hybrid => self.ask_hybrid(self.counter(key.as_str()), terms),
+            Place::Alone => self.ask_shared(|limiter| limiter.local(), key.as_str().to_owned(), terms),
+            Place::Shared(select) => self.ask_shared(select, self.counter(key.as_str()), terms),
         }
     }
 

@@ -1,0 +1,117 @@
+//! The hybrid provider as rules and middleware use it: it answers at once where it holds leases, and else asks Redis.
+
+use super::Holds;
+use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
+use crate::decision::Decision;
+use crate::error::TrypemaError;
+use crate::hybrid::provider::HybridRateLimiterProvider;
+use crate::provider::{
+    Answer, Counting, Fallback, OnStoreFailure, Provider, Receipt, Record, Refund, Refunded, Taken,
+};
+use crate::redis::{RedisKey, all, both};
+use crate::strategy::{Strategy, with_strategy};
+
+impl Provider for HybridRateLimiterProvider {
+    fn deadline(&self) -> Deadline {
+        self.redis.deadline_from_now()
+    }
+
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
+    fn take_all<'a>(&'a self, request: TakeRequest<'a>) -> Answer<'a, Taken> {
+        if request.alone.is_empty()
+            && let Some(taken) = self.try_take(request.together)
+        {
+            return Answer::Now(taken.map(|taken| taken.map_receipts(Receipt::Hybrid)));
+        }
+        Answer::later(async move {
+            let alone = all(request.alone.iter().map(|check| self.take_one(check, request.deadline)));
+            let (alone, taken) = both(alone, self.take(request)).await;
+            Ok(TakeResponse { alone, ..taken?.map_receipts(Receipt::Hybrid) })
+        })
+    }
+
+    fn peek_all<'a>(&'a self, checks: &'a [Check<'a>], deadline: Deadline) -> Answer<'a, Vec<CheckResult>> {
+        Answer::later(self.peek_each(checks, deadline))
+    }
+
+    fn record_all<'a>(
+        &'a self,
+        records: &'a [Record<'a>],
+        deadline: Deadline,
+    ) -> Answer<'a, Vec<CheckResult>> {
+        let record = move |record: &'a Record<'a>| async move {
+            match record.counting {
+                Counting::Take => self.take_one(&record.check, deadline).await,
+                Counting::Forgo => self.forgo_one(&record.check, deadline).await,
+            }
+        };
+        Answer::later(async move { all(records.iter().map(record)).await })
+    }
+
+    fn refund_all<'a>(&'a self, refunds: &'a [Refund<'a>], deadline: Deadline) -> Answer<'a, Vec<Refunded>> {
+        Answer::later(async move {
+            let refund = |refund: &'a Refund<'a>| async move {
+                match refund.receipt {
+                    Some(Receipt::Hybrid(receipt)) => {
+                        self.refund_by_receipts(std::iter::once((&refund.check, receipt)), deadline).await
+                    }
+                    _ => {
+                        Provider::refund_all(&self.redis, std::slice::from_ref(refund), deadline).wait().await
+                    }
+                }
+            };
+            all(refunds.iter().map(refund)).await.into_iter().flatten().collect()
+        })
+    }
+
+    fn reset<'a>(&'a self, check: Check<'a>, deadline: Deadline) -> Answer<'a, Result<bool, TrypemaError>> {
+        Answer::later(async move {
+            let key = RedisKey::encode(check.key);
+            with_strategy!(check.limit, |S, _limit| {
+                Holds::<S>::limiter(self).reset_by(deadline.until(), &key).await
+            })
+        })
+    }
+
+    fn if_unreachable(&self, policy: Option<OnStoreFailure>) -> IfUnreachable {
+        self.redis.if_unreachable(policy)
+    }
+
+    fn decide_without_store(&self, fallback: Fallback<'_>) -> Option<Decision> {
+        self.redis.decide_without_store(fallback)
+    }
+
+    fn refund_without_store(&self, check: &Check<'_>, policy: Option<OnStoreFailure>) -> Option<u64> {
+        self.redis.refund_without_store(check, policy)
+    }
+}
+
+impl HybridRateLimiterProvider {
+    /// Takes one check on its own. Applies no failure policy.
+    async fn take_one(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
+        let key = RedisKey::encode(check.key);
+        with_strategy!(check.limit, |S, limit| {
+            let limiter = Holds::<S>::limiter(self);
+            let started = limiter.redis().started();
+            let found = limiter.found(&key, (limit, check.cost), Some(deadline.until())).await;
+            let decision = found
+                .map(|found| S::core(&found.decision::<S>(limit)))
+                .map_err(|failure| limiter.redis().failed(&key, failure))?;
+            limiter.redis().tell(&key, check.cost, started, Some(decision));
+            Ok(decision)
+        })
+    }
+
+    /// Records a check as a request that another check denies. What a strategy would observe of it is not counted.
+    async fn forgo_one(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
+        let peeked = self.peek_each(std::slice::from_ref(check), deadline).await;
+        match peeked.into_iter().next() {
+            Some(Ok(peeked)) if peeked.is_allowed() => Ok(peeked),
+            Some(Err(error)) => Err(error),
+            _ => self.take_one(check, deadline).await,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The failure policy: what becomes of checks whose store failed. Applied here, once, for every verb.
+//!
+//! | policy | take, peek, reserve | record | refund | reset |
+//! | --- | --- | --- | --- | --- |
+//! | `error` | an error | an error | an error | an error |
+//! | `allow` | allowed, not counted | allowed, not counted | an error | an error |
+//! | `deny` | denied, not counted | denied, not counted | an error | an error |
+//! | `local` | decided and counted in this process | counted in this process | refunded in this process | an error |
+//!
+//! A refund or a reset that did not happen is never reported as done. Decisions made here say so
+//! ([`Decision::is_substitute`]).
+
+use super::{Fallback, OnStoreFailure, Provider, Receipt, Record, Refund, Refunded, Spending};
+use crate::check::{
+    Check, CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse,
+};
+use crate::decision::Decision;
+use crate::error::TrypemaError;
+
+/// The policy of each check, by its place; `None` is the policy the limiter was built with.
+pub(crate) type PolicyOf<'a> = dyn Fn(usize) -> Option<OnStoreFailure> + Sync + 'a;
+
+/// The policy for limits that have none of their own.
+#[cfg(feature = "tower")]
+pub(crate) fn as_built(_index: usize) -> Option<OnStoreFailure> {
+    None
+}
+
+/// Whether each failed check stops its request.
+pub(crate) fn if_unreachable(
+    provider: &dyn Provider,
+    checks: &[Check<'_>],
+    policy_of: &PolicyOf<'_>,
+) -> Vec<IfUnreachable> {
+    if provider.is_immediate() {
+        return Vec::new();
+    }
+    (0..checks.len()).map(|index| provider.if_unreachable(policy_of(index))).collect()
+}
+
+/// Decides the failed checks of a take, all or nothing with the others.
+///
+/// A check that the store denied decides the request by itself: then failures change nothing.
+pub(crate) async fn after_take(
+    provider: &dyn Provider,
+    request: TakeRequest<'_>,
+    mut response: TakeResponse<Receipt>,
+    policy_of: &PolicyOf<'_>,
+) -> Result<TakeResponse<Receipt>, TrypemaError> {
+    if response.failures.is_empty() || !response.is_allowed() {
+        return Ok(response);
+    }
+    let decided = decide_failed(provider, request.together, &response, policy_of);
+    let is_allowed = decided.as_ref().is_ok_and(|decisions| decisions.iter().all(Decision::is_allowed));
+    if !is_allowed {
+        roll_back(provider, request, &mut response).await;
+    }
+    if is_allowed && request.receipts == Receipts::Wanted {
+        response.receipts.resize_with(request.together.len(), || None);
+    }
+    for (failed, decision) in response.failures.iter().zip(decided?) {
+        if let Some(place) = response.decisions.get_mut(failed.index) {
+            *place = Some(decision);
+        }
+        if let Some(place) = response.receipts.get_mut(failed.index) {
+            *place = (!decision.is_uncounted()).then_some(Receipt::Fallback);
+        }
+    }
+    Ok(response)
+}
+
+/// Decides the failed checks: looks at all of them before it spends on any.
+fn decide_failed(
+    provider: &dyn Provider,
+    checks: &[Check<'_>],
+    response: &TakeResponse<Receipt>,
+    policy_of: &PolicyOf<'_>,
+) -> Result<Vec<Decision>, TrypemaError> {
+    let decide_all = |spending: Spending| -> Result<Vec<Decision>, TrypemaError> {
+        let decide = |failed: &Failed| {
+            let check = checks.get(failed.index).ok_or_else(|| failed.error.clone())?;
+            let fallback = Fallback { check: *check, spending, policy: policy_of(failed.index) };
+            decide(provider, fallback, failed.error.clone())
+        };
+        response.failures.iter().map(decide).collect()
+    };
+    let foreseen = decide_all(Spending::Peek)?;
+    if !foreseen.iter().all(Decision::is_allowed) {
+        return Ok(foreseen);
+    }
+    decide_all(Spending::Take)
+}
+
+/// The decision of the policy, or `error` if the policy is to fail. Only a failure of the store has a policy.
+fn decide(provider: &dyn Provider, fallback: Fallback<'_>, error: TrypemaError) -> CheckResult {
+    if !error.is_store_failure() {
+        return Err(error);
+    }
+    provider.decide_without_store(fallback).ok_or(error)
+}
+
+/// Refunds what a request spent on the checks that did not fail. What cannot be refunded stays spent, which is stricter.
+async fn roll_back(provider: &dyn Provider, request: TakeRequest<'_>, response: &mut TakeResponse<Receipt>) {
+    let receipts = std::mem::take(&mut response.receipts);
+    let refunds: Vec<Refund<'_>> = request
+        .together
+        .iter()
+        .zip(&receipts)
+        .filter_map(|(check, receipt)| Some(Refund { check: *check, receipt: Some(receipt.as_ref()?) }))
+        .collect();
+    if !refunds.is_empty() {
+        provider.refund_all(&refunds, request.deadline).wait().await;
+    }
+}
+
+/// Decides each failed check on its own: for verbs that are not all or nothing.
+pub(crate) fn after_each(
+    provider: &dyn Provider,
+    result: CheckResult,
+    fallback: Fallback<'_>,
+) -> CheckResult {
+    result.or_else(|error| decide(provider, fallback, error))
+}
+
+/// Refunds, and falls back to what was counted in place of the store.
+pub(crate) async fn refund_all(
+    provider: &dyn Provider,
+    refunds: &[Refund<'_>],
+    deadline: Deadline,
+    policy_of: &PolicyOf<'_>,
+) -> Vec<Refunded> {
+    let results = provider.refund_all(refunds, deadline).wait().await;
+    let fall_back = |(index, (refund, result)): (usize, (&Refund<'_>, Refunded))| match result {
+        Err(error) if error.is_store_failure() => {
+            provider.refund_without_store(&refund.check, policy_of(index)).ok_or(error)
+        }
+        result => result,
+    };
+    refunds.iter().zip(results).enumerate().map(fall_back).collect()
+}
+
+/// Records each check, and applies its policy where the store failed.
+pub(crate) async fn record_all(
+    provider: &dyn Provider,
+    records: &[Record<'_>],
+    deadline: Deadline,
+    policy_of: &PolicyOf<'_>,
+) -> Vec<CheckResult> {
+    let results = provider.record_all(records, deadline).wait().await;
+    let apply = |(index, (record, result)): (usize, (&Record<'_>, CheckResult))| {
+        let fallback = Fallback { check: record.check, spending: Spending::Take, policy: policy_of(index) };
+        after_each(provider, result, fallback)
+    };
+    records.iter().zip(results).enumerate().map(apply).collect()
+}
+
+/// Peeks at each check, and applies its policy where the store failed.
+pub(crate) async fn peek_all(
+    provider: &dyn Provider,
+    checks: &[Check<'_>],
+    deadline: Deadline,
+    policy_of: &PolicyOf<'_>,
+) -> Vec<CheckResult> {
+    let results = provider.peek_all(checks, deadline).wait().await;
+    let apply = |(index, (check, result)): (usize, (&Check<'_>, CheckResult))| {
+        let fallback = Fallback { check: *check, spending: Spending::Peek, policy: policy_of(index) };
+        after_each(provider, result, fallback)
+    };
+    checks.iter().zip(results).enumerate().map(apply).collect()
+}

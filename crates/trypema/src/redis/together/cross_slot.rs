@@ -1,0 +1,154 @@
+//! All or nothing over keys that no one script call can reach: different slots of a Cluster.
+//!
+//! All checks are peeked at first, so that a request that is denied anyway, such as one of a flood, touches no other
+//! key. Where all would be admitted each is reserved; if one of them is denied after all, because somebody was
+//! faster, the others are refunded by their receipts. A part of the deadline is kept for that.
+
+use super::super::ask::{Ask, Told, Verb};
+use super::super::failure::RedisFailure;
+use super::super::join;
+use super::super::lane::Terms;
+use super::super::provider::RedisRateLimiterProvider;
+use super::super::receipt::Receipt;
+use super::{Answered, Holds, Keyed, Replies, Reply};
+use crate::check::{Deadline, IfUnreachable, TakeRequest};
+use crate::strategy::{Limit, with_strategy};
+
+impl RedisRateLimiterProvider {
+    pub(super) async fn take_across_slots(
+        &self,
+        (together, alone): (&[Keyed<'_>], &[Keyed<'_>]),
+        request: TakeRequest<'_>,
+    ) -> Replies {
+        let terms = Terms::until(request.deadline.before_rollback());
+        let alone = self.try_each(alone.iter().map(|keyed| (keyed, Verb::Take)), &terms);
+        let together = self.take_together(together, request, &terms);
+        let (alone, together) = join::both(alone, together).await;
+        Replies { together, alone }
+    }
+
+    async fn take_together(
+        &self,
+        keyed: &[Keyed<'_>],
+        request: TakeRequest<'_>,
+        terms: &Terms,
+    ) -> Vec<Reply> {
+        let mut replies = self.try_each(keyed.iter().map(|keyed| (keyed, Verb::Peek)), terms).await;
+        if replies.iter().any(is_denied) {
+            self.record_denials(keyed, &replies, terms, request.deadline).await;
+            return replies;
+        }
+        if has_to_stop(&replies, request) {
+            return replies;
+        }
+        let reachable = || replies.iter().enumerate().filter(|(_, reply)| reply.is_ok());
+        let reachable: Vec<usize> = reachable().map(|(index, _)| index).collect();
+        let asked = reachable.iter().map(|index| (&keyed[*index], Verb::Reserve));
+        for (index, reserved) in reachable.iter().zip(self.try_each(asked, terms).await) {
+            replies[*index] = reserved;
+        }
+        if replies.iter().any(is_denied) || has_to_stop(&replies, request) {
+            let receipts: Vec<Option<Receipt>> = replies.iter_mut().map(take_receipt).collect();
+            let held = keyed.iter().zip(&receipts);
+            let held: Vec<_> = held.filter_map(|(keyed, receipt)| Some((keyed, receipt.as_ref()?))).collect();
+            // What cannot be refunded stays spent: stricter.
+            let _ = self.refund_by_receipts(&held, request.deadline).await;
+        }
+        replies
+    }
+
+    /// Records a denial as one script call would have: what strategies count of denials, and the repair of a key whose
+    /// time went back. The denial stands, whether or not that succeeds.
+    async fn record_denials(
+        &self,
+        keyed: &[Keyed<'_>],
+        replies: &[Reply],
+        terms: &Terms,
+        deadline: Deadline,
+    ) {
+        let recording = keyed.iter().zip(replies).filter_map(|(keyed, reply)| {
+            let is_allowed = reply.as_ref().ok()?.decision.is_allowed();
+            let verb = match keyed.check.limit {
+                _ if !is_allowed => Verb::Reserve,
+                Limit::Suppressed(_) => Verb::Forgo,
+                _ => return None,
+            };
+            Some(self.record_denial((keyed, verb), terms, deadline))
+        });
+        let _ = join::all(recording).await;
+    }
+
+    async fn record_denial(
+        &self,
+        (keyed, verb): (&Keyed<'_>, Verb),
+        terms: &Terms,
+        deadline: Deadline,
+    ) -> Result<(), RedisFailure> {
+        let told = self.store.ask(self.ask(keyed, verb), terms.clone()).await?;
+        if verb == Verb::Reserve
+            && let Some(receipt) = self.read(keyed, verb, &told)?.receipt
+        {
+            // It would be admitted by now; the request was denied all the same.
+            let _ = self.refund_by_receipts(&[(keyed, &receipt)], deadline).await;
+        }
+        Ok(())
+    }
+
+    /// Asks for each check on its own, in one call per slot at once.
+    pub(super) async fn try_each<'k>(
+        &self,
+        checks: impl Iterator<Item = (&'k Keyed<'k>, Verb)>,
+        terms: &Terms,
+    ) -> Vec<Reply> {
+        let ask = |(keyed, verb): (&'k Keyed<'k>, Verb)| async move {
+            self.settle(keyed, terms).await?;
+            let told: Told = self.store.ask(self.ask(keyed, verb), terms.clone()).await?;
+            self.read(keyed, verb, &told)
+        };
+        join::all(checks.map(ask)).await
+    }
+
+    /// Refunds what receipts name: the units that were still counted, for each.
+    pub(super) async fn refund_by_receipts(
+        &self,
+        held: &[(&Keyed<'_>, &Receipt)],
+        deadline: Deadline,
+    ) -> Vec<Result<u64, RedisFailure>> {
+        let ask_of = |(keyed, receipt): &(&Keyed<'_>, &Receipt)| {
+            with_strategy!(keyed.check.limit, |S, limit| {
+                Holds::<S>::limiter(self).ask_refund(&keyed.key, limit, receipt)
+            })
+        };
+        self.refund_each(held.iter().map(ask_of), deadline).await
+    }
+
+    /// Makes each refund, at once; a refund of nothing is 0 units.
+    pub(super) async fn refund_each(
+        &self,
+        asks: impl Iterator<Item = Option<Ask>>,
+        deadline: Deadline,
+    ) -> Vec<Result<u64, RedisFailure>> {
+        let refund = |ask: Option<Ask>| async move {
+            let Some(ask) = ask else { return Ok(0) };
+            self.store.ask(ask, Terms::until(deadline.until())).await.map(|told| told.number)
+        };
+        join::all(asks.map(refund)).await
+    }
+}
+
+fn is_denied(reply: &Reply) -> bool {
+    reply.as_ref().is_ok_and(|answered| !answered.decision.is_allowed())
+}
+
+/// Whether a check failed that the others must not be spent without.
+fn has_to_stop(replies: &[Reply], request: TakeRequest<'_>) -> bool {
+    replies
+        .iter()
+        .enumerate()
+        .any(|(index, reply)| reply.is_err() && request.if_unreachable(index) == IfUnreachable::Stop)
+}
+
+fn take_receipt(reply: &mut Reply) -> Option<Receipt> {
+    let Answered { receipt, .. } = reply.as_mut().ok()?;
+    receipt.take()
+}

@@ -1,0 +1,79 @@
+//! Candidates: rules that are tried beside the live rules they may replace.
+//!
+//! A candidate is asked as if it stood in the place of its live rule. So where any other rule denies a request, it is told no more
+//! than that rule would be if it were in force: nothing is spent, and only what its strategy counts of denials is counted.
+
+use super::{Decided, Engine};
+use crate::check::Deadline;
+use crate::decision::Decision;
+use crate::provider::{Counting, Record, Refund};
+use crate::rules::plan::Plan;
+use crate::rules::set::RuleSet;
+use crate::rules::verdict::Denying;
+
+/// The candidates to ask about a request, once the other rules have decided it.
+#[derive(Debug, Default)]
+pub(super) struct Candidates<'p> {
+    pub(super) records: Vec<Record<'p>>,
+    pub(super) answers: Vec<usize>,
+}
+
+impl Engine {
+    /// Gives back what candidates spent on a request that was let pass. A failure of this concerns nobody.
+    pub(super) async fn refund_candidates(&self, plan: &Plan, set: &RuleSet, deadline: Deadline) {
+        if !plan.has_candidates() || !plan.verdict.is_allowed() {
+            return;
+        }
+        let candidates = plan.under(set, plan.candidates());
+        let is_spent = |answer: usize| {
+            let decision = plan.verdict.answers.get(answer).and_then(|answer| answer.decision);
+            decision.is_some_and(|decision| decision.is_allowed())
+        };
+        let checks = candidates.checks.iter().zip(&candidates.answers);
+        let refunds: Vec<Refund<'_>> = checks
+            .filter(|(_, answer)| is_spent(**answer))
+            .map(|(check, _)| Refund { check: *check, receipt: None })
+            .collect();
+        self.provider().refund_all(&refunds, deadline).wait().await;
+    }
+}
+
+impl Plan {
+    /// The candidates, and whether each would have been spent in the place of its live rule.
+    pub(super) fn candidates_after(&self, decided: &Decided) -> Candidates<'_> {
+        if !self.has_candidates() {
+            return Candidates::default();
+        }
+        let (candidates, denying) = (self.candidates(), decided.denying(self));
+        let record = |(check, answer): (&_, &usize)| {
+            let counting = match self.is_overruled(*answer, denying) {
+                true => Counting::Forgo,
+                false => Counting::Take,
+            };
+            Record { check: *check, counting }
+        };
+        let records = candidates.checks.iter().zip(&candidates.answers).map(record).collect();
+        Candidates { records, answers: candidates.answers }
+    }
+
+    /// Whether an answer is that of a candidate whose request is denied by another rule than its own.
+    fn is_overruled(&self, answer: usize, denying: Denying) -> bool {
+        let set = &self.verdict.set;
+        let candidate = self.verdict.answers.get(answer).and_then(|answer| set.at(answer.rule));
+        let place = candidate.and_then(|candidate| set.place_of(candidate));
+        place.is_some_and(|live| denying.is_by_other_than(live))
+    }
+}
+
+impl Decided {
+    /// The rules that deny the request: whatever their counters say, or by what was decided so far.
+    fn denying(&self, plan: &Plan) -> Denying {
+        let answers = &plan.verdict.answers;
+        let blocked = answers.iter().filter(|answer| answer.is_blocked);
+        let is_denied = |decision: &Option<Decision>| decision.is_some_and(|decision| !decision.is_allowed());
+        let denied = self.answers.iter().zip(&self.decisions).filter(|(_, decision)| is_denied(decision));
+        let denied = denied.filter_map(|(answer, _)| answers.get(*answer));
+        let is_enforced = |rule: &u32| plan.verdict.set.at(*rule).is_some_and(|rule| !rule.rule.is_shadow());
+        Denying::of(blocked.chain(denied).map(|answer| answer.rule).filter(is_enforced))
+    }
+}

@@ -1,0 +1,75 @@
+//! A request has one deadline, however many rules apply to it.
+
+use std::time::Duration;
+
+use trypema::clock::{Clock, SystemClock};
+use trypema::redis::OnFailure;
+use trypema::rules::{Engine, Request};
+use trypema_testkit::blocking::{connect, runtime, wait_for};
+use trypema_testkit::redis::{FaultProxy, Server};
+
+use super::{Setup, Shared};
+
+const RULES: usize = 12;
+/// With a deadline for each rule, a verb would take twelve of these.
+const DEADLINE: Duration = Duration::from_millis(400);
+/// Room for a busy machine.
+const LATEST: Duration = Duration::from_millis(2_000);
+
+fn yaml() -> String {
+    let rule = |number: usize| {
+        let window = "{fixed_window: {limit: 1000, window: 1h}}";
+        format!("  - {{id: r{number}, scope: user, priority: {number}, strategy: {window}}}\n")
+    };
+    let rules: String = (0..RULES).map(rule).collect();
+    format!("rules:\n{rules}")
+}
+
+/// Fails unless the verb gives up in time.
+fn in_time<T>(verb: &str, provider: Shared, future: impl Future<Output = T>) -> T {
+    let started = SystemClock.now();
+    let answer = wait_for(future);
+    let took = Duration::from_micros(SystemClock.now().as_micros() - started.as_micros());
+    assert!(took < LATEST, "{provider:?}: {verb} took {took:?} with a deadline of {DEADLINE:?}");
+    answer
+}
+
+#[test]
+fn every_verb_gives_up_at_the_deadline_of_the_request() {
+    let server = Server::start().unwrap();
+    let _guard = runtime().enter();
+    for provider in Shared::ALL {
+        let proxy = FaultProxy::start(server.addr()).unwrap();
+        let yaml = yaml();
+        let setup = Setup { on_failure: OnFailure::Fail, deadline: DEADLINE, yaml: &yaml };
+        let engine: Engine = provider.engine(&connect(&proxy.url()), &setup);
+        let request = [("user", "ann")];
+        let request = Request::new(&request);
+        let reserved = wait_for(engine.reserve(&request)).unwrap();
+        let fresh = || {
+            proxy.heal();
+            // Another user: a key that is called often would be leased.
+            let probe = [("user", "probe")];
+            trypema_testkit::redis::wait_until("Redis to be asked again", || {
+                wait_for(engine.look(&Request::new(&probe))).is_ok()
+            })
+            .unwrap();
+            proxy.freeze();
+        };
+        fresh();
+        assert!(in_time("check", provider, engine.check(&request)).is_err());
+        fresh();
+        assert!(in_time("look", provider, engine.look(&request)).is_err());
+        fresh();
+        assert!(in_time("record", provider, engine.record(&request)).is_err());
+        fresh();
+        assert!(in_time("reserve", provider, engine.reserve(&request)).is_err());
+        fresh();
+        assert!(in_time("explain", provider, engine.explain(&request)).is_err());
+        fresh();
+        let refunded = in_time("give_back", provider, engine.give_back(&request)).unwrap();
+        assert!(refunded.iter().all(|refunded| refunded.units.is_err()));
+        fresh();
+        assert!(in_time("refund", provider, engine.refund(reserved)).is_err());
+    }
+}

@@ -1,0 +1,120 @@
+//! One server of a Cluster is gone: its rules follow their policies, and the others are spent all or nothing with them.
+
+use std::time::Duration;
+
+use trypema::redis::{OnFailure, RedisConnection};
+use trypema::rules::{Engine, Request};
+use trypema_testkit::blocking::{connect, wait_for};
+use trypema_testkit::redis::Cluster;
+
+use super::{LOCAL, Setup, Shared, steady_cluster};
+
+/// A Cluster without one of its servers, and a user whose rules `near` and `far` are on different sides of that.
+struct Split {
+    cluster: Cluster,
+    user: String,
+    connections: Vec<RedisConnection>,
+}
+
+impl Split {
+    /// With so many connections that were made before.
+    fn new(connections: usize) -> Self {
+        let cluster = steady_cluster();
+        let connections = (0..connections).map(|_| connect(&cluster.url())).collect();
+        let lost = cluster.primary_of(0).unwrap();
+        let is_lost =
+            |key: &str| cluster.primary_of(cluster.slot_of(key).unwrap()).unwrap().port() == lost.port();
+        let is_split =
+            |user: &String| !is_lost(&format!("near|user={user}")) && is_lost(&format!("far|user={user}"));
+        let user = (0..).map(|number| number.to_string()).find(is_split).unwrap();
+        lost.kill_9().unwrap();
+        Self { user, connections, cluster }
+    }
+
+    fn engine(&mut self, provider: Shared, (on_failure, far): (OnFailure, &str)) -> Engine {
+        let yaml = format!(
+            "
+rules:
+  - {{id: near, scope: user, strategy: {{fixed_window: {{limit: 100, window: 30d}}}}}}
+  - {{id: far, scope: user, {far} strategy: {{fixed_window: {{limit: 2, window: 30d}}}}}}
+"
+        );
+        let setup = Setup { on_failure, deadline: Duration::from_secs(1), yaml: &yaml };
+        provider.engine(&self.connections.pop().unwrap(), &setup)
+    }
+
+    /// Units spent of the rule whose server is there.
+    fn spent(&self, engine: &Engine) -> u64 {
+        let inspected = wait_for(engine.inspect(&format!("near|user={}", self.user))).unwrap().unwrap();
+        let rule = inspected.rules().next().unwrap();
+        assert!(!rule.decision.is_substitute(), "its server is there: {inspected:?}");
+        100 - rule.decision.remaining()
+    }
+
+    fn check(&self, engine: &Engine) -> Option<bool> {
+        let request = [("user", self.user.as_str())];
+        wait_for(engine.check(&Request::new(&request))).ok().map(|verdict| verdict.is_allowed())
+    }
+}
+
+#[test]
+fn a_lost_server_stops_only_the_requests_that_its_rules_stop() {
+    let mut split = Split::new(10);
+    for provider in Shared::ALL {
+        let engine = split.engine(provider, (OnFailure::Fail, ""));
+        let start = split.spent(&engine);
+        assert_eq!(split.check(&engine), None, "{provider:?}");
+        assert_eq!(split.spent(&engine), start, "{provider:?}: an error spends nothing");
+
+        let engine = split.engine(provider, (OnFailure::Allow, "on_store_failure: deny,"));
+        assert_eq!(split.check(&engine), Some(false), "{provider:?}");
+        assert_eq!(split.spent(&engine), start, "{provider:?}: a denial spends nothing");
+
+        let engine = split.engine(provider, (OnFailure::Fail, "on_store_failure: allow,"));
+        assert_eq!(split.check(&engine), Some(true), "{provider:?}");
+        assert_eq!(split.spent(&engine), start + 1, "{provider:?}: it was let in");
+
+        let engine = split.engine(provider, (LOCAL, ""));
+        let checks: Vec<Option<bool>> = (0..4).map(|_| split.check(&engine)).collect();
+        assert_eq!(checks, [Some(true), Some(true), Some(false), Some(false)], "{provider:?}");
+        assert_eq!(split.spent(&engine), start + 3, "{provider:?}: two were let in, and two were given back");
+    }
+}
+
+#[test]
+fn every_rule_that_can_be_reached_records() {
+    let mut split = Split::new(2);
+    for provider in Shared::ALL {
+        let engine = split.engine(provider, (OnFailure::Fail, "on_store_failure: allow,"));
+        let (request, before) = (split.user.clone(), split.spent(&engine));
+        let request = [("user", request.as_str())];
+        let recorded = wait_for(engine.record(&Request::new(&request))).unwrap();
+        let uncounted: Vec<(&str, bool)> =
+            recorded.rules().map(|rule| (rule.rule.id.as_str(), rule.decision.is_uncounted())).collect();
+        assert_eq!(uncounted, [("far", true), ("near", false)], "{provider:?}");
+        assert_eq!(split.spent(&engine), before + 1, "{provider:?}");
+    }
+}
+
+/// The rule that only logs is the one whose server is gone.
+#[test]
+fn a_rule_that_only_logs_never_fails_a_request() {
+    let mut split = Split::new(2);
+    for provider in Shared::ALL {
+        let engine = split.engine(provider, (OnFailure::Fail, "action: log_only,"));
+        let request = [("user", split.user.as_str())];
+        let request = Request::new(&request);
+        let verdicts = [
+            wait_for(engine.check(&request)).unwrap(),
+            wait_for(engine.look(&request)).unwrap(),
+            wait_for(engine.record(&request)).unwrap(),
+            wait_for(engine.reserve(&request)).unwrap().into_verdict(),
+        ];
+        for verdict in verdicts {
+            let ids: Vec<&str> = verdict.rules().map(|rule| rule.rule.id.as_str()).collect();
+            assert!(verdict.is_allowed() && ids.contains(&"near"), "{provider:?} {verdict:?}");
+        }
+        wait_for(engine.explain(&request)).unwrap();
+    }
+    drop(split.cluster);
+}

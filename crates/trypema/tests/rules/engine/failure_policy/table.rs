@@ -1,0 +1,198 @@
+//! The whole store is gone: every verb answers as the policy says.
+
+use std::time::Duration;
+
+use trypema::TrypemaError;
+use trypema::redis::{OnFailure, RedisConnection};
+use trypema::rules::{Engine, Request, Verdict};
+use trypema_testkit::blocking::{connect, wait_for};
+use trypema_testkit::redis::Server;
+
+use super::{LOCAL, Setup, Shared, steady_cluster};
+
+/// An abuse rule and a window, whose counters are in different slots of a Cluster; and one that only logs, whose
+/// failure never matters.
+fn yaml(policy: Option<&str>) -> String {
+    let policy = policy.map_or(String::new(), |policy| format!("on_store_failure: {policy},"));
+    format!(
+        "
+rules:
+  - id: logins
+    scope: user
+    {}
+    strategy: {{abuse: {{temp: {{window: 60s, threshold: 8, block: 10m}}, long: {{window: 1h, threshold: 9, block: 1d}}}}}}
+  - {{id: per-user, scope: user, {policy} strategy: {{fixed_window: {{limit: 3, window: 30d}}}}}}
+  - {{id: watched, scope: user, action: log_only, on_store_failure: error, strategy: {{fixed_window: {{limit: 1, window: 1h}}}}}}
+",
+        policy.trim_end_matches(',')
+    )
+}
+
+/// The policies, as the limiter was built and as the rules say, and which of them holds.
+const POLICIES: [(OnFailure, Option<&str>, Policy); 11] = [
+    (OnFailure::Fail, None, Policy::Error),
+    (OnFailure::Allow, None, Policy::Allow),
+    (OnFailure::Deny, None, Policy::Deny),
+    (LOCAL, None, Policy::Local),
+    (LOCAL, Some("error"), Policy::Error),
+    (LOCAL, Some("allow"), Policy::Allow),
+    (LOCAL, Some("deny"), Policy::Deny),
+    (OnFailure::Fail, Some("allow"), Policy::Allow),
+    (OnFailure::Fail, Some("deny"), Policy::Deny),
+    (OnFailure::Allow, Some("error"), Policy::Error),
+    (OnFailure::Deny, Some("allow"), Policy::Allow),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Policy {
+    Error,
+    Allow,
+    Deny,
+    Local,
+}
+
+/// The answer to a verb that decides.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Error,
+    /// Whether it may go ahead, and whether it was counted somewhere: the same for every enforced rule.
+    Decided {
+        is_allowed: bool,
+        is_counted: bool,
+    },
+}
+
+impl Policy {
+    fn answer(self) -> Answer {
+        match self {
+            Self::Error => Answer::Error,
+            Self::Allow => Answer::Decided { is_allowed: true, is_counted: false },
+            Self::Deny => Answer::Decided { is_allowed: false, is_counted: false },
+            Self::Local => Answer::Decided { is_allowed: true, is_counted: true },
+        }
+    }
+}
+
+/// Reads a verdict in which no rule was decided by the store.
+fn read(verdict: Result<Verdict, TrypemaError>) -> Answer {
+    let verdict = match verdict {
+        Ok(verdict) => verdict,
+        Err(TrypemaError::RedisError(_)) => return Answer::Error,
+        Err(error) => panic!("{error}"),
+    };
+    let enforced: Vec<_> = verdict.rules().filter(|rule| rule.rule.id != "watched").collect();
+    assert_eq!(enforced.len(), 2, "each enforced rule answers: {verdict:?}");
+    assert!(enforced.iter().all(|rule| rule.decision.is_substitute()), "{verdict:?}");
+    let is_counted = !enforced[0].decision.is_uncounted();
+    assert!(enforced.iter().all(|rule| rule.decision.is_uncounted() != is_counted), "{verdict:?}");
+    Answer::Decided { is_allowed: verdict.is_allowed(), is_counted }
+}
+
+/// A user for each verb, so that what one counts in this process is not seen by another.
+fn ask(engine: &Engine, policy: Policy) {
+    let request = |user| [("user", user)];
+    let expected = || policy.answer();
+    assert_eq!(read(wait_for(engine.check(&Request::new(&request("check"))))), expected(), "check");
+    assert_eq!(read(wait_for(engine.look(&Request::new(&request("look"))))), expected(), "look");
+    assert_eq!(read(wait_for(engine.record(&Request::new(&request("record"))))), expected(), "record");
+    let explained = wait_for(engine.explain(&Request::new(&request("explain"))));
+    assert_eq!(explained.is_err(), policy == Policy::Error, "explain");
+    let reserved = wait_for(engine.reserve(&Request::new(&request("reserve"))));
+    assert_eq!(read(reserved.map(|reserved| reserved.verdict().clone())), expected(), "reserve");
+    let inspected = wait_for(engine.inspect("logins|user=look"));
+    assert_eq!(inspected.is_err(), policy == Policy::Error, "inspect");
+
+    // A refund or a reset that did not happen is never reported as done.
+    let refunded = wait_for(engine.give_back(&Request::new(&request("record")))).unwrap();
+    for refunded in refunded.iter().filter(|refunded| refunded.rule != "watched") {
+        match policy {
+            Policy::Local => assert_eq!(refunded.units, Ok(1), "{refunded:?}"),
+            _ => assert!(refunded.units.is_err(), "{refunded:?}"),
+        }
+    }
+    assert!(wait_for(engine.reset("per-user|user=check")).is_err(), "reset");
+    if policy == Policy::Local {
+        counts_in_this_process(engine);
+    }
+}
+
+/// The second rule admits three, however they are counted, and then all rules together admit nothing.
+fn counts_in_this_process(engine: &Engine) {
+    let ann = [("user", "ann")];
+    wait_for(engine.record(&Request::new(&ann))).unwrap();
+    assert!(wait_for(engine.check(&Request::new(&ann))).unwrap().is_allowed());
+    let reserved = wait_for(engine.reserve(&Request::new(&ann))).unwrap();
+    assert!(reserved.verdict().is_allowed());
+    let denied = wait_for(engine.check(&Request::new(&ann))).unwrap();
+    assert_eq!(denied.decided_by().map(|rule| rule.rule.id.as_str()), Some("per-user"), "{denied:?}");
+    assert!(!wait_for(engine.look(&Request::new(&ann))).unwrap().is_allowed());
+    wait_for(engine.refund(reserved)).unwrap();
+    assert!(
+        wait_for(engine.look(&Request::new(&ann))).unwrap().is_allowed(),
+        "a refund gives back here, too"
+    );
+}
+
+fn every_verb_follows_every_policy(provider: Shared, connections: Vec<RedisConnection>) {
+    for ((on_failure, of_rules, policy), connection) in POLICIES.into_iter().zip(connections) {
+        let yaml = yaml(of_rules);
+        let setup = Setup { on_failure, deadline: Duration::from_millis(200), yaml: &yaml };
+        println!("{provider:?}, built with {on_failure:?}, rules say {of_rules:?}");
+        ask(&provider.engine(&connection, &setup), policy);
+    }
+}
+
+#[test]
+fn every_verb_follows_every_policy_without_redis() {
+    let server = Server::start().unwrap();
+    for provider in Shared::ALL {
+        let connections = POLICIES.iter().map(|_| connect(&server.url())).collect();
+        server.kill_9().unwrap();
+        every_verb_follows_every_policy(provider, connections);
+        server.restart().unwrap();
+    }
+}
+
+#[test]
+fn every_verb_follows_every_policy_without_a_cluster() {
+    let cluster = steady_cluster();
+    let slot = |key: &str| cluster.slot_of(key).unwrap();
+    assert_ne!(slot("logins|user=check"), slot("per-user|user=check"), "the rules are in several slots");
+    let connections = || POLICIES.iter().map(|_| connect(&cluster.url())).collect();
+    let of_each: [Vec<RedisConnection>; 2] = [connections(), connections()];
+    for node in cluster.nodes() {
+        node.kill_9().unwrap();
+    }
+    for (provider, connections) in Shared::ALL.into_iter().zip(of_each) {
+        every_verb_follows_every_policy(provider, connections);
+    }
+}
+
+/// What was counted in this process is taken from Redis once it is back.
+#[test]
+fn what_was_counted_here_is_reconciled() {
+    for provider in Shared::ALL {
+        let server = Server::start().unwrap();
+        let (connection, yaml) = (connect(&server.url()), yaml(None));
+        let setup = Setup { on_failure: LOCAL, deadline: Duration::from_millis(200), yaml: &yaml };
+        let engine = provider.engine(&connection, &setup);
+        let ann = [("user", "ann")];
+        server.kill_9().unwrap();
+        wait_for(engine.record(&Request::new(&ann))).unwrap();
+        assert!(wait_for(engine.check(&Request::new(&ann))).unwrap().is_allowed());
+        server.restart().unwrap();
+        trypema_testkit::redis::wait_until("Redis to be asked again", || {
+            wait_for(engine.reset("per-user|user=nobody")).is_ok()
+        })
+        .unwrap();
+        let last = wait_for(engine.check(&Request::new(&ann))).unwrap();
+        let left = |verdict: &Verdict| {
+            let rule = verdict.rules().find(|rule| rule.rule.id == "per-user").unwrap();
+            assert!(!rule.decision.is_substitute(), "{provider:?} {verdict:?}");
+            rule.decision.remaining()
+        };
+        assert!(last.is_allowed(), "{provider:?} {last:?}");
+        assert_eq!(left(&last), 0, "{provider:?}: two were counted here, and this is the third");
+        assert!(!wait_for(engine.check(&Request::new(&ann))).unwrap().is_allowed(), "{provider:?}");
+    }
+}
