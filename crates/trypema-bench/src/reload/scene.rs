@@ -1,5 +1,6 @@
 //! A PostgreSQL with rules, and servers that follow them.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -9,8 +10,8 @@ use serde_json::Value;
 use trypema_testkit::postgres;
 
 use super::rules;
-use crate::server::client::Client;
-use crate::server::process::{Program, Server};
+use crate::server::client::{ADMIN_TOKEN, Client};
+use crate::server::process::{Program, Server, admin_address};
 
 /// What a change by hand is.
 pub const CHANGE: &str = "UPDATE rate_limit_rules SET limit_count = limit_count + 1 WHERE id = 'all'";
@@ -51,7 +52,10 @@ impl Scene {
         let mut command = Command::new(&self.program);
         command.args(["serve", "--provider", "memory", "--log-level", "error", "--database-url"]);
         command.arg(self.database.url());
-        let program = Program { command, listening: |at| vec![format!("--listen={at}")] };
+        command.args(["--admin-token", ADMIN_TOKEN]);
+        let listening =
+            |at: SocketAddr| vec![format!("--listen={at}"), format!("--admin-listen={}", admin_address(at))];
+        let program = Program { command, listening };
         Server::start(program, |client| client.post("/v1/check", rules::QUESTION).is_ok())
     }
 
@@ -94,7 +98,7 @@ impl Change {
 /// Changes one rule through a server; the revision of the change.
 pub fn change_through(server: &Server, edition: u64) -> Result<u64, String> {
     let rule = rules::changed(edition).to_string();
-    server.client().put("/v1/rules/all", &rule).map_err(|error| error.to_string())?;
+    server.admin_client().put("/v1/rules/all", &rule).map_err(|error| error.to_string())?;
     revision(&mut server.client())
 }
 

@@ -71,7 +71,16 @@ impl Contender {
             }
             Self::Ours => {
                 let mut server = Command::new(&place.ours);
-                server.args(["serve", "--provider", "memory", "--log-level", "error", "--rules"]);
+                server.args([
+                    "serve",
+                    "--admin-listen",
+                    "off",
+                    "--provider",
+                    "memory",
+                    "--log-level",
+                    "error",
+                    "--rules",
+                ]);
                 server.arg(place.file("rules.yaml", &workload.rules_file())?);
                 Program { command: server, listening: |at| vec![format!("--listen={at}")] }
             }

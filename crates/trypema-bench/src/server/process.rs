@@ -59,6 +59,11 @@ impl Server {
         Client::connect(self.address).expect("a connection")
     }
 
+    /// A connection to the administration of one of our own servers.
+    pub fn admin_client(&self) -> Client {
+        Client::connect(admin_address(self.address)).expect("a connection")
+    }
+
     /// Processor time spent so far, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         let stat = self.proc("stat");
@@ -106,6 +111,11 @@ impl Drop for Server {
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("its address")
+}
+
+/// Where the administration of a server listens: another loopback address, whose ports are free as well.
+pub fn admin_address(server: SocketAddr) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), server.port()))
 }
 
 /// The same command, begun by this program in a process that dies with this one.
