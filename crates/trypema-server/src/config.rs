@@ -320,7 +320,7 @@ fn rules(settings: &Settings) -> Result<RulesSource, InvalidConfig> {
         (None, Some(file)) => Ok(RulesSource::File(file.clone())),
         (Some(address), None) => {
             let redis = secret("redis_url", &settings.redis_url, &settings.redis_url_file)?;
-            let prefix = settings.redis_prefix.clone().unwrap_or_else(|| "trypema".to_owned());
+            let prefix = redis_prefix(settings)?.map_or_else(|| "trypema".to_owned(), |key| key.to_string());
             let poll = time(settings.rules_poll, 30_000);
             if poll < MIN_POLL {
                 return Err(invalid("rules_poll", format!("need at least {MIN_POLL:?}")));
@@ -354,10 +354,9 @@ fn provider(settings: Settings) -> Result<ProviderChoice, InvalidConfig> {
         return Ok(ProviderChoice::Memory);
     }
     let missing = || invalid("redis_url", "is missing: this provider keeps its counters in Redis");
-    let prefix = settings.redis_prefix.as_deref().map(RedisKey::try_from).transpose();
     let redis = RedisChoice {
         url: url.ok_or_else(missing)?,
-        prefix: prefix.map_err(|error| invalid("redis_prefix", error.to_string()))?,
+        prefix: redis_prefix(&settings)?,
         deadline: time(settings.redis_deadline, 50),
         on_failure: on_failure(settings.on_store_failure, settings.instances)?,
     };
@@ -365,6 +364,14 @@ fn provider(settings: Settings) -> Result<ProviderChoice, InvalidConfig> {
         ProviderSetting::Hybrid => ProviderChoice::Hybrid(redis, time(settings.sync_interval, 100)),
         ProviderSetting::Redis | ProviderSetting::Memory => ProviderChoice::Redis(redis),
     })
+}
+
+/// The prefix of all names in Redis, if one is set: any text that is not empty.
+fn redis_prefix(settings: &Settings) -> Result<Option<RedisKey>, InvalidConfig> {
+    match settings.redis_prefix.as_deref() {
+        Some("") => Err(invalid("redis_prefix", "is empty: leave it out for `trypema`")),
+        prefix => Ok(prefix.map(RedisKey::encode)),
+    }
 }
 
 fn on_failure(

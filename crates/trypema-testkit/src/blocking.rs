@@ -47,7 +47,7 @@ pub struct Blocking<'a, S: Strategy>(pub &'a Limiter<S>);
 
 /// The key of this name.
 pub fn key(name: &str) -> RedisKey {
-    RedisKey::try_from(name).expect("a key")
+    RedisKey::encode(name)
 }
 
 impl<S: Wire> Verbs<S> for Blocking<'_, S> {

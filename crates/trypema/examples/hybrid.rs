@@ -60,7 +60,7 @@ async fn run(url: &str) -> Result<bool, TrypemaError> {
         "limit: {LIMIT} calls in any {WINDOW:?}, shared by {INSTANCES} instances of {CALLS_PER_SECOND} calls a second\n"
     );
     // A key of this run's own, so that an earlier one does not count.
-    let key = RedisKey::try_from(format!("example_{}", SystemClock.now().as_micros()))?;
+    let key = RedisKey::encode(format!("example:{}", SystemClock.now().as_micros()));
     let mut tasks = JoinSet::new();
     for _ in 0..INSTANCES {
         // In real life this is another process on another machine: nothing is shared but Redis.

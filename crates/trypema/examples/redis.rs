@@ -56,7 +56,7 @@ async fn run(url: &str) -> Result<bool, TrypemaError> {
         RateGroupSizeMs::try_from(10)?,
     );
     // A key of this run's own, so that an earlier one does not count.
-    let key = RedisKey::try_from(format!("example_{}", SystemClock.now().as_micros()))?;
+    let key = RedisKey::encode(format!("example:{}", SystemClock.now().as_micros()));
 
     let mut tasks: JoinSet<Result<(usize, Tally), TrypemaError>> = JoinSet::new();
     for instance in 0..INSTANCES {

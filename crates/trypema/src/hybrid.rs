@@ -24,6 +24,7 @@ mod split;
 mod sync;
 mod table;
 mod together;
+mod wait;
 mod waiting;
 
 pub use bound::HybridBound;

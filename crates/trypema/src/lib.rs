@@ -166,7 +166,7 @@
 //!     .on_redis_failure(OnFailure::Allow)
 //!     .build()?;
 //! let limit = FixedWindowLimit::new(1_000, Duration::from_secs(3600))?;
-//! let decision = rl.redis().fixed_window().take(&RedisKey::try_from("ann")?, &limit, 1).await?;
+//! let decision = rl.redis().fixed_window().take(&RedisKey::encode("user:ann"), &limit, 1).await?;
 //! println!("{} left", decision.remaining());
 //! # Ok(())
 //! # }
@@ -260,7 +260,7 @@
 //!
 //! Numbers are checked when a limit is made, and a [`TrypemaError`] says what was wrong and what is allowed.
 //! After that no verb of the local provider can fail, except [`wait`](local::Limiter::wait), whose patience may end
-//! ([`WaitError`]). Verbs on Redis may give `TrypemaError::RedisError`, whose kind says whether anything was spent.
+//! ([`WaitError`], on every provider). Verbs on Redis may give `TrypemaError::RedisError`, whose kind says whether anything was spent.
 //!
 //! ```
 //! use trypema::RateLimit;
@@ -284,6 +284,7 @@ mod error;
 pub mod http;
 #[cfg(feature = "_redis")]
 pub mod hybrid;
+mod jitter;
 pub mod local;
 pub mod observer;
 #[cfg(doctest)]
@@ -299,6 +300,7 @@ pub mod strategy;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod units;
+mod waiting;
 
 #[cfg(any(feature = "http", feature = "rules"))]
 pub use address_key::{AddressKey, Ipv6Prefix};

@@ -18,13 +18,13 @@ mod shard;
 mod together;
 mod wait;
 
+pub use crate::waiting::WaitError;
 pub use handle::KeyHandle;
 pub use limiter::{Limiter, LiveKey};
 pub use map::WhenFull;
 pub use provider::{LocalRateLimiterOptions, LocalRateLimiterProvider};
 pub use receipt::{Granted, Receipt, Reservation};
 pub use seeds::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
-pub use wait::WaitError;
 
 pub(crate) use map::Bound;
 pub(crate) use provider::Parts;

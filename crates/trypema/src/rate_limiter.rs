@@ -242,7 +242,7 @@ impl RateLimiterBuilder {
     /// # async fn example() -> Result<(), trypema::TrypemaError> {
     /// let rl = RateLimiter::builder()
     ///     .redis(RedisConnection::connect("redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster").await?)
-    ///     .redis_prefix(RedisKey::try_from("shop")?)
+    ///     .redis_prefix(RedisKey::encode("shop:limits"))
     ///     .redis_deadline(Duration::from_millis(20))
     ///     .on_redis_failure(OnFailure::Allow)
     ///     .build()?;
@@ -255,7 +255,8 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// What the names of all keys in Redis start with, in place of `trypema`.
+    /// What the names of all keys in Redis start with, in place of `trypema`: any text, for example
+    /// `RedisKey::encode("myapp:ratelimit")`.
     #[cfg(feature = "_redis")]
     pub fn redis_prefix(mut self, prefix: RedisKey) -> Self {
         self.redis.prefix = prefix;

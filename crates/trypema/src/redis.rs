@@ -40,6 +40,7 @@ mod seeds;
 mod store;
 mod substitute;
 mod together;
+mod wait;
 
 /// The client that connections are made with, so that versions cannot differ.
 pub use ::redis as client;

@@ -100,6 +100,8 @@ pub struct Refund {
 pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// Its name in keys, events and traces.
     const NAME: &'static str;
+    /// Whether a denied take is recorded, so that asking in vain makes later calls stricter.
+    const COUNTS_DENIALS: bool = false;
     /// What is allowed: given with every call, so that changing it keeps the history.
     type Limit: Clone + Debug + PartialEq + Send + Sync;
     /// What is remembered of a key; the default is a key never seen.

@@ -6,6 +6,8 @@ use super::error_response::ErrorResponse;
 use super::headers::retry_after_seconds;
 use super::text::one_line;
 use crate::decision::Decision;
+#[cfg(feature = "_redis")]
+use crate::hybrid;
 use crate::local;
 #[cfg(feature = "_redis")]
 use crate::redis::{self, RedisKey};
@@ -64,6 +66,33 @@ impl local::Limiter<Abuse> {
 impl redis::Limiter<Abuse> {
     /// Records an attempt; a block is an error that names the action and the wait, ready to be returned. So is a
     /// failure of Redis: [`ErrorCode::ServiceUnavailable`] or [`ErrorCode::InternalServerError`].
+    pub async fn limiter(
+        &self,
+        key: &RedisKey,
+        limit: &AbuseLimit,
+        action: &str,
+    ) -> Result<(), ErrorResponse> {
+        let decision = self.take(key, limit, 1).await?;
+        unless_allowed(&decision, ErrorCode::TooManyAttempts, action)
+    }
+}
+
+#[cfg(feature = "_redis")]
+impl hybrid::Limiter<Abuse> {
+    /// Records an attempt; a block is an error that names the action and the wait, ready to be returned. A client that is
+    /// blocked is answered in this process. A failure of Redis is an error, too, as on
+    /// [`redis::Limiter`](redis::Limiter#method.limiter).
+    ///
+    /// ```no_run
+    /// use trypema::http::ErrorResponse;
+    /// use trypema::redis::RedisKey;
+    /// use trypema::{AbuseLimit, RateLimiter};
+    ///
+    /// async fn send_code(rl: &RateLimiter, limit: &AbuseLimit, phone: &str) -> Result<(), ErrorResponse> {
+    ///     rl.hybrid().abuse().limiter(&RedisKey::encode(phone), limit, "verification code").await?;
+    ///     Ok(()) // send it
+    /// }
+    /// ```
     pub async fn limiter(
         &self,
         key: &RedisKey,

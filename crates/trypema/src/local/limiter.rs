@@ -7,11 +7,11 @@ use super::handle::KeyHandle;
 use super::map::{Bound, Hashed, Kept, Map};
 use super::receipt::{Granted, Receipt, Reservation};
 use super::shard::Shard;
-use super::wait::Turns;
 use crate::clock::{Source, Timestamp};
 use crate::decision::{Decision, When};
 use crate::observer::{Event, Observer};
 use crate::strategy::{Call, Refund, Strategy};
+use crate::waiting::WaitQueues;
 
 /// Limits by one strategy, inside this process.
 ///
@@ -42,7 +42,7 @@ pub struct Limiter<S: Strategy> {
     pub(super) map: Map<S>,
     pub(super) clock: Source,
     pub(super) observer: Option<Arc<dyn Observer>>,
-    pub(super) turns: Turns,
+    pub(super) waiters: WaitQueues,
 }
 
 /// What a verb found, before it is told.
@@ -69,7 +69,7 @@ pub struct LiveKey {
 
 impl<S: Strategy> Limiter<S> {
     pub(crate) fn new(clock: Source, bound: Option<Bound>, observer: Option<Arc<dyn Observer>>) -> Self {
-        Self { map: Map::new(bound), clock, observer, turns: Turns::default() }
+        Self { map: Map::new(bound), clock, observer, waiters: WaitQueues::default() }
     }
 
     /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.

@@ -18,6 +18,7 @@ use crate::error::TrypemaError;
 use crate::local::Granted;
 use crate::observer::{Event, Failure};
 use crate::strategy::{Call, Strategy, Wire};
+use crate::waiting::WaitQueues;
 
 /// Limits by one strategy, shared through Redis by every process that uses the same server and prefix.
 ///
@@ -49,11 +50,17 @@ use crate::strategy::{Call, Strategy, Wire};
 pub struct Limiter<S: Strategy> {
     pub(super) store: Arc<Store>,
     pub(super) substitute: Arc<Substitute<S>>,
+    /// The callers that wait, on this provider and on the hybrid one.
+    pub(super) waiters: Arc<WaitQueues>,
 }
 
 impl<S: Strategy> Clone for Limiter<S> {
     fn clone(&self) -> Self {
-        Self { store: Arc::clone(&self.store), substitute: Arc::clone(&self.substitute) }
+        Self {
+            store: Arc::clone(&self.store),
+            substitute: Arc::clone(&self.substitute),
+            waiters: Arc::clone(&self.waiters),
+        }
     }
 }
 
@@ -86,7 +93,7 @@ impl Asking {
 
 impl<S: Wire> Limiter<S> {
     pub(super) fn new(store: Arc<Store>) -> Self {
-        Self { store, substitute: Arc::new(Substitute::new()) }
+        Self { store, substitute: Arc::new(Substitute::new()), waiters: Arc::default() }
     }
 
     /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.
@@ -191,6 +198,10 @@ impl<S: Wire> Limiter<S> {
     /// The deadline of a call that starts now.
     pub(crate) fn deadline_from_now(&self) -> Timestamp {
         self.store.terms().deadline
+    }
+
+    pub(crate) fn waiters(&self) -> &WaitQueues {
+        &self.waiters
     }
 
     /// Gives a live key the limit that sticky calls go by; whether it is live.

@@ -78,6 +78,11 @@ impl Store {
         state_name(&self.parts.prefix, key, strategy)
     }
 
+    /// The clock that scripts go by where one was given, or the system's.
+    pub(super) fn clock(&self) -> Source {
+        self.parts.clock.clone().unwrap_or(Source::System)
+    }
+
     pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
         self.parts.observer.as_ref()
     }

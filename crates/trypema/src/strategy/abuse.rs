@@ -158,6 +158,7 @@ pub struct AbuseOutcome {
 
 impl Strategy for Abuse {
     const NAME: &'static str = "abuse";
+    const COUNTS_DENIALS: bool = true;
     type Limit = AbuseLimit;
     type State = AbuseState;
     type Outcome = AbuseOutcome;

@@ -141,6 +141,7 @@ impl SuppressedOutcome {
 
 impl Strategy for Suppressed {
     const NAME: &'static str = "suppressed";
+    const COUNTS_DENIALS: bool = true;
     type Limit = SuppressedLimit;
     type State = SuppressedState;
     type Outcome = SuppressedOutcome;

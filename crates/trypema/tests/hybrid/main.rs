@@ -7,6 +7,10 @@ mod faults;
 mod load;
 #[cfg(feature = "rules")]
 mod rules;
+#[path = "../shared_wait/mod.rs"]
+#[allow(dead_code, reason = "shared with the tests of the Redis provider")]
+mod shared_wait;
 mod simulated;
 mod twins;
 mod verbs;
+mod wait;

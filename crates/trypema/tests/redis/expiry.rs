@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 mod verbs;
-mod watched;
+pub(crate) mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;

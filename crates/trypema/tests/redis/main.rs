@@ -3,6 +3,8 @@
 #[cfg(feature = "redis-tokio")]
 #[path = "../all_or_nothing/mod.rs"]
 mod all_or_nothing;
+#[cfg(feature = "http")]
+mod any_bytes;
 mod cluster;
 mod conformance;
 mod exact;
@@ -12,6 +14,10 @@ mod policy;
 mod seeds;
 mod sentinel;
 mod server_of;
+#[cfg(feature = "redis-tokio")]
+#[path = "../shared_wait/mod.rs"]
+#[allow(dead_code, reason = "shared with the tests of the hybrid provider")]
+mod shared_wait;
 mod smol;
 #[cfg(feature = "redis-tokio")]
 mod strategies;
@@ -19,4 +25,5 @@ mod together;
 #[cfg(feature = "redis-tokio")]
 #[path = "../traces/mod.rs"]
 mod traces;
+mod wait;
 mod wide;

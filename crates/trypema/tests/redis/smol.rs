@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use trypema::clock::{Clock, SystemClock};
 use trypema::redis::{RedisConnection, RedisKey};
-use trypema::{FixedWindowLimit, RateLimiter};
+use trypema::{FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenLimit};
 use trypema_testkit::redis::Server;
 
 /// A machine that is busy with other tests may take its time.
@@ -59,6 +60,29 @@ fn takes_of_many_tasks_admit_exactly_the_capacity_inside_smol() {
         admitted
     });
     assert_eq!(admitted, limit().limit());
+}
+
+#[test]
+fn waiters_are_admitted_one_after_another_inside_smol() {
+    let server = Server::start().unwrap();
+    let limits = TokenBucketLimits::from(TokenLimit::new(1, Duration::from_millis(20)).unwrap());
+    smol::block_on(async {
+        let rl = Arc::new(limiter(&server).await);
+        let start = SystemClock.now();
+        let wait = |_| {
+            let (rl, limits) = (Arc::clone(&rl), limits.clone());
+            smol::spawn(async move {
+                let minute = Duration::from_secs(60);
+                let ann = RedisKey::encode("user:ann");
+                rl.redis().token_bucket().wait(&ann, &limits, 1, minute).await.unwrap().is_allowed()
+            })
+        };
+        let tasks: Vec<_> = (0..5).map(wait).collect();
+        for task in tasks {
+            assert!(task.await);
+        }
+        assert!(SystemClock.now() >= start + Duration::from_millis(80), "five tokens take 80 ms");
+    });
 }
 
 #[test]

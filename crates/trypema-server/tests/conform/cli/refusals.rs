@@ -33,7 +33,7 @@ fn settings_that_cannot_be_used_are_named() {
         (&["--provider", "redis"], "redis_url: is missing"),
         (&["--provider", "hybrid"], "redis_url: is missing"),
         (&["--redis-url", "http://example"], "redis"),
-        (&["--redis-url", "redis://127.0.0.1", "--redis-prefix", "a:b"], "redis_prefix"),
+        (&["--redis-url", "redis://127.0.0.1", "--redis-prefix", ""], "redis_prefix"),
         (&["--redis-url", "redis://127.0.0.1", "--redis-url-file", "url"], "redis_url: is given twice"),
         (&["--redis-url-file", "missing"], "redis_url: missing"),
         (&["--admin-token", ""], "admin_token: is empty"),

@@ -1,6 +1,5 @@
 //! The breaker in front of one connection, and the pass that each call through it holds.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -112,9 +111,7 @@ fn pause_end() -> Timestamp {
 
 /// From `least` up to twice as long, different in every process and at every call.
 pub(super) fn jittered(least: Duration) -> Duration {
-    let random = RandomState::new().hash_one(());
-    let extra_us = random % u64::try_from(least.as_micros()).unwrap_or(u64::MAX).max(1);
-    least + Duration::from_micros(extra_us)
+    least + crate::jitter::below(least)
 }
 
 #[cfg(test)]

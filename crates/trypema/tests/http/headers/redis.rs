@@ -1,4 +1,4 @@
-//! The wrapper on Redis: a block is 429, and a store that fails never is.
+//! The wrapper on Redis and on hybrid: a block is 429, and a store that fails never is.
 
 use std::time::Duration;
 
@@ -19,23 +19,44 @@ fn limiter(server: &Server, on_failure: OnFailure) -> RateLimiter {
     builder.on_redis_failure(on_failure).redis_deadline(Duration::from_secs(5)).build().unwrap()
 }
 
-fn attempt(rl: &RateLimiter) -> Result<(), ErrorResponse> {
-    wait_for(rl.redis().abuse().limiter(&key("ann"), &limit(), "login"))
-}
+/// An attempt on Redis, or on hybrid.
+type Attempt = fn(&RateLimiter) -> Result<(), ErrorResponse>;
+
+const ATTEMPTS: [Attempt; 2] = [
+    |rl| wait_for(rl.redis().abuse().limiter(&key("ann"), &limit(), "login")),
+    |rl| wait_for(rl.hybrid().abuse().limiter(&key("ann"), &limit(), "login")),
+];
 
 #[test]
 fn a_block_is_named_and_timed() {
+    for attempt in ATTEMPTS {
+        let server = Server::start().unwrap();
+        let rl = limiter(&server, OnFailure::Fail);
+        assert_eq!(attempt(&rl), Ok(()));
+        let error = attempt(&rl).unwrap_err();
+        assert_eq!(error.message(), "Too many attempts for login. Try again in 600 seconds.");
+        assert_eq!((error.code(), error.retry_after()), (ErrorCode::TooManyAttempts, Some(600)));
+    }
+}
+
+/// A client that is blocked is answered without Redis.
+#[test]
+fn a_blocked_client_costs_the_hybrid_provider_no_call() {
     let server = Server::start().unwrap();
     let rl = limiter(&server, OnFailure::Fail);
-    assert_eq!(attempt(&rl), Ok(()));
+    let [_, attempt] = ATTEMPTS;
+    assert!(attempt(&rl).is_ok() && attempt(&rl).is_err());
+    server.kill_9().unwrap();
     let error = attempt(&rl).unwrap_err();
-    assert_eq!(error.message(), "Too many attempts for login. Try again in 600 seconds.");
-    assert_eq!((error.code(), error.retry_after()), (ErrorCode::TooManyAttempts, Some(600)));
+    assert_eq!(error.code(), ErrorCode::TooManyAttempts, "{error}");
 }
 
 #[test]
 fn a_server_that_is_away_is_unavailable_whatever_the_policy() {
-    for on_failure in [OnFailure::Fail, OnFailure::Deny] {
+    let policies = [OnFailure::Fail, OnFailure::Deny];
+    for (on_failure, attempt) in
+        policies.into_iter().flat_map(|policy| ATTEMPTS.map(|attempt| (policy, attempt)))
+    {
         let server = Server::start().unwrap();
         let rl = limiter(&server, on_failure);
         server.kill_9().unwrap();

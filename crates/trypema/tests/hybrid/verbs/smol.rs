@@ -2,10 +2,28 @@
 
 use std::time::Duration;
 
+use trypema::clock::{Clock, SystemClock};
 use trypema::redis::RedisConnection;
-use trypema::{FixedWindowLimit, RateLimiter};
+use trypema::{FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenLimit};
 use trypema_testkit::blocking::key;
 use trypema_testkit::redis::Server;
+
+#[test]
+fn waiters_are_admitted_one_after_another_inside_smol() {
+    let server = Server::start().unwrap();
+    let limits = TokenBucketLimits::from(TokenLimit::new(1, Duration::from_millis(20)).unwrap());
+    smol::block_on(async {
+        let connection = RedisConnection::connect(&server.url()).await.unwrap();
+        let builder = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(20));
+        let rl = builder.build().unwrap();
+        let (start, minute) = (SystemClock.now(), Duration::from_secs(60));
+        for _ in 0..3 {
+            let waited = rl.hybrid().token_bucket().wait(&key("ann"), &limits, 1, minute).await;
+            assert!(waited.unwrap().is_allowed());
+        }
+        assert!(SystemClock.now() >= start + Duration::from_millis(40), "three tokens take 40 ms");
+    });
+}
 
 #[test]
 fn leases_are_spent_refilled_and_released_inside_smol() {

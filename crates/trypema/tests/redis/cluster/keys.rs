@@ -63,9 +63,17 @@ fn odd_keys() -> Vec<String> {
         "*",
         "[a]",
         "?",
+        "",
+        ":",
+        "::1",
+        "user:123",
+        "2001:db8:1:2::/64",
+        "a:{b}:tokens",
+        "%empty",
+        "a%sha256-b",
     ];
     let long = ["x", "{", "}", "%"].map(|last| format!("{}{last}", "x".repeat(254)));
-    let others = ["{".repeat(255), "}".repeat(255), "%".repeat(255), "é".repeat(127)];
+    let others = ["{".repeat(255), "}".repeat(255), "%".repeat(255), "é".repeat(127), "x:".repeat(5_120)];
     short.into_iter().map(str::to_owned).chain(long).chain(others).collect()
 }
 

@@ -50,14 +50,14 @@ fn long_states(rl: &Arc<RateLimiter>) {
 
 /// The commands that were seen. A key that is not among those of its script stops the test.
 #[derive(Default)]
-struct Seen {
-    by_clients: BTreeSet<String>,
+pub(crate) struct Seen {
+    pub(crate) by_clients: BTreeSet<String>,
     in_scripts: BTreeSet<String>,
     most_keys: usize,
 }
 
 impl Seen {
-    fn of(lines: &[Monitored]) -> Self {
+    pub(crate) fn of(lines: &[Monitored]) -> Self {
         let (mut seen, mut keys) = (Self::default(), Vec::new());
         for line in lines {
             let name = String::from_utf8_lossy(&line.words[0]).to_ascii_uppercase();

@@ -1,0 +1,171 @@
+//! Waiting until a take is admitted: on every provider, and on any executor.
+//!
+//! The waiters of a key queue up in each process: only the first one watches the clock and asks again, and the next one moves
+//! up when it is done. So a thousand waiters cost a few thousand takes, not a million.
+
+mod queue;
+mod sleep;
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::clock::{Source, Timestamp};
+use crate::decision::Decision;
+use crate::error::TrypemaError;
+use queue::MAX_WAITERS_PER_KEY;
+use sleep::{Sleep, before};
+
+pub(crate) use queue::{Position, WaitQueues};
+
+/// Why waiting ended without being admitted. Nothing was spent, except perhaps by a call that the store did not answer; what a
+/// strategy counts of denials was counted.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The cost is more than can ever fit.
+    #[error("the cost is above the limit and can never be admitted")]
+    Never,
+    /// It would take longer than the caller is willing to wait.
+    #[error("not admitted within {patience:?}")]
+    TooLong {
+        /// How long the caller was willing to wait.
+        patience: Duration,
+    },
+    /// Too many callers already wait for this key.
+    #[error("{MAX_WAITERS_PER_KEY} callers already wait for this key")]
+    TooManyWaiters,
+    /// The store gave no answer, and the failure policy makes that an error.
+    #[error(transparent)]
+    Store(#[from] TrypemaError),
+}
+
+/// The part of a wait that jitter may add: small beside what the caller waits anyway.
+const JITTER_SHARE: u32 = 16;
+
+/// The longest jitter: ten thousand keys whose windows end together ask at a rate that one Redis serves.
+const LONGEST_JITTER: Duration = Duration::from_millis(250);
+
+/// The shortest pause between two calls to a store: about a round trip, so that a waiter whose wait is a microsecond does not
+/// keep it busy.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// One caller that waits: for how long at most, and when it asks again.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    clock: Source,
+    patience: Duration,
+    deadline: Timestamp,
+    ask_at: Timestamp,
+    /// Whether other processes may wait for the same moment.
+    is_spread: bool,
+}
+
+impl Waiting {
+    /// A caller that waits from now on, by `clock`.
+    pub(crate) fn new(clock: Source, patience: Duration) -> Self {
+        let now = clock.now();
+        Self { clock, patience, deadline: now + patience, ask_at: now, is_spread: false }
+    }
+
+    /// The same caller of a store that processes share: it asks a little later than it could, so that they do not all ask at once.
+    #[cfg(feature = "_redis")]
+    pub(crate) fn spread(self) -> Self {
+        Self { is_spread: true, ..self }
+    }
+
+    /// Notes when to ask again after `decision`; an error if that is never, or too late.
+    pub(crate) fn plan(&mut self, decision: &Decision) -> Result<(), WaitError> {
+        let now = self.clock.now();
+        self.ask_at = now;
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        let wait = decision.retry_after().ok_or(WaitError::Never)?;
+        let earliest = now + wait;
+        // A clock at the end of time never gets there.
+        if earliest > self.deadline || earliest == now {
+            return Err(self.too_long());
+        }
+        self.ask_at = if self.is_spread {
+            let jitter = crate::jitter::below((wait / JITTER_SHARE).min(LONGEST_JITTER));
+            (earliest + jitter).max(now + SHORTEST_PAUSE).min(self.deadline)
+        } else {
+            earliest
+        };
+        Ok(())
+    }
+
+    /// Queues up for `key` and waits until nobody is in front. Dropping the position lets the next one move up.
+    pub(crate) async fn turn<'q>(
+        &self,
+        queues: &'q WaitQueues,
+        key: &[u8],
+    ) -> Result<Position<'q>, WaitError> {
+        let position = queues.join(key)?;
+        let turn = poll_fn(|context| position.poll_turn(context));
+        before(turn, Sleep::until(&self.clock, self.deadline)).await.ok_or_else(|| self.too_long())?;
+        Ok(position)
+    }
+
+    /// Sleeps until it is time to ask again.
+    pub(crate) async fn sleep(&self) {
+        Sleep::until(&self.clock, self.ask_at).await;
+    }
+
+    fn too_long(&self) -> WaitError {
+        WaitError::TooLong { patience: self.patience }
+    }
+}
+
+#[cfg(all(test, feature = "_redis"))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::decision::When;
+
+    fn denied(now: Timestamp, wait: Duration) -> Decision {
+        let is_allowed = false;
+        let when = When::exactly(now);
+        Decision { is_allowed, limit: 1, remaining: 0, not_before: now + wait, resets_at: now, when }
+    }
+
+    /// Ten thousand waiters for the same moment, in as many processes.
+    #[test]
+    fn waiters_of_many_processes_are_spread_and_never_early() {
+        let clock = Arc::new(ManualClock::default());
+        let source = Source::Custom(clock);
+        let (now, minute) = (source.now(), Duration::from_secs(60));
+        let mut waits: Vec<u64> = (0..10_000)
+            .map(|_| {
+                let mut waiting = Waiting::new(source.clone(), minute * 2).spread();
+                waiting.plan(&denied(now, minute)).unwrap();
+                waiting.ask_at.as_micros() - now.as_micros()
+            })
+            .collect();
+        waits.sort_unstable();
+        assert!(waits[0] >= 60_000_000, "one asks early");
+        assert!(waits[9_999] < 60_250_000, "one asks late");
+        // Even: in no hundredth of the 250 ms more than four times its share.
+        let crowd = waits.windows(400).map(|some| some[399] - some[0]).min();
+        assert!(crowd > Some(2_500), "{crowd:?}");
+    }
+
+    #[test]
+    fn jitter_never_goes_beyond_patience() {
+        let source = Source::Custom(Arc::new(ManualClock::default()));
+        let (now, patience) = (source.now(), Duration::from_secs(1));
+        for _ in 0..100 {
+            let mut waiting = Waiting::new(source.clone(), patience).spread();
+            waiting.plan(&denied(now, patience)).unwrap();
+            assert_eq!(waiting.ask_at, now + patience);
+            waiting.plan(&denied(now, Duration::from_micros(1))).unwrap();
+            assert_eq!(waiting.ask_at, now + SHORTEST_PAUSE);
+            let late = waiting.plan(&denied(now, patience + Duration::from_micros(1)));
+            assert_eq!(late, Err(WaitError::TooLong { patience }));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Sleeping by a limiter's clock.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use crate::clock::{Source, Timestamp};
+
+/// Ready once a moment has come. The clock knows its waker once at a time, and no longer than it sleeps.
+pub(super) struct Sleep<'a> {
+    clock: &'a Source,
+    at: Timestamp,
+    alarm: Option<Waker>,
+}
+
+impl<'a> Sleep<'a> {
+    pub(super) fn until(clock: &'a Source, at: Timestamp) -> Self {
+        Self { clock, at, alarm: None }
+    }
+
+    fn cancel(&mut self) {
+        if let Some(waker) = self.alarm.take() {
+            self.clock.forget(self.at, &waker);
+        }
+    }
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // The clock may have rung and gone back since: the alarm is set anew.
+        self.cancel();
+        if self.clock.now() >= self.at {
+            return Poll::Ready(());
+        }
+        self.alarm = Some(context.waker().clone());
+        self.clock.wake_at(self.at, context.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// Returns the output of `wanted`, or `None` if `limit` is ready first.
+pub(super) async fn before<T>(wanted: impl Future<Output = T>, limit: Sleep<'_>) -> Option<T> {
+    let (mut wanted, mut limit) = (pin!(wanted), pin!(limit));
+    poll_fn(|context| {
+        if let Poll::Ready(value) = wanted.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        limit.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}
