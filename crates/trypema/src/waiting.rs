@@ -14,10 +14,11 @@ use thiserror::Error;
 use crate::clock::{Source, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use queue::MAX_WAITERS_PER_KEY;
+use crate::strategy::Strategy;
+use queue::{MAX_WAITERS_PER_KEY, Position};
 use sleep::{Sleep, before};
 
-pub(crate) use queue::{Position, WaitQueues};
+pub(crate) use queue::WaitQueues;
 
 /// Why waiting ended without being admitted. Nothing was spent, except perhaps by a call that the store did not answer; what a
 /// strategy counts of denials was counted.
@@ -51,6 +52,15 @@ const LONGEST_JITTER: Duration = Duration::from_millis(250);
 /// keep it busy.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
+/// A question of a caller that waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ask {
+    /// Whether it would be admitted.
+    Peek,
+    /// To be admitted.
+    Take,
+}
+
 /// One caller that waits: for how long at most, and when it asks again.
 #[derive(Debug)]
 pub(crate) struct Waiting {
@@ -75,8 +85,39 @@ impl Waiting {
         Self { is_spread: true, ..self }
     }
 
+    /// Asks until the answer to [`Ask::Take`] is an admission. Callers that find nobody waiting for `key` take at once.
+    pub(crate) async fn admitted<'l, S, F>(
+        mut self,
+        queues: &WaitQueues,
+        key: &[u8],
+        ask: impl Fn(Ask) -> F,
+    ) -> Result<S::Decision<'l>, WaitError>
+    where
+        S: Strategy,
+        F: Future<Output = Result<S::Decision<'l>, TrypemaError>>,
+    {
+        if S::COUNTS_DENIALS || queues.is_waiting(key) {
+            self.plan(&S::core(&ask(Ask::Peek).await?))?;
+        } else {
+            let decision = ask(Ask::Take).await?;
+            if S::core(&decision).is_allowed() {
+                return Ok(decision);
+            }
+            self.plan(&S::core(&decision))?;
+        }
+        let _position = self.turn(queues, key).await?;
+        loop {
+            self.sleep().await;
+            let decision = ask(Ask::Take).await?;
+            if S::core(&decision).is_allowed() {
+                return Ok(decision);
+            }
+            self.plan(&S::core(&decision))?;
+        }
+    }
+
     /// Notes when to ask again after `decision`; an error if that is never, or too late.
-    pub(crate) fn plan(&mut self, decision: &Decision) -> Result<(), WaitError> {
+    fn plan(&mut self, decision: &Decision) -> Result<(), WaitError> {
         let now = self.clock.now();
         self.ask_at = now;
         if decision.is_allowed() {
@@ -98,11 +139,7 @@ impl Waiting {
     }
 
     /// Queues up for `key` and waits until nobody is in front. Dropping the position lets the next one move up.
-    pub(crate) async fn turn<'q>(
-        &self,
-        queues: &'q WaitQueues,
-        key: &[u8],
-    ) -> Result<Position<'q>, WaitError> {
+    async fn turn<'q>(&self, queues: &'q WaitQueues, key: &[u8]) -> Result<Position<'q>, WaitError> {
         let position = queues.join(key)?;
         let turn = poll_fn(|context| position.poll_turn(context));
         before(turn, Sleep::until(&self.clock, self.deadline)).await.ok_or_else(|| self.too_long())?;
@@ -110,7 +147,7 @@ impl Waiting {
     }
 
     /// Sleeps until it is time to ask again.
-    pub(crate) async fn sleep(&self) {
+    async fn sleep(&self) {
         Sleep::until(&self.clock, self.ask_at).await;
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::limiter::Limiter;
 use crate::redis::RedisKey;
 use crate::strategy::Leasable;
-use crate::waiting::{WaitError, Waiting};
+use crate::waiting::{Ask, WaitError, Waiting};
 
 impl<S: Leasable> Limiter<S> {
     /// Waits until `cost` is admitted, at most for `patience`.
@@ -33,25 +33,13 @@ impl<S: Leasable> Limiter<S> {
         cost: u64,
         patience: Duration,
     ) -> Result<S::Decision<'l>, WaitError> {
-        let mut waiting = Waiting::new(self.shared.hub.clock.clone(), patience).spread();
-        let (waiters, name) = (self.redis().waiters(), key.as_str().as_bytes());
-        if S::COUNTS_DENIALS || waiters.is_waiting(name) {
-            waiting.plan(&S::core(&self.peek(key, limit, cost).await?))?;
-        } else {
-            let decision = self.take(key, limit, cost).await?;
-            if S::core(&decision).is_allowed() {
-                return Ok(decision);
+        let ask = |ask| async move {
+            match ask {
+                Ask::Peek => self.peek(key, limit, cost).await,
+                Ask::Take => self.take(key, limit, cost).await,
             }
-            waiting.plan(&S::core(&decision))?;
-        }
-        let _position = waiting.turn(waiters, name).await?;
-        loop {
-            waiting.sleep().await;
-            let decision = self.take(key, limit, cost).await?;
-            if S::core(&decision).is_allowed() {
-                return Ok(decision);
-            }
-            waiting.plan(&S::core(&decision))?;
-        }
+        };
+        let waiting = Waiting::new(self.shared.hub.clock.clone(), patience).spread();
+        waiting.admitted::<S, _>(self.redis().waiters(), key.as_str().as_bytes(), ask).await
     }
 }

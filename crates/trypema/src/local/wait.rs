@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::limiter::Limiter;
 use crate::strategy::Strategy;
-use crate::waiting::{WaitError, Waiting};
+use crate::waiting::{Ask, WaitError, Waiting};
 
 impl<S: Strategy> Limiter<S> {
     /// Waits until `cost` is admitted, at most for `patience`; first come, first served for each key.
@@ -52,25 +52,13 @@ impl<S: Strategy> Limiter<S> {
         cost: u64,
         patience: Duration,
     ) -> Result<S::Decision<'l>, WaitError> {
-        let mut waiting = Waiting::new(self.clock.clone(), patience);
-        let name = self.map.hashed(key).key;
-        if S::COUNTS_DENIALS || self.waiters.is_waiting(&name) {
-            waiting.plan(&S::core(&self.peek(key, limit, cost)))?;
-        } else {
-            let decision = self.take(key, limit, cost);
-            if S::core(&decision).is_allowed() {
-                return Ok(decision);
-            }
-            waiting.plan(&S::core(&decision))?;
-        }
-        let _position = waiting.turn(&self.waiters, &name).await?;
-        loop {
-            waiting.sleep().await;
-            let decision = self.take(key, limit, cost);
-            if S::core(&decision).is_allowed() {
-                return Ok(decision);
-            }
-            waiting.plan(&S::core(&decision))?;
-        }
+        let ask = |ask| async move {
+            Ok(match ask {
+                Ask::Peek => self.peek(key, limit, cost),
+                Ask::Take => self.take(key, limit, cost),
+            })
+        };
+        let waiting = Waiting::new(self.clock.clone(), patience);
+        waiting.admitted::<S, _>(&self.waiters, &self.map.hashed(key).key, ask).await
     }
 }
