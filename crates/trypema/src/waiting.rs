@@ -165,9 +165,7 @@ mod tests {
     use crate::decision::When;
 
     fn denied(now: Timestamp, wait: Duration) -> Decision {
-        let is_allowed = false;
-        let when = When::exactly(now);
-        Decision { is_allowed, limit: 1, remaining: 0, not_before: now + wait, resets_at: now, when }
+        Decision { not_before: now + wait, when: When::exactly(now), ..Decision::refused() }
     }
 
     /// Ten thousand waiters for the same moment, in as many processes.
