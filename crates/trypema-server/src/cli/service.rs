@@ -201,6 +201,10 @@ impl Connection<'_> {
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
             .allow_non_standard_methods(true);
+        if loopback_port(self.server).is_some() {
+            // A proxy named by HTTP_PROXY cannot reach this machine's loopback, and must not see its token.
+            config = config.proxy(None);
+        }
         if let Some(file) = self.ca {
             let failed = |error: &dyn Display| format!("{}: {error}", file.display());
             let pem = fs::read(file).map_err(|error| failed(&error))?;

@@ -31,7 +31,10 @@ fn token_in(session: &Path, port: &FreePort) -> String {
 
 /// Runs a client as the user of a session.
 fn as_user(session: &Path, arguments: &[&str]) -> Ran {
-    trypema().env("XDG_RUNTIME_DIR", session).args(arguments).output().unwrap().into()
+    let mut command = trypema();
+    // No proxy is to see the token.
+    command.env("HTTP_PROXY", "http://127.0.0.1:1").env("ALL_PROXY", "http://127.0.0.1:1");
+    command.env("XDG_RUNTIME_DIR", session).args(arguments).output().unwrap().into()
 }
 
 #[test]
