@@ -23,6 +23,8 @@ cargo xtask <command>
                      and then updates nothing
   soak [strategy]    the random tests at full length: a million traces per strategy; --redis plays them on a Redis
   soak faults [row]  how late calls return when Redis fails, and how soon they are served again
+  soak connections   slow readers, large bodies and trickled heads from addresses that reconnect at once, and a good client
+                     beside them: its p99, and the service's memory; half a minute
   simulate hybrid    fleets that lease from one store: updates docs/scale.md; --seeds N [--from S] plays random faults instead
   plot suppressed    draws docs/img/suppressed.svg from the simulator
   plot strategies    draws docs/img/strategies.svg: one burst through all six strategies
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
             cargo(["run", "--release", "--manifest-path", BENCH, "--"].iter().chain(rest))
         }
         ["soak", "faults", rest @ ..] => soak("faults", rest),
+        ["soak", "connections", rest @ ..] => cargo(["build", "--release", "--package", "trypema-server"])
+            .and_then(|()| soak("connections", rest)),
         ["soak", rest @ ..] => soak("soak", rest),
         ["simulate", rest @ ..] => soak("simulate", rest),
         ["plot", rest @ ..] => {

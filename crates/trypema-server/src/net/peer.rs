@@ -3,6 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use tokio::sync::Semaphore;
+
+/// Batches of one peer that are decided at a time. They take turns with those of other peers, so a peer with a thousand of them delays
+/// nobody but itself.
+const BATCHES_PER_PEER: usize = 2;
+
 /// Connections that are limited together: those of an IPv4 address, or of an IPv6 network of 64 bits, which is what one customer of a
 /// provider has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,11 +39,19 @@ pub(super) struct Peer {
     held: AtomicU64,
     /// The tick in which no memory could be freed for it.
     pub(super) refused_at: AtomicU32,
+    /// Turns for its batches.
+    pub(super) batches: Semaphore,
 }
 
 impl Peer {
     pub(super) fn new(key: PeerKey) -> Self {
-        Self { key, open: AtomicUsize::new(0), held: AtomicU64::new(0), refused_at: AtomicU32::new(u32::MAX) }
+        Self {
+            key,
+            open: AtomicUsize::new(0),
+            held: AtomicU64::new(0),
+            refused_at: AtomicU32::new(u32::MAX),
+            batches: Semaphore::new(BATCHES_PER_PEER),
+        }
     }
 
     pub(super) fn held(&self) -> u64 {

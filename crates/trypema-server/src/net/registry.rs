@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::SemaphorePermit;
 use trypema::http::TrustedProxies;
 
 use super::connection::{Connection, Phase};
@@ -263,6 +264,12 @@ impl Slots {
 }
 
 impl Place {
+    /// Waits until a batch of this peer may be decided.
+    pub(crate) async fn batch_turn(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed.
+        self.connection.usage.batches.acquire().await.ok()
+    }
+
     /// The connection is in another phase from now on, unless it was ended: whether it was not.
     pub(crate) fn enter(&self, phase: Phase) -> bool {
         self.connection.enter(phase, self.registry.now())

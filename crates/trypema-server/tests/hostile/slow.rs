@@ -12,5 +12,7 @@ mod late;
 mod peers;
 #[path = "slow/room.rs"]
 mod room;
+#[path = "slow/turns.rs"]
+mod turns;
 #[path = "slow/unread.rs"]
 mod unread;

@@ -1,5 +1,7 @@
 //! `POST /v1/check`: may this request go ahead?
 
+use std::thread;
+
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
@@ -13,14 +15,24 @@ use super::query::Choices;
 use super::question::{Question, Questions};
 use super::{Answer, Asked, CheckApi, begin, body};
 use crate::app::Mode;
+use crate::config::ProviderChoice;
 use crate::deny_status::DenyStatus;
 use crate::net::Place;
 
 /// Requests of a batch that are asked of Redis at once: enough to travel together, few enough that the last ones do not wait for longer than
 /// a call may take.
 const AT_A_TIME: usize = 32;
-/// Batches that ask at once: they must not crowd out those who ask for one thing.
-pub(super) const BATCHES_AT_A_TIME: usize = 2;
+/// Parts of batches that wait for Redis at a time.
+const PARTS_IN_REDIS: usize = 2;
+
+/// Parts of batches that are decided at a time, so that they do not crowd out single checks: in memory on half of the processors, as they
+/// never wait there. Batches take turns after every part.
+pub(super) fn parts_at_a_time(provider: &ProviderChoice) -> usize {
+    match provider {
+        ProviderChoice::Memory => thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2)),
+        ProviderChoice::Redis(_) | ProviderChoice::Hybrid(..) => PARTS_IN_REDIS,
+    }
+}
 
 /// Bytes that are reserved for the answer to one request of a batch, before any of them spends something: with a few rules it is smaller.
 const ANSWER_BYTES: usize = 1_024;
@@ -29,6 +41,8 @@ impl CheckApi {
     pub(super) async fn check(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let choices = Choices::read(request.uri().query())?;
         let body = body::read(request.into_body(), self.max_body, place).await?;
+        // A batch that waits for its turn has spent nothing yet, and may give way.
+        let _turn = if Questions::is_batch(&body) { place.batch_turn().await } else { None };
         match Questions::read(&body, self.max_batch)? {
             Questions::One(question) => {
                 begin(place)?;
@@ -37,8 +51,6 @@ impl CheckApi {
             Questions::Many(questions) => {
                 let reserved = place.reserve(questions.len() * ANSWER_BYTES).await;
                 let reserved = reserved.ok_or_else(Refusal::out_of_memory)?;
-                // It is never closed. Who waits for a turn has asked nothing yet, and may give way.
-                let _turn = self.batches.acquire().await;
                 begin(place)?;
                 let answer = Box::pin(self.each(&questions)).await;
                 reserved.become_answer(answer.len());
@@ -57,6 +69,8 @@ impl CheckApi {
     async fn each(&self, questions: &[Question<'_>]) -> Vec<u8> {
         let mut all = vec![b'['];
         for some in questions.chunks(AT_A_TIME) {
+            // It is never closed.
+            let turn = self.batches.acquire().await;
             let verdicts = join_all(some.iter().map(|question| self.verdict(question))).await;
             for (question, verdict) in some.iter().zip(verdicts) {
                 if all.len() > 1 {
@@ -72,6 +86,9 @@ impl CheckApi {
                     }
                 }
             }
+            drop(turn);
+            // Decisions in memory never wait: without this, a long batch would keep its thread from all other connections.
+            tokio::task::yield_now().await;
         }
         all.push(b']');
         // What is accounted for is what it takes.

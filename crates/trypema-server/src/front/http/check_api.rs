@@ -51,7 +51,7 @@ impl CheckApi {
             profiles: config.profiles.clone(),
             max_body: config.limits.body_bytes,
             max_batch: config.limits.batch,
-            batches: Semaphore::new(check::BATCHES_AT_A_TIME),
+            batches: Semaphore::new(check::parts_at_a_time(&config.provider)),
         }
     }
 }

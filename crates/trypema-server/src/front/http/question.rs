@@ -203,9 +203,14 @@ pub(super) enum Questions<'a> {
 }
 
 impl<'a> Questions<'a> {
+    /// Whether a body is a batch, if it is anything.
+    pub(super) fn is_batch(body: &[u8]) -> bool {
+        body.trim_ascii_start().first() == Some(&b'[')
+    }
+
     /// Reads a body: an array is a batch.
     pub(super) fn read(body: &'a [u8], max_batch: usize) -> Result<Self, Refusal> {
-        if body.trim_ascii_start().first() != Some(&b'[') {
+        if !Self::is_batch(body) {
             return read(body).map(Self::One);
         }
         let many: Vec<Object<Question<'a>>> = read_any(body)?;

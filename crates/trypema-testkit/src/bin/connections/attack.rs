@@ -1,0 +1,140 @@
+//! What hostile clients do, from addresses of their own, until their process is ended.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
+
+use crate::Failure;
+
+/// Connections that one address tries to hold: more than the 1,000 it may have.
+const CONNECTIONS: usize = 1_200;
+/// Connections that all attackers may open, so that an attack ends whatever happens.
+const MAX_OPENED: usize = 1_000_000;
+/// An attack that nobody ends, ends by itself.
+const LONGEST: Duration = Duration::from_secs(60);
+/// A slow reader takes nothing from its socket, and has little room for what arrives.
+const RECEIVE_BUFFER: u32 = 16 * 1024;
+/// The largest body of a check.
+const BODY: usize = 1024 * 1024;
+/// How often a byte of a head is sent.
+const TRICKLE: Duration = Duration::from_millis(50);
+/// What a connection that is refused at once waits before the next: a round trip that is very short.
+const RECONNECT: Duration = Duration::from_millis(1);
+
+/// What is done to the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attack {
+    /// Asks for long answers, and reads none.
+    SlowReaders,
+    /// Sends all but the last byte of the largest body.
+    LargeBodies,
+    /// Sends a head byte by byte.
+    TrickledHeads,
+    /// All of these, each from another address.
+    Everything,
+}
+
+impl Attack {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::SlowReaders, Self::LargeBodies, Self::TrickledHeads, Self::Everything];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::SlowReaders => "slow readers",
+            Self::LargeBodies => "large bodies",
+            Self::TrickledHeads => "trickled heads",
+            Self::Everything => "everything at once",
+        }
+    }
+}
+
+/// Connections that all attackers have opened.
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+
+/// Attacks until the process is ended.
+pub(crate) fn run(name: &str, address: &str) -> Result<(), Failure> {
+    let attack = Attack::ALL.into_iter().find(|attack| attack.name() == name).ok_or("no such attack")?;
+    let address: SocketAddr = address.parse()?;
+    let attacks = match attack {
+        Attack::Everything => &Attack::ALL[..3],
+        _ => &[attack][..],
+    };
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        for (attack, last) in attacks.iter().zip(2..) {
+            for _ in 0..CONNECTIONS {
+                tokio::spawn(repeat(*attack, Ipv4Addr::new(127, 0, 0, last), address));
+            }
+        }
+        sleep(LONGEST).await;
+    });
+    Ok(())
+}
+
+/// Connects again whenever it is closed.
+async fn repeat(attack: Attack, source: Ipv4Addr, address: SocketAddr) {
+    while OPENED.fetch_add(1, Ordering::Relaxed) < MAX_OPENED {
+        if let Ok(stream) = connect(source, address).await {
+            // Whatever ends it, the next one follows.
+            let _ = act(attack, &stream).await;
+        }
+        sleep(RECONNECT).await;
+    }
+}
+
+async fn connect(source: Ipv4Addr, address: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    socket.bind(SocketAddr::from((source, 0)))?;
+    socket.connect(address).await
+}
+
+async fn act(attack: Attack, stream: &TcpStream) -> std::io::Result<()> {
+    match attack {
+        Attack::SlowReaders => {
+            let check = r#"{"attributes":{"user":"eve"}}"#;
+            let body = format!("[{}]", [check; 1_000].join(","));
+            let request = format!(
+                "POST /v1/check HTTP/1.1\r\nhost: soak\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            loop {
+                send(stream, request.as_bytes()).await?;
+            }
+        }
+        Attack::LargeBodies => {
+            let head = format!("POST /v1/check HTTP/1.1\r\nhost: soak\r\ncontent-length: {BODY}\r\n\r\n");
+            send(stream, head.as_bytes()).await?;
+            send(stream, &vec![b' '; BODY - 1]).await?;
+            stream.ready(Interest::READABLE).await.map(drop)
+        }
+        _ => {
+            let head = b"GET /healthz HTTP/1.1\r\nx-slow: ".iter().chain(std::iter::repeat(&b'a'));
+            for byte in head {
+                send(stream, &[*byte]).await?;
+                // Anything to read is the end of the connection.
+                if timeout(TRICKLE, stream.readable()).await.is_ok() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn send(stream: &TcpStream, mut bytes: &[u8]) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! A client that behaves, and how long it waits for its answers.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use trypema::clock::{Clock, SystemClock};
+
+use crate::Failure;
+use crate::service::Service;
+
+/// It asks once in this time: what is measured is the service, and not how fast it can be asked.
+const PACE: Duration = Duration::from_millis(2);
+/// Every so many requests are a batch, which needs some of the memory budget.
+const BATCH_EVERY: usize = 10;
+const CHECKS: usize = 20;
+/// Every so many requests the service's memory is looked at, between them.
+const LOOK_EVERY: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(10);
+const CHECK: &str = r#"{"attributes":{"user":"ann"}}"#;
+
+/// The client: it asks in turn on a connection that stays and on a new one.
+pub(crate) struct GoodClient<'s> {
+    service: &'s Service,
+    kept: BufReader<TcpStream>,
+}
+
+/// What it has seen.
+pub(crate) struct Seen {
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    /// Requests that were not answered with 200.
+    pub(crate) failed: usize,
+    /// The most bytes of bodies and unread answers, and of resident memory.
+    pub(crate) buffered: u64,
+    pub(crate) resident: u64,
+}
+
+impl<'s> GoodClient<'s> {
+    pub(crate) fn new(service: &'s Service) -> Result<Self, Failure> {
+        Ok(Self { service, kept: connect(service)? })
+    }
+
+    /// Asks for so long.
+    pub(crate) fn ask_for(&mut self, time: Duration) -> Result<Seen, Failure> {
+        let end = SystemClock.now() + time;
+        let mut times_us = Vec::new();
+        let (mut failed, mut buffered, mut resident) = (0, 0, 0);
+        while SystemClock.now() < end {
+            let number = times_us.len();
+            let body = if number.is_multiple_of(BATCH_EVERY) { batch() } else { CHECK.to_owned() };
+            let before = SystemClock.now();
+            let answered = self.ask(number, &body);
+            times_us.push(SystemClock.now().as_micros().saturating_sub(before.as_micros()));
+            if !matches!(answered, Ok(200)) {
+                failed += 1;
+                self.kept = connect(self.service)?;
+            }
+            if number.is_multiple_of(LOOK_EVERY) {
+                buffered = buffered.max(self.service.buffered());
+                resident = resident.max(self.service.resident());
+            }
+            thread::sleep(PACE);
+        }
+        times_us.sort_unstable();
+        let (p50_us, p99_us) = (times_us[times_us.len() / 2], times_us[times_us.len() * 99 / 100]);
+        Ok(Seen { p50_us, p99_us, failed, buffered, resident })
+    }
+
+    fn ask(&mut self, number: usize, body: &str) -> std::io::Result<u16> {
+        if number.is_multiple_of(2) {
+            send(&mut self.kept, body)
+        } else {
+            send(&mut connect(self.service)?, body)
+        }
+    }
+}
+
+fn batch() -> String {
+    format!("[{}]", [CHECK; CHECKS].join(","))
+}
+
+fn connect(service: &Service) -> std::io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect(service.address())?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(BufReader::new(stream))
+}
+
+/// Sends a check and reads its answer; the status.
+fn send(connection: &mut BufReader<TcpStream>, body: &str) -> std::io::Result<u16> {
+    let length = body.len();
+    let request = format!("POST /v1/check HTTP/1.1\r\nhost: soak\r\ncontent-length: {length}\r\n\r\n{body}");
+    connection.get_mut().write_all(request.as_bytes())?;
+    let mut line = String::new();
+    connection.read_line(&mut line)?;
+    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let mut length = 0;
+    while line.trim_end() != "" {
+        line.clear();
+        connection.read_line(&mut line)?;
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.trim_end().parse().unwrap_or(0);
+        }
+    }
+    let mut answer = vec![0; length];
+    connection.read_exact(&mut answer)?;
+    Ok(status)
+}
