@@ -12,6 +12,8 @@ use crate::process::is_sound;
 
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const BATCHES: usize = 100;
+/// Batches that are answered while one waits: two of the other peer are under way, and the machine may be slow.
+const MEANWHILE: f64 = 20.0;
 const ANSWERED: &str = r#"trypema_http_requests_total{route="check",status="200"}"#;
 
 fn batch(checks: usize) -> String {
@@ -23,6 +25,8 @@ fn batch(checks: usize) -> String {
 fn a_batch_does_not_wait_behind_those_of_another_peer() {
     let service = Service::start(&[]);
     let mut client = service.client();
+    client.write(batch(1).as_bytes()).unwrap();
+    assert_eq!(client.read().unwrap().status, 200);
     let attackers: Vec<TcpStream> = (0..BATCHES)
         .map(|_| {
             let mut stream = connect_from(ATTACKER, service.address).unwrap();
@@ -32,11 +36,12 @@ fn a_batch_does_not_wait_behind_those_of_another_peer() {
         .collect();
     let arrived = || service.metric("trypema_connections") > BATCHES as f64;
     wait_until("all batches to arrive", arrived).unwrap();
+    let before = service.metric(ANSWERED);
     client.write(batch(20).as_bytes()).unwrap();
     assert_eq!(client.read().unwrap().status, 200);
-    let answered = service.metric(ANSWERED);
-    println!("{answered} of {BATCHES} batches of the other peer were answered first");
-    assert!(answered < BATCHES as f64 / 2.0, "{answered} batches were answered first");
+    let meanwhile = service.metric(ANSWERED) - before;
+    println!("{meanwhile} batches of the other peer were answered meanwhile, {before} before");
+    assert!(meanwhile <= MEANWHILE, "{meanwhile} batches were answered meanwhile, {before} before");
     drop(attackers);
     is_sound(&service);
 }
