@@ -27,7 +27,7 @@ pub(crate) struct CheckApi {
     pub(super) profiles: Profiles,
     pub(super) max_body: usize,
     pub(super) max_batch: usize,
-    /// A turn for each batch that asks.
+    /// Turns for parts of batches.
     pub(super) batches: Semaphore,
 }
 

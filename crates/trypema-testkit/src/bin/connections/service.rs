@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Service {
     program: Program,
     address: SocketAddr,
+    /// Where its metrics are.
+    admin: SocketAddr,
 }
 
 impl Service {
@@ -42,12 +44,17 @@ impl Service {
             let mut command = Command::new(binary);
             command.args(["serve", "--listen", "127.0.0.1:0", "--trusted-proxies", "127.0.0.1/32"]);
             command.arg("--rules").arg(rules);
+            command.args(["--admin-listen", "127.0.0.1:0"]).env("XDG_RUNTIME_DIR", directory);
             command
         })?;
         written?;
-        let line = program.line("listens on")?;
-        let address = line.rsplit("://").next().unwrap_or_default().parse()?;
-        Ok(Self { program, address })
+        let mut address = |text| -> Result<SocketAddr, Failure> {
+            let line = program.line(text)?;
+            let address = line.rsplit("://").next().and_then(|rest| rest.split_whitespace().next());
+            Ok(address.unwrap_or_default().parse()?)
+        };
+        let (address, admin) = (address("listens on")?, address("administration is on")?);
+        Ok(Self { program, address, admin })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -79,7 +86,7 @@ impl Service {
     }
 
     fn metrics(&self) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(self.address)?;
+        let mut stream = TcpStream::connect(self.admin)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: soak\r\nconnection: close\r\n\r\n")?;
         let mut text = String::new();
