@@ -136,10 +136,10 @@ RETURN CASE
                           div(window_seconds * 1000000 * coalesce(burst_limit, limit_count) + limit_count - 1, limit_count))
 END;
 
--- Up to four buckets: [{"limit_count": 10, "window_seconds": 1, "burst_limit": 20}, ...].
+-- Up to sixteen buckets: [{"limit_count": 10, "window_seconds": 1, "burst_limit": 20}, ...].
 CREATE FUNCTION trypema_are_buckets(limits jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN jsonb_typeof(limits) <> 'array' THEN false ELSE (
-    SELECT count(*) BETWEEN 1 AND 4
+    SELECT count(*) BETWEEN 1 AND 16
        AND coalesce(bool_and(
                CASE WHEN jsonb_typeof(bucket) = 'object'
                      AND bucket - '{limit_count,window_seconds,burst_limit}'::text[] = '{}'
@@ -173,7 +173,7 @@ CREATE TABLE trypema_numbers (
     long_window_seconds numeric(20, 6),
     long_threshold      bigint,
     long_block_seconds  numeric(20, 6),
-    count_while_blocked boolean,
+    while_blocked       varchar(20),
 
     CONSTRAINT algorithm_is_known CHECK (
         algorithm IN ('absolute', 'suppressed', 'token_bucket', 'sliding_window', 'fixed_window', 'abuse')),
@@ -198,8 +198,9 @@ CREATE TABLE trypema_numbers (
             trypema_is_window(temp_window_seconds) AND trypema_is_window(temp_block_seconds)
             AND trypema_is_window(long_window_seconds) AND trypema_is_window(long_block_seconds)
             AND trypema_is_count(temp_threshold, 10000) AND trypema_is_count(long_threshold, 10000)
+            AND coalesce(while_blocked, 'count') IN ('count', 'lengthen', 'ignore')
         ELSE num_nonnulls(temp_window_seconds, temp_threshold, temp_block_seconds, long_window_seconds, long_threshold,
-                          long_block_seconds, count_while_blocked) = 0 END)
+                          long_block_seconds, while_blocked) = 0 END)
 );
 
 -- What is stored ---------------------------------------------------------------------------------------------------------

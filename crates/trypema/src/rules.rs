@@ -25,7 +25,8 @@ mod yaml;
 
 pub use definition::{
     AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, KeyVerdict, Numbers,
-    OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
+    OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WhileBlocked,
+    WindowNumbers,
 };
 pub use endpoint::usual_path;
 #[cfg(feature = "tower")]

@@ -134,7 +134,7 @@ fn everything() -> Value {
         {"sliding_window": {"limit": 4_294_967_295_u64, "window": "1m1us"}},
         {"fixed_window": {"limit": 9_007_199_254_740_991_u64, "window": "1ms"}},
         {"abuse": {"temp": {"window": "1m", "threshold": 10_000, "block": "10m"},
-            "long": {"window": "1d", "threshold": 1, "block": "366d"}, "count_while_blocked": false}},
+            "long": {"window": "1d", "threshold": 1, "block": "366d"}, "while_blocked": "lengthen"}},
     ]);
     let (mut rules, mut overrides) = (Vec::new(), Vec::new());
     for (number, strategy) in strategies.as_array().unwrap().iter().enumerate() {

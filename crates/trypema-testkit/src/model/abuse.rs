@@ -1,6 +1,6 @@
 //! Abuse: attempts over a short and a long window, and blocks that outlast them.
 
-use trypema::BlockScope;
+use trypema::{AbuseLimit, BlockScope};
 
 use super::{Ask, Model, Refund, Taken, first_moment, wait_until};
 use crate::random::Random;
@@ -31,10 +31,23 @@ pub struct AttemptLimit {
 /// What attempts during a block do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhileBlocked {
-    /// They count and may lengthen the block.
+    /// They count; a tier that is not blocked yet is when its threshold is reached.
     Count,
+    /// They count, and a threshold that is reached blocks from then on.
+    Lengthen,
     /// They are denied and not counted.
     Ignore,
+}
+
+impl WhileBlocked {
+    /// `limit` with this.
+    pub fn apply(self, limit: AbuseLimit) -> AbuseLimit {
+        match self {
+            Self::Count => limit,
+            Self::Lengthen => limit.lengthening_blocks(),
+            Self::Ignore => limit.ignoring_attempts_while_blocked(),
+        }
+    }
 }
 
 impl AttemptLimit {
@@ -68,7 +81,8 @@ struct Block {
 pub struct AbuseModel {
     /// When each was made, the oldest first.
     attempts: Vec<i64>,
-    block: Option<Block>,
+    /// When the block of the short and of the long tier ends.
+    blocks_end: [Option<i64>; 2],
     /// When something was last written.
     last: i64,
 }
@@ -79,15 +93,20 @@ impl AbuseModel {
     fn repair(&mut self, limit: &AttemptLimit, now: i64) {
         if self.last > now + limit.longest_window() {
             self.attempts.fill(now);
-            if let Some(block) = &mut self.block {
-                block.ends_at = now + (block.ends_at - self.last);
+            for ends_at in self.blocks_end.iter_mut().flatten() {
+                *ends_at = now + (*ends_at - self.last);
             }
             self.last = now;
         }
     }
 
+    /// The block in force: the one that ends last, and of two the long one.
     fn block_at(&self, now: i64) -> Option<Block> {
-        self.block.filter(|block| block.ends_at > now)
+        let scopes = [BlockScope::Temp, BlockScope::Long];
+        let blocks = scopes.into_iter().zip(self.blocks_end).filter_map(|(scope, ends_at)| {
+            ends_at.filter(|ends_at| *ends_at > now).map(|ends_at| Block { ends_at, scope })
+        });
+        blocks.max_by_key(|block| block.ends_at)
     }
 
     fn count(&self, window_us: u64, now: i64) -> u64 {
@@ -108,21 +127,21 @@ impl AbuseModel {
         }
         let surplus = self.attempts.len().saturating_sub(limit.kept() as usize);
         self.attempts.drain(..surplus);
-        self.block = self.block_at(now);
+        self.blocks_end = self.blocks_end.map(|ends_at| ends_at.filter(|ends_at| *ends_at > now));
         self.last = now;
     }
 
-    /// Blocks for every tier that is reached; the block that ends last holds, and of two the long one.
+    /// Blocks every tier that is reached, unless it is blocked and blocks are not lengthened.
     fn block_if_reached(&mut self, limit: &AttemptLimit, now: i64) {
-        for (scope, tier) in limit.tiers() {
-            if self.count(tier.window_us, now) < tier.threshold {
-                continue;
-            }
+        for (position, (_, tier)) in limit.tiers().into_iter().enumerate() {
+            let is_reached = self.count(tier.window_us, now) >= tier.threshold;
             let ends_at = now + tier.block_us as i64;
-            let is_longer =
-                |held: Block| held.ends_at < ends_at || held.ends_at == ends_at && scope == BlockScope::Long;
-            if self.block_at(now).is_none_or(is_longer) {
-                self.block = Some(Block { ends_at, scope });
+            match self.blocks_end[position] {
+                Some(held) if limit.while_blocked == WhileBlocked::Lengthen && is_reached => {
+                    self.blocks_end[position] = Some(held.max(ends_at));
+                }
+                None if is_reached => self.blocks_end[position] = Some(ends_at),
+                _ => {}
             }
         }
     }
@@ -139,7 +158,7 @@ impl AbuseModel {
     fn all_over_at(&self, limit: &AttemptLimit, now: i64) -> i64 {
         let counts = self.attempts.last().filter(|at| *at + limit.longest_window() > now);
         let forgotten_at = counts.map_or(0, |at| at + limit.longest_window());
-        let block_ends_at = self.block.filter(|block| block.ends_at > now).map_or(0, |block| block.ends_at);
+        let block_ends_at = self.block_at(now).map_or(0, |block| block.ends_at);
         forgotten_at.max(block_ends_at)
     }
 
@@ -162,7 +181,7 @@ impl Model for AbuseModel {
         self.repair(limit, ask.now);
         let now = ask.now.max(self.last);
         let is_allowed = self.is_free(limit, now, ask.cost);
-        let counts = self.block_at(now).is_none() || limit.while_blocked == WhileBlocked::Count;
+        let counts = self.block_at(now).is_none() || limit.while_blocked != WhileBlocked::Ignore;
         if ask.cost > 0 && counts {
             self.record(limit, now, ask.cost);
             self.block_if_reached(limit, now);
@@ -203,7 +222,7 @@ impl Model for AbuseModel {
             left -= u64::from(is_given_back);
             !is_given_back
         });
-        if self.attempts.is_empty() && self.block.is_none() {
+        if self.attempts.is_empty() && self.blocks_end == [None; 2] {
             // Nothing is remembered, not even the time.
             self.last = 0;
         }
@@ -226,7 +245,12 @@ impl Model for AbuseModel {
         AttemptLimit {
             temp,
             long,
-            while_blocked: random.pick(&[WhileBlocked::Count, WhileBlocked::Count, WhileBlocked::Ignore]),
+            while_blocked: random.pick(&[
+                WhileBlocked::Count,
+                WhileBlocked::Count,
+                WhileBlocked::Lengthen,
+                WhileBlocked::Ignore,
+            ]),
         }
     }
 

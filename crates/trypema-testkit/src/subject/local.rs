@@ -17,7 +17,7 @@ use super::Detail;
 use super::library::{LibrarySubject, Provides, micros};
 use crate::model::{
     AbsoluteModel, AbuseModel, AlignedLimit, AttemptLimit, Bucket, FixedWindowModel, Model, SheddingLimit,
-    SlidingWindowModel, SuppressedModel, Tier, TokenBucketModel, WhileBlocked, WindowLimit,
+    SlidingWindowModel, SuppressedModel, Tier, TokenBucketModel, WindowLimit,
 };
 
 /// A model whose strategy the library has.
@@ -179,11 +179,7 @@ impl LocalStrategy for AbuseModel {
             let window = Duration::from_micros(tier.window_us);
             AbuseTier::new(window, tier.threshold, Duration::from_micros(tier.block_us)).unwrap()
         };
-        let both = AbuseLimit::new(tier(limit.temp), tier(limit.long));
-        match limit.while_blocked {
-            WhileBlocked::Count => both,
-            WhileBlocked::Ignore => both.ignoring_attempts_while_blocked(),
-        }
+        limit.while_blocked.apply(AbuseLimit::new(tier(limit.temp), tier(limit.long)))
     }
 
     fn detail(decision: &AbuseDecision) -> Detail {

@@ -10,6 +10,7 @@ use trypema::{
 
 use super::provider::Unsupported;
 use super::time;
+use crate::model::WhileBlocked;
 
 /// What is allowed, for one of the six strategies.
 #[derive(Debug, Clone, PartialEq)]
@@ -147,12 +148,13 @@ fn suppressed(options: &[&str]) -> Result<Limit, NoLimit> {
 }
 
 fn abuse(options: &[&str]) -> Result<Limit, NoLimit> {
-    let (mut short, mut long, mut is_ignoring) = (None, None, false);
+    let (mut short, mut long, mut while_blocked) = (None, None, WhileBlocked::Count);
     for option in options {
         match option.split_once('=') {
             Some(("short", value)) => short = Some(tier(value)?),
             Some(("long", value)) => long = Some(tier(value)?),
-            Some(("count_blocked", "no")) => is_ignoring = true,
+            Some(("while_blocked", "lengthen")) => while_blocked = WhileBlocked::Lengthen,
+            Some(("while_blocked", "ignore")) => while_blocked = WhileBlocked::Ignore,
             _ => return Err(unknown_option(option)),
         }
     }
@@ -160,7 +162,7 @@ fn abuse(options: &[&str]) -> Result<Limit, NoLimit> {
         return Err(NoLimit::Unreadable("a short and a long tier are needed".to_owned()));
     };
     let limit = AbuseLimit::new(short, long);
-    Ok(Limit::Abuse(if is_ignoring { limit.ignoring_attempts_while_blocked() } else { limit }))
+    Ok(Limit::Abuse(while_blocked.apply(limit)))
 }
 
 /// Reads a tier: window, threshold, block.

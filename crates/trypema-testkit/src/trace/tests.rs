@@ -22,7 +22,7 @@ token_bucket 10/1s 100/1m
 +1us ann take 10 -> allowed balances=0,90
 +0 ann 1 -> denied 100ms failed=0
 fixed_window 10/1s -> refused
-abuse short=60s/3/600s long=1h/10/1d count_blocked=no
+abuse short=60s/3/600s long=1h/10/1d while_blocked=ignore
 +0 ann block short 10s -> done
 +0 ann check -> blocked short 10s short=1 long=1 end=10s
 +0 ann unblock -> true

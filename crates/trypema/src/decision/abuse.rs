@@ -114,8 +114,8 @@ impl AbuseDecision {
         self.scope
     }
 
-    /// How long the block itself lasts; [`Decision::retry_after`] may be longer, as this very attempt could
-    /// block again.
+    /// The time until the block in force ends. [`Decision::retry_after`] may be longer: it is the wait after
+    /// which this attempt would not be blocked again.
     pub fn block_ends_after(&self) -> Duration {
         Duration::from_micros(self.core.when.micros_until(self.block_ends_at))
     }

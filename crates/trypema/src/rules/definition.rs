@@ -252,13 +252,22 @@ pub struct AbuseNumbers {
     pub temp: TierNumbers,
     /// The long one.
     pub long: TierNumbers,
-    /// Whether attempts during a block count and may lengthen it.
-    #[serde(default = "default_count_while_blocked")]
-    pub count_while_blocked: bool,
+    /// The effect of attempts during a block.
+    #[serde(default)]
+    pub while_blocked: WhileBlocked,
 }
 
-fn default_count_while_blocked() -> bool {
-    true
+/// The effect of attempts during a block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhileBlocked {
+    /// They count but do not lengthen the block; reaching the other threshold starts that block.
+    #[default]
+    Count,
+    /// They count, and reaching a threshold again lengthens the block.
+    Lengthen,
+    /// They do not count.
+    Ignore,
 }
 
 /// A window of the abuse strategy.

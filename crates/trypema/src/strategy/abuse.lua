@@ -1,17 +1,18 @@
 -- abuse: the twin of abuse.rs. Change both or neither.
---   limit    for the short and the long tier <d window> <d threshold> <d block>, then <B 1 if attempts during a
---            block count>
---   state    <B 'B'> <d last> <d block ends at, 0 = none> <B scope> and a series
+--   limit    for the short and the long tier <d window> <d threshold> <d block>, then <B attempts during a block:
+--            0 are ignored, 1 count, 2 count and lengthen it>
+--   state    <B 'b'> <d last> <d short block ends at, 0 = none> <d long block ends at, 0 = none> and a series
 --   outcome  <B admitted> <B scope: 0 short, 1 long> <d decided at> <d block ends at, 0 = none>
 --            <d not before, -1 = never> <d resets at> <d short count> <d long count>
 
 local MAX_EXACT = 2 ^ 53 - 1
 
 local function read(argument, at)
-  local temp, long, counting = {}, {}, 0
-  temp.window, temp.threshold, temp.block, long.window, long.threshold, long.block, counting, at =
+  local temp, long, blocked_attempts = {}, {}, 0
+  temp.window, temp.threshold, temp.block, long.window, long.threshold, long.block, blocked_attempts, at =
     struct.unpack('<ddddddB', argument, at)
-  local limit = {temp = temp, long = long, is_counting_blocked = counting == 1}
+  local limit = {temp = temp, long = long}
+  limit.is_ignoring, limit.is_lengthening = blocked_attempts == 0, blocked_attempts == 2
   limit.memory = math.max(temp.window, long.window)
   limit.kept = math.max(temp.threshold, long.threshold)
   return limit, at
@@ -20,34 +21,38 @@ end
 local function load(key)
   local text = redis.call('GETRANGE', key, '0', '1023')
   if #text == 0 then
-    return {text = text, last = 0, block = 0, scope = 0, attempts = new_series()}
+    return {text = text, last = 0, temp_ends = 0, long_ends = 0, attempts = new_series()}
   end
-  check_state(text, 66, 42)
-  local _, last, block, scope, at = struct.unpack('<BddB', text)
-  local state = {text = text, last = last, block = block, scope = scope, is_known = true}
+  check_state(text, 98, 49)
+  local _, last, temp_ends, long_ends, at = struct.unpack('<Bddd', text)
+  local state = {text = text, last = last, temp_ends = temp_ends, long_ends = long_ends, is_known = true}
   state.attempts, at = read_head(key, text, at)
   place({state.attempts}, at)
   return state
 end
 
 local function save(key, _, state, now)
-  local prefix = struct.pack('<BddB', 66, state.last, state.block, state.scope)
-  local fresh_from = math.max(series_fresh_from(state.attempts), state.block)
+  local prefix = struct.pack('<Bddd', 98, state.last, state.temp_ends, state.long_ends)
+  local fresh_from = math.max(series_fresh_from(state.attempts), state.temp_ends, state.long_ends)
   save_series(key, state.text, prefix, {state.attempts}, now, fresh_from)
 end
 
--- A state as it counts at `now`: the time to go by, its block, and whether all history happens now.
+-- A block that has not ended at `from`, with the time it has left, counted from `to`; 0 if it has ended.
+local function moved(ends_at, from, to)
+  if ends_at > from then
+    return to + (ends_at - from)
+  end
+  return 0
+end
+
+-- A state as it counts at `now`: the time to go by, when its blocks end, and whether all history happens now.
 local function present_of(limit, state, now)
   if state.last > now + limit.memory then
     -- A block keeps what was left of it.
-    local block = 0
-    if state.block > state.last then
-      block = now + state.block - state.last
-    end
-    return now, block, true
+    return now, moved(state.temp_ends, state.last, now), moved(state.long_ends, state.last, now), true
   end
   local at = math.max(now, state.last)
-  return at, state.block > at and state.block or 0, false
+  return at, moved(state.temp_ends, at, at), moved(state.long_ends, at, at), false
 end
 
 -- The attempts in the window of `tier`.
@@ -57,14 +62,6 @@ local function attempts_in(state, tier, at, is_back)
   end
   local used, _, is_series_back = view(state.attempts, at, tier.window)
   return used, is_series_back
-end
-
--- The block that ends later; of two that end together the long one. A block that ends at 0 is none.
-local function later(block, scope, other, other_scope)
-  if other > block or other == block and other > 0 and other_scope == 1 then
-    return other, other_scope
-  end
-  return block, scope
 end
 
 -- From when on `cost` attempts reach no threshold of `tier`, after `recorded` ones were made now.
@@ -82,18 +79,19 @@ end
 
 local function decide(limit, state, now, _, cost)
   local temp, long = limit.temp, limit.long
-  local at, block, is_back = present_of(limit, state, now)
-  local scope = state.scope
-  local is_recording = cost > 0 and (block == 0 or limit.is_counting_blocked)
+  local at, temp_ends, long_ends, is_back = present_of(limit, state, now)
+  local is_recording = cost > 0 and (temp_ends == 0 and long_ends == 0 or not limit.is_ignoring)
   local recorded = is_recording and cost or 0
   local short_count = math.min(attempts_in(state, temp, at, is_back) + recorded, limit.kept)
   local long_count = math.min(attempts_in(state, long, at, is_back) + recorded, limit.kept)
-  if is_recording and short_count >= temp.threshold then
-    block, scope = later(block, scope, at + temp.block, 0)
+  if is_recording and short_count >= temp.threshold and (temp_ends == 0 or limit.is_lengthening) then
+    temp_ends = math.max(temp_ends, at + temp.block)
   end
-  if is_recording and long_count >= long.threshold then
-    block, scope = later(block, scope, at + long.block, 1)
+  if is_recording and long_count >= long.threshold and (long_ends == 0 or limit.is_lengthening) then
+    long_ends = math.max(long_ends, at + long.block)
   end
+  -- The block that ends last is in force; of two that end together the long one.
+  local block = math.max(temp_ends, long_ends)
   local used, expired, is_series_back
   if is_back then
     used, expired, is_series_back = state.attempts.closed + state.attempts.open, 0, true
@@ -118,7 +116,8 @@ local function decide(limit, state, now, _, cost)
     forgotten_at = empty_at(state.attempts, at, limit.memory, used, is_series_back)
   end
   return {
-    admitted = block == 0, is_recording = is_recording, at = at, block = block, scope = scope,
+    admitted = block == 0, is_recording = is_recording, at = at, block = block, temp_ends = temp_ends,
+    long_ends = long_ends, scope = long_ends >= temp_ends and 1 or 0,
     not_before = not_before, resets_at = math.max(block, forgotten_at), short_count = short_count,
     long_count = long_count, used = used, expired = expired, is_back = is_series_back,
   }
@@ -136,7 +135,7 @@ local function commit(limit, state, _, cost, o)
   else
     settle(s, o.at, o.used, o.expired, o.is_back)
   end
-  state.block, state.scope, state.last = o.block, o.scope, o.at
+  state.temp_ends, state.long_ends, state.last = o.temp_ends, o.long_ends, o.at
   state.is_changed = true
 end
 
@@ -157,12 +156,17 @@ end
 -- Blocks for `duration` from now, unless a block already lasts longer.
 local function block_for(state, now, duration, scope)
   now = math.max(now, state.last)
-  state.block, state.scope = later(state.block, state.scope, math.min(now + duration, MAX_EXACT), scope)
+  local ends_at = math.min(now + duration, MAX_EXACT)
+  if scope == 1 then
+    state.long_ends = math.max(state.long_ends, ends_at)
+  else
+    state.temp_ends = math.max(state.temp_ends, ends_at)
+  end
   state.last, state.is_changed = now, true
 end
 
 local function is_blocked(state, now)
-  return state.block > now
+  return math.max(state.temp_ends, state.long_ends) > now
 end
 
 local function memory(limit)

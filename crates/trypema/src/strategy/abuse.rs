@@ -1,11 +1,14 @@
 //! Abuse: attempts over a short and a long window; too many in either block for a while.
 
+mod blocks;
 #[cfg(feature = "_redis")]
 mod lease;
 #[cfg(feature = "_redis")]
 mod wire;
 
 use std::time::Duration;
+
+use blocks::Blocks;
 
 use super::series::{Look, Record, Series, View};
 use super::{Call, Refund, Strategy};
@@ -65,19 +68,37 @@ impl AbuseTier {
 pub struct AbuseLimit {
     temp: AbuseTier,
     long: AbuseTier,
-    is_counting_blocked: bool,
+    blocked_attempts: BlockedAttempts,
+}
+
+/// The effect of attempts during a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BlockedAttempts {
+    /// They count, and start the block of a tier that is not blocked yet; the others stay as they are.
+    Count,
+    /// They count, and each that reaches a threshold starts that tier's block again.
+    Lengthen,
+    /// They do not count.
+    Ignore,
 }
 
 impl AbuseLimit {
-    /// Blocks by `temp` and by `long`; attempts during a block count and may lengthen it.
+    /// Blocks by `temp` and by `long`. Attempts during a block count but do not lengthen it; reaching the
+    /// threshold of the other tier starts that tier's block.
     pub fn new(temp: AbuseTier, long: AbuseTier) -> Self {
-        Self { temp, long, is_counting_blocked: true }
+        Self { temp, long, blocked_attempts: BlockedAttempts::Count }
+    }
+
+    /// The same, except that an attempt during a block that reaches a threshold again lengthens the block.
+    #[must_use]
+    pub fn lengthening_blocks(self) -> Self {
+        Self { blocked_attempts: BlockedAttempts::Lengthen, ..self }
     }
 
     /// The same, not counting attempts during a block.
     #[must_use]
     pub fn ignoring_attempts_while_blocked(self) -> Self {
-        Self { is_counting_blocked: false, ..self }
+        Self { blocked_attempts: BlockedAttempts::Ignore, ..self }
     }
 
     /// The window of the tier that is reached first.
@@ -108,34 +129,27 @@ impl AbuseLimit {
 #[derive(Debug, Clone, Default)]
 pub struct AbuseState {
     attempts: Series,
-    block: Option<Block>,
+    blocks: Blocks,
     /// When it was last written.
     last: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Block {
-    ends_at: u64,
-    scope: BlockScope,
 }
 
 impl AbuseState {
     /// When it was last written; where nothing is remembered that does not matter.
     fn last(&self) -> u64 {
-        if self.attempts.total() == 0 && self.block.is_none() { 0 } else { self.last }
+        if self.attempts.total() == 0 && self.blocks.is_none() { 0 } else { self.last }
     }
 
     /// Blocks until `for_us` from `now`, unless a block already lasts longer.
     pub(crate) fn block(&mut self, now: Timestamp, for_us: u64, scope: BlockScope) {
         let now = now.as_micros().max(self.last());
-        self.block =
-            later(self.block, Some(Block { ends_at: now.saturating_add(for_us).min(MAX_EXACT), scope }));
+        self.blocks.extend(scope, now.saturating_add(for_us).min(MAX_EXACT));
         self.last = now;
     }
 
     /// Ends a block and forgets the attempts that led to it; whether there was one.
     pub(crate) fn unblock(&mut self, now: Timestamp) -> bool {
-        let was_blocked = self.block.is_some_and(|block| block.ends_at > now.as_micros());
+        let was_blocked = !self.blocks.live(now.as_micros()).is_none();
         *self = Self::default();
         was_blocked
     }
@@ -148,7 +162,7 @@ pub struct AbuseOutcome {
     is_recording: bool,
     /// The time it was decided at: the key's own where the clock went back.
     at: u64,
-    block: Option<Block>,
+    blocks: Blocks,
     not_before: u64,
     resets_at: u64,
     short_count: u64,
@@ -166,18 +180,21 @@ impl Strategy for Abuse {
 
     fn decide(limit: &AbuseLimit, state: &AbuseState, call: Call) -> AbuseOutcome {
         let present = Present::of(limit, state, call.now.as_micros());
-        let is_recording = call.cost > 0 && (present.block.is_none() || limit.is_counting_blocked);
+        let is_counted = present.blocks.is_none() || limit.blocked_attempts != BlockedAttempts::Ignore;
+        let is_recording = call.cost > 0 && is_counted;
         let recorded = if is_recording { call.cost } else { 0 };
         let count = |tier| present.view(state, tier).used.saturating_add(recorded).min(limit.kept());
         let (short_count, long_count) = (count(&limit.temp), count(&limit.long));
-        let reached = |tier: &AbuseTier, count, scope| {
-            let is_reached = is_recording && count >= tier.threshold;
-            is_reached.then_some(Block { ends_at: present.at + tier.block_us, scope })
-        };
-        let temp = reached(&limit.temp, short_count, BlockScope::Temp);
-        let long = reached(&limit.long, long_count, BlockScope::Long);
-        let block = later(present.block, later(temp, long));
-        let not_before = match block {
+        let mut blocks = present.blocks;
+        for (scope, tier, count) in
+            [(BlockScope::Temp, &limit.temp, short_count), (BlockScope::Long, &limit.long, long_count)]
+        {
+            let may_start = !blocks.has(scope) || limit.blocked_attempts == BlockedAttempts::Lengthen;
+            if is_recording && count >= tier.threshold && may_start {
+                blocks.extend(scope, present.at + tier.block_us);
+            }
+        }
+        let not_before = match blocks.in_force() {
             None => 0,
             Some(block) if call.cost == 0 => block.ends_at,
             Some(_) if call.cost > limit.allowed() => NEVER.as_micros(),
@@ -190,14 +207,13 @@ impl Strategy for Abuse {
         let (at, view) = (present.at, present.attempts);
         let forgotten_at =
             if is_recording { at + limit.memory_us() } else { state.attempts.empty_at(limit.look(at), view) };
-        let resets_at = block.map_or(0, |block| block.ends_at).max(forgotten_at);
         AbuseOutcome {
-            is_admitted: block.is_none(),
+            is_admitted: blocks.is_none(),
             is_recording,
             at,
-            block,
+            blocks,
             not_before,
-            resets_at,
+            resets_at: blocks.ends_at().max(forgotten_at),
             short_count,
             long_count,
             view,
@@ -231,7 +247,7 @@ impl Strategy for Abuse {
         } else {
             state.attempts.settle(look, outcome.view);
         }
-        state.block = outcome.block;
+        state.blocks = outcome.blocks;
         state.last = outcome.at;
     }
 
@@ -242,16 +258,17 @@ impl Strategy for Abuse {
     fn condensed(limit: &AbuseLimit, state: &AbuseState, now: Timestamp) -> AbuseState {
         let now = now.as_micros().max(state.last());
         let attempts = state.attempts.condensed(now, &[limit.temp.window_us, limit.long.window_us]);
-        AbuseState { attempts, block: state.block, last: state.last }
+        AbuseState { attempts, blocks: state.blocks, last: state.last }
     }
 
     fn keep_blocks_of(state: &mut AbuseState, other: &AbuseState) {
-        state.block = later(state.block, other.block);
+        state.blocks.extend(BlockScope::Temp, other.blocks.temp_ends_at);
+        state.blocks.extend(BlockScope::Long, other.blocks.long_ends_at);
     }
 
     fn fits(limit: &AbuseLimit, state: &AbuseState, call: Call) -> u64 {
         let seen = Self::decide(limit, state, call.costing(0));
-        if seen.block.is_some() {
+        if !seen.is_admitted {
             return 0;
         }
         let short = (limit.temp.threshold - 1).saturating_sub(seen.short_count);
@@ -269,16 +286,14 @@ impl Strategy for Abuse {
     }
 
     fn fresh_from(state: &AbuseState) -> Timestamp {
-        let block_ends = state.block.map_or(0, |block| block.ends_at);
-        Timestamp::derived(state.attempts.fresh_from().max(block_ends))
+        Timestamp::derived(state.attempts.fresh_from().max(state.blocks.ends_at()))
     }
 
     fn decision(limit: &AbuseLimit, outcome: AbuseOutcome, when: When) -> AbuseDecision {
         let short_left = (limit.temp.threshold - 1).saturating_sub(outcome.short_count);
         let long_left = (limit.long.threshold - 1).saturating_sub(outcome.long_count);
-        let block_ends_at = Timestamp::derived(outcome.block.map_or(0, |block| block.ends_at));
-        let is_long = outcome.block.is_some_and(|block| block.scope == BlockScope::Long);
-        let when = if is_long { when.in_long_block() } else { when };
+        let scope = outcome.blocks.in_force().map(|block| block.scope);
+        let when = if scope == Some(BlockScope::Long) { when.in_long_block() } else { when };
         let core = Decision {
             is_allowed: outcome.is_admitted,
             attempts: Some(Attempts::new(outcome.short_count, outcome.long_count)),
@@ -290,8 +305,8 @@ impl Strategy for Abuse {
         };
         AbuseDecision {
             core,
-            scope: outcome.block.map(|block| block.scope),
-            block_ends_at,
+            scope,
+            block_ends_at: Timestamp::derived(outcome.blocks.ends_at()),
             short_count: outcome.short_count,
             long_count: outcome.long_count,
         }
@@ -306,7 +321,8 @@ impl Strategy for Abuse {
 /// A state as it counts at some moment.
 struct Present {
     at: u64,
-    block: Option<Block>,
+    /// Those that have not ended.
+    blocks: Blocks,
     /// All attempts that are remembered.
     attempts: View,
 }
@@ -315,14 +331,12 @@ impl Present {
     fn of(limit: &AbuseLimit, state: &AbuseState, now: u64) -> Self {
         if state.last() > now + limit.memory_us() {
             // All history happens now, and a block keeps what was left of it.
-            let left_us = |block: Block| block.ends_at.saturating_sub(state.last());
-            let block = state.block.map(|block| Block { ends_at: now + left_us(block), ..block });
             let attempts = View::stepped_back(state.attempts.total());
-            return Self { at: now, block: block.filter(|block| block.ends_at > now), attempts };
+            return Self { at: now, blocks: state.blocks.moved(state.last(), now), attempts };
         }
         let at = now.max(state.last());
         let attempts = state.attempts.view(limit.look(at));
-        Self { at, block: state.block.filter(|block| block.ends_at > at), attempts }
+        Self { at, blocks: state.blocks.live(at), attempts }
     }
 
     /// The attempts in the window of `tier`.
@@ -342,17 +356,5 @@ impl Present {
             excess if excess <= view.used => state.attempts.leaves_at(look, view, excess),
             _ => self.at + tier.window_us,
         }
-    }
-}
-
-/// The block that ends later; of two that end together the long one.
-fn later(one: Option<Block>, other: Option<Block>) -> Option<Block> {
-    match (one, other) {
-        (Some(one), Some(other)) => {
-            let is_other = other.ends_at > one.ends_at
-                || other.ends_at == one.ends_at && other.scope == BlockScope::Long;
-            Some(if is_other { other } else { one })
-        }
-        (one, other) => one.or(other),
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trypema::rules::{
     AbuseNumbers, BucketLimit, BucketNumbers, CounterNumbers, Numbers, SuppressedNumbers, TierNumbers,
-    WindowNumbers,
+    WhileBlocked, WindowNumbers,
 };
 
 use super::row::Seconds;
@@ -25,7 +25,7 @@ pub(super) struct NumbersRow {
     long_window_seconds: Option<Seconds>,
     long_threshold: Option<u64>,
     long_block_seconds: Option<Seconds>,
-    count_while_blocked: Option<bool>,
+    while_blocked: Option<WhileBlocked>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -100,7 +100,7 @@ impl NumbersRow {
         }
     }
 
-    fn abuse(AbuseNumbers { temp, long, count_while_blocked }: AbuseNumbers) -> Self {
+    fn abuse(AbuseNumbers { temp, long, while_blocked }: AbuseNumbers) -> Self {
         Self {
             algorithm: Some(Algorithm::Abuse),
             temp_window_seconds: Some(temp.window.into()),
@@ -109,7 +109,7 @@ impl NumbersRow {
             long_window_seconds: Some(long.window.into()),
             long_threshold: Some(long.threshold),
             long_block_seconds: Some(long.block.into()),
-            count_while_blocked: Some(count_while_blocked),
+            while_blocked: Some(while_blocked),
             ..Self::default()
         }
     }
@@ -170,7 +170,7 @@ impl NumbersRow {
         Ok(AbuseNumbers {
             temp: tier(self.temp_window_seconds, self.temp_threshold, self.temp_block_seconds)?,
             long: tier(self.long_window_seconds, self.long_threshold, self.long_block_seconds)?,
-            count_while_blocked: self.count_while_blocked.unwrap_or(true),
+            while_blocked: self.while_blocked.unwrap_or_default(),
         })
     }
 }

@@ -12,11 +12,11 @@ use crate::rules::change::{Change, Item, Kind};
 
 const RULE_COLUMNS: &str = "id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate, \
      limits, group_ms, hard_limit_factor, temp_window_seconds, temp_threshold, temp_block_seconds, \
-     long_window_seconds, long_threshold, long_block_seconds, count_while_blocked, plan_tiers, endpoints, action, \
+     long_window_seconds, long_threshold, long_block_seconds, while_blocked, plan_tiers, endpoints, action, \
      max_delay_seconds, if_missing, on_store_failure, priority, enabled, candidate_for, share";
 const OVERRIDE_COLUMNS: &str = "rule_id, key, verdict, algorithm, limit_count, window_seconds, burst_limit, refill_rate, limits, \
      group_ms, hard_limit_factor, temp_window_seconds, temp_threshold, temp_block_seconds, long_window_seconds, \
-     long_threshold, long_block_seconds, count_while_blocked";
+     long_threshold, long_block_seconds, while_blocked";
 const LIST_COLUMNS: &str = "list, attribute, value";
 
 /// How the rows of a table are written, given as an array in JSON.

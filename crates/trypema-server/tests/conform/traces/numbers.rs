@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trypema::rules::{
     AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, Numbers, Period, Rule,
-    RuleSet, Rules, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
+    RuleSet, Rules, Scope, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 use trypema_testkit::trace::{Limit, Line, What};
 
@@ -69,7 +69,11 @@ fn numbers(limit: &Limit, text: &str) -> Numbers {
         Limit::Abuse(_) => Numbers::Abuse(AbuseNumbers {
             temp: tier(text, "short="),
             long: tier(text, "long="),
-            count_while_blocked: !text.contains("count_blocked=no"),
+            while_blocked: match text {
+                text if text.contains("while_blocked=ignore") => WhileBlocked::Ignore,
+                text if text.contains("while_blocked=lengthen") => WhileBlocked::Lengthen,
+                _ => WhileBlocked::Count,
+            },
         }),
     }
 }

@@ -112,7 +112,7 @@ fn buckets(numbers: &BucketNumbers) -> Vec<(&'static str, String)> {
 }
 
 fn tiers(numbers: &AbuseNumbers) -> [(&'static str, String); 7] {
-    let AbuseNumbers { temp, long, count_while_blocked } = numbers;
+    let AbuseNumbers { temp, long, while_blocked } = numbers;
     [
         ("temp_window_seconds", seconds(temp.window)),
         ("temp_threshold", temp.threshold.to_string()),
@@ -120,7 +120,7 @@ fn tiers(numbers: &AbuseNumbers) -> [(&'static str, String); 7] {
         ("long_window_seconds", seconds(long.window)),
         ("long_threshold", long.threshold.to_string()),
         ("long_block_seconds", seconds(long.block)),
-        ("count_while_blocked", count_while_blocked.to_string()),
+        ("while_blocked", text(&format!("{while_blocked:?}").to_lowercase())),
     ]
 }
 

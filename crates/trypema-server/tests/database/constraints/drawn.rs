@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trypema::rules::{
     AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, Numbers, OnStoreFailure,
-    Period, Rule, Scope, SuppressedNumbers, TierNumbers, WindowNumbers,
+    Period, Rule, Scope, SuppressedNumbers, TierNumbers, WhileBlocked, WindowNumbers,
 };
 use trypema_testkit::random::Random;
 
@@ -167,8 +167,9 @@ fn numbers(random: &mut Random) -> Numbers {
         2 => Numbers::SlidingWindow(CounterNumbers { limit, window }),
         3 => Numbers::FixedWindow(CounterNumbers { limit, window }),
         4 => {
-            let count_while_blocked = random.once_in(2);
-            Numbers::Abuse(AbuseNumbers { temp: tier(random), long: tier(random), count_while_blocked })
+            let while_blocked =
+                random.pick(&[WhileBlocked::Count, WhileBlocked::Lengthen, WhileBlocked::Ignore]);
+            Numbers::Abuse(AbuseNumbers { temp: tier(random), long: tier(random), while_blocked })
         }
         5 => Numbers::TokenBucket(BucketNumbers {
             limit: random.once_in(2).then(|| random.between(1, 1_000)),
@@ -178,7 +179,7 @@ fn numbers(random: &mut Random) -> Numbers {
             limits: Vec::new(),
         }),
         6 => {
-            let limits = (0..random.between(1, 4)).map(|_| fine_limit(random)).collect();
+            let limits = (0..random.between(1, 16)).map(|_| fine_limit(random)).collect();
             Numbers::TokenBucket(BucketNumbers { limits, ..BucketNumbers::default() })
         }
         _ => Numbers::TokenBucket(BucketNumbers {
@@ -215,9 +216,11 @@ fn odd_numbers(random: &mut Random) -> Numbers {
         }
         2 => Numbers::SlidingWindow(CounterNumbers { limit, window }),
         3 => Numbers::FixedWindow(CounterNumbers { limit, window }),
-        4 => {
-            Numbers::Abuse(AbuseNumbers { temp: tier(random), long: tier(random), count_while_blocked: true })
-        }
+        4 => Numbers::Abuse(AbuseNumbers {
+            temp: tier(random),
+            long: tier(random),
+            while_blocked: WhileBlocked::Count,
+        }),
         _ => {
             let limit = |random: &mut Random| BucketLimit {
                 limit: random.pick(&COUNTS),
@@ -225,7 +228,7 @@ fn odd_numbers(random: &mut Random) -> Numbers {
                 burst: random.once_in(2).then(|| random.pick(&COUNTS)),
             };
             let single = random.once_in(4).then(|| random.between(1, 10));
-            let limits = (0..random.below(6))
+            let limits = (0..random.pick(&[0, 1, 2, 5, 16, 17]))
                 .map(|_| if random.once_in(4) { limit(random) } else { fine_limit(random) });
             Numbers::TokenBucket(BucketNumbers {
                 limits: limits.collect(),

@@ -88,7 +88,7 @@ fn rules() -> Vec<(String, &'static str)> {
         ("burst_limit = 1", "token_bucket_is_allowed"),
         ("group_ms = 1", "group_ms_is_allowed"),
         ("hard_limit_factor = 2", "hard_limit_factor_is_allowed"),
-        ("count_while_blocked = false", "abuse_is_allowed"),
+        ("while_blocked = 'ignore'", "abuse_is_allowed"),
     ]
     .map(|(values, reason)| (format!("UPDATE rate_limit_rules SET {values} WHERE id = 'all'"), reason))
     .into()

@@ -6,7 +6,7 @@ use super::Compiler;
 use crate::error::TrypemaError;
 use crate::rules::definition::{
     AbuseNumbers, BucketLimit, BucketNumbers, CounterNumbers, Numbers, SuppressedNumbers, TierNumbers,
-    WindowNumbers,
+    WhileBlocked, WindowNumbers,
 };
 use crate::rules::period::Period;
 use crate::rules::problem::Field;
@@ -61,7 +61,11 @@ impl Compiler {
         let temp = self.made(tier(&numbers.temp), &field.then("temp"));
         let long = self.made(tier(&numbers.long), &field.then("long"));
         let limit = AbuseLimit::new(temp?, long?);
-        Some(if numbers.count_while_blocked { limit } else { limit.ignoring_attempts_while_blocked() })
+        Some(match numbers.while_blocked {
+            WhileBlocked::Count => limit,
+            WhileBlocked::Lengthen => limit.lengthening_blocks(),
+            WhileBlocked::Ignore => limit.ignoring_attempts_while_blocked(),
+        })
     }
 }
 

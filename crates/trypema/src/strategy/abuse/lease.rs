@@ -1,6 +1,6 @@
 //! Attempts are counted by the shared count, each as it is made; only blocks are remembered.
 
-use super::{Abuse, AbuseLimit, AbuseOutcome, AbuseState};
+use super::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, BlockedAttempts};
 use crate::clock::Timestamp;
 use crate::strategy::{Call, Leasable, LeaseAsk, Leased, Strategy, Turn};
 
@@ -19,7 +19,7 @@ impl Leasable for Abuse {
         (ask, _): (&LeaseAsk, u64),
     ) -> Leased<AbuseOutcome> {
         let mut outcome = Self::decide(limit, state, Call::new(now, 0));
-        if outcome.block.is_some() && ask.seen > 0 {
+        if !outcome.blocks.is_none() && ask.seen > 0 {
             let call = Call::new(now, ask.seen);
             outcome = Self::decide(limit, state, call);
             Self::commit(limit, state, call, &outcome);
@@ -32,7 +32,7 @@ impl Leasable for Abuse {
     }
 
     fn is_counting_denied(limit: &AbuseLimit) -> bool {
-        limit.is_counting_blocked
+        limit.blocked_attempts != BlockedAttempts::Ignore
     }
 
     fn part(_: &AbuseLimit, _: u32, _: u32) -> Option<AbuseLimit> {

@@ -1,6 +1,7 @@
 //! How the abuse strategy talks to its Lua twin.
 
-use super::{Abuse, AbuseLimit, AbuseOutcome, Block};
+use super::blocks::Blocks;
+use super::{Abuse, AbuseLimit, AbuseOutcome, BlockedAttempts};
 use crate::decision::{BlockScope, NEVER};
 use crate::strategy::series::View;
 use crate::strategy::{Call, Facts, Wire, put_count};
@@ -14,7 +15,11 @@ impl Wire for Abuse {
             put_count(out, tier.threshold);
             put_count(out, tier.block_us);
         }
-        out.push(u8::from(limit.is_counting_blocked));
+        out.push(match limit.blocked_attempts {
+            BlockedAttempts::Ignore => 0,
+            BlockedAttempts::Count => 1,
+            BlockedAttempts::Lengthen => 2,
+        });
     }
 
     fn facts_len(_: &AbuseLimit) -> usize {
@@ -38,7 +43,7 @@ impl Wire for Abuse {
             is_admitted,
             is_recording: call.cost > 0,
             at,
-            block: (ends_at > 0).then_some(Block { ends_at, scope }),
+            blocks: block_of(scope, ends_at),
             not_before,
             resets_at,
             short_count: count(facts.count()?),
@@ -51,7 +56,14 @@ impl Wire for Abuse {
         if !outcome.is_admitted {
             return outcome;
         }
-        let block = Some(Block { ends_at: outcome.at, scope: BlockScope::Temp });
-        AbuseOutcome { is_admitted: false, block, not_before: outcome.at, ..outcome }
+        let blocks = block_of(BlockScope::Temp, outcome.at);
+        AbuseOutcome { is_admitted: false, blocks, not_before: outcome.at, ..outcome }
     }
+}
+
+/// The block that a reply names: the other tier's, which ends sooner, is not told.
+fn block_of(scope: BlockScope, ends_at: u64) -> Blocks {
+    let mut blocks = Blocks::default();
+    blocks.extend(scope, ends_at);
+    blocks
 }

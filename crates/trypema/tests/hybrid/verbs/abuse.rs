@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use trypema::clock::Clock;
 use trypema::strategy::Abuse;
 use trypema::{AbuseDecision, AbuseLimit, AbuseTier, BlockScope, RateLimiter};
 use trypema_testkit::blocking::{key, runtime, wait_for};
@@ -95,15 +96,55 @@ fn attempts_during_a_block_are_counted_in_the_background() {
     wait_until("all attempts to be told", is_told).unwrap();
 }
 
-/// A client that hammers on gets the long block when it has earned it.
+/// A client that hammers on gets the long block when it has earned it, once.
 #[test]
-fn attempts_during_a_block_lengthen_it() {
+fn attempts_during_a_block_start_the_block_of_the_other_tier() {
     let scene = Scene::start();
     let (rl, limit) = (scene.instance(), limit(60));
     hammer(&rl, &scene, &limit);
     let blocked = attempt(&rl, &limit);
     assert_eq!(blocked.scope(), Some(BlockScope::Long));
     assert!(blocked.block_ends_after() > Duration::from_secs(86_000), "{blocked:?}");
+    let end = scene.clock.now() + blocked.block_ends_after();
+    for _ in 0..100 {
+        scene.clock.advance(SYNC / 10);
+        let blocked = attempt(&rl, &limit);
+        assert_eq!(scene.clock.now() + blocked.block_ends_after(), end, "the long block was lengthened");
+    }
+}
+
+/// Attempts that an instance denies out of memory count in Redis, and leave the end of the block where it is.
+#[test]
+fn attempts_during_a_block_do_not_lengthen_it() {
+    let scene = Scene::start();
+    let (rl, limit) = (scene.instance(), limit(1_000));
+    block(&rl, &limit);
+    let end = scene.clock.now() + attempt(&rl, &limit).block_ends_after();
+    for _ in 0..100 {
+        scene.clock.advance(SYNC / 10);
+        let blocked = attempt(&rl, &limit);
+        assert_eq!(blocked.scope(), Some(BlockScope::Temp));
+        assert_eq!(scene.clock.now() + blocked.block_ends_after(), end);
+    }
+    scene.clock.advance(SYNC);
+    assert!(!attempt(&rl, &limit).is_allowed());
+    assert!(seen(&rl, &limit).long_count() > 100, "they count");
+    assert_eq!(scene.clock.now() + seen(&rl, &limit).block_ends_after(), end, "in Redis, too");
+}
+
+#[test]
+fn attempts_during_a_block_lengthen_it_if_they_shall() {
+    let scene = Scene::start();
+    let (rl, limit) = (scene.instance(), limit(1_000).lengthening_blocks());
+    block(&rl, &limit);
+    let end = scene.clock.now() + attempt(&rl, &limit).block_ends_after();
+    (0..20).for_each(|_| {
+        scene.clock.advance(SYNC / 10);
+        attempt(&rl, &limit);
+    });
+    scene.clock.advance(SYNC);
+    attempt(&rl, &limit);
+    assert!(scene.clock.now() + seen(&rl, &limit).block_ends_after() > end);
 }
 
 #[test]
