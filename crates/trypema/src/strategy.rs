@@ -107,7 +107,7 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// What is remembered of a key; the default is a key never seen.
     type State: Clone + Debug + Default + Send;
     /// What deciding found, as the numbers it is made of.
-    type Outcome: Copy + Debug + Send;
+    type Outcome: Clone + Debug + Send;
     /// What a caller is told; it may borrow the limit to work out later what few callers ask for.
     type Decision<'l>: Debug;
 

@@ -279,7 +279,7 @@ impl Model for TokenBucketModel {
     }
 
     fn random_limit(random: &mut Random) -> Vec<Bucket> {
-        let count = random.pick(&[1, 1, 1, 2, 2, 3]);
+        let count = random.pick(&[1, 1, 1, 2, 2, 3, 4, 5, 11, 16]);
         let refills = [1, 7, 999_983, 1_000_000, 1_000_000, 3_000_000, 60_000_000, 86_400_000_000];
         let each = (0..count).map(|_| Bucket {
             capacity: random.pick(&[1, 2, 3, 7, 10, 100, 1_000]),

@@ -25,7 +25,7 @@ use crate::strategy::{TokenBucketLimits, TokenBucketOutcome, TokenLimit};
 /// assert!(denied.retry_after().is_some_and(|wait| wait <= Duration::from_secs(6)));
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct TokenBucketDecision<'l> {
     pub(crate) limits: &'l TokenBucketLimits,
     pub(crate) outcome: TokenBucketOutcome,

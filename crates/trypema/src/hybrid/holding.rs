@@ -148,7 +148,7 @@ impl<S: Leasable> Holding<S> {
             && self.speaks_of(denial, cost)
             && cost > self.leases.left()
         {
-            return decided(denial.outcome, denial.ahead_us);
+            return decided(denial.outcome.clone(), denial.ahead_us);
         }
         let Some(told) = &self.told else { return Taken::Unknown };
         if self.leases.left() == 0 && told.draws_until.is_none() {

@@ -317,9 +317,9 @@ impl<S: Leasable> Limiter<S> {
                 .await;
         let (outcome, now) = taken?;
         let found = Found { outcome, now };
-        if !S::is_admitted(&outcome) {
+        if !S::is_admitted(&found.outcome) {
             let trip = Trip { asked_at, answered_at: self.shared.hub.clock.now() };
-            self.shared.denied(key, (limit, cost), (trip, found));
+            self.shared.denied(key, (limit, cost), (trip, found.clone()));
         }
         Ok(found)
     }

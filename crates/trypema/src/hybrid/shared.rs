@@ -277,7 +277,7 @@ impl<S: Leasable> Shared<S> {
         (limit, cost): (&S::Limit, u64),
         (trip, found): (Trip, Found<S::Outcome>),
     ) {
-        let decision = S::core(&S::decision(limit, found.outcome, When::exactly(found.now)));
+        let decision = S::core(&S::decision(limit, found.outcome.clone(), When::exactly(found.now)));
         if decision.is_never() {
             return;
         }

@@ -19,7 +19,7 @@ use crate::waiting::WaitQueues;
 /// use two keys (`"ann:second"`, `"ann:hour"`), or one token bucket with both.
 ///
 /// Every verb is atomic, takes the limit that applies, and may be called from any thread. Takes on known keys
-/// of up to 255 bytes allocate nothing. A key is forgotten once a fresh one would be treated the same.
+/// of up to 255 bytes allocate nothing, except for the answer of a token bucket of more than four limits. A key is forgotten once a fresh one would be treated the same.
 ///
 /// ```
 /// use std::time::Duration;
@@ -169,7 +169,7 @@ impl<S: Strategy> Limiter<S> {
             S::commit(limit, state, call, &outcome);
             outcome
         });
-        let receipt = Self::receipt(shard, key, limit, (outcome, call));
+        let receipt = Self::receipt(shard, key, limit, (&outcome, call));
         Reservation { decision: S::decision(limit, outcome, When::exactly(now)), receipt }
     }
 
@@ -178,12 +178,12 @@ impl<S: Strategy> Limiter<S> {
         shard: &mut Shard<S>,
         key: &Hashed<'_>,
         limit: &S::Limit,
-        (outcome, call): (S::Outcome, Call),
+        (outcome, call): (&S::Outcome, Call),
     ) -> Option<Receipt> {
-        (S::is_admitted(&outcome) && call.cost > 0).then(|| Receipt {
+        (S::is_admitted(outcome) && call.cost > 0).then(|| Receipt {
             id: shard.refunded.get_or_insert_default().next_id(),
             hash: key.hash,
-            recorded: S::recorded_at(limit, &outcome, call),
+            recorded: S::recorded_at(limit, outcome, call),
             units: call.cost,
         })
     }
@@ -260,7 +260,7 @@ impl<S: Strategy> Limiter<S> {
         if self.observer.is_none() {
             return self.taken(key, limit, cost);
         }
-        let core = |found: &Found<S>| S::core(&S::decision(limit, found.outcome, found.when));
+        let core = |found: &Found<S>| S::core(&S::decision(limit, found.outcome.clone(), found.when));
         self.telling(key, cost, core, || self.taken(key, limit, cost))
     }
 

@@ -292,7 +292,7 @@ fn record<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, place: &Place<
         },
     };
     if is_allowed && pass.is_giving_receipts {
-        let receipt = Limiter::<S>::receipt(shard, &place.key, limit, (outcome, call));
+        let receipt = Limiter::<S>::receipt(shard, &place.key, limit, (&outcome, call));
         pass.together.receipts[place.index] = receipt;
     }
 }

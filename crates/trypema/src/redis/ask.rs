@@ -1,5 +1,7 @@
 //! What is asked of the scripts, and what they answer.
 
+use std::sync::Arc;
+
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::link::{Departure, ScriptCall};
 use super::script;
@@ -115,8 +117,10 @@ pub(super) struct Told {
     pub(super) now: Timestamp,
     /// The number that the verb answers with.
     pub(super) number: u64,
-    facts: [u8; MAX_FACTS],
+    facts: [u8; INLINE_FACTS],
     facts_len: usize,
+    /// Facts that are too long for that.
+    long_facts: Option<Arc<[u8]>>,
     /// What others have spent since, at the same moment.
     pub(super) spent: u64,
     /// Of a lease: how many instances share the key, and how often it was reset.
@@ -131,16 +135,17 @@ pub(super) enum Answers {
     Many(Vec<Result<Told, RedisFailure>>),
 }
 
-/// Room for the longest facts, those of a token bucket with four limits.
-const MAX_FACTS: usize = 64;
+/// Room for the facts of all strategies, except those of a token bucket with more than four limits.
+const INLINE_FACTS: usize = 64;
 
 impl Told {
     fn at(now: Timestamp, number: u64) -> Self {
-        Self { now, number, facts: [0; MAX_FACTS], facts_len: 0, spent: 0, sharers: 0, resets: 0 }
+        let facts = [0; INLINE_FACTS];
+        Self { now, number, facts, facts_len: 0, long_facts: None, spent: 0, sharers: 0, resets: 0 }
     }
 
     pub(super) fn facts(&self) -> Facts<'_> {
-        Facts::new(&self.facts[..self.facts_len])
+        Facts::new(self.long_facts.as_deref().unwrap_or(&self.facts[..self.facts_len]))
     }
 }
 
@@ -325,8 +330,14 @@ fn read_stretches(
     while left > 0 {
         let count = facts.word().filter(|count| (1..=left).contains(count))?;
         let bytes = facts.bytes(run.ask.facts_len)?;
-        let mut answer = Told { facts_len: bytes.len(), ..told_of.clone() };
-        answer.facts.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let mut answer = told_of.clone();
+        match answer.facts.get_mut(..bytes.len()) {
+            Some(facts) => {
+                facts.copy_from_slice(bytes);
+                answer.facts_len = bytes.len();
+            }
+            None => answer.long_facts = Some(bytes.into()),
+        }
         // All twins begin with a byte that is 1 where the cost was spent without a draw.
         let is_spending = bytes.first() == Some(&1);
         for before in 0..u64::from(count) {

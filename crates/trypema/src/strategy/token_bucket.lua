@@ -1,6 +1,6 @@
 -- token_bucket: the twin of token_bucket.rs, with its limits and debts. Change both or neither.
 --   limit    <B number of limits>, then for each <d capacity> <d refill> <d unit> <d drain>
---   state    <B 'T'> <B limits + 16 x pending> <d last>, for each limit <I7 owed> <I7 unit>, for each pending <d stamp> <I7 tokens>
+--   state    <B 'T'> <B limits (0 = 16) + 16 x pending> <d last>, for each limit <I7 owed> <I7 unit>, for each pending <d stamp> <I7 tokens>
 --   outcome  <B admitted> <B first failing limit> <d decided at> <d not before, -1 = ask what is owed>
 --            <d resets at, -1 = ask what is owed>, then for each limit <d owed before>
 
@@ -27,7 +27,7 @@ local function load(key)
   local _, counts, last, at = struct.unpack('<BBd', text)
   local state = {debts = {}, pending = {}, is_known = true}
   local is_owing = counts >= 16
-  for i = 1, counts % 16 do
+  for i = 1, (counts - 1) % 16 + 1 do
     local debt = {}
     debt.owed, debt.unit, at = struct.unpack('<I7I7', text, at)
     is_owing = is_owing or debt.owed > 0
@@ -60,7 +60,7 @@ local function paid_at(limits, state)
 end
 
 local function save(key, limits, state, now)
-  local parts = {struct.pack('<BBd', 84, #state.debts + 16 * #state.pending, state.last)}
+  local parts = {struct.pack('<BBd', 84, #state.debts % 16 + 16 * #state.pending, state.last)}
   for _, debt in ipairs(state.debts) do
     parts[#parts + 1] = struct.pack('<I7I7', debt.owed, debt.unit)
   end

@@ -4,12 +4,14 @@ mod debt;
 #[cfg(feature = "_redis")]
 mod lease;
 mod limits;
+mod per_limit;
 mod single;
 #[cfg(feature = "_redis")]
 mod wire;
 
 use debt::{Debt, Pending};
 pub use limits::{TokenBucketLimits, TokenLimit};
+pub(crate) use per_limit::PerLimit;
 
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
@@ -100,13 +102,13 @@ impl TokenBucketState {
 
     /// Replaces what is owed, as of `at`.
     #[inline]
-    fn set(&mut self, limits: &TokenBucketLimits, at: u64, debts: [u64; TokenLimit::MAX_PER_BUCKET]) {
-        let debt = |(limit, owed): (&TokenLimit, u64)| Debt::new(limit, owed);
+    fn set(&mut self, limits: &TokenBucketLimits, at: u64, owed: &PerLimit) {
+        let debt = |(limit, owed): (&TokenLimit, &u64)| Debt::new(limit, *owed);
         if let ([limit], []) = (limits.as_slice(), self.pending()) {
-            self.0 = Debts::One { last: at, debt: debt((limit, debts[0])) };
+            self.0 = Debts::One { last: at, debt: debt((limit, &owed[0])) };
             return;
         }
-        let debts = limits.as_slice().iter().zip(debts).map(debt);
+        let debts = limits.as_slice().iter().zip(owed.as_slice()).map(debt);
         match &mut self.0 {
             Debts::Many(many) => {
                 many.last = at;
@@ -147,7 +149,7 @@ impl TokenBucketState {
 }
 
 /// What the token bucket found.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct TokenBucketOutcome {
     pub(crate) is_admitted: bool,
     pub(crate) cost: u64,
@@ -156,7 +158,7 @@ pub struct TokenBucketOutcome {
     /// The moment it was decided at.
     pub(crate) at: u64,
     /// What was owed to each limit before the call.
-    pub(crate) owed: [u64; TokenLimit::MAX_PER_BUCKET],
+    pub(crate) owed: PerLimit,
     /// When the cost fits and when nothing is owed, where pending units make these more than divisions.
     pub(crate) not_before: Option<u64>,
     pub(crate) resets_at: Option<u64>,
@@ -234,7 +236,8 @@ impl Strategy for TokenBucket {
 
     fn fits(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
         let outcome = Self::decide(limits, state, call.costing(0));
-        let left = limits.as_slice().iter().zip(outcome.owed).map(|(limit, owed)| limit.left(owed));
+        let left =
+            limits.as_slice().iter().enumerate().map(|(position, limit)| limit.left(outcome.owed[position]));
         left.min().unwrap_or(0).min(call.cost)
     }
 
@@ -251,17 +254,17 @@ impl Strategy for TokenBucket {
             _ => 0,
         };
         let units = refund.units - from_pending;
-        let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
+        let mut owed = PerLimit::zeros(limits.as_slice().len());
         let mut refunded = units;
-        for (position, limit) in limits.as_slice().iter().enumerate() {
+        for ((position, limit), owed) in limits.as_slice().iter().enumerate().zip(owed.as_mut_slice()) {
             let due = state.owed(limits, position, at).due;
             // What has been paid off since is not given back a second time.
             let paid_us = recorded.map_or(0, |stamp| at.saturating_sub(stamp));
             let back = limit.drained(limit.units(units.min(limit.capacity)), paid_us).min(due);
-            owed[position] = due - back;
+            *owed = due - back;
             refunded = refunded.min(back / limit.unit);
         }
-        state.set(limits, at, owed);
+        state.set(limits, at, &owed);
         from_pending + refunded
     }
 
@@ -299,14 +302,15 @@ fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) 
         cost: call.cost,
         failed: usize::MAX,
         at,
-        owed: [0; TokenLimit::MAX_PER_BUCKET],
+        owed: PerLimit::zeros(limits.as_slice().len()),
         not_before: None,
         resets_at: None,
         is_stepped_back: at < state.last(),
     };
-    for (position, limit) in limits.as_slice().iter().enumerate() {
+    let each = limits.as_slice().iter().enumerate();
+    for ((position, limit), slot) in each.zip(outcome.owed.as_mut_slice()) {
         let owed = state.owed(limits, position, at).total().min(limit.full);
-        outcome.owed[position] = owed;
+        *slot = owed;
         if !limit.has(owed, call.cost) && call.cost > 0 {
             outcome.is_admitted = false;
             outcome.failed = outcome.failed.min(position);
@@ -382,12 +386,12 @@ fn commit_all(
         return;
     }
     let postponed_to = postponed_to(limits, outcome.at, call);
-    let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
-    for (position, limit) in limits.as_slice().iter().enumerate() {
+    let mut owed = PerLimit::zeros(limits.as_slice().len());
+    for ((position, limit), owed) in limits.as_slice().iter().enumerate().zip(owed.as_mut_slice()) {
         let paid = if postponed_to.is_none() { limit.units(call.cost) } else { 0 };
-        owed[position] = state.owed(limits, position, outcome.at).due + paid;
+        *owed = state.owed(limits, position, outcome.at).due + paid;
     }
-    state.set(limits, outcome.at, owed);
+    state.set(limits, outcome.at, &owed);
     if let Some(stamp) = postponed_to {
         state.postpone(stamp, call.cost);
     }

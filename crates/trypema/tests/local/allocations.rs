@@ -93,6 +93,10 @@ fn token_buckets_are_silent() -> Result<(), TrypemaError> {
     let limits = TokenBucketLimits::new([one, TokenLimit::new(7_000, 60 * SECOND)?])?;
     let fixture = Fixture::new()?;
     fixture.is_silent(fixture.rl.local().token_bucket(), &limits, PAUSE);
+
+    let limits = TokenBucketLimits::new([one, TokenLimit::new(7_000, 60 * SECOND)?, one, one])?;
+    let fixture = Fixture::new()?;
+    fixture.is_silent(fixture.rl.local().token_bucket(), &limits, PAUSE);
     Ok(())
 }
 

@@ -67,7 +67,7 @@ impl<S: Leasable> Holding<S> {
         if ask.need == 0 && ask.want == 0 {
             return None;
         }
-        let Leased { units, recorded, outcome } = grant.leased;
+        let Leased { units, recorded, outcome } = grant.leased.clone();
         let is_drawing = S::is_drawing(&outcome);
         if units == 0 && !is_drawing {
             // Of a key that is asked for all the time, the next look can wait for more than one unit.
@@ -91,7 +91,9 @@ impl<S: Leasable> Holding<S> {
         }
         let draws_until =
             is_drawing.then(|| trip.asked_at.as_micros() + self.pace.certain_us(self.pace.length_us));
-        self.told = Some(Told { outcome, granted: units, ahead_us: trip.ahead_us(grant.now), draws_until });
+        let told = outcome.clone();
+        self.told =
+            Some(Told { outcome: told, granted: units, ahead_us: trip.ahead_us(grant.now), draws_until });
         self.denial = None;
         self.low = self.leases.left() / 4;
         // A lease that ends with its window is followed by one of the next window, which is not there yet.

@@ -22,8 +22,8 @@ impl<S: Leasable> Holding<S> {
 
     /// The same for at least `at_least_us`.
     pub(super) fn remember(&mut self, cost: u64, trip: Trip, grant: &Grant<S::Outcome>, at_least_us: u64) {
-        let outcome = grant.leased.outcome;
-        let decision = S::core(&S::decision(&self.limit, outcome, When::exactly(grant.now)));
+        let outcome = grant.leased.outcome.clone();
+        let decision = S::core(&S::decision(&self.limit, outcome.clone(), When::exactly(grant.now)));
         let Some(wait_us) = decision.retry_after_us() else { return };
         let lasts_us = wait_us.clamp(at_least_us, self.pace.interval_us);
         let until = trip.answered_at.as_micros() + lasts_us;
@@ -53,7 +53,7 @@ impl<S: Leasable> Holding<S> {
             |ahead_us| Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
         let known = self.denial.as_ref().filter(|denial| self.speaks_of(denial, cost)).map(|denial| {
             let when = When::exactly(shared_now(denial.ahead_us));
-            S::core(&S::decision(&self.limit, denial.outcome, when))
+            S::core(&S::decision(&self.limit, denial.outcome.clone(), when))
         });
         let vetoed = self.veto.as_ref().filter(|veto| (veto.cost..=veto.outcome.limit()).contains(&cost));
         known.or(vetoed.map(|veto| Decision {
@@ -65,7 +65,8 @@ impl<S: Leasable> Holding<S> {
     /// Whether a denial holds for `cost`: not for less, and not for what can never fit, which has no wait at all.
     pub(super) fn speaks_of(&self, denial: &Denial<S::Outcome>, cost: u64) -> bool {
         let most =
-            S::core(&S::decision(&self.limit, denial.outcome, When::exactly(Timestamp::default()))).limit();
+            S::core(&S::decision(&self.limit, denial.outcome.clone(), When::exactly(Timestamp::default())))
+                .limit();
         (denial.cost..=most).contains(&cost)
     }
 

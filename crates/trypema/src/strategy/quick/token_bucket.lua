@@ -12,7 +12,7 @@ local function quick(key, argument, at, now, cost)
     end
     local tag, counts
     tag, counts, last, place = unpack('<BBd', text)
-    if tag ~= 84 or counts ~= count or last > now then
+    if tag ~= 84 or counts ~= count % 16 or last > now then
       return
     end
   end
@@ -45,7 +45,7 @@ local function quick(key, argument, at, now, cost)
     return pack('<BBddd', 0, failed, now, -1, -1) .. owed_before, at
   end
   if cost > 0 then
-    written = pack('<BBd', 84, count, now) .. written
+    written = pack('<BBd', 84, count % 16, now) .. written
     call('SET', key, written, 'PX', time_to_live(now + paid_after, now))
   end
   return pack('<BBddd', 1, 0, now, -1, -1) .. owed_before, at

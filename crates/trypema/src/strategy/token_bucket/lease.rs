@@ -13,8 +13,8 @@ impl Leasable for TokenBucket {
 
     fn of_lease(limits: &TokenBucketLimits, told: &TokenBucketOutcome, turn: Turn<'_>) -> TokenBucketOutcome {
         let mut outcome =
-            TokenBucketOutcome { is_admitted: true, cost: turn.cost, failed: usize::MAX, ..*told };
-        for (owed, limit) in outcome.owed.iter_mut().zip(limits.as_slice()) {
+            TokenBucketOutcome { is_admitted: true, cost: turn.cost, failed: usize::MAX, ..told.clone() };
+        for (owed, limit) in outcome.owed.as_mut_slice().iter_mut().zip(limits.as_slice()) {
             // What is held is not owed yet, and what this call costs is added when it is told.
             let with_all = *owed + limit.units(turn.granted.min(limit.capacity));
             *owed = with_all.saturating_sub(limit.units(turn.left.min(limit.capacity))).min(limit.full);

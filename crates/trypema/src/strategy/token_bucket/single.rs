@@ -1,7 +1,7 @@
 //! The common case: one limit, and nothing that counts later.
 
 use super::debt::Debt;
-use super::{Debts, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
+use super::{Debts, PerLimit, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
 use crate::clock::Span;
 use crate::strategy::Call;
 
@@ -61,15 +61,13 @@ impl<'a> Single<'a> {
 
     #[inline(always)]
     fn outcome(&self, at: u64, due: u64, cost: u64) -> TokenBucketOutcome {
-        let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
-        owed[0] = due;
         let is_admitted = self.limit.has(due, cost) || cost == 0;
         TokenBucketOutcome {
             is_admitted,
             cost,
             failed: 0,
             at,
-            owed,
+            owed: PerLimit::one(due),
             not_before: None,
             resets_at: None,
             is_stepped_back: false,

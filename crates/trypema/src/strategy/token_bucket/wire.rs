@@ -1,6 +1,6 @@
 //! How the token bucket talks to its Lua twin.
 
-use super::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenLimit};
+use super::{PerLimit, TokenBucket, TokenBucketLimits, TokenBucketOutcome};
 use crate::strategy::{Call, Facts, Wire, put_count};
 
 impl Wire for TokenBucket {
@@ -34,8 +34,8 @@ impl Wire for TokenBucket {
         let at = facts.count()?;
         let not_before = facts.optional_count()?;
         let resets_at = facts.optional_count()?;
-        let mut owed = [0; TokenLimit::MAX_PER_BUCKET];
-        for (owed, limit) in owed.iter_mut().zip(limits.as_slice()) {
+        let mut owed = PerLimit::zeros(limits.as_slice().len());
+        for (owed, limit) in owed.as_mut_slice().iter_mut().zip(limits.as_slice()) {
             *owed = facts.count()?.checked_add(spent.checked_mul(limit.unit)?)?.min(limit.full);
         }
         let cost = call.cost;

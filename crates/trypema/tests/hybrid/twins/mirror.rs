@@ -54,7 +54,7 @@ pub(crate) fn shown<M: RedisStrategy<Strategy: Leasable>>(
     leased: &Leased<<CoreOf<M> as Strategy>::Outcome>,
     now: Timestamp,
 ) -> String {
-    let decision = CoreOf::<M>::decision(limit, leased.outcome, When::exactly(now));
+    let decision = CoreOf::<M>::decision(limit, leased.outcome.clone(), When::exactly(now));
     // Nothing is recorded nowhere.
     let recorded = (leased.units > 0).then_some(leased.recorded.as_micros());
     let is_drawing = CoreOf::<M>::is_drawing(&leased.outcome);
@@ -115,7 +115,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
 
     fn decide(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, call: Call, is_spending: bool) -> String {
         let outcome = self.outcome(limit, call, is_spending);
-        self.note(limit, outcome, call.now);
+        self.note(limit, outcome.clone(), call.now);
         seen::<M>(&CoreOf::<M>::decision(limit, outcome, When::exactly(call.now)))
     }
 
@@ -136,7 +136,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
 
     fn reserve(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, call: Call) -> String {
         let outcome = self.outcome(limit, call, true);
-        self.note(limit, outcome, call.now);
+        self.note(limit, outcome.clone(), call.now);
         let is_taken = CoreOf::<M>::is_admitted(&outcome) && call.cost > 0;
         if is_taken {
             let recorded = CoreOf::<M>::recorded_at(limit, &outcome, call);
