@@ -5,6 +5,8 @@
 
 #[path = "database/access.rs"]
 mod access;
+#[path = "database/adopting.rs"]
+mod adopting;
 #[path = "database/candidates.rs"]
 mod candidates;
 #[path = "database/cli.rs"]

@@ -14,7 +14,7 @@ use self::hints::hints;
 use super::service::AdminService;
 use super::{failed, print};
 use crate::rules::Address;
-use crate::rules::database::Database;
+use crate::rules::database::{Database, Migrated};
 use crate::secret::Secret;
 
 /// Work on rules
@@ -86,7 +86,7 @@ pub(super) enum Rules {
     },
 }
 
-/// Create the tables in PostgreSQL that rules live in
+/// Create the tables in PostgreSQL that rules live in, or adopt the documented table `rate_limit_rules` with its rows
 #[derive(Debug, clap::Args)]
 pub(super) struct Migrate {
     /// PostgreSQL: postgres://user:password@host/database
@@ -151,6 +151,25 @@ fn validate(files: &[PathBuf]) -> ExitCode {
     code
 }
 
+/// Says what was migrated, and which rows of an adopted table are not in force.
+fn report(migrated: &Migrated) {
+    if let Some(adopted) = &migrated.adopted {
+        print(&format!("adopted the table rate_limit_rules (rules in force: {})\n", adopted.rules));
+        for (id, column) in &adopted.filled {
+            print(&format!("rule {id}: {column} was NULL and has its default now\n"));
+        }
+    }
+    match &*migrated.made {
+        [] => print("the tables are up to date\n"),
+        made => print(&format!("the tables are up to date now: {}\n", made.join(", "))),
+    }
+    if !migrated.unusable.is_empty() {
+        let count = migrated.unusable.len();
+        print(&format!("rows that cannot be used (see rate_limit_unusable_rules), not in force: {count}\n"));
+        migrated.unusable.iter().for_each(|rule| print(&format!("  {rule}\n")));
+    }
+}
+
 impl Migrate {
     fn run(self) -> ExitCode {
         let address = match (self.database_url, self.database_url_file) {
@@ -167,8 +186,7 @@ impl Migrate {
         };
         let migrating = async { Database::new(address)?.migrate().await };
         match runtime.block_on(migrating) {
-            Ok(made) if made.is_empty() => print("the tables are up to date\n"),
-            Ok(made) => print(&format!("the tables are up to date now: {}\n", made.join(", "))),
+            Ok(migrated) => report(&migrated),
             Err(error) if error.is_final() => return failed(error),
             Err(error) => {
                 failed(error);

@@ -101,6 +101,7 @@ impl Book {
             choice.cache.as_ref().map(|(url, prefix)| Cache::new(url.reveal(), prefix)).transpose()?;
         let failed = match read(&database).await {
             Ok((version, rules)) => {
+                warn_of_unusable(&database).await;
                 let book =
                     Self::new(choice, (database, cache), InForce { version, origin: Origin::Database });
                 return Ok(Opened { book, rules, refused: None });
@@ -195,6 +196,18 @@ pub(crate) fn write(book: Option<&Book>, text: &mut Exposition) {
         "How often the database could not be asked for rules.",
     );
     text.sample(&[], book.map_or(0, |book| book.failures.get()));
+}
+
+/// Says which rows of an adopted table are not in force. Servers start all the same: the rows are not among the rules that are stored.
+async fn warn_of_unusable(database: &Database) {
+    match database.unusable_rules().await {
+        Ok(unusable) => {
+            for rule in unusable {
+                tracing::warn!(%rule, "a row of the adopted table is not in force: see rate_limit_unusable_rules");
+            }
+        }
+        Err(error) => tracing::debug!(%error, "rate_limit_unusable_rules cannot be read"),
+    }
 }
 
 async fn read(database: &Database) -> Result<(Version, RuleSet), OpenError> {

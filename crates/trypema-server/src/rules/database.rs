@@ -1,6 +1,7 @@
 //! Rules in PostgreSQL: connecting, reading, writing. It is asked by whoever changes rules, and by one task that follows them;
 //! never by whoever decides.
 
+mod adopt;
 mod editing;
 mod history;
 mod migrate;
@@ -14,7 +15,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgDatabaseError, PgListener, PgPoolOptions};
 use sqlx::query::Query;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Postgres, SqlSafeStr};
 use thiserror::Error;
@@ -23,6 +24,7 @@ use tokio::time::timeout;
 
 pub(crate) use editing::{EditError, Edited, Reach, Snapshot, Wanted};
 pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
+pub(crate) use migrate::Migrated;
 pub(crate) use row::ListName;
 pub(crate) use stored::{Stored, Unusable, Version};
 
@@ -87,6 +89,12 @@ pub enum DatabaseError {
     /// The tables are not there, or older than this program.
     #[error("the database has no tables of this version: run `trypema rules migrate`")]
     NotMigrated,
+    /// A table of the same name is not the documented one.
+    #[error(
+        "the database has a table rate_limit_rules that cannot be adopted: {0}. Nothing was changed: rename that table, or use \
+         another database or schema"
+    )]
+    UnrelatedTable(String),
     /// It does not answer.
     #[error("the database does not answer within {PATIENCE:?}")]
     Silent,
@@ -97,7 +105,7 @@ pub enum DatabaseError {
     #[error("the database: {}", said(.0))]
     Failed(#[from] sqlx::Error),
     /// Its tables could not be made.
-    #[error("migrating the database: {0}")]
+    #[error("migrating the database: {}", why_not_migrated(.0))]
     Migration(#[from] sqlx::migrate::MigrateError),
 }
 
@@ -105,7 +113,7 @@ impl DatabaseError {
     /// Whether trying again later cannot help.
     pub(crate) fn is_final(&self) -> bool {
         match self {
-            Self::Address(_) | Self::NotMigrated => true,
+            Self::Address(_) | Self::NotMigrated | Self::UnrelatedTable(_) => true,
             Self::File { .. } | Self::Silent | Self::Crowded | Self::Failed(_) | Self::Migration(_) => false,
         }
     }
@@ -156,6 +164,16 @@ fn said(error: &sqlx::Error) -> String {
         sqlx::Error::Database(error) => error.message().to_owned(),
         other => other.to_string(),
     }
+}
+
+/// What kept a migration from being run, with the object that the database names.
+fn why_not_migrated(error: &sqlx::migrate::MigrateError) -> String {
+    let sqlx::migrate::MigrateError::ExecuteMigration(error, version) = error else {
+        return error.to_string();
+    };
+    let detail = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    let detail = detail.and_then(PgDatabaseError::detail).map(|detail| format!(" ({detail})"));
+    format!("{}{}; nothing was changed (migration {version})", said(error), detail.unwrap_or_default())
 }
 
 /// A connection, and the right to one.

@@ -1,10 +1,10 @@
-//! The tables, and how they came to be.
+//! Creates the tables, or brings them up to date.
 
-use sqlx::ConnectOptions;
-use sqlx::SqlSafeStr;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqlSafeStr};
 
-use super::{Database, DatabaseError, within};
+use super::adopt::{self, Adopted, UnusableRule};
+use super::{Database, DatabaseError, query, within};
 
 /// Every migration, in order. Once released, one is never changed: another follows it.
 const MIGRATIONS: [(i64, &str, &str); 3] = [
@@ -13,38 +13,77 @@ const MIGRATIONS: [(i64, &str, &str); 3] = [
     (3, "if_missing", include_str!("../../../migrations/0003_if_missing.sql")),
 ];
 
+/// Which of them have been run.
+const TABLE: &str = "_trypema_migrations";
+
+/// Held while one program migrates, so that others wait for it. Any number would do that nobody else uses: `trypema`, as bytes.
+const LOCK: i64 = 0x0074_7279_7065_6d61;
+
+/// What a migration has done.
+#[derive(Debug)]
+pub(crate) struct Migrated {
+    /// The names of the migrations that were missing.
+    pub(crate) made: Vec<&'static str>,
+    /// What became of a table that somebody else had created.
+    pub(crate) adopted: Option<Adopted>,
+    /// Rows of an adopted table that are not in force, now or since an earlier run.
+    pub(crate) unusable: Vec<UnusableRule>,
+}
+
 impl Database {
-    /// Brings the tables up to date; returns the names of what was missing. Several at once wait for each other.
+    /// Brings the tables up to date, in one transaction: all of it is done, or nothing. Several programs wait for each other.
     ///
     /// # Errors
     ///
-    /// That the database cannot be reached, or refuses.
-    pub(crate) async fn migrate(&self) -> Result<Vec<&'static str>, DatabaseError> {
+    /// That the database cannot be reached or refuses, or that it has an unrelated table of the same name.
+    pub(crate) async fn migrate(&self) -> Result<Migrated, DatabaseError> {
         // Without a bound on how long it takes: tables may be large.
         let mut connection = within(async { Ok(self.address.options()?.connect().await?) }).await?;
-        let known: Vec<i64> =
-            match sqlx::query_scalar("SELECT version FROM _trypema_migrations WHERE success")
-                .fetch_all(&mut connection)
-                .await
-            {
-                Ok(known) => known,
-                // There is no such table yet.
-                Err(sqlx::Error::Database(_)) => Vec::new(),
-                Err(error) => return Err(error.into()),
-            };
-        migrator().run(&mut connection).await?;
-        let missing = MIGRATIONS.iter().filter(|(version, ..)| !known.contains(version));
-        Ok(missing.map(|(_, name, _)| *name).collect())
+        let mut transaction = connection.begin().await?;
+        let migrated = migrate(&mut transaction).await?;
+        transaction.commit().await?;
+        Ok(migrated)
     }
 }
 
-fn migrator() -> Migrator {
+async fn migrate(connection: &mut PgConnection) -> Result<Migrated, DatabaseError> {
+    query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *connection).await?;
+    let known = known_versions(connection).await?;
+    let (first, _, first_sql) = MIGRATIONS[0];
+    let adopting =
+        if known.contains(&first) { None } else { adopt::migration(connection, first_sql).await? };
+    let has_to_adopt = adopting.is_some();
+    migrator(adopting).run(&mut *connection).await?;
+    let adopted = if has_to_adopt { Some(adopt::bring_rows(connection).await?) } else { None };
+    let missing = MIGRATIONS.iter().filter(|(version, ..)| !known.contains(version));
+    let made = missing.map(|(_, name, _)| *name).collect();
+    Ok(Migrated { made, adopted, unusable: adopt::unusable(connection).await? })
+}
+
+async fn known_versions(connection: &mut PgConnection) -> Result<Vec<i64>, DatabaseError> {
+    let is_there = query("SELECT to_regclass($1) IS NOT NULL").bind(TABLE);
+    if !is_there.fetch_one(&mut *connection).await?.try_get(0)? {
+        return Ok(Vec::new());
+    }
+    let known = format!("SELECT version FROM {TABLE} WHERE success");
+    let rows = query(AssertSqlSafe(known)).fetch_all(connection).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Runs what is missing; `first` in place of the first migration, as which it counts.
+fn migrator(first: Option<String>) -> Migrator {
     let migrations = MIGRATIONS.map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     });
-    let mut migrator = Migrator::with_migrations(migrations.into());
-    migrator.dangerous_set_table_name("_trypema_migrations");
+    let mut migrations = Vec::from(migrations);
+    if let (Some(sql), Some(migration)) = (first, migrations.first_mut()) {
+        migration.sql = AssertSqlSafe(sql).into_sql_str();
+    }
+    let mut migrator = Migrator::with_migrations(migrations);
+    migrator.dangerous_set_table_name(TABLE);
     // A later version of this program may have been here: its tables are still ours.
     migrator.set_ignore_missing(true);
+    // The lock of the whole transaction is enough; this one would end before it.
+    migrator.set_locking(false);
     migrator
 }

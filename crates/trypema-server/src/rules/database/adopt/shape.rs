@@ -1,0 +1,139 @@
+//! Whether a table `rate_limit_rules` that somebody else has created is the documented one.
+
+use sqlx::{PgConnection, Row};
+
+use super::super::{DatabaseError, query};
+
+/// The columns of the documented table, with the types that are converted without loss.
+const DOCUMENTED: [(&str, Presence, &[&str]); 16] = [
+    ("id", Presence::Needed, &["uuid", "text", "character varying", "bigint", "integer", "smallint"]),
+    ("name", Presence::Needed, TEXTS),
+    ("key_pattern", Presence::Needed, TEXTS),
+    ("scope", Presence::Needed, TEXTS),
+    ("algorithm", Presence::Needed, TEXTS),
+    ("limit_count", Presence::Needed, NUMBERS),
+    ("window_seconds", Presence::Needed, NUMBERS),
+    ("burst_limit", Presence::Optional, NUMBERS),
+    ("refill_rate", Presence::Optional, NUMBERS),
+    ("plan_tiers", Presence::Optional, TEXT_LISTS),
+    ("endpoints", Presence::Optional, TEXT_LISTS),
+    ("action", Presence::Optional, TEXTS),
+    ("priority", Presence::Optional, &["integer", "bigint", "smallint"]),
+    ("enabled", Presence::Optional, &["boolean"]),
+    ("created_at", Presence::Optional, TIMES),
+    ("updated_at", Presence::Optional, TIMES),
+];
+const TEXTS: &[&str] = &["character varying", "text", AN_ENUM];
+const NUMBERS: &[&str] = &["integer", "bigint", "smallint", "numeric", "double precision", "real"];
+const TEXT_LISTS: &[&str] = &["character varying[]", "text[]"];
+/// Without a time zone they are read in UTC.
+const TIMES: &[&str] = &["timestamp with time zone", "timestamp without time zone"];
+const AN_ENUM: &str = "an enum";
+
+/// Whether a table is recognised without a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Needed,
+    Optional,
+}
+
+/// Columns that `trypema rules migrate` adds: a column of the same name means something else.
+const ADDED: [&str; 14] = [
+    "limits",
+    "group_ms",
+    "hard_limit_factor",
+    "temp_window_seconds",
+    "temp_threshold",
+    "temp_block_seconds",
+    "long_window_seconds",
+    "long_threshold",
+    "long_block_seconds",
+    "count_while_blocked",
+    "max_delay_seconds",
+    "candidate_for",
+    "share",
+    "revision",
+];
+
+const LOCK: &str = "LOCK TABLE rate_limit_rules IN ACCESS EXCLUSIVE MODE";
+const IS_THERE: &str = "SELECT to_regclass(quote_ident(current_schema()) || '.rate_limit_rules') IS NOT NULL";
+
+/// What keeps a table from being changed in place, whatever its columns are.
+const OBSTACLES: &str = "
+    SELECT array_remove(ARRAY[
+        CASE WHEN relkind <> 'r' THEN 'it is not an ordinary table' END,
+        CASE WHEN relispartition OR EXISTS (SELECT FROM pg_inherits WHERE oid IN (inhrelid, inhparent))
+             THEN 'it is part of an inheritance tree' END,
+        CASE WHEN relforcerowsecurity THEN 'row security is forced on it: some rows may be hidden' END,
+        (SELECT 'the foreign key ' || conname || ' of ' || conrelid::regclass || ' refers to it' FROM pg_constraint
+         WHERE contype = 'f' AND confrelid = pg_class.oid LIMIT 1),
+        (SELECT 'its primary key is not its id: ' || pg_get_constraintdef(oid) FROM pg_constraint
+         WHERE contype = 'p' AND conrelid = pg_class.oid AND pg_get_constraintdef(oid) <> 'PRIMARY KEY (id)')
+    ], NULL)
+    FROM pg_class WHERE oid = 'rate_limit_rules'::regclass";
+
+const COLUMNS: &str = "
+    SELECT attname::text, CASE WHEN typtype = 'e' THEN 'an enum' ELSE format_type(atttypid, NULL) END,
+           attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = ''
+    FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
+    WHERE attrelid = 'rate_limit_rules'::regclass AND attnum > 0 AND NOT attisdropped";
+
+struct Column {
+    name: String,
+    type_name: String,
+    /// Whether a row has to give a value.
+    has_to_be_given: bool,
+}
+
+/// Whether there is a table to adopt. It stays locked until the transaction ends.
+///
+/// # Errors
+///
+/// Everything that keeps a table of that name from being adopted.
+pub(super) async fn is_there_to_adopt(connection: &mut PgConnection) -> Result<bool, DatabaseError> {
+    if !query(IS_THERE).fetch_one(&mut *connection).await?.try_get(0)? {
+        return Ok(false);
+    }
+    obstacles(connection).await?;
+    query(LOCK).execute(&mut *connection).await?;
+    // Somebody may have changed it until then.
+    obstacles(connection).await?;
+    Ok(true)
+}
+
+async fn obstacles(connection: &mut PgConnection) -> Result<(), DatabaseError> {
+    let mut obstacles: Vec<String> = query(OBSTACLES).fetch_one(&mut *connection).await?.try_get(0)?;
+    obstacles.extend(differences(&columns(connection).await?));
+    if obstacles.is_empty() { Ok(()) } else { Err(DatabaseError::UnrelatedTable(obstacles.join("; "))) }
+}
+
+async fn columns(connection: &mut PgConnection) -> Result<Vec<Column>, DatabaseError> {
+    let rows = query(COLUMNS).fetch_all(connection).await?;
+    let column = |row: &sqlx::postgres::PgRow| {
+        Ok(Column { name: row.try_get(0)?, type_name: row.try_get(1)?, has_to_be_given: row.try_get(2)? })
+    };
+    rows.iter().map(column).collect()
+}
+
+/// How columns differ from the documented ones.
+fn differences(columns: &[Column]) -> Vec<String> {
+    let documented = DOCUMENTED.iter().filter_map(|(name, presence, types)| {
+        match columns.iter().find(|column| column.name == *name) {
+            None => (*presence == Presence::Needed).then(|| format!("the column {name} is missing")),
+            Some(column) if types.contains(&&*column.type_name) => None,
+            Some(column) => {
+                let needed = types.join(", ");
+                Some(format!("the column {name} is {}: need one of {needed}", column.type_name))
+            }
+        }
+    });
+    let is_documented = |column: &&Column| DOCUMENTED.iter().any(|(name, ..)| column.name == *name);
+    let others = columns.iter().filter(|column| !is_documented(column)).filter_map(|column| {
+        let name = &column.name;
+        if ADDED.contains(&&**name) {
+            return Some(format!("the column {name} is there already: rename it"));
+        }
+        column.has_to_be_given.then(|| format!("the column {name} is NOT NULL and has no default"))
+    });
+    documented.chain(others).collect()
+}
