@@ -10,13 +10,13 @@ pub(crate) mod follow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trypema::rules::RuleSet;
+use trypema::rules::{RuleSet, RulesFile};
 
 pub use book::{DatabaseChoice, OpenError};
 pub use database::Address;
 
 use self::book::{Book, Opened};
-use self::file::{RulesFile, Stamp};
+use self::file::Source;
 use crate::server::StartError;
 
 /// Where rules come from.
@@ -41,7 +41,7 @@ pub(crate) struct Start {
 /// What is followed: rules change there.
 #[derive(Debug, Clone)]
 pub(crate) enum Following {
-    File(RulesFile, Option<Stamp>),
+    File(Source),
     Book(Arc<Book>),
 }
 
@@ -52,15 +52,14 @@ impl RulesSource {
     ///
     /// What is wrong with them, or that they cannot be read.
     pub(crate) async fn open(&self) -> Result<Start, StartError> {
-        let file = match self {
-            Self::BuiltIn => RulesFile(None),
-            Self::File(path) => RulesFile(Some(path.clone())),
+        let mut file = match self {
+            Self::BuiltIn => Source(None),
+            Self::File(path) => Source(Some(RulesFile::new(path))),
             Self::Database(choice) => {
                 let Opened { book, rules, refused } = Book::open(choice).await?;
                 return Ok(Start { rules, following: Following::Book(Arc::new(book)), refused });
             }
         };
-        let stamp = file.stamp();
-        Ok(Start { rules: file.load()?, following: Following::File(file, stamp), refused: None })
+        Ok(Start { rules: file.read()?, following: Following::File(file), refused: None })
     }
 }

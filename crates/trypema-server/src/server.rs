@@ -236,8 +236,8 @@ impl Server {
         background.spawn(async move { registry.keep_time().await });
         let asked = Arc::clone(&self.reload.rules);
         match app.following().clone() {
-            Following::File(rules, known) => {
-                background.spawn(file::watch(Arc::clone(app), rules, known, asked));
+            Following::File(source) => {
+                background.spawn(file::watch(Arc::clone(app), source, asked));
             }
             Following::Book(book) => {
                 background.spawn(follow::hear_database(Arc::clone(&book)));

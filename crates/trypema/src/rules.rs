@@ -7,6 +7,7 @@ mod definition;
 mod endpoint;
 mod engine;
 mod explain;
+mod file;
 mod index;
 mod key_values;
 mod missing;
@@ -21,6 +22,7 @@ mod set;
 mod share;
 mod unmatched;
 mod verdict;
+mod watch;
 mod yaml;
 
 pub use definition::{
@@ -33,6 +35,7 @@ pub use endpoint::usual_path;
 pub(crate) use engine::SelectProvider;
 pub use engine::{Engine, Refunded, Reservation};
 pub use explain::{Explained, Explanation, NotApplying, Reason};
+pub use file::RulesFile;
 pub use key_values::KeyValues;
 pub use missing::{NeededAttribute, Skipped};
 pub use period::{InvalidPeriod, Period};
@@ -41,3 +44,4 @@ pub use request::Request;
 pub use set::RuleSet;
 pub use unmatched::UnmatchedOverride;
 pub use verdict::{Comparison, Outcome, RuleDecision, Verdict};
+pub use watch::FileWatcher;

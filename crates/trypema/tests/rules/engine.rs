@@ -15,6 +15,7 @@ mod missing;
 mod outage;
 mod reloading;
 mod verdicts;
+mod watching;
 
 use std::sync::Arc;
 
