@@ -27,20 +27,21 @@ fn has_nextest() -> bool {
     version.is_ok_and(|output| output.status.success())
 }
 
-/// The library alone: no runtime, no Redis, nothing else installed, nor anything that only other tests need.
+/// `cargo test --no-default-features`, the very command: the library alone, with neither a runtime nor Redis, and nothing installed. `lean`
+/// leaves out what only tests of features need, which takes minutes to build.
 fn without_features() -> Step {
-    apart("lean", &["--lib", "--test", "seeds"])
+    build_apart("lean", &["test", "--no-default-features"])
 }
 
 /// Explores the interleavings of the lock and of concurrent takes. A build of its own, because the atomics
 /// are loom's.
 fn model_check() -> Step {
-    apart("loom", &["--lib", "loom"])
+    build_apart("loom", &["test", "--package", "trypema", "--no-default-features", "--lib", "loom"])
 }
 
-/// Tests the library without features in a build of its own, where `cfg` is set.
-fn apart(cfg: &str, tests: &[&str]) -> Step {
-    let mut test = Command::new(env!("CARGO"));
-    test.args(["test", "--package", "trypema", "--no-default-features"]).args(tests);
-    crate::run(test.env("RUSTFLAGS", format!("--cfg {cfg}")).env("CARGO_TARGET_DIR", format!("target/{cfg}")))
+/// Runs cargo in a build of its own, where `cfg` is set.
+fn build_apart(cfg: &str, arguments: &[&str]) -> Step {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments).env("RUSTFLAGS", format!("--cfg {cfg}"));
+    crate::run(command.env("CARGO_TARGET_DIR", format!("target/{cfg}")))
 }

@@ -11,6 +11,8 @@
 //! A front end makes a [`Request`](trypema::rules::Request) of what it is asked, gives it to [`App::ask`], and translates the
 //! [`Verdict`](trypema::rules::Verdict). It decides nothing.
 
+#![cfg(feature = "service")]
+
 mod administration;
 mod app;
 mod background_worker;

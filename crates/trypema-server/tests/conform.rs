@@ -1,5 +1,6 @@
 //! The service says what the library says, and does what its documentation says. One binary, so that it is linked once.
 
+#![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "what tests share has no other reader")]
 

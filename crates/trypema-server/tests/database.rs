@@ -1,5 +1,6 @@
 //! Rules in PostgreSQL, with real PostgreSQL and Redis servers and the real binary. One binary, so that it is linked once.
 
+#![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "what tests share has no other reader")]
 

@@ -2,6 +2,7 @@
 //!
 //! `slow`, `faults` and `life` measure deadlines and want the machine for themselves.
 
+#![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "service/client.rs"]

@@ -1,5 +1,6 @@
 //! What is in `deploy/`, as it is: the samples with real proxies before a real service, the rest with the tools that read it.
 
+#![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "what tests share has no other reader")]
 

@@ -1,4 +1,5 @@
 //! The PostgreSQL that other tests rely on does what it is asked.
+#![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 #[path = "postgres_servers/proxy.rs"]

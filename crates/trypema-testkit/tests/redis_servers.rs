@@ -1,6 +1,9 @@
 //! The servers that other tests rely on do what they are asked, on every program that is supported.
+#![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+#[path = "redis_servers/existing.rs"]
+mod existing;
 #[path = "redis_servers/proxy.rs"]
 mod proxy;
 #[path = "redis_servers/topologies.rs"]

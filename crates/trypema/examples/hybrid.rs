@@ -1,9 +1,11 @@
 //! Four instances of a program share one limit: hardly a call reaches Redis, and together they never exceed it.
 //!
 //! ```text
-//! cargo run --release --example hybrid                            # redis://127.0.0.1, or REDIS_URL
+//! cargo run --release --example hybrid                            # redis://127.0.0.1, or REDIS_URL, or REDIS_PORT of this machine
 //! cargo run --release --example hybrid -- redis://10.0.0.7:6379
 //! ```
+
+mod redis_address;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -40,9 +42,7 @@ struct Tally {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let argument = std::env::args().nth(1);
-    let url = argument.or_else(|| std::env::var("REDIS_URL").ok());
-    match run(url.as_deref().unwrap_or("redis://127.0.0.1")).await {
+    match run(&redis_address::chosen()).await {
         Ok(is_within_limit) if is_within_limit => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {

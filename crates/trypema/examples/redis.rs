@@ -1,9 +1,11 @@
 //! Two instances of a program share one limit through Redis: together they never exceed it.
 //!
 //! ```text
-//! cargo run --example redis                            # redis://127.0.0.1, or REDIS_URL
+//! cargo run --example redis                            # redis://127.0.0.1, or REDIS_URL, or REDIS_PORT of this machine
 //! cargo run --example redis -- redis://10.0.0.7:6379
 //! ```
+
+mod redis_address;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,9 +32,7 @@ struct Tally {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let argument = std::env::args().nth(1);
-    let url = argument.or_else(|| std::env::var("REDIS_URL").ok());
-    match run(url.as_deref().unwrap_or("redis://127.0.0.1")).await {
+    match run(&redis_address::chosen()).await {
         Ok(is_within_limit) if is_within_limit => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(TrypemaError::RedisError(failure)) => {

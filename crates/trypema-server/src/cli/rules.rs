@@ -154,7 +154,7 @@ fn validate(files: &[PathBuf]) -> ExitCode {
 /// Says what was migrated, and which rows of an adopted table are not in force.
 fn report(migrated: &Migrated) {
     if let Some(adopted) = &migrated.adopted {
-        print(&format!("adopted the table rate_limit_rules (rules in force: {})\n", adopted.rules));
+        print(&format!("adopted the table rate_limit_rules (rules: {})\n", adopted.rules));
         for (id, column) in &adopted.filled {
             print(&format!("rule {id}: {column} was NULL and has its default now\n"));
         }

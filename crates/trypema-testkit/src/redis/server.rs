@@ -37,7 +37,7 @@ impl Server {
         ServerBuilder::default()
     }
 
-    /// The server that `REDIS_URL` names, else one started for this call; for tests that need no more of it.
+    /// The server that `REDIS_URL` or `REDIS_PORT` names, else one started for this call; for tests that need no more of it.
     pub fn shared() -> Result<Shared> {
         Shared::open()
     }

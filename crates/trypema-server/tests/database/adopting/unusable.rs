@@ -42,7 +42,7 @@ fn unusable_rows_are_set_aside_and_told() {
                      OR right(id::text, 1) NOT IN ('1', '2', '3')";
     let before: Value = serde_json::from_str(&database.sql(originals).unwrap()).unwrap();
     let out = adopt(&database);
-    assert!(out.starts_with("adopted the table rate_limit_rules (rules in force: 3)\n"), "{out}");
+    assert!(out.starts_with("adopted the table rate_limit_rules (rules: 3)\n"), "{out}");
     assert!(
         out.contains("rows that cannot be used (see rate_limit_unusable_rules), not in force: 10\n"),
         "{out}"
