@@ -38,7 +38,7 @@ enum Presence {
 }
 
 /// Columns that `trypema rules migrate` adds: a column of the same name means something else.
-const ADDED: [&str; 14] = [
+const ADDED: [&str; 16] = [
     "limits",
     "group_ms",
     "hard_limit_factor",
@@ -50,6 +50,8 @@ const ADDED: [&str; 14] = [
     "long_block_seconds",
     "count_while_blocked",
     "max_delay_seconds",
+    "on_store_failure",
+    "if_missing",
     "candidate_for",
     "share",
     "revision",
