@@ -34,7 +34,7 @@ fn every_revision_can_be_gone_back_to() {
         }
         note(&service, &mut known);
     }
-    assert!(known.len() > EDITS / 2, "most edits have to change something: {}", known.len());
+    assert!(known.len() >= EDITS / 2, "half of the edits have to change something: {}", known.len());
     for (revision, rules) in known.iter().step_by(3) {
         assert_eq!(done(&service, "GET", &format!("/v1/ruleset?revision={revision}"), &Value::Null), *rules);
     }
