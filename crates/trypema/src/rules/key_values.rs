@@ -29,7 +29,7 @@ impl RuleSet {
     ///     "rules: [{id: per-user, scope: user, strategy: {fixed_window: {limit: 5, window: 1h}}}]",
     ///     "rules.yaml",
     /// )?;
-    /// let key = rules.values_of("per-user|user=ann~3a1").expect("it is a counter of the rule");
+    /// let key = rules.values_of("per-user|user=ann:1").expect("it is a counter of the rule");
     /// assert_eq!((key.rule.as_str(), key.values["user"].as_str()), ("per-user", "ann:1"));
     /// assert_eq!(rules.values_of("per-user|login=ann"), None);
     /// # Ok::<(), trypema::rules::InvalidRules>(())
