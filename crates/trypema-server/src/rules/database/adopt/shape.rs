@@ -48,7 +48,7 @@ const ADDED: [&str; 16] = [
     "long_window_seconds",
     "long_threshold",
     "long_block_seconds",
-    "count_while_blocked",
+    "while_blocked",
     "max_delay_seconds",
     "on_store_failure",
     "if_missing",
