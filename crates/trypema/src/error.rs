@@ -164,4 +164,17 @@ impl TrypemaError {
             _ => false,
         }
     }
+
+    /// Whether the store failed before it could change anything.
+    #[cfg(feature = "rules")]
+    pub(crate) fn is_certainly_unspent(&self) -> bool {
+        match self {
+            #[cfg(feature = "_redis")]
+            Self::RedisError(failure) => {
+                use crate::redis::RedisFailureKind::{Refused, Unavailable};
+                matches!(failure.kind(), Unavailable | Refused)
+            }
+            _ => false,
+        }
+    }
 }

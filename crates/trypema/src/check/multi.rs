@@ -56,12 +56,13 @@ pub(crate) enum Receipts {
 /// [`IfUnreachable::Continue`]; otherwise none was.
 #[derive(Debug)]
 pub(crate) struct TakeResponse<R> {
-    /// One entry per check of `together`. `None` for a failed check, and for one that nobody was asked about because
-    /// another check was denied first.
+    /// One entry per check of `together`. `None` for a failed check, and for one that was left out because another check
+    /// was denied first.
     pub(crate) decisions: Vec<Option<Decision>>,
     /// The checks of `together` whose store failed.
     pub(crate) failures: Vec<Failed>,
-    /// Receipts of what was spent, in the order of `together`. Empty unless they were wanted or a check failed.
+    /// Receipts of what was spent, in the order of `together`. Empty if a check is denied, and unless they were wanted or a
+    /// check failed.
     pub(crate) receipts: Vec<Option<R>>,
     /// One result per check of `alone`.
     pub(crate) alone: Vec<CheckResult>,
@@ -87,6 +88,14 @@ impl<R> TakeResponse<R> {
         TakeResponse { decisions: self.decisions, failures: self.failures, receipts, alone: self.alone }
     }
 
+    /// Drops the receipts of a request that spent nothing: a check that would fit has one although another denies.
+    pub(crate) fn without_unspent_receipts(mut self) -> Self {
+        if !self.is_allowed() {
+            self.receipts.clear();
+        }
+        self
+    }
+
     /// Whether every check that was decided is allowed.
     pub(crate) fn is_allowed(&self) -> bool {
         self.decisions.iter().flatten().all(Decision::is_allowed)
@@ -99,7 +108,7 @@ impl<R> TakeResponse<R> {
         }
         let is_allowed = self.decisions.iter().flatten().all(Decision::is_allowed);
         let decisions = self.decisions.into_iter().flatten().collect();
-        Ok(Together { is_allowed, decisions, receipts: if is_allowed { self.receipts } else { Vec::new() } })
+        Ok(Together { is_allowed, decisions, receipts: self.receipts })
     }
 }
 
@@ -111,39 +120,39 @@ impl<R> From<Together<R>> for TakeResponse<R> {
     }
 }
 
-/// The moment until which one request waits for its store, however many checks and calls it needs.
+/// The time that one request waits for its store, however many checks and calls it needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
-    until: Timestamp,
-    before_rollback: Timestamp,
+    from: Timestamp,
+    time: Duration,
 }
 
-/// The part of the time that is kept for a rollback: one round trip to servers that have just answered.
-const ROLLBACK_SHARE: u32 = 5;
-
 impl Deadline {
-    /// Never passes: for providers that wait for nobody.
-    pub(crate) const NEVER: Self =
-        Self { until: Timestamp::derived(u64::MAX), before_rollback: Timestamp::derived(u64::MAX) };
+    /// Never passes: for providers that do not wait.
+    pub(crate) const NEVER: Self = Self { from: Timestamp::derived(0), time: Duration::MAX };
 
     /// Passes when `time` has gone by from now.
     pub(crate) fn after(time: Duration) -> Self {
-        let now = SystemClock.now();
-        Self { until: now + time, before_rollback: now + (time - time / ROLLBACK_SHARE) }
+        Self { from: SystemClock.now(), time }
     }
 
     /// The last moment to wait for an answer.
     pub(crate) fn until(self) -> Timestamp {
-        self.until
+        self.from + self.time
     }
 
-    /// A deadline that leaves time for a rollback of what was taken before it.
-    pub(crate) fn shortened(self) -> Self {
-        Self { until: self.before_rollback, ..self }
-    }
-
-    /// The last moment to wait for an answer after which others may have to be refunded: leaves time for that.
+    /// The last moment to wait for an answer that others may have to be refunded after: a fifth is kept for that.
     pub(crate) fn before_rollback(self) -> Timestamp {
-        self.before_rollback
+        self.fifths(4).until()
+    }
+
+    /// The deadline of a first step that a second one follows: one server that does not answer must not use up the
+    /// time of the others.
+    pub(crate) fn of_first_step(self) -> Self {
+        self.fifths(2)
+    }
+
+    fn fifths(self, count: u32) -> Self {
+        Self { time: self.time / 5 * count, ..self }
     }
 }

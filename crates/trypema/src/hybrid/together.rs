@@ -205,7 +205,7 @@ impl HybridRateLimiterProvider {
             response.receipts.push(item.receipt);
             response.failures.extend(item.failure.map(|error| Failed { index, error }));
         }
-        response
+        response.without_unspent_receipts()
     }
 }
 

@@ -5,7 +5,7 @@
 //! | `error` | an error | an error | an error | an error |
 //! | `allow` | allowed, not counted | allowed, not counted | an error | an error |
 //! | `deny` | denied, not counted | denied, not counted | an error | an error |
-//! | `local` | decided and counted in this process | counted in this process | refunded in this process | an error |
+//! | `local` | decided and counted in this process | counted in this process | of what was counted in this process | an error |
 //!
 //! A refund or a reset that did not happen is never reported as done. Decisions made here say so
 //! ([`Decision::is_substitute`]).
@@ -76,19 +76,29 @@ fn decide_failed(
     response: &TakeResponse<Receipt>,
     policy_of: &PolicyOf<'_>,
 ) -> Result<Vec<Decision>, TrypemaError> {
-    let decide_all = |spending: Spending| -> Result<Vec<Decision>, TrypemaError> {
-        let decide = |failed: &Failed| {
-            let check = checks.get(failed.index).ok_or_else(|| failed.error.clone())?;
-            let fallback = Fallback { check: *check, spending, policy: policy_of(failed.index) };
-            decide(provider, fallback, failed.error.clone())
-        };
-        response.failures.iter().map(decide).collect()
+    let decide_one = |failed: &Failed, spending: Spending| {
+        let check = checks.get(failed.index).ok_or_else(|| failed.error.clone())?;
+        let fallback = Fallback { check: *check, spending, policy: policy_of(failed.index) };
+        decide(provider, fallback, failed.error.clone())
     };
-    let foreseen = decide_all(Spending::Peek)?;
-    if !foreseen.iter().all(Decision::is_allowed) {
-        return Ok(foreseen);
+    let peeked = response.failures.iter().map(|failed| decide_one(failed, Spending::Peek));
+    let mut decisions: Vec<Decision> = peeked.collect::<Result<_, _>>()?;
+    let is_denied = !decisions.iter().all(Decision::is_allowed);
+    for (failed, decision) in response.failures.iter().zip(&mut decisions) {
+        // A denial is taken as well: it is observed, and counted as far as its strategy counts denials.
+        if !is_denied || !decision.is_allowed() {
+            *decision = decide_one(failed, Spending::Take)?;
+        }
     }
-    decide_all(Spending::Take)
+    if !is_denied && !decisions.iter().all(Decision::is_allowed) {
+        // Another request was faster: what this one took is refunded.
+        for (failed, decision) in response.failures.iter().zip(&decisions) {
+            if let (true, Some(check)) = (decision.is_allowed(), checks.get(failed.index)) {
+                provider.refund_without_store(check, policy_of(failed.index));
+            }
+        }
+    }
+    Ok(decisions)
 }
 
 /// The decision of the policy, or `error` if the policy is to fail. Only a failure of the store has a policy.
@@ -122,7 +132,8 @@ pub(crate) fn after_each(
     result.or_else(|error| decide(provider, fallback, error))
 }
 
-/// Refunds, and falls back to what was counted in place of the store.
+/// Refunds each check. A refund without a receipt that the store certainly did not make is made from what was counted in
+/// its place, if there is anything.
 pub(crate) async fn refund_all(
     provider: &dyn Provider,
     refunds: &[Refund<'_>],
@@ -131,8 +142,9 @@ pub(crate) async fn refund_all(
 ) -> Vec<Refunded> {
     let results = provider.refund_all(refunds, deadline).wait().await;
     let fall_back = |(index, (refund, result)): (usize, (&Refund<'_>, Refunded))| match result {
-        Err(error) if error.is_store_failure() => {
-            provider.refund_without_store(&refund.check, policy_of(index)).ok_or(error)
+        Err(error) if refund.receipt.is_none() && error.is_certainly_unspent() => {
+            let refunded = provider.refund_without_store(&refund.check, policy_of(index));
+            refunded.filter(|units| *units > 0).ok_or(error)
         }
         result => result,
     };

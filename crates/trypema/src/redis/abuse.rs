@@ -36,8 +36,9 @@ impl Limiter<Abuse> {
 
     /// Ends a block and forgets the attempts that led to it; whether `key` was blocked.
     pub async fn unblock(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
-        self.substitute.forget(key);
         let ask = self.ask(key, None, Asking::new(Verb::Unblock, 0));
-        Ok(self.number(key, ask).await? > 0)
+        let was_blocked = self.number(key, ask).await? > 0;
+        self.substitute.forget(key);
+        Ok(was_blocked)
     }
 }

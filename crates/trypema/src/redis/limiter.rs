@@ -189,10 +189,11 @@ impl<S: Wire> Limiter<S> {
         deadline: Timestamp,
         key: &RedisKey,
     ) -> Result<bool, TrypemaError> {
+        let ask = self.ask(key, None, Asking::new(Verb::Reset, 0));
+        let was_any = self.number_until(deadline, key, ask).await? > 0;
         // Units that were admitted without Redis would otherwise be charged after the reset.
         self.substitute.forget(key);
-        let ask = self.ask(key, None, Asking::new(Verb::Reset, 0));
-        Ok(self.number_until(deadline, key, ask).await? > 0)
+        Ok(was_any)
     }
 
     /// The deadline of a call that starts now.

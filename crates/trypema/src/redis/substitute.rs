@@ -134,7 +134,9 @@ impl<S: Wire> Substitute<S> {
         key: &RedisKey,
         (limit, units): (&S::Limit, u64),
     ) -> u64 {
-        let OnFailure::Local { instances } = on_failure else { return 0 };
+        if !matches!(on_failure, OnFailure::Local { .. }) {
+            return 0;
+        }
         let mut unsettled = self.unsettled();
         let Some(debt) = unsettled.get_mut(key) else { return 0 };
         let refunded = units.min(debt.units);
@@ -144,7 +146,8 @@ impl<S: Wire> Substitute<S> {
         }
         drop(unsettled);
         if let Some(local) = self.local.get() {
-            local.refund_units(key.as_str(), limit, weight_of::<S>(instances, limit, refunded));
+            // Taken units may have counted several times here; once is stricter, and right for one instance.
+            local.refund_units(key.as_str(), limit, refunded);
         }
         refunded
     }

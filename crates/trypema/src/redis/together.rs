@@ -171,7 +171,7 @@ impl RedisRateLimiterProvider {
         }
         let alone = self.observed(&alone, replies.alone, started).into_iter();
         response.alone = alone.map(|result| result.map(|answered| answered.decision)).collect();
-        Ok(response)
+        Ok(response.without_unspent_receipts())
     }
 
     async fn take_keyed(

@@ -335,8 +335,12 @@ impl Plan {
         self.verdict
     }
 
-    /// The failure policy of each of these answers.
+    /// The failure policy of each of these answers. Rules that only log and candidates are left out where their store fails,
+    /// whatever their policy: they never decide a request.
     fn policy_of<'p>(&'p self, answers: &'p [usize]) -> impl Fn(usize) -> Option<OnStoreFailure> + Sync + 'p {
-        |index| self.on_store_failure(*answers.get(index)?)
+        |index| match *answers.get(index)? {
+            answer if self.is_shadow(answer) => Some(OnStoreFailure::Error),
+            answer => self.on_store_failure(answer),
+        }
     }
 }

@@ -90,8 +90,7 @@ impl Explanation {
 
     /// The rules that apply, by priority.
     pub fn applying(&self) -> impl Iterator<Item = Explained<'_>> {
-        let rules = self.verdict.rules().enumerate();
-        rules.map(|(index, decision)| Explained {
+        self.verdict.rules_by_answer().map(|(index, decision)| Explained {
             decision,
             left: self.left.get(&index).copied().unwrap_or(0),
         })

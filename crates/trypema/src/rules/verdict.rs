@@ -141,12 +141,17 @@ impl Verdict {
 
     /// Every rule that applies, by priority, with what it decided and has left.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecision<'_>> {
+        self.rules_by_answer().map(|(_, decided)| decided)
+    }
+
+    /// The same, each with the place of its answer: answers without a decision are passed over.
+    pub(super) fn rules_by_answer(&self) -> impl Iterator<Item = (usize, RuleDecision<'_>)> {
         self.answers.iter().enumerate().filter_map(|(index, answer)| {
             let decision = answer.decision.as_ref()?;
             let (compiled, key) = (self.set.at(answer.rule)?, self.key(index));
             let limit = if answer.is_special { compiled.limit_of(key) } else { &compiled.limit };
             let missing = answer.missing.map(|attribute| self.set.attribute_name(attribute));
-            Some(RuleDecision { rule: &compiled.rule, key, limit, decision, missing })
+            Some((index, RuleDecision { rule: &compiled.rule, key, limit, decision, missing }))
         })
     }
 

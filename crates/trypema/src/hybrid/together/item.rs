@@ -69,7 +69,8 @@ impl HybridRateLimiterProvider {
             cold.iter().map(|index| request.if_unreachable(*index)).collect();
         // Without a lease beside them nothing will have to be undone, and a plain take costs Redis less.
         let receipts = if cold.len() < items.len() { Receipts::Wanted } else { request.receipts };
-        let deadline = if cold.len() < items.len() { request.deadline.shortened() } else { request.deadline };
+        let deadline =
+            if cold.len() < items.len() { request.deadline.of_first_step() } else { request.deadline };
         let asked = TakeRequest {
             together: &together,
             alone: &[],

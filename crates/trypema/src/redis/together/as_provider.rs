@@ -87,32 +87,27 @@ impl RedisRateLimiterProvider {
         let keyed: Vec<Keyed<'_>> = refunds.iter().map(|refund| Keyed::new(refund.check)).collect();
         let asks = refunds.iter().zip(&keyed).map(|(refund, keyed)| self.ask_to_refund(refund, keyed));
         let results = self.refund_each(asks, deadline).await;
-        keyed
-            .iter()
-            .zip(results)
-            .map(|(keyed, result)| {
-                result.map_err(|failure| self.failed(std::slice::from_ref(keyed), failure))
-            })
-            .collect()
+        let refunded = refunds.iter().zip(&keyed).zip(results);
+        let refunded = refunded.map(|((refund, keyed), result)| match refund.receipt {
+            // What Redis was told of meanwhile stays spent: it cannot be told apart from the units of others.
+            Some(Receipt::Fallback) => Ok(self.refund_fallback(&refund.check, self.policy(None))),
+            _ => result.map_err(|failure| self.failed(std::slice::from_ref(keyed), failure)),
+        });
+        refunded.collect()
     }
 
     /// The request for a refund; `None` if there is nothing to refund in Redis.
     fn ask_to_refund(&self, refund: &Refund<'_>, keyed: &Keyed<'_>) -> Option<Ask> {
         let check = &refund.check;
-        let units = match refund.receipt {
-            Some(Receipt::Fallback) => check.cost - self.refund_fallback(check, self.policy(None)),
-            _ => check.cost,
-        };
         with_strategy!(check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
             match refund.receipt {
                 Some(Receipt::Redis(receipt)) => limiter.ask_refund(&keyed.key, limit, receipt),
-                // Without a receipt, or after Redis was told of what was counted in its place.
-                None | Some(Receipt::Fallback) => {
-                    let asking = Asking::new(Verb::RefundUnits, units);
-                    (units > 0).then(|| limiter.ask(&keyed.key, Some(limit), asking))
-                }
                 Some(_) => None,
+                None => {
+                    let asking = Asking::new(Verb::RefundUnits, check.cost);
+                    Some(limiter.ask(&keyed.key, Some(limit), asking))
+                }
             }
         })
     }

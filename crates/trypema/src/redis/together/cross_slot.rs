@@ -1,8 +1,8 @@
 //! All or nothing over keys that no one script call can reach: different slots of a Cluster.
 //!
 //! All checks are peeked at first, so that a request that is denied anyway, such as one of a flood, touches no other
-//! key. Where all would be admitted each is reserved; if one of them is denied after all, because somebody was
-//! faster, the others are refunded by their receipts. A part of the deadline is kept for that.
+//! key. Where all would be admitted each is reserved; if one of them is denied after all, because another request was
+//! faster, the others are refunded by their receipts. Each step has a part of the deadline.
 
 use super::super::ask::{Ask, Told, Verb};
 use super::super::failure::RedisFailure;
@@ -33,7 +33,8 @@ impl RedisRateLimiterProvider {
         request: TakeRequest<'_>,
         terms: &Terms,
     ) -> Vec<Reply> {
-        let mut replies = self.try_each(keyed.iter().map(|keyed| (keyed, Verb::Peek)), terms).await;
+        let first = Terms::until(request.deadline.of_first_step().until());
+        let mut replies = self.try_each(keyed.iter().map(|keyed| (keyed, Verb::Peek)), &first).await;
         if replies.iter().any(is_denied) {
             self.record_denials(keyed, &replies, terms, request.deadline).await;
             return replies;

@@ -1,6 +1,7 @@
 //! Single counters, by the names that verdicts tell: looking at them, giving back, forgetting.
 
 use super::Engine;
+use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::provider::{Refund, failure_policy};
 use crate::rules::plan::Plan;
@@ -40,11 +41,16 @@ impl Engine {
     }
 
     /// What the counter of this name has, as a verdict over a request that costs nothing; `None` if no rule has such counters. Spends
-    /// nothing.
+    /// nothing. No failure policy applies: a store that cannot be asked is an `Err`.
     pub async fn inspect(&self, key: &str) -> Result<Option<Verdict>, TrypemaError> {
-        let Some(plan) = Plan::of_key(self.set.load_full(), key) else { return Ok(None) };
-        let decided = self.peek(&plan, plan.everything(), self.provider().deadline()).await?;
-        Ok(Some(plan.decided(&decided)))
+        let Some(mut plan) = Plan::of_key(self.set.load_full(), key) else { return Ok(None) };
+        let (provider, everything) = (self.provider(), plan.everything());
+        let peeked = provider.peek_all(&everything.checks, provider.deadline()).wait().await;
+        let decisions: Vec<Option<Decision>> =
+            peeked.into_iter().map(|decision| decision.map(Some)).collect::<Result<_, _>>()?;
+        let answers = everything.answers;
+        plan.decide(&answers, &decisions);
+        Ok(Some(plan.verdict))
     }
 
     /// Forgets what the counter of this name has counted; whether there was anything. `None` if no rule has such counters.

@@ -1,6 +1,7 @@
 //! Counters that others use too, in this process or elsewhere.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use super::{Asked, Counting, Finding, Found, LimitGate, Settled, Terms, Trouble};
 use crate::check::{Check, CheckResult, Receipts, TakeRequest};
@@ -25,7 +26,14 @@ impl LimitGate {
             let found = taken.map(|decision| Found::settled(self.finding(decision)));
             return Asked::Now(found.map_err(Trouble::from));
         }
-        Asked::Later(Box::pin(store.ask(terms)))
+        let is_immediate = store.provider().is_immediate();
+        let mut asked = Box::pin(store.ask(terms));
+        if is_immediate
+            && let Poll::Ready(found) = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        {
+            return Asked::Now(found);
+        }
+        Asked::Later(asked)
     }
 }
 

@@ -11,10 +11,10 @@ use trypema_testkit::redis::{FaultProxy, Server};
 use super::{Setup, Shared};
 
 const RULES: usize = 12;
-/// With a deadline for each rule, a verb would take twelve of these.
-const DEADLINE: Duration = Duration::from_millis(400);
-/// Room for a busy machine.
-const LATEST: Duration = Duration::from_millis(2_000);
+/// With a deadline for each rule, a verb would take twelve of these; with one for each step, two.
+const DEADLINE: Duration = Duration::from_millis(800);
+/// Less than two deadlines, with room for a busy machine.
+const LATEST: Duration = Duration::from_millis(1_550);
 
 fn yaml() -> String {
     let rule = |number: usize| {

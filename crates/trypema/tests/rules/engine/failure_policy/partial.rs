@@ -5,7 +5,7 @@ use std::time::Duration;
 use trypema::redis::{OnFailure, RedisConnection};
 use trypema::rules::{Engine, Request};
 use trypema_testkit::blocking::{connect, wait_for};
-use trypema_testkit::redis::Cluster;
+use trypema_testkit::redis::{Cluster, Server};
 
 use super::{LOCAL, Setup, Shared, steady_cluster};
 
@@ -19,6 +19,15 @@ struct Split {
 impl Split {
     /// With so many connections that were made before.
     fn new(connections: usize) -> Self {
+        Self::after(connections, |lost| lost.kill_9().unwrap())
+    }
+
+    /// The same with a server that hangs.
+    fn hung(connections: usize) -> Self {
+        Self::after(connections, |lost| lost.stop().unwrap())
+    }
+
+    fn after(connections: usize, lose: impl Fn(&Server)) -> Self {
         let cluster = steady_cluster();
         let connections = (0..connections).map(|_| connect(&cluster.url())).collect();
         let lost = cluster.primary_of(0).unwrap();
@@ -27,7 +36,7 @@ impl Split {
         let is_split =
             |user: &String| !is_lost(&format!("near|user={user}")) && is_lost(&format!("far|user={user}"));
         let user = (0..).map(|number| number.to_string()).find(is_split).unwrap();
-        lost.kill_9().unwrap();
+        lose(lost);
         Self { user, connections, cluster }
     }
 
@@ -114,7 +123,24 @@ fn a_rule_that_only_logs_never_fails_a_request() {
             let ids: Vec<&str> = verdict.rules().map(|rule| rule.rule.id.as_str()).collect();
             assert!(verdict.is_allowed() && ids.contains(&"near"), "{provider:?} {verdict:?}");
         }
-        wait_for(engine.explain(&request)).unwrap();
+        let explained = wait_for(engine.explain(&request)).unwrap();
+        let left: Vec<u64> = explained.applying().map(|rule| rule.left).collect();
+        assert_eq!(left, [100 - split.spent(&engine)], "{provider:?}: what the other rule has left");
     }
     drop(split.cluster);
+}
+
+/// A server that accepts calls and does not answer leaves time to ask the others.
+#[test]
+fn a_hung_server_does_not_fail_the_rules_of_the_others() {
+    let mut split = Split::hung(2);
+    for provider in Shared::ALL {
+        let engine = split.engine(provider, (OnFailure::Fail, "on_store_failure: allow,"));
+        let before = split.spent(&engine);
+        for _ in 0..3 {
+            assert_eq!(split.check(&engine), Some(true), "{provider:?}");
+        }
+        assert_eq!(split.spent(&engine), before + 3, "{provider:?}");
+    }
+    split.cluster.nodes().iter().for_each(|node| node.cont().unwrap());
 }

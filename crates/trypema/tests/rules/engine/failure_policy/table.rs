@@ -22,7 +22,7 @@ rules:
     {}
     strategy: {{abuse: {{temp: {{window: 60s, threshold: 8, block: 10m}}, long: {{window: 1h, threshold: 9, block: 1d}}}}}}
   - {{id: per-user, scope: user, {policy} strategy: {{fixed_window: {{limit: 3, window: 30d}}}}}}
-  - {{id: watched, scope: user, action: log_only, on_store_failure: error, strategy: {{fixed_window: {{limit: 1, window: 1h}}}}}}
+  - {{id: watched, scope: user, action: log_only, strategy: {{fixed_window: {{limit: 1, window: 1h}}}}}}
 ",
         policy.trim_end_matches(',')
     )
@@ -82,6 +82,7 @@ fn read(verdict: Result<Verdict, TrypemaError>) -> Answer {
     };
     let enforced: Vec<_> = verdict.rules().filter(|rule| rule.rule.id != "watched").collect();
     assert_eq!(enforced.len(), 2, "each enforced rule answers: {verdict:?}");
+    assert_eq!(verdict.rules().count(), 2, "a rule that only logs is left out: {verdict:?}");
     assert!(enforced.iter().all(|rule| rule.decision.is_substitute()), "{verdict:?}");
     let is_counted = !enforced[0].decision.is_uncounted();
     assert!(enforced.iter().all(|rule| rule.decision.is_uncounted() != is_counted), "{verdict:?}");
@@ -99,8 +100,12 @@ fn ask(engine: &Engine, policy: Policy) {
     assert_eq!(explained.is_err(), policy == Policy::Error, "explain");
     let reserved = wait_for(engine.reserve(&Request::new(&request("reserve"))));
     assert_eq!(read(reserved.map(|reserved| reserved.verdict().clone())), expected(), "reserve");
-    let inspected = wait_for(engine.inspect("logins|user=look"));
-    assert_eq!(inspected.is_err(), policy == Policy::Error, "inspect");
+    for key in ["logins|user=look", "watched|user=look"] {
+        assert!(
+            wait_for(engine.inspect(key)).is_err(),
+            "inspecting {key} tells the state in Redis, or nothing"
+        );
+    }
 
     // A refund or a reset that did not happen is never reported as done.
     let refunded = wait_for(engine.give_back(&Request::new(&request("record")))).unwrap();
@@ -194,5 +199,32 @@ fn what_was_counted_here_is_reconciled() {
         assert!(last.is_allowed(), "{provider:?} {last:?}");
         assert_eq!(left(&last), 0, "{provider:?}: two were counted here, and this is the third");
         assert!(!wait_for(engine.check(&Request::new(&ann))).unwrap().is_allowed(), "{provider:?}");
+    }
+}
+
+/// A denied reservation took nothing, so that giving it back changes nothing: not even for a rule that would have let it pass.
+#[test]
+fn a_denied_reservation_gives_nothing_back() {
+    const RULES: &str = "
+rules:
+  - {id: roomy, scope: user, strategy: {fixed_window: {limit: 100, window: 30d}}}
+  - {id: tight, scope: user, strategy: {fixed_window: {limit: 2, window: 30d}}}
+";
+    let server = Server::start().unwrap();
+    for provider in Shared::ALL {
+        let setup = Setup { on_failure: OnFailure::Fail, deadline: Duration::from_secs(5), yaml: RULES };
+        let engine = provider.engine(&connect(&server.url()), &setup);
+        let (user, key) = (format!("{provider:?}"), format!("roomy|user={provider:?}"));
+        let request = [("user", user.as_str())];
+        for _ in 0..2 {
+            assert!(wait_for(engine.check(&Request::new(&request))).unwrap().is_allowed());
+        }
+        for _ in 0..3 {
+            let denied = wait_for(engine.reserve(&Request::new(&request))).unwrap();
+            assert!(!denied.verdict().is_allowed(), "{provider:?}");
+            wait_for(engine.refund(denied)).unwrap();
+        }
+        let inspected = wait_for(engine.inspect(&key)).unwrap().unwrap();
+        assert_eq!(inspected.rules().next().unwrap().decision.remaining(), 98, "{provider:?}");
     }
 }
