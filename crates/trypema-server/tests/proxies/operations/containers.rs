@@ -1,6 +1,7 @@
 //! The compose file, the Dockerfile and Traefik's file. Nothing here can start containers, and `docker compose` is not everywhere: what
 //! the files say of each other and of the service is compared by hand.
 
+use std::net::Ipv4Addr;
 use std::process::Command;
 
 use serde_json::Value;
@@ -53,10 +54,6 @@ fn services_find_each_other() {
     let compose = yaml_of("compose.yaml");
     let trypema = &compose["services"]["trypema"];
     let environment = &trypema["environment"];
-    assert_eq!(
-        environment["TRYPEMA_TRUSTED_PROXIES"],
-        compose["networks"]["limits"]["ipam"]["config"][0]["subnet"]
-    );
     assert_eq!(environment["TRYPEMA_REDIS_URL"], "redis://redis:6379");
     let port = environment["TRYPEMA_ADMIN_LISTEN"].as_str().unwrap().rsplit(':').next().unwrap();
     let target =
@@ -78,6 +75,32 @@ fn services_find_each_other() {
             .is_some_and(|rest| deployed(parts[0]).join(rest.trim_start_matches('/')).exists())
     };
     assert!(texts(&trypema["volumes"]).into_iter().any(inside), "{config} is not mounted");
+}
+
+/// Requests of the host and of published ports arrive from the gateway, and other services have addresses of `ip_range`.
+#[test]
+fn only_the_address_of_the_proxy_is_trusted() {
+    let compose = yaml_of("compose.yaml");
+    let trusted = compose["services"]["trypema"]["environment"]["TRYPEMA_TRUSTED_PROXIES"].as_str().unwrap();
+    let proxy: Ipv4Addr = trusted.strip_suffix("/32").expect("one address").parse().unwrap();
+    let network = &compose["networks"]["limits"]["ipam"]["config"][0];
+    assert!(contains(&network["subnet"], proxy), "{proxy} is not in the network");
+    assert!(!contains(&network["ip_range"], proxy), "{proxy} may become the address of another service");
+    assert_ne!(network["gateway"].as_str(), Some(proxy.to_string().as_str()));
+    let others = compose["services"].as_object().unwrap().values().filter(|service| {
+        service["networks"]
+            .pointer("/limits/ipv4_address")
+            .is_some_and(|address| *address != proxy.to_string())
+    });
+    assert_eq!(others.count(), 0, "another address is pinned than the one that is trusted");
+}
+
+/// Whether a network, as in `172.30.84.0/24`, has this address.
+fn contains(network: &Value, address: Ipv4Addr) -> bool {
+    let (start, length) = network.as_str().unwrap().split_once('/').unwrap();
+    let host_bits = 32 - length.parse::<u32>().unwrap();
+    let start = start.parse::<Ipv4Addr>().unwrap();
+    u32::from(start) >> host_bits == u32::from(address) >> host_bits
 }
 
 #[test]
