@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trypema::clock::Clock;
 use trypema::http::AddressKey;
-use trypema::{AbuseLimit, AbuseTier, RateLimiter, TrypemaError};
+use trypema::{AbuseLimit, AbuseTier, RateLimiter, TrypemaError, WhenFull};
 
 use crate::metrics::LoginMetrics;
 
@@ -16,12 +16,16 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const FAILURES_PER_MINUTE: u64 = 10;
 /// Failures within an hour that block an address for an hour.
 const FAILURES_PER_HOUR: u64 = 50;
-/// Addresses that are remembered, at about a kilobyte each. Beyond them, new addresses share their counts.
+/// Addresses that are remembered, at about a kilobyte each. One more replaces another, which loses its count: an attacker with so
+/// many networks gains little by that, and an address that never failed is never blocked for the failures of others.
 const MAX_ADDRESSES: usize = 4_096;
 
-/// Counts failed logins by peer address (IPv6 by /64), and blocks addresses that fail too often.
+/// Counts failed logins by peer address (IPv6 by /64), and refuses more wrong tokens from addresses that fail too often.
 ///
-/// Each listener has its own: failures on the check listener, which may be published, never block administration.
+/// A valid token never gets here: clients that share an address (loopback, a Docker gateway, a NAT) could otherwise lock out the
+/// administrator. Tokens are too long to be guessed; the limit keeps floods of guesses out of the log and tells clients to stop.
+///
+/// Each listener has its own.
 #[derive(Debug)]
 pub(crate) struct LoginGuard {
     limiter: RateLimiter,
@@ -35,7 +39,7 @@ impl LoginGuard {
         clock: Option<Arc<dyn Clock>>,
         metrics: Arc<LoginMetrics>,
     ) -> Result<Self, TrypemaError> {
-        let mut builder = RateLimiter::builder().max_keys(MAX_ADDRESSES);
+        let mut builder = RateLimiter::builder().max_keys(MAX_ADDRESSES).when_full(WhenFull::Evict);
         if let Some(clock) = clock {
             builder = builder.clock(clock);
         }
@@ -46,33 +50,29 @@ impl LoginGuard {
         Ok(Self { limiter: builder.build()?, limit, metrics })
     }
 
-    /// How long the address stays blocked; `None` if it is not.
-    pub(crate) fn blocked_for(&self, peer: IpAddr) -> Option<Duration> {
-        let usage = self.limiter.local().abuse().usage(AddressKey::of(peer).as_str(), &self.limit);
-        let wait = (!usage.is_allowed()).then(|| usage.block_ends_after());
-        if wait.is_some() {
-            self.metrics.blocked.add_one();
-        }
-        wait
-    }
-
-    /// Counts and logs a wrong token; how long the address is blocked, if this blocks it.
+    /// Counts a wrong token. Returns the remaining time of the block if the address has failed too often.
     pub(crate) fn failed(&self, peer: IpAddr) -> Option<Duration> {
-        self.metrics.failed.add_one();
         let peer = AddressKey::of(peer);
-        let decision = self.limiter.local().abuse().take(peer.as_str(), &self.limit, 1);
+        let abuse = self.limiter.local().abuse();
+        let blocked_for = abuse.usage(peer.as_str(), &self.limit).block_ends_after();
+        let decision = abuse.take(peer.as_str(), &self.limit, 1);
+        let is_blocked = !blocked_for.is_zero();
+        if is_blocked { &self.metrics.blocked } else { &self.metrics.failed }.add_one();
         if decision.is_allowed() {
             tracing::warn!(%peer, "login failed: wrong token");
             return None;
         }
         let wait = decision.block_ends_after();
-        tracing::warn!(
-            %peer,
-            last_minute = decision.short_count(),
-            last_hour = decision.long_count(),
-            "login failed: wrong token; refusing logins from this address for {} s",
-            wait.as_secs()
-        );
+        // Only the start of a block is logged: a flood of wrong tokens must not flood the log.
+        if wait > blocked_for {
+            tracing::warn!(
+                %peer,
+                last_minute = decision.short_count(),
+                last_hour = decision.long_count(),
+                "login failed: wrong token; answering 429 to wrong tokens from this address for {} s",
+                wait.as_secs()
+            );
+        }
         Some(wait)
     }
 }
@@ -99,13 +99,12 @@ mod tests {
         for _ in 1..FAILURES_PER_MINUTE {
             assert_eq!(guard.failed(peer), None);
         }
-        assert_eq!(guard.blocked_for(peer), None);
         assert_eq!(guard.failed(peer), Some(MINUTE));
-        assert_eq!((guard.blocked_for(peer), guard.blocked_for(other)), (Some(MINUTE), None));
+        assert_eq!(guard.failed(other), None);
         clock.advance(MINUTE - Duration::from_micros(1));
-        assert_eq!(guard.blocked_for(peer), Some(Duration::from_micros(1)));
+        assert_eq!(guard.failed(peer), Some(Duration::from_micros(1)));
         clock.advance(Duration::from_micros(1));
-        assert_eq!(guard.blocked_for(peer), None);
+        assert_eq!(guard.failed(peer), None);
     }
 
     #[test]
@@ -120,26 +119,40 @@ mod tests {
     }
 
     #[test]
+    fn failures_during_a_short_block_count_towards_the_long_one() {
+        let (guard, _) = guard();
+        let peer = address("192.0.2.1");
+        let waits: Vec<_> = (0..FAILURES_PER_HOUR).map(|_| guard.failed(peer)).collect();
+        assert_eq!(
+            (waits[8], waits[9], waits[48], waits[49]),
+            (None, Some(MINUTE), Some(MINUTE), Some(HOUR))
+        );
+        assert_eq!((guard.metrics.failed.get(), guard.metrics.blocked.get()), (10, 40));
+    }
+
+    #[test]
     fn the_addresses_of_one_network_are_one_peer() {
         let (guard, _) = guard();
         for host in 1..=FAILURES_PER_MINUTE {
             guard.failed(address(&format!("2001:db8:0:1::{host}")));
         }
-        assert!(guard.blocked_for(address("2001:db8:0:1:ffff::1")).is_some());
-        assert_eq!(guard.blocked_for(address("2001:db8:0:2::1")), None);
+        assert!(guard.failed(address("2001:db8:0:1:ffff::1")).is_some());
+        assert_eq!(guard.failed(address("2001:db8:0:2::1")), None);
     }
 
     #[test]
-    fn an_address_stays_blocked_however_many_others_fail() {
+    fn an_address_is_never_blocked_for_the_failures_of_others() {
         let (guard, _) = guard();
-        let peer = address("192.0.2.1");
-        for _ in 0..FAILURES_PER_MINUTE {
-            guard.failed(peer);
-        }
         for network in 0..2 * MAX_ADDRESSES {
-            guard.failed(address(&format!("2001:db8:{network:x}::1")));
+            let attacker = address(&format!("2001:db8:{network:x}::1"));
+            assert_eq!(guard.failed(attacker), None);
+            for _ in 1..FAILURES_PER_MINUTE {
+                guard.failed(attacker);
+            }
         }
-        assert!(guard.blocked_for(peer).is_some());
-        assert!(guard.limiter.local().abuse().len() <= 2 * MAX_ADDRESSES);
+        for host in 1..=200 {
+            assert_eq!(guard.failed(address(&format!("192.0.2.{host}"))), None);
+        }
+        assert!(guard.limiter.local().abuse().len() <= MAX_ADDRESSES);
     }
 }

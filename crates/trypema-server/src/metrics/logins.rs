@@ -5,9 +5,9 @@ use super::{Counter, Exposition, Kind};
 /// Counts of requests whose token was refused.
 #[derive(Debug, Default)]
 pub(crate) struct LoginMetrics {
-    /// Requests with a wrong token.
+    /// Requests with a wrong token, from addresses that were not blocked.
     pub(crate) failed: Counter,
-    /// Requests refused unseen, because their address had failed too often.
+    /// Requests with a wrong token, from addresses that had failed too often.
     pub(crate) blocked: Counter,
 }
 
@@ -16,7 +16,7 @@ impl LoginMetrics {
         text.family(
             "trypema_failed_logins_total",
             Kind::Counter,
-            "Requests whose token was refused: wrong, or from an address that is blocked after too many wrong ones.",
+            "Requests with a wrong token; `blocked` are those from addresses that had failed too often.",
         );
         text.sample(&[("reason", "wrong_token")], self.failed.get());
         text.sample(&[("reason", "blocked")], self.blocked.get());

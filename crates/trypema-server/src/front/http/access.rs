@@ -35,18 +35,15 @@ impl Access {
         Ok(actor)
     }
 
-    /// A request without a token is refused and not counted: it guesses nothing. A blocked address is refused before its
-    /// token is compared, so a block cannot be ended, or guessed through, by sending more tokens.
+    /// Whether the request has a valid token. Failures are not counted: health probes with an old token must not count as logins.
+    pub(super) fn is_reader(&self, headers: &HeaderMap) -> bool {
+        bearer(headers).is_some_and(|token| self.tokens.find(token).is_some())
+    }
+
+    /// A request without a token is refused and not counted: it guesses nothing. A valid token is admitted however often its address
+    /// has failed, so that nobody who shares the address can lock the administrator out.
     fn admit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Actor, Refusal> {
-        let given = headers.get(AUTHORIZATION).ok_or_else(no_token)?.as_bytes();
-        let token = given
-            .split_at_checked("bearer ".len())
-            .and_then(|(scheme, token)| scheme.eq_ignore_ascii_case(b"bearer ").then_some(token))
-            .filter(|token| !token.is_empty())
-            .ok_or_else(no_token)?;
-        if let Some(wait) = self.guard.blocked_for(peer) {
-            return Err(Refusal::too_many_logins(wait));
-        }
+        let token = bearer(headers).ok_or_else(no_token)?;
         match (self.tokens.find(token), self.tokens.is_empty()) {
             (Some(actor), _) => Ok(actor),
             (None, true) => {
@@ -58,6 +55,12 @@ impl Access {
             }),
         }
     }
+}
+
+/// Returns the token of `Authorization: Bearer TOKEN`.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked("bearer ".len())?;
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
 }
 
 fn no_token() -> Refusal {

@@ -84,7 +84,7 @@ impl Api for AdminApi {
             }
             AdminRoute::Keys => Box::pin(self.keys(&request, place)).await,
             AdminRoute::Rules => self.rules(request, place).boxed().await,
-            AdminRoute::Health => self.health(&request, place),
+            AdminRoute::Health => self.health(&request),
             AdminRoute::Operation => self.operation(&request),
             AdminRoute::Unknown => Err(Refusal::not_found()),
         }

@@ -89,14 +89,12 @@ impl Refusal {
         }
     }
 
-    /// A login from an address that has failed too often.
+    /// A wrong token from an address that has failed too often.
     pub(super) fn too_many_logins(wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self::Request {
             status: StatusCode::TOO_MANY_REQUESTS,
-            detail:
-                "too many wrong tokens from this address: logins are refused for a while, right ones included"
-                    .into(),
+            detail: "too many wrong tokens from this address: only a valid token is accepted".into(),
             header: Some((RETRY_AFTER, HeaderValue::from(seconds))),
         }
     }

@@ -181,7 +181,7 @@ fn failed_logins_are_logged() {
     for _ in 0..12 {
         service.admin_client().send("GET", "/v1/rules", &[("authorization", "Bearer guessed-token")], "");
     }
-    let line = service.program.line("refusing logins").unwrap();
+    let line = service.program.line("answering 429").unwrap();
     assert!(line.contains("WARN") && line.contains("127.0.0.1") && line.contains("60 s"), "{line}");
     let log = service.program.log();
     assert_eq!(log.matches("login failed: wrong token").count(), 10, "{log}");
