@@ -9,7 +9,8 @@ use crate::net::{Place, UNACCOUNTED_BYTES};
 /// How an answer is accounted for where that differs from the usual; an extension of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accounting {
-    /// It tells of a change that was made: it is sent even if the budget is exhausted.
+    /// It reports units that were spent or a change that was made: it is sent even if the budget is exhausted. A refusal would make
+    /// the client repeat the request, and spend twice.
     MustSend,
     /// Its memory was reserved before it was made.
     Reserved,

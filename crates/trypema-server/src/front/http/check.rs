@@ -46,7 +46,11 @@ impl CheckApi {
         match Questions::read(&body, self.max_batch)? {
             Questions::One(question) => {
                 begin(place)?;
-                Ok(told(&self.verdict(&question).await?, question.mode, choices))
+                let answer = told(&self.verdict(&question).await?, question.mode, choices);
+                Ok(match question.mode {
+                    Mode::Look => answer,
+                    Mode::Check | Mode::Record => marked(answer, Accounting::MustSend),
+                })
             }
             Questions::Many(questions) => {
                 let reserved = place.reserve(questions.len() * ANSWER_BYTES).await;

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use trypema::http::Policy;
 use trypema::rules::Request as Asking;
 
+use super::accounting::{Accounting, marked};
 use super::check::denied;
 use super::problem::Refusal;
 use super::question::{MAX_ATTRIBUTE_VALUE, NO_ADDRESS, is_address};
@@ -39,7 +40,8 @@ impl CheckApi {
         let asking = Asking::new(&attributes).costing(profile.cost.get());
         let verdict = self.app.ask(Mode::Check, &asking).await?;
         if !verdict.is_allowed() {
-            return Ok(denied(&verdict, profile.deny_status, profile.headers));
+            let answer = denied(&verdict, profile.deny_status, profile.headers);
+            return Ok(marked(answer, Accounting::MustSend));
         }
         let mut answer = Answer::default();
         profile.headers.write(Policy::of_verdict(&verdict), answer.headers_mut());

@@ -5,6 +5,7 @@ use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::accounting::{Accounting, marked};
 use super::answer::{BlockAnswer, json, milliseconds, rounded_up};
 use super::problem::Refusal;
 use super::text::decoded_path;
@@ -60,7 +61,8 @@ impl AdminApi {
                 begin(place)?;
                 let existed = self.app.reset(&key).await?.ok_or_else(no_rule)?;
                 tracing::info!(key = &*key, existed, who = who.name, "a counter was reset");
-                Ok(json(StatusCode::OK, &ResetAnswer { key: &key, existed }))
+                let answer = json(StatusCode::OK, &ResetAnswer { key: &key, existed });
+                Ok(marked(answer, Accounting::MustSend))
             }
             _ => {
                 self.access.admit_reader(request.headers(), place)?;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::rules::{Refunded, Request as Asking, RuleSet};
 
+use super::accounting::{Accounting, marked};
 use super::answer::json;
 use super::problem::Refusal;
 use super::question::Topic;
@@ -62,6 +63,6 @@ impl CheckApi {
         }
         let known = self.app.rules();
         let rules = refunded.iter().map(|given| RefundedRule::new(given, &known)).collect();
-        Ok(json(StatusCode::OK, &RefundAnswer { rules }))
+        Ok(marked(json(StatusCode::OK, &RefundAnswer { rules }), Accounting::MustSend))
     }
 }

@@ -71,20 +71,20 @@ fn bodies_that_never_end_leave_room_for_others() {
     is_sound(&service);
 }
 
-/// Ten rules for everybody, so that the answer to a check is some kilobytes.
-fn many_rules() -> String {
+/// Rules for everybody: with ten of them, the answer to a check is some kilobytes.
+fn many_rules(count: usize) -> String {
     let rule = |number: usize| {
         let id = format!("rule-{number}-{}", "x".repeat(50));
         format!(
             "  - {{id: {id}, scope: user, strategy: {{fixed_window: {{limit: 1000000000, window: 30d}}}}}}\n"
         )
     };
-    format!("rules:\n{}", (0..10).map(rule).collect::<String>())
+    format!("rules:\n{}", (0..count).map(rule).collect::<String>())
 }
 
 #[test]
 fn answers_that_nobody_reads_give_way() {
-    let service = start(&many_rules());
+    let service = start(&many_rules(10));
     assert_eq!(good_batch(&service).status, 200);
     let before = memory(&service);
     let body = batch(1_500);
@@ -119,6 +119,50 @@ fn answers_that_nobody_reads_give_way() {
     })
     .unwrap();
     assert!(service.metric(EVICTED) >= 1.0, "slow readers made room");
+    drop(attackers);
+    wait_until("all memory to be released", || service.metric(HELD) == 0.0).unwrap();
+    is_sound(&service);
+}
+
+/// A client repeats what got 503: units would be spent, or given back, twice. Everybody is one peer here, so nobody gives way.
+#[test]
+fn checks_and_refunds_that_were_counted_are_answered() {
+    let service = start(&many_rules(50));
+    let token =
+        format!("authorization: Bearer {}\r\n", service.admin.as_ref().unwrap().token.clone().unwrap());
+    let ask = |path: &str, body: &str| {
+        let mut client = Client::from(connect_from(ATTACKER, service.address).unwrap());
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: test\r\n{token}content-length: {}\r\n\r\n", body.len());
+        client.write((head + body).as_bytes()).unwrap();
+        client.read().unwrap()
+    };
+    let ann = json!({"attributes": {"user": "ann"}}).to_string();
+    let mut attackers = Vec::new();
+    let mut fill = || {
+        wait_until("the budget to be exhausted", || {
+            for length in [MEBIBYTE, MEBIBYTE / 16, 8 * 1024] {
+                let mut stream = connect_from(ATTACKER, service.address).unwrap();
+                let head =
+                    format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n");
+                let body = " ".repeat(length - 1);
+                let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+                attackers.push(stream);
+            }
+            // Reserves five kilobytes before it spends anything.
+            let probe = json!(vec![json!({"attributes": {"user": "probe"}}); 5]).to_string();
+            ask("/v1/check", &probe).status == 503
+        })
+        .unwrap();
+    };
+    fill();
+    let checked = ask("/v1/check", &ann);
+    assert_eq!(checked.status, 200, "{checked:?}");
+    assert!(checked.body.len() > 5 * 1024, "{} bytes are not accounted for", checked.body.len());
+    fill();
+    let refunded = ask("/v1/refund", &ann);
+    assert_eq!((refunded.status, &refunded.json()["rules"][0]["refunded"]), (200, &1.into()), "{refunded:?}");
+    assert!(refunded.body.len() > 4 * 1024, "{} bytes are not accounted for", refunded.body.len());
     drop(attackers);
     wait_until("all memory to be released", || service.metric(HELD) == 0.0).unwrap();
     is_sound(&service);
