@@ -29,7 +29,7 @@ pub(crate) struct Profiles(HashMap<String, Profile>);
 /// The requests of one profile.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
-    /// The attributes, each name once, `endpoint`, `method`, `host` and `ip` always among them.
+    /// The attributes, each name once; `endpoint`, `method`, `host` and `ip` are among them unless the profile removes them.
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) cost: NonZeroU64,
     pub(crate) deny_status: DenyStatus,

@@ -23,7 +23,8 @@ pub(crate) struct ForwardAuthSettings {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ProfileSettings {
-    attributes: BTreeMap<String, AttributeSettings>,
+    /// `null` removes one of the request's own attributes.
+    attributes: BTreeMap<String, Option<AttributeSettings>>,
     cost: Option<u64>,
     deny_status: Option<u16>,
     headers: Option<HeaderSetting>,
@@ -38,6 +39,9 @@ struct AttributeSettings {
 
 /// Headers that hold several values, or one value that clients can write in several ways. One caller would have several counters.
 const AMBIGUOUS: [&str; 5] = ["authorization", "cookie", "forwarded", "host", "x-forwarded-for"];
+
+/// The refusal of `null` for an attribute that requests do not have by themselves.
+const NOT_REMOVABLE: &str = "`null` removes `endpoint`, `method`, `host` or `ip`; others need `header` or `value`, as in {header: X-User}";
 
 impl Profiles {
     /// Adds the configured profiles to the built-in ones; one of the same name replaces the built-in one.
@@ -77,14 +81,18 @@ impl ProfileSettings {
         Ok(profile)
     }
 
-    /// The configured attributes, and the request's own that are not among them.
+    /// The configured attributes, and the request's own that are not among them. Those that are `null` are left out.
     fn attributes(&self, profile: &str) -> Result<Vec<Attribute>, InvalidConfig> {
         let mut attributes = Vec::with_capacity(self.attributes.len() + own_attributes().len());
         for (name, settings) in &self.attributes {
-            let attribute = settings.attribute(name);
-            attributes.push(attribute.map_err(|reason| {
+            let invalid = |reason: String| {
                 InvalidConfig::new(format!("forward_auth.profiles.{profile}.attributes.{name}"), reason)
-            })?);
+            };
+            match settings {
+                Some(settings) => attributes.push(settings.attribute(name).map_err(invalid)?),
+                None if own_attributes().iter().any(|own| own.name == *name) => {}
+                None => return Err(invalid(NOT_REMOVABLE.to_owned())),
+            }
         }
         let own = own_attributes().into_iter().filter(|own| !self.attributes.contains_key(&own.name));
         attributes.extend(own);

@@ -9,6 +9,7 @@ with_each_proxy! {
     each_session_has_its_own_limit
     a_session_has_one_spelling
     cookies_carry_no_parameters
+    braces_hide_no_session
     clients_cannot_name_a_session_by_header
     paths_of_clients_choose_no_profile
     large_cookies_are_no_way_past_a_limit
@@ -109,6 +110,30 @@ fn cookies_carry_no_parameters(kind: Kind) {
     let mut clean = [(); 14].map(|()| with_cookie(&site, "sid=s4").status);
     clean.sort_unstable();
     assert_eq!(clean, [[200; 12].as_slice(), &[429; 2]].concat()[..], "nobody spent for s4");
+}
+
+/// Caddy 2.7.5 to 2.11.1 expands placeholders in the cookie (CVE-2026-30852): it would see `x=`, and the application `alice`.
+fn braces_hide_no_session(kind: Kind) {
+    let site = site_with_alice_at_her_limit(kind);
+    for cookie in [
+        "x={; sid=alice;}",
+        "x={; sid=alice; y=}",
+        "sid={env.HOME}",
+        "x={http.vars.a}; sid=alice",
+        "}sid=alice",
+    ] {
+        let status = with_cookie(&site, cookie).status;
+        match kind {
+            Kind::Caddy => assert_eq!(status, 400, "{cookie:?}"),
+            // Braces are letters like others for nginx.
+            Kind::Nginx => {
+                assert!([400, 429].contains(&status) || cookie.starts_with('}'), "{cookie:?} is {status}")
+            }
+        }
+    }
+    let lines = [("Cookie", "x={"), ("Cookie", "sid=alice"), ("Cookie", "y=}")];
+    let status = site.client().send("GET", "/", &lines, "").status;
+    assert!([400, 429].contains(&status), "in three lines: {status}");
 }
 
 fn clients_cannot_name_a_session_by_header(kind: Kind) {

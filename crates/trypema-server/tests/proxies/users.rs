@@ -10,6 +10,8 @@ with_each_proxy! {
     each_user_has_its_own_limit
     tokens_that_are_not_valid_pass_nothing_and_spend_nothing
     clients_cannot_claim_to_be_somebody
+    forged_tokens_are_limited_by_address
+    the_application_gets_the_verified_user
     bodies_and_queries_reach_the_application_alone
 }
 
@@ -101,6 +103,37 @@ fn clients_cannot_claim_to_be_somebody(kind: Kind) {
     }
     let victim = token(&json!({"sub": "victim"}));
     assert_eq!([(); 4].map(|()| send(&site, &victim, &[]).status), [200, 200, 200, 429]);
+}
+
+/// Otherwise a client could guess tokens, and flood the authenticator, without any limit.
+fn forged_tokens_are_limited_by_address(kind: Kind) {
+    let rules = format!(
+        "{THREE_PER_USER}  - {{id: per-address, scope: ip, strategy: {{absolute: {{limit: 6, window: 1h}}}}}}\n"
+    );
+    let site = Site::of_sample(kind, Sample::User, &rules);
+    let alice = token(&json!({"sub": "alice"}));
+    assert_eq!([(); 4].map(|()| send(&site, &alice, &[]).status), [200, 200, 200, 429], "{}", site.log());
+    let left = site.service.get("/v1/keys/per-address%7Cip=127.0.0.1").json()["remaining"].clone();
+    assert_eq!(left, 2, "each request counts once for its address");
+    let forged = format!("{}.", unsigned(&json!({"alg": "none"}), &json!({"sub": "bob"})));
+    let statuses = [(); 4].map(|()| send(&site, &forged, &[]).status);
+    assert_eq!(statuses, [401, 401, 429, 429]);
+    let denied = send(&site, &forged, &[]);
+    assert_eq!(denied.header("content-type"), Some("application/problem+json"));
+    assert_eq!(denied.header("ratelimit-policy"), Some("\"per-address\";q=6;w=3600"), "{denied:?}");
+    assert_eq!(site.application.asked(), 3);
+}
+
+/// `Connection` makes a proxy remove headers, but not those that it sets itself.
+fn the_application_gets_the_verified_user(kind: Kind) {
+    let site = site(kind);
+    for listed in ["X-User", "close, X-User"] {
+        let reply = send(&site, &token(&json!({"sub": "bob"})), &[("Connection", listed), ("X-User", "eve")]);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.json()["headers"]["x-user"], "bob", "Connection: {listed}");
+    }
+    let nobody = send(&site, &token(&json!({"aud": "somewhere"})), &[("Connection", "X-User")]);
+    assert_eq!((nobody.status, nobody.json()["headers"].get("x-user").cloned()), (200, None));
 }
 
 fn bodies_and_queries_reach_the_application_alone(kind: Kind) {

@@ -26,6 +26,7 @@ forward_auth:
     silent: {attributes: {user: {header: X-User}}, headers: none}
     literal: {attributes: {user: {value: bob}, plan: {value: free}, tenant: {value: 'acme| x'}}}
     fixed: {attributes: {endpoint: {value: /login}, method: {value: POST}, ip: {value: 198.51.100.1}}}
+    nowhere: {attributes: {user: {header: X-User}, ip: null, host: null}}
     elsewhere: {attributes: {endpoint: {header: X-Original-Url}, method: {header: X-Original-Method}, ip: {header: X-Real-Ip}}}
 ";
 
@@ -248,6 +249,20 @@ fn literals_of_a_profile_win_over_headers() {
     assert_eq!(left(&mut client, "logins"), 1);
     assert_eq!(client.send("GET", "/v1/forward-auth/fixed", &[], "").status, 200, "nothing is missing");
     assert_eq!(left(&mut client, "logins"), 0);
+}
+
+/// For proxies that ask a second time about the same request: what the first question counted is not counted again.
+#[test]
+fn a_profile_may_leave_out_what_requests_have_by_themselves() {
+    let service = service();
+    let mut client = service.client();
+    let request =
+        [("x-forwarded-uri", "/by-address"), ("x-forwarded-host", "shop.example"), ("x-user", "ann")];
+    let reply = ask(&mut client, "/nowhere", &[&request[..], &[("x-forwarded-for", "203.0.113.7")]].concat());
+    assert_eq!(reply.status, 200);
+    let left = ["per-user|user=ann", "per-address|ip=203.0.113.7", "hosts|host=shop.example"]
+        .map(|key| left(&mut client, key));
+    assert_eq!(left, [1, 2, 2]);
 }
 
 /// For proxies that describe a request in headers of their own, as the nginx ingress controller of Kubernetes does.

@@ -146,6 +146,10 @@ fn a_profile_is_refused_by_the_name_of_its_field() {
             "forward_auth.profiles.a.attributes.user: need either `header` or `value`",
         ),
         ("a: {attributes: {user: {header: X-A, value: b}}}", "need either `header` or `value`"),
+        (
+            "a: {attributes: {user: null}}",
+            "attributes.user: `null` removes `endpoint`, `method`, `host` or `ip`",
+        ),
         ("a: {attributes: {user: {header: X-A}, user: {header: X-B}}}", "line 1"),
         ("a: {attributes: {user: {cookie: sid}}}", "cookie"),
         ("a: {attributes: {user: x-user}}", "line 1"),
