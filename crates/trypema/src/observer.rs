@@ -65,7 +65,7 @@ pub struct Event<'a> {
     pub key: &'a str,
     /// What was asked for.
     pub cost: u64,
-    /// What was decided; of an abuse limit with [`attempts`](Decision::attempts) and
+    /// The decision; of an abuse limit with [`attempts`](Decision::attempts) and
     /// [`block_scope`](Decision::block_scope).
     pub decision: &'a Decision,
     /// How long that took.
@@ -90,15 +90,15 @@ pub struct Failure<'a> {
 pub struct ShadowDenial<'a> {
     /// The rule's id.
     pub rule: &'a str,
-    /// What people call the rule: its name, or else its id.
+    /// The name of the rule, or else its id.
     pub name: &'a str,
     /// The name of the counter that the request was counted by; empty where the request lacks an attribute of the key.
     pub key: &'a str,
-    /// What was asked for.
+    /// The cost of the request.
     pub cost: u64,
-    /// What the rule would have decided.
+    /// The decision of the rule.
     pub decision: &'a Decision,
-    /// How many requests the rule would have denied since it was loaded, this one included.
+    /// Requests that the rule would have denied since it was loaded, this one included.
     pub count: u64,
 }
 

@@ -255,7 +255,7 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// What the names of all keys in Redis start with, in place of `trypema`: any text, for example
+    /// Sets the prefix of all keys in Redis, in place of `trypema`: any text, for example
     /// `RedisKey::encode("myapp:ratelimit")`.
     #[cfg(feature = "_redis")]
     pub fn redis_prefix(mut self, prefix: RedisKey) -> Self {

@@ -159,7 +159,7 @@ fn named(rule: &Value) -> String {
     rule["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default()
 }
 
-/// What an abuse rule has counted: "; 3 attempts in the short window, 3 in the long one, blocked by the temp window".
+/// The counts of an abuse rule: "; 3 attempts in the short window, 3 in the long one, blocked by the temp window".
 fn attempts(rule: &Value) -> String {
     let (Some(short), Some(long)) = (rule["short_count"].as_u64(), rule["long_count"].as_u64()) else {
         return String::new();

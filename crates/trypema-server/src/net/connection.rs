@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     state: AtomicU64,
     is_finishing: AtomicBool,
     bell: Notify,
-    /// What all connections of its peer use.
+    /// The use of all connections of its peer.
     pub(super) usage: Arc<Peer>,
     /// Bytes of the memory budget that it holds.
     held: AtomicU64,
@@ -150,7 +150,7 @@ impl Connection {
         self.progress.store(now, Ordering::Relaxed);
     }
 
-    /// How many ticks ago a byte was read or written.
+    /// The ticks since a byte was read or written.
     pub(super) fn stalled_for(&self, now: u32) -> u32 {
         now.saturating_sub(self.progress.load(Ordering::Relaxed))
     }

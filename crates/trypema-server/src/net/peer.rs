@@ -29,7 +29,7 @@ impl PeerKey {
     }
 }
 
-/// What the connections of one peer use together.
+/// The use of all connections of one peer.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) key: PeerKey,

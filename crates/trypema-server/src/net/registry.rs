@@ -235,7 +235,7 @@ impl Slots {
         self.slots.iter().flatten()
     }
 
-    /// What a peer uses; nothing, if it has no connection.
+    /// The use of a peer; nothing, if it has no connection.
     fn peer(&self, key: PeerKey) -> Arc<Peer> {
         self.peers.get(&key).map_or_else(|| Arc::new(Peer::new(key)), Arc::clone)
     }

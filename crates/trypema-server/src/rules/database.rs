@@ -166,7 +166,7 @@ fn said(error: &sqlx::Error) -> String {
     }
 }
 
-/// What kept a migration from being run, with the object that the database names.
+/// The reason why a migration failed, with the object that the database names.
 fn why_not_migrated(error: &sqlx::migrate::MigrateError) -> String {
     let sqlx::migrate::MigrateError::ExecuteMigration(error, version) = error else {
         return error.to_string();

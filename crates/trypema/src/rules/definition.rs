@@ -55,7 +55,7 @@ pub struct Rule {
     /// How long a throttled caller may be asked to wait; beyond it the call is rejected. One second if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Period>,
-    /// What happens to a request that the rule is targeted at, but that lacks an attribute of the rule's key.
+    /// The treatment of a request that the rule is targeted at, but that lacks an attribute of the rule's key.
     #[serde(default, skip_serializing_if = "IfMissing::is_skip")]
     pub if_missing: IfMissing,
     /// What it means that the store cannot be asked; what the limiter was built with if not given.
@@ -132,7 +132,7 @@ pub enum Action {
     LogOnly,
 }
 
-/// What happens to a request that lacks an attribute of a rule's key. Rules that only log and candidates never keep a
+/// The treatment of a request that lacks an attribute of a rule's key. Rules that only log and candidates never keep a
 /// request out: with `deny` and `error` they record that they would have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -49,7 +49,7 @@ struct Version {
     unix: UnixVersion,
 }
 
-/// What Unix knows besides. The change time moves with every write, whatever the owner sets as the modification time; device and inode
+/// Details that only Unix has. The change time moves with every write, whatever the owner sets as the modification time; device and inode
 /// tell a file from the one that replaced it.
 #[cfg(unix)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

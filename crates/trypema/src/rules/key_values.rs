@@ -117,7 +117,7 @@ rules:
             "two|place=a",
             "two|user=a|place=b",
             "two|place=a|user=b|user=c",
-            "two|place=a|user=b:c",
+            "two|place=a|user=b\nc",
             "two|place=a|user=~",
             "two|place=a|user=~3",
             "two|place=a|user=~3A",
@@ -129,6 +129,7 @@ rules:
             assert_eq!(rules.values_of(wrong), None, "{wrong}");
         }
         assert_eq!(rules.values_of("all").unwrap().values, BTreeMap::new());
+        assert_eq!(rules.values_of("two|place=a|user=b:c").unwrap().values["user"], "b:c");
         let long = format!("two|place={}|user=b", "a".repeat(300));
         assert_eq!(rules.values_of(&long), None, "such a name is a digest");
     }

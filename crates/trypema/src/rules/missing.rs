@@ -87,7 +87,7 @@ impl RuleSet {
         needed.into_iter().map(|(name, rules)| NeededAttribute { name, rules })
     }
 
-    /// How many rules may apply to one request, candidates aside: a request that more apply to ends with an error.
+    /// The most rules that may apply to one request, candidates aside: a request that more apply to ends with an error.
     pub const MAX_APPLYING: usize = MAX_CHECKS;
 
     /// The most rules that can apply to one request, candidates aside: an upper bound that may be too high and is never

@@ -31,7 +31,7 @@ pub(super) struct Checks<'p> {
     pub(super) answers: Vec<usize>,
 }
 
-/// What becomes of a request that lacks an attribute of a rule with `if_missing: error`.
+/// The treatment of a request that lacks an attribute of a rule with `if_missing: error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnMissing {
     Fail,

@@ -170,7 +170,7 @@ impl<'a> Denial<'a> {
     }
 }
 
-/// What a response says of a missing key: the operator, who reads it in debug builds, is told more than clients.
+/// The response to a request without a key. In debug builds it tells the developer more than clients should know.
 fn keyless_detail(advice: &'static str) -> &'static str {
     if cfg!(debug_assertions) {
         advice

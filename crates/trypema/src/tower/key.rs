@@ -134,7 +134,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Who `request` is counted for; `None` if that cannot be told.
     fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>>;
 
-    /// What to do about a request without a key: a sentence for the log and, in debug builds, for the response, which is
+    /// Advice about a request without a key: a sentence for the log and, in debug builds, for the response, which is
     /// 500.
     fn advice(&self) -> &'static str {
         "The key extractor of the rate limit found no key in this request."

@@ -14,7 +14,7 @@ const PLAN: &str = "plan";
 /// Rules that one hint names: nobody reads more.
 const MAX_NAMED: usize = 5;
 
-/// What may not be meant so, one line each.
+/// Returns hints about likely mistakes, one line each.
 pub(super) fn hints(rules: &RuleSet) -> impl Iterator<Item = String> {
     let missing = rules.needed_attributes().filter_map(|needed| of_attribute(&needed));
     let plan = of_plan(rules);
@@ -29,7 +29,7 @@ pub(super) fn hints(rules: &RuleSet) -> impl Iterator<Item = String> {
     missing.chain(plan).chain(unmatched).chain(of_number(rules)).collect::<Vec<_>>().into_iter()
 }
 
-/// What becomes of a request that lacks an attribute, in the order in which it is told.
+/// The effect of a missing attribute, in the order of the hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Consequence {
     Denied,

@@ -1,4 +1,4 @@
-//! Who may read rules and counters, and who may change them.
+//! Authenticates administration requests: readers read, editors change.
 
 use std::net::IpAddr;
 

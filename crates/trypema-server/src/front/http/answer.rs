@@ -63,7 +63,7 @@ impl OutcomeName {
 pub(super) struct RuleAnswer<'a> {
     /// Its id.
     rule: &'a str,
-    /// What people call it, if it has a name.
+    /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     /// The name of the counter that was asked; `null` where the request lacks an attribute of the rule's key.
@@ -83,7 +83,7 @@ pub(super) struct RuleAnswer<'a> {
     /// The attribute of the rule's key that the request lacks, where the rule denies it because of that.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_attribute: Option<&'a str>,
-    /// What the rule says about such requests.
+    /// The rule's `if_missing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     if_missing: Option<IfMissing>,
     /// Whether the store could not be asked, and this is what was chosen for that case.
@@ -98,7 +98,7 @@ pub(super) struct RuleAnswer<'a> {
     left: Option<u64>,
 }
 
-/// What an abuse rule has counted, and which of its windows blocks; other rules have none of it.
+/// The counts of an abuse rule, and the window that blocks; other rules have none of it.
 #[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
 pub(super) struct BlockAnswer {
     /// The window that blocks the key.

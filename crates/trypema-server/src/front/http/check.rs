@@ -95,7 +95,7 @@ impl CheckApi {
             tokio::task::yield_now().await;
         }
         all.push(b']');
-        // What is accounted for is what it takes.
+        // Accounts for the memory that the answer takes.
         all.shrink_to_fit();
         all
     }

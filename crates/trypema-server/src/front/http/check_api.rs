@@ -79,7 +79,7 @@ impl Api for CheckApi {
         matches!(route, CheckRoute::ForwardAuth | CheckRoute::Health)
     }
 
-    /// What is rare is on the heap: hyper moves the whole of a request's future, so it pays to keep that of a check small.
+    /// Boxes rare routes: hyper moves the whole future of a request, so that of a check stays small.
     async fn answer(&self, route: CheckRoute, request: Request<Incoming>, place: &Place) -> Asked {
         match route {
             CheckRoute::Check => self.check(only(&Method::POST, request)?, place).await,

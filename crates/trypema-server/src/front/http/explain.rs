@@ -32,7 +32,7 @@ pub(crate) struct ExplainAnswer<'a> {
 pub(super) struct NotApplyingAnswer<'a> {
     /// Its id.
     rule: &'a str,
-    /// What people call it, if it has a name.
+    /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     /// Why not.

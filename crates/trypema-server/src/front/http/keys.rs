@@ -19,7 +19,7 @@ pub(super) struct KeyAnswer<'a> {
     key: &'a str,
     /// The rule that it is of.
     rule: &'a str,
-    /// What people call the rule, if it has a name.
+    /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     /// What fits at most.

@@ -25,7 +25,7 @@ pub(super) struct RefundAnswer<'a> {
 pub(super) struct RefundedRule<'a> {
     /// Its id.
     rule: &'a str,
-    /// What people call it, if it has a name.
+    /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     /// The name of the counter.

@@ -9,14 +9,14 @@ use crate::clock::Started;
 const MATCHED_WITHIN: Duration = Duration::from_secs(600);
 /// So many requests have to come in that time or after it: without traffic no rule matches.
 const MATCHED_AMONG: u64 = 1_000;
-/// How many requests go by between two looks at the clock.
+/// Requests between two readings of the clock.
 const LOOK_EVERY: u64 = 256;
 /// How long to wait between two looks at all rules, of which there may be thousands.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Rules that one warning names: nobody reads more.
 const MAX_NAMED: usize = 10;
 
-/// What is known of one rule since it was loaded as it is.
+/// The match history of one rule since it was loaded or changed.
 #[derive(Debug)]
 pub(super) struct Life {
     loaded: Moment,

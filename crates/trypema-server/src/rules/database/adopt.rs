@@ -39,7 +39,7 @@ const UNUSABLE: &str = "
     SELECT id, reason FROM rate_limit_unusable_rules u
     WHERE NOT EXISTS (SELECT FROM rate_limit_rules r WHERE r.id = u.id) ORDER BY number";
 
-/// What became of the rows of an adopted table.
+/// The rows of an adopted table.
 #[derive(Debug)]
 pub(crate) struct Adopted {
     /// Rows that are rules now.
@@ -65,7 +65,7 @@ impl fmt::Display for UnusableRule {
 ///
 /// # Errors
 ///
-/// What keeps a table of that name from being adopted.
+/// The reason why a table of that name cannot be adopted.
 pub(super) async fn migration(
     connection: &mut PgConnection,
     first: &str,

@@ -19,12 +19,12 @@ const TABLE: &str = "_trypema_migrations";
 /// Held while one program migrates, so that others wait for it. Any number would do that nobody else uses: `trypema`, as bytes.
 const LOCK: i64 = 0x0074_7279_7065_6d61;
 
-/// What a migration has done.
+/// The result of a migration.
 #[derive(Debug)]
 pub(crate) struct Migrated {
     /// The names of the migrations that were missing.
     pub(crate) made: Vec<&'static str>,
-    /// What became of a table that somebody else had created.
+    /// The table that was adopted, if there was one.
     pub(crate) adopted: Option<Adopted>,
     /// Rows of an adopted table that are not in force, now or since an earlier run.
     pub(crate) unusable: Vec<UnusableRule>,

@@ -1,4 +1,4 @@
-//! What hostile clients do, from addresses of their own, until their process is ended.
+//! Hostile clients, from addresses of their own, until their process is ended.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,10 +23,10 @@ const RECEIVE_BUFFER: u32 = 16 * 1024;
 const BODY: usize = 1024 * 1024;
 /// How often a byte of a head is sent.
 const TRICKLE: Duration = Duration::from_millis(50);
-/// What a connection that is refused at once waits before the next: a round trip that is very short.
+/// The pause of a refused connection before the next: a very short round trip.
 const RECONNECT: Duration = Duration::from_millis(1);
 
-/// What is done to the service.
+/// An attack on the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attack {
     /// Asks for long answers, and reads none.

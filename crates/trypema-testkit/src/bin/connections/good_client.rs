@@ -26,7 +26,7 @@ pub(crate) struct GoodClient<'s> {
     kept: BufReader<TcpStream>,
 }
 
-/// What it has seen.
+/// The answers it has seen.
 pub(crate) struct Seen {
     pub(crate) p50_us: u64,
     pub(crate) p99_us: u64,

@@ -23,7 +23,7 @@ const USAGE: &str = "usage: connections";
 const ROUND: Duration = Duration::from_secs(3);
 /// How long attackers have to open their connections before anything is measured.
 const BEGIN: Duration = Duration::from_millis(500);
-/// How much later all but one in a hundred answers may be than in calm.
+/// The highest ratio of the p99 under attack to the p99 in calm.
 const MAX_RATIO: f64 = 2.0;
 /// Below this the scheduler of a small machine decides, and not the service.
 const NOISE_US: u64 = 2_000;

@@ -10,7 +10,7 @@ use trypema_testkit::program::Program;
 
 use crate::Failure;
 
-/// What it may hold of bodies and unread answers: its default.
+/// The memory it may use for bodies and unread answers: its default.
 pub(crate) const BUDGET: u64 = 64 * 1024 * 1024;
 /// Three rules apply to a check, and never deny it.
 const RULES: &str = "

@@ -17,7 +17,7 @@ const DIGEST_MARK: &str = "%sha256-";
 /// A character of four bytes, each as `%` and two digits.
 const LONGEST_ESCAPE: usize = 12;
 
-/// How much of a long key stays readable, in bytes: enough to recognise a namespace.
+/// The bytes of a long key that stay readable: enough to recognise a namespace.
 const READABLE_BYTES: usize = 64;
 
 /// Whether [`encode`] returns `text` as it is.

@@ -89,7 +89,7 @@ impl RedisRateLimiterProvider {
         let results = self.refund_each(asks, deadline).await;
         let refunded = refunds.iter().zip(&keyed).zip(results);
         let refunded = refunded.map(|((refund, keyed), result)| match refund.receipt {
-            // What Redis was told of meanwhile stays spent: it cannot be told apart from the units of others.
+            // Units that Redis was told of meanwhile stay spent: they cannot be told apart from those of others.
             Some(Receipt::Fallback) => Ok(self.refund_fallback(&refund.check, self.policy(None))),
             _ => result.map_err(|failure| self.failed(std::slice::from_ref(keyed), failure)),
         });

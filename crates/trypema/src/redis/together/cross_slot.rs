@@ -52,7 +52,7 @@ impl RedisRateLimiterProvider {
             let receipts: Vec<Option<Receipt>> = replies.iter_mut().map(take_receipt).collect();
             let held = keyed.iter().zip(&receipts);
             let held: Vec<_> = held.filter_map(|(keyed, receipt)| Some((keyed, receipt.as_ref()?))).collect();
-            // What cannot be refunded stays spent: stricter.
+            // A refund that fails leaves units spent, which is stricter.
             let _ = self.refund_by_receipts(&held, request.deadline).await;
         }
         replies

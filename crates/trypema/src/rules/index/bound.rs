@@ -1,4 +1,4 @@
-//! How many rules can apply to one request: an upper bound that holds for every request.
+//! An upper bound on the rules that apply to one request.
 //!
 //! The bound counts the rules filed for all endpoints and adds the fullest way down the tree of endpoints. It considers
 //! each method on its own, takes the fullest plan at each place, and assumes that a request has every attribute. A path

@@ -171,7 +171,7 @@ fn narrow(stamp: u64, through: u64) -> u64 {
     (stamp << 32) | (through & HALF)
 }
 
-/// How many buckets of `WIDTH` words, and what follows each full block of them, fit into `slots`.
+/// The buckets of `WIDTH` words, with the word after each full block of them, that fit into `slots`.
 #[inline]
 fn capacity_of<const WIDTH: usize>(slots: usize) -> usize {
     let period = BLOCK * WIDTH + 1;
@@ -312,7 +312,7 @@ impl Buckets<'_> {
         if self.layout.has_offsets { stored.wrapping_sub(self.offset(index)) } else { stored }
     }
 
-    /// What is to be subtracted from the count of bucket `index`, with all of its block.
+    /// The number to subtract from the count of bucket `index`, as from all of its block.
     #[inline]
     fn offset(&self, index: usize) -> u64 {
         match self.layout.offset_slot(index) {

@@ -32,7 +32,7 @@ pub struct TokenLimit {
 }
 
 impl TokenLimit {
-    /// How many limits one bucket may have. Each is looked at with every call, and costs 14 bytes in Redis and
+    /// The most limits of one bucket. Each is looked at with every call, and costs 14 bytes in Redis and
     /// 16 in process; up to four are decided without an allocation.
     pub const MAX_PER_BUCKET: usize = 16;
 

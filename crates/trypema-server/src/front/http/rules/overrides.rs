@@ -113,7 +113,7 @@ struct Target {
 }
 
 impl Target {
-    /// What a key names, by the rules that are stored: this server may not have them in force yet.
+    /// Resolves a key by the stored rules: this server may not have them in force yet.
     fn of(stored: &Stored, name: &str) -> Result<Self, Refusal> {
         let id = name.split('|').next().unwrap_or_default();
         let rule = stored.rule(id).ok_or_else(no_key)??;
@@ -129,7 +129,7 @@ impl Target {
         stored.rules.overrides.iter().find(|special| self.is_of(special))
     }
 
-    /// What is stored, without the override of the key.
+    /// The stored rules without the override of the key.
     fn without(&self, stored: &Stored, precondition: Option<Precondition>) -> Result<Wanted, Refusal> {
         let revision =
             self.find(stored).and_then(|special| stored.revisions.get(&Name::of(special))).copied();

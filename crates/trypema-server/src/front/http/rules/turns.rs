@@ -12,7 +12,7 @@ const WAITING_DRY_RUNS: usize = 16;
 /// Rule sets of editors at a time: the second one arrives while the first one is stored.
 const CHANGES: usize = 2;
 
-/// Who may send a whole rule set now. Editors never wait for readers.
+/// Bounds how many whole rule sets are in memory. Editors never wait for readers.
 #[derive(Debug)]
 pub(in crate::front::http) struct Turns {
     dry_runs: Semaphore,

@@ -60,7 +60,7 @@ const ADDED: [&str; 16] = [
 const LOCK: &str = "LOCK TABLE rate_limit_rules IN ACCESS EXCLUSIVE MODE";
 const IS_THERE: &str = "SELECT to_regclass(quote_ident(current_schema()) || '.rate_limit_rules') IS NOT NULL";
 
-/// What keeps a table from being changed in place, whatever its columns are.
+/// The reason why a table cannot be changed in place, whatever its columns are.
 const OBSTACLES: &str = "
     SELECT array_remove(ARRAY[
         CASE WHEN relkind <> 'r' THEN 'it is not an ordinary table' END,

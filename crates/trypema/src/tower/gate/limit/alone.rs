@@ -12,7 +12,7 @@ impl LimitGate {
     pub(super) fn ask_alone(self: &Arc<Self>, counter: &[u8], terms: Terms) -> Asked {
         with_strategy!(&self.limit, |S, limit| {
             let found = Holds::<S>::limiter(self.limiter.local()).taken_by_bytes(counter, limit, terms.cost);
-            // What is left is only worked out where somebody is told.
+            // The remaining units are computed only if the response tells them.
             if S::is_admitted(&found.outcome) && !terms.is_told {
                 return Asked::Passed;
             }
