@@ -174,3 +174,16 @@ impl NumbersRow {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::NumbersRow;
+
+    /// The nearest shorter number is another rate, so that an exported rule would differ from the one that was applied.
+    #[test]
+    fn a_refill_rate_is_read_to_its_last_digit() {
+        let row: NumbersRow =
+            serde_json::from_str(r#"{"refill_rate":0.0009400000000000001}"#).unwrap_or_default();
+        assert_eq!(row.refill_rate, Some(0.000_940_000_000_000_000_1));
+    }
+}
