@@ -114,7 +114,7 @@ fn explained(service: &Service, token: &str) -> u16 {
     let authorization = format!("Bearer {token}");
     service
         .client()
-        .send("POST", "/v1/explain", &[("authorization", &authorization)], r#"{"attributes":{}}"#)
+        .send("POST", "/v1/explain", &[("authorization", &authorization)], r#"{"attributes":{"user":"ann"}}"#)
         .status
 }
 
