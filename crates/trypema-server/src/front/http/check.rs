@@ -101,9 +101,11 @@ impl CheckApi {
     }
 }
 
-/// A verdict, told as was chosen. A denial in place of a store that failed is always a 503.
+/// A verdict, told as was chosen. A denial that nothing was counted for, because the store failed, is always a 503.
 fn told(verdict: &Verdict, mode: Mode, choices: Choices) -> Answer {
-    let in_place_of_store = verdict.is_substitute().then_some(DenyStatus::TOO_MANY_REQUESTS);
+    let is_uncounted =
+        verdict.is_substitute() && verdict.decided_by().is_some_and(|denied| denied.decision.is_uncounted());
+    let in_place_of_store = is_uncounted.then_some(DenyStatus::TOO_MANY_REQUESTS);
     if let (Some(status), false) = (choices.deny_status.or(in_place_of_store), verdict.is_allowed()) {
         return denied(verdict, status, choices.headers);
     }

@@ -73,6 +73,8 @@ impl Policy {
         match (self, kind) {
             (Self::Error | Self::Deny | Self::DenyByStatus, Kind::SubstituteAllowed) => None,
             (Self::Allow, Kind::SubstituteDenied) => None,
+            // A denial by what is counted here is told in the body.
+            (Self::Local, Kind::SubstituteDenied) => Some(200),
             (_, Kind::SubstituteDenied) => Some(503),
             (Self::DenyByStatus, Kind::Denied) => Some(429),
             _ => Some(200),
