@@ -114,6 +114,6 @@ fn tells_of_the_kills(service: &Service) {
     wait_until("the breaker to close", || service.metric("trypema_breaker_open") == 0.0).unwrap();
     assert_eq!(service.get("/readyz").json()["store"], "connected");
     for line in ["redis does not answer", "redis answers again"] {
-        assert!(service.program.log().contains(line), "the log does not say that {line}");
+        wait_until(&format!("the log to say that {line}"), || service.program.log().contains(line)).unwrap();
     }
 }
