@@ -5,6 +5,8 @@
 //! - those of a peer that holds more than the peer which needs room would hold, and
 //! - those that have made no progress for [`STALLED`], whichever peer they belong to.
 //!
+//! The last sixteenth is kept for peers that hold less than that, so that they find room at once.
+//!
 //! So a peer never closes the connections of one that holds less and makes progress: an attacker, which holds the most, only ever
 //! gives way. A request that is being decided is not closed, as what it spent must be told. If nothing can be closed, the request that
 //! needs room is refused.
@@ -25,6 +27,9 @@ pub(super) const STALLED: Duration = Duration::from_secs(2);
 pub(super) const STALLED_TICKS: u32 = (STALLED.as_millis() / TICK.as_millis()) as u32;
 /// At least this part of the budget is freed at once, so that connections are seldom looked over.
 const FREED_PART: u64 = 16;
+/// This part of the budget is kept for peers that hold less than it: their requests find room at once, and need not wait until
+/// somebody else's connections are closed.
+const KEPT_PART: u64 = 16;
 /// How long a request waits for connections that were closed to release what they hold.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How often it looks.
@@ -138,13 +143,25 @@ impl Registry {
     }
 
     fn try_take(&self, connection: &Connection, bytes: u64) -> bool {
-        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.max_buffered);
+        let limit = self.limit_of(connection, bytes);
+        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= limit);
         let buffered = &self.metrics.buffered_bytes;
         let is_taken = buffered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
         if is_taken {
             connection.hold(bytes, self.now());
         }
         is_taken
+    }
+
+    /// The part of the budget that a peer may fill.
+    fn limit_of(&self, connection: &Connection, bytes: u64) -> u64 {
+        let kept = self.max_buffered / KEPT_PART;
+        if self.is_small(connection, bytes) { self.max_buffered } else { self.max_buffered - kept }
+    }
+
+    /// Whether a peer holds little, also with `bytes` more.
+    fn is_small(&self, connection: &Connection, bytes: u64) -> bool {
+        connection.usage.held().saturating_add(bytes) <= self.max_buffered / KEPT_PART
     }
 
     fn take(&self, connection: &Connection, bytes: u64) {
@@ -167,7 +184,7 @@ impl Registry {
             return false;
         }
         let used = self.metrics.buffered_bytes.load(Ordering::Relaxed);
-        let missing = used.saturating_add(bytes).saturating_sub(self.max_buffered);
+        let missing = used.saturating_add(bytes).saturating_sub(self.limit_of(asking, bytes));
         let share = asking.usage.held().saturating_add(bytes);
         let all = self.all();
         let mut freed = 0;

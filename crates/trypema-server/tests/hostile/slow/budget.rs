@@ -52,17 +52,15 @@ fn bodies_that_never_end_leave_room_for_others() {
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
         attackers.push(stream);
     }
-    // Reading metrics needs memory, too, so that some of the attackers are closed by it.
     let outdone = || service.metric(REFUSALS) + service.metric(EVICTED) >= 20.0;
     wait_until("those that do not fit to be refused or closed", outdone).unwrap();
     let held = service.metric(HELD);
     assert!((BUDGET as f64 / 2.0..=BUDGET as f64).contains(&held), "{held} bytes are held");
     for _ in 0..5 {
-        // More than an attacker leaves over.
+        // A part of the budget is kept for peers that hold little.
         let reply = service.post("/v1/check", &batch(1_500));
         assert_eq!(reply.status, 200, "{reply:?}");
     }
-    assert!(service.metric(EVICTED) >= 1.0, "the attacker made room");
     let after = memory(&service);
     println!("memory {before} -> {after} with a budget of {BUDGET}");
     assert!(after <= before + BUDGET as u64 + MEMORY_SLACK, "{before} -> {after}");
