@@ -9,7 +9,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::connection::{Order, Phase};
-use super::registry::{Place, Registry};
+use super::fairness::take_turns;
+use super::registry::{Place, Refused, Registry};
 use super::stream::{Bytes, Stream};
 use super::tls::Certificates;
 use crate::clock::Started;
@@ -76,17 +77,21 @@ impl<P: Protocol> Accepting<P> {
     }
 
     fn welcome(&self, stream: TcpStream, peer: SocketAddr) {
-        let Some(place) = self.registry.admit(peer) else { return };
+        let place = match self.registry.admit(peer) {
+            Ok(place) => Arc::new(place),
+            Err(Refused::PeerLimit) => return self.registry.hold_refused(stream),
+            Err(Refused::Full) => return,
+        };
         // Answers are small and complete: nothing is gained by waiting for more.
         let _ = stream.set_nodelay(true);
         let (protocol, certificates) = (Arc::clone(&self.protocol), self.certificates.clone());
-        tokio::spawn(async move {
-            let place = Arc::new(place);
+        let (turns, peer) = (Arc::clone(place.turns()), Arc::clone(&place));
+        tokio::spawn(take_turns(turns, move || peer.is_crowded(), async move {
             if let Some(bytes) = begun(stream, &place, certificates.as_deref()).await {
                 // On the heap, and only now: a task that waits for a first byte stays small.
                 Box::pin(protocol.talk(Stream { bytes, place })).await;
             }
-        });
+        }));
     }
 }
 

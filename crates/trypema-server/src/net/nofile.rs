@@ -2,10 +2,11 @@
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::registry::MAX_ENDING;
+use super::registry::{MAX_ENDING, MAX_REFUSED};
 
-/// Descriptors that are not connections: Redis, files, logs; and connections that are about to end.
-const OTHERS: u64 = 128 + MAX_ENDING as u64;
+/// Descriptors that are not connections in use: Redis, files, logs; connections that are about to end, and those over the limit of
+/// their peer.
+const OTHERS: u64 = (128 + MAX_ENDING + MAX_REFUSED) as u64;
 
 /// Raises the limit as far as the system lets us; how many connections fit.
 pub(crate) fn raise_descriptor_limit(wanted: usize) -> usize {

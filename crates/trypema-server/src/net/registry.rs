@@ -1,15 +1,17 @@
 //! All connections: makes room for new ones, and ends those that take too long.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr, TcpStream as StdTcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::SemaphorePermit;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use trypema::http::TrustedProxies;
 
 use super::connection::{Connection, Phase};
+use super::fairness::{self, CROWD};
 use super::notice::Notice;
 use super::peer::{Peer, PeerKey};
 use crate::config::Config;
@@ -24,6 +26,11 @@ const TICKS_PER_SWEEP: u32 = 5;
 const COMPARED: usize = 64;
 /// Connections that gave way and have not ended yet, beyond which new ones are refused.
 pub(super) const MAX_ENDING: usize = 128;
+/// How long a connection over the limit of its peer stays open.
+const HOLD_REFUSED: Duration = Duration::from_secs(1);
+const HOLD_REFUSED_TICKS: u32 = (HOLD_REFUSED.as_millis() / TICK.as_millis()) as u32;
+/// Connections over the limits of their peers that are kept open at a time; beyond it the oldest is closed. Each takes a descriptor.
+pub(super) const MAX_REFUSED: usize = 1_024;
 
 /// How long nobody is accepted, at most, because too many have still to end: if they do not, new ones are refused.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
@@ -45,6 +52,19 @@ pub(crate) struct Registry {
     ticks: AtomicU32,
     timeouts: Timeouts,
     all: Mutex<Slots>,
+    /// Turns for the connections of crowded peers.
+    turns: Arc<Semaphore>,
+    /// Sockets over the limit of their peer, and the tick in which each was accepted.
+    refused: Mutex<VecDeque<(u32, StdTcpStream)>>,
+}
+
+/// The reason why a connection gets no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Its peer has `max_connections_per_peer` open.
+    PeerLimit,
+    /// All places are taken by connections that are busy.
+    Full,
 }
 
 /// How many ticks each phase may last.
@@ -100,6 +120,8 @@ impl Registry {
                 busy: ticks(LONGEST_DECISION),
             },
             all: Mutex::default(),
+            turns: fairness::turns(),
+            refused: Mutex::default(),
         }
     }
 
@@ -108,12 +130,12 @@ impl Registry {
         self.ticks.load(Ordering::Relaxed)
     }
 
-    /// A place for a new connection, if need be in place of the longest idle one; `None` if all are busy, or if its peer has too many.
-    pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Place> {
+    /// A place for a new connection, if need be in place of the longest idle one.
+    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Result<Place, Refused> {
         let mut all = self.all();
         let usage = all.peer(PeerKey::of(peer.ip()));
         if !self.has_room_for(&usage, peer.ip()) {
-            return None;
+            return Err(Refused::PeerLimit);
         }
         all.admitted += 1;
         let connection = Arc::new(Connection::new(peer, usage, all.admitted, self.now()));
@@ -121,7 +143,7 @@ impl Registry {
         if open >= self.max {
             if open >= self.max + MAX_ENDING || !all.make_room(self.now()) {
                 self.metrics.refused.add_one();
-                return None;
+                return Err(Refused::Full);
             }
             self.metrics.gave_way.add_one();
         }
@@ -141,7 +163,7 @@ impl Registry {
         all.peers.insert(usage.key, usage);
         self.metrics.open.store((open + 1) as u64, Ordering::Relaxed);
         drop(all);
-        Some(Place { registry: Arc::clone(self), connection, slot })
+        Ok(Place { registry: Arc::clone(self), connection, slot })
     }
 
     /// Whether a peer may open another connection.
@@ -158,6 +180,29 @@ impl Registry {
         false
     }
 
+    /// Keeps a connection over the limit of its peer open for [`HOLD_REFUSED`] before it is closed, and reads nothing from it: a client
+    /// that reconnects as soon as it is closed would otherwise do so thousands of times a second.
+    pub(super) fn hold_refused(&self, stream: TcpStream) {
+        // The runtime need not hear of it any more.
+        let Ok(stream) = stream.into_std() else { return };
+        let mut refused = self.refused();
+        if refused.len() == MAX_REFUSED {
+            refused.pop_front();
+        }
+        refused.push_back((self.now(), stream));
+    }
+
+    fn close_refused(&self, now: u32) {
+        let mut refused = self.refused();
+        while refused.front().is_some_and(|(since, _)| now.saturating_sub(*since) >= HOLD_REFUSED_TICKS) {
+            refused.pop_front();
+        }
+    }
+
+    fn refused(&self) -> MutexGuard<'_, VecDeque<(u32, StdTcpStream)>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes the time and ends what takes too long, for as long as it is polled.
     pub(crate) async fn keep_time(&self) {
         let mut ticking = tokio::time::interval(TICK);
@@ -165,6 +210,7 @@ impl Registry {
         loop {
             ticking.tick().await;
             let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+            self.close_refused(now);
             if now.is_multiple_of(TICKS_PER_SWEEP) {
                 self.sweep(now);
             }
@@ -264,6 +310,17 @@ impl Slots {
 }
 
 impl Place {
+    /// Whether its peer has so many connections that they take turns.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let Connection { usage, peer, .. } = &*self.connection;
+        usage.open.load(Ordering::Relaxed) > CROWD && !self.registry.trusted_proxies.trusts(peer.ip())
+    }
+
+    /// Turns for the connections of crowded peers.
+    pub(super) fn turns(&self) -> &Arc<Semaphore> {
+        &self.registry.turns
+    }
+
     /// Waits until a batch of this peer may be decided.
     pub(crate) async fn batch_turn(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.

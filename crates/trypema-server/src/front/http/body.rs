@@ -10,6 +10,9 @@ use hyper::body::Incoming;
 use super::problem::Refusal;
 use crate::net::{Place, Reservation, UNACCOUNTED_BYTES};
 
+/// Bytes of a body that are read before other connections get their turn.
+const BYTES_PER_POLL: usize = 64 * 1024;
+
 /// A body, and its part of the memory budget.
 #[derive(Debug)]
 pub(super) struct Body {
@@ -50,7 +53,11 @@ pub(super) async fn read(mut body: Incoming, max: usize, place: &Place) -> Resul
         if parts.len() + data.len() > max {
             return Err(Refusal::too_large(max));
         }
+        let before = parts.len();
         parts.push(data).await?;
+        if before / BYTES_PER_POLL < parts.len() / BYTES_PER_POLL {
+            tokio::task::yield_now().await;
+        }
     }
     let Parts { first, all, reserved, .. } = parts;
     Ok(Body { bytes: if all.is_empty() { first } else { all.into() }, _reserved: reserved })

@@ -5,6 +5,7 @@ use std::thread;
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use trypema::http::{ErrorCode, HeaderStyle, Policy, Problem};
 use trypema::rules::{Request as Asking, Verdict};
 
@@ -12,7 +13,7 @@ use super::accounting::{Accounting, marked};
 use super::answer::{CheckAnswer, json, json_bytes};
 use super::problem::Refusal;
 use super::query::Choices;
-use super::question::{Question, Questions};
+use super::question::{self, Question};
 use super::{Answer, Asked, CheckApi, begin, body};
 use crate::app::Mode;
 use crate::config::ProviderChoice;
@@ -36,31 +37,49 @@ pub(super) fn parts_at_a_time(provider: &ProviderChoice) -> usize {
 
 /// Bytes that are reserved for the answer to one request of a batch, before any of them spends something: with a few rules it is smaller.
 const ANSWER_BYTES: usize = 1_024;
+/// Bytes of the shortest usual request of a batch: tells about how many a batch has before it is parsed.
+const SHORTEST_QUESTION: usize = 24;
 
 impl CheckApi {
     pub(super) async fn check(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let choices = Choices::read(request.uri().query())?;
         let body = body::read(request.into_body(), self.max_body, place).await?;
-        // A batch that waits for its turn has spent nothing yet, and may give way.
-        let _turn = if Questions::is_batch(&body) { place.batch_turn().await } else { None };
-        match Questions::read(&body, self.max_batch)? {
-            Questions::One(question) => {
-                begin(place)?;
-                let answer = told(&self.verdict(&question).await?, question.mode, choices);
-                Ok(match question.mode {
-                    Mode::Look => answer,
-                    Mode::Check | Mode::Record => marked(answer, Accounting::MustSend),
-                })
-            }
-            Questions::Many(questions) => {
-                let reserved = place.reserve(questions.len() * ANSWER_BYTES).await;
-                let reserved = reserved.ok_or_else(Refusal::out_of_memory)?;
-                begin(place)?;
-                let answer = Box::pin(self.each(&questions)).await;
-                reserved.become_answer(answer.len());
-                Ok(marked(json_bytes(StatusCode::OK, answer), Accounting::Reserved))
-            }
+        if question::is_batch(&body) {
+            return self.check_batch(&body, place).await;
         }
+        let question: Question<'_> = question::read(&body)?;
+        begin(place)?;
+        let answer = told(&self.verdict(&question).await?, question.mode, choices);
+        Ok(match question.mode {
+            Mode::Look => answer,
+            Mode::Check | Mode::Record => marked(answer, Accounting::MustSend),
+        })
+    }
+
+    /// Decides a batch. Memory for its answer is reserved before the batch is parsed: a batch that finds none costs next to nothing.
+    async fn check_batch(&self, body: &[u8], place: &Place) -> Asked {
+        // A batch that waits for its turn has spent nothing yet, and may give way.
+        let _turn = place.batch_turn().await;
+        let most = (body.len() / SHORTEST_QUESTION + 1).min(self.max_batch);
+        let mut reserved = place.reserve(most * ANSWER_BYTES).await.ok_or_else(Refusal::out_of_memory)?;
+        let questions = {
+            // It is never closed.
+            let _part = self.batches(place).acquire().await;
+            question::read_batch(body, self.max_batch)?
+        };
+        if !reserved.grow_to(questions.len() * ANSWER_BYTES).await {
+            return Err(Refusal::out_of_memory());
+        }
+        begin(place)?;
+        let answer = Box::pin(self.each(&questions, self.batches(place))).await;
+        reserved.become_answer(answer.len());
+        Ok(marked(json_bytes(StatusCode::OK, answer), Accounting::Reserved))
+    }
+
+    /// Turns for parts of batches. Crowded peers have turns of their own: their connections wait for others of their kind, also while
+    /// they have such a turn.
+    fn batches(&self, place: &Place) -> &Semaphore {
+        if place.is_crowded() { &self.crowded_batches } else { &self.batches }
     }
 
     async fn verdict(&self, question: &Question<'_>) -> Result<Verdict, Refusal> {
@@ -70,11 +89,11 @@ impl CheckApi {
     }
 
     /// Asks all in their order, some at a time: in Redis these travel together.
-    async fn each(&self, questions: &[Question<'_>]) -> Vec<u8> {
+    async fn each(&self, questions: &[Question<'_>], batches: &Semaphore) -> Vec<u8> {
         let mut all = vec![b'['];
         for some in questions.chunks(AT_A_TIME) {
             // It is never closed.
-            let turn = self.batches.acquire().await;
+            let turn = batches.acquire().await;
             let verdicts = join_all(some.iter().map(|question| self.verdict(question))).await;
             for (question, verdict) in some.iter().zip(verdicts) {
                 if all.len() > 1 {

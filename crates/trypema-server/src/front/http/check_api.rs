@@ -29,6 +29,8 @@ pub(crate) struct CheckApi {
     pub(super) max_batch: usize,
     /// Turns for parts of batches.
     pub(super) batches: Semaphore,
+    /// The same for peers with many connections.
+    pub(super) crowded_batches: Semaphore,
 }
 
 /// The routes of the check listener.
@@ -52,6 +54,7 @@ impl CheckApi {
             max_body: config.limits.body_bytes,
             max_batch: config.limits.batch,
             batches: Semaphore::new(check::parts_at_a_time(&config.provider)),
+            crowded_batches: Semaphore::new(1),
         }
     }
 }

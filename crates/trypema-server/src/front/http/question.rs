@@ -195,31 +195,19 @@ impl JsonSchema for Attributes<'_> {
     }
 }
 
-/// One request, or several.
-#[derive(Debug)]
-pub(super) enum Questions<'a> {
-    One(Question<'a>),
-    Many(Vec<Question<'a>>),
+/// Whether a body is a batch, if it is anything.
+pub(super) fn is_batch(body: &[u8]) -> bool {
+    body.trim_ascii_start().first() == Some(&b'[')
 }
 
-impl<'a> Questions<'a> {
-    /// Whether a body is a batch, if it is anything.
-    pub(super) fn is_batch(body: &[u8]) -> bool {
-        body.trim_ascii_start().first() == Some(&b'[')
+/// Reads a body that is a batch of at most `max` requests.
+pub(super) fn read_batch(body: &[u8], max: usize) -> Result<Vec<Question<'_>>, Refusal> {
+    let many: Vec<Object<Question<'_>>> = read_any(body)?;
+    if many.len() > max {
+        let detail = format!("{} requests in one batch: at most {max} are taken", many.len());
+        return Err(Refusal::bad_request(detail));
     }
-
-    /// Reads a body: an array is a batch.
-    pub(super) fn read(body: &'a [u8], max_batch: usize) -> Result<Self, Refusal> {
-        if !Self::is_batch(body) {
-            return read(body).map(Self::One);
-        }
-        let many: Vec<Object<Question<'a>>> = read_any(body)?;
-        if many.len() > max_batch {
-            let detail = format!("{} requests in one batch: at most {max_batch} are taken", many.len());
-            return Err(Refusal::bad_request(detail));
-        }
-        Ok(Self::Many(many.into_iter().map(|Object(question)| question).collect()))
-    }
+    Ok(many.into_iter().map(|Object(question)| question).collect())
 }
 
 #[cfg(test)]
@@ -227,10 +215,10 @@ mod tests {
     use super::*;
 
     fn refused(body: &str) -> String {
-        match Questions::read(body.as_bytes(), 2) {
-            Ok(questions) => panic!("{questions:?}"),
-            Err(refusal) => refusal.to_json(),
-        }
+        let body = body.as_bytes();
+        let read =
+            if is_batch(body) { read_batch(body, 2).map(drop) } else { Question::read(body).map(drop) };
+        read.expect_err("this is no request").to_json()
     }
 
     #[test]
@@ -261,7 +249,8 @@ mod tests {
     #[test]
     fn escapes_are_understood() {
         let body = r#" {"attributes": {"\u0075ser": "a\nb"}, "cost": 3, "mode": "record"}"#;
-        let Ok(Questions::One(question)) = Questions::read(body.as_bytes(), 1) else { panic!("{body}") };
+        let question =
+            Question::read(body.as_bytes()).unwrap_or_else(|refusal| panic!("{}", refusal.to_json()));
         assert_eq!(question.attributes.pairs(), [("user", "a\nb")]);
         assert_eq!((question.cost, question.mode), (3, Mode::Record));
     }

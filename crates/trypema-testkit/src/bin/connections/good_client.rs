@@ -27,14 +27,29 @@ pub(crate) struct GoodClient<'s> {
 }
 
 /// The answers it has seen.
+#[derive(Default)]
 pub(crate) struct Seen {
-    pub(crate) p50_us: u64,
-    pub(crate) p99_us: u64,
+    times_us: Vec<u64>,
     /// Requests that were not answered with 200.
     pub(crate) failed: usize,
     /// The most bytes of bodies and unread answers, and of resident memory.
     pub(crate) buffered: u64,
     pub(crate) resident: u64,
+}
+
+impl Seen {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.times_us.extend(more.times_us);
+        self.failed += more.failed;
+        self.buffered = self.buffered.max(more.buffered);
+        self.resident = self.resident.max(more.resident);
+    }
+
+    /// The time within which this part of the requests was answered; 0 if there was none.
+    pub(crate) fn percentile_us(&mut self, percent: usize) -> u64 {
+        self.times_us.sort_unstable();
+        self.times_us.get(self.times_us.len() * percent / 100).copied().unwrap_or(0)
+    }
 }
 
 impl<'s> GoodClient<'s> {
@@ -45,27 +60,24 @@ impl<'s> GoodClient<'s> {
     /// Asks for so long.
     pub(crate) fn ask_for(&mut self, time: Duration) -> Result<Seen, Failure> {
         let end = SystemClock.now() + time;
-        let mut times_us = Vec::new();
-        let (mut failed, mut buffered, mut resident) = (0, 0, 0);
+        let mut seen = Seen::default();
         while SystemClock.now() < end {
-            let number = times_us.len();
+            let number = seen.times_us.len();
             let body = if number.is_multiple_of(BATCH_EVERY) { batch() } else { CHECK.to_owned() };
             let before = SystemClock.now();
             let answered = self.ask(number, &body);
-            times_us.push(SystemClock.now().as_micros().saturating_sub(before.as_micros()));
+            seen.times_us.push(SystemClock.now().as_micros().saturating_sub(before.as_micros()));
             if !matches!(answered, Ok(200)) {
-                failed += 1;
+                seen.failed += 1;
                 self.kept = connect(self.service)?;
             }
             if number.is_multiple_of(LOOK_EVERY) {
-                buffered = buffered.max(self.service.buffered());
-                resident = resident.max(self.service.resident());
+                seen.buffered = seen.buffered.max(self.service.buffered());
+                seen.resident = seen.resident.max(self.service.resident());
             }
             thread::sleep(PACE);
         }
-        times_us.sort_unstable();
-        let (p50_us, p99_us) = (times_us[times_us.len() / 2], times_us[times_us.len() * 99 / 100]);
-        Ok(Seen { p50_us, p99_us, failed, buffered, resident })
+        Ok(seen)
     }
 
     fn ask(&mut self, number: usize, body: &str) -> std::io::Result<u16> {

@@ -1,25 +1,32 @@
 //! Attacks the service from addresses of its own, and measures what a good client notices.
 //!
-//! `connections`: each attack lasts some seconds, after as many of calm. Attackers hold more connections than a peer may have, and
-//! reconnect as soon as they are closed. They run in a process with the lowest priority: what is measured is the service, and not the
-//! lack of a processor. `connections attack NAME ADDRESS` is that process.
+//! `connections`: seconds of each attack and of calm take turns. Attackers hold more connections than a peer may have, and
+//! reconnect as soon as they are closed. They run in a process that yields to all others: what is measured is the service, and not
+//! the lack of a processor. `connections attack NAME ADDRESS` is that process.
+//!
+//! On a machine with few processors the traffic alone delays everybody. So the same attackers also attack a server that does nothing
+//! (`connections sink`) while the good client asks the service: the delay of that is the floor.
 //!
 //! The service is the binary `trypema` beside this one; `cargo xtask soak connections` builds both.
 
 mod attack;
 mod good_client;
 mod service;
+mod sink;
 
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use attack::Attack;
-use good_client::GoodClient;
+use good_client::{GoodClient, Seen};
 use service::Service;
 
 const USAGE: &str = "usage: connections";
-/// How long calm and attack last, each.
+/// Calm and attack take turns this often, so that a slow moment of the machine meets both.
+const ROUNDS: usize = 3;
+/// How long each of them lasts.
 const ROUND: Duration = Duration::from_secs(3);
 /// How long attackers have to open their connections before anything is measured.
 const BEGIN: Duration = Duration::from_millis(500);
@@ -30,19 +37,32 @@ const NOISE_US: u64 = 2_000;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// An attack that is under way; it ends when dropped.
-struct Attackers(Child);
+/// A process that only runs while no other wants the processor, as if it were on another machine; it ends when dropped.
+struct Background(Child);
 
-impl Attackers {
-    fn start(attack: Attack, address: SocketAddr) -> Result<Self, Failure> {
-        let mut command = Command::new("nice");
-        command.args(["-n", "19"]).arg(std::env::current_exe()?);
-        command.args(["attack", attack.name(), &address.to_string()]).stdin(Stdio::piped());
-        Ok(Self(command.spawn()?))
+impl Background {
+    /// Starts this program with other arguments.
+    fn start(arguments: &[&str]) -> Result<Self, Failure> {
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0"]).arg(std::env::current_exe()?).args(arguments);
+        Ok(Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?))
+    }
+
+    fn attackers(attack: Attack, address: SocketAddr) -> Result<Self, Failure> {
+        Self::start(&["attack", attack.name(), &address.to_string()])
+    }
+
+    /// A sink, and its address.
+    fn sink() -> Result<(Self, SocketAddr), Failure> {
+        let mut sink = Self::start(&["sink"])?;
+        let output = sink.0.stdout.take().ok_or("the sink has no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        Ok((sink, line.trim_end().parse()?))
     }
 }
 
-impl Drop for Attackers {
+impl Drop for Background {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -54,6 +74,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         [] => soak(),
+        ["sink"] => sink::run().map(|()| true),
         ["attack", name, address] => attack::run(name, address).map(|()| true),
         _ => Err(USAGE.into()),
     };
@@ -70,10 +91,10 @@ fn main() -> ExitCode {
 /// Plays all attacks; whether every bar holds.
 fn soak() -> Result<bool, Failure> {
     println!(
-        "| attack | p50, p99 µs in calm | p50, p99 µs beside it | p99 ratio | failed | closed: peer_limit, out_of_memory | \
+        "| attack | p50, p99 µs in calm | p99 µs beside the same attack on a sink | p50, p99 µs beside it | p99 ratio | failed | closed: peer_limit, out_of_memory | \
          buffered MiB, at most | resident MiB, at most |"
     );
-    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     let mut is_good = true;
     for attack in Attack::ALL {
         is_good &= measure(attack)?;
@@ -86,22 +107,28 @@ fn measure(attack: Attack) -> Result<bool, Failure> {
     let service = Service::start()?;
     let mut client = GoodClient::new(&service)?;
     client.ask_for(BEGIN)?;
-    let calm = client.ask_for(ROUND)?;
-    let attackers = Attackers::start(attack, service.address())?;
-    client.ask_for(BEGIN)?;
-    let beside = client.ask_for(ROUND)?;
+    let [mut calm, mut floor, mut beside] = [(); 3].map(|()| Seen::default());
+    for _ in 0..ROUNDS {
+        calm.add(client.ask_for(ROUND)?);
+        let (sink, sink_address) = Background::sink()?;
+        floor.add(ask_beside(attack, sink_address, &mut client)?);
+        drop(sink);
+        beside.add(ask_beside(attack, service.address(), &mut client)?);
+    }
     let closed = ["peer_limit", "out_of_memory"].map(|reason| service.closed(reason));
-    drop(attackers);
-    let ratio = beside.p99_us as f64 / calm.p99_us as f64;
-    let is_late = ratio > MAX_RATIO && beside.p99_us > NOISE_US;
+    let [calm_p50, calm_p99] = [50, 99].map(|percent| calm.percentile_us(percent));
+    let floor_p99 = floor.percentile_us(99);
+    let [beside_p50, beside_p99] = [50, 99].map(|percent| beside.percentile_us(percent));
+    let ratio = beside_p99 as f64 / calm_p99 as f64;
+    let is_late = ratio > MAX_RATIO && beside_p99 > NOISE_US;
     let is_good = !is_late && beside.failed == 0 && beside.buffered <= service::BUDGET;
     println!(
-        "| {} | {}, {} | {}, {} | {ratio:.2} | {} | {}, {} | {:.1} | {:.1} |{}",
+        "| {} | {}, {} | {floor_p99} | {}, {} | {ratio:.2} | {} | {}, {} | {:.1} | {:.1} |{}",
         attack.name(),
-        calm.p50_us,
-        calm.p99_us,
-        beside.p50_us,
-        beside.p99_us,
+        calm_p50,
+        calm_p99,
+        beside_p50,
+        beside_p99,
         beside.failed,
         closed[0],
         closed[1],
@@ -110,6 +137,17 @@ fn measure(attack: Attack) -> Result<bool, Failure> {
         if is_good { "" } else { " missed" }
     );
     Ok(is_good)
+}
+
+/// Asks while a server is attacked.
+fn ask_beside(attack: Attack, address: SocketAddr, client: &mut GoodClient<'_>) -> Result<Seen, Failure> {
+    let attackers = Background::attackers(attack, address)?;
+    client.ask_for(BEGIN)?;
+    let seen = client.ask_for(ROUND)?;
+    drop(attackers);
+    // The attacked server notices that their connections have ended.
+    client.ask_for(BEGIN)?;
+    Ok(seen)
 }
 
 fn mebibytes(bytes: u64) -> f64 {
