@@ -7,6 +7,7 @@ use crate::{Step, cargo};
 
 pub(crate) fn run() -> Step {
     cargo(["fmt", "--all", "--check"])?;
+    crate::imports::check()?;
     cargo(["clippy", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
     for features in
         ["", "tracing", "redis-tokio", "redis-smol", "rules", "http", "tower", "axum", "redis-smol,tower"]

@@ -1,5 +1,6 @@
 //! `cargo xtask`: the project's own commands. Each is a short list of programs to run.
 
+mod imports;
 mod install;
 mod links;
 mod lint;

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use crate::config::{AdminListen, Config};
 use crate::net;
 use crate::secret::Secret;
-use crate::server::StartError;
+use crate::start_error::StartError;
 use crate::token_file;
 use crate::tokens::Tokens;
 

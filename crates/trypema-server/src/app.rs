@@ -12,10 +12,11 @@ use trypema::{Attempts, BlockScope, RateLimiter, TrypemaError};
 
 use crate::config::Config;
 use crate::metrics::{Exposition, Kind, Metrics, StoreMetrics};
+use crate::mode::Mode;
 use crate::provider::{self, Deciding, Parts, Provider};
 use crate::rules::book::{self, Book, Origin};
 use crate::rules::{Following, Start};
-use crate::server::StartError;
+use crate::start_error::StartError;
 
 /// Rules in force, and everything that is known about them.
 #[derive(Debug)]
@@ -28,19 +29,6 @@ pub struct App {
     /// What was wrong with the rules that were read last, if anything was.
     refused_rules: Mutex<Option<String>>,
     following: Following,
-}
-
-/// What is done to counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// Asks all rules that apply, and spends on all of them if all let the request pass.
-    #[default]
-    Check,
-    /// Asks without spending; abuse rules are only asked whether they block.
-    Look,
-    /// Counts what has happened on every rule that applies, whatever each says.
-    Record,
 }
 
 /// How the service is, for `/readyz`.

@@ -1,21 +1,19 @@
 //! Settings that were checked, with their defaults.
 
-use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use thiserror::Error;
 use trypema::http::TrustedProxies;
 use trypema::redis::{OnFailure, RedisKey};
 use trypema::rules::Period;
 
+use crate::allowed_origins::AllowedOrigins;
 use crate::forward_auth::Profiles;
-use crate::front::http::AllowedOrigins;
 use crate::rules::{Address, DatabaseChoice, RulesSource};
 use crate::secret::Secret;
-use crate::settings::{AdminListenSetting, ProviderSetting, Settings, StoreFailureSetting};
+use crate::settings::{AdminListenSetting, InvalidConfig, ProviderSetting, Settings, StoreFailureSetting};
 use crate::spans::Collector;
 use crate::token_file::RuntimeDirectory;
 use crate::tokens::{Role, Tokens};
@@ -113,22 +111,6 @@ pub struct Limits {
     pub header_timeout: Duration,
     pub request_timeout: Duration,
     pub idle_timeout: Duration,
-}
-
-/// A setting that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{setting}: {reason}")]
-pub struct InvalidConfig {
-    /// Its name.
-    pub setting: Cow<'static, str>,
-    /// What is wrong with it.
-    pub reason: String,
-}
-
-impl InvalidConfig {
-    pub(crate) fn new(setting: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
-        Self { setting: setting.into(), reason: reason.into() }
-    }
 }
 
 /// The smallest head that hyper can be told to take.

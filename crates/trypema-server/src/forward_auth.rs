@@ -11,7 +11,6 @@ use std::num::NonZeroU64;
 use http::HeaderName;
 use trypema::http::HeaderStyle;
 
-pub(crate) use self::settings::ForwardAuthSettings;
 use crate::deny_status::DenyStatus;
 
 /// The profile of `/v1/forward-auth` without a name.

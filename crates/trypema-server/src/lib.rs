@@ -14,7 +14,9 @@
 #![cfg(feature = "service")]
 
 mod administration;
+mod allowed_origins;
 mod app;
+mod attributes;
 mod background_worker;
 pub mod cli;
 mod clock;
@@ -25,21 +27,26 @@ mod front;
 mod log;
 mod logins;
 mod metrics;
+mod mode;
 mod net;
 mod provider;
+mod rule_watcher;
 mod rules;
 mod secret;
 mod server;
 mod settings;
 mod spans;
+mod start_error;
 mod token_file;
 mod tokens;
 
 pub use administration::AdminAddress;
-pub use app::{App, Mode};
-pub use config::{AdminListen, Config, InvalidConfig, Limits, ProviderChoice, Tls};
+pub use app::App;
+pub use config::{AdminListen, Config, Limits, ProviderChoice, Tls};
+pub use mode::Mode;
 pub use rules::{Address, DatabaseChoice, OpenError, RulesSource};
-pub use server::{Interrupted, Reload, Server, StartError};
-pub use settings::{AdminListenSetting, Settings};
+pub use server::{Interrupted, Reload, Server};
+pub use settings::{AdminListenSetting, InvalidConfig, Settings};
+pub use start_error::StartError;
 pub use token_file::{RuntimeDirectory, TokenFileError};
 pub use tokens::Tokens;

@@ -1,23 +1,22 @@
 //! Where rules come from: a file, or a database; and how they change while everything runs.
 
 pub(crate) mod book;
-mod cache;
+pub(crate) mod cache;
 pub(crate) mod change;
 pub(crate) mod database;
 pub(crate) mod file;
-pub(crate) mod follow;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trypema::rules::{RuleSet, RulesFile};
+use thiserror::Error;
+use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 
 pub use book::{DatabaseChoice, OpenError};
 pub use database::Address;
 
 use self::book::{Book, Opened};
 use self::file::Source;
-use crate::server::StartError;
 
 /// Where rules come from.
 #[derive(Debug, Clone)]
@@ -45,13 +44,22 @@ pub(crate) enum Following {
     Book(Arc<Book>),
 }
 
+/// Why rules could not be read at start.
+#[derive(Debug, Error)]
+pub(crate) enum SourceError {
+    #[error(transparent)]
+    File(#[from] InvalidRules),
+    #[error(transparent)]
+    Database(#[from] OpenError),
+}
+
 impl RulesSource {
     /// Reads and compiles the rules.
     ///
     /// # Errors
     ///
     /// What is wrong with them, or that they cannot be read.
-    pub(crate) async fn open(&self) -> Result<Start, StartError> {
+    pub(crate) async fn open(&self) -> Result<Start, SourceError> {
         let mut file = match self {
             Self::BuiltIn => Source(None),
             Self::File(path) => Source(Some(RulesFile::new(path))),

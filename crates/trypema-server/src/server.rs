@@ -1,6 +1,5 @@
 //! The life of the service: it starts, serves, reads again what it is told to, and stops without losing an answer.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
-use trypema::TrypemaError;
 use trypema::clock::Clock;
-use trypema::rules::InvalidRules;
 
 use crate::administration::{AdminAddress, Administration};
 use crate::app::App;
@@ -20,10 +17,10 @@ use crate::clock::Started;
 use crate::config::Config;
 use crate::front::http::{Access, AdminApi, CheckApi, Common, Http};
 use crate::logins::LoginGuard;
-use crate::net::{self, Accepting, Certificates, Listening, Registry, TlsError};
-use crate::rules::{Following, OpenError, file, follow};
+use crate::net::{self, Accepting, Certificates, Listening, Registry};
+use crate::rule_watcher;
 use crate::spans::Spans;
-use crate::token_file::TokenFileError;
+use crate::start_error::StartError;
 
 /// How often the store is looked at, to say in the log that it went away or came back.
 const WATCH_STORE_EVERY: Duration = Duration::from_secs(1);
@@ -33,54 +30,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 const MOMENT_TO_ASK: Duration = Duration::from_secs(1);
 /// What is left for giving back leases when connections have used up all the time there was.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-
-/// Why the service did not start.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// The rules.
-    #[error(transparent)]
-    Rules(#[from] InvalidRules),
-    /// The database that has them.
-    #[error(transparent)]
-    Database(#[from] OpenError),
-    /// Redis.
-    #[error(transparent)]
-    Store(#[from] TrypemaError),
-    /// HTTPS.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The address of the check listener.
-    #[error("listen: {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The address of the administration listener.
-    #[error("admin_listen: {address}: {source}")]
-    AdminListen {
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A token was to be generated, and cannot be kept.
-    #[error("admin_token: is missing, and none can be generated: {0}")]
-    Token(#[from] TokenFileError),
-}
-
-impl StartError {
-    /// Whether trying again later cannot help: something was written down wrong.
-    pub fn is_final(&self) -> bool {
-        match self {
-            Self::Rules(_) | Self::Tls(_) | Self::Token(_) => true,
-            Self::Database(error) => error.is_final(),
-            Self::Store(error) => !matches!(error, TrypemaError::RedisError(_)),
-            Self::Listen { .. } | Self::AdminListen { .. } => false,
-        }
-    }
-}
 
 /// A part of the service that must not end has ended; it stops serving, as it could not be trusted.
 #[derive(Debug, Error)]
@@ -234,18 +183,7 @@ impl Server {
         let mut background = JoinSet::new();
         let (app, registry) = (&self.app, Arc::clone(registry));
         background.spawn(async move { registry.keep_time().await });
-        let asked = Arc::clone(&self.reload.rules);
-        match app.following().clone() {
-            Following::File(source) => {
-                background.spawn(file::watch(Arc::clone(app), source, asked));
-            }
-            Following::Book(book) => {
-                background.spawn(follow::hear_database(Arc::clone(&book)));
-                background.spawn(follow::hear_redis(Arc::clone(&book)));
-                background.spawn(follow::hear_reload(Arc::clone(&book), asked));
-                background.spawn(follow::follow(Arc::clone(app), book));
-            }
-        }
+        rule_watcher::spawn(&mut background, app, Arc::clone(&self.reload.rules));
         background.spawn(watch_store(Arc::clone(app)));
         if let Some(certificates) = self.certificates.clone() {
             background.spawn(watch_certificates(certificates, Arc::clone(&self.reload.certificates)));

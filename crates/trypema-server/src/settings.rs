@@ -1,15 +1,19 @@
 //! Everything that can be set, wherever it is set: flags, variables and the configuration file have the same names.
 
+pub(crate) mod forward_auth;
+
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::Deserialize;
+use thiserror::Error;
 use trypema::http::HeaderStyle;
 use trypema::rules::Period;
 
-use crate::forward_auth::ForwardAuthSettings;
+use self::forward_auth::ForwardAuthSettings;
 use crate::secret::Secret;
 
 /// What `trypema serve` can be told. Each is a flag (`--redis-url`), a variable (`TRYPEMA_REDIS_URL`) and a key of the
@@ -171,6 +175,22 @@ pub struct Settings {
     /// OpenTelemetry collector (OTLP over HTTP, as in http://127.0.0.1:4318) for requests whose traceparent is sampled
     #[arg(long, env = "TRYPEMA_OTLP_ENDPOINT", value_name = "URL", help_heading = "Operation")]
     pub otlp_endpoint: Option<String>,
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{setting}: {reason}")]
+pub struct InvalidConfig {
+    /// Its name.
+    pub setting: Cow<'static, str>,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl InvalidConfig {
+    pub(crate) fn new(setting: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
+        Self { setting: setting.into(), reason: reason.into() }
+    }
 }
 
 /// Where administration is served, if at all.

@@ -12,8 +12,9 @@ use crate::administration::AdminAddress;
 use crate::config::Config;
 use crate::log;
 use crate::rules::RulesSource;
-use crate::server::{Interrupted, Server, StartError};
+use crate::server::{Interrupted, Server};
 use crate::settings::{LogFormat, LogLevel, Settings};
+use crate::start_error::StartError;
 use crate::token_file::RuntimeDirectory;
 
 /// Serve decisions over HTTP

@@ -1,41 +1,15 @@
-//! `forward_auth` of the configuration file, and its validation.
+//! Validation of `forward_auth` of the configuration file.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 
 use http::HeaderName;
-use serde::Deserialize;
 
 use super::{Attribute, MAX_NAME, Profile, Profiles, Role, Source, is_profile_name, own_attributes};
-use crate::config::InvalidConfig;
+use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
 use crate::deny_status::{DenyStatus, NOT_A_DENIAL};
-use crate::front::http::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
-use crate::settings::HeaderSetting;
-
-/// The profiles that proxies may name.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ForwardAuthSettings {
-    profiles: BTreeMap<String, ProfileSettings>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ProfileSettings {
-    /// `null` removes one of the request's own attributes.
-    attributes: BTreeMap<String, Option<AttributeSettings>>,
-    cost: Option<u64>,
-    deny_status: Option<u16>,
-    headers: Option<HeaderSetting>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AttributeSettings {
-    header: Option<String>,
-    value: Option<String>,
-}
+use crate::settings::InvalidConfig;
+use crate::settings::forward_auth::{AttributeSettings, ForwardAuthSettings, ProfileSettings};
 
 /// Headers that hold several values, or one value that clients can write in several ways. One caller would have several counters.
 const AMBIGUOUS: [&str; 5] = ["authorization", "cookie", "forwarded", "host", "x-forwarded-for"];

@@ -32,10 +32,9 @@ pub(crate) use self::access::Access;
 pub(crate) use self::admin_api::AdminApi;
 pub(crate) use self::check_api::CheckApi;
 pub(crate) use self::explain::ExplainAnswer;
-pub(crate) use self::origin::AllowedOrigins;
 use self::problem::Refusal;
-pub(crate) use self::question::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
 pub(crate) use self::talk::Http;
+use crate::allowed_origins::AllowedOrigins;
 use crate::app::App;
 use crate::clock::Started;
 use crate::config::Config;
@@ -106,7 +105,7 @@ async fn admitted<A: Api>(api: &A, route: A::Route, request: Request<Incoming>, 
     let page = if A::is_open_to_pages(route) {
         None
     } else {
-        match api.common().origins.admit(request.method(), request.headers()) {
+        match origin::admit(&api.common().origins, request.method(), request.headers()) {
             Ok(page) => page,
             Err(refusal) => return refusal.into_answer(),
         }

@@ -14,7 +14,7 @@ use trypema::rules::{Outcome, Request, Rule, RuleDecision, RuleSet, Verdict};
 
 use self::unmatched::{Life, Moment, Patience, Suspect};
 use super::{Counter, Exposition, Kind};
-use crate::app::Mode;
+use crate::mode::Mode;
 
 /// Rules targeted at one request up to which every request is looked through for rules that it skips. Where more can be
 /// targeted, one request of several is, and counts for all of them: the cost of a request stays the same.

@@ -32,15 +32,15 @@ pub struct DatabaseChoice {
 /// Rules that live in a database.
 #[derive(Debug)]
 pub(crate) struct Book {
-    pub(super) database: Database,
-    pub(super) cache: Option<Cache>,
-    pub(super) poll: Duration,
+    database: Database,
+    cache: Option<Cache>,
+    poll: Duration,
     /// Something may have changed.
-    pub(super) wake: Notify,
-    pub(super) in_force: watch::Sender<InForce>,
+    wake: Notify,
+    in_force: watch::Sender<InForce>,
     /// When the rules in force were last known to be the ones that are stored.
-    pub(super) current_at: Mutex<Started>,
-    pub(super) failures: Counter,
+    current_at: Mutex<Started>,
+    pub(crate) failures: Counter,
 }
 
 /// Which rules are in force.
@@ -142,6 +142,21 @@ impl Book {
         &self.database
     }
 
+    /// The copy in Redis, if there is one.
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
+    }
+
+    /// How often the database is asked.
+    pub(crate) fn poll(&self) -> Duration {
+        self.poll
+    }
+
+    /// Waits until the database is to be asked at once.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
     /// Has the database asked at once.
     pub(crate) fn look_again(&self) {
         self.wake.notify_one();
@@ -168,6 +183,17 @@ impl Book {
     /// Which rules are in force.
     pub(crate) fn in_force(&self) -> InForce {
         self.in_force.borrow().clone()
+    }
+
+    /// Notes that other rules are in force, and tells those who wait for them.
+    pub(crate) fn put_in_force(&self, rules: InForce) {
+        self.in_force.send_replace(rules);
+    }
+
+    /// Notes that the rules in force are the ones that are stored.
+    pub(crate) fn note_current(&self) {
+        *self.current_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
+        self.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
     }
 
     /// For how long it has not been known whether these are the ones that are stored.
@@ -217,7 +243,7 @@ async fn read(database: &Database) -> Result<(Version, RuleSet), OpenError> {
 }
 
 /// Compiles rules on a thread that decides nothing.
-pub(super) async fn compiled(stored: Stored) -> Result<RuleSet, OpenError> {
+async fn compiled(stored: Stored) -> Result<RuleSet, OpenError> {
     let compiling = Worker::Changes.run(move || stored.compile());
     Ok(compiling.await.map_err(|_| OpenError::Interrupted)??)
 }

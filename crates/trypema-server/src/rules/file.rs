@@ -1,11 +1,6 @@
-//! Rules from a file: read at start, and again when it changes.
+//! Rules from a file, or those that are built in.
 
-use std::sync::Arc;
-
-use tokio::sync::Notify;
 use trypema::rules::{InvalidRules, RuleSet, RulesFile};
-
-use crate::app::App;
 
 /// The rules of a service that was given none.
 const DEMONSTRATION: &str = include_str!("../demo.yaml");
@@ -14,10 +9,12 @@ const DEMONSTRATION: &str = include_str!("../demo.yaml");
 #[derive(Debug, Clone)]
 pub(crate) struct Source(pub(crate) Option<RulesFile>);
 
-/// Why a file is looked at.
+/// Why a file is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
+pub(crate) enum Reason {
+    /// It may have changed.
     Poll,
+    /// An operator asked for it.
     Asked,
 }
 
@@ -34,49 +31,11 @@ impl Source {
         }
     }
 
-    fn read_for(&mut self, reason: Reason) -> Option<Result<RuleSet, InvalidRules>> {
+    /// Reads the rules again; `None` for a poll of a file that has not changed.
+    pub(crate) fn read_for(&mut self, reason: Reason) -> Option<Result<RuleSet, InvalidRules>> {
         match reason {
             Reason::Poll => self.0.as_mut()?.poll(),
             Reason::Asked => Some(self.read()),
-        }
-    }
-}
-
-/// Puts rules in force whenever their file changes, and reads it at once when `asked` to; ends with the task that it is spawned as.
-pub(crate) async fn watch(app: Arc<App>, mut source: Source, asked: Arc<Notify>) {
-    loop {
-        let reason = tokio::select! {
-            () = asked.notified() => Reason::Asked,
-            () = tokio::time::sleep(RulesFile::POLL_INTERVAL) => Reason::Poll,
-        };
-        let mut polled = source.clone();
-        // A file system that hangs must not hang decisions.
-        let reading = tokio::task::spawn_blocking(move || {
-            let read = polled.read_for(reason);
-            (polled, read)
-        });
-        match reading.await {
-            Ok((polled, read)) => {
-                source = polled;
-                if let Some(read) = read {
-                    put_in_force(&app, read);
-                }
-            }
-            Err(_) => tracing::error!("reading the rules was interrupted; the old ones stay in force"),
-        }
-    }
-}
-
-fn put_in_force(app: &App, read: Result<RuleSet, InvalidRules>) {
-    match read {
-        Ok(rules) => {
-            let count = rules.len();
-            app.replace_rules(rules);
-            tracing::info!(rules = count, "new rules are in force");
-        }
-        Err(invalid) => {
-            app.rules_refused(&invalid);
-            tracing::error!(error = %invalid, "the new rules are invalid; the old ones stay in force");
         }
     }
 }

@@ -13,7 +13,7 @@ use trypema::rules::{Action, Explained, IfMissing, Outcome, RuleDecision, Verdic
 use trypema::{Attempts, BlockScope, Decision};
 
 use super::Answer;
-use crate::app::Mode;
+use crate::mode::Mode;
 use crate::net::UNACCOUNTED_BYTES;
 
 /// What a request may do.

@@ -15,9 +15,9 @@ use super::problem::Refusal;
 use super::query::Choices;
 use super::question::{self, Question};
 use super::{Answer, Asked, CheckApi, begin, body};
-use crate::app::Mode;
 use crate::config::ProviderChoice;
 use crate::deny_status::DenyStatus;
+use crate::mode::Mode;
 use crate::net::Place;
 
 /// Requests of a batch that are asked of Redis at once: enough to travel together, few enough that the last ones do not wait for longer than

@@ -12,10 +12,11 @@ use trypema::rules::Request as Asking;
 use super::accounting::{Accounting, marked};
 use super::check::denied;
 use super::problem::Refusal;
-use super::question::{MAX_ATTRIBUTE_VALUE, NO_ADDRESS, is_address};
+use super::question::{NO_ADDRESS, is_address};
 use super::{Answer, Asked, CheckApi, begin};
-use crate::app::Mode;
+use crate::attributes::MAX_ATTRIBUTE_VALUE;
 use crate::forward_auth::{Attribute, DEFAULT, Profile, Role, Source, is_profile_name};
+use crate::mode::Mode;
 use crate::net::Place;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

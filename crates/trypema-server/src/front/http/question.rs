@@ -11,14 +11,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use super::problem::Refusal;
-use crate::app::Mode;
-
-/// Attributes of one request; the engine takes no more.
-pub(crate) const MAX_ATTRIBUTES: usize = 32;
-/// Bytes of an attribute's name.
-pub(crate) const MAX_ATTRIBUTE_NAME: usize = 64;
-/// Bytes of an attribute's value: the longest path that is common.
-pub(crate) const MAX_ATTRIBUTE_VALUE: usize = 8 * 1024;
+use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
+use crate::mode::Mode;
 
 /// What is told of an `ip` that is none: it would have a counter of its own, and be on no list.
 pub(super) const NO_ADDRESS: &str = "ip: need an address, as in 203.0.113.9 or 2001:db8::1, without a port";

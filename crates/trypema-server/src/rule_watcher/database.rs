@@ -1,17 +1,16 @@
 //! Following what is stored: on every announcement, and at every poll, as announcements get lost.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use trypema::rules::{RuleSet, Rules};
 
-use super::book::{Book, InForce, Origin};
-use super::cache::{CacheError, Kept};
-use super::database::{DatabaseError, Stored, Unusable, Version};
 use crate::app::App;
 use crate::background_worker::Worker;
-use crate::clock::Started;
+use crate::rules::book::{Book, InForce, Origin};
+use crate::rules::cache::{CacheError, Kept};
+use crate::rules::database::{DatabaseError, Stored, Unusable, Version};
 
 /// How long after a failure the next try is made.
 const FIRST_REST: Duration = Duration::from_millis(500);
@@ -46,29 +45,29 @@ impl Rest {
 }
 
 /// Puts in force what is stored, for ever.
-pub(crate) async fn follow(app: Arc<App>, book: Arc<Book>) {
+pub(super) async fn follow(app: Arc<App>, book: Arc<Book>) {
     let mut follower =
         Follower { app, book, seen: None, is_away: false, is_keeping_failing: false, has_kept: false };
     let mut rest = Rest::NONE;
     loop {
         follower.look().await;
-        let poll = jittered(follower.book.poll);
+        let poll = jittered(follower.book.poll());
         let wait = if follower.is_away { rest.next().min(poll) } else { poll };
         if !follower.is_away {
             rest = Rest::NONE;
         }
         tokio::select! {
-            () = follower.book.wake.notified() => {}
+            () = follower.book.woken() => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
 }
 
 /// Hears of changes from the database, for ever.
-pub(crate) async fn hear_database(book: Arc<Book>) {
+pub(super) async fn hear_database(book: Arc<Book>) {
     let mut rest = Rest::NONE;
     loop {
-        match book.database.listen(|| book.look_again()).await {
+        match book.database().listen(|| book.look_again()).await {
             Ok(()) => rest = Rest::NONE,
             Err(error) if rest.0 == FIRST_REST => {
                 tracing::warn!(%error, "announcements of the database are not heard; rules are polled");
@@ -80,8 +79,8 @@ pub(crate) async fn hear_database(book: Arc<Book>) {
 }
 
 /// Hears of changes from Redis, for ever, if there is one.
-pub(crate) async fn hear_redis(book: Arc<Book>) {
-    let Some(cache) = &book.cache else { return std::future::pending().await };
+pub(super) async fn hear_redis(book: Arc<Book>) {
+    let Some(cache) = book.cache() else { return std::future::pending().await };
     let mut rest = Rest::NONE;
     loop {
         match cache.listen(|| book.look_again()).await {
@@ -96,7 +95,7 @@ pub(crate) async fn hear_redis(book: Arc<Book>) {
 }
 
 /// Looks again when asked to, for ever.
-pub(crate) async fn hear_reload(book: Arc<Book>, asked: Arc<Notify>) {
+pub(super) async fn hear_reload(book: Arc<Book>, asked: Arc<Notify>) {
     loop {
         asked.notified().await;
         book.look_again();
@@ -111,7 +110,7 @@ fn jittered(poll: Duration) -> Duration {
 
 impl Follower {
     async fn look(&mut self) {
-        let adopted = match self.book.database.read_unless(self.seen.as_ref()).await {
+        let adopted = match self.book.database().read_unless(self.seen.as_ref()).await {
             Ok(None) => {
                 self.reached();
                 None
@@ -127,8 +126,7 @@ impl Follower {
             }
         };
         if !self.is_away && self.is_current() {
-            *self.book.current_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
-            self.book.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
+            self.book.note_current();
         }
         let kept = self.keep(adopted.as_ref()).await;
         Worker::Changes.discard(adopted);
@@ -160,7 +158,7 @@ impl Follower {
 
     /// Another server may reach the database while this one does not.
     async fn look_into_cache(&mut self) {
-        let Some(cache) = &self.book.cache else { return };
+        let Some(cache) = self.book.cache() else { return };
         let Ok(Some(kept)) = cache.load().await else { return };
         let known = self.book.in_force().version;
         let seen = self.seen.as_ref().map_or(0, |seen| seen.revision);
@@ -197,7 +195,7 @@ impl Follower {
             }
         };
         tracing::info!(revision, rules = rules.rules.len(), "new rules are in force");
-        self.book.in_force.send_replace(InForce { version, origin });
+        self.book.put_in_force(InForce { version, origin });
         tokio::spawn(async move {
             tokio::time::sleep(RETIRED_FOR).await;
             Worker::Changes.discard(retired);
@@ -207,7 +205,7 @@ impl Follower {
 
     /// Keeps what is in force in Redis. Who has just read it does so whatever is there, unless that is later, and the database has it.
     async fn keep(&mut self, rules: Option<&Rules>) -> Result<(), CacheError> {
-        let (Some(cache), version) = (&self.book.cache, self.book.in_force().version) else { return Ok(()) };
+        let (Some(cache), version) = (self.book.cache(), self.book.in_force().version) else { return Ok(()) };
         let kept = cache.refresh(&version).await;
         if self.is_away || !self.is_current() {
             return kept.map(drop);
@@ -215,11 +213,11 @@ impl Follower {
         let keeping = match (&kept, rules) {
             (Ok(Kept::This), _) if self.has_kept => Ok(()),
             // Another server may know better, unless the database has lost what it knew.
-            (Ok(Kept::Later), _) if self.book.database.version().await.ok() != Some(version.clone()) => {
+            (Ok(Kept::Later), _) if self.book.database().version().await.ok() != Some(version.clone()) => {
                 Ok(())
             }
             (_, Some(rules)) => cache.keep(&version, rules).await,
-            (_, None) => match self.book.database.read_unless(None).await {
+            (_, None) => match self.book.database().read_unless(None).await {
                 Ok(Some(stored)) if stored.version == version => cache.keep(&version, &stored.rules).await,
                 // The next time it is another version.
                 _ => Ok(()),

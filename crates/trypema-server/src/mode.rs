@@ -1,0 +1,14 @@
+//! What a request does to counters: every front end names it, and metrics tell it apart.
+
+/// What a request does to counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Asks all rules that apply, and spends on all of them if all let the request pass.
+    #[default]
+    Check,
+    /// Asks without spending; abuse rules are only asked whether they block.
+    Look,
+    /// Counts what has happened on every rule that applies, whatever each says.
+    Record,
+}

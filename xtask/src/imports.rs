@@ -1,0 +1,135 @@
+//! Modules import in one direction: a module uses only those before it in its crate's order, and ARCHITECTURE.md states that order.
+
+mod scan;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs;
+use std::path::Path;
+
+use self::scan::Imports;
+use crate::Step;
+
+/// A crate whose top-level modules import in one direction.
+struct Layered {
+    source: &'static str,
+    /// From the modules that import nothing to those that nothing imports, as ARCHITECTURE.md writes it. A module may use those before it.
+    order: &'static str,
+    /// Modules that import nothing and are not imported: pages, for example.
+    left_out: &'static [&'static str],
+    exceptions: &'static [Exception],
+}
+
+/// An import against the order.
+struct Exception {
+    importer: &'static str,
+    imported: &'static str,
+}
+
+const CRATES: [Layered; 2] = [
+    Layered {
+        source: "crates/trypema/src",
+        order: "error, units, clock, jitter, address_key → decision, observer → strategy → waiting, check → provider → \
+                local → redis → hybrid → rate_limiter → rules → http → tower",
+        left_out: &["pages"],
+        exceptions: &[
+            Exception { importer: "error", imported: "redis" },
+            Exception { importer: "decision", imported: "strategy" },
+            Exception { importer: "provider", imported: "local" },
+            Exception { importer: "provider", imported: "redis" },
+            Exception { importer: "provider", imported: "hybrid" },
+        ],
+    },
+    Layered {
+        source: "crates/trypema-server/src",
+        order: "secret, clock, mode, attributes, deny_status, background_worker → metrics → settings → log, tokens, \
+                token_file, allowed_origins, forward_auth, spans, rules → config → net, provider, logins → start_error → \
+                app → front → rule_watcher, administration → server → cli",
+        left_out: &[],
+        exceptions: &[],
+    },
+];
+
+pub(crate) fn check() -> Step {
+    let architecture = read(Path::new("ARCHITECTURE.md"))?;
+    let architecture = architecture.split_whitespace().collect::<Vec<_>>().join(" ");
+    for layered in &CRATES {
+        if !architecture.contains(&format!("`{}`", layered.order)) {
+            return Err(format!(
+                "ARCHITECTURE.md states another order of {}: `{}`",
+                layered.source, layered.order
+            ));
+        }
+        layered.check()?;
+    }
+    Ok(())
+}
+
+impl Layered {
+    fn check(&self) -> Step {
+        let root = read(&Path::new(self.source).join("lib.rs"))?;
+        let modules: BTreeSet<&str> =
+            scan::modules(&root).filter(|module| !self.left_out.contains(module)).collect();
+        let order: Vec<&str> = self.order.split([',', '→']).map(str::trim).collect();
+        if modules != order.iter().copied().collect() {
+            return Err(format!(
+                "{}: the order names {order:?}, and the modules are {modules:?}",
+                self.source
+            ));
+        }
+        let imports = scan::imports_of(Path::new(self.source), &root)?;
+        let place = |module: &str| order.iter().position(|listed| *listed == module);
+        let is_backward = |importer: &str, imported: &str| place(importer) < place(imported);
+        for ((importer, imported), places) in &imports {
+            let is_exception =
+                |exception: &Exception| exception.importer == importer && exception.imported == imported;
+            if is_backward(importer, imported) && !self.exceptions.iter().any(is_exception) {
+                let cycle = path(&imports, imported, importer);
+                let cycle = cycle.map(|path| format!(", a cycle: {importer} → {}", path.join(" → ")));
+                let (cycle, places) = (cycle.unwrap_or_default(), places.join("\n"));
+                return Err(format!("`{importer}` imports `{imported}` against the order{cycle}\n{places}"));
+            }
+        }
+        for Exception { importer, imported } in self.exceptions {
+            if !imports.contains_key(&((*importer).to_owned(), (*imported).to_owned())) {
+                return Err(format!("`{importer}` no longer imports `{imported}`: remove the exception"));
+            }
+        }
+        let (count, exceptions) = (modules.len(), self.exceptions.len());
+        println!("{count} modules of {} import in one direction ({exceptions} exceptions)", self.source);
+        Ok(())
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The shortest way from one module to another along imports.
+fn path(imports: &Imports, from: &str, to: &str) -> Option<Vec<String>> {
+    let mut paths = VecDeque::from([vec![from.to_owned()]]);
+    let mut seen = BTreeSet::new();
+    while let Some(path) = paths.pop_front() {
+        let last = path.last()?.clone();
+        if last == to {
+            return Some(path);
+        }
+        if seen.insert(last.clone()) {
+            let next = imports.keys().filter(|(importer, _)| *importer == last);
+            paths.extend(next.map(|(_, imported)| [path.clone(), vec![imported.clone()]].concat()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_is_named() {
+        let edge = |importer: &str, imported: &str| ((importer.to_owned(), imported.to_owned()), Vec::new());
+        let imports = Imports::from([edge("app", "rules"), edge("rules", "cache"), edge("cache", "app")]);
+        assert_eq!(path(&imports, "rules", "app").unwrap(), ["rules", "cache", "app"]);
+        assert_eq!(path(&imports, "rules", "net"), None);
+    }
+}
