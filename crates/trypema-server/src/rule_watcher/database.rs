@@ -27,6 +27,8 @@ struct Follower {
     seen: Option<Version>,
     is_away: bool,
     is_keeping_failing: bool,
+    /// Whether the entry in Redis is one of a newer server, which is told once.
+    is_entry_newer: bool,
     /// Whether this process has written what is kept: before that, it may be anything.
     has_kept: bool,
 }
@@ -46,8 +48,15 @@ impl Rest {
 
 /// Puts in force what is stored, for ever.
 pub(super) async fn follow(app: Arc<App>, book: Arc<Book>) {
-    let mut follower =
-        Follower { app, book, seen: None, is_away: false, is_keeping_failing: false, has_kept: false };
+    let mut follower = Follower {
+        app,
+        book,
+        seen: None,
+        is_away: false,
+        is_keeping_failing: false,
+        is_entry_newer: false,
+        has_kept: false,
+    };
     let mut rest = Rest::NONE;
     loop {
         follower.look().await;
@@ -159,7 +168,11 @@ impl Follower {
     /// Another server may reach the database while this one does not.
     async fn look_into_cache(&mut self) {
         let Some(cache) = self.book.cache() else { return };
-        let Ok(Some(kept)) = cache.load().await else { return };
+        let kept = match cache.load().await {
+            Ok(Some(kept)) => kept,
+            Err(error @ CacheError::NewerFormat(_)) => return self.ignore_newer(&error),
+            Ok(None) | Err(_) => return,
+        };
         let known = self.book.in_force().version;
         let seen = self.seen.as_ref().map_or(0, |seen| seen.revision);
         if kept.version.set_id == known.set_id && kept.version.revision > known.revision.max(seen) {
@@ -203,10 +216,27 @@ impl Follower {
         Some(rules)
     }
 
-    /// Keeps what is in force in Redis. Who has just read it does so whatever is there, unless that is later, and the database has it.
+    /// Tells once that a newer server wrote the entry in Redis.
+    fn ignore_newer(&mut self, error: &CacheError) {
+        if !std::mem::replace(&mut self.is_entry_newer, true) {
+            tracing::warn!(%error, "ignoring the rules that are kept in redis; this server has the database only");
+        }
+    }
+
+    /// Keeps the rules in force in Redis. A server that has just read the database overwrites the entry, unless that is later and the
+    /// database has it, or is the same in a newer format.
     async fn keep(&mut self, rules: Option<&Rules>) -> Result<(), CacheError> {
-        let (Some(cache), version) = (self.book.cache(), self.book.in_force().version) else { return Ok(()) };
+        let book = Arc::clone(&self.book);
+        let (Some(cache), version) = (book.cache(), book.in_force().version) else { return Ok(()) };
         let kept = cache.refresh(&version).await;
+        match &kept {
+            Ok(Kept::NewerFormat(format)) => {
+                self.ignore_newer(&CacheError::NewerFormat(format.clone()));
+                return Ok(());
+            }
+            Ok(Kept::This) => self.is_entry_newer = false,
+            Ok(Kept::Later | Kept::Other) | Err(_) => {}
+        }
         if self.is_away || !self.is_current() {
             return kept.map(drop);
         }

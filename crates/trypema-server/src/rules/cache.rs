@@ -1,4 +1,15 @@
 //! The last good rules, kept in Redis: for servers that start, or have to go on, while the database is away.
+//!
+//! They are the fields of one hash. `format`, `set_id`, `revision` and `change_id` mean the same in every format, so that a server of any
+//! version can compare an entry with its own rules; the format describes `rules`:
+//!
+//! | `format` | `rules` |
+//! | --- | --- |
+//! | absent | [`Rules`] in JSON, by servers that did not number the format yet |
+//! | `1` | the same |
+//!
+//! A server reads its own format and all older ones. It ignores an entry of a newer format, and does not replace it by its own of the same
+//! revision: the newer server may keep more of the rules than the older one can express, and reads every format that it may find.
 
 use std::time::Duration;
 
@@ -12,6 +23,13 @@ use trypema::redis::client::{AsyncConnectionConfig, Client, RedisError, Value, c
 use trypema::rules::Rules;
 
 use super::database::{SIGN_OF_LIFE, Stored, Version};
+
+/// The format that this server writes, and the newest that it reads.
+const FORMAT: u64 = 1;
+/// The format of entries without a number.
+const UNNUMBERED: u64 = 0;
+/// The fields that mean the same in every format, in the order that [`Header::new`] takes them.
+const HEADER: [&str; 4] = ["format", "set_id", "revision", "change_id"];
 
 /// How long rules are kept that nobody refreshes: longer than any weekend.
 const KEPT_FOR_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
@@ -37,6 +55,8 @@ pub(crate) enum CacheError {
     Silent,
     #[error("what is kept in redis cannot be understood: {0}")]
     Unreadable(#[from] serde_json::Error),
+    #[error("the cached rule set has format {0:?}, and this server reads up to {FORMAT}")]
+    NewerFormat(String),
 }
 
 impl Cache {
@@ -45,38 +65,42 @@ impl Cache {
     }
 
     /// The rules that are kept, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// That Redis does not answer, or that this server cannot read the entry.
     pub(crate) async fn load(&self) -> Result<Option<Stored>, CacheError> {
         within(async {
-            let kept: Vec<Option<String>> = cmd("HMGET")
-                .arg(&[&self.name, "set_id", "revision", "change_id", "rules"])
+            // One command: another server may replace the entry at any moment.
+            let fields: Vec<Option<Vec<u8>>> = cmd("HMGET")
+                .arg(&self.name)
+                .arg(&HEADER)
+                .arg("rules")
                 .query_async(&mut self.connect().await?)
                 .await?;
-            let [Some(set_id), Some(revision), Some(change_id), Some(rules)] = &kept[..] else {
-                return Ok(None);
-            };
-            let revision = revision.parse().unwrap_or(0);
-            let version = Version { set_id: set_id.clone(), revision, change_id: change_id.clone() };
-            Ok(Some(Stored { version, rules: serde_json::from_str(rules)?, ..Stored::default() }))
+            let Some(header) = Header::new(&fields) else { return Ok(None) };
+            if let Some(format) = header.newer_format {
+                return Err(CacheError::NewerFormat(format));
+            }
+            let Some(Some(rules)) = fields.last() else { return Ok(None) };
+            let rules = serde_json::from_slice(rules)?;
+            Ok(Some(Stored { version: header.version, rules, ..Stored::default() }))
         })
         .await
     }
 
-    /// Keeps what is there for another week, and says how it is to this version.
+    /// Keeps what is there for another week if it is this version, and compares the two.
     pub(crate) async fn refresh(&self, version: &Version) -> Result<Kept, CacheError> {
         within(async {
             let mut connection = self.connect().await?;
-            let kept: Vec<Option<String>> = cmd("HMGET")
-                .arg(&[&self.name, "set_id", "revision", "change_id"])
-                .query_async(&mut connection)
-                .await?;
-            let [Some(set_id), Some(revision), Some(change_id)] = &kept[..] else { return Ok(Kept::Other) };
-            let is_same_set = *set_id == version.set_id;
-            if is_same_set && *change_id == version.change_id {
+            let fields: Vec<Option<Vec<u8>>> =
+                cmd("HMGET").arg(&self.name).arg(&HEADER).query_async(&mut connection).await?;
+            let Some(header) = Header::new(&fields) else { return Ok(Kept::Other) };
+            let kept = header.compared_with(version);
+            if kept == Kept::This {
                 cmd("PEXPIRE").arg(&self.name).arg(KEPT_FOR_MS).exec_async(&mut connection).await?;
-                return Ok(Kept::This);
             }
-            let is_later = revision.parse::<u64>().is_ok_and(|revision| revision > version.revision);
-            Ok(if is_same_set && is_later { Kept::Later } else { Kept::Other })
+            Ok(kept)
         })
         .await
     }
@@ -86,6 +110,7 @@ impl Cache {
         within(async {
             let (revision, rules) = (version.revision.to_string(), serde_json::to_string(rules)?);
             let fields = [
+                ("format", &FORMAT.to_string()),
                 ("set_id", &version.set_id),
                 ("revision", &revision),
                 ("change_id", &version.change_id),
@@ -138,11 +163,44 @@ impl Cache {
     }
 }
 
-/// How what is kept is to a version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What every format tells of an entry.
+#[derive(Debug)]
+struct Header {
+    version: Version,
+    /// The format, if it is none that this server reads.
+    newer_format: Option<String>,
+}
+
+impl Header {
+    /// Reads the fields of [`HEADER`]; `None` if one is missing that all entries have.
+    fn new(fields: &[Option<Vec<u8>>]) -> Option<Self> {
+        let [format, Some(set_id), Some(revision), Some(change_id), ..] = fields else { return None };
+        let text = |field: &Vec<u8>| String::from_utf8_lossy(field).into_owned();
+        let revision = text(revision).parse().unwrap_or(0);
+        let format = format.as_ref().map_or_else(|| UNNUMBERED.to_string(), text);
+        Some(Self {
+            version: Version { set_id: text(set_id), revision, change_id: text(change_id) },
+            newer_format: Some(format).filter(|format| !matches!(format.parse(), Ok(UNNUMBERED..=FORMAT))),
+        })
+    }
+
+    /// How the entry compares with the rules of this version.
+    fn compared_with(&self, version: &Version) -> Kept {
+        let is_same_set = self.version.set_id == version.set_id;
+        if is_same_set && self.version.change_id == version.change_id {
+            return self.newer_format.clone().map_or(Kept::This, Kept::NewerFormat);
+        }
+        if is_same_set && self.version.revision > version.revision { Kept::Later } else { Kept::Other }
+    }
+}
+
+/// How a cached rule set compares with a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// It is this one.
     This,
+    /// It is this one, and a newer server wrote it in this format.
+    NewerFormat(String),
     /// It is a later one of the same database.
     Later,
     /// It is nothing, or something else.
@@ -151,4 +209,39 @@ pub(crate) enum Kept {
 
 async fn within<T>(work: impl Future<Output = Result<T, CacheError>>) -> Result<T, CacheError> {
     timeout(PATIENCE, work).await.unwrap_or(Err(CacheError::Silent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(format: Option<&str>, revision: &str, change_id: &str) -> Header {
+        let bytes = |text: &str| Some(text.as_bytes().to_vec());
+        Header::new(&[format.and_then(bytes), bytes("set"), bytes(revision), bytes(change_id)]).unwrap()
+    }
+
+    #[test]
+    fn this_format_and_older_ones_are_read() {
+        let newer = |format| header(format, "1", "a").newer_format;
+        for known in [None, Some("0"), Some("1")] {
+            assert_eq!(newer(known), None, "{known:?}");
+        }
+        for unknown in ["2", "18446744073709551616", "-1", "", "one"] {
+            assert_eq!(newer(Some(unknown)).as_deref(), Some(unknown));
+        }
+    }
+
+    #[test]
+    fn only_this_very_revision_is_left_in_a_newer_format() {
+        let ours = Version { set_id: "set".to_owned(), revision: 5, change_id: "five".to_owned() };
+        let compared = |format, revision, change_id| header(format, revision, change_id).compared_with(&ours);
+        assert_eq!(compared(Some("1"), "5", "five"), Kept::This);
+        assert_eq!(compared(None, "5", "five"), Kept::This);
+        assert_eq!(compared(Some("2"), "5", "five"), Kept::NewerFormat("2".to_owned()));
+        assert_eq!(compared(Some("2"), "4", "four"), Kept::Other);
+        assert_eq!(compared(Some("2"), "5", "lost"), Kept::Other);
+        assert_eq!(compared(Some("2"), "6", "six"), Kept::Later);
+        let stranger = Version { set_id: "another".to_owned(), ..ours.clone() };
+        assert_eq!(header(Some("2"), "6", "six").compared_with(&stranger), Kept::Other);
+    }
 }

@@ -27,7 +27,7 @@ const FAILURES: &str = "trypema_database_failures_total";
 const STALE: &str = "trypema_rules_stale_seconds";
 
 /// What it says of itself.
-fn ready(service: &Service) -> Value {
+pub(crate) fn ready(service: &Service) -> Value {
     let reply = service.get("/readyz");
     assert_eq!(reply.status, 200, "{reply:?}");
     reply.json()
@@ -62,7 +62,7 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 }
 
 /// How a service ended that was not to start with these flags: its code, and what it printed.
-fn refused_start(flags: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn refused_start(flags: &[&str]) -> (Option<i32>, String) {
     let mut program = Program::start(|_| {
         let mut command = trypema();
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags);

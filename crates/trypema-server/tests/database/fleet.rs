@@ -2,6 +2,8 @@
 
 #[path = "fleet/channels.rs"]
 mod channels;
+#[path = "fleet/rolling_upgrade.rs"]
+mod rolling_upgrade;
 #[path = "fleet/spread.rs"]
 mod spread;
 
