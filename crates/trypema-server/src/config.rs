@@ -11,7 +11,7 @@ use trypema::rules::Period;
 
 use crate::allowed_origins::AllowedOrigins;
 use crate::forward_auth::Profiles;
-use crate::rules::{Address, DatabaseChoice, RulesSource};
+use crate::rules::{Address, CacheChoice, DatabaseChoice, RulesSource};
 use crate::secret::Secret;
 use crate::settings::{AdminListenSetting, InvalidConfig, ProviderSetting, Settings, StoreFailureSetting};
 use crate::spans::Collector;
@@ -307,7 +307,11 @@ fn rules(settings: &Settings) -> Result<RulesSource, InvalidConfig> {
             if poll < MIN_POLL {
                 return Err(invalid("rules_poll", format!("need at least {MIN_POLL:?}")));
             }
-            Ok(RulesSource::Database(DatabaseChoice { address, poll, cache: redis.map(|url| (url, prefix)) }))
+            Ok(RulesSource::Database(DatabaseChoice {
+                address,
+                poll,
+                cache: redis.map(|url| CacheChoice { url, prefix }),
+            }))
         }
     }
 }

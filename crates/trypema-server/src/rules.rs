@@ -12,6 +12,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 
+pub(crate) use book::CacheChoice;
 pub use book::{DatabaseChoice, OpenError};
 pub use database::Address;
 

@@ -25,8 +25,22 @@ pub struct DatabaseChoice {
     pub address: Address,
     /// How often it is asked whether there is something new.
     pub poll: Duration,
-    /// The Redis that keeps the last good rules, and the prefix of its keys.
-    pub(crate) cache: Option<(Secret, String)>,
+    /// The Redis that keeps the last good rules.
+    pub(crate) cache: Option<CacheChoice>,
+}
+
+/// The Redis that keeps the last good rules.
+#[derive(Debug, Clone)]
+pub(crate) struct CacheChoice {
+    pub(crate) url: Secret,
+    /// What the names of its keys start with.
+    pub(crate) prefix: String,
+}
+
+/// Where rules are stored, and where the last good ones are kept.
+struct Stores {
+    database: Database,
+    cache: Option<Cache>,
 }
 
 /// Rules that live in a database.
@@ -97,13 +111,13 @@ impl Book {
     /// Opens what is stored; or else what is kept in Redis, so that a server starts while the database is away.
     pub(crate) async fn open(choice: &DatabaseChoice) -> Result<Opened, OpenError> {
         let database = Database::new(choice.address.clone())?;
-        let cache =
-            choice.cache.as_ref().map(|(url, prefix)| Cache::new(url.reveal(), prefix)).transpose()?;
+        let cache = choice.cache.as_ref().map(|cache| Cache::new(cache.url.reveal(), &cache.prefix));
+        let cache = cache.transpose()?;
         let failed = match read(&database).await {
             Ok((version, rules)) => {
                 warn_of_unusable(&database).await;
-                let book =
-                    Self::new(choice, (database, cache), InForce { version, origin: Origin::Database });
+                let in_force = InForce { version, origin: Origin::Database };
+                let book = Self::new(choice, Stores { database, cache }, in_force);
                 return Ok(Opened { book, rules, refused: None });
             }
             Err(error @ OpenError::Database(DatabaseError::NotMigrated)) => return Err(error),
@@ -121,14 +135,14 @@ impl Book {
         tracing::warn!(error = %failed, revision = version.revision, "starting with the rules that are kept in redis");
         let Ok(rules) = compiled(kept).await else { return Err(failed) };
         let refused = matches!(failed, OpenError::Unusable(_)).then(|| failed.to_string());
-        let book = Self::new(choice, (database, cache), InForce { version, origin: Origin::Cache });
+        let book = Self::new(choice, Stores { database, cache }, InForce { version, origin: Origin::Cache });
         Ok(Opened { book, rules, refused })
     }
 
-    fn new(choice: &DatabaseChoice, (database, cache): (Database, Option<Cache>), in_force: InForce) -> Self {
+    fn new(choice: &DatabaseChoice, stores: Stores, in_force: InForce) -> Self {
         Self {
-            database,
-            cache,
+            database: stores.database,
+            cache: stores.cache,
             poll: choice.poll,
             wake: Notify::new(),
             in_force: watch::Sender::new(in_force),

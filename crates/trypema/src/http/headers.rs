@@ -114,7 +114,7 @@ pub(crate) struct Standing {
 impl Standing {
     pub(crate) fn new(name: &str, quota: u64, window: Duration) -> Self {
         let mut limits = FieldList::default();
-        push_limit(&mut limits, &policy_name(name), (quota, Some(window)));
+        push_limit(&mut limits, &policy_name(name), Quota { units: quota, window: Some(window) });
         Self { policy: limits.into_value(), quota: header_value(quota) }
     }
 }
@@ -164,15 +164,22 @@ fn write_standard<'a>(policies: impl IntoIterator<Item = Policy<'a>>, headers: &
         }
         listed += 1;
         let name = policy_name(policy.name);
-        push_limit(&mut limits, &name, (policy.quota, policy.window));
+        push_limit(&mut limits, &name, Quota { units: policy.quota, window: policy.window });
         push_left(&mut left, &name, &policy);
     }
     append(headers, RATELIMIT_POLICY, limits.into_value());
     append(headers, RATELIMIT, left.into_value());
 }
 
-fn push_limit(limits: &mut FieldList, name: &str, (quota, window): (u64, Option<Duration>)) {
-    let quota = Parameter::new(";q=", quota);
+/// The units of a policy, and the window that they are for.
+struct Quota {
+    units: u64,
+    window: Option<Duration>,
+}
+
+fn push_limit(limits: &mut FieldList, name: &str, quota: Quota) {
+    let Quota { units, window } = quota;
+    let quota = Parameter::new(";q=", units);
     match window {
         Some(window) => limits.push(name, &[quota, Parameter::new(";w=", whole_seconds(window))]),
         None => limits.push(name, &[quota]),

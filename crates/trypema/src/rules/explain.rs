@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::definition::Rule;
 use super::request::{Facts, Request};
-use super::set::{Compiled, RuleSet};
+use super::set::{Compiled, Listed, RuleSet};
 use super::verdict::{RuleDecision, Verdict};
 use crate::error::TrypemaError;
 
@@ -84,7 +84,7 @@ impl Explanation {
         let is_applied = |number: u32| verdict.answers.iter().any(|answer| answer.rule == number);
         let reasons = (0..).zip(&verdict.set.rules).filter(|(number, _)| !is_applied(*number));
         let reasons =
-            reasons.map(|(number, rule)| (number, verdict.set.reason((number, rule), &facts))).collect();
+            reasons.map(|(number, rule)| (number, verdict.set.reason(number, rule, &facts))).collect();
         Ok(Self { reasons, left, verdict })
     }
 
@@ -107,12 +107,12 @@ impl Explanation {
 
 impl RuleSet {
     /// Why a rule does not apply.
-    fn reason(&self, (number, rule): (u32, &Compiled), facts: &Facts<'_>) -> Reason {
+    fn reason(&self, number: u32, rule: &Compiled, facts: &Facts<'_>) -> Reason {
         let has_plan = |wanted: &String| facts.plan == Some(wanted);
         let mut endpoints = rule.endpoints.iter();
         if !rule.rule.enabled {
             Reason::Disabled
-        } else if let Some((_, attribute)) = self.listed(facts) {
+        } else if let Some(Listed { attribute, .. }) = self.listed(facts) {
             Reason::Listed(self.attribute_name(attribute).to_owned())
         } else if !rule.endpoints.is_empty()
             && !endpoints.any(|endpoint| endpoint.matches(facts.method, facts.path.as_ref()))
@@ -125,14 +125,14 @@ impl RuleSet {
                 rule.placeholders.iter().find(|placeholder| facts.value(placeholder.attribute).is_none());
             match missing {
                 Some(placeholder) => Reason::MissingAttribute(placeholder.name.to_string()),
-                None if self.is_outside_share((number, rule), facts) => Reason::OutsideShare,
+                None if self.is_outside_share(number, rule, facts) => Reason::OutsideShare,
                 None => Reason::AllowedKey,
             }
         }
     }
 
     /// Whether the key that a request has of a rule is none that the rule is asked for.
-    fn is_outside_share(&self, (number, rule): (u32, &Compiled), facts: &Facts<'_>) -> bool {
+    fn is_outside_share(&self, number: u32, rule: &Compiled, facts: &Facts<'_>) -> bool {
         let found = self.candidate_index.find(facts);
         let entry = found.as_slice().iter().find(|entry| entry.rule == number);
         entry.is_some_and(|entry| {

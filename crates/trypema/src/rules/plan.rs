@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::definition::{IfMissing, KeyVerdict, OnStoreFailure};
 use super::request::Request;
 use super::set::{Compiled, RuleSet, Special};
-use super::verdict::{Answer, Listed, Verdict};
+use super::verdict::{Answer, Verdict};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -55,7 +55,7 @@ impl Plan {
         on_missing: OnMissing,
     ) -> Result<Self, TrypemaError> {
         let facts = set.facts(request)?;
-        let listed = set.listed(&facts).map(|(verdict, attribute)| Listed { verdict, attribute });
+        let listed = set.listed(&facts);
         let mut verdict = Verdict { set, listed, answers: Vec::new(), keys: String::new() };
         let mut shadows = 0;
         if listed.is_some() {

@@ -128,6 +128,13 @@ impl List {
     }
 }
 
+/// A list decided by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) verdict: KeyVerdict,
+    pub(super) attribute: u16,
+}
+
 impl RuleSet {
     /// Checks and indexes rules; everything that is wrong with them otherwise.
     pub fn compile(rules: &Rules) -> Result<Self, InvalidRules> {
@@ -193,13 +200,13 @@ impl RuleSet {
     }
 
     /// Whether a list decides by itself, and by which attribute. Being blocked goes before being allowed.
-    pub(super) fn listed(&self, facts: &Facts<'_>) -> Option<(KeyVerdict, u16)> {
+    pub(super) fn listed(&self, facts: &Facts<'_>) -> Option<Listed> {
         // In doubt a request is blocked, and not allowed.
         let blocking = self.lists.block.iter().find(|list| list.holds(facts, true));
         let allowing = || self.lists.allow.iter().find(|list| list.holds(facts, false));
         match blocking {
-            Some(list) => Some((KeyVerdict::Block, list.attribute)),
-            None => allowing().map(|list| (KeyVerdict::Allow, list.attribute)),
+            Some(list) => Some(Listed { verdict: KeyVerdict::Block, attribute: list.attribute }),
+            None => allowing().map(|list| Listed { verdict: KeyVerdict::Allow, attribute: list.attribute }),
         }
     }
 

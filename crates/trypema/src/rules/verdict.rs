@@ -9,7 +9,7 @@ pub use comparison::Comparison;
 pub(super) use comparison::Denying;
 
 use super::definition::{Action, KeyVerdict, Rule};
-use super::set::RuleSet;
+use super::set::{Listed, RuleSet};
 use crate::decision::{BlockScope, Decision};
 use crate::strategy::Limit;
 
@@ -34,13 +34,6 @@ pub struct Verdict {
     pub(super) answers: Vec<Answer>,
     /// The names of their counters, one after the other.
     pub(super) keys: String,
-}
-
-/// A list decided by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Listed {
-    pub(super) verdict: KeyVerdict,
-    pub(super) attribute: u16,
 }
 
 /// What one rule answered.

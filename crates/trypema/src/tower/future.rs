@@ -49,11 +49,11 @@ pin_project! {
 }
 
 /// A request that the store is being asked about, and the service that was made ready for it.
-struct Waiting<S, B> {
-    asking: BoxFuture<Result<Found, Trouble>>,
-    service: S,
-    request: Request<B>,
-    config: Arc<Config>,
+pub(super) struct Waiting<S, B> {
+    pub(super) asking: BoxFuture<Result<Found, Trouble>>,
+    pub(super) service: S,
+    pub(super) request: Request<B>,
+    pub(super) config: Arc<Config>,
 }
 
 /// A response that has to wait until it was settled.
@@ -76,13 +76,8 @@ impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
         Self { state: State::Refused { response: Some(response) } }
     }
 
-    pub(super) fn waiting(
-        asking: BoxFuture<Result<Found, Trouble>>,
-        (service, request): (S, Request<B>),
-        config: Arc<Config>,
-    ) -> Self {
-        let waiting = Box::new(Waiting { asking, service, request, config });
-        Self { state: State::Waiting { waiting: Some(waiting) } }
+    pub(super) fn waiting(waiting: Waiting<S, B>) -> Self {
+        Self { state: State::Waiting { waiting: Some(Box::new(waiting)) } }
     }
 }
 

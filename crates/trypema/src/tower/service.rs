@@ -8,7 +8,7 @@ use ::http::{Request, Response};
 use tower_service::Service;
 
 use super::config::{Config, Step};
-use super::future::ResponseFuture;
+use super::future::{ResponseFuture, Waiting};
 use super::incoming::Incoming;
 
 /// A service that lets requests through to the one inside as far as limits allow. Made by
@@ -81,8 +81,9 @@ impl<S> RateLimit<S> {
             Step::Out(response) => ResponseFuture::refused(response),
             Step::Wait(asking) => {
                 let clone = self.inner.clone();
-                let ready = std::mem::replace(&mut self.inner, clone);
-                ResponseFuture::waiting(asking, (ready, request), Arc::clone(&self.config))
+                let service = std::mem::replace(&mut self.inner, clone);
+                let config = Arc::clone(&self.config);
+                ResponseFuture::waiting(Waiting { asking, service, request, config })
             }
         }
     }

@@ -7,6 +7,12 @@ use crate::rules::definition::Rule;
 use crate::rules::problem::Field;
 use crate::rules::set::RuleSet;
 
+/// The rule that a candidate names, if there is one.
+struct Named<'a> {
+    id: &'a str,
+    rule: Option<&'a Rule>,
+}
+
 impl Compiler {
     pub(super) fn check_candidates(&mut self, rules: &[Rule], all: &Field) {
         if !rules.iter().any(|rule| rule.candidate_for.is_some() || rule.share.is_some()) {
@@ -16,21 +22,18 @@ impl Compiler {
         for (index, rule) in rules.iter().enumerate() {
             let (field, known) = (all.at(index), self.problems.len());
             if let Some(live) = &rule.candidate_for {
-                self.check_live(
-                    rule,
-                    (live, by_id.get(live.as_str()).copied()),
-                    &field.then("candidate_for"),
-                );
+                let named = Named { id: live, rule: by_id.get(live.as_str()).copied() };
+                self.check_live(rule, named, &field.then("candidate_for"));
             }
             self.check_share(rule, &field.then("share"));
             self.name_rule(known, &rule.id);
         }
     }
 
-    fn check_live(&mut self, rule: &Rule, (id, live): (&str, Option<&Rule>), field: &Field) {
-        let given: String = id.chars().take(MAX_ID_BYTES).collect();
-        match live {
-            _ if id == rule.id => self.refuse(field, "a rule cannot be a candidate for itself"),
+    fn check_live(&mut self, rule: &Rule, live: Named<'_>, field: &Field) {
+        let given: String = live.id.chars().take(MAX_ID_BYTES).collect();
+        match live.rule {
+            _ if live.id == rule.id => self.refuse(field, "a rule cannot be a candidate for itself"),
             None => self.refuse(field, format!("there is no rule {given:?}")),
             Some(live) if live.candidate_for.is_some() => {
                 self.refuse(field, format!("rule {given:?} is a candidate itself: name a live rule"));
