@@ -211,7 +211,7 @@ mod tests {
     fn refused(body: &str) -> String {
         let body = body.as_bytes();
         let read =
-            if is_batch(body) { read_batch(body, 2).map(drop) } else { Question::read(body).map(drop) };
+            if is_batch(body) { read_batch(body, 2).map(drop) } else { read::<Question<'_>>(body).map(drop) };
         read.expect_err("this is no request").to_json()
     }
 
@@ -244,7 +244,7 @@ mod tests {
     fn escapes_are_understood() {
         let body = r#" {"attributes": {"\u0075ser": "a\nb"}, "cost": 3, "mode": "record"}"#;
         let question =
-            Question::read(body.as_bytes()).unwrap_or_else(|refusal| panic!("{}", refusal.to_json()));
+            read::<Question<'_>>(body.as_bytes()).unwrap_or_else(|refusal| panic!("{}", refusal.to_json()));
         assert_eq!(question.attributes.pairs(), [("user", "a\nb")]);
         assert_eq!((question.cost, question.mode), (3, Mode::Record));
     }
