@@ -27,6 +27,7 @@ cargo xtask <command>
   soak connections   slow readers, large bodies and trickled heads from addresses that reconnect at once, and a good client
                      beside them: its p99, and the service's memory; half a minute
   simulate hybrid    fleets that lease from one store: updates docs/scale.md; --seeds N [--from S] plays random faults instead
+  archive VERSION    keeps the present Redis scripts in testdata/redis-scripts, for tests of upgrades from this version
   plot suppressed    draws docs/img/suppressed.svg from the simulator
   plot strategies    draws docs/img/strategies.svg: one burst through all six strategies
 ";
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
             .and_then(|()| soak("connections", rest)),
         ["soak", rest @ ..] => soak("soak", rest),
         ["simulate", rest @ ..] => soak("simulate", rest),
+        ["archive", version] => soak("archive", &[version]),
         ["plot", rest @ ..] => {
             let plot = ["run", "--release", "--package", "trypema-testkit", "--bin", "plot", "--"];
             cargo(plot.iter().chain(rest))

@@ -8,6 +8,8 @@ pub mod postgres;
 pub mod program;
 pub mod random;
 pub mod redis;
+#[cfg(feature = "redis")]
+pub mod redis_scripts;
 pub mod simulator;
 pub mod subject;
 pub mod svg;

@@ -41,7 +41,7 @@ pub use control::{Control, Reply};
 pub use error::{Error, Result};
 pub use info::Info;
 pub use monitor::{Monitor, Monitored};
-pub use proxy::FaultProxy;
+pub use proxy::{FaultProxy, Rewrite};
 pub use sentinel::Sentinel;
 pub use server::Server;
 pub use shared::Shared;

@@ -55,6 +55,8 @@ pub use limiter::Limiter;
 pub use link::{RedisConnection, RedisStats};
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::{Receipt, Reservation};
+#[doc(hidden)]
+pub use script::{ScriptSource, script_sources};
 pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use substitute::OnFailure;
 

@@ -52,7 +52,7 @@ pub use lease::{Back, Leasable, LeaseAsk, Leased, Turn};
 #[doc(hidden)]
 pub use wire::Wire;
 #[cfg(feature = "_redis")]
-pub(crate) use wire::{Facts, LUA, put_count, put_number};
+pub(crate) use wire::{Facts, LUA, Lua, put_count, put_number};
 
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, When};

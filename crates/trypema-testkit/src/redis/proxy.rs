@@ -3,6 +3,7 @@
 mod connection;
 mod fault;
 mod pump;
+mod rewrite;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use std::time::Duration;
 use super::{Error, Result};
 use connection::Connections;
 use fault::Fault;
+
+pub use rewrite::Rewrite;
 
 /// A server on loopback takes a connection at once, or its queue is full and never will.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,10 +35,18 @@ pub struct FaultProxy {
 impl FaultProxy {
     /// Stands before the server at `upstream`, on a free loopback port.
     pub fn start(upstream: SocketAddr) -> Result<Self> {
+        Self::rewriting(upstream, Vec::new())
+    }
+
+    /// The same, with some strings of requests replaced on their way.
+    pub fn rewriting(upstream: SocketAddr, rewrites: Vec<Rewrite>) -> Result<Self> {
+        if let Some(rewrite) = rewrites.iter().find(|rewrite| rewrite.from.len() != rewrite.to.len()) {
+            return Err(Error::new(format!("{rewrite:?} would change the length of a request")));
+        }
         let failed = || Error::during("starting a proxy");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed())?;
         let address = listener.local_addr().map_err(failed())?;
-        let connections = Arc::new(Connections::default());
+        let connections = Arc::new(Connections::rewriting(rewrites));
         let accepting = Arc::clone(&connections);
         let acceptor = thread::spawn(move || accept(&listener, upstream, &accepting));
         Ok(Self { address, connections, acceptor: Some(acceptor) })
@@ -91,6 +102,11 @@ impl FaultProxy {
     /// How many connections clients have made, also those refused.
     pub fn accepted(&self) -> u64 {
         self.connections.accepted.load(Ordering::Relaxed)
+    }
+
+    /// How many strings of requests were replaced.
+    pub fn rewritten(&self) -> u64 {
+        self.connections.rewritten.load(Ordering::Relaxed)
     }
 
     /// How many connections are open now.

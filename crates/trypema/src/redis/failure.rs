@@ -40,14 +40,20 @@ pub enum RedisFailureKind {
     BadReply,
 }
 
+/// What scripts answer where a state is in a later format than theirs (`script/time.lua`).
+const NEWER_STATE: &str = "state was written by a newer version of trypema";
+
 impl RedisFailure {
     pub(crate) fn new(kind: RedisFailureKind, message: impl Into<Arc<str>>) -> Self {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same kind of failure, caused by an error of the client.
+    /// The same kind of failure, caused by an error of the client. Of what a script said, the name of the script and the
+    /// line in it are left out.
     pub(crate) fn from_client(kind: RedisFailureKind, error: redis::RedisError) -> Self {
-        Self { kind, message: error.to_string().into(), source: Some(Arc::new(error)) }
+        let text = error.to_string();
+        let message = if text.contains(NEWER_STATE) { NEWER_STATE.into() } else { text.into() };
+        Self { kind, message, source: Some(Arc::new(error)) }
     }
 
     /// What is known about the call.
@@ -73,5 +79,29 @@ impl RedisFailure {
 impl PartialEq for RedisFailure {
     fn eq(&self, other: &Self) -> bool {
         self.kind == other.kind && self.message == other.message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(reply: &str) -> RedisFailure {
+        let error = redis::parse_redis_value(format!("{reply}\r\n").as_bytes())
+            .and_then(|value| value.extract_error());
+        RedisFailure::from_client(RedisFailureKind::Refused, error.expect_err("an error reply"))
+    }
+
+    #[test]
+    fn a_newer_state_is_told_in_the_same_words_whatever_the_server_adds() {
+        assert!(include_str!("script/time.lua").contains(NEWER_STATE));
+        for reply in [
+            format!("-ERR {NEWER_STATE} script: e0e1, on @user_script:31."),
+            format!("-ERR Error running script (call to f_e0e1): @user_script:31: {NEWER_STATE}"),
+        ] {
+            assert_eq!(failure(&reply).to_string(), format!("redis refused the call: {NEWER_STATE}"));
+        }
+        let other = failure("-OOM command not allowed when used memory > 'maxmemory'.").to_string();
+        assert!(other.contains("OOM") && !other.contains(NEWER_STATE), "{other}");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::link::Script;
-use crate::strategy::LUA;
+use crate::strategy::{LUA, Lua};
 
 const TIME: &str = include_str!("script/time.lua");
 const TAKE: &str = include_str!("script/take.lua");
@@ -17,38 +17,55 @@ const DRIVER: &str = include_str!("script/driver.lua");
 pub(super) fn single(number: u8) -> Arc<Script> {
     static SINGLES: [OnceLock<Arc<Script>>; LUA.len()] = [const { OnceLock::new() }; LUA.len()];
     let index = usize::from(number - 1);
-    let made = || {
-        let lua = &LUA[index];
-        let parts =
-            [TIME, "local quick", lua.quick_base, lua.quick, FIRST, lua.base, lua.source, TAKE, SINGLE];
-        Arc::new(Script::new(parts.join("\n")))
-    };
+    let made = || Arc::new(Script::new(single_source(&LUA[index])));
     Arc::clone(SINGLES[index].get_or_init(made))
 }
 
 /// The script for any requests. A strategy's functions are made only when a request needs them.
 pub(super) fn driver() -> Arc<Script> {
     static SCRIPT: OnceLock<Arc<Script>> = OnceLock::new();
-    let made = || {
-        let mut source = format!("{TIME}\nlocal quick_of = {{}}\n");
-        for (index, lua) in LUA.iter().enumerate().filter(|(_, lua)| !lua.quick.is_empty()) {
-            let quick = [lua.quick_base, lua.quick].join("\n");
-            source.push_str(&format!("quick_of[{}] = function()\n{quick}\nreturn quick\nend\n", index + 1));
-        }
-        source.push_str(&format!("{REQUESTS}\n{LEASE}\nlocal strategies = {{}}\n"));
-        for (index, lua) in LUA.iter().enumerate() {
-            let parts = [lua.base, lua.source, lua.lease, TAKE].join("\n");
-            let (name, number) = (lua.name, index + 1);
-            source.push_str(&format!("-- {name}\nstrategies[{number}] = function()\n"));
-            source.push_str(&format!("local forgo, lease, block_for, is_blocked\n{parts}\n"));
-            source.push_str(
-                "return {read = read, load = load, save = save, decide = decide, commit = commit, fits = fits, \
-                 refund = refund, memory = memory, facts = facts, take = take, forgo = forgo, \
-                 lease = lease, block_for = block_for, is_blocked = is_blocked}\nend\n",
-            );
-        }
-        source.push_str(DRIVER);
-        Arc::new(Script::new(source))
-    };
-    Arc::clone(SCRIPT.get_or_init(made))
+    Arc::clone(SCRIPT.get_or_init(|| Arc::new(Script::new(driver_source()))))
+}
+
+/// One script, as it is sent to Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptSource {
+    /// The strategy whose takes it runs, or `driver`.
+    pub name: &'static str,
+    /// Its text.
+    pub source: String,
+}
+
+/// Returns every script of this version, for tests that keep them.
+#[doc(hidden)]
+pub fn script_sources() -> Vec<ScriptSource> {
+    let singles = LUA.iter().map(|lua| ScriptSource { name: lua.name, source: single_source(lua) });
+    singles.chain([ScriptSource { name: "driver", source: driver_source() }]).collect()
+}
+
+fn single_source(lua: &Lua) -> String {
+    let parts = [TIME, "local quick", lua.quick_base, lua.quick, FIRST, lua.base, lua.source, TAKE, SINGLE];
+    parts.join("\n")
+}
+
+fn driver_source() -> String {
+    let mut source = format!("{TIME}\nlocal quick_of = {{}}\n");
+    for (index, lua) in LUA.iter().enumerate().filter(|(_, lua)| !lua.quick.is_empty()) {
+        let quick = [lua.quick_base, lua.quick].join("\n");
+        source.push_str(&format!("quick_of[{}] = function()\n{quick}\nreturn quick\nend\n", index + 1));
+    }
+    source.push_str(&format!("{REQUESTS}\n{LEASE}\nlocal strategies = {{}}\n"));
+    for (index, lua) in LUA.iter().enumerate() {
+        let parts = [lua.base, lua.source, lua.lease, TAKE].join("\n");
+        let (name, number) = (lua.name, index + 1);
+        source.push_str(&format!("-- {name}\nstrategies[{number}] = function()\n"));
+        source.push_str(&format!("local forgo, lease, block_for, is_blocked\n{parts}\n"));
+        source.push_str(
+            "return {read = read, load = load, save = save, decide = decide, commit = commit, fits = fits, \
+             refund = refund, memory = memory, facts = facts, take = take, forgo = forgo, \
+             lease = lease, block_for = block_for, is_blocked = is_blocked}\nend\n",
+        );
+    }
+    source.push_str(DRIVER);
+    source
 }

@@ -14,7 +14,9 @@ use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::model::{
     AbsoluteModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
 };
+use trypema_testkit::random::Random;
 use trypema_testkit::redis::Server;
+use trypema_testkit::redis_scripts::ArchivedVersion;
 use trypema_testkit::subject::RedisStrategy;
 
 use mirror::{Mirror, seen, shown};
@@ -28,7 +30,9 @@ type CoreOf<M> = <M as trypema_testkit::subject::LocalStrategy>::Strategy;
 /// The same limiter in Redis.
 struct Original<'a, M: RedisStrategy> {
     clock: &'a ManualClock,
-    limits: &'a RateLimiter,
+    /// Of each of several versions one; any of them is asked.
+    limits: &'a [RateLimiter],
+    random: Random,
     receipts: Vec<Receipt>,
     /// Whether the last step forgot something.
     is_reset: bool,
@@ -36,8 +40,9 @@ struct Original<'a, M: RedisStrategy> {
 }
 
 impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
-    fn limiter(&self) -> &Limiter<CoreOf<M>> {
-        M::redis_limiter(self.limits)
+    fn limiter(&mut self) -> &Limiter<CoreOf<M>> {
+        let any = self.random.below(self.limits.len() as u64) as usize;
+        M::redis_limiter(&self.limits[any])
     }
 
     /// What Redis answers to `step`.
@@ -61,8 +66,8 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
                 self.receipts.extend(reserved.receipt);
                 answer
             }
-            Verb::Refund(index) => match self.receipts.get(index) {
-                Some(receipt) => wait_for(self.limiter().refund(&ann, &limit, receipt)).unwrap().to_string(),
+            Verb::Refund(index) => match self.receipts.get(index).cloned() {
+                Some(receipt) => wait_for(self.limiter().refund(&ann, &limit, &receipt)).unwrap().to_string(),
                 None => String::new(),
             },
             Verb::RefundUnits(units) => {
@@ -77,13 +82,15 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
 }
 
 /// Plays the trace of `seed`; how many steps it had, and how many units were leased in it.
-fn play<M>(limits: &RateLimiter, clock: &ManualClock, seed: u64) -> (usize, u64)
+fn play<M>(limits: &[RateLimiter], clock: &ManualClock, seed: u64) -> (usize, u64)
 where
     M: RedisStrategy<Strategy: Leasable>,
 {
     let name = format!("{}_{seed}", M::NAME);
     let strategy = std::marker::PhantomData;
-    let mut original = Original::<M> { clock, limits, receipts: Vec::new(), is_reset: false, strategy };
+    let random = Random::seeded(seed);
+    let mut original =
+        Original::<M> { clock, limits, random, receipts: Vec::new(), is_reset: false, strategy };
     let mut mirror = Mirror::<M>::default();
     let mut steps = Steps::<M>::new(seed);
     let mut played = Vec::new();
@@ -104,8 +111,14 @@ where
 
 fn equals_its_twin<M: RedisStrategy<Strategy: Leasable>>() {
     let server = Server::start().unwrap();
+    play_many::<M>(&[server.url()]);
+}
+
+/// Plays traces on limiters that reach one server by these addresses.
+fn play_many<M: RedisStrategy<Strategy: Leasable>>(urls: &[String]) {
     let clock = Arc::new(ManualClock::default());
-    let limits = limiter(&connect(&server.url()), "trypema", &clock).build().unwrap();
+    let reaching = |url: &String| limiter(&connect(url), "trypema", &clock).build().unwrap();
+    let limits: Vec<RateLimiter> = urls.iter().map(reaching).collect();
     let (mut steps, mut leased, mut seed) = (0, 0, 0);
     while steps < STEPS {
         let (played, units) = play::<M>(&limits, &clock, seed);
@@ -116,6 +129,22 @@ fn equals_its_twin<M: RedisStrategy<Strategy: Leasable>>() {
         "only {leased} units were leased in {seed} traces of {}",
         CoreOf::<M>::NAME
     );
+}
+
+/// Instances of two versions lease from one Redis, as they do during a rolling upgrade.
+#[test]
+fn leases_of_two_versions() {
+    for archived in ArchivedVersion::all().unwrap() {
+        let server = Server::start().unwrap();
+        let proxy = archived.proxy(&server).unwrap();
+        let urls = [proxy.url(), server.url()];
+        play_many::<AbsoluteModel>(&urls);
+        play_many::<SuppressedModel>(&urls);
+        play_many::<TokenBucketModel>(&urls);
+        play_many::<SlidingWindowModel>(&urls);
+        play_many::<FixedWindowModel>(&urls);
+        assert!(proxy.rewritten() > STEPS as u64, "the archived scripts ran {} times", proxy.rewritten());
+    }
 }
 
 #[test]

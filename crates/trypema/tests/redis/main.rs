@@ -25,5 +25,6 @@ mod together;
 #[cfg(feature = "redis-tokio")]
 #[path = "../traces/mod.rs"]
 mod traces;
+mod upgrade;
 mod wait;
 mod wide;

@@ -9,6 +9,7 @@ use std::thread;
 
 use super::fault::Fault;
 use super::pump::{Direction, Pump};
+use super::rewrite::Rewrite;
 
 /// All that the threads of one proxy share.
 #[derive(Debug, Default)]
@@ -16,6 +17,9 @@ pub(super) struct Connections {
     pub(super) accepted: AtomicU64,
     pub(super) bytes_up: AtomicU64,
     pub(super) bytes_down: AtomicU64,
+    pub(super) rewritten: AtomicU64,
+    /// What is replaced in requests.
+    pub(super) rewrites: Vec<Rewrite>,
     fault: Mutex<Fault>,
     open: Mutex<HashMap<u64, Pair>>,
     begun: AtomicU64,
@@ -30,6 +34,10 @@ struct Pair {
 }
 
 impl Connections {
+    pub(super) fn rewriting(rewrites: Vec<Rewrite>) -> Self {
+        Self { rewrites, ..Self::default() }
+    }
+
     pub(super) fn fault(&self) -> Fault {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }

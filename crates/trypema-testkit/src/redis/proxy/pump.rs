@@ -1,5 +1,6 @@
 //! One direction of one connection.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,6 +12,7 @@ use trypema::clock::{Clock, SystemClock, Timestamp};
 
 use super::connection::Connections;
 use super::fault::Fault;
+use super::rewrite::Rewriter;
 
 /// How long a pump that holds something back rests before it looks again.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -33,6 +35,7 @@ pub(super) struct Pump {
     to: TcpStream,
     /// What a delay holds back, with the moment it goes.
     held: VecDeque<(Timestamp, Vec<u8>)>,
+    rewriter: Rewriter,
     /// How long to wait for something to read.
     patience: Option<Duration>,
 }
@@ -41,7 +44,7 @@ impl Pump {
     pub(super) fn new(direction: Direction, from: TcpStream, to: TcpStream) -> io::Result<Self> {
         from.set_read_timeout(None)?;
         to.set_nodelay(true)?;
-        Ok(Self { direction, from, to, held: VecDeque::new(), patience: None })
+        Ok(Self { direction, from, to, held: VecDeque::new(), rewriter: Rewriter::default(), patience: None })
     }
 
     /// Goes on until either end is closed.
@@ -60,7 +63,8 @@ impl Pump {
             match self.from.read(chunk) {
                 Ok(0) => return Ok(false),
                 Ok(length) => {
-                    if !self.pass(&chunk[..length], connections)? {
+                    let chunk = self.rewritten(&chunk[..length], connections);
+                    if !self.pass(&chunk, connections)? {
                         return Ok(false);
                     }
                 }
@@ -80,6 +84,16 @@ impl Pump {
             self.patience = patience;
         }
         Ok(())
+    }
+
+    /// What a chunk becomes where strings of requests are replaced.
+    fn rewritten<'c>(&mut self, chunk: &'c [u8], connections: &Connections) -> Cow<'c, [u8]> {
+        if self.direction == Direction::Replies || connections.rewrites.is_empty() {
+            return chunk.into();
+        }
+        let rewritten = self.rewriter.pass(&connections.rewrites, chunk);
+        connections.rewritten.fetch_add(rewritten.count, Ordering::Relaxed);
+        rewritten.bytes.into()
     }
 
     /// Does to a chunk what the fault says; false if that is the end of the connection.

@@ -1,0 +1,205 @@
+//! A state of a later format is refused by every strategy and verb of both versions, and stays as it was.
+
+use std::time::Duration;
+
+use trypema::redis::{Limiter, OnFailure, Receipt, RedisConnection, RedisFailureKind, Sharer};
+use trypema::strategy::{Abuse, Leasable, LeaseAsk, Wire};
+use trypema::{BlockScope, Check, Limit, RateLimit, RateLimiter, TrypemaError};
+use trypema_testkit::blocking::{connect, key, wait_for};
+use trypema_testkit::redis::{Control, Server};
+
+use super::Upgrade;
+use crate::strategies::{Limits, Visit, each};
+
+const CLEAR: &str = "redis refused the call: state was written by a newer version of trypema";
+/// What scripts say that know of no formats.
+const UNCLEAR: &str = "the key holds something that is not a state of this strategy";
+
+const WINDOW: Duration = Duration::from_secs(3_600);
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn limiter(connection: RedisConnection, on_failure: OnFailure) -> RateLimiter {
+    let builder = RateLimiter::builder().redis(connection).redis_deadline(DEADLINE);
+    builder.on_redis_failure(on_failure).build().unwrap()
+}
+
+/// One key with a state of format 2, as a later version might write it.
+struct Future {
+    control: Control,
+    name: Vec<u8>,
+    state: Vec<u8>,
+}
+
+impl Future {
+    /// Puts it in the place of the only key there is, whose state keeps its length.
+    fn replace_only_key(mut control: Control) -> Self {
+        let names = control.command(&["KEYS", "*"]).unwrap();
+        let [name] = names.items() else { panic!("{names:?} is not one key") };
+        let name = name.bytes().to_vec();
+        let mut state = control.command(&[b"GET", name.as_slice()]).unwrap().bytes().to_vec();
+        assert!(state[0] < 128, "letters have no high bit");
+        (state[0], state[1]) = (state[0] + 128, 2);
+        control.command(&[b"SET", name.as_slice(), &state, b"PX", b"3600000"]).unwrap();
+        Self { control, name, state }
+    }
+
+    /// Nothing was changed, added or made to live longer.
+    fn assert_untouched(&mut self) {
+        let names = self.control.command(&["KEYS", "*"]).unwrap();
+        assert_eq!(names.items().len(), 1, "{names:?}");
+        assert_eq!(self.control.command(&[b"GET", self.name.as_slice()]).unwrap().bytes(), self.state);
+        let ttl = self.control.command(&[b"PTTL", self.name.as_slice()]).unwrap().integer();
+        assert!(ttl.is_some_and(|ttl| (3_000_000..=3_600_000).contains(&ttl)), "{ttl:?}");
+    }
+}
+
+/// Takes once, so that there is a state; the receipt of that.
+fn take_once<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit) -> Receipt {
+    wait_for(limiter.reserve(&key("ann"), limit, 1)).unwrap().receipt.unwrap()
+}
+
+/// What every verb that all strategies have answers for `ann`.
+fn errors_of_every_verb<S: Wire>(
+    limiter: &Limiter<S>,
+    limit: &S::Limit,
+    receipt: &Receipt,
+) -> Vec<TrypemaError> {
+    let ann = key("ann");
+    vec![
+        wait_for(limiter.take(&ann, limit, 1)).err().unwrap(),
+        wait_for(limiter.peek(&ann, limit, 1)).err().unwrap(),
+        wait_for(limiter.usage(&ann, limit)).err().unwrap(),
+        wait_for(limiter.take_up_to(&ann, limit, 1)).err().unwrap(),
+        wait_for(limiter.reserve(&ann, limit, 1)).err().unwrap(),
+        wait_for(limiter.reserve_for(&ann, limit, 1, Duration::from_secs(1))).err().unwrap(),
+        wait_for(limiter.refund(&ann, limit, receipt)).err().unwrap(),
+        wait_for(limiter.refund_units(&ann, limit, 1)).err().unwrap(),
+        wait_for(limiter.reset(&ann)).err().unwrap(),
+    ]
+}
+
+fn assert_refused(errors: &[TrypemaError], message: &str) {
+    for error in errors {
+        let TrypemaError::RedisError(failure) = error else { panic!("{error}") };
+        assert_eq!(failure.kind(), RedisFailureKind::Refused, "{failure}");
+        assert!(failure.to_string().contains(message), "{failure}");
+    }
+}
+
+/// Puts a state of a later format in the place of each strategy's, and calls every verb.
+struct EveryVerb<'a> {
+    server: &'a Server,
+    message: &'static str,
+}
+
+impl Visit for EveryVerb<'_> {
+    fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
+        let mut control = self.server.control().unwrap();
+        control.command(&["FLUSHDB"]).unwrap();
+        let receipt = take_once(limiter, limit);
+        let mut future = Future::replace_only_key(control);
+        assert_refused(&errors_of_every_verb(limiter, limit, &receipt), self.message);
+        future.assert_untouched();
+    }
+}
+
+#[test]
+fn every_verb_of_every_strategy_refuses_a_newer_state() {
+    let server = Server::start().unwrap();
+    let rl = limiter(connect(&server.url()), OnFailure::Fail);
+    each(&rl, &Limits::of(8, WINDOW), &mut EveryVerb { server: &server, message: CLEAR });
+}
+
+#[test]
+fn archived_scripts_refuse_a_newer_state_and_leave_it_alone() {
+    for upgrade in Upgrade::from_all() {
+        let rl = limiter(upgrade.versions().old, OnFailure::Fail);
+        each(&rl, &Limits::of(8, WINDOW), &mut EveryVerb { server: &upgrade.server, message: UNCLEAR });
+    }
+}
+
+fn lease<S: Leasable>(limiter: &Limiter<S>, limit: &S::Limit, server: &Server) {
+    let mut control = server.control().unwrap();
+    control.command(&["FLUSHDB"]).unwrap();
+    take_once(limiter, limit);
+    let mut future = Future::replace_only_key(control);
+    let ask = LeaseAsk { need: 1, want: 2, length_us: 1_000_000, ..LeaseAsk::default() };
+    let sharer = Sharer { instance: 7, live_for_us: 1_000_000 };
+    let failure = wait_for(limiter.lease(&key("ann"), limit, (ask, sharer))).err().unwrap();
+    assert_refused(&[failure.into()], CLEAR);
+    future.assert_untouched();
+}
+
+#[test]
+fn no_units_are_leased_from_a_newer_state() {
+    let server = Server::start().unwrap();
+    let rl = limiter(connect(&server.url()), OnFailure::Fail);
+    let (limits, redis) = (Limits::of(8, WINDOW), rl.redis());
+    lease(redis.absolute(), &limits.absolute, &server);
+    lease(redis.suppressed(), &limits.suppressed, &server);
+    lease(redis.token_bucket(), &limits.token_bucket, &server);
+    lease(redis.sliding_window(), &limits.sliding_window, &server);
+    lease(redis.fixed_window(), &limits.fixed_window, &server);
+    lease(redis.abuse(), &limits.abuse, &server);
+}
+
+#[test]
+fn verbs_that_one_strategy_has_refuse_a_newer_state() {
+    let server = Server::start().unwrap();
+    let rl = limiter(connect(&server.url()), OnFailure::Fail);
+    let (limits, ann, redis) = (Limits::of(8, WINDOW), key("ann"), rl.redis());
+
+    let abuse: &Limiter<Abuse> = redis.abuse();
+    take_once(abuse, &limits.abuse);
+    let mut future = Future::replace_only_key(server.control().unwrap());
+    let errors = [
+        wait_for(abuse.block(&ann, Duration::from_secs(60), BlockScope::Long)).err().unwrap(),
+        wait_for(abuse.unblock(&ann)).err().unwrap(),
+        wait_for(abuse.check(&ann, &limits.abuse)).err().unwrap(),
+    ];
+    assert_refused(&errors, CLEAR);
+    future.assert_untouched();
+
+    server.control().unwrap().command(&["FLUSHDB"]).unwrap();
+    let rate = RateLimit::try_from(5.0).unwrap();
+    wait_for(redis.absolute().inc(&ann, &rate, 1)).unwrap();
+    let mut future = Future::replace_only_key(server.control().unwrap());
+    let errors = [
+        wait_for(redis.absolute().inc(&ann, &rate, 1)).err().unwrap(),
+        wait_for(redis.absolute().is_allowed(&ann)).err().unwrap(),
+        wait_for(redis.absolute().set_rate_limit(&ann, &rate)).err().unwrap(),
+    ];
+    assert_refused(&errors, CLEAR);
+    future.assert_untouched();
+}
+
+#[test]
+fn checks_beside_a_newer_state_spend_nothing() {
+    let server = Server::start().unwrap();
+    let rl = limiter(connect(&server.url()), OnFailure::Fail);
+    let limits = Limits::of(8, WINDOW);
+    take_once(rl.redis().fixed_window(), &limits.fixed_window);
+    let mut future = Future::replace_only_key(server.control().unwrap());
+    let [tokens, windows] = [Limit::from(limits.token_bucket), Limit::from(limits.fixed_window)];
+    let checks =
+        [Check { key: "bob", limit: &tokens, cost: 1 }, Check { key: "ann", limit: &windows, cost: 1 }];
+    let error = wait_for(rl.redis().take_all(&checks)).err().unwrap();
+    assert_refused(&[error], CLEAR);
+    // Neither was anything of bob's written.
+    future.assert_untouched();
+}
+
+#[test]
+fn the_failure_policy_decides_in_place_of_a_newer_state() {
+    let server = Server::start().unwrap();
+    let limit = Limits::of(8, WINDOW).fixed_window;
+    let strict = limiter(connect(&server.url()), OnFailure::Fail);
+    take_once(strict.redis().fixed_window(), &limit);
+    let mut future = Future::replace_only_key(server.control().unwrap());
+    for (policy, is_allowed) in [(OnFailure::Allow, true), (OnFailure::Deny, false)] {
+        let rl = limiter(connect(&server.url()), policy);
+        let decision = wait_for(rl.redis().fixed_window().take(&key("ann"), &limit, 1)).unwrap();
+        assert_eq!((decision.is_allowed(), decision.is_substitute()), (is_allowed, true));
+    }
+    future.assert_untouched();
+}
