@@ -47,7 +47,7 @@ pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, Token
 
 #[cfg(feature = "_redis")]
 #[doc(hidden)]
-pub use lease::{Back, Leasable, LeaseAsk, Leased, Turn};
+pub use lease::{Back, Leasable, LeaseAsk, LeaseCall, Leased, Turn};
 #[cfg(feature = "_redis")]
 #[doc(hidden)]
 pub use wire::Wire;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::KeyHandle;
-use super::map::{Bound, Hashed, Kept, Map};
+use super::map::{Bound, Hashed, Kept, KeyCall, Map};
 use super::receipt::{Granted, Receipt, Reservation};
 use super::shard::Shard;
 use crate::clock::{Source, Timestamp};
@@ -43,6 +43,20 @@ pub struct Limiter<S: Strategy> {
     pub(super) clock: Source,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) waiters: WaitQueues,
+}
+
+/// What is reserved, and for how long it may be spent.
+struct Reserved {
+    cost: u64,
+    lease: Duration,
+}
+
+/// A take that was committed.
+pub(super) struct Taken<'a, S: Strategy> {
+    pub(super) key: &'a Hashed<'a>,
+    pub(super) limit: &'a S::Limit,
+    pub(super) call: Call,
+    pub(super) outcome: &'a S::Outcome,
 }
 
 /// What a verb found, before it is told.
@@ -106,7 +120,7 @@ impl<S: Strategy> Limiter<S> {
     fn granted<'l>(&self, key: &Hashed<'_>, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>> {
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
-        self.with_state(shard, key, (limit, now), |state| {
+        self.with_state(shard, KeyCall { key, limit, now }, |state| {
             let units = S::fits(limit, state, Call::new(now, cost));
             // Where nothing fits, the answer says why a single unit does not; it is not recorded.
             let call = Call::new(now, if units == 0 { cost.min(1) } else { units });
@@ -151,7 +165,7 @@ impl<S: Strategy> Limiter<S> {
             key,
             cost,
             |reserved: &Reservation<_>| S::core(&reserved.decision),
-            || self.reserved(&self.map.hashed(key), limit, (cost, lease)),
+            || self.reserved(&self.map.hashed(key), limit, Reserved { cost, lease }),
         )
     }
 
@@ -159,27 +173,24 @@ impl<S: Strategy> Limiter<S> {
         &self,
         key: &Hashed<'_>,
         limit: &'l S::Limit,
-        (cost, lease): (u64, Duration),
+        reserved: Reserved,
     ) -> Reservation<S::Decision<'l>> {
+        let Reserved { cost, lease } = reserved;
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
         let call = Call::new(now, cost).stamped(now + lease);
-        let outcome = self.with_state(shard, key, (limit, now), |state| {
+        let outcome = self.with_state(shard, KeyCall { key, limit, now }, |state| {
             let outcome = S::decide(limit, state, call);
             S::commit(limit, state, call, &outcome);
             outcome
         });
-        let receipt = Self::receipt(shard, key, limit, (&outcome, call));
+        let receipt = Self::receipt(shard, Taken { key, limit, call, outcome: &outcome });
         Reservation { decision: S::decision(limit, outcome, When::exactly(now)), receipt }
     }
 
     /// What names a take that was committed, if it took anything.
-    pub(super) fn receipt(
-        shard: &mut Shard<S>,
-        key: &Hashed<'_>,
-        limit: &S::Limit,
-        (outcome, call): (&S::Outcome, Call),
-    ) -> Option<Receipt> {
+    pub(super) fn receipt(shard: &mut Shard<S>, taken: Taken<'_, S>) -> Option<Receipt> {
+        let Taken { key, limit, call, outcome } = taken;
         (S::is_admitted(outcome) && call.cost > 0).then(|| Receipt {
             id: shard.refunded.get_or_insert_default().next_id(),
             hash: key.hash,
@@ -340,7 +351,7 @@ impl<S: Strategy> Limiter<S> {
     ) -> Found<S> {
         let now = self.clock.now();
         let call = Call::new(now, cost);
-        let outcome = self.with_state(shard, key, (limit, now), |state| {
+        let outcome = self.with_state(shard, KeyCall { key, limit, now }, |state| {
             let outcome = S::decide(limit, state, call);
             S::commit(limit, state, call, &outcome);
             outcome
@@ -348,14 +359,14 @@ impl<S: Strategy> Limiter<S> {
         Found { outcome, when: When::exactly(now) }
     }
 
-    /// Runs `change` on the state of `key`, which is kept if it then matters.
+    /// Runs `change` on the state of the key that is called, which is kept if it then matters.
     pub(super) fn with_state<R>(
         &self,
         shard: &mut Shard<S>,
-        key: &Hashed<'_>,
-        (limit, now): (&S::Limit, Timestamp),
+        call: KeyCall<'_, S>,
         change: impl FnOnce(&mut S::State) -> R,
     ) -> R {
+        let KeyCall { key, limit, now } = call;
         if let Some(state) = shard.find(key.hash, &key.key) {
             S::sharpen(state, now);
             return change(state);

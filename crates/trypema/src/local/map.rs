@@ -61,6 +61,13 @@ pub(super) struct Kept<'a, S: Strategy> {
     pub(super) now: Timestamp,
 }
 
+/// A call of a key.
+pub(super) struct KeyCall<'a, S: Strategy> {
+    pub(super) key: &'a Hashed<'a>,
+    pub(super) limit: &'a S::Limit,
+    pub(super) now: Timestamp,
+}
+
 /// A key with its hash.
 #[derive(Debug, Clone)]
 pub(super) struct Hashed<'k> {
@@ -141,12 +148,8 @@ impl<S: Strategy> Map<S> {
 
     /// Makes sure that a key that is not in `shard` has a state of its own there, if the keys are bounded and there is
     /// room: who decides now and records later finds the same state again.
-    pub(super) fn settle(
-        &self,
-        shard: &mut Shard<S>,
-        key: &Hashed<'_>,
-        (limit, now): (&S::Limit, Timestamp),
-    ) {
+    pub(super) fn settle(&self, shard: &mut Shard<S>, call: KeyCall<'_, S>) {
+        let KeyCall { key, limit, now } = call;
         if self.bound.is_some() && self.has_room(shard, now) {
             let state = shard.start(limit, now);
             shard.insert(&key.key, state, |key| self.hasher.hash(key));

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::limiter::Limiter;
-use super::map::{Hashed, Kept};
+use super::limiter::{Limiter, Taken};
+use super::map::{Hashed, Kept, KeyCall};
 use super::provider::LocalRateLimiterProvider;
 use super::receipt::Receipt;
 use super::shard::Shard;
@@ -194,7 +194,7 @@ fn decide<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<
     if limiter.map.is_bounded() {
         for place in here.iter().filter(|place| !is_known(shard, place)).collect::<Vec<_>>() {
             if let Some(limit) = S::limit_of(place.check.limit) {
-                limiter.map.settle(shard, &place.key, (limit, pass.now));
+                limiter.map.settle(shard, KeyCall { key: &place.key, limit, now: pass.now });
             }
         }
     }
@@ -292,7 +292,7 @@ fn record<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, place: &Place<
         },
     };
     if is_allowed && pass.is_giving_receipts {
-        let receipt = Limiter::<S>::receipt(shard, &place.key, limit, (&outcome, call));
+        let receipt = Limiter::receipt(shard, Taken { key: &place.key, limit, call, outcome: &outcome });
         pass.together.receipts[place.index] = receipt;
     }
 }

@@ -209,7 +209,7 @@ impl Strategy for Absolute {
         let denied = if is_admitted {
             Denied { not_before: look.now, used_after_wait: 0 }
         } else {
-            Denied::until_fits(&state.series, look, view, [capacity, call.cost])
+            Denied::until_fits(&state.series, Excess { look, view, capacity, cost: call.cost })
         };
         AbsoluteOutcome {
             is_admitted,
@@ -247,7 +247,7 @@ impl Strategy for Absolute {
         let outcome = Self::decide(limit, state, call);
         let is_certain = outcome.is_admitted || span.earliest == span.latest;
         is_certain.then(|| {
-            record(limit, state, (call, limit.late_record(call)), &outcome);
+            commit_record(limit, state, Decided { call, record: limit.late_record(call), outcome: &outcome });
             outcome
         })
     }
@@ -259,7 +259,7 @@ impl Strategy for Absolute {
 
     #[inline(always)]
     fn commit(limit: &AbsoluteLimit, state: &mut AbsoluteState, call: Call, outcome: &AbsoluteOutcome) {
-        record(limit, state, (call, limit.record(call)), outcome);
+        commit_record(limit, state, Decided { call, record: limit.record(call), outcome });
     }
 
     #[inline(always)]
@@ -320,13 +320,16 @@ impl Strategy for Absolute {
     }
 }
 
+/// A decided call, and how it is counted.
+struct Decided<'o> {
+    call: Call,
+    record: Record,
+    outcome: &'o AbsoluteOutcome,
+}
+
 #[inline(always)]
-fn record(
-    limit: &AbsoluteLimit,
-    state: &mut AbsoluteState,
-    (call, record): (Call, Record),
-    outcome: &AbsoluteOutcome,
-) {
+fn commit_record(limit: &AbsoluteLimit, state: &mut AbsoluteState, decided: Decided<'_>) {
+    let Decided { call, record, outcome } = decided;
     let look = limit.look(call);
     if outcome.is_admitted && call.cost > 0 {
         state.series.record(look, outcome.view, record);
@@ -336,6 +339,15 @@ fn record(
     }
 }
 
+/// A cost that is more than a series leaves of a capacity.
+#[derive(Clone, Copy)]
+pub(super) struct Excess {
+    pub(super) look: Look,
+    pub(super) view: View,
+    pub(super) capacity: u64,
+    pub(super) cost: u64,
+}
+
 /// What a denied caller is told.
 pub(super) struct Denied {
     pub(super) not_before: u64,
@@ -343,10 +355,11 @@ pub(super) struct Denied {
 }
 
 impl Denied {
-    /// Until `cost` fits under `capacity`, and what is still used after waiting for that in whole
+    /// Until the cost fits under the capacity, and what is still used after waiting for that in whole
     /// milliseconds.
     #[inline(always)]
-    pub(super) fn until_fits(series: &Series, look: Look, view: View, [capacity, cost]: [u64; 2]) -> Self {
+    pub(super) fn until_fits(series: &Series, excess: Excess) -> Self {
+        let Excess { look, view, capacity, cost } = excess;
         if cost > capacity {
             return Self { not_before: NEVER.as_micros(), used_after_wait: 0 };
         }

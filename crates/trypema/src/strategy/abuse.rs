@@ -200,7 +200,7 @@ impl Strategy for Abuse {
             Some(_) if call.cost > limit.allowed() => NEVER.as_micros(),
             // What this attempt leaves behind counts against the same attempt made later.
             Some(block) => [&limit.temp, &limit.long]
-                .map(|tier| present.allowed_at(state, tier, [recorded, call.cost]))
+                .map(|tier| present.allowed_at(state, tier, Repeated { recorded, cost: call.cost }))
                 .into_iter()
                 .fold(block.ends_at, u64::max),
         };
@@ -318,6 +318,14 @@ impl Strategy for Abuse {
     }
 }
 
+/// An attempt that is made again after it was denied.
+#[derive(Clone, Copy)]
+struct Repeated {
+    /// What the denied one recorded.
+    recorded: u64,
+    cost: u64,
+}
+
 /// A state as it counts at some moment.
 struct Present {
     at: u64,
@@ -347,8 +355,9 @@ impl Present {
         state.attempts.view(Look { now: self.at, window_us: tier.window_us })
     }
 
-    /// From when on `cost` attempts reach no threshold of `tier`, after `recorded` ones were made now.
-    fn allowed_at(&self, state: &AbuseState, tier: &AbuseTier, [recorded, cost]: [u64; 2]) -> u64 {
+    /// From when on a repeated attempt reaches no threshold of `tier`.
+    fn allowed_at(&self, state: &AbuseState, tier: &AbuseTier, repeated: Repeated) -> u64 {
+        let Repeated { recorded, cost } = repeated;
         let look = Look { now: self.at, window_us: tier.window_us };
         let view = self.view(state, tier);
         match (view.used + recorded + cost).saturating_sub(tier.threshold - 1) {

@@ -43,6 +43,17 @@ impl Back {
     }
 }
 
+/// A request for a lease, as the shared count meets it.
+#[derive(Debug, Clone, Copy)]
+pub struct LeaseCall<'a> {
+    /// The present.
+    pub now: Timestamp,
+    /// What is asked for.
+    pub ask: &'a LeaseAsk,
+    /// How many instances share the key.
+    pub sharers: u64,
+}
+
 /// What was granted.
 #[derive(Debug, Clone, Copy)]
 pub struct Leased<O> {
@@ -79,12 +90,8 @@ pub trait Leasable: Wire {
     fn window_us(limit: &Self::Limit) -> u64;
 
     /// Grants a lease: takes back what is left of an old one, and records the new one at its end.
-    fn lease(
-        limit: &Self::Limit,
-        state: &mut Self::State,
-        now: Timestamp,
-        (ask, sharers): (&LeaseAsk, u64),
-    ) -> Leased<Self::Outcome> {
+    fn lease(limit: &Self::Limit, state: &mut Self::State, call: LeaseCall<'_>) -> Leased<Self::Outcome> {
+        let LeaseCall { now, ask, sharers } = call;
         if ask.back.is_counting(now, Self::memory_us(limit)) {
             let (units, recorded) = (ask.back.units, Some(ask.back.recorded));
             Self::refund(limit, state, Refund { now, units, recorded });

@@ -8,7 +8,7 @@ mod wire;
 
 pub use limit::SuppressedLimit;
 
-use super::absolute::{Denied, refund_series};
+use super::absolute::{Denied, Excess, refund_series};
 use super::series::{Joined, Look, Record, Series, View};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
@@ -156,7 +156,7 @@ impl Strategy for Suppressed {
         let zone = if call.cost <= free || call.cost == 0 {
             Zone::Allowed
         } else {
-            above_soft(limit, state, soft, (call, view))
+            above_soft(limit, state, Excess { look, view, capacity: soft, cost: call.cost })
         };
         let is_admitted = is_admitted(zone);
         let recorded = state.accepted.recorded_at(look, view, limit.window.latest_stamp(call));
@@ -168,7 +168,7 @@ impl Strategy for Suppressed {
         let denied = if is_admitted {
             Denied { not_before: look.now, used_after_wait: 0 }
         } else {
-            until_admitted(limit, state, (look, view), [soft, call.cost])
+            until_admitted(limit, state, Excess { look, view, capacity: soft, cost: call.cost })
         };
         SuppressedOutcome {
             zone,
@@ -209,7 +209,8 @@ impl Strategy for Suppressed {
         let outcome = Self::decide(limit, state, call);
         let is_certain = outcome.zone == Zone::Allowed || span.earliest == span.latest;
         is_certain.then(|| {
-            commit_record(limit, state, (call, limit.window.late_record(call)), &outcome);
+            let record = limit.window.late_record(call);
+            commit_record(limit, state, Decided { call, record, outcome: &outcome });
             outcome
         })
     }
@@ -221,7 +222,7 @@ impl Strategy for Suppressed {
 
     #[inline]
     fn commit(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &SuppressedOutcome) {
-        commit_record(limit, state, (call, limit.window.record(call)), outcome);
+        commit_record(limit, state, Decided { call, record: limit.window.record(call), outcome });
     }
 
     fn forgo(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &SuppressedOutcome) {
@@ -304,12 +305,15 @@ impl Strategy for Suppressed {
     }
 }
 
-fn commit_record(
-    limit: &SuppressedLimit,
-    state: &mut SuppressedState,
-    (call, mut record): (Call, Record),
-    outcome: &SuppressedOutcome,
-) {
+/// A decided call, and how it is counted.
+struct Decided<'o> {
+    call: Call,
+    record: Record,
+    outcome: &'o SuppressedOutcome,
+}
+
+fn commit_record(limit: &SuppressedLimit, state: &mut SuppressedState, decided: Decided<'_>) {
+    let Decided { call, mut record, outcome } = decided;
     let look = limit.window.look(call);
     if call.cost == 0 {
         if outcome.view.is_stepped_back {
@@ -355,32 +359,27 @@ fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, loo
 
 /// The wait until the cost fits under the soft limit. A cost above that can only be drawn, as long as it fits
 /// under the hard one: then it is the wait until it can be, or, at the least, for another group.
-fn until_admitted(
-    limit: &SuppressedLimit,
-    state: &SuppressedState,
-    (look, view): (Look, View),
-    [soft, cost]: [u64; 2],
-) -> Denied {
+fn until_admitted(limit: &SuppressedLimit, state: &SuppressedState, above_soft: Excess) -> Denied {
+    let Excess { look, view, capacity: soft, cost } = above_soft;
     let hard = limit.factor.hard_capacity(soft);
     if cost <= soft || cost > hard {
-        return Denied::until_fits(&state.accepted, look, view, [soft, cost]);
+        return Denied::until_fits(&state.accepted, above_soft);
     }
     let again = look.now + limit.window.group_us;
     if view.used + cost <= hard {
         return Denied { not_before: again, used_after_wait: view.used };
     }
-    let denied = Denied::until_fits(&state.accepted, look, view, [hard, cost]);
+    let denied = Denied::until_fits(&state.accepted, Excess { capacity: hard, ..above_soft });
     Denied { not_before: denied.not_before.max(again), ..denied }
 }
 
-fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, soft: u64, at: (Call, View)) -> Zone {
-    let (call, view) = at;
+fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, above_soft: Excess) -> Zone {
+    let Excess { look, view, capacity: soft, cost } = above_soft;
     let hard = limit.factor.hard_capacity(soft);
-    if call.cost > hard.saturating_sub(view.used) {
+    if cost > hard.saturating_sub(view.used) {
         return Zone::Rejected;
     }
-    let look = limit.window.look(call);
-    let share = state.share(look, soft, call.cost);
+    let share = state.share(look, soft, cost);
     let threshold = (share * (u64::from(u32::MAX) + 1) as f64) as u64;
     let drawn = state.drawn(look, view).wrapping_add(GOLDEN);
     Zone::Drawn { factor: 1.0 - share, drawn, is_admitted: u64::from(drawn) < threshold }

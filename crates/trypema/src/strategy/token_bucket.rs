@@ -9,7 +9,7 @@ mod single;
 #[cfg(feature = "_redis")]
 mod wire;
 
-use debt::{Debt, Pending};
+use debt::{Debt, Fall, Pending, Repayment};
 pub use limits::{TokenBucketLimits, TokenLimit};
 pub(crate) use per_limit::PerLimit;
 
@@ -96,7 +96,7 @@ impl TokenBucketState {
                 let elapsed = at.saturating_sub(self.last());
                 debt::Owed { due: limit.drained(owed, elapsed), pending: 0 }
             }
-            pending => debt::with_pending(limit, owed, (self.last(), at), pending),
+            pending => debt::with_pending(limit, pending, Repayment { owed, last: self.last(), at }),
         }
     }
 
@@ -346,8 +346,8 @@ fn look_ahead(
             false => state.owed(limits, position, at).due,
         };
         let paid = if is_paying && postponed_to.is_none() { cost } else { 0 };
-        fits_at = fits_at.max(debt::falls_to(limit, due, (at, limit.full - cost), &pending));
-        resets_at = resets_at.max(debt::falls_to(limit, due + paid, (at, 0), &pending));
+        fits_at = fits_at.max(debt::falls_to(limit, &pending, Fall { due, at, room: limit.full - cost }));
+        resets_at = resets_at.max(debt::falls_to(limit, &pending, Fall { due: due + paid, at, room: 0 }));
     }
     outcome.not_before = Some(fits_at);
     outcome.resets_at = Some(resets_at);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trypema::clock::Timestamp;
 use trypema::hybrid::Grant;
-use trypema::strategy::{Back, Call, Leasable, LeaseAsk, Leased};
+use trypema::strategy::{Back, Call, Leasable, LeaseAsk, LeaseCall, Leased};
 
 use super::LIVE_FOR_US;
 use super::journal::{Forgotten, Granted, Journal};
@@ -78,7 +78,8 @@ impl<S: Leasable> Store<S> {
                 let back = if is_back_known { ask.back } else { Back::default() };
                 let ask = LeaseAsk { back, ..ask };
                 key.taken_back(&ask.back);
-                S::lease(limit, key.state.get_or_insert_default(), now, (&ask, sharers))
+                let call = LeaseCall { now, ask: &ask, sharers };
+                S::lease(limit, key.state.get_or_insert_default(), call)
             }
         };
         let is_giving_back = matches!(request.what, What::Lease { ask, .. } if ask.back.units > 0);

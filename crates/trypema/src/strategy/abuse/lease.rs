@@ -1,8 +1,7 @@
 //! Attempts are counted by the shared count, each as it is made; only blocks are remembered.
 
 use super::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, BlockedAttempts};
-use crate::clock::Timestamp;
-use crate::strategy::{Call, Leasable, LeaseAsk, Leased, Strategy, Turn};
+use crate::strategy::{Call, Leasable, LeaseCall, Leased, Strategy, Turn};
 
 impl Leasable for Abuse {
     const IS_LEASED: bool = false;
@@ -12,12 +11,8 @@ impl Leasable for Abuse {
     }
 
     /// Counts what an instance has denied out of memory, if there still is the block it went by.
-    fn lease(
-        limit: &AbuseLimit,
-        state: &mut AbuseState,
-        now: Timestamp,
-        (ask, _): (&LeaseAsk, u64),
-    ) -> Leased<AbuseOutcome> {
+    fn lease(limit: &AbuseLimit, state: &mut AbuseState, call: LeaseCall<'_>) -> Leased<AbuseOutcome> {
+        let LeaseCall { now, ask, .. } = call;
         let mut outcome = Self::decide(limit, state, Call::new(now, 0));
         if !outcome.blocks.is_none() && ask.seen > 0 {
             let call = Call::new(now, ask.seen);

@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::strategy::absolute::refund_series;
 use crate::strategy::lease::Leased;
 use crate::strategy::series::{Record, View};
-use crate::strategy::{Call, Leasable, LeaseAsk, Refund, Strategy, Turn};
+use crate::strategy::{Call, Leasable, LeaseAsk, LeaseCall, Refund, Strategy, Turn};
 
 /// One more than the largest draw.
 const DRAWS: f64 = (1_u64 << 32) as f64;
@@ -19,9 +19,9 @@ impl Leasable for Suppressed {
     fn lease(
         limit: &SuppressedLimit,
         state: &mut SuppressedState,
-        now: Timestamp,
-        (ask, sharers): (&LeaseAsk, u64),
+        call: LeaseCall<'_>,
     ) -> Leased<SuppressedOutcome> {
+        let LeaseCall { now, ask, sharers } = call;
         settle(limit, state, now, ask);
         let call = Call::new(now, ask.need.max(1));
         let mut outcome = Self::decide(limit, state, call);

@@ -117,13 +117,17 @@ impl Owed {
     }
 }
 
-/// What is owed at `at`, if `owed` was at `last` and `pending` came into force in between, or will.
-pub(super) fn with_pending(
-    limit: &TokenLimit,
-    owed: u64,
-    (last, at): (u64, u64),
-    pending: &[Pending],
-) -> Owed {
+/// A debt that is paid off from one moment to another.
+pub(super) struct Repayment {
+    /// What was owed at `last`.
+    pub(super) owed: u64,
+    pub(super) last: u64,
+    pub(super) at: u64,
+}
+
+/// What is owed at the end of a repayment, if `pending` came into force meanwhile, or will.
+pub(super) fn with_pending(limit: &TokenLimit, pending: &[Pending], repayment: Repayment) -> Owed {
+    let Repayment { owed, last, at } = repayment;
     let (mut due, mut from, mut later) = (owed, last, 0);
     for Pending { stamp, units } in pending {
         let units = limit.units((*units).min(limit.capacity));
@@ -137,9 +141,18 @@ pub(super) fn with_pending(
     Owed { due: limit.drained(due, at.saturating_sub(from)), pending: later.min(limit.full) }
 }
 
-/// The first moment, from `at` on, at which what is owed has fallen to `room`, if `due` is owed at `at` and
-/// what is pending after it comes on top.
-pub(super) fn falls_to(limit: &TokenLimit, due: u64, (at, room): (u64, u64), pending: &[Pending]) -> u64 {
+/// A debt, and how far it is to fall.
+pub(super) struct Fall {
+    /// What is owed at `at`.
+    pub(super) due: u64,
+    pub(super) at: u64,
+    /// What may still be owed in the end.
+    pub(super) room: u64,
+}
+
+/// The first moment at which a debt has fallen as far as it is to, if what is pending after its start comes on top.
+pub(super) fn falls_to(limit: &TokenLimit, pending: &[Pending], fall: Fall) -> u64 {
+    let Fall { due, at, room } = fall;
     let units_of = |pending: &Pending| limit.units(pending.units.min(limit.capacity));
     let falls_at = |due: u64, from: u64, room: u64| from + due.saturating_sub(room).div_ceil(limit.drain);
     let later = || pending.iter().filter(|pending| pending.stamp > at);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trypema::When;
 use trypema::clock::Timestamp;
-use trypema::strategy::{Back, Call, Leasable, LeaseAsk, Leased, Refund, Strategy};
+use trypema::strategy::{Back, Call, Leasable, LeaseAsk, LeaseCall, Leased, Refund, Strategy};
 use trypema_testkit::subject::RedisStrategy;
 
 use super::CoreOf;
@@ -93,7 +93,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
             ask.back = Back::default();
         }
         let state = self.state.get_or_insert_default();
-        let leased = CoreOf::<M>::lease(limit, state, now, (&ask, sharers));
+        let leased = CoreOf::<M>::lease(limit, state, LeaseCall { now, ask: &ask, sharers });
         let answer = shown::<M>(limit, &leased, now);
         if leased.units > 0 {
             self.leased_units += leased.units;
