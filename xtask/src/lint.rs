@@ -44,6 +44,22 @@ fn lean_tree() -> Step {
     Ok(())
 }
 
+/// Every usual case on its own (`quick/*.lua`) has a twin, which its first line names.
+fn quick_twins(folder: &Path) -> Step {
+    let quick = folder.join("quick");
+    let files = quick.read_dir().map_err(|error| format!("{}: {error}", quick.display()))?;
+    for path in files.filter_map(|file| file.ok().map(|file| file.path())) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let source = std::fs::read_to_string(&path).unwrap_or_default();
+        let is_named = source.lines().next().is_some_and(|first| first.contains(&name));
+        if !folder.join(&name).is_file() || !is_named {
+            let twin = folder.join(&name);
+            return Err(format!("{} should name {} and stand beside it", path.display(), twin.display()));
+        }
+    }
+    Ok(())
+}
+
 /// Every file that implements a strategy has a Lua twin beside it, and every twin names its file.
 fn twins() -> Step {
     let folder = Path::new("crates/trypema/src/strategy");
@@ -68,6 +84,7 @@ fn twins() -> Step {
     if strategies == 0 {
         return Err(format!("no strategy was found in {}", folder.display()));
     }
+    quick_twins(folder)?;
     println!("{strategies} strategies have their Lua twins");
     Ok(())
 }

@@ -16,6 +16,7 @@ cargo xtask <command>
   lint               formatting, clippy, docs, each feature alone
   bench local        the in-process benchmarks beside the peers; updates docs/performance.md
   bench redis        the same on a Redis started for it
+  bench quick        what the usual case of each Redis script (quick/*.lua) saves
   bench rules        10,000 rules beside 10, and the layer beside tower_governor
   bench hybrid       a fleet on leases beside the Redis provider and the published crate
   bench server       the service over HTTP beside axum without a limiter and throttlecrab-server, which it installs

@@ -27,6 +27,7 @@ static ALLOCATOR: allocator::Counting = allocator::Counting;
 const HELP: &str = "\
 cargo xtask bench local [--quick [TITLE]]
 cargo xtask bench redis [--quick [TITLE [CONTENDER]]]
+cargo xtask bench quick
 cargo xtask bench rules [--quick]
 cargo xtask bench hybrid [--quick]
 cargo xtask bench server [--quick [TITLE]]
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         ["redis", "--quick"] => redis::run(Effort::Quick(""), ""),
         ["redis", "--quick", title] => redis::run(Effort::Quick(title), ""),
         ["redis", "--quick", title, contender] => redis::run(Effort::Quick(title), contender),
+        ["quick"] => redis::run_quick(),
         ["hybrid"] => hybrid::run(Effort::Full),
         ["hybrid", "--quick"] => hybrid::run(Effort::Quick("")),
         ["rules"] => rules::run(Effort::Full),

@@ -8,8 +8,10 @@ mod measure;
 mod memory;
 mod ours;
 mod peers;
+mod quick;
 mod report;
 mod server;
 
+pub use quick::run as run_quick;
 pub use report::run;
 pub use server::Place;

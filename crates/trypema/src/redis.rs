@@ -56,7 +56,7 @@ pub use link::{RedisConnection, RedisStats};
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::{Receipt, Reservation};
 #[doc(hidden)]
-pub use script::{ScriptSource, script_sources};
+pub use script::{ScriptSource, script_sources, script_sources_without_quick};
 pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use substitute::OnFailure;
 

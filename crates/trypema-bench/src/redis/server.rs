@@ -1,7 +1,8 @@
 //! The server that all contenders share, and what it says of itself.
 
 use tokio::runtime::{Builder, Runtime};
-use trypema_testkit::redis::{Control, Server};
+use trypema::redis::{script_sources, script_sources_without_quick};
+use trypema_testkit::redis::{Control, FaultProxy, Rewrite, Server};
 
 /// Where contenders run: what one leaves behind can only disturb those in the same place.
 pub struct Place {
@@ -40,6 +41,23 @@ impl Watched {
 
     pub fn url(&self) -> String {
         self.server.url()
+    }
+
+    /// A way to it that changes nothing.
+    pub fn proxy(&self) -> FaultProxy {
+        FaultProxy::start(self.server.addr()).expect("a proxy")
+    }
+
+    /// A way to it on which clients run the scripts without their usual cases.
+    pub fn proxy_without_quick(&mut self) -> FaultProxy {
+        let mut digest = |source: &str| {
+            let reply = self.control.command(&["SCRIPT", "LOAD", source]);
+            reply.expect("a script that compiles").bytes().to_vec()
+        };
+        let pairs = script_sources().into_iter().zip(script_sources_without_quick());
+        let rewrites =
+            pairs.map(|(with, without)| Rewrite { from: digest(&with.source), to: digest(&without.source) });
+        FaultProxy::rewriting(self.server.addr(), rewrites.collect()).expect("a proxy")
     }
 
     pub fn flush(&mut self) {

@@ -24,7 +24,7 @@ pub(super) fn single(number: u8) -> Arc<Script> {
 /// The script for any requests. A strategy's functions are made only when a request needs them.
 pub(super) fn driver() -> Arc<Script> {
     static SCRIPT: OnceLock<Arc<Script>> = OnceLock::new();
-    Arc::clone(SCRIPT.get_or_init(|| Arc::new(Script::new(driver_source()))))
+    Arc::clone(SCRIPT.get_or_init(|| Arc::new(Script::new(driver_source(&LUA)))))
 }
 
 /// One script, as it is sent to Redis.
@@ -39,8 +39,18 @@ pub struct ScriptSource {
 /// Returns every script of this version, for tests that keep them.
 #[doc(hidden)]
 pub fn script_sources() -> Vec<ScriptSource> {
-    let singles = LUA.iter().map(|lua| ScriptSource { name: lua.name, source: single_source(lua) });
-    singles.chain([ScriptSource { name: "driver", source: driver_source() }]).collect()
+    sources_of(&LUA)
+}
+
+/// Returns every script without the usual cases (`quick/*.lua`), for measuring what these save.
+#[doc(hidden)]
+pub fn script_sources_without_quick() -> Vec<ScriptSource> {
+    sources_of(&LUA.map(Lua::without_quick))
+}
+
+fn sources_of(strategies: &[Lua]) -> Vec<ScriptSource> {
+    let singles = strategies.iter().map(|lua| ScriptSource { name: lua.name, source: single_source(lua) });
+    singles.chain([ScriptSource { name: "driver", source: driver_source(strategies) }]).collect()
 }
 
 fn single_source(lua: &Lua) -> String {
@@ -48,14 +58,14 @@ fn single_source(lua: &Lua) -> String {
     parts.join("\n")
 }
 
-fn driver_source() -> String {
+fn driver_source(strategies: &[Lua]) -> String {
     let mut source = format!("{TIME}\nlocal quick_of = {{}}\n");
-    for (index, lua) in LUA.iter().enumerate().filter(|(_, lua)| !lua.quick.is_empty()) {
+    for (index, lua) in strategies.iter().enumerate().filter(|(_, lua)| !lua.quick.is_empty()) {
         let quick = [lua.quick_base, lua.quick].join("\n");
         source.push_str(&format!("quick_of[{}] = function()\n{quick}\nreturn quick\nend\n", index + 1));
     }
     source.push_str(&format!("{REQUESTS}\n{LEASE}\nlocal strategies = {{}}\n"));
-    for (index, lua) in LUA.iter().enumerate() {
+    for (index, lua) in strategies.iter().enumerate() {
         let parts = [lua.base, lua.source, lua.lease, TAKE].join("\n");
         let (name, number) = (lua.name, index + 1);
         source.push_str(&format!("-- {name}\nstrategies[{number}] = function()\n"));

@@ -30,6 +30,7 @@ pub trait Wire: Strategy {
 }
 
 /// One strategy in the scripts.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Lua {
     pub(crate) name: &'static str,
     /// What it is built on, if it is.
@@ -41,6 +42,13 @@ pub(crate) struct Lua {
     pub(crate) quick_base: &'static str,
     /// Its usual case on its own, if that is worth it.
     pub(crate) quick: &'static str,
+}
+
+impl Lua {
+    /// The same without its usual case.
+    pub(crate) const fn without_quick(self) -> Self {
+        Self { quick_base: "", quick: "", ..self }
+    }
 }
 
 /// The strategies in the order of their numbers.

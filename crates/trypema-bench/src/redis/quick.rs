@@ -1,0 +1,78 @@
+//! What the usual case of a script (`quick/*.lua`) saves: `cargo xtask bench quick`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::contender::{
+    ABSOLUTE, FIXED_WINDOW, Load, SLIDING_WINDOW, SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO, key_names,
+    open_ours,
+};
+use super::ours;
+use super::server::Place;
+use crate::measure::median;
+
+const NAMES: [&str; 6] =
+    [ABSOLUTE, SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO, SLIDING_WINDOW, FIXED_WINDOW];
+const ROUNDS: usize = 7;
+const SLICE: Duration = Duration::from_millis(200);
+
+/// Calls of one column.
+struct Calls {
+    load: Load,
+    in_flight: usize,
+    keys: usize,
+}
+
+/// A contender and how it is called.
+struct Measured {
+    name: &'static str,
+    calls: Calls,
+}
+
+const ALONE: Calls = Calls { load: Load::Plenty, in_flight: 1, keys: 1 };
+const MANY_KEYS: Calls = Calls { load: Load::Young, in_flight: 64, keys: 10_000 };
+
+/// Prints the microseconds inside commands per call, with and without the usual cases.
+pub fn run() -> ExitCode {
+    let mut place = Place::new();
+    // Both ways lead through a proxy, so that as many calls share a script call on either.
+    let proxies = [place.server.proxy(), place.server.proxy_without_quick()];
+    let urls = proxies.each_ref().map(|proxy| proxy.url());
+    println!(
+        "| µs in commands per call | 1 in flight: with, without | saved | 64 in flight, 10k keys: with, without | saved |"
+    );
+    println!("| --- | ---: | ---: | ---: | ---: |");
+    for name in NAMES {
+        let cells = [ALONE, MANY_KEYS].map(|calls| {
+            let [with, without] = measured(&mut place, &urls, &Measured { name, calls });
+            format!("{with:.1}, {without:.1} | {:.0} %", 100.0 * (1.0 - with / without))
+        });
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+    ExitCode::SUCCESS
+}
+
+/// Medians of rounds that take turns, one for each address.
+fn measured(place: &mut Place, urls: &[String; 2], measured: &Measured) -> [f64; 2] {
+    let Measured { name, calls } = measured;
+    // This keeps the scripts.
+    place.server.flush();
+    let names = key_names(calls.keys);
+    let contenders = urls.each_ref().map(|url| {
+        let limiter = place.runtime.block_on(ours::limiter(url, calls.load));
+        open_ours(name, calls.load, &names, limiter)
+    });
+    let mut known = 0;
+    while known < 3 * calls.keys {
+        known += contenders[0].drive(&place.runtime, calls.in_flight, SLICE).calls as usize;
+    }
+    let mut rounds = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (contender, times) in contenders.iter().zip(&mut rounds) {
+            let before = place.server.spent();
+            let tally = contender.drive(&place.runtime, calls.in_flight, SLICE);
+            times.push((place.server.spent().commands - before.commands) / tally.calls as f64);
+        }
+    }
+    rounds.map(|times| median(times).unwrap_or_default())
+}
