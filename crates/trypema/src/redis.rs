@@ -25,21 +25,22 @@
 
 mod abuse;
 mod ask;
+mod batcher;
 mod failure;
 mod handle;
 mod join;
 mod key;
-mod lane;
 mod lease;
 mod limiter;
-mod link;
 mod provider;
 mod receipt;
+mod runtime;
 mod script;
 mod seeds;
 mod store;
 mod substitute;
 mod together;
+mod transport;
 mod wait;
 
 /// The client that connections are made with, so that versions cannot differ.
@@ -52,13 +53,13 @@ pub use key::RedisKey;
 #[doc(hidden)]
 pub use lease::{Sharer, ToldLease};
 pub use limiter::Limiter;
-pub use link::{RedisConnection, RedisStats};
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::{Receipt, Reservation};
 #[doc(hidden)]
 pub use script::{ScriptSource, script_sources, script_sources_without_quick};
 pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use substitute::OnFailure;
+pub use transport::{RedisConnection, RedisStats};
 
 pub(crate) use join::{all, both};
 pub(crate) use provider::Windows;

@@ -16,9 +16,9 @@ use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::strategy::Strategy;
 use queue::{MAX_WAITERS_PER_KEY, Position};
-use sleep::{Sleep, before};
 
 pub(crate) use queue::WaitQueues;
+pub(crate) use sleep::{Sleep, before};
 
 /// Why waiting ended without being admitted. Nothing was spent, except perhaps by a call that the store did not answer; what a
 /// strategy counts of denials was counted.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::failure::{RedisFailure, RedisFailureKind};
-use super::link::{Departure, ScriptCall};
 use super::script;
+use super::transport::ScriptCall;
 use crate::clock::Timestamp;
 use crate::strategy::{Facts, LeaseAsk, put_count, put_number};
 
@@ -248,7 +248,7 @@ fn single_call(run: &Run<'_>, now: Option<Timestamp>) -> ScriptCall {
     argument.extend_from_slice(&run.ask.limit);
     let script = script::single(run.ask.strategy);
     let keys = run.ask.names().cloned().collect();
-    ScriptCall { script, keys, arguments: vec![argument], departure: Departure::default() }
+    ScriptCall { script, keys, arguments: vec![argument] }
 }
 
 /// Appends a time, -1 for the server's.
@@ -289,7 +289,7 @@ impl Packing {
 
     fn call(self) -> ScriptCall {
         let (script, arguments) = (script::driver(), vec![self.argument]);
-        ScriptCall { script, keys: self.keys, arguments, departure: Departure::default() }
+        ScriptCall { script, keys: self.keys, arguments }
     }
 }
 

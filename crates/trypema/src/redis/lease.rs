@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::ask::{LeaseTerms, Verb};
+use super::batcher::Terms;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
-use super::lane::Terms;
 use super::limiter::{Asking, Limiter};
 use super::receipt::Reservation;
 use crate::clock::Timestamp;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ask::{Ask, Told, Verb};
+use super::batcher::Terms;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::handle::KeyHandle;
 use super::key::RedisKey;
-use super::lane::Terms;
 use super::store::Store;
 use super::substitute::Substitute;
 use crate::clock::{Source, Timestamp};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::key::RedisKey;
 use super::limiter::Limiter;
-use super::link::RedisStats;
 use super::seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 use super::store::{Parts, Store};
+use super::transport::RedisStats;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 

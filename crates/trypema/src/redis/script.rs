@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::link::Script;
+use super::transport::Script;
 use crate::strategy::{LUA, Lua};
 
 const TIME: &str = include_str!("script/time.lua");

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::ask::{Answers, Ask, Asks, Told};
+use super::batcher::{Batcher, BatcherOptions, Terms};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::{RedisKey, state_name};
-use super::lane::{Lane, Route, Terms};
-use super::link::{RedisConnection, RedisStats, slot_of};
 use super::substitute::OnFailure;
+use super::transport::{RedisConnection, RedisStats, slot_of};
 use crate::clock::{Clock, Source, SystemClock};
 use crate::error::TrypemaError;
 use crate::observer::{Observer, StoreCall};
 
-/// Lanes of a Cluster are forgotten, when nobody uses them, above this many.
-const MAX_IDLE_LANES: usize = 1_024;
+/// Batchers of a Cluster are dropped, when nobody uses them, above this many.
+const MAX_IDLE_BATCHERS: usize = 1_024;
 
 /// What a provider is made of.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ impl Parts {
 #[derive(Debug)]
 pub(super) struct Store {
     parts: Parts,
-    lanes: Lanes,
+    batchers: Batchers,
     /// How many instances there were, by the last few signs of life.
     instances: [AtomicU32; SIGNS],
     next_sign: AtomicUsize,
@@ -48,29 +48,28 @@ pub(super) struct Store {
 /// Signs of life that are remembered. The most of them holds: after Redis was emptied the first ones see too few.
 const SIGNS: usize = 4;
 
-/// One lane for a server; one per slot for a Cluster, where only keys of one slot share a script call.
+/// One batcher for a server; one per slot for a Cluster, where only keys of one slot share a script call.
 #[derive(Debug)]
-enum Lanes {
+enum Batchers {
     None,
-    Server(Arc<Lane>),
-    Cluster(Route, Mutex<HashMap<u16, Arc<Lane>>>),
+    Server(Arc<Batcher>),
+    Cluster(BatcherOptions, Mutex<HashMap<u16, Arc<Batcher>>>),
 }
 
 impl Store {
     pub(super) fn new(parts: Parts) -> Self {
-        let (deadline, clock) = (parts.deadline, parts.clock.clone());
-        let lanes = match parts.connection.clone() {
-            None => Lanes::None,
+        let batchers = match parts.connection.clone() {
+            None => Batchers::None,
             Some(connection) => {
-                let is_cluster = connection.is_cluster();
-                let route = Route { connection: connection.with_deadline(deadline), clock };
-                match is_cluster {
-                    true => Lanes::Cluster(route, Mutex::default()),
-                    false => Lanes::Server(Lane::new(route)),
+                let (call_timeout, clock) = (parts.deadline, parts.clock.clone());
+                let options = BatcherOptions { connection, slot: 0, call_timeout, clock };
+                match options.connection.is_cluster() {
+                    true => Batchers::Cluster(options, Mutex::default()),
+                    false => Batchers::Server(Batcher::new(options)),
                 }
             }
         };
-        Self { parts, lanes, instances: Default::default(), next_sign: AtomicUsize::new(0) }
+        Self { parts, batchers, instances: Default::default(), next_sign: AtomicUsize::new(0) }
     }
 
     /// The name of a key's state.
@@ -120,8 +119,8 @@ impl Store {
 
     /// Asks for one check.
     pub(super) async fn ask(&self, ask: Ask, terms: Terms) -> Result<Told, RedisFailure> {
-        let lane = self.lane_for(std::slice::from_ref(&ask))?;
-        let told = self.watched(lane.ask(Asks::One(ask), terms)).await?;
+        let batcher = self.batcher_for(std::slice::from_ref(&ask))?;
+        let told = self.watched(batcher.send(Asks::One(ask), terms)).await?;
         let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
         match told {
             Answers::One(told) => Ok(told),
@@ -159,8 +158,8 @@ impl Store {
         if asks.is_empty() {
             return Ok(Vec::new());
         }
-        let lane = self.lane_for(&asks)?;
-        let told = self.watched(lane.ask(Asks::Many { asks, together }, terms)).await?;
+        let batcher = self.batcher_for(&asks)?;
+        let told = self.watched(batcher.send(Asks::Many { asks, together }, terms)).await?;
         Ok(match told {
             Answers::One(told) => vec![Ok(told)],
             Answers::Many(told) => told,
@@ -170,38 +169,44 @@ impl Store {
     /// Whether one script call can ask for all of these.
     pub(super) fn is_one_call(&self, asks: &[Ask]) -> bool {
         let slot = asks.first().map(|ask| slot_of(&ask.name));
-        !matches!(self.lanes, Lanes::Cluster(..)) || asks.iter().all(|ask| Some(slot_of(&ask.name)) == slot)
+        !matches!(self.batchers, Batchers::Cluster(..))
+            || asks.iter().all(|ask| Some(slot_of(&ask.name)) == slot)
     }
 
-    /// Where calls for these keys meet.
-    fn lane_for(&self, asks: &[Ask]) -> Result<Arc<Lane>, RedisFailure> {
-        match &self.lanes {
-            Lanes::None => {
+    /// The batcher for these keys.
+    fn batcher_for(&self, asks: &[Ask]) -> Result<Arc<Batcher>, RedisFailure> {
+        match &self.batchers {
+            Batchers::None => {
                 let message = "no connection was given: see RateLimiter::builder().redis(…)";
                 Err(RedisFailure::new(RedisFailureKind::Unavailable, message))
             }
-            Lanes::Server(lane) => Ok(Arc::clone(lane)),
-            Lanes::Cluster(route, lanes) => {
+            Batchers::Server(batcher) => Ok(Arc::clone(batcher)),
+            Batchers::Cluster(options, batchers) => {
                 let mut slots = asks.iter().map(|ask| slot_of(&ask.name));
                 let slot = slots.next().unwrap_or(0);
                 if slots.any(|other| other != slot) {
                     let message = "checks on keys in different slots of a cluster cannot be spent together";
                     return Err(RedisFailure::new(RedisFailureKind::Refused, message));
                 }
-                Ok(lane_of(slot, route, lanes))
+                Ok(batcher_of(slot, options, batchers))
             }
         }
     }
 }
 
-fn lane_of(slot: u16, route: &Route, lanes: &Mutex<HashMap<u16, Arc<Lane>>>) -> Arc<Lane> {
-    let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(lane) = lanes.get(&slot) {
-        return Arc::clone(lane);
+fn batcher_of(
+    slot: u16,
+    options: &BatcherOptions,
+    batchers: &Mutex<HashMap<u16, Arc<Batcher>>>,
+) -> Arc<Batcher> {
+    let mut batchers = batchers.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(batcher) = batchers.get(&slot) {
+        return Arc::clone(batcher);
     }
-    if lanes.len() >= MAX_IDLE_LANES {
+    if batchers.len() >= MAX_IDLE_BATCHERS {
         // One that somebody is about to use is held by them, too.
-        lanes.retain(|_, lane| Arc::strong_count(lane) > 1 || !lane.is_idle());
+        batchers.retain(|_, batcher| Arc::strong_count(batcher) > 1 || !batcher.is_idle());
     }
-    Arc::clone(lanes.entry(slot).or_insert_with(|| Lane::new(route.clone())))
+    let new = || Batcher::new(BatcherOptions { slot, ..options.clone() });
+    Arc::clone(batchers.entry(slot).or_insert_with(new))
 }

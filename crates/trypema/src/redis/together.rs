@@ -11,9 +11,9 @@ mod cross_slot;
 use std::time::Duration;
 
 use super::ask::{Ask, Told, Verb};
+use super::batcher::Terms;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
-use super::lane::Terms;
 use super::limiter::{Asking, Limiter};
 use super::provider::RedisRateLimiterProvider;
 use super::receipt::Receipt;

@@ -7,14 +7,14 @@ use std::task::{Context, Poll, Waker};
 use crate::clock::{Source, Timestamp};
 
 /// Ready once a moment has come. The clock knows its waker once at a time, and no longer than it sleeps.
-pub(super) struct Sleep<'a> {
+pub(crate) struct Sleep<'a> {
     clock: &'a Source,
     at: Timestamp,
     alarm: Option<Waker>,
 }
 
 impl<'a> Sleep<'a> {
-    pub(super) fn until(clock: &'a Source, at: Timestamp) -> Self {
+    pub(crate) fn until(clock: &'a Source, at: Timestamp) -> Self {
         Self { clock, at, alarm: None }
     }
 
@@ -47,7 +47,7 @@ impl Drop for Sleep<'_> {
 }
 
 /// Returns the output of `wanted`, or `None` if `limit` is ready first.
-pub(super) async fn before<T>(wanted: impl Future<Output = T>, limit: Sleep<'_>) -> Option<T> {
+pub(crate) async fn before<T>(wanted: impl Future<Output = T>, limit: Sleep<'_>) -> Option<T> {
     let (mut wanted, mut limit) = (pin!(wanted), pin!(limit));
     poll_fn(|context| {
         if let Poll::Ready(value) = wanted.as_mut().poll(context) {

@@ -5,9 +5,9 @@
 //! faster, the others are refunded by their receipts. Each step has a part of the deadline.
 
 use super::super::ask::{Ask, Told, Verb};
+use super::super::batcher::Terms;
 use super::super::failure::RedisFailure;
 use super::super::join;
-use super::super::lane::Terms;
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::receipt::Receipt;
 use super::{Answered, Holds, Keyed, Replies, Reply};

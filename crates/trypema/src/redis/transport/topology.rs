@@ -6,15 +6,9 @@ use ::redis::ConnectionInfo;
 
 use super::RedisStats;
 use super::address::at;
-use super::dial::{Dialler, Line};
-use super::managed::ManagedConnection;
+use super::dial::{Line, Target};
+use super::node::Node;
 use super::slots::{SLOTS, SlotRange};
-
-/// A node, with its connection. That is dialled when a call needs it, and closed with the last reference.
-pub(super) struct Node {
-    info: ConnectionInfo,
-    pub(super) connection: ManagedConnection,
-}
 
 pub(super) struct Topology {
     nodes: Vec<Arc<Node>>,
@@ -34,13 +28,13 @@ impl Topology {
 
     /// The node at `address`, which `named_by` named.
     pub(super) fn node(&mut self, named_by: &Arc<Node>, address: &str) -> Option<Arc<Node>> {
-        let index = self.index_of(&named_by.info, address)?;
+        let index = self.index_of(named_by.server()?, address)?;
         self.nodes.get(usize::from(index)).cloned()
     }
 
     /// `slot` is served by the node at `address`, which `named_by` named.
     pub(super) fn assign(&mut self, slot: u16, named_by: &Arc<Node>, address: &str) -> Option<Arc<Node>> {
-        let index = self.index_of(&named_by.info, address)?;
+        let index = self.index_of(named_by.server()?, address)?;
         *self.owners.get_mut(usize::from(slot))? = Some(index);
         self.nodes.get(usize::from(index)).cloned()
     }
@@ -53,7 +47,7 @@ impl Topology {
             let Some(info) = at(asked, &range.address) else { continue };
             let index = next.position(&info).or_else(|| {
                 let node = self.position(&info).and_then(|index| self.nodes.get(usize::from(index)).cloned());
-                next.add(node.unwrap_or_else(|| Arc::new(Node::new(info))))
+                next.add(node.unwrap_or_else(|| node_at(info)))
             });
             if let Some(slots) = next.owners.get_mut(usize::from(range.first)..=usize::from(range.last)) {
                 slots.fill(index);
@@ -65,7 +59,7 @@ impl Topology {
     /// What can be told of all of them.
     pub(super) fn stats(&self) -> RedisStats {
         let mut all = RedisStats::default();
-        for stats in self.nodes.iter().map(|node| node.connection.gate().stats()) {
+        for stats in self.nodes.iter().map(|node| node.breaker().stats()) {
             all.open_breakers += stats.open_breakers;
             all.breaker_openings += stats.breaker_openings;
         }
@@ -77,9 +71,10 @@ impl Topology {
         let mut connected = Vec::new();
         let mut others = Vec::new();
         for node in &self.nodes {
-            match node.connection.working_line() {
-                Some(line) => connected.push((node.info.clone(), line)),
-                None => others.push(node.info.clone()),
+            let Some(info) = node.server() else { continue };
+            match node.working_line() {
+                Some(line) => connected.push((info.clone(), line)),
+                None => others.push(info.clone()),
             }
         }
         (connected, others)
@@ -87,11 +82,14 @@ impl Topology {
 
     fn index_of(&mut self, like: &ConnectionInfo, address: &str) -> Option<u16> {
         let info = at(like, address)?;
-        self.position(&info).or_else(|| self.add(Arc::new(Node::new(info))))
+        self.position(&info).or_else(|| self.add(node_at(info)))
     }
 
     fn position(&self, info: &ConnectionInfo) -> Option<u16> {
-        let index = self.nodes.iter().position(|node| node.info.addr() == info.addr())?;
+        let index = self
+            .nodes
+            .iter()
+            .position(|node| node.server().is_some_and(|known| known.addr() == info.addr()))?;
         u16::try_from(index).ok()
     }
 
@@ -105,16 +103,14 @@ impl Topology {
     }
 }
 
-impl Node {
-    fn new(info: ConnectionInfo) -> Self {
-        Self { connection: ManagedConnection::new(Dialler::Server(Box::new(info.clone()))), info }
-    }
+fn node_at(info: ConnectionInfo) -> Arc<Node> {
+    Node::new(Target::Server(Box::new(info)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::link::address::Address;
+    use crate::redis::transport::address::Address;
 
     fn asked() -> ConnectionInfo {
         match Address::parse("redis://:pw@seed:1").unwrap() {
@@ -128,7 +124,7 @@ mod tests {
     }
 
     fn owners(topology: &Topology, slots: [u16; 3]) -> [Option<String>; 3] {
-        slots.map(|slot| topology.owner(slot).map(|node| node.info.addr().to_string()))
+        slots.map(|slot| topology.owner(slot).map(|node| node.server().unwrap().addr().to_string()))
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ::redis::Value;
 
-use super::budget::within;
 use super::dial::Line;
+use super::within;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
 /// From here on scripts may write after they asked for the time, which every one of ours does.

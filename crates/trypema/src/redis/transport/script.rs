@@ -1,7 +1,6 @@
 //! A script and one run of it, as commands.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use ::redis::Cmd;
 
@@ -25,30 +24,6 @@ pub(crate) struct ScriptCall {
     pub(crate) script: Arc<Script>,
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) arguments: Vec<Vec<u8>>,
-    pub(crate) departure: Departure,
-}
-
-/// Whether a call has been sent: it can be called off until then, and not after.
-#[derive(Debug, Default)]
-pub(crate) struct Departure(AtomicU8);
-
-impl Departure {
-    const WAITING: u8 = 0;
-    const SENT: u8 = 1;
-    const CALLED_OFF: u8 = 2;
-
-    /// The call is about to be sent; `false` if it has been called off.
-    pub(super) fn set_off(&self) -> bool {
-        let sent = self.0.compare_exchange(Self::WAITING, Self::SENT, Ordering::AcqRel, Ordering::Acquire);
-        sent != Err(Self::CALLED_OFF)
-    }
-
-    /// Keeps the call from being sent, ever; `false` if it may have been.
-    pub(crate) fn call_off(&self) -> bool {
-        let kept =
-            self.0.compare_exchange(Self::WAITING, Self::CALLED_OFF, Ordering::AcqRel, Ordering::Acquire);
-        kept != Err(Self::SENT)
-    }
 }
 
 impl ScriptCall {
@@ -81,19 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_called_off_is_not_sent_and_what_was_sent_is_not_called_off() {
-        let (kept, sent) = (Departure::default(), Departure::default());
-        assert!(kept.call_off() && kept.call_off() && !kept.set_off());
-        assert!(sent.set_off() && sent.set_off() && !sent.call_off());
-    }
-
-    #[test]
     fn a_run_is_the_digest_then_the_keys_then_the_arguments() {
         let call = ScriptCall {
             script: Arc::new(Script::new("return 1".into())),
             keys: vec![b"k".to_vec()],
             arguments: vec![b"".to_vec(), b"\r\n".to_vec()],
-            departure: Departure::default(),
         };
         let digest = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
         let expected = format!(

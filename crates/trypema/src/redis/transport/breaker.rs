@@ -51,6 +51,15 @@ impl Breaker {
         }
     }
 
+    /// Whether a call would be turned away at `now`.
+    pub(super) fn is_refusing(&self, now: Timestamp) -> bool {
+        match self.state {
+            State::Closed { .. } => false,
+            State::Open { until } => now < until,
+            State::Probing => true,
+        }
+    }
+
     /// The server replied. Late replies count too: they show that it is there.
     pub(super) fn succeeded(&mut self) {
         self.state = State::Closed { failures: 0 };

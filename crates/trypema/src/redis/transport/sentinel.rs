@@ -7,13 +7,10 @@ use std::time::Duration;
 use ::redis::{ConnectionInfo, PushInfo, PushKind, Value};
 
 use super::address::{SentinelAddress, at};
-use super::budget::within;
-use super::dial::{Dialler, Line, can_listen, dial, dial_and_listen};
-use super::errand::Errand;
-use super::gate::{Gate, jittered};
-use super::managed::{ManagedConnection, Request};
-use super::reply::Answer;
-use crate::clock::{Clock, SystemClock, Timestamp};
+use super::dial::{Line, can_listen, dial, dial_and_listen};
+use super::single_flight::SingleFlight;
+use super::within;
+use crate::redis::runtime::spawn;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
 /// While calls are made, the sentinels are asked this often (up to twice as far apart) whether the master is
@@ -26,7 +23,7 @@ const SENTINEL_BUDGET: Duration = Duration::from_millis(250);
 /// The channel on which sentinels announce a new master.
 const NEW_MASTER: &str = "+switch-master";
 
-/// The connection to the current master of a service.
+/// The sentinels of one service, and what they said last.
 ///
 /// A new master is looked up when the connection breaks, when the server says that it is a replica, when a sentinel
 /// announces `+switch-master`, and when the sentinels, asked at least once a second while calls are made, name another
@@ -34,65 +31,6 @@ const NEW_MASTER: &str = "+switch-master";
 /// it. Calls can go there until the announcement arrives; if the sentinel that we listen to is gone, for up to about a
 /// second; longer only if no sentinel can be reached from here (`min-replicas-to-write` on the servers bounds that
 /// too). Calls are not delayed by asking.
-pub(super) struct SentinelConnection {
-    sentinels: Arc<Sentinels>,
-    master: ManagedConnection,
-    recheck: Errand,
-    next_recheck: Mutex<Timestamp>,
-}
-
-impl SentinelConnection {
-    pub(super) fn new(address: SentinelAddress) -> Self {
-        let sentinels = Arc::new(Sentinels {
-            address,
-            first: AtomicUsize::new(0),
-            line: Mutex::new(None),
-            master: Arc::default(),
-        });
-        Self {
-            master: ManagedConnection::new(Dialler::Sentinel(Arc::clone(&sentinels))),
-            sentinels,
-            recheck: Errand::new(),
-            next_recheck: Mutex::new(Timestamp::default()),
-        }
-    }
-
-    pub(super) async fn run(&self, request: Request<'_>) -> Answer {
-        self.begin_recheck_if_due();
-        self.recheck.alongside(self.master.run(request)).await
-    }
-
-    pub(super) async fn line(&self) -> Result<Line, RedisFailure> {
-        self.master.line().await
-    }
-
-    /// Where the master is that the sentinels name now.
-    pub(super) async fn server(&self) -> Result<ConnectionInfo, RedisFailure> {
-        self.sentinels.master_at(&self.sentinels.ask().await?)
-    }
-
-    pub(super) fn gate(&self) -> &Gate {
-        self.master.gate()
-    }
-
-    fn begin_recheck_if_due(&self) {
-        if self.recheck.is_under_way() {
-            return;
-        }
-        let now = SystemClock.now();
-        {
-            let mut next = self.next_recheck.lock().unwrap_or_else(PoisonError::into_inner);
-            if now < *next {
-                return;
-            }
-            *next = now + jittered(RECHECK_INTERVAL);
-        }
-        let sentinels = Arc::clone(&self.sentinels);
-        self.recheck.begin(async move { sentinels.recheck().await });
-    }
-}
-
-/// The sentinels of one service, and what they said last.
 pub(super) struct Sentinels {
     address: SentinelAddress,
     /// Which one answered last: it is asked first.
@@ -101,6 +39,7 @@ pub(super) struct Sentinels {
     line: Mutex<Option<Line>>,
     /// The master that calls go to.
     master: Arc<CurrentMaster>,
+    recheck: SingleFlight,
 }
 
 #[derive(Default)]
@@ -112,6 +51,31 @@ struct Master {
 }
 
 impl Sentinels {
+    pub(super) fn new(address: SentinelAddress) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            first: AtomicUsize::new(0),
+            line: Mutex::new(None),
+            master: Arc::default(),
+            recheck: SingleFlight::new(RECHECK_INTERVAL),
+        })
+    }
+
+    /// Where the master is that the sentinels name now.
+    pub(super) async fn server(&self) -> Result<ConnectionInfo, RedisFailure> {
+        self.master_at(&self.ask().await?)
+    }
+
+    /// Asks the sentinels in the background, if that is due.
+    pub(super) fn recheck_if_due(self: &Arc<Self>) {
+        if self.recheck.is_due() {
+            let sentinels = Arc::clone(self);
+            spawn(async move {
+                sentinels.recheck.run(sentinels.recheck()).await;
+            });
+        }
+    }
+
     /// Dials the master that the sentinels name, if it says itself that it is one.
     pub(super) async fn dial_master(&self) -> Result<Line, RedisFailure> {
         let address = self.ask().await?;

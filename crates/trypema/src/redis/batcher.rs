@@ -1,0 +1,310 @@
+//! Batches calls to one Redis server, or to one slot of a Cluster.
+//!
+//! Each caller enqueues its request and waits for a one-shot reply. A driver task ([`driver`]) takes what is queued, sends it as one script
+//! call, and distributes the replies. While batches are in flight new requests queue up, so batches grow with load, and a lone request is
+//! sent immediately. The driver is spawned by the first request that finds none, on the runtime of its caller, and ends when nothing is
+//! queued or in flight.
+//!
+//! Invariants:
+//! - A request is sent at most once. A request whose reply is lost fails with `OutcomeUnknown`; it is never retried.
+//! - A batch is formed when there is a connection to send it on, so a request that is still queued is known to be unspent: dropping its caller
+//!   cancels it, and its failure is `Unavailable`. Once it is in a batch, it counts as sent.
+//! - Batches are sent in the order of their callers.
+//! - Every caller has its own deadline, which the timer thread of `clock/` keeps even if the driver's runtime stands still.
+//! - The queue, the batches and their number are bounded. A request that finds the queue full, or the circuit breaker open, fails at once.
+//! - A driver that ends early (its runtime is shut down, or it panics) fails all callers that it leaves behind. A driver that was woken and has
+//!   not run for [`STALLED_AFTER`] is replaced by the next request.
+
+mod batch;
+mod driver;
+mod waiter;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use super::ask::{Answers, Asks};
+use super::failure::{RedisFailure, RedisFailureKind};
+use super::transport::RedisConnection;
+use crate::clock::{Clock, Source, SystemClock, Timestamp};
+use batch::Batch;
+use driver::Driver;
+use waiter::{WaitForReply, Waiter};
+
+pub(super) use waiter::Terms;
+
+/// Batches in flight at once: enough that a few callers never wait for each other. Under load a batch starts only with its share of the
+/// callers, so that they share script calls and the server has less to do.
+const MAX_BATCHES: usize = 4;
+
+/// Checks of one script call: it keeps the server from other work for less than a few milliseconds.
+const MAX_TOGETHER: usize = 256;
+
+/// Requests in the queue. Further ones fail at once, unspent.
+const MAX_WAITING: usize = 65_536;
+
+/// A driver that was woken so long ago and has not run is on a runtime that nobody polls any more.
+const STALLED_AFTER: Duration = Duration::from_millis(100);
+
+/// What a batcher is made of.
+#[derive(Debug, Clone)]
+pub(super) struct BatcherOptions {
+    pub(super) connection: RedisConnection,
+    /// The slot of all keys, on a Cluster.
+    pub(super) slot: u16,
+    /// How long callers usually wait before they give up.
+    pub(super) call_timeout: Duration,
+    /// The time that scripts go by, if it is not the server's.
+    pub(super) clock: Option<Source>,
+}
+
+/// The requests of many callers, and the driver that sends them.
+#[derive(Debug)]
+pub(super) struct Batcher {
+    options: BatcherOptions,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Arc<Waiter>>,
+    /// Callers that wait for a reply, in the order of their deadlines.
+    deadlines: VecDeque<Arc<Waiter>>,
+    /// Whether the timer will fire.
+    is_timer_set: bool,
+    driver: Option<CurrentDriver>,
+    /// Drivers that were ever started.
+    drivers: u64,
+}
+
+/// The driver that takes requests from the queue.
+#[derive(Debug)]
+struct CurrentDriver {
+    number: u64,
+    batches_in_flight: usize,
+    requests_in_flight: usize,
+    /// Taken by the request that wakes it.
+    waker: Option<Waker>,
+    woken_at: Option<Timestamp>,
+    /// Whether a caller has left: its batch may have none any more.
+    is_caller_gone: bool,
+}
+
+/// What the driver does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    SendBatch,
+    Wait,
+    End,
+}
+
+impl Batcher {
+    pub(super) fn new(options: BatcherOptions) -> Arc<Self> {
+        Arc::new(Self { options, state: Mutex::default() })
+    }
+
+    /// Sends `asks` as one request, and returns the reply if it comes before the deadline.
+    pub(super) async fn send(self: &Arc<Self>, asks: Asks, terms: Terms) -> Result<Answers, RedisFailure> {
+        if let Some(failure) = self.options.connection.refusal(self.options.slot) {
+            return Err(failure);
+        }
+        let waiter = Waiter::new(asks, terms);
+        self.enqueue(&waiter)?;
+        WaitForReply { batcher: self, waiter }.await
+    }
+
+    /// Whether nobody is using it.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.driver.is_none() && state.queue.is_empty()
+    }
+
+    fn enqueue(self: &Arc<Self>, waiter: &Arc<Waiter>) -> Result<(), RedisFailure> {
+        let mut state = self.state();
+        while state.deadlines.front().is_some_and(|first| first.is_finished()) {
+            state.deadlines.pop_front();
+        }
+        if state.queue.len() >= MAX_WAITING {
+            return Err(unavailable("too many calls are waiting"));
+        }
+        state.queue.push_back(Arc::clone(waiter));
+        let needs_timer = state.add_deadline(waiter);
+        let is_driven = state.driver.as_ref().is_some_and(|driver| !driver.is_stalled());
+        let (waker, new_driver) = match is_driven {
+            true => (state.waker_for_queue(), None),
+            false => (None, Some(Driver::new(self, state.replace_driver()))),
+        };
+        drop(state);
+        if needs_timer {
+            SystemClock.wake_at(waiter.deadline(), &Waker::from(Arc::clone(self)));
+        }
+        waker.into_iter().for_each(Waker::wake);
+        // Without a runtime the driver is dropped here, and fails the request.
+        if let Some(driver) = new_driver {
+            self.options.connection.runtime().spawn(driver);
+        }
+        Ok(())
+    }
+
+    /// Has the driver look for batches that no caller waits for any more.
+    fn check_for_abandoned_batches(&self) {
+        let mut state = self.state();
+        let Some(driver) = &mut state.driver else { return };
+        driver.is_caller_gone = true;
+        let waker = driver.take_waker();
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends the wait of all callers whose deadline has passed, and sets the timer for the next one.
+    fn expire(self: Arc<Self>) {
+        let now = SystemClock.now();
+        let mut late = Vec::new();
+        let mut state = self.state();
+        while let Some(first) = state.deadlines.front() {
+            if !first.is_finished() && first.deadline() > now {
+                break;
+            }
+            late.extend(state.deadlines.pop_front());
+        }
+        let next = state.deadlines.front().map(|first| first.deadline());
+        state.is_timer_set = next.is_some();
+        drop(state);
+        let expired = late.iter().filter(|waiter| waiter.time_out()).count();
+        if expired > 0 {
+            self.check_for_abandoned_batches();
+        }
+        if let Some(next) = next {
+            SystemClock.wake_at(next, &Waker::from(self));
+        }
+    }
+
+    /// The time for a script to go by, if it is not the server's.
+    fn now(&self) -> Option<Timestamp> {
+        self.options.clock.as_ref().map(Source::now)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Adds a caller to those with a deadline; whether the timer has to be set for it. Nearly always its deadline is the last.
+    fn add_deadline(&mut self, waiter: &Arc<Waiter>) -> bool {
+        let later =
+            self.deadlines.iter().rev().take_while(|other| other.deadline() > waiter.deadline()).count();
+        let position = self.deadlines.len() - later;
+        self.deadlines.insert(position, Arc::clone(waiter));
+        let is_timer_set = std::mem::replace(&mut self.is_timer_set, true);
+        !is_timer_set || (position == 0 && later > 0)
+    }
+
+    /// Makes place for a new driver; its number.
+    fn replace_driver(&mut self) -> u64 {
+        self.drivers += 1;
+        self.driver = Some(CurrentDriver {
+            number: self.drivers,
+            batches_in_flight: 0,
+            requests_in_flight: 0,
+            waker: None,
+            // Spawning it wakes it.
+            woken_at: Some(SystemClock.now()),
+            is_caller_gone: false,
+        });
+        self.drivers
+    }
+
+    /// The driver, if it is the one of this number.
+    fn driver(&mut self, number: u64) -> Option<&mut CurrentDriver> {
+        self.driver.as_mut().filter(|driver| driver.number == number)
+    }
+
+    /// Wakes the driver if it can send what is queued.
+    fn waker_for_queue(&mut self) -> Option<Waker> {
+        let queued = self.queue.len();
+        self.driver.as_mut().filter(|driver| driver.can_send(queued))?.take_waker()
+    }
+
+    /// What the driver of this number does next, when it has nothing left to do for its batches in flight.
+    fn next_step(&mut self, number: u64) -> Step {
+        let queued = self.queue.len();
+        match self.driver(number) {
+            Some(driver) if driver.can_send(queued) => Step::SendBatch,
+            Some(driver) if queued > 0 || driver.batches_in_flight > 0 => Step::Wait,
+            _ => {
+                self.end_driver(number);
+                Step::End
+            }
+        }
+    }
+
+    /// Takes the next batch from the queue; `None` if no caller waits any more.
+    fn next_batch(&mut self, number: u64) -> Option<Batch> {
+        self.driver(number)?;
+        let mut waiters: Vec<Arc<Waiter>> = Vec::with_capacity(self.queue.len().min(MAX_TOGETHER));
+        let mut checks = 0;
+        while let Some(next) = self.queue.front() {
+            if !waiters.is_empty() && checks + next.asks().len() > MAX_TOGETHER {
+                break;
+            }
+            if let Some(next) = self.queue.pop_front().filter(|next| next.mark_sent()) {
+                checks += next.asks().len();
+                waiters.push(next);
+            }
+        }
+        let driver = self.driver(number).filter(|_| !waiters.is_empty())?;
+        driver.batches_in_flight += 1;
+        driver.requests_in_flight += waiters.len();
+        Some(Batch::new(waiters))
+    }
+
+    /// Takes all requests, for the driver of this number; none if another one has the queue.
+    fn take_queue(&mut self, number: u64) -> VecDeque<Arc<Waiter>> {
+        if self.driver(number).is_some() { std::mem::take(&mut self.queue) } else { VecDeque::new() }
+    }
+
+    /// The driver of this number ends; the requests that it leaves.
+    fn end_driver(&mut self, number: u64) -> VecDeque<Arc<Waiter>> {
+        let queue = self.take_queue(number);
+        self.driver.take_if(|driver| driver.number == number);
+        queue
+    }
+
+    fn batch_ended(&mut self, number: u64, requests: usize) {
+        if let Some(driver) = self.driver(number) {
+            driver.batches_in_flight -= 1;
+            driver.requests_in_flight -= requests;
+        }
+    }
+}
+
+impl CurrentDriver {
+    /// Whether one more batch may start for so many requests.
+    fn can_send(&self, queued: usize) -> bool {
+        queued > 0 && self.batches_in_flight < MAX_BATCHES && queued * MAX_BATCHES >= self.requests_in_flight
+    }
+
+    fn take_waker(&mut self) -> Option<Waker> {
+        let waker = self.waker.take()?;
+        self.woken_at = Some(SystemClock.now());
+        Some(waker)
+    }
+
+    /// Whether its runtime does not run it.
+    fn is_stalled(&self) -> bool {
+        self.woken_at.is_some_and(|woken_at| SystemClock.now() > woken_at + STALLED_AFTER)
+    }
+}
+
+/// The timer's call.
+impl Wake for Batcher {
+    fn wake(self: Arc<Self>) {
+        self.expire();
+    }
+}
+
+fn unavailable(message: &'static str) -> RedisFailure {
+    RedisFailure::new(RedisFailureKind::Unavailable, message)
+}

@@ -1,0 +1,66 @@
+//! The requests of one script call.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::waiter::Waiter;
+use crate::clock::Timestamp;
+use crate::redis::ask::{Answers, Cargo, Told};
+use crate::redis::failure::{RedisFailure, RedisFailureKind};
+use crate::redis::transport::ScriptCall;
+
+/// Requests that are sent together, in their order.
+#[derive(Debug)]
+pub(super) struct Batch {
+    waiters: Vec<Arc<Waiter>>,
+}
+
+impl Batch {
+    pub(super) fn new(waiters: Vec<Arc<Waiter>>) -> Self {
+        Self { waiters }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Whether no caller waits for it any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.waiters.iter().all(|waiter| waiter.is_finished())
+    }
+
+    /// The script call for all of it; `now` is the time to go by, if not the server's.
+    pub(super) fn script_call(&self, now: Option<Timestamp>) -> ScriptCall {
+        self.cargo().call(now)
+    }
+
+    /// Gives every caller its part of the reply.
+    pub(super) fn complete(&self, reply: Result<::redis::Value, RedisFailure>) {
+        let mut told = reply.and_then(|reply| self.read(&reply)).map(Vec::into_iter);
+        let mut reply_to = |waiter: &Waiter| match &mut told {
+            Ok(told) if waiter.is_single() => {
+                told.next().unwrap_or_else(|| Err(bad_reply())).map(Answers::One)
+            }
+            Ok(told) => Ok(Answers::Many(told.take(waiter.asks().len()).collect())),
+            Err(failure) => Err(failure.clone()),
+        };
+        self.waiters.iter().filter_map(|waiter| waiter.complete(reply_to(waiter))).for_each(Waker::wake);
+    }
+
+    fn read(&self, reply: &::redis::Value) -> Result<Vec<Result<Told, RedisFailure>>, RedisFailure> {
+        match reply {
+            ::redis::Value::BulkString(bytes) => self.cargo().read(bytes).ok_or_else(bad_reply),
+            _ => Err(bad_reply()),
+        }
+    }
+
+    fn cargo(&self) -> Cargo<'_> {
+        let mut cargo = Cargo::default();
+        self.waiters.iter().for_each(|waiter| cargo.add(waiter.asks()));
+        cargo
+    }
+}
+
+fn bad_reply() -> RedisFailure {
+    RedisFailure::new(RedisFailureKind::BadReply, "not what the script answers")
+}

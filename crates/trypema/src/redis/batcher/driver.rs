@@ -1,0 +1,147 @@
+//! The task that sends batches and waits for their replies.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::batch::Batch;
+use super::waiter::Waiter;
+use super::{Batcher, Step, unavailable};
+use crate::redis::failure::{RedisFailure, RedisFailureKind};
+use crate::redis::transport::{Channel, Readiness};
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Channel, RedisFailure>> + Send>>;
+type ScriptReply = Pin<Box<dyn Future<Output = Result<::redis::Value, RedisFailure>> + Send>>;
+
+/// One driver of a batcher. Ready when nothing is queued or in flight.
+pub(super) struct Driver {
+    batcher: Arc<Batcher>,
+    /// Tells it apart from a driver that has replaced it: that one has the queue.
+    number: u64,
+    connecting: Option<Connecting>,
+    in_flight: Vec<InFlight>,
+}
+
+struct InFlight {
+    batch: Batch,
+    reply: ScriptReply,
+}
+
+impl Driver {
+    pub(super) fn new(batcher: &Arc<Batcher>, number: u64) -> Self {
+        Self { batcher: Arc::clone(batcher), number, connecting: None, in_flight: Vec::new() }
+    }
+
+    /// Has the waker ready for requests that come from now on, and forgets batches whose callers are all gone.
+    fn begin(&mut self, waker: &Waker) {
+        let mut state = self.batcher.state();
+        let Some(driver) = state.driver(self.number) else { return };
+        driver.waker = Some(waker.clone());
+        driver.woken_at = None;
+        if !std::mem::take(&mut driver.is_caller_gone) {
+            return;
+        }
+        drop(state);
+        self.end_batches(|in_flight| in_flight.batch.is_abandoned());
+    }
+
+    /// Polls all batches in flight, in the order in which they were formed: a new one is sent by that.
+    fn complete_batches(&mut self, context: &mut Context<'_>) {
+        self.end_batches(|in_flight| match in_flight.reply.as_mut().poll(context) {
+            Poll::Ready(reply) => {
+                in_flight.batch.complete(reply);
+                true
+            }
+            Poll::Pending => false,
+        });
+    }
+
+    fn end_batches(&mut self, mut is_over: impl FnMut(&mut InFlight) -> bool) {
+        let (batcher, number) = (&self.batcher, self.number);
+        self.in_flight.retain_mut(|in_flight| {
+            let is_over = is_over(in_flight);
+            if is_over {
+                batcher.state().batch_ended(number, in_flight.batch.len());
+            }
+            !is_over
+        });
+    }
+
+    /// The connection for the next batch, as soon as there is one.
+    fn poll_connection(&mut self, context: &mut Context<'_>) -> Poll<Result<Channel, RedisFailure>> {
+        let mut connecting = match self.connecting.take() {
+            Some(connecting) => connecting,
+            None => match self.batcher.options.connection.ready(self.batcher.options.slot) {
+                Readiness::Now(channel) => return Poll::Ready(channel),
+                Readiness::Later(connecting) => connecting,
+            },
+        };
+        let poll = connecting.as_mut().poll(context);
+        if poll.is_pending() {
+            self.connecting = Some(connecting);
+        }
+        poll
+    }
+
+    /// Forms a batch of what is queued and sends it; without a connection all that is queued fails.
+    fn send(&mut self, channel: Result<Channel, RedisFailure>) {
+        match channel {
+            Ok(channel) => {
+                let Some(batch) = self.batcher.state().next_batch(self.number) else { return };
+                let call = batch.script_call(self.batcher.now());
+                let reply = Box::pin(channel.send(call, self.batcher.options.call_timeout));
+                self.in_flight.push(InFlight { batch, reply });
+            }
+            Err(failure) => self.fail_queue(&failure),
+        }
+    }
+
+    /// Fails all requests in the queue, unspent.
+    fn fail_queue(&self, failure: &RedisFailure) {
+        let queue = self.batcher.state().take_queue(self.number);
+        fail_all(&queue, failure);
+    }
+}
+
+fn fail_all(queue: &VecDeque<Arc<Waiter>>, failure: &RedisFailure) {
+    queue.iter().filter_map(|waiter| waiter.complete(Err(failure.clone()))).for_each(Waker::wake);
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.begin(context.waker());
+        loop {
+            self.complete_batches(context);
+            // A connection that is being made is wanted even if the callers that it was begun for are gone.
+            let step = match self.connecting {
+                Some(_) => Step::SendBatch,
+                None => self.batcher.state().next_step(self.number),
+            };
+            match step {
+                Step::SendBatch => match self.poll_connection(context) {
+                    Poll::Ready(channel) => self.send(channel),
+                    Poll::Pending => return Poll::Pending,
+                },
+                Step::End if self.in_flight.is_empty() => return Poll::Ready(()),
+                Step::Wait | Step::End => return Poll::Pending,
+            }
+        }
+    }
+}
+
+/// Callers that are left behind, by a runtime that is shut down or by a panic, are told so.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        for in_flight in self.in_flight.drain(..) {
+            let message = "the async runtime was shut down before the reply came";
+            in_flight.batch.complete(Err(RedisFailure::new(RedisFailureKind::OutcomeUnknown, message)));
+        }
+        // In one step: a request that comes after it starts the next driver.
+        let queue = self.batcher.state().end_driver(self.number);
+        fail_all(&queue, &unavailable("no async runtime runs this call, or it was shut down"));
+    }
+}

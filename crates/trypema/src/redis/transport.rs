@@ -1,0 +1,272 @@
+//! Brings one script call to the right server, once.
+
+mod address;
+mod breaker;
+mod circuit_breaker;
+mod cluster;
+mod dial;
+mod node;
+mod reply;
+mod script;
+mod sentinel;
+mod single_flight;
+mod slots;
+mod topology;
+mod version;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::redis::aio::ConnectionManager;
+use ::redis::{ConnectionInfo, Value};
+
+use self::address::Address;
+use self::cluster::Cluster;
+use self::dial::{Standing, Target};
+use self::node::{Node, NodeChannel, Request};
+use self::reply::Answer;
+use self::sentinel::Sentinels;
+use super::runtime::Runtime;
+use super::{RedisFailure, RedisFailureKind};
+use crate::TrypemaError;
+use crate::clock::{Clock, Source, SystemClock};
+use crate::waiting::{Sleep, before};
+
+pub(crate) use self::script::{Script, ScriptCall};
+pub(crate) use self::slots::slot_of;
+
+/// What can be told of the servers that a limiter is connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RedisStats {
+    /// How many of them are left alone for a moment, because calls went unanswered.
+    pub open_breakers: usize,
+    /// How often that has begun.
+    pub breaker_openings: u64,
+}
+
+/// A connection to Redis: one server, the master of a Sentinel service, or a Cluster.
+///
+/// Clones are cheap and share the connection. Lost connections are dialled again when a call needs them, at
+/// most ten times a second; a server that does not answer is left alone for a moment, and calls fail at once
+/// meanwhile. No call is sent twice unless the server's answer proves that it did not run. While calls are under way a task sends them,
+/// on the runtime of one of their callers; nothing runs while there are none.
+///
+/// Calls run on Tokio or smol, as the crate's features say; with both, on Tokio inside a Tokio runtime. A runtime that is shut down takes
+/// the connection that was dialled in it along; the next call dials in its own.
+///
+/// ```no_run
+/// use trypema::redis::RedisConnection;
+///
+/// # async fn connect() -> Result<(), trypema::TrypemaError> {
+/// let one = RedisConnection::connect("redis://127.0.0.1:6379").await?;
+/// let service = RedisConnection::connect("redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/main").await?;
+/// let cluster = RedisConnection::connect("rediss+cluster://user:password@10.0.0.1,10.0.0.2").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisConnection {
+    route: Route,
+    /// For calls that run outside of any.
+    runtime: Runtime,
+}
+
+#[derive(Clone)]
+enum Route {
+    /// One server, the master that sentinels name, or what a connection manager leads to.
+    Node(Arc<Node>),
+    Cluster(Arc<Cluster>),
+}
+
+impl RedisConnection {
+    /// Connects to `url`:
+    ///
+    /// - `redis://[user:password@]host[:port][/database]`, `rediss://…` with TLS, or `unix:///path`;
+    /// - `redis+sentinel://[user:password@]host[:port],…/service[/database]`, with `?sentinel_password=…` (and
+    ///   `sentinel_username`) where the sentinels ask for one;
+    /// - `redis+cluster://[user:password@]host[:port],…`: some nodes, from which the others are learnt.
+    ///
+    /// `rediss+…` is with TLS. Connections speak RESP3; `?protocol=resp2` is for proxies that cannot.
+    ///
+    /// # Errors
+    ///
+    /// [`TrypemaError::InvalidRedisAddress`] if the address cannot be understood, and
+    /// [`TrypemaError::RedisError`] if nobody answers there, the login is refused, or the server is older than
+    /// Redis 6.2.
+    pub async fn connect(url: &str) -> Result<Self, TrypemaError> {
+        let connection = Self::lazy(url)?;
+        let line = match &connection.route {
+            Route::Node(node) => node.line().await?,
+            Route::Cluster(cluster) => cluster.line().await?,
+        };
+        version::check(&line).await?;
+        Ok(connection)
+    }
+
+    /// The same without reaching for the server: the first call connects.
+    ///
+    /// # Errors
+    ///
+    /// [`TrypemaError::InvalidRedisAddress`] if the address cannot be understood.
+    pub fn lazy(url: &str) -> Result<Self, TrypemaError> {
+        Ok(Self::from_route(match Address::parse(url)? {
+            Address::Server(info) => Route::Node(Node::new(Target::Server(Box::new(info)))),
+            Address::Sentinel(address) => Route::Node(Node::new(Target::Sentinel(Sentinels::new(address)))),
+            Address::Cluster(seeds) => Route::Cluster(Cluster::new(seeds)),
+        }))
+    }
+
+    /// Where the server is that has `key` now: the one of the address, the master that the sentinels name, or the owner of the
+    /// key's slot in a Cluster. For who keeps something of their own beside the counters, on a connection of their own; with the
+    /// login and the settings of this one.
+    ///
+    /// Asks a sentinel or a node each time, so it is not for every call; one server is not asked. By the time of the answer it may be
+    /// another one: ask again when a call is told so, or fails.
+    ///
+    /// ```no_run
+    /// use trypema::redis::RedisConnection;
+    /// use trypema::redis::client::Client;
+    ///
+    /// # async fn keep(connection: &RedisConnection) -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = Client::open(connection.server_of("my:cache").await?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`TrypemaError::RedisError`] if nobody answers, or nobody serves the slot; always for a connection that was made of a
+    /// `ConnectionManager`, which does not tell its address.
+    pub async fn server_of(&self, key: &str) -> Result<ConnectionInfo, TrypemaError> {
+        Ok(match &self.route {
+            Route::Node(node) => match node.target() {
+                Target::Server(info) => ConnectionInfo::clone(info),
+                Target::Sentinel(sentinels) => sentinels.server().await?,
+                Target::Manager(_) => {
+                    return Err(refused("a connection manager does not tell its address").into());
+                }
+            },
+            Route::Cluster(cluster) => cluster.server_of(slot_of(key.as_bytes())).await?,
+        })
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.route, Route::Cluster(_))
+    }
+
+    /// Where its driver tasks are spawned.
+    pub(super) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Why a request for `slot` should not even be queued, if that is so.
+    pub(super) fn refusal(&self, slot: u16) -> Option<RedisFailure> {
+        match &self.route {
+            Route::Node(node) => node.breaker().refusal(),
+            Route::Cluster(cluster) => cluster.refusal(slot),
+        }
+    }
+
+    /// A channel to the server of `slot`, once there is a connection.
+    pub(super) fn ready(&self, slot: u16) -> Readiness {
+        let (node, cluster) = match &self.route {
+            Route::Node(node) => (Some(Arc::clone(node)), None),
+            Route::Cluster(cluster) => (cluster.owner(slot), Some(Arc::clone(cluster))),
+        };
+        if let Some(Ok(channel)) = node.as_ref().and_then(Node::channel_now) {
+            return Readiness::Now(Ok(Channel { channel, cluster, slot }));
+        }
+        Readiness::Later(Box::pin(async move {
+            let channel = match (&cluster, node) {
+                (Some(cluster), _) => cluster.channel(slot).await?,
+                (None, Some(node)) => node.channel().await?,
+                (None, None) => return Err(refused("no server")),
+            };
+            Ok(Channel { channel, cluster, slot })
+        }))
+    }
+
+    pub(crate) fn stats(&self) -> RedisStats {
+        match &self.route {
+            Route::Node(node) => node.breaker().stats(),
+            Route::Cluster(cluster) => cluster.stats(),
+        }
+    }
+
+    fn from_route(route: Route) -> Self {
+        Self { route, runtime: Runtime::current() }
+    }
+}
+
+/// The manager dials by itself. Its own timeouts stay as they are.
+impl From<ConnectionManager> for RedisConnection {
+    fn from(manager: ConnectionManager) -> Self {
+        Self::from_route(Route::Node(Node::new(Target::Manager(Box::new(manager)))))
+    }
+}
+
+/// Shows what kind it is; never an address, which may hold a password.
+impl fmt::Debug for RedisConnection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.route {
+            Route::Cluster(_) => "cluster",
+            Route::Node(node) => match node.target() {
+                Target::Server(_) => "server",
+                Target::Sentinel(_) => "sentinel",
+                Target::Manager(_) => "manager",
+            },
+        };
+        formatter.debug_struct("RedisConnection").field("kind", &kind).finish()
+    }
+}
+
+/// A channel, or the way to one.
+pub(super) enum Readiness {
+    Now(Result<Channel, RedisFailure>),
+    /// The server has to be found or dialled.
+    Later(Pin<Box<dyn Future<Output = Result<Channel, RedisFailure>> + Send>>),
+}
+
+/// A connection that one script call may be sent on.
+pub(super) struct Channel {
+    channel: NodeChannel,
+    cluster: Option<Arc<Cluster>>,
+    slot: u16,
+}
+
+impl Channel {
+    /// Runs the script once, for callers that wait about `call_timeout`. Waits as long as it takes: the driver drops it when no caller waits any
+    /// more.
+    pub(super) async fn send(self, call: ScriptCall, call_timeout: Duration) -> Result<Value, RedisFailure> {
+        let request = Request { call: &call, call_timeout, standing: Standing::Owner };
+        let answer = match &self.cluster {
+            Some(cluster) => cluster.run(self.channel, request, self.slot).await,
+            None => self.channel.run(request).await,
+        };
+        match answer {
+            Answer::Value(value) => Ok(value),
+            Answer::NoScript => Err(refused("the server forgets scripts as soon as it is told of them")),
+            Answer::Moved(_) | Answer::Ask(_) => {
+                Err(refused("this is a node of a cluster: its address is redis+cluster://…"))
+            }
+            Answer::ReadOnly(failure)
+            | Answer::NotReady(failure)
+            | Answer::Refused(failure)
+            | Answer::NotSent(failure)
+            | Answer::Lost(failure) => Err(failure),
+        }
+    }
+}
+
+/// Returns the output of `future`, or `None` if it takes longer than `timeout`.
+async fn within<F: Future>(timeout: Duration, future: F) -> Option<F::Output> {
+    before(future, Sleep::until(&Source::System, SystemClock.now() + timeout)).await
+}
+
+fn refused(message: &'static str) -> RedisFailure {
+    RedisFailure::new(RedisFailureKind::Refused, message)
+}

@@ -1,0 +1,127 @@
+//! Work that many need at once and one does: a dial, fetching the slot table, asking the sentinels.
+
+use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::circuit_breaker::jittered;
+use crate::clock::{Clock, Source, SystemClock, Timestamp};
+use crate::waiting::{Sleep, before};
+
+/// Work that takes longer has lost its runtime: the next to ask begins it anew. Longer than any dial with all its retries at
+/// other addresses.
+const LOST_AFTER: Duration = Duration::from_secs(5);
+
+/// One run at a time, and a pause between the starts of two.
+pub(super) struct SingleFlight {
+    interval: Duration,
+    state: Mutex<State>,
+    ended: Notify,
+}
+
+struct State {
+    next_start: Timestamp,
+    running_until: Option<Timestamp>,
+}
+
+/// How a call of [`SingleFlight::run`] ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Run {
+    /// The work was done, by this call or by the one that it waited for.
+    Done,
+    /// The last run began less than the interval ago.
+    TooSoon,
+}
+
+impl SingleFlight {
+    /// Runs begin at least `interval` apart (up to twice as far).
+    pub(super) fn new(interval: Duration) -> Self {
+        let state = State { next_start: Timestamp::default(), running_until: None };
+        Self { interval, state: Mutex::new(state), ended: Notify::new() }
+    }
+
+    /// Whether `run` would begin now.
+    pub(super) fn is_due(&self) -> bool {
+        let (state, now) = (self.state(), SystemClock.now());
+        state.running(now).is_none() && now >= state.next_start
+    }
+
+    /// Does `work`, or waits for the run that is under way.
+    pub(super) async fn run(&self, work: impl Future<Output = ()>) -> Run {
+        let now = SystemClock.now();
+        let under_way = {
+            let mut state = self.state();
+            let under_way = state.running(now).map(|until| (self.ended.notified(), until));
+            if under_way.is_none() {
+                if now < state.next_start {
+                    return Run::TooSoon;
+                }
+                state.next_start = now + jittered(self.interval);
+                state.running_until = Some(now + LOST_AFTER);
+            }
+            under_way
+        };
+        if let Some((ended, until)) = under_way {
+            before(ended, Sleep::until(&Source::System, until)).await;
+            return Run::Done;
+        }
+        let _running = Running(self);
+        work.await;
+        Run::Done
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn running(&self, now: Timestamp) -> Option<Timestamp> {
+        self.running_until.filter(|until| *until > now)
+    }
+}
+
+/// Ends the run, also if it is dropped half-way.
+struct Running<'s>(&'s SingleFlight);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.state().running_until = None;
+        self.0.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, ready};
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn one_runs_and_the_others_wait_for_its_end() {
+        let dial = SingleFlight::new(Duration::from_secs(3_600));
+        assert!(dial.is_due());
+        let mut first = Box::pin(dial.run(pending()));
+        assert_eq!(poll(first.as_mut()), Poll::Pending);
+        assert!(!dial.is_due());
+        let mut second = pin!(dial.run(async { panic!("begun twice") }));
+        assert_eq!(poll(second.as_mut()), Poll::Pending);
+        drop(first);
+        assert_eq!(poll(second.as_mut()), Poll::Ready(Run::Done));
+        assert_eq!(poll(pin!(dial.run(async { panic!("begun too soon") }))), Poll::Ready(Run::TooSoon));
+    }
+
+    #[test]
+    fn the_next_run_begins_after_the_interval() {
+        let dial = SingleFlight::new(Duration::ZERO);
+        assert_eq!(poll(pin!(dial.run(ready(())))), Poll::Ready(Run::Done));
+        assert!(dial.is_due());
+    }
+}
