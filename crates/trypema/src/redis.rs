@@ -30,6 +30,7 @@ mod failure;
 mod handle;
 mod join;
 mod key;
+mod key_call;
 mod lease;
 mod limiter;
 mod provider;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::ask::Verb;
 use super::key::RedisKey;
-use super::limiter::{Asking, Limiter};
+use super::key_call::Asking;
+use super::limiter::Limiter;
 use crate::decision::{BlockScope, LimiterDecision};
 use crate::error::TrypemaError;
 use crate::strategy::{Abuse, AbuseLimit};

@@ -17,7 +17,7 @@
 
 mod batch;
 mod driver;
-mod waiter;
+mod pending_request;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,9 +30,9 @@ use super::transport::RedisConnection;
 use crate::clock::{Clock, Source, SystemClock, Timestamp};
 use batch::Batch;
 use driver::Driver;
-use waiter::{WaitForReply, Waiter};
+use pending_request::{PendingRequest, Stage, WaitForReply};
 
-pub(super) use waiter::Terms;
+pub(super) use pending_request::Terms;
 
 /// Batches in flight at once: enough that a few callers never wait for each other. Under load a batch starts only with its share of the
 /// callers, so that they share script calls and the server has less to do.
@@ -68,9 +68,9 @@ pub(super) struct Batcher {
 
 #[derive(Debug, Default)]
 struct State {
-    queue: VecDeque<Arc<Waiter>>,
+    queue: VecDeque<Arc<PendingRequest>>,
     /// Callers that wait for a reply, in the order of their deadlines.
-    deadlines: VecDeque<Arc<Waiter>>,
+    deadlines: VecDeque<Arc<PendingRequest>>,
     /// Whether the timer will fire.
     is_timer_set: bool,
     driver: Option<CurrentDriver>,
@@ -87,8 +87,10 @@ struct CurrentDriver {
     /// Taken by the request that wakes it.
     waker: Option<Waker>,
     woken_at: Option<Timestamp>,
-    /// Whether a caller has left: its batch may have none any more.
+    /// Whether a caller has left after its request was sent: the batch may have none any more.
     is_caller_gone: bool,
+    /// Requests that were not sent before their deadlines since it ran last.
+    expired_in_queue: u32,
 }
 
 /// What the driver does next.
@@ -109,9 +111,9 @@ impl Batcher {
         if let Some(failure) = self.options.connection.refusal(self.options.slot) {
             return Err(failure);
         }
-        let waiter = Waiter::new(asks, terms);
-        self.enqueue(&waiter)?;
-        WaitForReply { batcher: self, waiter }.await
+        let request = PendingRequest::new(asks, terms);
+        self.enqueue(&request)?;
+        WaitForReply { batcher: self, request }.await
     }
 
     /// Whether nobody is using it.
@@ -120,7 +122,7 @@ impl Batcher {
         state.driver.is_none() && state.queue.is_empty()
     }
 
-    fn enqueue(self: &Arc<Self>, waiter: &Arc<Waiter>) -> Result<(), RedisFailure> {
+    fn enqueue(self: &Arc<Self>, request: &Arc<PendingRequest>) -> Result<(), RedisFailure> {
         let mut state = self.state();
         while state.deadlines.front().is_some_and(|first| first.is_finished()) {
             state.deadlines.pop_front();
@@ -128,8 +130,8 @@ impl Batcher {
         if state.queue.len() >= MAX_WAITING {
             return Err(unavailable("too many calls are waiting"));
         }
-        state.queue.push_back(Arc::clone(waiter));
-        let needs_timer = state.add_deadline(waiter);
+        state.queue.push_back(Arc::clone(request));
+        let needs_timer = state.add_deadline(request);
         let is_driven = state.driver.as_ref().is_some_and(|driver| !driver.is_stalled());
         let (waker, new_driver) = match is_driven {
             true => (state.waker_for_queue(), None),
@@ -137,7 +139,7 @@ impl Batcher {
         };
         drop(state);
         if needs_timer {
-            SystemClock.wake_at(waiter.deadline(), &Waker::from(Arc::clone(self)));
+            SystemClock.wake_at(request.deadline(), &Waker::from(Arc::clone(self)));
         }
         waker.into_iter().for_each(Waker::wake);
         // Without a runtime the driver is dropped here, and fails the request.
@@ -147,11 +149,17 @@ impl Batcher {
         Ok(())
     }
 
-    /// Has the driver look for batches that no caller waits for any more.
-    fn check_for_abandoned_batches(&self) {
+    /// Tells the driver of callers that have left without a reply.
+    fn callers_gone(&self, stages: impl Iterator<Item = Stage>) {
         let mut state = self.state();
         let Some(driver) = &mut state.driver else { return };
-        driver.is_caller_gone = true;
+        for stage in stages {
+            match stage {
+                Stage::Queued => driver.expired_in_queue += 1,
+                Stage::Sent => driver.is_caller_gone = true,
+                Stage::Finished => {}
+            }
+        }
         let waker = driver.take_waker();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
@@ -171,9 +179,9 @@ impl Batcher {
         let next = state.deadlines.front().map(|first| first.deadline());
         state.is_timer_set = next.is_some();
         drop(state);
-        let expired = late.iter().filter(|waiter| waiter.time_out()).count();
-        if expired > 0 {
-            self.check_for_abandoned_batches();
+        let expired: Vec<Stage> = late.iter().map(|request| request.time_out()).collect();
+        if expired.iter().any(|stage| *stage != Stage::Finished) {
+            self.callers_gone(expired.into_iter());
         }
         if let Some(next) = next {
             SystemClock.wake_at(next, &Waker::from(self));
@@ -192,11 +200,11 @@ impl Batcher {
 
 impl State {
     /// Adds a caller to those with a deadline; whether the timer has to be set for it. Nearly always its deadline is the last.
-    fn add_deadline(&mut self, waiter: &Arc<Waiter>) -> bool {
+    fn add_deadline(&mut self, request: &Arc<PendingRequest>) -> bool {
         let later =
-            self.deadlines.iter().rev().take_while(|other| other.deadline() > waiter.deadline()).count();
+            self.deadlines.iter().rev().take_while(|other| other.deadline() > request.deadline()).count();
         let position = self.deadlines.len() - later;
-        self.deadlines.insert(position, Arc::clone(waiter));
+        self.deadlines.insert(position, Arc::clone(request));
         let is_timer_set = std::mem::replace(&mut self.is_timer_set, true);
         !is_timer_set || (position == 0 && later > 0)
     }
@@ -212,6 +220,7 @@ impl State {
             // Spawning it wakes it.
             woken_at: Some(SystemClock.now()),
             is_caller_gone: false,
+            expired_in_queue: 0,
         });
         self.drivers
     }
@@ -243,30 +252,30 @@ impl State {
     /// Takes the next batch from the queue; `None` if no caller waits any more.
     fn next_batch(&mut self, number: u64) -> Option<Batch> {
         self.driver(number)?;
-        let mut waiters: Vec<Arc<Waiter>> = Vec::with_capacity(self.queue.len().min(MAX_TOGETHER));
+        let mut requests: Vec<Arc<PendingRequest>> = Vec::with_capacity(self.queue.len().min(MAX_TOGETHER));
         let mut checks = 0;
         while let Some(next) = self.queue.front() {
-            if !waiters.is_empty() && checks + next.asks().len() > MAX_TOGETHER {
+            if !requests.is_empty() && checks + next.asks().len() > MAX_TOGETHER {
                 break;
             }
             if let Some(next) = self.queue.pop_front().filter(|next| next.mark_sent()) {
                 checks += next.asks().len();
-                waiters.push(next);
+                requests.push(next);
             }
         }
-        let driver = self.driver(number).filter(|_| !waiters.is_empty())?;
+        let driver = self.driver(number).filter(|_| !requests.is_empty())?;
         driver.batches_in_flight += 1;
-        driver.requests_in_flight += waiters.len();
-        Some(Batch::new(waiters))
+        driver.requests_in_flight += requests.len();
+        Some(Batch::new(requests))
     }
 
     /// Takes all requests, for the driver of this number; none if another one has the queue.
-    fn take_queue(&mut self, number: u64) -> VecDeque<Arc<Waiter>> {
+    fn take_queue(&mut self, number: u64) -> VecDeque<Arc<PendingRequest>> {
         if self.driver(number).is_some() { std::mem::take(&mut self.queue) } else { VecDeque::new() }
     }
 
     /// The driver of this number ends; the requests that it leaves.
-    fn end_driver(&mut self, number: u64) -> VecDeque<Arc<Waiter>> {
+    fn end_driver(&mut self, number: u64) -> VecDeque<Arc<PendingRequest>> {
         let queue = self.take_queue(number);
         self.driver.take_if(|driver| driver.number == number);
         queue

@@ -2,7 +2,8 @@
 
 use super::ask::Verb;
 use super::key::RedisKey;
-use super::limiter::{Asking, Limiter};
+use super::key_call::{Asking, KeyCall};
+use super::limiter::Limiter;
 use crate::error::TrypemaError;
 use crate::strategy::{Strategy, Wire};
 
@@ -17,17 +18,21 @@ pub struct KeyHandle<'a, S: Strategy> {
 impl<S: Wire> KeyHandle<'_, S> {
     /// As [`Limiter::take`].
     pub async fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
-        self.limiter.decide(self.key, self.name.clone(), (limit, Asking::new(Verb::Take, cost))).await
+        self.decide(limit, Asking::new(Verb::Take, cost)).await
     }
 
     /// As [`Limiter::peek`].
     pub async fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
-        self.limiter.decide(self.key, self.name.clone(), (limit, Asking::new(Verb::Peek, cost))).await
+        self.decide(limit, Asking::new(Verb::Peek, cost)).await
     }
 
     /// As [`Limiter::reset`].
     pub async fn reset(&self) -> Result<bool, TrypemaError> {
         self.limiter.reset(self.key).await
+    }
+
+    async fn decide<'l>(&self, limit: &'l S::Limit, asking: Asking) -> Result<S::Decision<'l>, TrypemaError> {
+        self.limiter.decide(self.name.clone(), KeyCall::new(self.key, limit, asking)).await
     }
 
     /// The key.

@@ -7,7 +7,8 @@ use super::ask::{LeaseTerms, Verb};
 use super::batcher::Terms;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
-use super::limiter::{Asking, Limiter};
+use super::key_call::{Asking, KeyCall};
+use super::limiter::Limiter;
 use super::receipt::Reservation;
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
@@ -91,7 +92,8 @@ impl<S: Leasable> Limiter<S> {
         (limit, cost): (&'l S::Limit, u64),
     ) -> Result<Reservation<S::Decision<'l>>, RedisFailure> {
         let (terms, name) = (Terms::until(deadline), self.store.name(key, S::SUFFIX));
-        let found = self.found_by(terms, key, name, (limit, Asking::new(Verb::Reserve, cost))).await?;
+        let found =
+            self.found_by(terms, name, KeyCall::new(key, limit, Asking::new(Verb::Reserve, cost))).await?;
         Ok(self.reservation(key, limit, found))
     }
 
@@ -104,7 +106,8 @@ impl<S: Leasable> Limiter<S> {
     ) -> Result<(S::Outcome, Timestamp), RedisFailure> {
         let terms = Terms::until(deadline);
         let name = self.store.name(key, S::SUFFIX);
-        let found = self.found_by(terms, key, name, (limit, Asking::new(Verb::Take, cost))).await?;
+        let found =
+            self.found_by(terms, name, KeyCall::new(key, limit, Asking::new(Verb::Take, cost))).await?;
         Ok((found.outcome, found.told.now))
     }
 }

@@ -10,6 +10,7 @@ use super::batcher::Terms;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::handle::KeyHandle;
 use super::key::RedisKey;
+use super::key_call::{Asking, KeyCall};
 use super::store::Store;
 use super::substitute::Substitute;
 use crate::clock::{Source, Timestamp};
@@ -77,20 +78,6 @@ impl<S: Wire> Found<S> {
     }
 }
 
-/// A verb with its numbers.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asking {
-    pub(super) verb: Verb,
-    pub(super) cost: u64,
-    pub(super) extra: u64,
-}
-
-impl Asking {
-    pub(super) fn new(verb: Verb, cost: u64) -> Self {
-        Self { verb, cost, extra: 0 }
-    }
-}
-
 impl<S: Wire> Limiter<S> {
     pub(super) fn new(store: Arc<Store>) -> Self {
         Self { store, substitute: Arc::new(Substitute::new()), waiters: Arc::default() }
@@ -106,7 +93,8 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(key, self.store.name(key, S::SUFFIX), (limit, Asking::new(Verb::Take, cost))).await
+        let call = KeyCall::new(key, limit, Asking::new(Verb::Take, cost));
+        self.decide(self.store.name(key, S::SUFFIX), call).await
     }
 
     /// What [`Limiter::take`] would answer; nothing is spent.
@@ -116,7 +104,8 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(key, self.store.name(key, S::SUFFIX), (limit, Asking::new(Verb::Peek, cost))).await
+        let call = KeyCall::new(key, limit, Asking::new(Verb::Peek, cost));
+        self.decide(self.store.name(key, S::SUFFIX), call).await
     }
 
     /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
@@ -153,7 +142,7 @@ impl<S: Wire> Limiter<S> {
             Err(failure) => {
                 let asking =
                     Asking::new(Verb::UpTo, self.substitute.most_of(self.store.on_failure(), limit, cost));
-                self.or_substitute(key, (limit, asking), Err(failure)).map(|decision| {
+                self.or_substitute(KeyCall { key, limit, asking }, Err(failure)).map(|decision| {
                     let units = if S::core(&decision).is_allowed() { asking.cost } else { 0 };
                     Granted { units, decision }
                 })
@@ -214,15 +203,14 @@ impl<S: Wire> Limiter<S> {
     /// Decides, in place of Redis if that cannot be asked, and tells the observer of takes.
     pub(super) async fn decide<'l>(
         &self,
-        key: &RedisKey,
         name: Vec<u8>,
-        (limit, asking): (&'l S::Limit, Asking),
+        call: KeyCall<'_, 'l, S::Limit>,
     ) -> Result<S::Decision<'l>, TrypemaError> {
         let started = self.started();
-        let found = self.found(key, name, (limit, asking)).await;
-        let result = self.or_substitute(key, (limit, asking), found.map(|found| found.decision(limit)));
-        if asking.verb == Verb::Take {
-            self.tell(key, asking.cost, started, result.as_ref().ok().map(S::core));
+        let found = self.found(name, call).await;
+        let result = self.or_substitute(call, found.map(|found| found.decision(call.limit)));
+        if call.asking.verb == Verb::Take {
+            self.tell(call.key, call.asking.cost, started, result.as_ref().ok().map(S::core));
         }
         result
     }
@@ -230,21 +218,20 @@ impl<S: Wire> Limiter<S> {
     /// What a deciding verb found in Redis, where the state has this name.
     pub(super) async fn found(
         &self,
-        key: &RedisKey,
         name: Vec<u8>,
-        (limit, asking): (&S::Limit, Asking),
+        call: KeyCall<'_, '_, S::Limit>,
     ) -> Result<Found<S>, RedisFailure> {
-        self.found_by(self.store.terms(), key, name, (limit, asking)).await
+        self.found_by(self.store.terms(), name, call).await
     }
 
     /// The same on these terms.
     pub(super) async fn found_by(
         &self,
         terms: Terms,
-        key: &RedisKey,
         name: Vec<u8>,
-        (limit, asking): (&S::Limit, Asking),
+        call: KeyCall<'_, '_, S::Limit>,
     ) -> Result<Found<S>, RedisFailure> {
+        let KeyCall { key, limit, asking } = call;
         self.settle(key, limit, terms.clone()).await?;
         let told = self.store.ask(Self::ask_named(name, Some(limit), asking), terms).await?;
         self.read(limit, asking, told)
@@ -345,13 +332,12 @@ impl<S: Wire> Limiter<S> {
     /// What Redis decided, or what was chosen for when it cannot.
     pub(super) fn or_substitute<'l>(
         &self,
-        key: &RedisKey,
-        (limit, asking): (&'l S::Limit, Asking),
+        call: KeyCall<'_, 'l, S::Limit>,
         decided: Result<S::Decision<'l>, RedisFailure>,
     ) -> Result<S::Decision<'l>, TrypemaError> {
         decided.or_else(|failure| {
-            let error = self.failed(key, failure);
-            self.substitute.decide(self.store.on_failure(), key, (limit, asking)).ok_or(error)
+            let error = self.failed(call.key, failure);
+            self.substitute.decide(self.store.on_failure(), call).ok_or(error)
         })
     }
 
@@ -362,7 +348,7 @@ impl<S: Wire> Limiter<S> {
         (limit, cost): (&'l S::Limit, u64),
         decided: Result<S::Decision<'l>, RedisFailure>,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        self.or_substitute(key, (limit, Asking::new(Verb::Take, cost)), decided)
+        self.or_substitute(KeyCall::new(key, limit, Asking::new(Verb::Take, cost)), decided)
     }
 
     /// Tells the observer of a failure.

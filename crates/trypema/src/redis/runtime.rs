@@ -27,29 +27,30 @@ impl Runtime {
         cfg!(feature = "redis-smol")
     }
 
-    /// Spawns `task` on the caller's runtime, or on this one where there is none; whether there was either. Inside a Tokio runtime that is
-    /// Tokio; elsewhere it is smol if the feature is on, which needs no runtime of the caller's.
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> bool {
+    /// Spawns `task` on the caller's runtime: Tokio inside of it, elsewhere smol if the feature is on, which needs no runtime of the caller's, else
+    /// this one. Without any the task is dropped.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         #[cfg(feature = "redis-tokio")]
         if let Ok(tokio) = tokio::runtime::Handle::try_current() {
             tokio.spawn(task);
-            return true;
+            return;
         }
-        #[cfg(feature = "redis-smol")]
-        {
-            smol::spawn(task).detach();
-            return true;
-        }
-        #[cfg(all(feature = "redis-tokio", not(feature = "redis-smol")))]
+        self.spawn_outside(task);
+    }
+
+    #[cfg(feature = "redis-smol")]
+    fn spawn_outside(&self, task: impl Future<Output = ()> + Send + 'static) {
+        smol::spawn(task).detach();
+    }
+
+    #[cfg(not(feature = "redis-smol"))]
+    fn spawn_outside(&self, task: impl Future<Output = ()> + Send + 'static) {
+        #[cfg(feature = "redis-tokio")]
         if let Some(tokio) = &self.tokio {
             tokio.spawn(task);
-            return true;
+            return;
         }
-        #[cfg(not(feature = "redis-smol"))]
-        {
-            drop(task);
-            false
-        }
+        drop(task);
     }
 }
 

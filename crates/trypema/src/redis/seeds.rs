@@ -4,7 +4,8 @@ use std::ops::Deref;
 
 use super::ask::Verb;
 use super::key::RedisKey;
-use super::limiter::{Asking, Limiter};
+use super::key_call::{Asking, KeyCall};
+use super::limiter::Limiter;
 use super::provider::Windows;
 use crate::decision::{Decision, RateLimitDecision, SuppressedDecision};
 use crate::error::TrypemaError;
@@ -96,10 +97,11 @@ impl<S: Windowed> WindowLimiter<S> {
     ) -> Result<RateLimitDecision, TrypemaError> {
         let started = self.core.started();
         let name = self.core.store.name(key, S::SUFFIX);
-        let found = self.core.found(key, name, (limit, asking)).await;
+        let call = KeyCall { key, limit, asking };
+        let found = self.core.found(name, call).await;
         let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
         let found = found.map(|found| found.decision(limit));
-        let decision = self.core.or_substitute(key, (limit, asking), found)?;
+        let decision = self.core.or_substitute(call, found)?;
         if asking.verb == Verb::Take {
             self.core.tell(key, asking.cost, started, Some(S::core(&decision)));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::ask::Verb;
 use super::key::RedisKey;
-use super::limiter::Asking;
+use super::key_call::{Asking, KeyCall};
 use crate::clock::{Source, Timestamp};
 use crate::decision::When;
 use crate::local::{Bound, Limiter as LocalLimiter, WhenFull};
@@ -76,35 +76,29 @@ impl<S: Wire> Substitute<S> {
     pub(super) fn decide<'l>(
         &self,
         on_failure: OnFailure,
-        key: &RedisKey,
-        (limit, asking): (&'l S::Limit, Asking),
+        call: KeyCall<'_, 'l, S::Limit>,
     ) -> Option<S::Decision<'l>> {
-        let (now, cost) = (Source::System.now(), asking.cost);
+        let (now, limit, cost) = (Source::System.now(), call.limit, call.asking.cost);
         let fresh = || S::decide(limit, &S::State::default(), Call::new(now, cost));
         let when = When::exactly(now).uncounted();
         match on_failure {
             OnFailure::Fail => None,
             OnFailure::Allow => Some(S::decision(limit, fresh(), when)),
             OnFailure::Deny => Some(S::decision(limit, S::denied(fresh()), when)),
-            OnFailure::Local { instances } => Some(self.decide_here(instances, key, (limit, asking))),
+            OnFailure::Local { instances } => Some(self.decide_here(instances, call)),
         }
     }
 
-    fn decide_here<'l>(
-        &self,
-        instances: NonZeroU32,
-        key: &RedisKey,
-        (limit, asking): (&'l S::Limit, Asking),
-    ) -> S::Decision<'l> {
-        let cost = asking.cost;
+    fn decide_here<'l>(&self, instances: NonZeroU32, call: KeyCall<'_, 'l, S::Limit>) -> S::Decision<'l> {
+        let KeyCall { key, limit, asking: Asking { verb, cost, .. } } = call;
         let bound = Bound { max_keys: MAX_KEYS, when_full: WhenFull::Share };
         let local = self.local.get_or_init(|| LocalLimiter::new(Source::System, Some(bound), None));
         let weight = weight_of::<S>(instances, limit, cost);
-        let found = match asking.verb {
+        let found = match verb {
             Verb::Peek => local.foreseen(key.as_str(), limit, weight),
             _ => local.found(key.as_str(), limit, weight),
         };
-        if S::is_admitted(&found.outcome) && cost > 0 && asking.verb != Verb::Peek {
+        if S::is_admitted(&found.outcome) && cost > 0 && verb != Verb::Peek {
             let counts_until = Source::System.now() + Duration::from_micros(S::memory_us(limit));
             self.note(key, Debt { units: cost, counts_until });
         }
@@ -128,12 +122,8 @@ impl<S: Wire> Substitute<S> {
 
     /// Refunds units that were counted here and that Redis has not been told of; 0 if there are none.
     #[cfg(feature = "rules")]
-    pub(super) fn refund(
-        &self,
-        on_failure: OnFailure,
-        key: &RedisKey,
-        (limit, units): (&S::Limit, u64),
-    ) -> u64 {
+    pub(super) fn refund(&self, on_failure: OnFailure, call: KeyCall<'_, '_, S::Limit>) -> u64 {
+        let KeyCall { key, limit, asking: Asking { cost: units, .. } } = call;
         if !matches!(on_failure, OnFailure::Local { .. }) {
             return 0;
         }

@@ -14,7 +14,8 @@ use super::ask::{Ask, Told, Verb};
 use super::batcher::Terms;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
-use super::limiter::{Asking, Limiter};
+use super::key_call::{Asking, KeyCall};
+use super::limiter::Limiter;
 use super::provider::RedisRateLimiterProvider;
 use super::receipt::Receipt;
 #[cfg(feature = "rules")]
@@ -48,6 +49,33 @@ impl<'a> Keyed<'a> {
     fn all(checks: &[Check<'a>]) -> Vec<Self> {
         checks.iter().copied().map(Self::new).collect()
     }
+}
+
+/// A check with what is asked of it.
+#[derive(Debug)]
+struct Asked<'a> {
+    keyed: Keyed<'a>,
+    verb: Verb,
+}
+
+/// The checks of a request: those that are spent all or nothing, and those that are each spent on their own.
+#[derive(Debug)]
+struct KeyedChecks<'a> {
+    together: Vec<Keyed<'a>>,
+    alone: Vec<Keyed<'a>>,
+}
+
+impl<'a> KeyedChecks<'a> {
+    fn iter(&self) -> impl Iterator<Item = &Keyed<'a>> {
+        self.together.iter().chain(&self.alone)
+    }
+}
+
+/// A check with the receipt of what it took.
+#[derive(Debug, Clone, Copy)]
+struct Held<'a> {
+    keyed: &'a Keyed<'a>,
+    receipt: &'a Receipt,
 }
 
 /// The decision on a check, with the receipt of what it took.
@@ -132,7 +160,7 @@ impl RedisRateLimiterProvider {
         let reserved: Vec<_> = keyed
             .iter()
             .zip(receipts)
-            .filter_map(|(keyed, receipt)| Some((keyed, receipt.as_ref()?)))
+            .filter_map(|(keyed, receipt)| Some(Held { keyed, receipt: receipt.as_ref()? }))
             .collect();
         let refunded = self.refund_by_receipts(&reserved, self.deadline_from_now()).await;
         let refunded: Result<Vec<u64>, RedisFailure> = refunded.into_iter().collect();
@@ -147,16 +175,18 @@ impl RedisRateLimiterProvider {
     /// Takes the checks of a request, with a result for each, and tells the observer.
     pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
         validate(request.together)?;
-        let (together, alone) = (Keyed::all(request.together), Keyed::all(request.alone));
+        let checks = KeyedChecks { together: Keyed::all(request.together), alone: Keyed::all(request.alone) };
         let started = SystemClock.now();
-        let replies = self.take_keyed((&together, &alone), request).await;
+        let replies = self.take_keyed(&checks, request).await;
         let mut response = TakeResponse {
-            decisions: Vec::with_capacity(together.len()),
+            decisions: Vec::with_capacity(checks.together.len()),
             failures: Vec::new(),
             receipts: Vec::new(),
             alone: Vec::new(),
         };
-        for (index, result) in self.observed(&together, replies.together, started).into_iter().enumerate() {
+        for (index, result) in
+            self.observed(&checks.together, replies.together, started).into_iter().enumerate()
+        {
             response.decisions.push(result.as_ref().ok().map(|answered| answered.decision));
             match result {
                 Ok(answered) => response.receipts.push(answered.receipt),
@@ -169,45 +199,40 @@ impl RedisRateLimiterProvider {
         if request.receipts == Receipts::Unwanted && response.failures.is_empty() {
             response.receipts.clear();
         }
-        let alone = self.observed(&alone, replies.alone, started).into_iter();
+        let alone = self.observed(&checks.alone, replies.alone, started).into_iter();
         response.alone = alone.map(|result| result.map(|answered| answered.decision)).collect();
         Ok(response.without_unspent_receipts())
     }
 
-    async fn take_keyed(
-        &self,
-        (together, alone): (&[Keyed<'_>], &[Keyed<'_>]),
-        request: TakeRequest<'_>,
-    ) -> Replies {
+    async fn take_keyed(&self, checks: &KeyedChecks<'_>, request: TakeRequest<'_>) -> Replies {
         let verb = if request.receipts == Receipts::Wanted { Verb::Reserve } else { Verb::Take };
-        let mut asks: Vec<Ask> = together.iter().map(|keyed| self.ask(keyed, verb)).collect();
-        asks.extend(alone.iter().map(|keyed| self.ask(keyed, Verb::Take)));
+        let mut asks: Vec<Ask> = checks.together.iter().map(|keyed| self.ask(keyed, verb)).collect();
+        asks.extend(checks.alone.iter().map(|keyed| self.ask(keyed, Verb::Take)));
         if !self.store.is_one_call(&asks) {
-            return self.take_across_slots((together, alone), request).await;
+            return self.take_across_slots(checks, request).await;
         }
         let terms = Terms::until(request.deadline.until());
-        let told = self.ask_in_one_call((together, alone), asks, terms).await;
-        let mut told = told.into_iter();
+        let mut told = self.ask_in_one_call(checks, asks, terms).await.into_iter();
         let read = |verb| {
             move |(keyed, told): (&Keyed<'_>, Result<Told, RedisFailure>)| self.read(keyed, verb, &told?)
         };
-        let together = together.iter().zip(told.by_ref()).map(read(verb)).collect();
-        Replies { together, alone: alone.iter().zip(told).map(read(Verb::Take)).collect() }
+        let together = checks.together.iter().zip(told.by_ref()).map(read(verb)).collect();
+        Replies { together, alone: checks.alone.iter().zip(told).map(read(Verb::Take)).collect() }
     }
 
     /// One answer per check, those of `together` first. A call that fails is the failure of each of them.
     async fn ask_in_one_call(
         &self,
-        (together, alone): (&[Keyed<'_>], &[Keyed<'_>]),
+        checks: &KeyedChecks<'_>,
         asks: Vec<Ask>,
         terms: Terms,
     ) -> Vec<Result<Told, RedisFailure>> {
         let count = asks.len();
         let asked = async {
-            for keyed in together.iter().chain(alone) {
+            for keyed in checks.iter() {
                 self.settle(keyed, &terms).await?;
             }
-            self.store.ask_many(asks, together.len(), terms).await
+            self.store.ask_many(asks, checks.together.len(), terms).await
         };
         let missing = || Err(RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing"));
         match asked.await {
@@ -220,31 +245,29 @@ impl RedisRateLimiterProvider {
     }
 
     /// Peeks at each check on its own.
-    pub(crate) async fn peek_each(&self, checks: &[Check<'_>], deadline: Deadline) -> Vec<CheckResult> {
-        self.ask_each(checks.iter().map(|check| (*check, Verb::Peek)), deadline).await
+    pub(crate) async fn peek_each<'a>(&self, checks: &[Check<'a>], deadline: Deadline) -> Vec<CheckResult> {
+        let peek = |check: &Check<'a>| Asked { keyed: Keyed::new(*check), verb: Verb::Peek };
+        self.ask_each(checks.iter().map(peek).collect(), deadline).await
     }
 
     /// Asks for each check on its own, in one script call where that is possible; tells the observer.
-    pub(super) async fn ask_each<'c>(
-        &self,
-        checks: impl Iterator<Item = (Check<'c>, Verb)>,
-        deadline: Deadline,
-    ) -> Vec<CheckResult> {
-        let (checks, verbs): (Vec<Check<'_>>, Vec<Verb>) = checks.unzip();
-        let keyed = Keyed::all(&checks);
-        let asks: Vec<Ask> = keyed.iter().zip(&verbs).map(|(keyed, verb)| self.ask(keyed, *verb)).collect();
+    async fn ask_each(&self, asked: Vec<Asked<'_>>, deadline: Deadline) -> Vec<CheckResult> {
+        let asks: Vec<Ask> = asked.iter().map(|asked| self.ask(&asked.keyed, asked.verb)).collect();
         let (started, terms) = (SystemClock.now(), Terms::until(deadline.until()));
+        let (alone, verbs): (Vec<_>, Vec<_>) =
+            asked.into_iter().map(|asked| (asked.keyed, asked.verb)).unzip();
+        let checks = KeyedChecks { together: Vec::new(), alone };
         let replies: Vec<Reply> = if self.store.is_one_call(&asks) {
-            let told = self.ask_in_one_call((&[], &keyed), asks, terms).await;
+            let told = self.ask_in_one_call(&checks, asks, terms).await;
             let read = |((keyed, verb), told): ((_, &Verb), Result<Told, _>)| self.read(keyed, *verb, &told?);
-            keyed.iter().zip(&verbs).zip(told).map(read).collect()
+            checks.alone.iter().zip(&verbs).zip(told).map(read).collect()
         } else {
-            self.try_each(keyed.iter().zip(verbs.iter().copied()), &terms).await
+            self.try_each(checks.alone.iter().zip(verbs.iter().copied()), &terms).await
         };
         let results = match verbs.contains(&Verb::Peek) {
             // An observer is told of takes only.
-            true => keyed.iter().zip(replies).map(|(keyed, reply)| self.or_failed(keyed, reply)).collect(),
-            false => self.observed(&keyed, replies, started),
+            true => checks.iter().zip(replies).map(|(keyed, reply)| self.or_failed(keyed, reply)).collect(),
+            false => self.observed(&checks.alone, replies, started),
         };
         results.into_iter().map(|result| result.map(|answered| answered.decision)).collect()
     }
@@ -280,7 +303,7 @@ impl RedisRateLimiterProvider {
         let asking = Asking::new(verb, check.cost);
         with_strategy!(check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
-            let decided = limiter.substitute.decide(on_failure, &key, (limit, asking))?;
+            let decided = limiter.substitute.decide(on_failure, KeyCall::new(&key, limit, asking))?;
             let decision = S::core(&decided);
             if verb == Verb::Take {
                 limiter.tell(&key, check.cost, limiter.started(), Some(decision));

@@ -171,6 +171,15 @@ impl RedisConnection {
         }
     }
 
+    /// So many callers have given up waiting for the server of `slot` to be dialled.
+    pub(super) fn dial_outlasted(&self, slot: u16, callers: u32) {
+        let node = match &self.route {
+            Route::Node(node) => Some(Arc::clone(node)),
+            Route::Cluster(cluster) => cluster.owner(slot),
+        };
+        node.into_iter().for_each(|node| node.breaker().dial_outlasted(callers));
+    }
+
     /// A channel to the server of `slot`, once there is a connection.
     pub(super) fn ready(&self, slot: u16) -> Readiness {
         let (node, cluster) = match &self.route {

@@ -7,6 +7,7 @@ mod all_or_nothing;
 mod any_bytes;
 mod cluster;
 mod conformance;
+mod driver;
 mod exact;
 mod expiry;
 mod faults;

@@ -27,16 +27,16 @@ use trypema::strategy::Wire;
 use trypema::{FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenLimit};
 use trypema_testkit::blocking::{self, connect, key, runtime, wait_for};
 use trypema_testkit::random::Random;
-use trypema_testkit::redis::Server;
+use trypema_testkit::redis::{Server, wait_until};
 
 use crate::strategies::{Limits, Visit, each};
 use calls::{Call, Told};
 use crowd::Crowd;
 
-/// Calls that lead a flight of their own, before others have to wait and travel together.
+/// Script calls that are in flight at once, before others have to wait and travel together.
 pub(crate) const FLIGHTS: usize = 4;
 
-/// Callers of a wave: those who fly alone, and as many as share one flight.
+/// Callers of a wave: those who may be sent alone, and as many as share one script call.
 const WAVE: u64 = FLIGHTS as u64 + 256;
 
 /// Waves of random calls.
@@ -53,6 +53,23 @@ pub(crate) fn limiter(url: &str) -> (Arc<ManualClock>, Arc<RateLimiter>) {
     (clock, Arc::new(rl))
 }
 
+/// Script calls since the server's statistics were last reset.
+pub(crate) fn script_calls(server: &Server) -> u64 {
+    let stats = server.info("commandstats").unwrap();
+    stats.text("cmdstat_evalsha").split([',', '=']).nth(1).map_or(0, |calls| calls.parse().unwrap())
+}
+
+/// Adds a caller and waits until the server has its script call: the next one travels in another.
+pub(crate) fn add_alone<'a, T>(
+    crowd: &mut Crowd<'a, T>,
+    server: &Server,
+    caller: impl Future<Output = T> + 'a,
+) {
+    let before = script_calls(server);
+    crowd.add(caller);
+    wait_until("the call to arrive", || script_calls(server) > before).unwrap();
+}
+
 /// A call whose script the server does not know is sent again with the script, and overtaken meanwhile.
 fn tell_scripts(rl: &RateLimiter, limits: &Limits) {
     struct Tell;
@@ -65,8 +82,7 @@ fn tell_scripts(rl: &RateLimiter, limits: &Limits) {
     each(rl, limits, &mut Tell);
 }
 
-/// Callers are sent in their order as long as no caller that may fly is kept from being polled: each wave has the
-/// first few alone and all others in one flight.
+/// Callers are sent in their order, however the driver divides them into batches.
 #[test]
 fn calls_made_together_are_answered_as_the_local_provider_answers_them_one_by_one() {
     let server = Server::start().unwrap();
@@ -134,8 +150,7 @@ fn many_takes_of_one_key_share_script_calls_and_admit_exactly_the_capacity() {
     let left: Vec<u64> = takes.into_iter().filter_map(|take| wait_for(take).unwrap()).collect();
     assert_eq!(left.len() as u64, CAPACITY);
     assert_eq!(left.into_iter().collect::<BTreeSet<_>>(), (0..CAPACITY).collect(), "one after the other");
-    let stats = server.info("commandstats").unwrap();
-    let calls = stats.text("cmdstat_evalsha").split([',', '=']).nth(1).unwrap().parse::<u64>().unwrap();
+    let calls = script_calls(&server);
     println!("{TAKES} takes in {calls} script calls");
     assert!(calls < TAKES / 5, "{calls} script calls");
 }

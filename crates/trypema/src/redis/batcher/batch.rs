@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::waiter::Waiter;
+use super::pending_request::PendingRequest;
 use crate::clock::Timestamp;
 use crate::redis::ask::{Answers, Cargo, Told};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
@@ -12,21 +12,21 @@ use crate::redis::transport::ScriptCall;
 /// Requests that are sent together, in their order.
 #[derive(Debug)]
 pub(super) struct Batch {
-    waiters: Vec<Arc<Waiter>>,
+    requests: Vec<Arc<PendingRequest>>,
 }
 
 impl Batch {
-    pub(super) fn new(waiters: Vec<Arc<Waiter>>) -> Self {
-        Self { waiters }
+    pub(super) fn new(requests: Vec<Arc<PendingRequest>>) -> Self {
+        Self { requests }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiters.len()
+        self.requests.len()
     }
 
     /// Whether no caller waits for it any more.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.waiters.iter().all(|waiter| waiter.is_finished())
+        self.requests.iter().all(|request| request.is_finished())
     }
 
     /// The script call for all of it; `now` is the time to go by, if not the server's.
@@ -37,14 +37,14 @@ impl Batch {
     /// Gives every caller its part of the reply.
     pub(super) fn complete(&self, reply: Result<::redis::Value, RedisFailure>) {
         let mut told = reply.and_then(|reply| self.read(&reply)).map(Vec::into_iter);
-        let mut reply_to = |waiter: &Waiter| match &mut told {
-            Ok(told) if waiter.is_single() => {
+        let mut reply_to = |request: &PendingRequest| match &mut told {
+            Ok(told) if request.is_single() => {
                 told.next().unwrap_or_else(|| Err(bad_reply())).map(Answers::One)
             }
-            Ok(told) => Ok(Answers::Many(told.take(waiter.asks().len()).collect())),
+            Ok(told) => Ok(Answers::Many(told.take(request.asks().len()).collect())),
             Err(failure) => Err(failure.clone()),
         };
-        self.waiters.iter().filter_map(|waiter| waiter.complete(reply_to(waiter))).for_each(Waker::wake);
+        self.requests.iter().filter_map(|request| request.complete(reply_to(request))).for_each(Waker::wake);
     }
 
     fn read(&self, reply: &::redis::Value) -> Result<Vec<Result<Told, RedisFailure>>, RedisFailure> {
@@ -56,7 +56,7 @@ impl Batch {
 
     fn cargo(&self) -> Cargo<'_> {
         let mut cargo = Cargo::default();
-        self.waiters.iter().for_each(|waiter| cargo.add(waiter.asks()));
+        self.requests.iter().for_each(|request| cargo.add(request.asks()));
         cargo
     }
 }

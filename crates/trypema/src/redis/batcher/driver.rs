@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::batch::Batch;
-use super::waiter::Waiter;
+use super::pending_request::PendingRequest;
 use super::{Batcher, Step, unavailable};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
 use crate::redis::transport::{Channel, Readiness};
@@ -34,17 +34,22 @@ impl Driver {
         Self { batcher: Arc::clone(batcher), number, connecting: None, in_flight: Vec::new() }
     }
 
-    /// Has the waker ready for requests that come from now on, and forgets batches whose callers are all gone.
+    /// Has the waker ready for requests that come from now on, and sees to callers that have left.
     fn begin(&mut self, waker: &Waker) {
         let mut state = self.batcher.state();
         let Some(driver) = state.driver(self.number) else { return };
         driver.waker = Some(waker.clone());
         driver.woken_at = None;
-        if !std::mem::take(&mut driver.is_caller_gone) {
-            return;
-        }
+        let is_caller_gone = std::mem::take(&mut driver.is_caller_gone);
+        let expired_in_queue = std::mem::take(&mut driver.expired_in_queue);
         drop(state);
-        self.end_batches(|in_flight| in_flight.batch.is_abandoned());
+        if is_caller_gone {
+            self.end_batches(|in_flight| in_flight.batch.is_abandoned());
+        }
+        // A dial that outlasts its callers is as bad as a call without a reply.
+        if self.connecting.is_some() && expired_in_queue > 0 {
+            self.batcher.options.connection.dial_outlasted(self.batcher.options.slot, expired_in_queue);
+        }
     }
 
     /// Polls all batches in flight, in the order in which they were formed: a new one is sent by that.
@@ -105,8 +110,8 @@ impl Driver {
     }
 }
 
-fn fail_all(queue: &VecDeque<Arc<Waiter>>, failure: &RedisFailure) {
-    queue.iter().filter_map(|waiter| waiter.complete(Err(failure.clone()))).for_each(Waker::wake);
+fn fail_all(queue: &VecDeque<Arc<PendingRequest>>, failure: &RedisFailure) {
+    queue.iter().filter_map(|request| request.complete(Err(failure.clone()))).for_each(Waker::wake);
 }
 
 impl Future for Driver {

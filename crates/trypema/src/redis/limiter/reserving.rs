@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Asking, Found, Limiter};
+use super::{Found, Limiter};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::redis::ask::{Ask, Verb};
 use crate::redis::key::RedisKey;
+use crate::redis::key_call::{Asking, KeyCall};
 use crate::redis::receipt::{self, Receipt, Reservation};
 use crate::strategy::Wire;
 
@@ -35,11 +36,12 @@ impl<S: Wire> Limiter<S> {
         let extra = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
         let asking = Asking { verb: Verb::Reserve, cost, extra };
         let started = self.started();
-        let result = match self.found(key, self.store.name(key, S::SUFFIX), (limit, asking)).await {
+        let call = KeyCall { key, limit, asking };
+        let result = match self.found(self.store.name(key, S::SUFFIX), call).await {
             Ok(found) => Ok(self.reservation(key, limit, found)),
-            Err(failure) => self
-                .or_substitute(key, (limit, asking), Err(failure))
-                .map(|decision| Reservation { decision, receipt: None }),
+            Err(failure) => {
+                self.or_substitute(call, Err(failure)).map(|decision| Reservation { decision, receipt: None })
+            }
         };
         self.tell(key, cost, started, result.as_ref().ok().map(core));
         result

@@ -2,10 +2,10 @@
 
 use super::super::ask::{Ask, Verb};
 use super::super::key::RedisKey;
-use super::super::limiter::Asking;
+use super::super::key_call::{Asking, KeyCall};
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::substitute::OnFailure;
-use super::{Holds, Keyed};
+use super::{Asked, Holds, Keyed};
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -40,11 +40,13 @@ impl Provider for RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> Answer<'a, Vec<CheckResult>> {
         Answer::later(async move {
-            let takes = records.iter().map(|record| match record.counting {
-                Counting::Take => (record.check, Verb::Take),
-                Counting::Forgo => (record.check, Verb::Forgo),
-            });
-            self.ask_each(takes, deadline).await
+            let verb_of = |record: &Record<'_>| match record.counting {
+                Counting::Take => Verb::Take,
+                Counting::Forgo => Verb::Forgo,
+            };
+            let takes =
+                records.iter().map(|record| Asked { keyed: Keyed::new(record.check), verb: verb_of(record) });
+            self.ask_each(takes.collect(), deadline).await
         })
     }
 
@@ -116,7 +118,8 @@ impl RedisRateLimiterProvider {
     fn refund_fallback(&self, check: &Check<'_>, policy: OnFailure) -> u64 {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
-            Holds::<S>::limiter(self).substitute.refund(policy, &key, (limit, check.cost))
+            let asking = Asking::new(Verb::RefundUnits, check.cost);
+            Holds::<S>::limiter(self).substitute.refund(policy, KeyCall::new(&key, limit, asking))
         })
     }
 

@@ -10,19 +10,19 @@ use super::super::failure::RedisFailure;
 use super::super::join;
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::receipt::Receipt;
-use super::{Answered, Holds, Keyed, Replies, Reply};
+use super::{Answered, Asked, Held, Holds, Keyed, KeyedChecks, Replies, Reply};
 use crate::check::{Deadline, IfUnreachable, TakeRequest};
 use crate::strategy::{Limit, with_strategy};
 
 impl RedisRateLimiterProvider {
     pub(super) async fn take_across_slots(
         &self,
-        (together, alone): (&[Keyed<'_>], &[Keyed<'_>]),
+        checks: &KeyedChecks<'_>,
         request: TakeRequest<'_>,
     ) -> Replies {
         let terms = Terms::until(request.deadline.before_rollback());
-        let alone = self.try_each(alone.iter().map(|keyed| (keyed, Verb::Take)), &terms);
-        let together = self.take_together(together, request, &terms);
+        let alone = self.try_each(checks.alone.iter().map(|keyed| (keyed, Verb::Take)), &terms);
+        let together = self.take_together(&checks.together, request, &terms);
         let (alone, together) = join::both(alone, together).await;
         Replies { together, alone }
     }
@@ -51,7 +51,9 @@ impl RedisRateLimiterProvider {
         if replies.iter().any(is_denied) || has_to_stop(&replies, request) {
             let receipts: Vec<Option<Receipt>> = replies.iter_mut().map(take_receipt).collect();
             let held = keyed.iter().zip(&receipts);
-            let held: Vec<_> = held.filter_map(|(keyed, receipt)| Some((keyed, receipt.as_ref()?))).collect();
+            let held: Vec<_> = held
+                .filter_map(|(keyed, receipt)| Some(Held { keyed, receipt: receipt.as_ref()? }))
+                .collect();
             // A refund that fails leaves units spent, which is stricter.
             let _ = self.refund_by_receipts(&held, request.deadline).await;
         }
@@ -74,23 +76,24 @@ impl RedisRateLimiterProvider {
                 Limit::Suppressed(_) => Verb::Forgo,
                 _ => return None,
             };
-            Some(self.record_denial((keyed, verb), terms, deadline))
+            Some(self.record_denial(Asked { keyed: keyed.clone(), verb }, terms, deadline))
         });
         let _ = join::all(recording).await;
     }
 
     async fn record_denial(
         &self,
-        (keyed, verb): (&Keyed<'_>, Verb),
+        asked: Asked<'_>,
         terms: &Terms,
         deadline: Deadline,
     ) -> Result<(), RedisFailure> {
-        let told = self.store.ask(self.ask(keyed, verb), terms.clone()).await?;
-        if verb == Verb::Reserve
-            && let Some(receipt) = self.read(keyed, verb, &told)?.receipt
+        let Asked { keyed, verb } = &asked;
+        let told = self.store.ask(self.ask(keyed, *verb), terms.clone()).await?;
+        if *verb == Verb::Reserve
+            && let Some(receipt) = self.read(keyed, *verb, &told)?.receipt
         {
             // It would be admitted by now; the request was denied all the same.
-            let _ = self.refund_by_receipts(&[(keyed, &receipt)], deadline).await;
+            let _ = self.refund_by_receipts(&[Held { keyed, receipt: &receipt }], deadline).await;
         }
         Ok(())
     }
@@ -112,12 +115,12 @@ impl RedisRateLimiterProvider {
     /// Refunds what receipts name: the units that were still counted, for each.
     pub(super) async fn refund_by_receipts(
         &self,
-        held: &[(&Keyed<'_>, &Receipt)],
+        held: &[Held<'_>],
         deadline: Deadline,
     ) -> Vec<Result<u64, RedisFailure>> {
-        let ask_of = |(keyed, receipt): &(&Keyed<'_>, &Receipt)| {
-            with_strategy!(keyed.check.limit, |S, limit| {
-                Holds::<S>::limiter(self).ask_refund(&keyed.key, limit, receipt)
+        let ask_of = |held: &Held<'_>| {
+            with_strategy!(held.keyed.check.limit, |S, limit| {
+                Holds::<S>::limiter(self).ask_refund(&held.keyed.key, limit, held.receipt)
             })
         };
         self.refund_each(held.iter().map(ask_of), deadline).await

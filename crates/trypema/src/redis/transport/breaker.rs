@@ -80,6 +80,15 @@ impl Breaker {
         }
     }
 
+    /// A call was given up at `now` while the server was being dialled: calls are turned away in the meantime, too.
+    pub(super) fn dial_outlasted(&mut self, now: Timestamp, until: Timestamp) {
+        match self.state {
+            State::Closed { .. } => self.failed(Admission::Usual, until),
+            State::Open { until: end } if now >= end => self.open(until),
+            State::Open { .. } | State::Probing => {}
+        }
+    }
+
     /// The server cannot be reached at all: no further failures are awaited.
     pub(super) fn open(&mut self, until: Timestamp) {
         self.state = State::Open { until };
@@ -171,6 +180,24 @@ mod tests {
         breaker.failed(Admission::Usual, later(500));
         breaker.failed(Admission::Probe, later(200));
         assert_eq!(breaker.admit(later(200)), Some(Admission::Probe));
+    }
+
+    #[test]
+    fn a_dial_that_outlasts_callers_opens_it_again_after_every_pause() {
+        let mut breaker = Breaker::new();
+        for _ in 1..FAILURES_TO_OPEN {
+            breaker.dial_outlasted(START, later(100));
+        }
+        assert!(!breaker.is_refusing(START));
+        breaker.dial_outlasted(START, later(100));
+        assert!(breaker.is_refusing(later(99)) && !breaker.is_refusing(later(100)));
+        breaker.dial_outlasted(later(99), later(200));
+        assert!(!breaker.is_refusing(later(100)));
+        breaker.dial_outlasted(later(100), later(200));
+        assert!(breaker.is_refusing(later(199)));
+        assert_eq!((breaker.admit(later(200)), breaker.openings()), (Some(Admission::Probe), 2));
+        breaker.dial_outlasted(later(200), later(300));
+        assert!(breaker.is_refusing(later(200)), "the probe goes on");
     }
 
     #[test]

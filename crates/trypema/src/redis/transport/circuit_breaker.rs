@@ -46,6 +46,12 @@ impl CircuitBreaker {
         self.change(|breaker| breaker.open(pause_end()));
     }
 
+    /// So many callers gave up while the server was being dialled.
+    pub(super) fn dial_outlasted(&self, callers: u32) {
+        let (now, until) = (SystemClock.now(), pause_end());
+        self.change(|breaker| (0..callers).for_each(|_| breaker.dial_outlasted(now, until)));
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
     }

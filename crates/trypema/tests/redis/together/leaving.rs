@@ -10,19 +10,19 @@ use trypema_testkit::blocking::{connect, key, runtime, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server};
 
 use super::crowd::Crowd;
-use super::{FLIGHTS, limiter, long_window};
+use super::{FLIGHTS, add_alone, limiter, long_window};
 
 const CALLERS: usize = 40;
 const CAPACITY: u64 = 1_000;
 /// Replies come so late that a test can act before.
-const REPLY_DELAY: Duration = Duration::from_millis(100);
+const REPLY_DELAY: Duration = Duration::from_millis(500);
 
 /// Where the callers are when some of them leave.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
-    /// The first few have flights of their own, the others are queued.
+    /// The first few are in batches of their own, the others are queued.
     Started,
-    /// The first flight has landed, and the next one carries all who were queued.
+    /// The first reply has come, and the next batch carries all who were queued.
     Boarded,
 }
 
@@ -36,9 +36,9 @@ fn left_after(stage: Stage, leaving: &[usize]) -> (Vec<u64>, u64) {
     proxy.delay(REPLY_DELAY);
     let _runtime = runtime().enter();
     let mut crowd = Crowd::new();
-    for _ in 0..CALLERS {
-        crowd.add(async { windows.take(&ann, &limit, 1).await.unwrap().remaining() });
-    }
+    let take = || async { windows.take(&ann, &limit, 1).await.unwrap().remaining() };
+    (0..FLIGHTS).for_each(|_| add_alone(&mut crowd, &server, take()));
+    (FLIGHTS..CALLERS).for_each(|_| _ = crowd.add(take()));
     if stage == Stage::Boarded {
         loop {
             let woken = crowd.next_woken();
@@ -47,7 +47,8 @@ fn left_after(stage: Stage, leaving: &[usize]) -> (Vec<u64>, u64) {
             }
         }
     }
-    leaving.iter().for_each(|caller| crowd.cancel(*caller));
+    // Those in the queue first: a batch whose callers are all gone makes place for them.
+    leaving.iter().rev().for_each(|caller| crowd.cancel(*caller));
     let left = crowd.finish().into_iter().flatten().collect();
     (left, CAPACITY - wait_for(windows.usage(&ann, &limit)).unwrap().remaining())
 }
@@ -85,7 +86,7 @@ fn one_that_leaves_after_it_was_sent_harms_nobody() {
     assert_answered(Stage::Boarded, &(FLIGHTS..CALLERS).collect::<Vec<_>>(), CALLERS);
 }
 
-/// Whoever of a flight is polled moves it on: one that is not polled any more keeps nobody waiting.
+/// The driver waits for replies: a caller that is not polled any more keeps nobody waiting.
 #[test]
 fn one_that_is_never_polled_again_harms_nobody() {
     let server = Server::start().unwrap();
@@ -108,9 +109,9 @@ fn one_that_is_never_polled_again_harms_nobody() {
     assert_eq!(CAPACITY - wait_for(windows.usage(&ann, &limit)).unwrap().remaining(), CALLERS as u64);
 }
 
-/// The caller that is woken to go on for the others goes away itself.
+/// The callers of a batch, and those in front in the queue, go away while others wait.
 #[test]
-fn one_that_leaves_when_it_is_its_turn_passes_it_on() {
+fn those_that_leave_in_front_keep_nobody_waiting() {
     let server = Server::start().unwrap();
     let (_, rl) = limiter(&server.url());
     let (windows, limit, ann) = (rl.redis().fixed_window(), long_window(CAPACITY), key("ann"));

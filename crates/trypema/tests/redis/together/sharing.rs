@@ -7,12 +7,12 @@ use std::time::Duration;
 use trypema::{Limit, RateLimiter, Together, local, redis};
 use trypema_testkit::blocking::{key, runtime, wait_for};
 use trypema_testkit::random::Random;
-use trypema_testkit::redis::{FaultProxy, Server};
+use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 
 use super::calls::{self, Call};
 use super::crowd::Crowd;
 use super::lockstep::{limits, request};
-use super::{FLIGHTS, limiter, long_window, tell_scripts};
+use super::{FLIGHTS, add_alone, limiter, long_window, script_calls, tell_scripts};
 use crate::all_or_nothing::asked::{Asked, View, checks};
 use crate::strategies::Limits;
 
@@ -75,12 +75,6 @@ impl Caller {
     }
 }
 
-/// Script calls since the server's statistics were last reset.
-fn script_calls(server: &Server) -> u64 {
-    let stats = server.info("commandstats").unwrap();
-    stats.text("cmdstat_evalsha").split([',', '=']).nth(1).map_or(0, |calls| calls.parse().unwrap())
-}
-
 fn forget_statistics(server: &Server) {
     server.control().unwrap().command(&["CONFIG", "RESETSTAT"]).unwrap();
 }
@@ -108,7 +102,12 @@ fn requests_that_share_a_script_call_are_answered_as_the_local_provider_answers_
         for (number, (caller, told)) in callers.iter().zip(&on_redis).enumerate() {
             assert_eq!(*told, caller.on_local(&rl, &alone), "wave {wave}, caller {number}: {caller:?}");
         }
-        assert_eq!(script_calls(&server), FLIGHTS as u64 + 1, "all others travel together");
+        // How many the driver finds queued when it forms the first batches is up to the runtime.
+        let calls = script_calls(&server);
+        assert!(
+            (1..=FLIGHTS as u64 + 1).contains(&calls),
+            "{calls} script calls: all others travel together"
+        );
     }
 }
 
@@ -153,7 +152,7 @@ fn callers_of_one_key_and_of_two_share_script_calls_and_get_their_own_answers() 
 }
 
 /// Replies come so late that a caller can leave before.
-const REPLY_DELAY: Duration = Duration::from_millis(100);
+const REPLY_DELAY: Duration = Duration::from_millis(500);
 
 /// A caller of two keys goes away: before it was sent it spends nothing, after that it spends both, and others get
 /// their answers.
@@ -172,17 +171,19 @@ fn one_that_leaves_spends_all_or_nothing() {
         let _runtime = runtime().enter();
         let mut crowd = Crowd::new();
         let take = || async { windows.take(&filler, &limit, 1).await.unwrap().remaining() };
-        (0..FLIGHTS).for_each(|_| _ = crowd.add(take()));
+        (0..FLIGHTS).for_each(|_| add_alone(&mut crowd, &server, take()));
         let leaving =
             crowd.add(async { rl.redis().take_all(&checks(&asked)).await.unwrap().decisions[0].remaining() });
         (0..3).for_each(|_| _ = crowd.add(take()));
+        let before = script_calls(&server);
         if is_sent {
-            // The first that lands is followed by a flight of all who are left.
+            // The first reply is followed by a batch of all who are left.
             let mut landed = false;
             while !landed {
                 let woken = crowd.next_woken();
                 landed = crowd.poll(woken);
             }
+            wait_until("the next script call to arrive", || script_calls(&server) > before).unwrap();
         }
         crowd.cancel(leaving);
         let left: BTreeSet<u64> = crowd.finish().into_iter().flatten().collect();

@@ -32,7 +32,7 @@ pub(super) type Reply = Result<Answers, RedisFailure>;
 
 /// A request with its one-shot reply, shared by the caller, the queue or batch, and the timer.
 #[derive(Debug)]
-pub(super) struct Waiter {
+pub(super) struct PendingRequest {
     asks: Asks,
     terms: Terms,
     progress: Mutex<Progress>,
@@ -45,8 +45,9 @@ struct Progress {
     waker: Option<Waker>,
 }
 
+/// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     Queued,
     /// In a batch: it may run from here on.
     Sent,
@@ -54,7 +55,7 @@ enum Stage {
     Finished,
 }
 
-impl Waiter {
+impl PendingRequest {
     pub(super) fn new(asks: Asks, terms: Terms) -> Arc<Self> {
         let progress = Progress { stage: Stage::Queued, reply: None, waker: None };
         Arc::new(Self { asks, terms, progress: Mutex::new(progress) })
@@ -93,20 +94,21 @@ impl Waiter {
         self.progress().finish(reply)
     }
 
-    /// Ends the wait at the deadline; whether it was still going on. A request that is still queued is known to be unspent.
-    pub(super) fn time_out(&self) -> bool {
+    /// Ends the wait at the deadline; how far it had come. A request that is still queued is known to be unspent.
+    pub(super) fn time_out(&self) -> Stage {
         let mut progress = self.progress();
-        let failure = match progress.stage {
+        let stage = progress.stage;
+        let failure = match stage {
             Stage::Queued => unavailable("not sent before the deadline"),
             Stage::Sent => {
                 RedisFailure::new(RedisFailureKind::OutcomeUnknown, "no reply before the deadline")
             }
-            Stage::Finished => return false,
+            Stage::Finished => return stage,
         };
         let waker = progress.finish(Err(failure));
         drop(progress);
         waker.into_iter().for_each(Waker::wake);
-        true
+        stage
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Reply> {
@@ -149,21 +151,22 @@ impl Progress {
 /// A caller's wait. Dropping it cancels the request if that has not been sent.
 pub(super) struct WaitForReply<'b> {
     pub(super) batcher: &'b Batcher,
-    pub(super) waiter: Arc<Waiter>,
+    pub(super) request: Arc<PendingRequest>,
 }
 
 impl Future for WaitForReply<'_> {
     type Output = Reply;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
-        self.waiter.poll(context.waker())
+        self.request.poll(context.waker())
     }
 }
 
 impl Drop for WaitForReply<'_> {
     fn drop(&mut self) {
-        if self.waiter.cancel() == Stage::Sent {
-            self.batcher.check_for_abandoned_batches();
+        let stage = self.request.cancel();
+        if stage == Stage::Sent {
+            self.batcher.callers_gone(std::iter::once(stage));
         }
     }
 }

@@ -1,0 +1,171 @@
+//! The task that sends calls: it outlives neither its work nor its runtime, and takes no caller with it.
+#![cfg(feature = "redis-tokio")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use trypema::clock::{Clock, SystemClock};
+use trypema::redis::RedisFailureKind;
+use trypema::{RateLimiter, TrypemaError};
+use trypema_testkit::blocking::{connect, key, runtime, wait_for};
+use trypema_testkit::redis::{FaultProxy, Server, wait_until};
+
+use crate::together::long_window;
+
+const CAPACITY: u64 = 1_000_000;
+/// A call that waits for it to pass has been forgotten.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Callers are told long before that.
+const SOON: Duration = Duration::from_secs(10);
+
+fn limiter(url: &str, deadline: Duration) -> Arc<RateLimiter> {
+    let builder = RateLimiter::builder().redis(connect(url)).redis_deadline(deadline);
+    Arc::new(builder.build().unwrap())
+}
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn two_threads() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+async fn take(rl: &RateLimiter) -> Result<u64, RedisFailureKind> {
+    match rl.redis().fixed_window().take(&key("ann"), &long_window(CAPACITY), 1).await {
+        Ok(decision) => Ok(CAPACITY - decision.remaining()),
+        Err(TrypemaError::RedisError(failure)) => Err(failure.kind()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_runtime_that_is_shut_down_is_replaced_by_the_next_callers() {
+    let server = Server::start().unwrap();
+    let rl = limiter(&server.url(), DEADLINE);
+    for (number, start) in [one_thread, two_threads, one_thread, two_threads].into_iter().enumerate() {
+        let runtime = start();
+        // A connection that was dialled in another runtime goes with it; dials are a moment apart.
+        let mut first = runtime.block_on(take(&rl));
+        while first == Err(RedisFailureKind::Unavailable) {
+            first = runtime.block_on(take(&rl));
+        }
+        assert_eq!(first, Ok(2 * number as u64 + 1), "nothing was sent into a connection that is gone");
+        assert_eq!(runtime.block_on(take(&rl)), Ok(2 * number as u64 + 2));
+    }
+}
+
+/// The driver and the connection are in a runtime that is shut down while a caller of another one waits.
+#[test]
+fn callers_of_other_runtimes_are_told_when_the_drivers_is_shut_down() {
+    let server = Server::start().unwrap();
+    let rl = limiter(&server.url(), DEADLINE);
+    let first = two_threads();
+    wait_for(take(&rl)).unwrap();
+    server.stop().unwrap();
+    let start = SystemClock.now();
+    let waiter = Arc::clone(&rl);
+    let drives = first.spawn(async move { take(&waiter).await });
+    wait_until("the driver to start", || format!("{rl:?}").contains("CurrentDriver")).unwrap();
+    let others: Vec<_> = (0..20)
+        .map(|_| {
+            let rl = Arc::clone(&rl);
+            runtime().spawn(async move { take(&rl).await })
+        })
+        .collect();
+    first.shutdown_background();
+    for other in others {
+        let told = wait_for(other).unwrap();
+        assert!(
+            matches!(told, Err(RedisFailureKind::OutcomeUnknown | RedisFailureKind::Unavailable)),
+            "{told:?}"
+        );
+    }
+    assert!(SystemClock.now() < start + SOON, "nobody waits for its deadline");
+    assert!(wait_for(drives).is_err_and(|error| error.is_cancelled()));
+    server.cont().unwrap();
+    wait_until("calls to be served", || wait_for(take(&rl)).is_ok()).unwrap();
+}
+
+#[test]
+fn a_shutdown_under_load_panics_nowhere() {
+    let server = Server::start().unwrap();
+    let rl = limiter(&server.url(), DEADLINE);
+    for _ in 0..5 {
+        let runtime = two_threads();
+        let callers: Vec<_> = (0..50)
+            .map(|_| {
+                let rl = Arc::clone(&rl);
+                runtime.spawn(async move {
+                    loop {
+                        let _ = take(&rl).await;
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        let before = wait_for(take(&rl)).unwrap_or(0);
+        wait_until("calls to be served", || wait_for(take(&rl)).is_ok_and(|used| used > before + 100))
+            .unwrap();
+        runtime.shutdown_background();
+        for caller in callers {
+            let ended = wait_for(caller);
+            assert!(ended.is_err_and(|error| error.is_cancelled()), "a caller panicked");
+        }
+        wait_until("calls to be served", || wait_for(take(&rl)).is_ok()).unwrap();
+    }
+}
+
+/// A driver whose runtime nobody polls any more, and is not shut down either.
+#[test]
+fn a_driver_that_stands_still_is_replaced() {
+    let server = Server::start().unwrap();
+    let proxy = FaultProxy::start(server.addr()).unwrap();
+    let rl = limiter(&proxy.url(), Duration::from_millis(200));
+    wait_for(take(&rl)).unwrap();
+    let stalled = one_thread();
+    proxy.freeze();
+    let left = stalled.block_on(async { tokio::time::timeout(Duration::from_millis(10), take(&rl)).await });
+    assert!(left.is_err());
+    proxy.heal();
+    wait_until("calls to be served", || wait_for(take(&rl)).is_ok()).unwrap();
+    drop(stalled);
+    wait_for(take(&rl)).unwrap();
+}
+
+/// Replies never come and all callers are gone: the driver ends, and the connection with the limiter.
+#[test]
+fn a_limiter_that_is_dropped_while_calls_are_queued_leaves_nothing_behind() {
+    let server = Server::start().unwrap();
+    let proxy = FaultProxy::start(server.addr()).unwrap();
+    let rl = limiter(&proxy.url(), DEADLINE);
+    wait_for(take(&rl)).unwrap();
+    let connections = || server.info("clients").unwrap().text("connected_clients").parse::<u64>().unwrap();
+    let with_limiter = connections();
+    proxy.drop_replies();
+    let callers: Vec<_> = (0..100)
+        .map(|_| {
+            let rl = Arc::clone(&rl);
+            runtime().spawn(async move { take(&rl).await })
+        })
+        .collect();
+    wait_until("a call to be sent", || format!("{rl:?}").contains("Sent")).unwrap();
+    let watched = Arc::downgrade(&rl);
+    drop(rl);
+    callers.iter().for_each(|caller| caller.abort());
+    wait_until("the limiter to be gone", || watched.upgrade().is_none()).unwrap();
+    wait_until("its connection to be closed", || connections() < with_limiter).unwrap();
+}
+
+/// With smol at hand a call that runs outside of any Tokio runtime is sent by it, over the connection that there is.
+#[cfg(feature = "redis-smol")]
+#[test]
+fn calls_outside_of_the_runtime_that_dialled_are_served() {
+    let server = Server::start().unwrap();
+    let rl = limiter(&server.url(), DEADLINE);
+    assert_eq!(wait_for(take(&rl)), Ok(1));
+    assert_eq!(smol::block_on(take(&rl)), Ok(2));
+    assert_eq!(wait_for(take(&rl)), Ok(3));
+}
