@@ -2,7 +2,10 @@
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -57,7 +60,24 @@ fn a_runtime_that_is_shut_down_is_replaced_by_the_next_callers() {
     }
 }
 
-/// The driver and the connection are in a runtime that is shut down while a caller of another one waits.
+/// Takes, and says so when it waits for the reply.
+async fn noted(rl: Arc<RateLimiter>, waiting: Arc<AtomicUsize>) -> Result<u64, RedisFailureKind> {
+    let mut take = pin!(take(&rl));
+    let mut is_first = true;
+    poll_fn(|context| {
+        let poll = take.as_mut().poll(context);
+        if std::mem::take(&mut is_first) {
+            waiting.fetch_add(1, Ordering::AcqRel);
+        }
+        poll
+    })
+    .await
+}
+
+/// Callers that wait while the driver's runtime is shut down.
+const OTHERS: usize = 20;
+
+/// The driver is in a runtime that is shut down while a caller of another one waits.
 #[test]
 fn callers_of_other_runtimes_are_told_when_the_drivers_is_shut_down() {
     let server = Server::start().unwrap();
@@ -69,12 +89,10 @@ fn callers_of_other_runtimes_are_told_when_the_drivers_is_shut_down() {
     let waiter = Arc::clone(&rl);
     let drives = first.spawn(async move { take(&waiter).await });
     wait_until("the driver to start", || format!("{rl:?}").contains("CurrentDriver")).unwrap();
-    let others: Vec<_> = (0..20)
-        .map(|_| {
-            let rl = Arc::clone(&rl);
-            runtime().spawn(async move { take(&rl).await })
-        })
-        .collect();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let others: Vec<_> =
+        (0..OTHERS).map(|_| runtime().spawn(noted(Arc::clone(&rl), Arc::clone(&waiting)))).collect();
+    wait_until("all to wait", || waiting.load(Ordering::Acquire) == OTHERS).unwrap();
     first.shutdown_background();
     for other in others {
         let told = wait_for(other).unwrap();

@@ -125,7 +125,12 @@ impl PendingRequest {
 
     /// Ends the wait because the caller is dropped; how far it had come.
     fn cancel(&self) -> Stage {
-        let stage = std::mem::replace(&mut self.progress().stage, Stage::Finished);
+        let mut progress = self.progress();
+        let stage = std::mem::replace(&mut progress.stage, Stage::Finished);
+        // Dropping a waker may run code of the executor's: not later, under the batcher's lock.
+        let waker = progress.waker.take();
+        drop(progress);
+        drop(waker);
         if let (Stage::Queued, Some(unsent)) = (stage, &self.terms.unsent) {
             unsent.store(true, Ordering::Release);
         }
