@@ -14,7 +14,9 @@ use super::ask::{Ask, Told, Verb};
 use super::batcher::Terms;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
-use super::key_call::{Asking, KeyCall};
+use super::key_call::Asking;
+#[cfg(feature = "rules")]
+use super::key_call::KeyCall;
 use super::limiter::Limiter;
 use super::provider::RedisRateLimiterProvider;
 use super::receipt::Receipt;
