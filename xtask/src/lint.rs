@@ -9,9 +9,18 @@ pub(crate) fn run() -> Step {
     cargo(["fmt", "--all", "--check"])?;
     crate::imports::check()?;
     cargo(["clippy", "--all-targets", "--all-features", "--", "-D", "warnings"])?;
-    for features in
-        ["", "tracing", "redis-tokio", "redis-smol", "rules", "http", "tower", "axum", "redis-smol,tower"]
-    {
+    for features in [
+        "",
+        "unstable-testkit",
+        "tracing",
+        "redis-tokio",
+        "redis-smol",
+        "rules",
+        "http",
+        "tower",
+        "axum",
+        "redis-smol,tower",
+    ] {
         cargo(["check", "--package", "trypema", "--no-default-features", "--features", features])?;
     }
     lean_tree()?;

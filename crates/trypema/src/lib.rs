@@ -256,6 +256,11 @@
 //! every failure of Redis; without one this costs nothing. The feature `tracing` adds `observer::TracingObserver`, which turns
 //! each decision into a debug event.
 //!
+//! # Stability
+//!
+//! The crate follows semantic versioning. Items behind the feature `unstable-testkit` are excepted: they exist for this project's own
+//! tests, and change or go in any release.
+//!
 //! # Errors
 //!
 //! Numbers are checked when a limit is made, and a [`TrypemaError`] says what was wrong and what is allowed.
@@ -283,6 +288,10 @@ mod error;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "_redis")]
+#[cfg_attr(
+    not(feature = "unstable-testkit"),
+    allow(dead_code, unreachable_pub, unused_imports, reason = "the testkit needs them")
+)]
 pub mod hybrid;
 mod jitter;
 pub mod local;
@@ -293,6 +302,10 @@ mod pages;
 mod provider;
 mod rate_limiter;
 #[cfg(feature = "_redis")]
+#[cfg_attr(
+    not(feature = "unstable-testkit"),
+    allow(dead_code, unreachable_pub, unused_imports, reason = "the testkit needs them")
+)]
 pub mod redis;
 #[cfg(feature = "rules")]
 pub mod rules;

@@ -51,6 +51,9 @@ pub use crate::local::Granted;
 pub use failure::{RedisFailure, RedisFailureKind};
 pub use handle::KeyHandle;
 pub use key::RedisKey;
+#[cfg(not(feature = "unstable-testkit"))]
+pub(crate) use lease::{Sharer, ToldLease};
+#[cfg(feature = "unstable-testkit")]
 #[doc(hidden)]
 pub use lease::{Sharer, ToldLease};
 pub use limiter::Limiter;

@@ -45,10 +45,14 @@ pub use sliding_window::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome
 pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState};
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
 
-#[cfg(feature = "_redis")]
+#[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
+pub(crate) use lease::{Back, Leasable, LeaseAsk, LeaseCall, Leased, Turn};
+#[cfg(all(feature = "_redis", feature = "unstable-testkit"))]
 #[doc(hidden)]
 pub use lease::{Back, Leasable, LeaseAsk, LeaseCall, Leased, Turn};
-#[cfg(feature = "_redis")]
+#[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
+pub(crate) use wire::Wire;
+#[cfg(all(feature = "_redis", feature = "unstable-testkit"))]
 #[doc(hidden)]
 pub use wire::Wire;
 #[cfg(feature = "_redis")]
