@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::handle::KeyHandle;
 use super::map::{Bound, Hashed, Kept, KeyCall, Map};
-use super::receipt::{Granted, Receipt, Reservation};
+use super::receipt::{Granted, Receipt, Reservation, Taken};
 use super::shard::Shard;
 use crate::clock::{Source, Timestamp};
 use crate::decision::{Decision, When};
@@ -49,14 +49,6 @@ pub struct Limiter<S: Strategy> {
 struct Reserved {
     cost: u64,
     lease: Duration,
-}
-
-/// A take that was committed.
-pub(super) struct Taken<'a, S: Strategy> {
-    pub(super) key: &'a Hashed<'a>,
-    pub(super) limit: &'a S::Limit,
-    pub(super) call: Call,
-    pub(super) outcome: &'a S::Outcome,
 }
 
 /// What a verb found, before it is told.

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
+use super::map::Hashed;
 use crate::clock::Timestamp;
+use crate::strategy::{Call, Strategy};
 
 /// What one take recorded, for giving it back with [`Limiter::refund`](super::Limiter::refund).
 ///
@@ -46,6 +48,14 @@ pub struct Granted<D> {
     pub units: u64,
     /// The decision for these units, or for a single one when none fit.
     pub decision: D,
+}
+
+/// A take that was committed.
+pub(super) struct Taken<'a, S: Strategy> {
+    pub(super) key: &'a Hashed<'a>,
+    pub(super) limit: &'a S::Limit,
+    pub(super) call: Call,
+    pub(super) outcome: &'a S::Outcome,
 }
 
 /// At most this many refunds are remembered per shard; while it is full, further ones change nothing, which

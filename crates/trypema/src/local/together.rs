@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::limiter::{Limiter, Taken};
+use super::limiter::Limiter;
 use super::map::{Hashed, Kept, KeyCall};
 use super::provider::LocalRateLimiterProvider;
-use super::receipt::Receipt;
+use super::receipt::{Receipt, Taken};
 use super::shard::Shard;
 use crate::check::{Check, Together, validate};
 use crate::clock::Timestamp;
