@@ -32,6 +32,9 @@ const FREED_PART: u64 = 16;
 const KEPT_PART: u64 = 16;
 /// How long a request waits for connections that were closed to release what they hold.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a crowded peer waits for a refusal: its connections would otherwise send the next large body at once, each of them
+/// hundreds of times a second.
+const REFUSAL_DELAY: Duration = Duration::from_secs(1);
 /// How often it looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
@@ -138,6 +141,9 @@ impl Registry {
                 held,
                 "max_buffered_bytes is exhausted by request bodies and unread answers; refusing requests with 503"
             );
+        }
+        if self.is_crowded(connection) {
+            tokio::time::sleep(REFUSAL_DELAY).await;
         }
         false
     }

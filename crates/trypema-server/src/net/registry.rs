@@ -180,6 +180,11 @@ impl Registry {
         false
     }
 
+    pub(super) fn is_crowded(&self, connection: &Connection) -> bool {
+        connection.usage.open.load(Ordering::Relaxed) > CROWD
+            && !self.trusted_proxies.trusts(connection.peer.ip())
+    }
+
     /// Keeps a connection over the limit of its peer open for [`HOLD_REFUSED`] before it is closed, and reads nothing from it: a client
     /// that reconnects as soon as it is closed would otherwise do so thousands of times a second.
     pub(super) fn hold_refused(&self, stream: TcpStream) {
@@ -312,8 +317,7 @@ impl Slots {
 impl Place {
     /// Whether its peer has so many connections that they take turns.
     pub(crate) fn is_crowded(&self) -> bool {
-        let Connection { usage, peer, .. } = &*self.connection;
-        usage.open.load(Ordering::Relaxed) > CROWD && !self.registry.trusted_proxies.trusts(peer.ip())
+        self.registry.is_crowded(&self.connection)
     }
 
     /// Turns for the connections of crowded peers.
