@@ -1,6 +1,7 @@
 //! The hybrid provider beside the published crate's: a fleet at its limit and under it, and one hot key:
 //! `cargo xtask bench hybrid`.
 
+mod closed_loop;
 mod fleet;
 
 use std::fmt::Write as _;
@@ -26,6 +27,7 @@ pub fn run(effort: Effort<'_>) -> ExitCode {
     let mut bars = at_the_limit(&mut text, effort);
     bars.extend(under_the_limit(&mut text, effort));
     bars.extend(uneven(&mut text, effort));
+    bars.extend(closed_loop::measure(&mut text, effort));
     bars.extend(one_thread(&mut text));
     write_bars(&mut text, &bars);
     print_and_keep(&text, ("hybrid", effort))

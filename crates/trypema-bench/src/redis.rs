@@ -1,12 +1,12 @@
 //! Redis beside the least that a script can do and the published crate: `cargo xtask bench redis`.
 
 mod bars;
-mod contender;
-mod drive;
+pub mod contender;
+pub mod drive;
 pub mod floors;
 mod measure;
 mod memory;
-mod ours;
+pub mod ours;
 mod peers;
 mod quick;
 mod report;
