@@ -347,7 +347,7 @@ fn provider(settings: Settings) -> Result<ProviderChoice, InvalidConfig> {
         on_failure: on_failure(settings.on_store_failure, settings.instances)?,
     };
     Ok(match provider {
-        ProviderSetting::Hybrid => ProviderChoice::Hybrid(redis, time(settings.sync_interval, 100)),
+        ProviderSetting::Hybrid => ProviderChoice::Hybrid(redis, time(settings.sync_interval, 1_000)),
         ProviderSetting::Redis | ProviderSetting::Memory => ProviderChoice::Redis(redis),
     })
 }

@@ -125,7 +125,7 @@ pub struct Settings {
     /// With `--on-store-failure local`: how many servers share the limits; each then gets its part [default: 1, or more if hybrid has seen more]
     #[arg(long, env = "TRYPEMA_INSTANCES", value_name = "NUMBER", help_heading = "Counters")]
     pub instances: Option<u32>,
-    /// Hybrid: how often leases are asked for [default: 100ms]
+    /// Hybrid: how often leases are asked for at most [default: 1s]
     #[arg(long, env = "TRYPEMA_SYNC_INTERVAL", value_name = "TIME", help_heading = "Counters")]
     pub sync_interval: Option<Period>,
     /// Keys that are kept in memory, per strategy [default: 1000000]

@@ -4,37 +4,20 @@
 //! need, and spends them by itself. They are counted *at the end of their lease*, so none is ever spent after the moment it
 //! counts from, and no interval sees more than the limit: see `docs/guarantees.md` in the repository for the argument, and
 //! for what the lower side costs.
+//!
+//! Three modules, each importing only those after it: `verbs` (the public calls), `background` (requests for leases, and the
+//! future that [`keep_in_sync`](HybridRateLimiterProvider::keep_in_sync) returns), `state` (what an instance holds and knows of
+//! each key; it reads no clock and does no I/O).
 
-mod abuse;
-mod bound;
-mod demand;
-mod errand;
-mod handle;
-mod heat;
-mod holding;
-mod hub;
-mod leases;
-mod limiter;
-mod pace;
-mod provider;
-mod receipt;
-mod seeds;
-mod shared;
-mod split;
-mod sync;
-mod table;
-mod together;
-mod wait;
-mod waiting;
+mod background;
+mod state;
+mod verbs;
 
-pub use bound::HybridBound;
-pub use handle::KeyHandle;
+pub use state::HybridBound;
 #[doc(hidden)]
-pub use holding::{Chore, Decided, Grant, Holding, Taken, Trip};
-pub use limiter::Limiter;
-#[doc(hidden)]
-pub use pace::Pace;
-pub use provider::{HybridRateLimiterProvider, HybridStats};
-pub use receipt::{Receipt, Reservation};
-pub use seeds::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter, WindowLimiter};
-pub use split::Split;
+pub use state::{CallTally, Chore, Decided, Grant, Holding, Pace, Taken, Trip};
+pub(crate) use verbs::HybridOptions;
+pub use verbs::{
+    AbsoluteHybridRateLimiter, HybridRateLimiterProvider, HybridStats, KeyHandle, Limiter, Receipt,
+    Reservation, Split, SuppressedHybridRateLimiter, WindowLimiter,
+};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Source};
 use crate::error::TrypemaError;
 #[cfg(feature = "_redis")]
-use crate::hybrid::HybridRateLimiterProvider;
+use crate::hybrid::{HybridOptions, HybridRateLimiterProvider};
 use crate::local::{Bound, LocalRateLimiterOptions, LocalRateLimiterProvider, WhenFull};
 use crate::observer::Observer;
 #[cfg(feature = "_redis")]
@@ -148,9 +148,9 @@ struct RedisChoices {
     sync_interval: Duration,
 }
 
-/// How often the hybrid provider asks for leases, unless told otherwise.
+/// How often the hybrid provider asks for leases, unless told otherwise: with windows of more than 140 s. It is shorter with shorter ones.
 #[cfg(feature = "_redis")]
-const SYNC_INTERVAL: Duration = Duration::from_millis(100);
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest interval that makes sense: units are held as long.
 #[cfg(feature = "_redis")]
@@ -277,8 +277,8 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// How often the hybrid provider asks for leases of a key at most: every 100 ms unless told otherwise, and every 1/140 of
-    /// the window of a limit where that is shorter.
+    /// How often the hybrid provider asks for leases of a key at most: every second unless told otherwise, and every 1/140 of the
+    /// window of a limit (of a token bucket 1/163) where that is shorter. Resets and blocks reach other instances as soon.
     #[cfg(feature = "_redis")]
     pub fn sync_interval(mut self, interval: Duration) -> Self {
         self.redis.sync_interval = interval;
@@ -345,7 +345,10 @@ impl RateLimiterBuilder {
         });
         let parts = RedisParts { connection, prefix, deadline, on_failure, clock, observer };
         let redis = RedisRateLimiterProvider::new(windows, parts);
-        let hybrid = HybridRateLimiterProvider::new(&redis, (self.clock.clone(), sync_interval), windows);
+        let hybrid = HybridRateLimiterProvider::new(
+            &redis,
+            HybridOptions { clock: self.clock.clone(), sync_interval, windows },
+        );
         (redis, hybrid)
     }
 }

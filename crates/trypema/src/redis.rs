@@ -28,6 +28,7 @@ mod ask;
 mod batcher;
 mod failure;
 mod handle;
+mod heartbeat;
 mod join;
 mod key;
 mod key_call;

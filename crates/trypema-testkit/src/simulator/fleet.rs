@@ -98,7 +98,7 @@ impl<S: Leasable> Fleet<S> {
     pub fn new(limit: S::Limit) -> Self {
         Self {
             limits: vec![limit],
-            sync_us: 100_000,
+            sync_us: 1_000_000,
             deadline_us: 1_000_000,
             start_us: Self::START_US,
             clocks: vec![LocalClock::PERFECT],

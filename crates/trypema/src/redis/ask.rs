@@ -25,6 +25,8 @@ pub(super) enum Verb {
     Forgo = 11,
     /// Takes units to be spent by this instance alone.
     Lease = 12,
+    /// Says that an instance lives, or leaves, and counts those that live.
+    Heartbeat = 13,
 }
 
 impl Verb {

@@ -1,8 +1,5 @@
 //! Leases: units that this instance takes to spend by itself.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
-
 use super::ask::{LeaseTerms, Verb};
 use super::batcher::Terms;
 use super::failure::{RedisFailure, RedisFailureKind};
@@ -11,8 +8,7 @@ use super::key_call::{Asking, KeyCall};
 use super::limiter::Limiter;
 use super::receipt::Reservation;
 use crate::clock::Timestamp;
-use crate::error::TrypemaError;
-use crate::strategy::{Call, FixedWindow, FixedWindowLimit, Leasable, LeaseAsk, Leased};
+use crate::strategy::{Call, Leasable, LeaseAsk, Leased};
 
 /// What Redis told of a lease.
 #[derive(Debug, Clone, Copy)]
@@ -109,26 +105,5 @@ impl<S: Leasable> Limiter<S> {
         let found =
             self.found_by(terms, name, KeyCall::new(key, limit, Asking::new(Verb::Take, cost))).await?;
         Ok((found.outcome, found.told.now))
-    }
-}
-
-/// The key that live instances are counted under.
-const EVERYONE: &str = "trypema instances";
-
-impl Limiter<FixedWindow> {
-    /// Says that this instance lives, or leaves, and learns how many there are.
-    pub(crate) async fn sign_of_life(&self, sharer: Sharer) -> Result<(), RedisFailure> {
-        let refused = |error: TrypemaError| RedisFailure::new(RedisFailureKind::Refused, error.to_string());
-        let key = RedisKey::encode(EVERYONE);
-        // Nothing is taken from it, so any limit does.
-        let limit = FixedWindowLimit::new(1, Duration::from_secs(1)).map_err(refused)?;
-        let told = self.lease(&key, &limit, (LeaseAsk::default(), sharer)).await?;
-        self.store.learn_instances(told.sharers);
-        Ok(())
-    }
-
-    /// How many instances there are, if that is known.
-    pub(crate) fn instances(&self) -> Option<NonZeroU32> {
-        self.store.instances()
     }
 }

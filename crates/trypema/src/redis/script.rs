@@ -10,6 +10,7 @@ const TAKE: &str = include_str!("script/take.lua");
 const FIRST: &str = include_str!("script/first.lua");
 const SINGLE: &str = include_str!("script/single.lua");
 const REQUESTS: &str = include_str!("script/requests.lua");
+const INSTANCES: &str = include_str!("script/instances.lua");
 const LEASE: &str = include_str!("script/lease.lua");
 const DRIVER: &str = include_str!("script/driver.lua");
 
@@ -64,7 +65,7 @@ fn driver_source(strategies: &[Lua]) -> String {
         let quick = [lua.quick_base, lua.quick].join("\n");
         source.push_str(&format!("quick_of[{}] = function()\n{quick}\nreturn quick\nend\n", index + 1));
     }
-    source.push_str(&format!("{REQUESTS}\n{LEASE}\nlocal strategies = {{}}\n"));
+    source.push_str(&format!("{REQUESTS}\n{INSTANCES}\n{LEASE}\nlocal strategies = {{}}\n"));
     for (index, lua) in strategies.iter().enumerate() {
         let parts = [lua.base, lua.source, lua.lease, TAKE].join("\n");
         let (name, number) = (lua.name, index + 1);

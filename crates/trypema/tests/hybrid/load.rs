@@ -1,6 +1,7 @@
 //! A fleet under load on a real Redis and in real time: never above the limit, hardly below it, with few calls of Redis.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+mod closed_loop;
 mod fleet;
 
 use std::time::Duration;

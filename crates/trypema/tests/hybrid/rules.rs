@@ -26,7 +26,9 @@ struct Instance {
 
 impl Instance {
     fn new(server: &Server, clock: &Arc<ManualClock>, yaml: &str) -> Self {
-        let rl = Arc::new(limiter(&connect(&server.url()), "rules", clock).build().unwrap());
+        let builder =
+            limiter(&connect(&server.url()), "rules", clock).sync_interval(Duration::from_millis(100));
+        let rl = Arc::new(builder.build().unwrap());
         let rules = RuleSet::from_yaml(yaml, "rules.yaml").unwrap_or_else(|error| panic!("{error}"));
         Self { engine: Engine::hybrid(Arc::clone(&rl), rules), rl, clock: Arc::clone(clock) }
     }

@@ -12,7 +12,7 @@ use trypema::redis::{Limiter, Receipt, Sharer};
 use trypema::strategy::{Leasable, Strategy};
 use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::model::{
-    AbsoluteModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
+    AbsoluteModel, FixedWindowModel, LiveInstances, SlidingWindowModel, SuppressedModel, TokenBucketModel,
 };
 use trypema_testkit::random::Random;
 use trypema_testkit::redis::Server;
@@ -78,6 +78,25 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
                 String::new()
             }
         }
+    }
+}
+
+/// Heartbeats in Redis are counted as the model counts them.
+#[test]
+fn live_instances() {
+    let server = Server::start().unwrap();
+    let clock = Arc::new(ManualClock::default());
+    let limits = limiter(&connect(&server.url()), "trypema", &clock).build().unwrap();
+    let (mut model, mut random, mut now_us) = (LiveInstances::default(), Random::seeded(7), 1_000_000_000);
+    for step in 0..2_000 {
+        // Now and then just as long as an instance is live.
+        now_us += random.pick(&[0, 1, 300, 999_999, 1_000_000, 3_000_000]);
+        clock.set(Timestamp::from_micros(now_us));
+        let sharer =
+            Sharer { instance: random.below(9), live_for_us: random.pick(&[0, 1, 1_000_000, 3_000_000]) };
+        let counted = wait_for(limits.redis().heartbeat(sharer)).unwrap();
+        let expected = model.heartbeat(sharer.instance, now_us, sharer.live_for_us);
+        assert_eq!(u64::from(counted), expected, "step {step}: {sharer:?} at {now_us}");
     }
 }
 

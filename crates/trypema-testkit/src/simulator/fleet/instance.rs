@@ -131,7 +131,7 @@ impl<S: Leasable> Instance<S> {
         let span = self.clock.span(moment.local);
         let slot = self.slots.entry(key).or_default();
         let is_known = slot.holding.is_some();
-        if !is_known && !slot.is_hot(span.earliest.as_micros() / self.interval_us) {
+        if !is_known && !slot.tally.count(span.earliest.as_micros() / self.interval_us) {
             return self.take_in_store(key, waiting, moment);
         }
         let holding = slot.known(&self.limit, self.pace);
@@ -288,7 +288,7 @@ impl<S: Leasable> Instance<S> {
                 true
             }
             Some(Chore::Nothing) => true,
-            None => slot.interval == interval,
+            None => slot.tally.age(interval) <= 1,
         });
         for key in owing {
             let holding = self.slots.get_mut(&key).and_then(|slot| slot.holding.as_mut());

@@ -9,6 +9,7 @@ use trypema::strategy::{Back, Call, Leasable, LeaseAsk, LeaseCall, Leased};
 use super::LIVE_FOR_US;
 use super::journal::{Forgotten, Granted, Journal};
 use super::message::{Reply, Request, Sender, What};
+use crate::model::LiveInstances;
 
 /// All keys of a store.
 #[derive(Debug)]
@@ -24,14 +25,14 @@ struct Key<S: Leasable> {
     state: Option<S::State>,
     resets: u32,
     /// Who asked for it, and when last.
-    sharers: Vec<(Sender, u64)>,
+    sharers: LiveInstances<Sender>,
     /// What counts, by another way of counting: for each moment that units were recorded at, how many.
     ledger: BTreeMap<u64, u64>,
 }
 
 impl<S: Leasable> Default for Key<S> {
     fn default() -> Self {
-        Self { state: None, resets: 0, sharers: Vec::new(), ledger: BTreeMap::new() }
+        Self { state: None, resets: 0, sharers: LiveInstances::default(), ledger: BTreeMap::new() }
     }
 }
 
@@ -73,7 +74,8 @@ impl<S: Leasable> Store<S> {
             }
             What::Take(waiting) => key.take(limit, now, waiting.cost),
             What::Lease { ask, is_leaving, .. } => {
-                let sharers = key.sharers(request.from, now.as_micros(), is_leaving);
+                let live_for_us = if is_leaving { 0 } else { LIVE_FOR_US };
+                let sharers = key.sharers.heartbeat(request.from, now.as_micros(), live_for_us);
                 let is_back_known = ask.back.resets == resets && key.state.is_some();
                 let back = if is_back_known { ask.back } else { Back::default() };
                 let ask = LeaseAsk { back, ..ask };
@@ -156,15 +158,6 @@ impl<S: Leasable> Key<S> {
         S::commit(limit, state, call, &outcome);
         let units = if S::is_admitted(&outcome) { cost } else { 0 };
         Leased { units, recorded: now, outcome }
-    }
-
-    /// How many share this key: those that asked lately, and the one that asks, unless it does so for the last time.
-    fn sharers(&mut self, from: Sender, now: u64, is_leaving: bool) -> u64 {
-        self.sharers.retain(|(sender, at)| *sender != from && at + LIVE_FOR_US > now);
-        if !is_leaving {
-            self.sharers.push((from, now));
-        }
-        self.sharers.len().max(1) as u64
     }
 
     fn taken_back(&mut self, back: &Back) {

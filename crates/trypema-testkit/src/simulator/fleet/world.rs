@@ -171,7 +171,7 @@ impl<S: Leasable, I: Iterator<Item = Offer>> World<S, I> {
     }
 
     fn schedule_look(&self, me: Sender, schedule: &mut Schedule<Event<S>>) {
-        let after = Duration::from_micros((self.fleet.sync_us / 2).max(1_000));
+        let after = Duration::from_micros(Pace::sweep_interval_us(self.fleet.sync_us));
         schedule.at(schedule.now() + after, WORLD, Event::LooksAround(me));
     }
 

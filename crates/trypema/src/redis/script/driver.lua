@@ -1,5 +1,5 @@
 -- The rest of the driver, for requests that are not in their usual case.
-local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK, FORGO, LEASE = 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK, FORGO, LEASE, HEARTBEAT = 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
@@ -212,6 +212,10 @@ local function read_check()
   local check, number = {}, 0
   number, check.verb, check.index, check.times, check.cost, check.extra, at =
     struct.unpack('<BBI2I4dd', argument, at)
+  if check.verb == HEARTBEAT then
+    check.instance, at = struct.unpack('<c8', argument, at)
+    return check
+  end
   check.strategy = strategy_of(number)
   if check.verb ~= RESET and check.verb ~= BLOCK and check.verb ~= UNBLOCK then
     check.limit, at = check.strategy.read(argument, at)
@@ -258,13 +262,18 @@ end
 -- Reads all that a request needs. A key that holds something else fails its own request, and no other.
 local function load_all(checks)
   for _, check in ipairs(checks) do
+    if check.verb == HEARTBEAT then
+      is_written = true
+      check.instances = live_instances(KEYS[check.index], check.instance, check.extra, now)
+      return
+    end
     check.entry = state_at(check)
     if WITH_RESETS[check.verb] then
       check.resets = resets_of(check.index)
     end
     if check.lease then
       is_written = true
-      check.lease.sharers = sharers_of(KEYS[check.index + 2], check.lease, now)
+      check.lease.sharers = live_instances(KEYS[check.index + 2], check.lease.id, check.lease.live_for, now)
     end
   end
 end
@@ -280,8 +289,10 @@ local function answer(count)
   elseif count == 1 then
     local stretches = {}
     local check = checks[1]
-    local number
-    if check.verb == RESET or check.verb == UNBLOCK then
+    local number = check.instances
+    if number then
+      -- A heartbeat has no state.
+    elseif check.verb == RESET or check.verb == UNBLOCK then
       -- These replace the state.
       number = verbs[check.verb](check, check.entry.state)
     else

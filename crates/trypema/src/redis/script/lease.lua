@@ -17,16 +17,3 @@ local function lease_end(lease, now, units)
   local part = math.max(SHORTEST, math.min(1, units / math.max(1, lease.want)))
   return now + math.floor(lease.length * part)
 end
-
--- Counts the instances that ask for a key: those that did within `live_for`, which this one does from now on, unless
--- that is 0.
-local function sharers_of(book, lease, now)
-  if lease.live_for == 0 then
-    call('ZREM', book, lease.id)
-    return math.max(1, call('ZCARD', book))
-  end
-  call('ZREMRANGEBYSCORE', book, '-inf', string.format('%.0f', now - lease.live_for))
-  call('ZADD', book, string.format('%.0f', now), lease.id)
-  call('PEXPIRE', book, ceil(lease.live_for / 1000) + extra_ms)
-  return call('ZCARD', book)
-end

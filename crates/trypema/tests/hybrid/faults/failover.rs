@@ -10,7 +10,7 @@ use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::redis::{Sentinel, Server};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{CAPACITY, DEADLINE, WINDOW, heat, spend_held, take, take_all, wait_until_reached};
+use super::scene::{CAPACITY, DEADLINE, SYNC, WINDOW, heat, spend_held, take, take_all, wait_until_reached};
 
 /// What `server` itself counts.
 fn used_at(server: &Server, clock: &Arc<ManualClock>) -> u64 {
@@ -21,7 +21,8 @@ fn used_at(server: &Server, clock: &Arc<ManualClock>) -> u64 {
 }
 
 fn instance(sentinel: &Sentinel, clock: &Arc<ManualClock>) -> RateLimiter {
-    let builder = limiter(&connect(&sentinel.url()), "trypema", clock).redis_deadline(DEADLINE);
+    let builder =
+        limiter(&connect(&sentinel.url()), "trypema", clock).redis_deadline(DEADLINE).sync_interval(SYNC);
     builder.on_redis_failure(OnFailure::Fail).build().unwrap()
 }
 

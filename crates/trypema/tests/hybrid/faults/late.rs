@@ -11,7 +11,9 @@ use trypema_testkit::blocking::{connect, key, limiter, runtime, wait_for};
 use trypema_testkit::redis::wait_until;
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{A_LEASE, CAPACITY, Scene, WINDOW, heat, held, spend_held, take, wait_until_reached};
+use super::scene::{
+    A_LEASE, CAPACITY, SYNC, Scene, WINDOW, heat, held, spend_held, take, wait_until_reached,
+};
 
 /// How late answers are: long enough that the clock can be moved meanwhile.
 const LATE: Duration = Duration::from_millis(150);
@@ -28,7 +30,8 @@ struct Waiting<S: HybridStrategy> {
 impl<S: HybridStrategy> Waiting<S> {
     fn start() -> Self {
         let scene = Scene::start();
-        let rl = Arc::new(limiter(&connect(&scene.proxy.url()), "trypema", &scene.clock).build().unwrap());
+        let builder = limiter(&connect(&scene.proxy.url()), "trypema", &scene.clock).sync_interval(SYNC);
+        let rl = Arc::new(builder.build().unwrap());
         let limit = S::limit(CAPACITY, WINDOW);
         let mut taken = heat::<S>(&rl, &limit);
         taken += spend_held::<S>(&rl, &limit);

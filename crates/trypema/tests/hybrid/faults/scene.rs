@@ -19,7 +19,10 @@ pub(crate) const ALLOWANCE: Duration = Duration::from_secs(2);
 pub(crate) const CAPACITY: u64 = 120;
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
-/// Longer than any lease of this window, by far shorter than the window.
+/// How often instances ask for leases.
+pub(crate) const SYNC: Duration = Duration::from_millis(100);
+
+/// Longer than any lease that is asked for so often, by far shorter than the window.
 pub(crate) const A_LEASE: Duration = Duration::from_millis(180);
 
 /// A suppressed limit denies some calls that the next may pass; so many in a row are the end.
@@ -43,7 +46,7 @@ impl Scene {
 
     /// An instance whose way leads through the proxy.
     pub(crate) fn instance(&self, on_failure: OnFailure) -> RateLimiter {
-        let builder = limiter(&connect(&self.proxy.url()), "trypema", &self.clock);
+        let builder = limiter(&connect(&self.proxy.url()), "trypema", &self.clock).sync_interval(SYNC);
         builder.redis_deadline(DEADLINE).on_redis_failure(on_failure).build().unwrap()
     }
 

@@ -70,9 +70,9 @@ impl<'a> Fleet<'a> {
     pub(crate) fn run(&self, key: &str, limit: AbsoluteLimit, load: Load) -> Run {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let before = calls(self.server);
+        let before = script_calls(self.server);
         let run = runtime.block_on(self.offer(RedisKey::try_from(key).unwrap(), limit, load));
-        Run { calls: calls(self.server) - before, ..run }
+        Run { calls: script_calls(self.server) - before, ..run }
     }
 
     async fn offer(&self, key: RedisKey, limit: AbsoluteLimit, load: Load) -> Run {
@@ -96,7 +96,7 @@ impl<'a> Fleet<'a> {
 }
 
 /// Script calls that the server has answered.
-fn calls(server: &Server) -> u64 {
+pub(crate) fn script_calls(server: &Server) -> u64 {
     let info = server.info("commandstats").unwrap();
     let calls = |command: &str| {
         let line = info.text(command).to_owned();

@@ -1,10 +1,9 @@
 //! What Redis should answer, by the strategies of Rust and by what is written about leases.
 
-use std::collections::BTreeMap;
-
 use trypema::When;
 use trypema::clock::Timestamp;
 use trypema::strategy::{Back, Call, Leasable, LeaseAsk, LeaseCall, Leased, Refund, Strategy};
+use trypema_testkit::model::LiveInstances;
 use trypema_testkit::subject::RedisStrategy;
 
 use super::CoreOf;
@@ -15,7 +14,7 @@ pub(crate) struct Mirror<M: RedisStrategy<Strategy: Leasable>> {
     state: Option<<CoreOf<M> as Strategy>::State>,
     resets: u32,
     /// When each instance last asked.
-    instances: BTreeMap<u64, i64>,
+    instances: LiveInstances<u64>,
     /// What was taken with a receipt: when it was recorded, after how many resets, and whether it was given back.
     receipts: Vec<(Back, bool)>,
     /// What was leased last, to be given back.
@@ -30,7 +29,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Default for Mirror<M> {
         Self {
             state: None,
             resets: 0,
-            instances: BTreeMap::new(),
+            instances: LiveInstances::default(),
             receipts: Vec::new(),
             granted: Vec::new(),
             leased_units: 0,
@@ -88,7 +87,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         mut ask: LeaseAsk,
         from: From,
     ) -> String {
-        let sharers = self.sharers(now.as_micros() as i64, from);
+        let sharers = self.instances.heartbeat(from.instance, now.as_micros(), from.live_for_us);
         if ask.back.resets != self.resets {
             ask.back = Back::default();
         }
@@ -101,16 +100,6 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         }
         self.note(limit, leased.outcome, now);
         format!("{answer} of {sharers} sharers after {} resets", self.resets)
-    }
-
-    fn sharers(&mut self, now_us: i64, from: From) -> u64 {
-        if from.live_for_us == 0 {
-            self.instances.remove(&from.instance);
-            return (self.instances.len() as u64).max(1);
-        }
-        self.instances.retain(|_, asked| *asked > now_us - from.live_for_us as i64);
-        self.instances.insert(from.instance, now_us);
-        self.instances.len() as u64
     }
 
     fn decide(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, call: Call, is_spending: bool) -> String {

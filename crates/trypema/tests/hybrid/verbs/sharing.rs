@@ -7,6 +7,7 @@ use trypema::clock::{Clock, Timestamp};
 use trypema::strategy::{Absolute, FixedWindow, SlidingWindow, Suppressed, TokenBucket};
 use trypema_testkit::blocking::{key, runtime, wait_for};
 use trypema_testkit::random::Random;
+use trypema_testkit::redis::wait_until;
 use trypema_testkit::subject::HybridStrategy;
 
 use super::journal::{Admitted, Journal, Judge};
@@ -43,6 +44,28 @@ fn an_instance_leaves_others_their_share() {
     }
 
     for_every_leased!(shares);
+}
+
+/// The reply to the next request tells of it; that is asked for an interval after the last one.
+#[test]
+fn a_reset_reaches_other_instances_within_an_interval() {
+    fn reaches<S: HybridStrategy>() {
+        let scene = Scene::start();
+        let (one, other, limit) = (scene.instance(), scene.instance(), S::limit(1_000, WINDOW));
+        runtime().spawn(one.hybrid().keep_in_sync());
+        wait_until("the loop to run", || one.hybrid().stats().instances.is_some()).unwrap();
+        heat::<S>(&one, "ann", &limit);
+        let before = held::<S>(&one, "ann");
+        assert!(wait_for(S::hybrid(&other).reset(&key("ann"))).unwrap(), "{}", S::NAME);
+        assert_eq!(held::<S>(&one, "ann"), before, "{}: nobody has told it yet", S::NAME);
+        scene.clock.advance(S::hybrid(&one).bound(&limit).interval);
+        assert!(try_take::<S>(&one, "ann", &limit, 1).is_some_and(|decision| decision.is_allowed()));
+        wait_until("the next lease", || used::<S>(&other, "ann", &limit) > 0).unwrap();
+        let is_counted = || held::<S>(&one, "ann") <= used::<S>(&other, "ann", &limit);
+        wait_until("what was forgotten to be held no longer", is_counted).unwrap();
+    }
+
+    for_every_leased!(reaches);
 }
 
 #[test]

@@ -1,12 +1,9 @@
 //! What an instance knows of one key.
 
-use trypema::hybrid::{Holding, Pace};
+use trypema::hybrid::{CallTally, Holding, Pace};
 use trypema::strategy::Leasable;
 
 use super::Waiting;
-
-/// So many calls within an interval make a key hot.
-const HOT_CALLS: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Slot<S: Leasable> {
@@ -16,14 +13,13 @@ pub(super) struct Slot<S: Leasable> {
     pub(super) waiting: Vec<Waiting>,
     /// What was asked for before this changed is not wanted any more.
     pub(super) version: u64,
-    /// The interval that calls are counted in.
-    pub(super) interval: u64,
-    calls: u32,
+    /// How often it is called, while nothing is held.
+    pub(super) tally: CallTally,
 }
 
 impl<S: Leasable> Default for Slot<S> {
     fn default() -> Self {
-        Self { holding: None, waiting: Vec::new(), version: 0, interval: 0, calls: 0 }
+        Self { holding: None, waiting: Vec::new(), version: 0, tally: CallTally::default() }
     }
 }
 
@@ -31,14 +27,5 @@ impl<S: Leasable> Slot<S> {
     /// What is held, nothing as yet if it is new.
     pub(super) fn known(&mut self, limit: &S::Limit, pace: Pace) -> &mut Holding<S> {
         self.holding.get_or_insert_with(|| Holding::new(limit, pace))
-    }
-
-    /// Counts a call in this interval; whether it is one of many.
-    pub(super) fn is_hot(&mut self, interval: u64) -> bool {
-        if self.interval != interval {
-            (self.interval, self.calls) = (interval, 0);
-        }
-        self.calls += 1;
-        self.calls >= HOT_CALLS
     }
 }

@@ -101,6 +101,13 @@ impl Leases {
         *self = Self::default();
     }
 
+    /// Forgets what was granted before the key had been reset so often: the shared count has forgotten it, too.
+    pub(super) fn forget_before_reset(&mut self, resets: u32) {
+        self.live.retain(|lease| lease.left.resets >= resets);
+        self.backs.retain(|back| back.resets >= resets);
+        self.left = self.live.iter().map(|lease| lease.left.units).sum();
+    }
+
     fn end_first(&mut self) {
         let ended = self.live.remove(0);
         self.left -= ended.left.units;
@@ -130,5 +137,26 @@ impl Leases {
 
     pub(super) fn is_empty(&self) -> bool {
         self.live.is_empty() && self.backs.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+
+    #[test]
+    fn what_was_granted_before_a_reset_is_neither_spent_nor_given_back() {
+        let lease = |units, resets| Lease {
+            left: Back { units, recorded: Timestamp::from_micros(9), resets },
+            ends_at: 9,
+        };
+        let mut leases = Leases::default();
+        [lease(5, 0), lease(7, 1)].into_iter().for_each(|lease| leases.add(lease));
+        leases.give_back(lease(2, 0).left);
+        leases.forget_before_reset(1);
+        assert_eq!((leases.left(), leases.is_owing()), (7, false));
+        leases.spend(9, |back| assert_eq!(back.units, 7));
+        assert_eq!(leases.left(), 0);
     }
 }

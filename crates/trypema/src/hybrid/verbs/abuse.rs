@@ -24,8 +24,8 @@ impl Limiter<Abuse> {
         self.redis().block(key, duration, scope).await
     }
 
-    /// Ends a block and forgets all attempts; whether there was a block. Other instances remember it for a sync interval at
-    /// most.
+    /// Ends a block and forgets all attempts; whether there was a block. Other instances remember it for an interval at
+    /// most ([`bound`](Self::bound)).
     pub async fn unblock(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
         let was_blocked = self.redis().unblock(key).await;
         self.forget(key);

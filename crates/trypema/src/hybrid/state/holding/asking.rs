@@ -2,7 +2,7 @@
 
 use super::{Grant, Holding, Told, Trip};
 use crate::clock::Timestamp;
-use crate::hybrid::leases::Lease;
+use crate::hybrid::state::leases::Lease;
 use crate::strategy::{Back, Leasable, LeaseAsk, Leased, Turn};
 
 /// With less than this an answer would hardly arrive before the lease is over.
@@ -15,7 +15,7 @@ impl<S: Leasable> Holding<S> {
     /// Whether it is called often enough for a lease.
     pub fn is_worth_leasing(&self, now: Timestamp) -> bool {
         let is_long_enough = S::IS_LEASED && self.pace.interval_us >= SHORTEST_INTERVAL_US;
-        is_long_enough && self.demand.is_hot(now.as_micros(), self.pace.interval_us)
+        is_long_enough && self.demand.is_warm(now.as_micros(), self.pace.interval_us)
     }
 
     /// Whether somebody is asking the shared count, and may soon be answered.
@@ -64,6 +64,7 @@ impl<S: Leasable> Holding<S> {
     pub fn granted(&mut self, ask: &LeaseAsk, trip: Trip, grant: &Grant<S::Outcome>) -> Option<S::Outcome> {
         self.asking_since = None;
         self.known_since = trip.asked_at.as_micros();
+        self.leases.forget_before_reset(grant.resets);
         if ask.need == 0 && ask.want == 0 {
             return None;
         }
@@ -98,10 +99,12 @@ impl<S: Leasable> Holding<S> {
         self.low = self.leases.left() / 4;
         // A lease that ends with its window is followed by one of the next window, which is not there yet.
         let is_cut_short = recorded < ask.end(grant.now, units) && !is_drawing;
-        self.refill_at = match is_cut_short {
+        let before_end = match is_cut_short {
             true => u64::MAX,
             false => draws_until.unwrap_or(ends_at).saturating_sub(self.pace.interval_us / 4),
         };
+        // The next reply also tells of a reset, so it is asked for within an interval.
+        self.refill_at = before_end.min(trip.asked_at.as_micros() + self.pace.interval_us);
         self.find_next_end();
         if is_drawing && ask.need > 0 {
             return self.draw(ask.need);

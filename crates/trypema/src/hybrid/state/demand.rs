@@ -1,7 +1,7 @@
 //! How much is asked of a key.
 
-/// So many calls within an interval make a key hot: from here on a lease saves calls of Redis.
-pub(super) const HOT_CALLS: u64 = 4;
+/// So many calls in each interval make a lease worth asking for: fewer would be as many calls of Redis without one.
+pub(super) const WARM_CALLS: u64 = 2;
 
 /// Calls and units of one key, lately.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,9 +17,9 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// Of a key that is as good as hot.
-    pub(super) fn hot(now: u64) -> Self {
-        Self { since: now, calls: HOT_CALLS - 1, ..Self::default() }
+    /// Of a key that was just found to be called often; its present call is still to be counted.
+    pub(super) fn warm(now: u64) -> Self {
+        Self { since: now, calls: WARM_CALLS - 1, ..Self::default() }
     }
 
     /// Counts a call.
@@ -44,10 +44,10 @@ impl Demand {
         (rate * interval_us as f64).ceil() as u64
     }
 
-    /// Whether it is called often.
-    pub(super) fn is_hot(&self, now: u64, interval_us: u64) -> bool {
+    /// Whether it is called often enough for a lease.
+    pub(super) fn is_warm(&self, now: u64, interval_us: u64) -> bool {
         let is_recent = now.saturating_sub(self.since) < 2 * interval_us;
-        is_recent && self.calls.max(self.calls_before) >= HOT_CALLS
+        is_recent && self.calls.max(self.calls_before) >= WARM_CALLS
     }
 
     /// Whether nobody has called for about an interval.

@@ -3,16 +3,14 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::bound::HybridBound;
+use super::decide::{Attempt, Here, Reached, Turn};
 use super::handle::KeyHandle;
-use super::holding::{Taken, Trip};
 use super::receipt::{Origin, Receipt, Reservation, Spent};
-use super::shared::{Found, Here, Reached, Shared, Turn};
 use super::split::Split;
-use super::table::Entry;
-use crate::clock::{Span, Timestamp};
-use crate::decision::When;
+use crate::clock::Timestamp;
 use crate::error::TrypemaError;
+use crate::hybrid::background::{Found, Shared};
+use crate::hybrid::state::{HybridBound, TakeArgs};
 use crate::local::Granted;
 use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, both};
 use crate::strategy::{Back, Leasable, LeaseAsk};
@@ -50,6 +48,13 @@ pub struct Limiter<S: Leasable> {
     pub(super) shared: Arc<Shared<S>>,
 }
 
+/// A receipt, and the key that it is to be redeemed for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Redeemed<'a> {
+    pub(super) key: &'a RedisKey,
+    pub(super) receipt: &'a Receipt,
+}
+
 impl<S: Leasable> Clone for Limiter<S> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
@@ -70,9 +75,10 @@ impl<S: Leasable> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        let started = self.redis().started();
-        let found = self.found(key, (limit, cost), None).await;
-        let decision = self.decision(key, (limit, cost), found);
+        let (take, started) = (TakeArgs { key, limit, cost }, self.redis().started());
+        let found = self.found(take, Attempt::FIRST).await;
+        let decided = found.map(|found| found.decision::<S>(limit));
+        let decision = self.redis().or_substitute_take(key, (limit, cost), decided);
         self.redis().tell(key, cost, started, decision.as_ref().ok().map(S::core));
         decision
     }
@@ -83,17 +89,14 @@ impl<S: Leasable> Limiter<S> {
     /// [`keep_in_sync`](super::HybridRateLimiterProvider::keep_in_sync) runs.
     pub fn try_take<'l>(&self, key: &RedisKey, limit: &'l S::Limit, cost: u64) -> Option<S::Decision<'l>> {
         let started = self.redis().started();
-        match self.shared.here(key, (limit, cost), Turn::First, |_| {}) {
+        match self.shared.here(TakeArgs { key, limit, cost }, Turn::First, |_| {}) {
             Here::Decided(found) => {
                 let decision = found.decision::<S>(limit);
                 self.redis().tell(key, cost, started, Some(S::core(&decision)));
                 Some(decision)
             }
-            Here::Ask(job) => {
-                match self.shared.hub.is_running() {
-                    true => self.shared.queue(job.for_nobody()),
-                    false => self.shared.drop_job(&job),
-                }
+            Here::Ask(request) => {
+                self.shared.queue(request.for_nobody());
                 None
             }
             Here::Cold | Here::Wait(_) => None,
@@ -107,7 +110,7 @@ impl<S: Leasable> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        match self.peeked(key, limit, cost) {
+        match self.shared.peeked(TakeArgs { key, limit, cost }) {
             Some(found) => Ok(found.decision::<S>(limit)),
             None => self.redis().peek(key, limit, cost).await,
         }
@@ -130,17 +133,9 @@ impl<S: Leasable> Limiter<S> {
         cost: u64,
     ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
         let held = self.held(key).min(cost);
-        let here = match held {
-            0 => None,
-            held => match self.shared.here(key, (limit, held), Turn::First, |_| {}) {
-                Here::Decided(found) => Some(found).filter(|found| S::is_admitted(&found.outcome)),
-                Here::Ask(job) => {
-                    self.shared.drop_job(&job);
-                    None
-                }
-                Here::Cold | Here::Wait(_) => None,
-            },
-        };
+        let taken = TakeArgs { key, limit, cost: held };
+        let here = if held > 0 { self.shared.here_only(taken, Turn::First, |_| {}) } else { None };
+        let here = here.filter(|found| S::is_admitted(&found.outcome));
         let Some(found) = here else { return self.redis().take_up_to(key, limit, cost).await };
         let started = self.redis().started();
         let mut granted = Granted { units: held, decision: found.decision::<S>(limit) };
@@ -162,10 +157,9 @@ impl<S: Leasable> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
-        let started = self.redis().started();
+        let (take, started) = (TakeArgs { key, limit, cost }, self.redis().started());
         let mut spent = Vec::new();
-        match self.shared.decide(key, (limit, cost), (Turn::First, None), |back: Back| spent.push(back)).await
-        {
+        match self.shared.decide(take, Attempt::FIRST, |back: Back| spent.push(back)).await {
             Ok(Reached::Cold(_)) => {
                 let reservation = self.redis().reserve(key, limit, cost).await?;
                 let receipt =
@@ -173,13 +167,13 @@ impl<S: Leasable> Limiter<S> {
                 Ok(Reservation { decision: reservation.decision, receipt })
             }
             Ok(Reached::Found(found)) => {
-                let receipt = (!spent.is_empty()).then(|| self.leased_receipt(key, limit, spent));
+                let receipt = self.leased_receipt(key, limit, spent);
                 let decision = found.decision::<S>(limit);
                 self.redis().tell(key, cost, started, Some(S::core(&decision)));
                 Ok(Reservation { decision, receipt })
             }
             Err(failure) => {
-                let decision = self.decision(key, (limit, cost), Err(failure))?;
+                let decision = self.redis().or_substitute_take(key, (limit, cost), Err(failure))?;
                 self.redis().tell(key, cost, started, Some(S::core(&decision)));
                 Ok(Reservation { decision, receipt: None })
             }
@@ -194,15 +188,15 @@ impl<S: Leasable> Limiter<S> {
         limit: &S::Limit,
         receipt: &Receipt,
     ) -> Result<u64, TrypemaError> {
-        self.refund_until(self.redis().deadline_from_now(), (key, limit), receipt).await
+        self.refund_until(self.redis().deadline_from_now(), limit, Redeemed { key, receipt }).await
     }
 
     /// The same until `deadline`.
     pub(super) async fn refund_until(
         &self,
         deadline: Timestamp,
-        (key, limit): (&RedisKey, &S::Limit),
-        receipt: &Receipt,
+        limit: &S::Limit,
+        Redeemed { key, receipt }: Redeemed<'_>,
     ) -> Result<u64, TrypemaError> {
         match receipt.redeem::<S>(key) {
             None => Ok(0),
@@ -211,15 +205,24 @@ impl<S: Leasable> Limiter<S> {
         }
     }
 
-    pub(super) fn leased_receipt(&self, key: &RedisKey, limit: &S::Limit, backs: Vec<Back>) -> Receipt {
+    /// A receipt for units that came out of leases, if there are any.
+    pub(super) fn leased_receipt(
+        &self,
+        key: &RedisKey,
+        limit: &S::Limit,
+        backs: Vec<Back>,
+    ) -> Option<Receipt> {
+        if backs.is_empty() {
+            return None;
+        }
         let resets = self.shared.table.with(key, |entry| entry.resets).unwrap_or(0);
-        Receipt::new::<S>(key, Origin::Leased(Spent { backs, resets, memory_us: S::memory_us(limit) }))
+        Some(Receipt::new::<S>(key, Origin::Leased(Spent { backs, resets, memory_us: S::memory_us(limit) })))
     }
 
     /// Puts back what came out of leases, as far as it still counts; how many units.
     pub(super) fn put_back(&self, key: &RedisKey, limit: &S::Limit, spent: Spent) -> u64 {
-        let (pace, now) = (self.shared.pace(limit), self.shared.hub.clock.now());
-        let put = |entry: &mut Entry<S>| {
+        let now = self.shared.instance.clock.now();
+        let put = self.shared.table.with_new(TakeArgs { key, limit, cost: 0 }, now, |entry| {
             if entry.resets != spent.resets || spent.memory_us != S::memory_us(entry.holding.limit()) {
                 return 0;
             }
@@ -227,8 +230,8 @@ impl<S: Leasable> Limiter<S> {
             let counting: Vec<Back> = counting.collect();
             counting.iter().for_each(|back| entry.holding.put_back(*back));
             counting.iter().map(|back| back.units).sum()
-        };
-        self.shared.table.with_new(key, (limit, pace), (now, put)).unwrap_or(0)
+        });
+        put.unwrap_or(0)
     }
 
     /// Gives back up to `units` in Redis, the oldest first; returns how many were still counted. Prefer
@@ -243,7 +246,7 @@ impl<S: Leasable> Limiter<S> {
     }
 
     /// Forgets what `key` has spent, and voids its receipts; whether there was anything. Other instances may still
-    /// spend what they hold of it, for the length of a lease.
+    /// spend what they hold of it, for an interval ([`bound`](Self::bound)), or until their leases end where they do not reach Redis.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
         self.reset_by(self.redis().deadline_from_now(), key).await
     }
@@ -273,13 +276,13 @@ impl<S: Leasable> Limiter<S> {
 
     /// Units of `key` that this instance holds: counted by everyone, and not spent yet.
     pub fn held(&self, key: &RedisKey) -> u64 {
-        let now = self.shared.hub.clock.now();
+        let now = self.shared.instance.clock.now();
         self.shared.table.with(key, |entry| entry.holding.held(now)).unwrap_or(0)
     }
 
     /// What leases can cost under `limit`, at worst.
     pub fn bound(&self, limit: &S::Limit) -> HybridBound {
-        HybridBound::new(self.shared.pace(limit), S::window_us(limit))
+        HybridBound::new(self.shared.table.pace(limit), S::window_us(limit))
     }
 
     /// The same limiter, with each key as `parts` keys on different servers of a Cluster.
@@ -291,35 +294,32 @@ impl<S: Leasable> Limiter<S> {
         &self.shared.redis
     }
 
-    /// Decides a call: by what is held, or in Redis, until `deadline` or else for as long as a call may take.
+    /// Decides a call: by what is held, or in Redis.
     pub(super) async fn found(
         &self,
-        key: &RedisKey,
-        (limit, cost): (&S::Limit, u64),
-        deadline: Option<Timestamp>,
+        take: TakeArgs<'_, S::Limit>,
+        attempt: Attempt,
     ) -> Result<Found<S::Outcome>, RedisFailure> {
-        match self.shared.decide(key, (limit, cost), (Turn::First, deadline), |_| {}).await? {
+        match self.shared.decide(take, attempt, |_| {}).await? {
             Reached::Found(found) => Ok(found),
-            Reached::Cold(deadline) => self.plain(deadline, key, (limit, cost)).await,
+            Reached::Cold(deadline) => self.plain(take, deadline).await,
         }
     }
 
     /// Takes from Redis itself, and remembers a denial.
     async fn plain(
         &self,
+        take: TakeArgs<'_, S::Limit>,
         deadline: Timestamp,
-        key: &RedisKey,
-        (limit, cost): (&S::Limit, u64),
     ) -> Result<Found<S::Outcome>, RedisFailure> {
-        let asked_at = self.shared.hub.clock.now();
-        let (_, taken) =
-            both(self.report(deadline, key, limit), self.redis().plain_take(deadline, key, (limit, cost)))
-                .await;
+        let TakeArgs { key, limit, cost } = take;
+        let asked_at = self.shared.instance.clock.now();
+        let taken = self.redis().plain_take(deadline, key, (limit, cost));
+        let (_, taken) = both(self.report(deadline, key, limit), taken).await;
         let (outcome, now) = taken?;
         let found = Found { outcome, now };
         if !S::is_admitted(&found.outcome) {
-            let trip = Trip { asked_at, answered_at: self.shared.hub.clock.now() };
-            self.shared.denied(key, (limit, cost), (trip, found.clone()));
+            self.shared.denied(take, asked_at, &found);
         }
         Ok(found)
     }
@@ -333,40 +333,10 @@ impl<S: Leasable> Limiter<S> {
         let ask = LeaseAsk { seen, ..LeaseAsk::default() };
         if seen > 0
             && let Err(failure) =
-                self.redis().lease_by(deadline, (key, limit), (ask, self.shared.hub.leaver())).await
+                self.redis().lease_by(deadline, (key, limit), (ask, self.shared.instance.leaver())).await
             && failure.kind() == RedisFailureKind::Unavailable
         {
             self.shared.table.with(key, |entry| entry.holding.forgo(seen));
         }
-    }
-
-    /// What a peek finds without asking Redis.
-    pub(super) fn peeked(&self, key: &RedisKey, limit: &S::Limit, cost: u64) -> Option<Found<S::Outcome>> {
-        let now = Span::at(self.shared.hub.clock.now());
-        let peeked = self
-            .shared
-            .table
-            .with(key, |entry| (entry.holding.limit() == limit).then(|| entry.holding.peek(now, cost)));
-        match peeked.flatten() {
-            Some(Taken::Decided(decided)) => Some(Found::from(decided)),
-            Some(Taken::Unclear | Taken::Unknown) | None => None,
-        }
-    }
-
-    /// What the caller is told: what was found, or what was chosen for when Redis cannot be asked.
-    pub(super) fn decision<'l>(
-        &self,
-        key: &RedisKey,
-        (limit, cost): (&'l S::Limit, u64),
-        found: Result<Found<S::Outcome>, RedisFailure>,
-    ) -> Result<S::Decision<'l>, TrypemaError> {
-        let decided = found.map(|found| found.decision::<S>(limit));
-        self.redis().or_substitute_take(key, (limit, cost), decided)
-    }
-}
-
-impl<O> Found<O> {
-    pub(super) fn decision<S: Leasable<Outcome = O>>(self, limit: &S::Limit) -> S::Decision<'_> {
-        S::decision(limit, self.outcome, When::exactly(self.now))
     }
 }

@@ -12,8 +12,8 @@ use super::pace::Pace;
 ///
 /// let rl = RateLimiter::builder().build()?;
 /// let bound = rl.hybrid().absolute().bound(&AbsoluteLimit::per_window(600, Duration::from_secs(60))?);
-/// assert_eq!(bound.lease, Duration::from_millis(125));
-/// assert!(bound.unused_share < 0.01);
+/// assert_eq!(bound.lease, Duration::from_micros(535_713));
+/// assert!(bound.unused_share < 0.02);
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +29,7 @@ pub struct HybridBound {
 }
 
 impl HybridBound {
-    pub(super) fn new(pace: Pace, window_us: u64) -> Self {
+    pub(in crate::hybrid) fn new(pace: Pace, window_us: u64) -> Self {
         Self {
             interval: Duration::from_micros(pace.interval_us),
             lease: Duration::from_micros(pace.length_us),

@@ -4,12 +4,10 @@ use super::Holds;
 use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, validate};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::hybrid::provider::HybridRateLimiterProvider;
-use crate::hybrid::receipt::{Origin, Receipt};
-#[cfg(feature = "rules")]
-use crate::hybrid::shared::Here;
-use crate::hybrid::shared::{Reached, Standing, Turn};
-use crate::hybrid::table::Entry;
+use crate::hybrid::HybridRateLimiterProvider;
+use crate::hybrid::state::TakeArgs;
+use crate::hybrid::verbs::decide::{Attempt, Reached, Standing, Turn};
+use crate::hybrid::verbs::receipt::{Origin, Receipt};
 use crate::redis::{Receipt as RedisReceipt, RedisFailure, RedisKey};
 use crate::strategy::{Back, Strategy, with_strategy};
 
@@ -31,7 +29,8 @@ impl HybridRateLimiterProvider {
         let item = |check: &Check<'a>| {
             let key = RedisKey::encode(check.key);
             let standing = with_strategy!(check.limit, |S, limit| {
-                Holds::<S>::limiter(self).shared.standing(&key, (limit, check.cost), turn)
+                let take = TakeArgs { key: &key, limit, cost: check.cost };
+                Holds::<S>::limiter(self).shared.standing(take, turn)
             });
             Item { check: *check, key, standing, decision: None, receipt: None, failure: None }
         };
@@ -48,7 +47,8 @@ impl HybridRateLimiterProvider {
             item.decision = match item.standing {
                 Standing::Denied(decision) => Some(decision),
                 Standing::Leased | Standing::Cold => with_strategy!(check.limit, |S, limit| {
-                    let found = Holds::<S>::limiter(self).peeked(key, limit, check.cost);
+                    let found =
+                        Holds::<S>::limiter(self).shared.peeked(TakeArgs { key, limit, cost: check.cost });
                     found.map(|found| S::core(&found.decision::<S>(limit)))
                 }),
             };
@@ -111,13 +111,12 @@ impl HybridRateLimiterProvider {
         };
         with_strategy!(item.check.limit, |S, limit| {
             let shared = &Holds::<S>::limiter(self).shared;
-            let answered_at = shared.hub.clock.now();
-            let remember = |entry: &mut Entry<S>| {
+            let answered_at = shared.instance.clock.now();
+            shared.table.with_new(TakeArgs { key: &item.key, limit, cost }, answered_at, |entry| {
                 if entry.holding.limit() == limit {
                     entry.holding.vetoed(cost, answered_at, decision);
                 }
-            };
-            shared.table.with_new(&item.key, (limit, shared.pace(limit)), (answered_at, remember));
+            });
         });
     }
 
@@ -158,10 +157,10 @@ impl HybridRateLimiterProvider {
         let decision = with_strategy!(check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
             let tell = |back: Back| spent.push(back);
-            let turn = (Turn::Again, Some(deadline.before_rollback()));
-            match limiter.shared.decide(key, (limit, check.cost), turn, tell).await? {
+            let attempt = Attempt { turn: Turn::Again, deadline: Some(deadline.before_rollback()) };
+            match limiter.shared.decide(TakeArgs { key, limit, cost: check.cost }, attempt, tell).await? {
                 Reached::Found(found) => {
-                    receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, limit, spent));
+                    receipt = limiter.leased_receipt(key, limit, spent);
                     S::core(&found.decision::<S>(limit))
                 }
                 Reached::Cold(deadline) => {
@@ -182,20 +181,12 @@ impl HybridRateLimiterProvider {
         let mut spent = Vec::new();
         with_strategy!(check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
-            let shared = &limiter.shared;
-            match shared.here(key, (limit, check.cost), Turn::Again, |back: Back| spent.push(back)) {
-                Here::Decided(found) => {
-                    let decision = S::core(&found.decision::<S>(limit));
-                    item.decision = Some(decision);
-                    item.receipt = (!spent.is_empty()).then(|| limiter.leased_receipt(key, limit, spent));
-                    Some(decision.is_allowed())
-                }
-                Here::Ask(job) => {
-                    shared.drop_job(&job);
-                    None
-                }
-                Here::Cold | Here::Wait(_) => None,
-            }
+            let take = TakeArgs { key, limit, cost: check.cost };
+            let found = limiter.shared.here_only(take, Turn::Again, |back: Back| spent.push(back))?;
+            let decision = S::core(&found.decision::<S>(limit));
+            item.decision = Some(decision);
+            item.receipt = limiter.leased_receipt(key, limit, spent);
+            Some(decision.is_allowed())
         })
     }
 

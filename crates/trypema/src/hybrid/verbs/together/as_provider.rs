@@ -4,7 +4,9 @@ use super::Holds;
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::hybrid::provider::HybridRateLimiterProvider;
+use crate::hybrid::HybridRateLimiterProvider;
+use crate::hybrid::state::TakeArgs;
+use crate::hybrid::verbs::decide::{Attempt, Turn};
 use crate::provider::{
     Answer, Counting, Fallback, OnStoreFailure, Provider, Receipt, Record, Refund, Refunded, Taken,
 };
@@ -96,7 +98,8 @@ impl HybridRateLimiterProvider {
         with_strategy!(check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
             let started = limiter.redis().started();
-            let found = limiter.found(&key, (limit, check.cost), Some(deadline.until())).await;
+            let attempt = Attempt { turn: Turn::First, deadline: Some(deadline.until()) };
+            let found = limiter.found(TakeArgs { key: &key, limit, cost: check.cost }, attempt).await;
             let decision = found
                 .map(|found| S::core(&found.decision::<S>(limit)))
                 .map_err(|failure| limiter.redis().failed(&key, failure))?;

@@ -8,16 +8,17 @@
 mod as_provider;
 mod item;
 
-use super::limiter::Limiter;
+use super::decide::{Standing, Turn};
+use super::limiter::{Limiter, Redeemed};
 use super::provider::HybridRateLimiterProvider;
 use super::receipt::Receipt;
-use super::shared::{Standing, Turn};
 use crate::check::{
     Check, CheckResult, Deadline, Failed, Receipts, TakeRequest, TakeResponse, Together, validate,
 };
 use crate::clock::Timestamp;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
+use crate::hybrid::state::TakeArgs;
 use crate::redis::{RedisKey, all};
 use crate::strategy::{Leasable, LimitOf, Strategy, with_strategy};
 use item::Item;
@@ -93,7 +94,8 @@ impl HybridRateLimiterProvider {
         let refund = |(check, receipt): (&'r Check<'r>, &'r Receipt)| async move {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, limit| {
-                Holds::<S>::limiter(self).refund_until(deadline.until(), (&key, limit), receipt).await
+                let redeemed = Redeemed { key: &key, receipt };
+                Holds::<S>::limiter(self).refund_until(deadline.until(), limit, redeemed).await
             })
         };
         all(refunds.map(refund)).await
@@ -104,7 +106,8 @@ impl HybridRateLimiterProvider {
         let peek = |check: &Check<'_>| {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, limit| {
-                let found = Holds::<S>::limiter(self).peeked(&key, limit, check.cost);
+                let take = TakeArgs { key: &key, limit, cost: check.cost };
+                let found = Holds::<S>::limiter(self).shared.peeked(take);
                 found.map(|found| S::core(&found.decision::<S>(limit)))
             })
         };
@@ -184,7 +187,7 @@ impl HybridRateLimiterProvider {
         for item in items {
             with_strategy!(item.check.limit, |S, _limit| {
                 let shared = &Holds::<S>::limiter(self).shared;
-                let now = shared.hub.clock.recent();
+                let now = shared.instance.clock.recent();
                 shared.table.with(&item.key, |entry| entry.holding.count(now, item.check.cost));
             });
         }

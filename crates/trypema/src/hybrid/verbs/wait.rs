@@ -39,7 +39,7 @@ impl<S: Leasable> Limiter<S> {
                 Ask::Take => self.take(key, limit, cost).await,
             }
         };
-        let waiting = Waiting::new(self.shared.hub.clock.clone(), patience).spread();
+        let waiting = Waiting::new(self.shared.instance.clock.clone(), patience).spread();
         waiting.admitted::<S, _>(self.redis().waiters(), key.as_str().as_bytes(), ask).await
     }
 }

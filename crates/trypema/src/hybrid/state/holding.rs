@@ -92,7 +92,7 @@ impl<S: Leasable> Holding<S> {
 
     /// Starts as a key that was called often.
     pub fn warm(&mut self, now: Span) {
-        self.demand = Demand::hot(now.earliest.as_micros());
+        self.demand = Demand::warm(now.earliest.as_micros());
     }
 
     /// Counts a call, once however often it is then tried.

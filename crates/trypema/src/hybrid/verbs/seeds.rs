@@ -2,9 +2,11 @@
 
 use std::ops::Deref;
 
+use super::decide::Attempt;
 use super::limiter::Limiter;
 use crate::decision::RateLimitDecision;
 use crate::error::TrypemaError;
+use crate::hybrid::state::TakeArgs;
 use crate::redis::{RedisKey, Windowed, Windows};
 use crate::strategy::{Absolute, Leasable, Suppressed};
 use crate::units::RateLimit;
@@ -35,10 +37,12 @@ impl<S: Windowed + Leasable> WindowLimiter<S> {
         count: u64,
     ) -> Result<RateLimitDecision, TrypemaError> {
         let limit = S::sticky(self.limit(rate_limit));
+        let take = TakeArgs { key, limit: &limit, cost: count };
         let started = self.core.redis().started();
-        let found = self.core.found(key, (&limit, count), None).await;
+        let found = self.core.found(take, Attempt::FIRST).await;
         let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
-        let decision = self.core.decision(key, (&limit, count), found)?;
+        let decided = found.map(|found| found.decision::<S>(&limit));
+        let decision = self.core.redis().or_substitute_take(key, (&limit, count), decided)?;
         self.core.redis().tell(key, count, started, Some(S::core(&decision)));
         Ok(S::view(&self.windows, &decision, used_after_wait))
     }

@@ -1,0 +1,215 @@
+//! The holdings of all keys that an instance holds something of, or knows something about.
+
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_channel::oneshot;
+use hashbrown::HashTable;
+
+use super::TakeArgs;
+use super::heat::Heat;
+use super::holding::Holding;
+use super::pace::Pace;
+use crate::clock::{Span, Timestamp};
+use crate::redis::{RedisFailure, RedisKey};
+use crate::strategy::Leasable;
+
+/// Enough that threads rarely meet.
+const SHARDS: usize = 64;
+
+/// Keys that are held at most, per strategy. A key beyond that is asked for in Redis each time.
+const MAX_KEYS: usize = 65_536;
+
+#[derive(Debug)]
+pub(in crate::hybrid) struct Table<S: Leasable> {
+    shards: Box<[Padded<S>]>,
+    hasher: foldhash::fast::RandomState,
+    heat: Heat,
+    sync_us: u64,
+}
+
+/// A shard on a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Padded<S: Leasable>(Mutex<Shard<S>>);
+
+type Shard<S> = HashTable<Entry<S>>;
+
+/// The shard of a key, with the key's hash.
+pub(in crate::hybrid) struct LockedShard<'a, S: Leasable> {
+    hash: u64,
+    shard: MutexGuard<'a, Shard<S>>,
+}
+
+/// The result of a lease request that others wait for.
+pub(in crate::hybrid) type Replied = Result<(), RedisFailure>;
+
+/// One key.
+#[derive(Debug)]
+pub(in crate::hybrid) struct Entry<S: Leasable> {
+    pub(in crate::hybrid) key: RedisKey,
+    hash: u64,
+    pub(in crate::hybrid) holding: Holding<S>,
+    /// Callers that wait for the reply that is under way.
+    waiters: Vec<oneshot::Sender<Replied>>,
+    /// What was asked for before this changed is not wanted any more.
+    pub(in crate::hybrid) version: u64,
+    /// How often the key was reset here.
+    pub(in crate::hybrid) resets: u64,
+}
+
+impl<S: Leasable> Entry<S> {
+    /// Goes on under another limit.
+    fn change_limit(&mut self, limit: &S::Limit, pace: Pace) {
+        self.holding.change_limit(limit, pace);
+        self.version += 1;
+    }
+
+    /// Ends everything that is held, to be given back.
+    pub(in crate::hybrid) fn end_all(&mut self) {
+        self.holding.end_all();
+        self.version += 1;
+    }
+
+    /// Forgets everything that is held.
+    pub(in crate::hybrid) fn forget(&mut self) {
+        self.holding.forget();
+        (self.version, self.resets) = (self.version + 1, self.resets + 1);
+    }
+
+    /// The reply that is under way, when it is there; cancelled if the request is dropped.
+    pub(in crate::hybrid) fn wait_for_reply(&mut self) -> oneshot::Receiver<Replied> {
+        let (sender, receiver) = oneshot::channel();
+        self.waiters.retain(|waiter| !waiter.is_canceled());
+        self.waiters.push(sender);
+        receiver
+    }
+
+    /// The callers that wait, to be told after the shard is unlocked.
+    pub(in crate::hybrid) fn take_waiters(&mut self) -> Vec<oneshot::Sender<Replied>> {
+        std::mem::take(&mut self.waiters)
+    }
+
+    pub(in crate::hybrid) fn is_waited_for(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+}
+
+impl<S: Leasable> Table<S> {
+    pub(in crate::hybrid) fn new(sync_us: u64) -> Self {
+        let shards = (0..SHARDS).map(|_| Padded(Mutex::new(HashTable::new()))).collect();
+        Self { shards, hasher: foldhash::fast::RandomState::default(), heat: Heat::default(), sync_us }
+    }
+
+    pub(in crate::hybrid) fn pace(&self, limit: &S::Limit) -> Pace {
+        Pace::of::<S>(limit, self.sync_us)
+    }
+
+    /// Locks the shard of a key.
+    #[inline]
+    pub(in crate::hybrid) fn shard(&self, key: &RedisKey) -> LockedShard<'_, S> {
+        let hash = self.hasher.hash_one(key.as_str());
+        LockedShard { hash, shard: self.lock((hash >> 40) as usize % SHARDS) }
+    }
+
+    #[inline]
+    fn lock(&self, place: usize) -> MutexGuard<'_, Shard<S>> {
+        self.shards[place].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of a key, if anything is, and under this limit.
+    #[inline]
+    pub(in crate::hybrid) fn known<'s>(
+        &self,
+        locked: &'s mut LockedShard<'_, S>,
+        take: TakeArgs<'_, S::Limit>,
+    ) -> Option<&'s mut Entry<S>> {
+        let entry = find(&mut locked.shard, locked.hash, take.key)?;
+        if entry.holding.limit() != take.limit {
+            entry.change_limit(take.limit, self.pace(take.limit));
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// The same for a new call, which is counted: also if nothing is known yet and the key is called often.
+    #[inline]
+    pub(in crate::hybrid) fn called<'s>(
+        &self,
+        locked: &'s mut LockedShard<'_, S>,
+        take: TakeArgs<'_, S::Limit>,
+        now: Span,
+    ) -> Option<&'s mut Entry<S>> {
+        let hash = locked.hash;
+        if find(&mut locked.shard, hash, take.key).is_none() {
+            let interval_us = self.pace(take.limit).interval_us;
+            let is_often = S::IS_LEASED && self.heat.count(hash, now.earliest.as_micros(), interval_us);
+            let added = if is_often { self.find_or_add(locked, take, now.earliest) } else { None }?;
+            added.holding.warm(now);
+            added.holding.count(now, take.cost);
+            return Some(added);
+        }
+        let entry = self.known(locked, take)?;
+        entry.holding.count(now, take.cost);
+        Some(entry)
+    }
+
+    /// Runs `act` on what is known of a key, if anything is.
+    pub(in crate::hybrid) fn with<R>(
+        &self,
+        key: &RedisKey,
+        act: impl FnOnce(&mut Entry<S>) -> R,
+    ) -> Option<R> {
+        let LockedShard { hash, mut shard } = self.shard(key);
+        find(&mut shard, hash, key).map(act)
+    }
+
+    /// Runs `act` on what is known of a key, nothing as yet if it is new; `None` if there is no room for it.
+    pub(in crate::hybrid) fn with_new<R>(
+        &self,
+        take: TakeArgs<'_, S::Limit>,
+        now: Timestamp,
+        act: impl FnOnce(&mut Entry<S>) -> R,
+    ) -> Option<R> {
+        let mut locked = self.shard(take.key);
+        self.find_or_add(&mut locked, take, now).map(act)
+    }
+
+    /// Runs `act` on every key, and forgets those of which it says so.
+    pub(in crate::hybrid) fn sweep(&self, mut is_kept: impl FnMut(&mut Entry<S>) -> bool) {
+        for place in 0..SHARDS {
+            let mut shard = self.lock(place);
+            shard.retain(&mut is_kept);
+            if shard.len() * 4 < shard.capacity() && shard.capacity() > 64 {
+                shard.shrink_to_fit(|entry| entry.hash);
+            }
+        }
+    }
+
+    fn find_or_add<'s>(
+        &self,
+        LockedShard { hash, shard }: &'s mut LockedShard<'_, S>,
+        take: TakeArgs<'_, S::Limit>,
+        now: Timestamp,
+    ) -> Option<&'s mut Entry<S>> {
+        let (hash, key) = (*hash, take.key);
+        if find(shard, hash, key).is_none() {
+            if shard.len() >= MAX_KEYS / SHARDS {
+                shard.retain(|entry| !entry.holding.is_stale(now) || entry.is_waited_for());
+            }
+            if shard.len() >= MAX_KEYS / SHARDS {
+                return None;
+            }
+            let holding = Holding::new(take.limit, self.pace(take.limit));
+            let waiters = Vec::new();
+            let entry = Entry { key: key.clone(), hash, holding, waiters, version: 0, resets: 0 };
+            shard.insert_unique(hash, entry, |entry| entry.hash);
+        }
+        find(shard, hash, key)
+    }
+}
+
+#[inline]
+fn find<'a, S: Leasable>(shard: &'a mut Shard<S>, hash: u64, key: &RedisKey) -> Option<&'a mut Entry<S>> {
+    shard.find_mut(hash, |entry| entry.key == *key)
+}

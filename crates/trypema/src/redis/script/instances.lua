@@ -1,0 +1,17 @@
+-- Live instances: the twin of `LiveInstances` in the testkit's models. Change both or neither.
+--
+-- Format 1: a sorted set; a member is an instance (eight bytes, unique), its score the time of its last heartbeat in microseconds.
+-- It lives as long as its last instance. Another format gets another key.
+
+-- Counts the instances whose last heartbeat was less than `live_for` ago, and this one, whose heartbeat this is; if `live_for` is 0, this
+-- one leaves. At least 1.
+local function live_instances(key, id, live_for, now)
+  if live_for == 0 then
+    call('ZREM', key, id)
+    return math.max(1, call('ZCARD', key))
+  end
+  call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', now - live_for))
+  call('ZADD', key, string.format('%.0f', now), id)
+  call('PEXPIRE', key, ceil(live_for / 1000) + extra_ms)
+  return call('ZCARD', key)
+end

@@ -1,0 +1,66 @@
+//! Many warm keys, and callers that call again as soon as they are answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trypema::redis::{RedisConnection, RedisKey};
+use trypema::{AbsoluteLimit, RateLimiter};
+use trypema_testkit::redis::Server;
+
+use super::fleet::script_calls;
+
+const IN_FLIGHT: usize = 64;
+/// So few that each is called a few times in an interval (429 ms) on a slow machine, too. `cargo xtask bench hybrid` has 10,000.
+const KEYS: usize = 500;
+const WINDOW: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Provider {
+    Hybrid,
+    Redis,
+}
+
+/// Script calls per call, after as many calls again in which keys have become warm.
+async fn script_calls_per_call(provider: Provider, calls: usize) -> f64 {
+    let server = Server::start().unwrap();
+    let connection = RedisConnection::connect(&server.url()).await.unwrap();
+    let builder = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(10));
+    let rl = Arc::new(builder.build().unwrap());
+    if provider == Provider::Hybrid {
+        tokio::spawn(rl.hybrid().keep_in_sync());
+    }
+    let mut counts = [0; 2];
+    for count in &mut counts {
+        let callers =
+            (0..IN_FLIGHT).map(|caller| tokio::spawn(call(Arc::clone(&rl), provider, caller..calls)));
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.unwrap();
+        }
+        *count = script_calls(&server);
+    }
+    (counts[1] - counts[0]) as f64 / calls as f64
+}
+
+/// Every 64th call of `calls`, one after the other.
+async fn call(rl: Arc<RateLimiter>, provider: Provider, calls: std::ops::Range<usize>) {
+    let limit = AbsoluteLimit::per_window(1_000_000_000, WINDOW).unwrap();
+    for number in calls.step_by(IN_FLIGHT) {
+        let key = RedisKey::try_from(format!("key_{}", number % KEYS)).unwrap();
+        let decision = match provider {
+            Provider::Hybrid => rl.hybrid().absolute().take(&key, &limit, 1).await,
+            Provider::Redis => rl.redis().absolute().take(&key, &limit, 1).await,
+        };
+        assert!(decision.unwrap().is_allowed());
+        if number % 1_024 < IN_FLIGHT {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn warm_keys_need_a_quarter_of_the_script_calls_of_the_redis_provider() {
+    let redis = script_calls_per_call(Provider::Redis, 20_000).await;
+    let hybrid = script_calls_per_call(Provider::Hybrid, 1_000_000).await;
+    println!("script calls per call: hybrid {hybrid:.4}, redis {redis:.4}");
+    assert!(hybrid <= 0.25 * redis, "{hybrid} beside {redis}");
+}
