@@ -1,7 +1,11 @@
 //! How much is asked of a key.
 
-/// So many calls in each interval make a lease worth asking for: fewer would be as many calls of Redis without one.
+/// So many calls in each of two intervals make a lease worth asking for, and so many in each keep it so: fewer would be as many calls of
+/// Redis without one.
 pub(super) const WARM_CALLS: u64 = 2;
+
+/// So many calls within one interval make it worth asking for at once.
+pub(super) const HOT_CALLS: u64 = 4;
 
 /// Calls and units of one key, lately.
 #[derive(Debug, Clone, Copy, Default)]
@@ -14,12 +18,14 @@ pub(super) struct Demand {
     /// Calls and units per microsecond in the interval before.
     calls_before: u64,
     rate_before: f64,
+    /// Whether it is called often enough for a lease.
+    is_warm: bool,
 }
 
 impl Demand {
     /// Of a key that was just found to be called often; its present call is still to be counted.
     pub(super) fn warm(now: u64) -> Self {
-        Self { since: now, calls: WARM_CALLS - 1, ..Self::default() }
+        Self { since: now, calls: WARM_CALLS - 1, is_warm: true, ..Self::default() }
     }
 
     /// Counts a call.
@@ -29,9 +35,11 @@ impl Demand {
         if elapsed >= interval_us {
             self.rate_before = self.units as f64 / elapsed as f64;
             self.calls_before = if elapsed < 2 * interval_us { self.calls } else { 0 };
+            self.is_warm &= self.calls_before >= WARM_CALLS;
             (self.since, self.calls, self.units) = (now, 0, 0);
         }
         self.calls += 1;
+        self.is_warm |= self.calls >= HOT_CALLS || self.calls.min(self.calls_before) >= WARM_CALLS;
         self.units = self.units.saturating_add(units);
     }
 
@@ -46,8 +54,7 @@ impl Demand {
 
     /// Whether it is called often enough for a lease.
     pub(super) fn is_warm(&self, now: u64, interval_us: u64) -> bool {
-        let is_recent = now.saturating_sub(self.since) < 2 * interval_us;
-        is_recent && self.calls.max(self.calls_before) >= WARM_CALLS
+        self.is_warm && now.saturating_sub(self.since) < 2 * interval_us
     }
 
     /// Whether nobody has called for about an interval.

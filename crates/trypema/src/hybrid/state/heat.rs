@@ -3,10 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::demand::WARM_CALLS;
-
-/// So many calls within one interval make a key hot at once.
-const HOT_CALLS: u8 = 4;
+use super::demand::{HOT_CALLS, WARM_CALLS};
 
 /// Places in a bucket. A key that finds none of its own replaces the one that was called least lately.
 const WAYS: usize = 4;
@@ -38,7 +35,7 @@ impl CallTally {
             _ => *self = Self { interval, calls: 0, calls_before: 0 },
         }
         self.calls = self.calls.saturating_add(1);
-        self.calls >= HOT_CALLS || self.calls.min(self.calls_before) >= WARM_CALLS as u8
+        u64::from(self.calls) >= HOT_CALLS || u64::from(self.calls.min(self.calls_before)) >= WARM_CALLS
     }
 
     /// How many intervals ago it was last called.
