@@ -14,6 +14,7 @@ mod state;
 mod verbs;
 
 pub use state::HybridBound;
+#[cfg(feature = "unstable-testkit")]
 #[doc(hidden)]
 pub use state::{CallTally, Chore, Decided, Grant, Holding, Pace, Taken, Trip};
 pub(crate) use verbs::HybridOptions;
