@@ -5,7 +5,7 @@
 //! a time, and the next one is woken when a poll ends. It joins the end of the run queue, behind any other task that is ready.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread;
@@ -22,14 +22,15 @@ pub(super) fn turns() -> Arc<Semaphore> {
 }
 
 /// Runs the task of a connection, which waits for one of the turns whenever `is_crowded` says so of its peer.
-pub(super) async fn take_turns(
+pub(super) fn take_turns(
     turns: Arc<Semaphore>,
     is_crowded: impl Fn() -> bool,
     task: impl Future<Output = ()>,
-) {
-    let mut task = pin!(task);
+) -> impl Future<Output = ()> {
+    // On the heap: pinned in an async function, a task would take its size twice.
+    let mut task = Box::pin(task);
     let mut waiting = None;
-    poll_fn(|context| {
+    poll_fn(move |context| {
         if waiting.is_none() && !is_crowded() {
             return task.as_mut().poll(context);
         }
@@ -41,7 +42,6 @@ pub(super) async fn take_turns(
         thread::yield_now();
         polled
     })
-    .await;
 }
 
 type Acquire = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
