@@ -1,6 +1,6 @@
 //! How much is asked of a key.
 
-/// So many calls in each of two intervals make a lease worth asking for, and so many in each keep it so: fewer would be as many calls of
+/// So many calls in each of two intervals make a lease worth asking for, and so many in one of two keep it so: fewer would be as many calls of
 /// Redis without one.
 pub(super) const WARM_CALLS: u64 = 2;
 
@@ -34,8 +34,10 @@ impl Demand {
         let elapsed = now.saturating_sub(self.since);
         if elapsed >= interval_us {
             self.rate_before = self.units as f64 / elapsed as f64;
-            self.calls_before = if elapsed < 2 * interval_us { self.calls } else { 0 };
-            self.is_warm &= self.calls_before >= WARM_CALLS;
+            let ended = if elapsed < 2 * interval_us { self.calls } else { 0 };
+            // One interval with few calls is chance: only two in a row end it.
+            self.is_warm &= ended.max(self.calls_before) >= WARM_CALLS;
+            self.calls_before = ended;
             (self.since, self.calls, self.units) = (now, 0, 0);
         }
         self.calls += 1;
