@@ -1,6 +1,6 @@
-//! What a request does to counters: every front end names it, and metrics tell it apart.
+//! The mode of a request, which every front end accepts and metrics count by.
 
-/// What a request does to counters.
+/// How a request affects counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {

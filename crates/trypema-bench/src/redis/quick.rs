@@ -1,4 +1,4 @@
-//! What the usual case of a script (`quick/*.lua`) saves: `cargo xtask bench quick`.
+//! Measures the script time that the short version of a script's usual case (`quick/*.lua`) saves: `cargo xtask bench quick`.
 
 use std::process::ExitCode;
 use std::time::Duration;

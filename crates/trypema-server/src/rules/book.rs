@@ -33,7 +33,7 @@ pub struct DatabaseChoice {
 #[derive(Debug, Clone)]
 pub(crate) struct CacheChoice {
     pub(crate) url: Secret,
-    /// What the names of its keys start with.
+    /// The prefix of its keys.
     pub(crate) prefix: String,
 }
 

@@ -163,7 +163,7 @@ impl Cache {
     }
 }
 
-/// What every format tells of an entry.
+/// The fields of an entry that every format has.
 #[derive(Debug)]
 struct Header {
     version: Version,

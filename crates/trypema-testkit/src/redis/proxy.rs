@@ -104,7 +104,7 @@ impl FaultProxy {
         self.connections.accepted.load(Ordering::Relaxed)
     }
 
-    /// How many strings of requests were replaced.
+    /// Returns the number of strings that were replaced in requests.
     pub fn rewritten(&self) -> u64 {
         self.connections.rewritten.load(Ordering::Relaxed)
     }

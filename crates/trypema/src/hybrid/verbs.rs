@@ -1,4 +1,4 @@
-//! What can be asked of the hybrid provider.
+//! The verbs of the hybrid provider.
 
 mod abuse;
 mod decide;

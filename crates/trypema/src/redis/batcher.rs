@@ -47,7 +47,7 @@ const MAX_WAITING: usize = 65_536;
 /// A driver that was woken so long ago and has not run is on a runtime that nobody polls any more.
 const STALLED_AFTER: Duration = Duration::from_millis(100);
 
-/// What a batcher is made of.
+/// The configuration of a batcher.
 #[derive(Debug, Clone)]
 pub(super) struct BatcherOptions {
     pub(super) connection: RedisConnection,
@@ -93,7 +93,7 @@ struct CurrentDriver {
     expired_in_queue: u32,
 }
 
-/// What the driver does next.
+/// The next step of the driver.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     SendBatch,
@@ -236,7 +236,7 @@ impl State {
         self.driver.as_mut().filter(|driver| driver.can_send(queued))?.take_waker()
     }
 
-    /// What the driver of this number does next, when it has nothing left to do for its batches in flight.
+    /// Returns the next step of the driver of this number, when it has nothing left to do for its batches in flight.
     fn next_step(&mut self, number: u64) -> Step {
         let queued = self.queue.len();
         match self.driver(number) {

@@ -40,7 +40,7 @@ pub enum RedisFailureKind {
     BadReply,
 }
 
-/// What scripts answer where a state is in a later format than theirs (`script/time.lua`).
+/// The error of a script that meets a state in a later format than its own (`script/time.lua`).
 const NEWER_STATE: &str = "state was written by a newer version of trypema";
 
 impl RedisFailure {

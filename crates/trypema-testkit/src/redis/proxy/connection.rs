@@ -18,7 +18,7 @@ pub(super) struct Connections {
     pub(super) bytes_up: AtomicU64,
     pub(super) bytes_down: AtomicU64,
     pub(super) rewritten: AtomicU64,
-    /// What is replaced in requests.
+    /// Strings that are replaced in requests.
     pub(super) rewrites: Vec<Rewrite>,
     fault: Mutex<Fault>,
     open: Mutex<HashMap<u64, Pair>>,

@@ -86,7 +86,7 @@ impl Pump {
         Ok(())
     }
 
-    /// What a chunk becomes where strings of requests are replaced.
+    /// Replaces strings in a chunk of requests.
     fn rewritten<'c>(&mut self, chunk: &'c [u8], connections: &Connections) -> Cow<'c, [u8]> {
         if self.direction == Direction::Replies || connections.rewrites.is_empty() {
             return chunk.into();

@@ -3,9 +3,9 @@
 /// A string of requests, and the one of the same length that the server gets in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {
-    /// What clients send.
+    /// The string that clients send.
     pub from: Vec<u8>,
-    /// What the server gets.
+    /// The string that the server gets instead.
     pub to: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Rewriter {
     held: Vec<u8>,
 }
 
-/// What a chunk became.
+/// A chunk after replacement.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rewritten {
     pub(super) bytes: Vec<u8>,

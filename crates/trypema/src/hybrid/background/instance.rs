@@ -1,4 +1,4 @@
-//! What all hybrid limiters of a provider share.
+//! The state that all hybrid limiters of a provider share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
