@@ -14,7 +14,7 @@ mod tls;
 pub(crate) use connection::{Order, Phase};
 pub(crate) use listener::{Accepting, Listening, Protocol, bind};
 pub(crate) use memory::{Reservation, UNACCOUNTED_BYTES};
-pub(crate) use nofile::raise_descriptor_limit;
+pub(crate) use nofile::Descriptors;
 pub(crate) use registry::{Place, Registry};
 pub(crate) use stream::Stream;
 pub(crate) use tls::{Certificates, TlsError};

@@ -17,7 +17,7 @@ use crate::clock::Started;
 use crate::config::Config;
 use crate::front::http::{Access, AdminApi, CheckApi, Common, Http};
 use crate::logins::LoginGuard;
-use crate::net::{self, Accepting, Certificates, Listening, Registry};
+use crate::net::{self, Accepting, Certificates, Descriptors, Listening, Registry};
 use crate::rule_watcher;
 use crate::spans::Spans;
 use crate::start_error::StartError;
@@ -170,12 +170,15 @@ impl Server {
 
     fn registry(&self) -> Arc<Registry> {
         let limits = &self.config.limits;
-        let max = net::raise_descriptor_limit(limits.connections);
-        if max < limits.connections {
-            let wanted = limits.connections;
-            tracing::warn!(max, wanted, "fewer connections: the limit of open files is lower");
+        let room = Descriptors::claim(limits.connections);
+        if room.connections < limits.connections {
+            tracing::warn!(
+                connections = room.connections,
+                max_connections = limits.connections,
+                "the limit of open files is lower than max_connections; raise it with `ulimit -n` or LimitNOFILE="
+            );
         }
-        Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), &self.config, max))
+        Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), &self.config, room))
     }
 
     /// What goes on beside requests.

@@ -12,6 +12,7 @@ use trypema::http::TrustedProxies;
 
 use super::connection::{Connection, Phase};
 use super::fairness::{self, CROWD};
+use super::nofile::{Descriptors, MAX_ENDING};
 use super::notice::Notice;
 use super::peer::{Peer, PeerKey};
 use crate::config::Config;
@@ -24,13 +25,9 @@ const TICKS_PER_SWEEP: u32 = 5;
 /// Connections that are compared when one has to give way: the longest idle of so many is idle long enough, and looking at all of
 /// ten thousand for every new one would be an attack by itself.
 const COMPARED: usize = 64;
-/// Connections that gave way and have not ended yet, beyond which new ones are refused.
-pub(super) const MAX_ENDING: usize = 128;
 /// How long a connection over the limit of its peer stays open.
 const HOLD_REFUSED: Duration = Duration::from_secs(1);
 const HOLD_REFUSED_TICKS: u32 = (HOLD_REFUSED.as_millis() / TICK.as_millis()) as u32;
-/// Connections over the limits of their peers that are kept open at a time; beyond it the oldest is closed. Each takes a descriptor.
-pub(super) const MAX_REFUSED: usize = 1_024;
 
 /// How long nobody is accepted, at most, because too many have still to end: if they do not, new ones are refused.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
@@ -42,6 +39,8 @@ const LONGEST_DECISION: Duration = Duration::from_secs(120);
 pub(crate) struct Registry {
     pub(super) metrics: Arc<ConnectionMetrics>,
     max: usize,
+    /// Connections over the limits of their peers that are held open at a time.
+    max_refused: usize,
     /// Connections of one peer, unless it is a trusted proxy: through that come the clients of many.
     max_per_peer: usize,
     trusted_proxies: TrustedProxies,
@@ -99,14 +98,15 @@ pub(crate) struct Place {
 }
 
 impl Registry {
-    /// A registry for at most `max` connections, of all listeners together.
-    pub(crate) fn new(metrics: Arc<ConnectionMetrics>, config: &Config, max: usize) -> Self {
+    /// A registry for as many connections as there is `room` for, of all listeners together.
+    pub(crate) fn new(metrics: Arc<ConnectionMetrics>, config: &Config, room: Descriptors) -> Self {
         let limits = &config.limits;
         let ticks =
             |time: Duration| u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX).max(1);
         Self {
             metrics,
-            max,
+            max: room.connections,
+            max_refused: room.refused,
             max_per_peer: limits.connections_per_peer,
             trusted_proxies: config.trusted_proxies.clone(),
             max_buffered: limits.buffered_bytes as u64,
@@ -191,10 +191,10 @@ impl Registry {
         // The runtime need not hear of it any more.
         let Ok(stream) = stream.into_std() else { return };
         let mut refused = self.refused();
-        if refused.len() == MAX_REFUSED {
+        refused.push_back((self.now(), stream));
+        if refused.len() > self.max_refused {
             refused.pop_front();
         }
-        refused.push_back((self.now(), stream));
     }
 
     fn close_refused(&self, now: u32) {

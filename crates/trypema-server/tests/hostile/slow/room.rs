@@ -44,24 +44,41 @@ fn the_longest_idle_ones_give_way_and_busy_ones_do_not() {
 /// Where the system gives fewer descriptors than connections were asked for, the service makes do with those.
 #[test]
 fn a_lack_of_descriptors_locks_nobody_out() {
-    let service = Service::of(|_| {
-        let trypema = trypema();
-        let mut limited = Command::new("sh");
-        limited
-            .args(["-c", r#"ulimit -n 400; exec "$0" serve --listen 127.0.0.1:0 --admin-listen off"#])
-            .arg(trypema.get_program());
-        limited
-    });
+    let service = with_few_descriptors("");
     let crowd = connect(service.address, 1_000);
     for _ in 0..20 {
         assert_eq!(service.get("/healthz").status, 200);
     }
     drop(crowd);
+    assert_made_do_with_few_descriptors(&service);
+}
+
+/// Connections over the limit of their peer are held open for a second, but not with the last descriptors.
+#[test]
+fn connections_over_the_limit_of_their_peer_leave_descriptors_for_others() {
+    let service = with_few_descriptors("--max-connections-per-peer 20");
+    let mut early = service.client();
+    let crowd = connect(service.address, 1_000);
+    for _ in 0..20 {
+        assert_eq!(early.send("GET", "/healthz", &[], "").status, 200);
+    }
+    drop(crowd);
+    assert_made_do_with_few_descriptors(&service);
+}
+
+fn with_few_descriptors(options: &str) -> Service {
+    Service::of(|_| {
+        let serve =
+            format!(r#"ulimit -n 400; exec "$0" serve --listen 127.0.0.1:0 --admin-listen off {options}"#);
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &serve]).arg(trypema().get_program());
+        limited
+    })
+}
+
+fn assert_made_do_with_few_descriptors(service: &Service) {
     let log = service.program.log();
-    assert!(
-        log.contains("the limit of open files is lower") && !log.contains("could not be accepted"),
-        "{log}"
-    );
+    assert!(log.contains("the limit of open files is lower") && !log.contains("cannot be accepted"), "{log}");
 }
 
 /// A request whose body does not come is waited for, but not at the cost of others.
