@@ -76,7 +76,6 @@ impl Worker {
 
     /// How far below the threads that decide the worker is scheduled. On cores that checks keep busy, 10 still leaves a tenth of a core to
     /// a change, and 19 a hundredth to a read.
-    #[cfg(target_os = "linux")]
     fn niceness(self) -> i32 {
         match self {
             Self::Changes => 10,
@@ -100,7 +99,7 @@ impl Queue {
     fn start(worker: Worker) -> Self {
         let (tasks, receiver) = channel::<Task>();
         let started = thread::Builder::new().name(worker.name().to_owned()).spawn(move || {
-            lower_priority(worker);
+            lower_priority(worker.niceness());
             for task in receiver {
                 // A task that panics fails its own request, and must not take the others along.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
@@ -122,13 +121,13 @@ impl Queue {
 
 /// Lowers the priority of the calling thread. Without the permission to do so, it keeps the one it has.
 #[cfg(target_os = "linux")]
-fn lower_priority(worker: Worker) {
-    let _ = rustix::process::setpriority_process(None, worker.niceness());
+pub(crate) fn lower_priority(niceness: i32) {
+    let _ = rustix::process::setpriority_process(None, niceness);
 }
 
 /// Elsewhere `setpriority` applies to the whole process, and so to the threads that decide: the priority stays.
 #[cfg(not(target_os = "linux"))]
-fn lower_priority(_: Worker) {}
+pub(crate) fn lower_priority(_: i32) {}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Connections: how many, for how long, and what they may hold.
 
 mod connection;
-mod fairness;
+mod crowd;
 mod listener;
 mod memory;
 mod nofile;

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::connection::{Order, Phase};
-use super::fairness::take_turns;
+use super::crowd;
 use super::registry::{Place, Refused, Registry};
 use super::stream::{Bytes, Stream};
 use super::tls::Certificates;
@@ -85,13 +85,14 @@ impl<P: Protocol> Accepting<P> {
         // Answers are small and complete: nothing is gained by waiting for more.
         let _ = stream.set_nodelay(true);
         let (protocol, certificates) = (Arc::clone(&self.protocol), self.certificates.clone());
-        let (turns, peer) = (Arc::clone(place.turns()), Arc::clone(&place));
-        tokio::spawn(take_turns(turns, move || peer.is_crowded(), async move {
+        let (crowd, peer) = (self.registry.crowd_runtime(), Arc::clone(&place));
+        let task = async move {
             if let Some(bytes) = begun(stream, &place, certificates.as_deref()).await {
                 // On the heap, and only now: a task that waits for a first byte stays small.
                 Box::pin(protocol.talk(Stream { bytes, place })).await;
             }
-        }));
+        };
+        crowd::spawn(crowd, move || peer.is_crowded(), task);
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::SemaphorePermit;
 use trypema::http::TrustedProxies;
 
 use super::connection::{Connection, Phase};
-use super::fairness::{self, CROWD};
+use super::crowd::{CROWD, CrowdRuntime};
 use super::nofile::{Descriptors, MAX_ENDING};
 use super::notice::Notice;
 use super::peer::{Peer, PeerKey};
@@ -51,8 +51,8 @@ pub(crate) struct Registry {
     ticks: AtomicU32,
     timeouts: Timeouts,
     all: Mutex<Slots>,
-    /// Turns for the connections of crowded peers.
-    turns: Arc<Semaphore>,
+    /// Runs the connections of crowded peers.
+    crowd: Arc<CrowdRuntime>,
     /// Sockets over the limit of their peer, and the tick in which each was accepted.
     refused: Mutex<VecDeque<(u32, StdTcpStream)>>,
 }
@@ -120,7 +120,7 @@ impl Registry {
                 busy: ticks(LONGEST_DECISION),
             },
             all: Mutex::default(),
-            turns: fairness::turns(),
+            crowd: Arc::default(),
             refused: Mutex::default(),
         }
     }
@@ -178,6 +178,10 @@ impl Registry {
             tracing::warn!(peer = %address, limit, "refusing connections: this peer has max_connections_per_peer open");
         }
         false
+    }
+
+    pub(super) fn crowd_runtime(&self) -> Arc<CrowdRuntime> {
+        Arc::clone(&self.crowd)
     }
 
     pub(super) fn is_crowded(&self, connection: &Connection) -> bool {
@@ -315,14 +319,9 @@ impl Slots {
 }
 
 impl Place {
-    /// Whether its peer has so many connections that they take turns.
+    /// Whether its peer has so many connections that they are served with low priority.
     pub(crate) fn is_crowded(&self) -> bool {
         self.registry.is_crowded(&self.connection)
-    }
-
-    /// Turns for the connections of crowded peers.
-    pub(super) fn turns(&self) -> &Arc<Semaphore> {
-        &self.registry.turns
     }
 
     /// Waits until a batch of this peer may be decided.

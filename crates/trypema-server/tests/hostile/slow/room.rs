@@ -56,7 +56,7 @@ fn a_lack_of_descriptors_locks_nobody_out() {
 /// Connections over the limit of their peer are held open for a second, but not with the last descriptors.
 #[test]
 fn connections_over_the_limit_of_their_peer_leave_descriptors_for_others() {
-    let service = with_few_descriptors("--max-connections-per-peer 20");
+    let service = with_few_descriptors("--max-connections-per-peer 20 --trusted-proxies 192.0.2.1");
     let mut early = service.client();
     let crowd = connect(service.address, 1_000);
     for _ in 0..20 {
