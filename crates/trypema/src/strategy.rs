@@ -1,8 +1,9 @@
-//! The six algorithms, pure: state, limit, time and cost go in; a decision and the new state come out.
+//! The six algorithms as pure functions: state, limit, time and cost go in; an outcome and the new state come
+//! out.
 //!
-//! Nothing here reads a clock, takes a lock, waits, draws a random number or logs. Providers call
-//! [`Strategy::decide`] and [`Strategy::commit`] and keep the state in between; that is all they know of an
-//! algorithm. Everything is integer arithmetic below 2^53, so that a Lua twin can repeat it line by line.
+//! Nothing here reads a clock, takes a lock, waits, draws a random number or logs. A provider stores the
+//! state, and calls [`Strategy::decide`] and [`Strategy::commit`]; it knows nothing else about an algorithm.
+//! All arithmetic uses integers below 2^53, so that a Lua twin can repeat it line by line.
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,73 +62,78 @@ pub(crate) use wire::{Facts, LUA, Lua, put_count, put_number};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, When};
 
-/// One call of an algorithm.
+/// One request to an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// The time at which it is decided: what has left by now no longer counts.
+    /// The time of the decision. Units that have left the window by then no longer count.
     pub now: Timestamp,
-    /// The time its units are counted at: `now`, or later for units that may be spent until then.
+    /// The time at which the units are counted: `now`, or later for leased units, which may be spent until
+    /// then.
     pub stamp: Timestamp,
-    /// The units it asks for.
+    /// The units that the call requests.
     pub cost: u64,
 }
 
 impl Call {
-    /// A call that is decided and counted at `now`.
+    /// Returns a call that is decided and counted at `now`.
     pub const fn new(now: Timestamp, cost: u64) -> Self {
         Self { now, stamp: now, cost }
     }
 
-    /// The same call, counted at `stamp` if that is later.
+    /// Returns the same call, counted at `stamp` if that is later than `now`.
     pub fn stamped(self, stamp: Timestamp) -> Self {
         Self { stamp: stamp.max(self.now), ..self }
     }
 
-    /// The same call for another cost.
+    /// Returns the same call with another cost.
     pub const fn costing(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
 }
 
-/// Units to give back.
+/// Units to refund.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refund {
-    /// The present.
+    /// The time of the refund.
     pub now: Timestamp,
-    /// How many.
+    /// The number of units.
     pub units: u64,
-    /// Where [`Strategy::recorded_at`] said that they are; `None` takes the oldest that still count.
+    /// The time at which the units were recorded, as [`Strategy::recorded_at`] returned it. `None` refunds
+    /// the oldest units that still count.
     pub recorded: Option<Timestamp>,
 }
 
-/// An algorithm. Implemented by the six types of this module and by nothing else.
+/// An algorithm. The trait is sealed: only the six types of this module implement it.
 pub trait Strategy: sealed::Sealed + Sized + 'static {
-    /// Its name in keys, events and traces.
+    /// The strategy's name in keys, events and traces.
     const NAME: &'static str;
-    /// Whether a denied take is recorded, so that asking in vain makes later calls stricter.
+    /// Whether a denied take is recorded, so that repeated denied calls make later decisions stricter.
     const COUNTS_DENIALS: bool = false;
-    /// What is allowed: given with every call, so that changing it keeps the history.
+    /// The limit. The caller passes it with every call, so that changing it keeps the history.
     type Limit: Clone + Debug + PartialEq + Send + Sync;
-    /// What is remembered of a key; the default is a key never seen.
+    /// The stored state of one key. The default is the state of a key that was never used.
     type State: Clone + Debug + Default + Send;
-    /// What deciding found, as the numbers it is made of.
+    /// The raw numbers of a decision, as [`Strategy::decide`] computes them.
     type Outcome: Clone + Debug + Send;
-    /// What a caller is told; it may borrow the limit to work out later what few callers ask for.
+    /// The decision that a caller receives. It may borrow the limit, to compute rarely used values only on
+    /// request.
     type Decision<'l>: Debug;
 
-    /// What this call would get; nothing is changed.
+    /// Decides `call` without changing the state.
     fn decide(limit: &Self::Limit, state: &Self::State, call: Call) -> Self::Outcome;
 
-    /// Whether the exact time is sure to matter, so that [`Strategy::take_within`] need not be tried.
+    /// Whether the exact time is certain to matter. If so, the caller need not try [`Strategy::take_within`].
     #[inline]
     fn needs_exact_time(limit: &Self::Limit, state: &Self::State, cost: u64) -> bool {
         let _ = (limit, state, cost);
         false
     }
 
-    /// Decides and commits with a time that is only known to lie in `span`, if every moment of it gives the
-    /// same answer, or if the answer can be recorded so that it is stricter than any of them. `None`, with
-    /// nothing changed, asks for the exact time.
+    /// Decides and commits a take whose time is only known to lie in `span`.
+    ///
+    /// Succeeds if every moment of `span` leads to the same decision, or if the take can be recorded so that
+    /// it is at least as strict as at any of them. Returns `None` without changing the state if the exact
+    /// time is needed.
     fn take_within(
         limit: &Self::Limit,
         state: &mut Self::State,
@@ -135,62 +141,63 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
         cost: u64,
     ) -> Option<Self::Outcome>;
 
-    /// Corrects what [`Strategy::take_within`] recorded later than it was, now that the exact time is known:
-    /// what was taken was not taken after `now`.
+    /// Corrects times that [`Strategy::take_within`] recorded too late, now that the exact time is known. No
+    /// take that it recorded happened after `now`.
     #[inline(always)]
     fn sharpen(state: &mut Self::State, now: Timestamp) {
         let _ = (state, now);
     }
 
-    /// Whether `outcome` lets the call pass.
+    /// Whether `outcome` admits the call.
     fn is_admitted(outcome: &Self::Outcome) -> bool;
 
-    /// Records `outcome`, which [`Strategy::decide`] gave for the same arguments. A denial changes nothing,
-    /// except what the algorithm counts of denials, and time that went back by more than a window.
+    /// Records `outcome`, which [`Strategy::decide`] returned for the same arguments. A denial changes the
+    /// state only if the strategy counts denials, or if the clock went back by more than a window.
     fn commit(limit: &Self::Limit, state: &mut Self::State, call: Call, outcome: &Self::Outcome);
 
-    /// Records that a call, of which `outcome` alone would have let it pass, was not let pass for another reason.
-    /// That changes nothing, except what the algorithm counts of denials.
+    /// Records a call that `outcome` would have admitted, but that was denied for another reason. This
+    /// changes the state only if the strategy counts denials.
     fn forgo(limit: &Self::Limit, state: &mut Self::State, call: Call, outcome: &Self::Outcome) {
         let _ = (limit, state, call, outcome);
     }
 
-    /// Where committing an admitted `outcome` records it, for [`Refund::recorded`].
+    /// Returns the time at which committing the admitted `outcome` records its units, for
+    /// [`Refund::recorded`].
     fn recorded_at(limit: &Self::Limit, outcome: &Self::Outcome, call: Call) -> Timestamp;
 
-    /// Lets `state`, made under another limit, go on under `limit` where that is remembered in it.
+    /// Switches `state` to `limit`, in strategies whose state remembers a limit. Other strategies ignore it.
     fn adopt(limit: &Self::Limit, state: &mut Self::State) {
         let _ = (limit, state);
     }
 
-    /// A copy of `state` of bounded size. Under `limit` it decides the same at `now`, and never more loosely
-    /// later.
+    /// Returns a copy of `state` of bounded size. Under `limit` it decides the same at `now`, and never
+    /// admits more later.
     fn condensed(limit: &Self::Limit, state: &Self::State, now: Timestamp) -> Self::State {
         let _ = (limit, now);
         state.clone()
     }
 
-    /// Lets `state` be blocked at least as long as `other`.
+    /// Extends the blocks of `state` to last at least as long as those of `other`.
     fn keep_blocks_of(state: &mut Self::State, other: &Self::State) {
         let _ = (state, other);
     }
 
-    /// The most units, up to `call.cost`, that are sure to be admitted now.
+    /// Returns the largest number of units, up to `call.cost`, that is certain to be admitted now.
     fn fits(limit: &Self::Limit, state: &Self::State, call: Call) -> u64;
 
-    /// Gives units back; returns how many still counted.
+    /// Refunds units. Returns the number of them that still counted.
     fn refund(limit: &Self::Limit, state: &mut Self::State, refund: Refund) -> u64;
 
-    /// How long after being recorded units can still count, in microseconds.
+    /// Returns the time in microseconds during which recorded units can still count.
     fn memory_us(limit: &Self::Limit) -> u64;
 
-    /// From when on `state` decides like a fresh one: then it may be forgotten.
+    /// Returns the time from which on `state` decides like a fresh one, so that it may be forgotten.
     fn fresh_from(state: &Self::State) -> Timestamp;
 
-    /// What a caller is told of `outcome`, decided at `when`.
+    /// Returns the decision for `outcome`, which was decided at `when`.
     fn decision(limit: &Self::Limit, outcome: Self::Outcome, when: When) -> Self::Decision<'_>;
 
-    /// The part of a decision that all strategies share.
+    /// Returns the part of a decision that all strategies have in common.
     fn core(decision: &Self::Decision<'_>) -> Decision;
 }
 

@@ -1,5 +1,5 @@
 -- absolute: the twin of absolute.rs. Change both or neither.
---   limit    <d capacity> <d window> <d group> <B 1 if a live state's own capacity goes first>
+--   limit    <d capacity> <d window> <d group> <B 1 if sticky: the capacity of a live state takes precedence>
 --   state    <B 'A'> <I7 capacity> and a series
 --   outcome  <B admitted> <d capacity> <d used before> <d not before, -1 = never> <d used after that wait>
 --            <d recorded at> <d resets at>

@@ -17,14 +17,15 @@ use crate::units::{MAX_EXACT, RateGroupSizeMs, RateLimit, WindowSizeSeconds, win
 /// The largest limit: one below the number that stands for [`AbsoluteLimit::of_live_state`].
 const MAX_LIMIT: u64 = MAX_EXACT - 1;
 
-/// Counting late by up to this share of the window is worth not reading the precise time: one in a thousand.
+/// The part of the window by which units may be counted late: up to a thousandth is worth the cost of not
+/// reading the precise time.
 const WINDOW_PER_LAG: u64 = 1_000;
 
 /// The sliding window of coalesced buckets; see the [module](super).
 #[derive(Debug, Clone, Copy)]
 pub struct Absolute;
 
-/// How much fits into which window.
+/// The capacity and the window of the absolute strategy.
 ///
 /// ```
 /// use trypema::{AbsoluteLimit, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
@@ -42,12 +43,13 @@ pub struct AbsoluteLimit {
     pub(super) capacity: u64,
     pub(super) window_us: u64,
     pub(super) group_us: u64,
-    /// Whether a live state's own capacity goes before this one.
+    /// Whether the capacity of a live state takes precedence over this one.
     pub(super) is_sticky: bool,
 }
 
 impl AbsoluteLimit {
-    /// `rate` over `window`; calls within `group` of a bucket's first share the bucket.
+    /// Returns a limit of `rate` over `window`. Calls within `group` of a bucket's first call share the
+    /// bucket.
     #[inline]
     pub fn new(rate: RateLimit, window: WindowSizeSeconds, group: RateGroupSizeMs) -> Self {
         let window_us = window.as_micros();
@@ -55,7 +57,7 @@ impl AbsoluteLimit {
         Self { capacity: window.capacity(rate), window_us, group_us, is_sticky: false }
     }
 
-    /// Exactly `limit` in any `window`, which is rounded up to whole microseconds.
+    /// Returns a limit of exactly `limit` units in any `window`, which is rounded up to whole microseconds.
     ///
     /// ```
     /// use std::time::Duration;
@@ -75,48 +77,51 @@ impl AbsoluteLimit {
         Ok(Self { capacity: limit, window_us, group_us, is_sticky: false })
     }
 
-    /// The same limit, where calls within `group` of a bucket's first share the bucket.
+    /// Returns the same limit, with buckets that span `group`: calls within `group` of a bucket's first call
+    /// share it.
     #[must_use]
     pub fn grouped(self, group: RateGroupSizeMs) -> Self {
         Self { group_us: bounded_group_us(self.window_us, group.as_micros()), ..self }
     }
 
-    /// The same limit, giving way to the one that a live key was first called with.
+    /// Returns the same limit, except that a live key keeps the capacity it was first called with.
     #[must_use]
     pub fn sticky(self) -> Self {
         Self { is_sticky: true, ..self }
     }
 
-    /// The limit of a live state, whatever it is; without one, none.
+    /// Returns a limit that applies the capacity of the live state. A key without a live state is not
+    /// limited.
     pub(crate) fn of_live_state(window: WindowSizeSeconds, group: RateGroupSizeMs) -> Self {
         let window_us = window.as_micros();
         let group_us = bounded_group_us(window_us, group.as_micros());
         Self { capacity: MAX_EXACT, window_us, group_us, is_sticky: true }
     }
 
-    /// Whether this is [`AbsoluteLimit::of_live_state`]: no rate gives that capacity.
+    /// Whether this is [`AbsoluteLimit::of_live_state`]: no rate results in that capacity.
     pub(super) fn is_of_live_state(&self) -> bool {
         self.capacity == MAX_EXACT
     }
 
-    /// What fits into the window.
+    /// Returns the units that fit into the window.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// The window's length.
+    /// Returns the length of the window.
     pub fn window(&self) -> Duration {
         Duration::from_micros(self.window_us)
     }
 
-    /// The latest time units may be counted at, for a call at `now`: beyond it the clock would seem to have
-    /// gone back.
+    /// Returns the time at which the units of `call` are counted, at most a window after `now`. A later time
+    /// would look as if the clock had gone back.
     pub(super) fn latest_stamp(&self, call: Call) -> u64 {
         call.stamp.as_micros().min(call.now.as_micros() + self.window_us)
     }
 
-    /// A call that is stricter than any in `span`: what has left is judged by the earliest moment, what is
-    /// counted by the latest. `None` where that would cost too much of the window.
+    /// Returns a call that is at least as strict as one at any moment of `span`: older units leave by the
+    /// earliest moment, and the new ones are counted at the latest. Returns `None` if the span is too long in
+    /// comparison with the window.
     pub(super) fn call_within(&self, span: Span, cost: u64) -> Option<Call> {
         let lag = span.latest.as_micros().saturating_sub(span.earliest.as_micros());
         (lag <= self.window_us / WINDOW_PER_LAG).then(|| Call::new(span.earliest, cost).stamped(span.latest))
@@ -130,28 +135,28 @@ impl AbsoluteLimit {
         Record { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost, is_late: false }
     }
 
-    /// The same for a call that [`AbsoluteLimit::call_within`] made.
+    /// Returns the record of a call that [`AbsoluteLimit::call_within`] made.
     pub(super) fn late_record(&self, call: Call) -> Record {
         Record { is_late: call.stamp > call.now, ..self.record(call) }
     }
 }
 
-/// What the absolute strategy remembers of a key.
+/// The absolute strategy's state of a key.
 #[derive(Debug, Clone, Default)]
 pub struct AbsoluteState {
     series: Series,
-    /// The capacity it was last admitted under.
+    /// The capacity under which a call was last admitted.
     capacity: u64,
 }
 
 impl AbsoluteState {
-    /// Replaces the capacity that sticky calls go by.
+    /// Replaces the capacity that sticky limits apply.
     pub(crate) fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
     }
 }
 
-/// What the absolute strategy found.
+/// The outcome of the absolute strategy.
 #[derive(Debug, Clone, Copy)]
 pub struct AbsoluteOutcome {
     is_admitted: bool,
@@ -165,7 +170,7 @@ pub struct AbsoluteOutcome {
 }
 
 impl AbsoluteOutcome {
-    /// Of a call that joined the open bucket.
+    /// Returns the outcome of a call that joined the open bucket.
     #[inline(always)]
     fn joined(limit: &AbsoluteLimit, capacity: u64, joined: Joined) -> Self {
         Self {
@@ -180,7 +185,8 @@ impl AbsoluteOutcome {
         }
     }
 
-    /// What is still used after a denied caller has waited, in whole milliseconds, if nobody else calls.
+    /// Returns the units that still count after a denied caller has waited in whole milliseconds, if no other
+    /// call is made.
     pub(crate) fn used_after_wait(&self) -> u64 {
         self.used_after_wait
     }
@@ -223,7 +229,7 @@ impl Strategy for Absolute {
         }
     }
 
-    /// At the limit the time decides, unless some of it is known to be free.
+    /// The exact time matters if the cost fits only after older units have left the window.
     #[inline]
     fn needs_exact_time(limit: &AbsoluteLimit, state: &AbsoluteState, cost: u64) -> bool {
         let capacity = if limit.is_sticky { state.capacity } else { limit.capacity };
@@ -320,7 +326,7 @@ impl Strategy for Absolute {
     }
 }
 
-/// A decided call, and how it is counted.
+/// A decided call, and the record that counts it.
 struct Decided<'o> {
     call: Call,
     record: Record,
@@ -339,7 +345,7 @@ fn commit_record(limit: &AbsoluteLimit, state: &mut AbsoluteState, decided: Deci
     }
 }
 
-/// A cost that is more than a series leaves of a capacity.
+/// A cost that exceeds what a series leaves of a capacity.
 #[derive(Clone, Copy)]
 pub(super) struct Excess {
     pub(super) look: Look,
@@ -348,15 +354,15 @@ pub(super) struct Excess {
     pub(super) cost: u64,
 }
 
-/// What a denied caller is told.
+/// The time at which a denied call would be admitted, and the units that still count then.
 pub(super) struct Denied {
     pub(super) not_before: u64,
     pub(super) used_after_wait: u64,
 }
 
 impl Denied {
-    /// Until the cost fits under the capacity, and what is still used after waiting for that in whole
-    /// milliseconds.
+    /// Returns the time at which the cost fits under the capacity, and the units that still count after
+    /// waiting for it in whole milliseconds.
     #[inline(always)]
     pub(super) fn until_fits(series: &Series, excess: Excess) -> Self {
         let Excess { look, view, capacity, cost } = excess;
@@ -369,7 +375,7 @@ impl Denied {
     }
 }
 
-/// Gives units back to a series, after forgetting what has left it.
+/// Refunds units to a series, after forgetting those that have left the window.
 pub(super) fn refund_series(series: &mut Series, look: Look, group_us: u64, refund: Refund) -> u64 {
     let view = series.view(look);
     series.settle(look, view);

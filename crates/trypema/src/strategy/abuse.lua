@@ -1,7 +1,7 @@
 -- abuse: the twin of abuse.rs. Change both or neither.
 --   limit    for the short and the long tier <d window> <d threshold> <d block>, then <B attempts during a block:
---            0 are ignored, 1 count, 2 count and lengthen it>
---   state    <B 'b'> <d last> <d short block ends at, 0 = none> <d long block ends at, 0 = none> and a series
+--            0 do not count, 1 count, 2 count and lengthen it>
+--   state    <B 'b'> <d last write> <d short block ends at, 0 = none> <d long block ends at, 0 = none> and a series
 --   outcome  <B admitted> <B scope: 0 short, 1 long> <d decided at> <d block ends at, 0 = none>
 --            <d not before, -1 = never> <d resets at> <d short count> <d long count>
 
@@ -37,7 +37,8 @@ local function save(key, _, state, now)
   save_series(key, state.text, prefix, {state.attempts}, now, fresh_from)
 end
 
--- A block that has not ended at `from`, with the time it has left, counted from `to`; 0 if it has ended.
+-- Returns the end of a block that has not ended at `from`, with its remaining time counted from `to`. Returns
+-- 0 if it has ended.
 local function moved(ends_at, from, to)
   if ends_at > from then
     return to + (ends_at - from)
@@ -45,17 +46,18 @@ local function moved(ends_at, from, to)
   return 0
 end
 
--- A state as it counts at `now`: the time to go by, when its blocks end, and whether all history happens now.
+-- Returns a state as it counts at `now`: the time of the decision, the ends of both blocks, and whether all
+-- history counts as happening now.
 local function present_of(limit, state, now)
   if state.last > now + limit.memory then
-    -- A block keeps what was left of it.
+    -- Each block keeps its remaining time.
     return now, moved(state.temp_ends, state.last, now), moved(state.long_ends, state.last, now), true
   end
   local at = math.max(now, state.last)
   return at, moved(state.temp_ends, at, at), moved(state.long_ends, at, at), false
 end
 
--- The attempts in the window of `tier`.
+-- Returns the attempts in the window of `tier`, and whether the clock went back by more than that.
 local function attempts_in(state, tier, at, is_back)
   if is_back then
     return state.attempts.closed + state.attempts.open, true
@@ -64,7 +66,8 @@ local function attempts_in(state, tier, at, is_back)
   return used, is_series_back
 end
 
--- From when on `cost` attempts reach no threshold of `tier`, after `recorded` ones were made now.
+-- Returns the time from which on `cost` further attempts reach no threshold of `tier`, after `recorded` were
+-- made now.
 local function allowed_at(state, tier, at, is_back, recorded, cost)
   local used, is_series_back = attempts_in(state, tier, at, is_back)
   local excess = used + recorded + cost - (tier.threshold - 1)
@@ -90,7 +93,7 @@ local function decide(limit, state, now, _, cost)
   if is_recording and long_count >= long.threshold and (long_ends == 0 or limit.is_lengthening) then
     long_ends = math.max(long_ends, at + long.block)
   end
-  -- The block that ends last is in force; of two that end together the long one.
+  -- The block that ends last is in force. If both end at the same time, it is the long one.
   local block = math.max(temp_ends, long_ends)
   local used, expired, is_series_back
   if is_back then
@@ -104,7 +107,7 @@ local function decide(limit, state, now, _, cost)
     if cost > math.min(temp.threshold, long.threshold) - 1 then
       not_before = -1
     elseif cost > 0 then
-      -- What this attempt leaves behind counts against the same attempt made later.
+      -- The attempts that this call records count against a repetition of it.
       not_before = math.max(block, allowed_at(state, temp, at, is_back, recorded, cost),
         allowed_at(state, long, at, is_back, recorded, cost))
     end
@@ -129,7 +132,7 @@ local function commit(limit, state, _, cost, o)
   end
   local s = state.attempts
   if o.is_recording then
-    -- An attempt counts when it is made: a later stamp has no meaning here.
+    -- An attempt counts when it is made, so a later stamp is ignored.
     record(s, o.at, limit.memory, o.used, o.expired, o.is_back, o.at, 0, math.min(cost, limit.kept))
     keep_newest(s, limit.kept)
   else
@@ -153,7 +156,7 @@ local function refund(limit, state, now, units, recorded)
   return refund_series(state.attempts, math.max(now, state.last), limit.memory, 0, units, recorded)
 end
 
--- Blocks for `duration` from now, unless a block already lasts longer.
+-- Blocks for `duration` from `now`, unless a block already lasts longer.
 local function block_for(state, now, duration, scope)
   now = math.max(now, state.last)
   local ends_at = math.min(now + duration, MAX_EXACT)

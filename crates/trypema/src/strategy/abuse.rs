@@ -1,4 +1,4 @@
-//! Abuse: attempts over a short and a long window; too many in either block for a while.
+//! Abuse: attempts in a short and a long window. Too many in either of them start a block.
 
 mod blocks;
 #[cfg(feature = "_redis")]
@@ -17,14 +17,15 @@ use crate::decision::{AbuseDecision, Attempts, BlockScope, Decision, NEVER, When
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, window_micros};
 
-/// Every attempt up to the threshold is kept, with its time: this bounds a key's memory.
+/// The largest threshold. The state keeps each attempt up to the threshold with its time, so this bounds the
+/// memory of a key.
 const MAX_THRESHOLD: u64 = 10_000;
 
 /// The attempt limiter with blocks; see the [module](super).
 #[derive(Debug, Clone, Copy)]
 pub struct Abuse;
 
-/// A window, how many attempts in it are too many, and for how long that blocks.
+/// A tier: a window, the number of attempts in it that is too many, and the length of the block that follows.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,7 +44,8 @@ pub struct AbuseTier {
 }
 
 impl AbuseTier {
-    /// The attempt that makes `threshold` within `window` is denied and blocks for `block`.
+    /// Returns a tier in which attempt number `threshold` within `window` is denied and starts a block of
+    /// length `block`.
     pub fn new(window: Duration, threshold: u64, block: Duration) -> Result<Self, TrypemaError> {
         if threshold == 0 || threshold > MAX_THRESHOLD {
             return Err(TrypemaError::InvalidThreshold { given: threshold, max: MAX_THRESHOLD });
@@ -52,7 +54,7 @@ impl AbuseTier {
     }
 }
 
-/// The short and the long tier.
+/// The limit of the abuse strategy: a short and a long tier.
 ///
 /// ```
 /// use std::time::Duration;
@@ -74,34 +76,35 @@ pub struct AbuseLimit {
 /// The effect of attempts during a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockedAttempts {
-    /// They count, and start the block of a tier that is not blocked yet; the others stay as they are.
+    /// They count. They can start the block of a tier that is not blocked yet, but do not lengthen a block.
     Count,
-    /// They count, and each that reaches a threshold starts that tier's block again.
+    /// They count, and each of them that reaches a threshold starts that tier's block again.
     Lengthen,
     /// They do not count.
     Ignore,
 }
 
 impl AbuseLimit {
-    /// Blocks by `temp` and by `long`. Attempts during a block count but do not lengthen it; reaching the
-    /// threshold of the other tier starts that tier's block.
+    /// Returns a limit of the tiers `temp` and `long`. Attempts during a block count but do not lengthen it.
+    /// If they reach the threshold of the other tier, they start the block of that tier.
     pub fn new(temp: AbuseTier, long: AbuseTier) -> Self {
         Self { temp, long, blocked_attempts: BlockedAttempts::Count }
     }
 
-    /// The same, except that an attempt during a block that reaches a threshold again lengthens the block.
+    /// Returns the same limit, except that an attempt during a block lengthens it if the attempt reaches the
+    /// threshold again.
     #[must_use]
     pub fn lengthening_blocks(self) -> Self {
         Self { blocked_attempts: BlockedAttempts::Lengthen, ..self }
     }
 
-    /// The same, not counting attempts during a block.
+    /// Returns the same limit, except that attempts during a block do not count.
     #[must_use]
     pub fn ignoring_attempts_while_blocked(self) -> Self {
         Self { blocked_attempts: BlockedAttempts::Ignore, ..self }
     }
 
-    /// The window of the tier that is reached first.
+    /// Returns the window of the tier with the lower threshold.
     pub fn window(&self) -> Duration {
         let first = if self.long.threshold < self.temp.threshold { self.long } else { self.temp };
         Duration::from_micros(first.window_us)
@@ -115,7 +118,7 @@ impl AbuseLimit {
         self.temp.threshold.max(self.long.threshold)
     }
 
-    /// The most attempts that may stand in both windows without reaching a threshold.
+    /// Returns the largest number of attempts that reaches no threshold in either window.
     fn allowed(&self) -> u64 {
         self.temp.threshold.min(self.long.threshold) - 1
     }
@@ -125,29 +128,29 @@ impl AbuseLimit {
     }
 }
 
-/// What the abuse strategy remembers of a key.
+/// The abuse strategy's state of a key.
 #[derive(Debug, Clone, Default)]
 pub struct AbuseState {
     attempts: Series,
     blocks: Blocks,
-    /// When it was last written.
+    /// The time of the last write.
     last: u64,
 }
 
 impl AbuseState {
-    /// When it was last written; where nothing is remembered that does not matter.
+    /// Returns the time of the last write, or 0 if nothing is remembered and the time does not matter.
     fn last(&self) -> u64 {
         if self.attempts.total() == 0 && self.blocks.is_none() { 0 } else { self.last }
     }
 
-    /// Blocks until `for_us` from `now`, unless a block already lasts longer.
+    /// Blocks for `for_us` from `now`, unless a block already lasts longer.
     pub(crate) fn block(&mut self, now: Timestamp, for_us: u64, scope: BlockScope) {
         let now = now.as_micros().max(self.last());
         self.blocks.extend(scope, now.saturating_add(for_us).min(MAX_EXACT));
         self.last = now;
     }
 
-    /// Ends a block and forgets the attempts that led to it; whether there was one.
+    /// Ends all blocks and forgets the attempts. Returns whether a block was in force.
     pub(crate) fn unblock(&mut self, now: Timestamp) -> bool {
         let was_blocked = !self.blocks.live(now.as_micros()).is_none();
         *self = Self::default();
@@ -155,12 +158,13 @@ impl AbuseState {
     }
 }
 
-/// What the abuse strategy found.
+/// The outcome of the abuse strategy.
 #[derive(Debug, Clone, Copy)]
 pub struct AbuseOutcome {
     is_admitted: bool,
     is_recording: bool,
-    /// The time it was decided at: the key's own where the clock went back.
+    /// The time of the decision. It is the time of the last write if the clock has gone back since, by up to
+    /// a window.
     at: u64,
     blocks: Blocks,
     not_before: u64,
@@ -198,7 +202,7 @@ impl Strategy for Abuse {
             None => 0,
             Some(block) if call.cost == 0 => block.ends_at,
             Some(_) if call.cost > limit.allowed() => NEVER.as_micros(),
-            // What this attempt leaves behind counts against the same attempt made later.
+            // The attempts that this call records count against a repetition of it.
             Some(block) => [&limit.temp, &limit.long]
                 .map(|tier| present.allowed_at(state, tier, Repeated { recorded, cost: call.cost }))
                 .into_iter()
@@ -239,7 +243,7 @@ impl Strategy for Abuse {
         }
         let look = limit.look(outcome.at);
         if outcome.is_recording {
-            // An attempt counts when it is made: a later stamp has no meaning here.
+            // An attempt counts when it is made, so a later stamp is ignored.
             let record =
                 Record { stamp: outcome.at, group_us: 0, units: call.cost.min(limit.kept()), is_late: false };
             state.attempts.record(look, outcome.view, record);
@@ -318,10 +322,10 @@ impl Strategy for Abuse {
     }
 }
 
-/// An attempt that is made again after it was denied.
+/// A denied attempt that is made again later.
 #[derive(Clone, Copy)]
 struct Repeated {
-    /// What the denied one recorded.
+    /// The attempts that the denied call recorded.
     recorded: u64,
     cost: u64,
 }
@@ -329,16 +333,16 @@ struct Repeated {
 /// A state as it counts at some moment.
 struct Present {
     at: u64,
-    /// Those that have not ended.
+    /// The blocks that have not ended.
     blocks: Blocks,
-    /// All attempts that are remembered.
+    /// The attempts in the longer window.
     attempts: View,
 }
 
 impl Present {
     fn of(limit: &AbuseLimit, state: &AbuseState, now: u64) -> Self {
         if state.last() > now + limit.memory_us() {
-            // All history happens now, and a block keeps what was left of it.
+            // All history counts as happening now, and each block keeps its remaining time.
             let attempts = View::stepped_back(state.attempts.total());
             return Self { at: now, blocks: state.blocks.moved(state.last(), now), attempts };
         }
@@ -347,7 +351,7 @@ impl Present {
         Self { at, blocks: state.blocks.live(at), attempts }
     }
 
-    /// The attempts in the window of `tier`.
+    /// Returns the attempts in the window of `tier`.
     fn view(&self, state: &AbuseState, tier: &AbuseTier) -> View {
         if self.attempts.is_stepped_back {
             return self.attempts;
@@ -355,7 +359,7 @@ impl Present {
         state.attempts.view(Look { now: self.at, window_us: tier.window_us })
     }
 
-    /// From when on a repeated attempt reaches no threshold of `tier`.
+    /// Returns the time from which on a repeated attempt reaches no threshold of `tier`.
     fn allowed_at(&self, state: &AbuseState, tier: &AbuseTier, repeated: Repeated) -> u64 {
         let Repeated { recorded, cost } = repeated;
         let look = Look { now: self.at, window_us: tier.window_us };

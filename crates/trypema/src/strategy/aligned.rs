@@ -1,6 +1,6 @@
 //! Windows aligned to the epoch.
 
-/// A window's length, with what makes dividing by it a multiplication.
+/// The length of a window, with its reciprocal, so that dividing by the length is a multiplication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Aligned {
     pub(super) window_us: u64,
@@ -14,16 +14,16 @@ impl Aligned {
         Self { window_us, reciprocal: u64::try_from(reciprocal).unwrap_or(u64::MAX) }
     }
 
-    /// When the window of `now` starts.
+    /// Returns the start of the window that contains `now`.
     #[inline]
     pub(super) fn start_of(&self, now: u64) -> u64 {
-        // The quotient is exact or one too small, since `now` is far below 2^64.
+        // The quotient is exact or one too small, because `now` is far below 2^64.
         let quotient = ((u128::from(now) * u128::from(self.reciprocal)) >> 64) as u64;
         let start = quotient * self.window_us;
         if now - start >= self.window_us { start + self.window_us } else { start }
     }
 
-    /// When the window that ends at or after `moment` does.
+    /// Returns the end of the first window that ends at or after `moment`.
     #[inline]
     pub(super) fn end_from(&self, moment: u64) -> u64 {
         self.start_of(moment.saturating_sub(1)) + self.window_us

@@ -30,19 +30,20 @@ local function save(key, _, state, now)
   redis.call('SET', key, text, 'PX', time_to_live(state.ends_at, now))
 end
 
--- The window that counts at `now`: its end, what was counted in it, and whether the clock went back by more
--- than a window.
+-- Returns the window that counts at `now`: its end, its count, and whether the clock went back by more than a
+-- window.
 local function counted(limit, state, now)
   local starts_at = now - now % limit.window
   local ends_at = starts_at + limit.window
   if state.ends_at <= starts_at or state.counted == 0 then
     return ends_at, 0, false
   end
-  -- The state's window starts in the future by more than a window.
+  -- The state's window starts more than a window in the future.
   if state.ends_at > now + 2 * limit.window then
     return ends_at, state.counted, true
   end
-  -- The same window, the next one (the clock went back), or one of another length (the limit changed).
+  -- The state's window is the current one, the next one (the clock went back), or one of another length (the
+  -- limit changed).
   if state.ends_at > ends_at then
     local before = state.ends_at - 1
     ends_at = before - before % limit.window + limit.window
@@ -71,7 +72,8 @@ local function fits(limit, state, now, cost)
 end
 
 local function refund(limit, state, now, units, recorded)
-  -- Under a limit of another window it would be taken from others.
+  -- Refund units only to the window that counted them. If the length of the window changed, that is unknown,
+  -- and the units could be those of other calls.
   local is_this_window = recorded < 0 or recorded - recorded % limit.window + limit.window == state.ends_at
   if now >= state.ends_at or not is_this_window then
     return 0

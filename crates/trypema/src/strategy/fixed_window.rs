@@ -1,4 +1,4 @@
-//! Fixed window: a count that starts anew at every multiple of the window.
+//! Fixed window: a count that restarts at every multiple of the window.
 
 #[cfg(feature = "_redis")]
 mod lease;
@@ -18,7 +18,7 @@ use crate::units::{MAX_EXACT, window_micros};
 #[derive(Debug, Clone, Copy)]
 pub struct FixedWindow;
 
-/// How much fits into each window.
+/// The units that fit into each window.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct FixedWindowLimit {
 }
 
 impl FixedWindowLimit {
-    /// `limit` units per `window`, which is rounded up to whole microseconds.
+    /// Returns a limit of `limit` units per `window`, which is rounded up to whole microseconds.
     pub fn new(limit: u64, window: Duration) -> Result<Self, TrypemaError> {
         if limit == 0 || limit > MAX_EXACT {
             return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_EXACT });
@@ -44,25 +44,25 @@ impl FixedWindowLimit {
         Ok(Self { limit, window: Aligned::new(window_micros(window)?) })
     }
 
-    /// What fits into a window.
+    /// Returns the units that fit into a window.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The window's length.
+    /// Returns the length of the window.
     pub fn window(&self) -> Duration {
         Duration::from_micros(self.window.window_us)
     }
 }
 
-/// What the fixed window remembers of a key: one window and what was counted in it.
+/// The fixed window's state of a key: the end of a window and its count.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FixedWindowState {
     ends_at: u64,
     counted: u64,
 }
 
-/// What the fixed window found.
+/// The outcome of the fixed window.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedWindowOutcome {
     is_admitted: bool,
@@ -95,7 +95,7 @@ impl Strategy for FixedWindow {
         }
     }
 
-    /// The answer is the same throughout a window.
+    /// All moments of one window have the same outcome.
     #[inline(always)]
     fn take_within(
         limit: &FixedWindowLimit,
@@ -125,7 +125,7 @@ impl Strategy for FixedWindow {
         }
     }
 
-    /// Units counted later than this window are counted in it all the same: they may be spent now.
+    /// A stamp after this window is moved into it, because the units may be spent now.
     fn recorded_at(limit: &FixedWindowLimit, outcome: &FixedWindowOutcome, call: Call) -> Timestamp {
         let (start, end) = (outcome.ends_at - limit.window.window_us, outcome.ends_at - 1);
         Timestamp::derived(call.stamp.as_micros().clamp(start, end))
@@ -137,7 +137,8 @@ impl Strategy for FixedWindow {
 
     fn refund(limit: &FixedWindowLimit, state: &mut FixedWindowState, refund: Refund) -> u64 {
         let is_live = refund.now.as_micros() < state.ends_at;
-        // Under a limit of another window it would be taken from others.
+        // Refund units only to the window that counted them. If the length of the window changed, that is
+        // unknown, and the units could be those of other calls.
         let is_this_window = refund.recorded.is_none_or(|moment| {
             limit.window.start_of(moment.as_micros()) + limit.window.window_us == state.ends_at
         });
@@ -192,11 +193,12 @@ fn counted(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> Coun
     if state.ends_at <= starts_at || state.counted == 0 {
         return Counted { ends_at, used: 0, is_stepped_back: false };
     }
-    // The state's window starts in the future by more than a window.
+    // The state's window starts more than a window in the future.
     if state.ends_at > now + 2 * limit.window.window_us {
         return Counted { ends_at, used: state.counted, is_stepped_back: true };
     }
-    // The same window, the next one (the clock went back), or one of another length (the limit changed).
+    // The state's window is the current one, the next one (the clock went back), or one of another length
+    // (the limit changed).
     let ends_at = if state.ends_at <= ends_at { ends_at } else { limit.window.end_from(state.ends_at) };
     Counted { ends_at, used: state.counted, is_stepped_back: false }
 }

@@ -1,95 +1,102 @@
-//! Leases: units that an instance takes from the shared count, to spend by itself until the lease ends.
+//! Leases: units that an instance takes from the shared count in advance, to spend locally until the lease
+//! ends.
 //!
-//! They are recorded at the lease's end, so none is spent after the moment it counts from: no interval sees more than
-//! the limit. The twin is `lease` in `redis/script/driver.lua`, and in a strategy's own script where it has one.
+//! The units are recorded at the end of the lease. No unit is spent after the time it is recorded at, so no
+//! interval of a window's length exceeds the limit. The Lua twin is `lease` in `redis/script/driver.lua`, or
+//! in the strategy's own script if it has one.
 
 use super::{Call, Refund, Wire};
 use crate::clock::Timestamp;
 
-/// A lease is shortened, where less was granted than wanted, to this share of its length at most: an answer takes time
-/// to arrive.
+/// The shortest lease after a partial grant, as a share of the requested length. The reply takes time to
+/// arrive, so a lease must not become arbitrarily short.
 const SHORTEST: f64 = 0.25;
 
-/// What an instance asks the shared count for.
+/// A request for a lease, which an instance sends to the shared count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeaseAsk {
-    /// What somebody waits for: granted whole, or nothing is.
+    /// The cost of a call that waits for the lease. If it cannot be granted completely, nothing is granted.
     pub need: u64,
-    /// What the instance could spend until the lease ends.
+    /// The units that the instance expects to spend until the lease ends.
     pub want: u64,
-    /// How long it takes to spend that.
+    /// The length of the lease, in microseconds.
     pub length_us: u64,
-    /// What is left of a lease that has ended, and where that was recorded.
+    /// Unspent units of an earlier lease, which has ended.
     pub back: Back,
-    /// What was asked of the instance since it last said so.
+    /// The units that callers requested from the instance, and that it has not reported yet.
     pub seen: u64,
 }
 
-/// Units that were not spent.
+/// Leased units to return to the shared count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Back {
-    /// How many.
+    /// The number of units.
     pub units: u64,
-    /// Where they were recorded.
+    /// The time at which they were recorded.
     pub recorded: Timestamp,
-    /// How often the key had been reset when they were granted: of what was forgotten, nothing is given back.
+    /// The number of resets of the key at the time of the grant. If the key was reset since, the units are
+    /// forgotten already and must not be refunded.
     pub resets: u32,
 }
 
 impl Back {
-    /// Whether they still count at `now`, for `memory_us` after they were recorded: what has left is nobody's to take away.
+    /// Whether the units still count at `now`, which they do for `memory_us` after they were recorded. Units
+    /// that have left the window must not be refunded: the refund would come out of other units.
     pub fn is_counting(&self, now: Timestamp, memory_us: u64) -> bool {
         self.units > 0 && self.recorded.as_micros() + memory_us > now.as_micros()
     }
 }
 
-/// A request for a lease, as the shared count meets it.
+/// A lease request, with the context in which the shared count decides it.
 #[derive(Debug, Clone, Copy)]
 pub struct LeaseCall<'a> {
-    /// The present.
+    /// The time of the request.
     pub now: Timestamp,
-    /// What is asked for.
+    /// The request.
     pub ask: &'a LeaseAsk,
-    /// How many instances share the key.
+    /// The number of instances that share the key.
     pub sharers: u64,
 }
 
-/// What was granted.
+/// A grant.
 #[derive(Debug, Clone, Copy)]
 pub struct Leased<O> {
-    /// How many units, from none to what was wanted or needed.
+    /// The number of units: 0, or at most the larger of `need` and `want`.
     pub units: u64,
-    /// Where they are recorded: they may be spent until then.
+    /// The time at which the units are recorded. The instance may spend them until then.
     pub recorded: Timestamp,
-    /// What deciding found: for the units, or, if there are none, why there are not.
+    /// The outcome for the granted units. If none were granted, the outcome for a cost of `need`, or of 1 if
+    /// that is 0.
     pub outcome: O,
 }
 
-/// A call that is decided by what its instance holds.
+/// A call that an instance decides with the units that it holds.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    /// What the call asks for.
+    /// The cost of the call.
     pub cost: u64,
-    /// What the instance holds of the key.
+    /// The units that the instance holds for the key.
     pub left: u64,
-    /// What was granted last.
+    /// The units of the last grant.
     pub granted: u64,
-    /// The last draw.
+    /// The state of the instance's draws.
     pub drawn: &'a mut u32,
 }
 
 /// A strategy whose units can be leased.
 pub trait Leasable: Wire {
-    /// Whether leases make sense at all.
+    /// Whether the strategy grants leases.
     const IS_LEASED: bool = true;
 
-    /// Whether units have to be given back before the moment they count from, since later they may have been used up by time.
+    /// Whether unspent units must be refunded before the lease ends. After that, refilling pays them off, and
+    /// a refund returns less.
     const IS_RETURNED_EARLY: bool = false;
 
-    /// The window that leases have to be short beside: the shortest, if there are several.
+    /// Returns the shortest window of `limit`. Leases must be short compared with it.
     fn window_us(limit: &Self::Limit) -> u64;
 
-    /// Grants a lease: takes back what is left of an old one, and records the new one at its end.
+    /// Grants a lease. Refunds the unspent units of an earlier lease, then records the new units at the end
+    /// of the new lease.
     fn lease(limit: &Self::Limit, state: &mut Self::State, call: LeaseCall<'_>) -> Leased<Self::Outcome> {
         let LeaseCall { now, ask, sharers } = call;
         if ask.back.is_counting(now, Self::memory_us(limit)) {
@@ -108,47 +115,52 @@ pub trait Leasable: Wire {
         Leased { units, recorded: Self::recorded_at(limit, &outcome, call), outcome }
     }
 
-    /// What a call gets of what is held, where the last lease was told `told`; `None` if it has to be asked for. It is
-    /// spent if the outcome is admitted.
+    /// Decides a call with the units that the instance holds. `told` is the outcome of the last grant.
+    /// Returns `None` if the shared count has to decide. The caller spends the cost if the returned outcome
+    /// admits it.
     fn spend(limit: &Self::Limit, told: &Self::Outcome, turn: Turn<'_>) -> Option<Self::Outcome> {
         (turn.cost <= turn.left).then(|| Self::of_lease(limit, told, turn))
     }
 
-    /// The outcome of a call that is admitted out of a lease.
+    /// Returns the outcome of a call that is admitted with leased units.
     fn of_lease(limit: &Self::Limit, told: &Self::Outcome, turn: Turn<'_>) -> Self::Outcome;
 
-    /// Whether calls that are denied out of memory are to be told to the shared count.
+    /// Whether the instance must report the calls that it decided itself, because the strategy counts denied
+    /// calls as well.
     fn is_counting_denied(limit: &Self::Limit) -> bool {
         let _ = limit;
         false
     }
 
-    /// Whether `outcome`, for which nothing was granted, lets the instance decide all the same until the lease's end.
+    /// Whether the instance may decide further calls by drawing with the share in `outcome` until the lease
+    /// ends, even if no units were granted.
     fn is_drawing(outcome: &Self::Outcome) -> bool {
         let _ = outcome;
         false
     }
 
-    /// The part of `limit` that has this `index` of `count` equal ones, which together are never more than the whole;
-    /// `None` where it cannot be divided.
+    /// Returns part `index` of `limit`, divided into `count` parts that are as equal as possible. The parts
+    /// together never exceed the whole. Returns `None` if the limit cannot be divided.
     fn part(limit: &Self::Limit, index: u32, count: u32) -> Option<Self::Limit>;
 }
 
 impl LeaseAsk {
-    /// The units to grant of `free` to one of `sharers`.
+    /// Returns the units to grant, out of `free`, to one of `sharers` instances.
     pub(super) fn share_of(&self, free: u64, sharers: u64) -> u64 {
         let fair = (free / sharers.max(1)).max(1);
         if self.need > free { 0 } else { self.want.min(fair).max(self.need).min(free) }
     }
 
-    /// When a lease of `units` ends. One that is smaller than wanted is spent sooner, and need not last as long.
+    /// Returns the end of a lease of `units`. An instance spends a partial grant sooner, so that lease is
+    /// shorter.
     pub(crate) fn end(&self, now: Timestamp, units: u64) -> Timestamp {
         let part = (units as f64 / self.want.max(1) as f64).clamp(SHORTEST, 1.0);
         Timestamp::derived(now.as_micros() + (self.length_us as f64 * part) as u64)
     }
 }
 
-/// `whole` divided into `count` parts, of which the first ones get what is left over; `None` if some would get nothing.
+/// Returns part `index` of `whole`, divided into `count` parts. The first parts get one more each if there is
+/// a remainder. Returns `None` if some part would be 0.
 pub(super) fn part_of(whole: u64, index: u32, count: u32) -> Option<u64> {
     let count = u64::from(count.max(1));
     (whole >= count).then(|| whole / count + u64::from(u64::from(index) < whole % count))

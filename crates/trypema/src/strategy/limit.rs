@@ -1,4 +1,4 @@
-//! A limit whose strategy is chosen while the program runs.
+//! A limit whose strategy is chosen at run time.
 
 use std::time::Duration;
 
@@ -21,21 +21,22 @@ use crate::clock::Timestamp;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
-    /// So much in any window, exactly.
+    /// A sliding window that never admits more than its capacity in any interval of its length.
     Absolute(AbsoluteLimit),
-    /// A limit that is held by shedding load.
+    /// A sliding window that denies a growing share of the calls above its limit.
     Suppressed(SuppressedLimit),
-    /// Buckets that refill.
+    /// One or more token buckets, all of which must admit the cost.
     TokenBucket(TokenBucketLimits),
-    /// About so much in any window.
+    /// A sliding window that is estimated from two fixed ones.
     SlidingWindow(SlidingWindowLimit),
-    /// So much in each window.
+    /// A count for each window, aligned to the epoch.
     FixedWindow(FixedWindowLimit),
-    /// So many attempts until a block.
+    /// A number of attempts that starts a block.
     Abuse(AbuseLimit),
 }
 
-/// Runs `$body` for the strategy of `$limit`, which is `$strategy` in it and whose limit is `$inner`.
+/// Runs `$body` with `$strategy` as the strategy type of `$limit`, and `$inner` as the limit of that
+/// strategy.
 macro_rules! with_strategy {
     ($limit:expr, |$strategy:ident, $inner:ident| $body:expr) => {
         match $limit {
@@ -69,19 +70,21 @@ macro_rules! with_strategy {
 pub(crate) use with_strategy;
 
 impl Limit {
-    /// The strategy's name.
+    /// Returns the strategy's name.
     pub fn strategy(&self) -> &'static str {
         with_strategy!(self, |S, _limit| S::NAME)
     }
 
-    /// What fits at most: of a token bucket with several limits, into the smallest.
+    /// Returns the largest cost that is certain to be admitted on a fresh key. For a token bucket with
+    /// several limits, this is the smallest capacity.
     pub fn quota(&self) -> u64 {
         let call = Call::new(Timestamp::default(), u64::MAX);
         with_strategy!(self, |S, limit| S::fits(limit, &Default::default(), call))
     }
 
-    /// The time that the [`Limit::quota`] is for. A bucket's is how long it takes to refill, and of two tiers it is
-    /// the window of the one that is reached first.
+    /// Returns the period that [`Limit::quota`] refers to. For a token bucket, this is the refill time of the
+    /// limit with the smallest capacity. For two tiers of attempts, it is the window of the tier with the
+    /// lower threshold.
     pub fn window(&self) -> Duration {
         match self {
             Self::Absolute(limit) => limit.window(),
@@ -97,9 +100,9 @@ impl Limit {
     }
 }
 
-/// A strategy's own limit within one of any strategy.
+/// A strategy whose limit can be extracted from a [`Limit`].
 pub(crate) trait LimitOf: Strategy {
-    /// The limit, if it is of this strategy.
+    /// Returns the limit, if it belongs to this strategy.
     fn limit_of(limit: &Limit) -> Option<&Self::Limit>;
 }
 

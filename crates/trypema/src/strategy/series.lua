@@ -1,24 +1,25 @@
 -- series: the twin of series.rs and series/ring.rs. Change both or neither.
 --
--- A state made of series is one string: a prefix of its strategy's, the head of each series, then the closed
+-- A state made of series is one string: the prefix of its strategy, the head of each series, then the closed
 -- buckets of each, oldest first.
---   head    <I7 first> <I4 stretch> <I7 open> <I6 horizon, + 2^47 if buckets are closed>
---           and, if so, <I7 closed> <I7 oldest> <I7 through> <I3 start> <I3 stored> <I3 room> <B width>
+--   head    <I7 first> <I4 stretch> <I7 open> <I6 horizon, + 2^47 if there are closed buckets>
+--           and, if there are, <I7 closed> <I7 oldest> <I7 through> <I3 start> <I3 stored> <I3 room> <B width>
 --   bucket  <I6 newest call> <I6, or I7 if width is 7: units counted up to and including it>, both wrapping
--- A short string is read and written whole. A long one is a ring of `room` slots for each series, of which
--- `stored` from `start` on are used, and is changed in place: so a take costs the same however long it is.
+-- A short string is read and written as a whole. A long one has a ring of `room` slots for each series, of which
+-- `stored` from `start` on are used. It is changed in place, so a take costs the same however long the string is.
 
 local TIME_WRAP = 2 ^ 48
 local HAS_CLOSED = 2 ^ 47
--- What one read brings, and the longest string that is written whole.
+-- The number of bytes that one read fetches, and the longest string that is written as a whole.
 local WHOLE = 1024
--- A ring that is written anew has room for this share more, so that this happens seldom.
+-- A rewritten ring gets a spare slot for every this many buckets, and at least eight, so that rewriting is
+-- rare.
 local SPARE = 16
--- Rings above this are written anew when three quarters of them are unused.
+-- The room above which a ring is rewritten when three quarters of it are unused.
 local SHRINK_ABOVE = 128
 
--- `tail` holds the buckets that were closed since the string was read, `pushed` of them. These are as many fields as
--- fit a table that is made at once: one more makes it twice as dear.
+-- `tail` holds the buckets that were closed since the string was read, `pushed` of them. The 16 fields fill
+-- the table's hash part exactly: one more field would double it.
 local function new_series()
   return {
     first = 0, newest = 0, open = 0, horizon = 0, closed = 0, oldest = 0, through = 0, start = 0, stored = 0,
@@ -26,7 +27,8 @@ local function new_series()
   }
 end
 
--- Reads the head at `at` of `text`, what is known of `key`; returns the series and what comes after its head.
+-- Reads the head at `at` of `text`, the beginning of the string at `key`. Returns the series and the position
+-- after its head.
 local function read_head(key, text, at)
   local s = new_series()
   local stretch
@@ -41,7 +43,7 @@ local function read_head(key, text, at)
   return s, at
 end
 
--- Tells each series of `list` where its buckets are, when those of the first are `at`.
+-- Sets the position of each series' buckets. Those of the first series in `list` begin at `at`.
 local function place(list, at)
   for i = 1, #list do
     list[i].base = at - 1
@@ -58,7 +60,7 @@ local function head(s)
     s.closed, s.oldest, s.through, s.start, s.stored + s.pushed, s.room, s.width)
 end
 
--- Where closed bucket `index`, counted from 0, is: a string and a place in it.
+-- Returns the string that holds closed bucket `index`, counted from 0, and the position in it.
 local function slot(s, index)
   local size = s.width + 6
   if index >= s.stored then
@@ -71,7 +73,7 @@ local function slot(s, index)
   return redis.call('GETRANGE', s.key, at, at + size - 1), 1
 end
 
--- When closed bucket `index` had its newest call.
+-- Returns the time of the newest call in closed bucket `index`.
 local function stamp_of(s, index)
   local text, at = slot(s, index)
   return s.newest - (s.newest - struct.unpack('<I6', text, at)) % TIME_WRAP
@@ -84,20 +86,20 @@ local function wrap_of(s)
   return 2 ^ 53
 end
 
--- The units in the closed buckets after `index`.
+-- Returns the units in the closed buckets after `index`.
 local function units_after(s, index)
   local text, at = slot(s, index)
   local format = s.width == 6 and '<I6' or '<I7'
   return (s.through - struct.unpack(format, text, at + 6)) % wrap_of(s)
 end
 
--- The units in the closed buckets up to and including `index`.
+-- Returns the units in the closed buckets up to and including `index`.
 local function units_through(s, index)
   return s.closed - units_after(s, index)
 end
 
--- How many closed buckets, from the oldest on, have a `probe` of at most `bound`. Mostly few, so they are
--- looked for in steps that double.
+-- Returns the length of the prefix of closed buckets, oldest first, in which `probe` is at most `bound`. It
+-- is usually short, so the search doubles its steps.
 local function partition(s, probe, bound)
   local count = s.stored + s.pushed
   local low, step = 0, 1
@@ -117,8 +119,9 @@ local function partition(s, probe, bound)
   return low
 end
 
--- What counts at `now`: units in the window, closed buckets that have left it, and whether the clock went back
--- by more than a window.
+-- Returns the part that counts at `now`: the units in the window, the number of closed buckets that have left
+-- it, and whether the clock went back by more than a window. A bucket is in the window until its newest call
+-- is a window old.
 local function view(s, now, window)
   local total = s.closed + s.open
   if now >= s.newest + window then
@@ -138,7 +141,7 @@ local function view(s, now, window)
   return left + s.open, expired, false
 end
 
--- All closed buckets as one string, oldest first.
+-- Returns all closed buckets as one string, oldest first.
 local function linear(s)
   local size = s.width + 6
   local function slots(from, to)
@@ -159,13 +162,13 @@ local function linear(s)
   return slots(s.start, s.room) .. slots(0, stop - s.room) .. s.tail
 end
 
--- From here on the closed buckets are `text`, and the string is written anew.
+-- Replaces the closed buckets by `text`. The whole string of the state is then rewritten.
 local function relocate(s, text)
   s.tail, s.pushed = text, #text / (s.width + 6)
   s.start, s.stored, s.room = 0, 0, 0
 end
 
--- Forgets the `count` oldest closed buckets; `left` units are in the others.
+-- Forgets the `count` oldest closed buckets. `left` is the number of units in the others.
 local function drop_oldest(s, count, left)
   local length = s.stored + s.pushed - count
   s.closed = left
@@ -191,7 +194,8 @@ local function forget(s)
   s.first, s.newest, s.open, s.closed, s.oldest, s.horizon, s.through, s.width = 0, 0, 0, 0, 0, 0, 0, 6
 end
 
--- Forgets what a view says has left; after a step back of more than a window, moves all history to now.
+-- Forgets the buckets that have left the window according to a view. If the clock went back by more than a
+-- window, moves all history to now.
 local function settle(s, now, used, expired, is_back)
   if is_back then
     local horizon = s.horizon
@@ -204,7 +208,7 @@ local function settle(s, now, used, expired, is_back)
   end
 end
 
--- Gives every closed bucket a wider count.
+-- Gives the count of every closed bucket seven bytes instead of six.
 local function widen(s)
   relocate(s, linear(s))
   local buckets = {}
@@ -223,7 +227,7 @@ local function close(s)
   if s.stored + s.pushed == 0 then
     s.oldest = s.newest
   end
-  -- The sum of both may be too large for a number, their difference is not.
+  -- The sum of `through` and `open` may exceed 2^53, but the difference does not.
   s.through = (s.through - (wrap_of(s) - s.open)) % wrap_of(s)
   local format = s.width == 6 and '<I6I6' or '<I6I7'
   s.tail = s.tail .. struct.pack(format, s.newest % TIME_WRAP, s.through)
@@ -231,7 +235,7 @@ local function close(s)
   s.closed = s.closed + s.open
 end
 
--- Counts `units` at `stamp`; the rest as `settle`. Returns the moment they are counted at.
+-- Counts `units` at `stamp`, after `settle`. Returns the time at which they are counted.
 local function record(s, now, window, used, expired, is_back, stamp, group, units)
   settle(s, now, used, expired, is_back)
   s.horizon = math.max(s.horizon, window)
@@ -248,7 +252,7 @@ local function record(s, now, window, used, expired, is_back, stamp, group, unit
   return stamp
 end
 
--- The moment that units counted at `stamp` are counted at: never before the newest.
+-- Returns the time at which units stamped `stamp` would be counted: never before the newest time.
 local function recorded_at(s, now, used, is_back, stamp)
   if is_back then
     return math.max(stamp, now)
@@ -259,7 +263,7 @@ local function recorded_at(s, now, used, is_back, stamp)
   return math.max(stamp, s.newest)
 end
 
--- The first moment at which at least `units` of those used have left.
+-- Returns the first time at which at least `units` of those used have left the window.
 local function leaves_at(s, now, window, used, is_back, units)
   if is_back then
     return now + window
@@ -271,7 +275,7 @@ local function leaves_at(s, now, window, used, is_back, units)
   return stamp_of(s, partition(s, units_through, s.closed + s.open - staying - 1)) + window
 end
 
--- When that is, and what is still counted then, rounded up to whole milliseconds from now.
+-- Returns the time of `leaves_at`, and the units that still count after waiting for it in whole milliseconds.
 local function left_after(s, now, window, used, is_back, units)
   local at = leaves_at(s, now, window, used, is_back, units)
   local later = now + math.ceil(math.max(0, at - now) / 1000) * 1000
@@ -286,7 +290,8 @@ local function left_after(s, now, window, used, is_back, units)
   return at, staying + s.open
 end
 
--- When `cost` fits under `capacity`, -1 = never, and what is still used after waiting for that.
+-- Returns the time at which `cost` fits under `capacity`, -1 = never, and the units that still count after
+-- waiting for it in whole milliseconds.
 local function until_fits(s, now, window, used, is_back, capacity, cost)
   if cost > capacity then
     return -1, 0
@@ -294,7 +299,8 @@ local function until_fits(s, now, window, used, is_back, capacity, cost)
   return left_after(s, now, window, used, is_back, used - capacity + cost)
 end
 
--- When nothing of what is used counts any more, if nobody calls; 0 if nothing is.
+-- Returns the time at which nothing of what is used counts any more, if no further call is made. Returns 0 if
+-- nothing counts.
 local function empty_at(s, now, window, used, is_back)
   if used == 0 then
     return 0
@@ -302,7 +308,7 @@ local function empty_at(s, now, window, used, is_back)
   return leaves_at(s, now, window, used, is_back, used)
 end
 
--- Units whose newest call is less than `window` old.
+-- Returns the units in the buckets whose newest call is less than `window` old.
 local function units_within(s, now, window)
   if s.newest + window <= now then
     return 0
@@ -324,7 +330,7 @@ local function keep_newest(s, units)
   end
 end
 
--- From when on nothing of this counts.
+-- Returns the time from which on nothing of this series counts.
 local function series_fresh_from(s)
   if s.closed + s.open == 0 then
     return 0

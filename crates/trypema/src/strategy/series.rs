@@ -1,4 +1,5 @@
-//! Calls over time, coalesced into buckets: what the sliding strategies count with.
+//! Units counted over time, coalesced into buckets. The absolute, suppressed and abuse strategies count with
+//! it.
 
 mod condensed;
 mod refund;
@@ -7,63 +8,64 @@ mod ring;
 use crate::units::MAX_EXACT;
 use ring::{Buckets, Ring};
 
-/// At most this many groups in a window, so that one key's memory is bounded whatever the options say. It
-/// delays capacity by less than 0.002 % of the window.
+/// The largest number of groups in a window. It bounds the memory of one key whatever group size is
+/// configured. It delays the return of capacity by less than 0.002 % of the window.
 const MAX_GROUPS: u64 = 65_536;
 
-/// The group size that is used for `group_us` in a window of `window_us`.
+/// Returns the group size in force, for a configured `group_us` in a window of `window_us`.
 pub(super) fn bounded_group_us(window_us: u64, group_us: u64) -> u64 {
     group_us.max(window_us.div_ceil(MAX_GROUPS))
 }
 
-/// Units admitted over time. The open (newest) bucket and the sums are inline, the closed buckets behind a
-/// pointer that a call which joins the open bucket never follows.
+/// Units admitted over time. The open (newest) bucket and the sums are stored inline. The closed buckets are
+/// behind a pointer, which a call that joins the open bucket never follows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Series {
-    /// When the open bucket had its first call.
+    /// The time of the first call in the open bucket.
     first: u64,
-    /// Units in the open bucket.
+    /// The units in the open bucket.
     open: u64,
-    /// Units in the closed buckets.
+    /// The units in the closed buckets.
     closed: u64,
-    /// When the oldest closed bucket had its newest call.
+    /// The time of the newest call in the oldest closed bucket.
     oldest: u64,
     ring: Ring,
-    /// From the open bucket's first call to its newest.
+    /// The time from the first call in the open bucket to the newest, in microseconds.
     stretch: u32,
-    /// From the newest call until all is forgotten, see [`Horizon`].
+    /// The time from the newest call until nothing of the series counts, see [`Horizon`].
     horizon: Horizon,
-    /// Whether the newest time is only a bound on when the newest call was, see [`Series::sharpen`].
+    /// Whether the newest time is only an upper bound on the time of the newest call, see
+    /// [`Series::sharpen`].
     is_late: bool,
-    /// Whether the newest time was asked for: its units may be spent until then.
+    /// Whether the newest time is the end of a lease, whose units may be spent until then.
     is_leased: bool,
 }
 
-/// What of a series counts at some moment.
+/// The part of a series that counts at some moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
-    /// Units in the window.
+    /// The units in the window.
     pub(super) used: u64,
-    /// Closed buckets that have left it.
+    /// The number of closed buckets that have left the window.
     expired: u32,
     /// Whether the clock went back by more than a window, so that all history counts as happening now.
     pub(super) is_stepped_back: bool,
 }
 
 impl View {
-    /// So many units, wherever they are.
+    /// Returns a view of `used` units whose times are not known.
     #[cfg(feature = "_redis")]
     pub(super) fn of_units(used: u64) -> Self {
         Self { used, expired: 0, is_stepped_back: false }
     }
 
-    /// All history, `used` in total, counting as happening now.
+    /// Returns a view in which all history, `used` units in total, counts as happening now.
     pub(super) fn stepped_back(used: u64) -> Self {
         Self { used, expired: 0, is_stepped_back: true }
     }
 }
 
-/// The moment and the window a series is looked at.
+/// The moment and the window for which a series is evaluated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     pub(super) now: u64,
@@ -71,7 +73,8 @@ pub(super) struct Look {
 }
 
 impl Series {
-    /// What counts at `look.now`. A bucket is in the window until its newest call is a window old.
+    /// Returns the part that counts at `look.now`. A bucket is in the window until its newest call is a
+    /// window old.
     #[inline(always)]
     pub(super) fn view(&self, look: Look) -> View {
         let total = self.closed + self.open;
@@ -96,8 +99,9 @@ impl Series {
         View { used: left + self.open, expired: expired as u32, is_stepped_back: false }
     }
 
-    /// Counts units in the open bucket, if they belong there, fit under `capacity` and nothing is to be
-    /// forgotten first: the usual case on a busy key, without a look at the closed buckets.
+    /// Counts units in the open bucket, if they belong there, fit under `capacity`, and no bucket has to be
+    /// forgotten first. This is the usual case on a busy key, and reads no closed bucket. Returns `None`,
+    /// with nothing changed, in all other cases.
     #[inline(always)]
     pub(super) fn join(&mut self, look: Look, record: Record, capacity: u64) -> Option<Joined> {
         let newest = self.newest();
@@ -122,9 +126,10 @@ impl Series {
         Some(Joined { recorded, view: View { used, expired: 0, is_stepped_back: false } })
     }
 
-    /// Counts `units` at `stamp`, which is not before `look.now`; `view` is this series at `look`.
+    /// Counts `record.units` at `record.stamp`, which is not before `look.now`. `view` is this series at
+    /// `look`.
     ///
-    /// Returns the moment they are counted at.
+    /// Returns the time at which the units are counted.
     #[inline]
     pub(super) fn record(&mut self, look: Look, view: View, record: Record) -> u64 {
         self.settle(look, view);
@@ -150,7 +155,8 @@ impl Series {
         stamp
     }
 
-    /// Notes what the newest time will be: a bound, if the record's is, unless a lease goes on.
+    /// Updates the flags of the newest time for `record`: it is an upper bound if the time of the record is,
+    /// unless a lease is still running.
     #[inline(always)]
     fn mark(&mut self, look: Look, record: Record) {
         let is_lease = !record.is_late && record.stamp > look.now;
@@ -158,7 +164,7 @@ impl Series {
         self.is_late = record.is_late && !self.is_leased;
     }
 
-    /// Now that it is known to be `now`, takes back what the newest time was set too late; never to before a
+    /// Moves a newest time that was recorded too late back to `now`, the exact time, but not to before a
     /// closed bucket.
     #[inline]
     pub(super) fn sharpen(&mut self, now: u64) {
@@ -172,7 +178,8 @@ impl Series {
         self.is_late = false;
     }
 
-    /// Forgets what `view` says has left; after a step back of more than a window, moves all history to now.
+    /// Forgets the buckets that have left the window according to `view`. If the clock went back by more than
+    /// a window, moves all history to now.
     #[inline]
     pub(super) fn settle(&mut self, look: Look, view: View) {
         if view.is_stepped_back {
@@ -196,7 +203,7 @@ impl Series {
         if self.ring.is_empty() {
             self.oldest = newest;
         }
-        // The buckets may count more than is in force, see `refund_oldest`.
+        // After `refund_oldest`, the buckets count more units than `closed`.
         if self.closed.max(self.closed().counted_after_first()) + self.open > u64::from(u32::MAX) {
             self.ring.widen(newest);
         }
@@ -204,7 +211,7 @@ impl Series {
         self.closed += self.open;
     }
 
-    /// The first moment at which at least `units` of those in `view` have left.
+    /// Returns the first time at which at least `units` of those in `view` have left the window.
     #[inline(always)]
     pub(super) fn leaves_at(&self, look: Look, view: View, units: u64) -> u64 {
         if view.is_stepped_back {
@@ -219,7 +226,8 @@ impl Series {
         closed.stamp(first_enough) + look.window_us
     }
 
-    /// When [`Series::leaves_at`] is, and what is still counted then, rounded up to whole milliseconds from now.
+    /// Returns the time of [`Series::leaves_at`], and the units that still count after waiting for it in
+    /// whole milliseconds.
     #[inline(always)]
     pub(super) fn left_after(&self, look: Look, view: View, units: u64) -> Left {
         let at = self.leaves_at(look, view, units);
@@ -233,13 +241,15 @@ impl Series {
         Left { at, staying: staying + self.open }
     }
 
-    /// When nothing of `view` counts any more, if nobody calls; 0 if nothing does.
+    /// Returns the time at which nothing of `view` counts any more, if no further call is made. Returns 0 if
+    /// nothing counts.
     #[inline(always)]
     pub(super) fn empty_at(&self, look: Look, view: View) -> u64 {
         if view.used == 0 { 0 } else { self.leaves_at(look, view, view.used) }
     }
 
-    /// The moment that units counted at `stamp` are counted at, given `view`: never before the newest.
+    /// Returns the time at which units stamped `stamp` would be counted, given `view`: never before the
+    /// newest time.
     #[inline(always)]
     pub(super) fn recorded_at(&self, look: Look, view: View, stamp: u64) -> u64 {
         match view {
@@ -249,7 +259,7 @@ impl Series {
         }
     }
 
-    /// Units whose newest call is less than `look.window_us` old.
+    /// Returns the units in the buckets whose newest call is less than `look.window_us` old.
     pub(super) fn units_within(&self, look: Look) -> u64 {
         if self.newest() + look.window_us <= look.now {
             return 0;
@@ -271,18 +281,18 @@ impl Series {
         }
     }
 
-    /// When the newest call was counted.
+    /// Returns the time at which the newest call is counted.
     #[inline]
     pub(super) fn newest(&self) -> u64 {
         self.first + u64::from(self.stretch)
     }
 
-    /// Everything counted, in the window or not.
+    /// Returns all units, inside the window or not.
     pub(super) fn total(&self) -> u64 {
         self.closed + self.open
     }
 
-    /// From when on nothing of this counts.
+    /// Returns the time from which on nothing of this series counts.
     pub(super) fn fresh_from(&self) -> u64 {
         if self.total() == 0 { 0 } else { self.newest() + self.horizon.micros() }
     }
@@ -298,38 +308,39 @@ impl Series {
     }
 }
 
-/// What waiting leaves behind.
+/// The time that a denied caller has to wait for, and the units that still count after the wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left {
     pub(super) at: u64,
     pub(super) staying: u64,
 }
 
-/// Units that joined the open bucket.
+/// The result of counting units in the open bucket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Joined {
-    /// The moment they are counted at.
+    /// The time at which the units are counted.
     pub(super) recorded: u64,
-    /// The series with them.
+    /// The view of the series that includes them.
     pub(super) view: View,
 }
 
-/// Something to count.
+/// Units to count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
     pub(super) stamp: u64,
     pub(super) group_us: u64,
     pub(super) units: u64,
-    /// Whether the stamp is a bound on the present, and not a time that was asked for.
+    /// Whether `stamp` is an upper bound on the present, rather than a time that the caller chose.
     pub(super) is_late: bool,
 }
 
-/// A length of time in 11 bits, rounded up by at most 1/16: enough to know when to forget.
+/// A duration in 11 bits, rounded up by at most 1/16. This is exact enough to know when a state may be
+/// forgotten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Horizon(u16);
 
 impl Horizon {
-    /// Bits of the mantissa; the exponent of a time below 2^53 fits into the other six.
+    /// The number of mantissa bits. The exponent of a duration below 2^53 fits into the other six.
     const MANTISSA: u32 = 5;
 
     pub(super) fn at_least(micros: u64) -> Self {
@@ -350,12 +361,12 @@ impl Horizon {
         u64::from(self.0 & ((1 << Self::MANTISSA) - 1)) << (self.0 >> Self::MANTISSA)
     }
 
-    /// The bits, for packing into a word.
+    /// Returns the bits, for packing into a word.
     pub(super) fn bits(self) -> u16 {
         self.0
     }
 
-    /// What [`Horizon::bits`] gave.
+    /// Restores a horizon from [`Horizon::bits`].
     pub(super) fn from_bits(bits: u16) -> Self {
         Self(bits)
     }

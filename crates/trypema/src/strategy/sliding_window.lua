@@ -36,7 +36,7 @@ local function save(key, _, state, now)
   redis.call('SET', key, text, 'PX', time_to_live(fresh_from, now))
 end
 
--- The two counts as they stand at `now`.
+-- Returns the two counts at `now`.
 local function counts(limit, state, now)
   local starts_at = now - now % limit.window
   local ends_at = starts_at + limit.window
@@ -57,7 +57,8 @@ local function counts(limit, state, now)
   return {ends_at = ends_at, previous = state.previous, current = state.current}
 end
 
--- How many steps of its window have passed, rounded down: at once where that is exact, else five bits at a time.
+-- Returns the number of steps of the window that have passed, rounded down: computed at once where that is
+-- exact, and five bits at a time otherwise.
 local function steps(elapsed, window)
   if elapsed < 2 ^ 33 then
     return math.floor(elapsed * STEPS / window)
@@ -72,7 +73,7 @@ local function steps(elapsed, window)
   return passed
 end
 
--- What is used at `now`, the previous window weighed and rounded up.
+-- Returns the estimate at `now`: the weighted count of the previous window, rounded up, plus the current one.
 local function estimate(limit, c, now)
   if c.previous == 0 then
     return c.current
@@ -104,7 +105,8 @@ local function refund(limit, state, now, units, recorded)
   local c = counts(limit, state, now)
   local starts_at = c.ends_at - limit.window
   local from_previous, from_current = 0, 0
-  -- Under a limit of another window it would be taken from others.
+  -- Refund units only to the window that counted them. If the length of the window changed, that is unknown,
+  -- and the units could be those of other calls.
   local is_aligned = state.ends_at % limit.window == 0
   if recorded < 0 or is_aligned and recorded < starts_at and recorded + limit.window >= starts_at then
     from_previous = math.min(units, c.previous)

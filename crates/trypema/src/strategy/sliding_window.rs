@@ -1,4 +1,5 @@
-//! Sliding-window counter: two aligned windows, the older one fading out.
+//! Sliding-window counter: an estimate from two aligned windows, in which the weight of the previous one
+//! falls to zero.
 
 #[cfg(feature = "_redis")]
 mod lease;
@@ -15,17 +16,18 @@ use crate::decision::{Decision, NEVER, When};
 use crate::error::TrypemaError;
 use crate::units::window_micros;
 
-/// The previous window fades in this many steps (a power of two, so that weighing is a shift).
+/// The number of steps in which the weight of the previous window falls. A power of two makes weighing a
+/// shift.
 const STEPS: u64 = 1 << 20;
 
-/// The largest limit: a count times the steps stays below 2^53, and two counts share a word.
+/// The largest limit. A count times the number of steps stays below 2^53, and two counts share a word.
 const MAX_LIMIT: u64 = u32::MAX as u64;
 
 /// The two-window estimate; see the [module](super).
 #[derive(Debug, Clone, Copy)]
 pub struct SlidingWindow;
 
-/// How much fits into the estimated window.
+/// The units that fit into the estimated window.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,7 +45,7 @@ pub struct SlidingWindowLimit {
 }
 
 impl SlidingWindowLimit {
-    /// `limit` units per `window`, which is rounded up to whole microseconds.
+    /// Returns a limit of `limit` units per `window`, which is rounded up to whole microseconds.
     pub fn new(limit: u64, window: Duration) -> Result<Self, TrypemaError> {
         if limit == 0 || limit > MAX_LIMIT {
             return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_LIMIT });
@@ -51,28 +53,29 @@ impl SlidingWindowLimit {
         Ok(Self { limit, window: Aligned::new(window_micros(window)?) })
     }
 
-    /// What fits into a window.
+    /// Returns the units that fit into a window.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The window's length.
+    /// Returns the length of the window.
     pub fn window(&self) -> Duration {
         Duration::from_micros(self.window.window_us)
     }
 }
 
-/// What the counter remembers of a key: the end of a window, what was counted in it and in the one before.
+/// The sliding-window counter's state of a key: the end of a window, its count, and the count of the window
+/// before it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SlidingWindowState {
-    /// The window's end, and how long it is remembered after that.
+    /// The end of the window, and the time for which the state is remembered after that.
     ends_at_and_horizon: u64,
     previous: u32,
     current: u32,
 }
 
 impl SlidingWindowState {
-    /// Moments take 53 bits, a horizon the other eleven.
+    /// The number of bits of the horizon. Times take the other 53.
     const HORIZON_BITS: u32 = 11;
 
     fn new(limit: &SlidingWindowLimit, counts: Counts) -> Self {
@@ -93,7 +96,7 @@ impl SlidingWindowState {
     }
 }
 
-/// The two counts as they stand at some moment.
+/// The two counts at some moment.
 #[derive(Debug, Clone, Copy)]
 struct Counts {
     ends_at: u64,
@@ -123,7 +126,7 @@ impl Counts {
         }
     }
 
-    /// What the previous window still weighs at `now`, rounded up.
+    /// Returns the weighted count of the previous window at `now`, rounded up.
     #[inline(always)]
     fn weighed(&self, limit: &SlidingWindowLimit, now: u64) -> u64 {
         if self.previous == 0 {
@@ -133,7 +136,7 @@ impl Counts {
         (self.previous * (STEPS - steps(elapsed, limit.window.window_us))).div_ceil(STEPS)
     }
 
-    /// The first moment at which `cost` fits if nobody else calls; the cost is at most the limit.
+    /// Returns the first time at which `cost`, which is at most the limit, fits if no other call is made.
     fn fits_at(&self, limit: &SlidingWindowLimit, cost: u64) -> u64 {
         let room = limit.limit - cost;
         let starts_at = self.ends_at - limit.window.window_us;
@@ -148,7 +151,7 @@ impl Counts {
     }
 }
 
-/// What the sliding-window counter found.
+/// The outcome of the sliding-window counter.
 #[derive(Debug, Clone, Copy)]
 pub struct SlidingWindowOutcome {
     is_admitted: bool,
@@ -174,8 +177,8 @@ impl Strategy for SlidingWindow {
         SlidingWindowOutcome { is_admitted, cost: call.cost, remaining, counts }
     }
 
-    /// The estimate only falls within a window: admitted early is admitted later, and denied late is denied
-    /// earlier.
+    /// Within a window, the estimate only falls: a call admitted at the earliest moment is admitted later as
+    /// well, and a call denied at the latest moment is denied earlier as well.
     #[inline(always)]
     fn take_within(
         limit: &SlidingWindowLimit,
@@ -214,7 +217,7 @@ impl Strategy for SlidingWindow {
         }
     }
 
-    /// Units counted later than this window are counted in it all the same: they may be spent now.
+    /// A stamp after this window is moved into it, because the units may be spent now.
     fn recorded_at(limit: &SlidingWindowLimit, outcome: &SlidingWindowOutcome, call: Call) -> Timestamp {
         let ends_at = outcome.counts.ends_at;
         Timestamp::derived(call.stamp.as_micros().clamp(ends_at - limit.window.window_us, ends_at - 1))
@@ -228,7 +231,8 @@ impl Strategy for SlidingWindow {
         let mut counts = Counts::at(limit, state, refund.now.as_micros());
         let starts_at = counts.ends_at - limit.window.window_us;
         let recorded = refund.recorded.map(Timestamp::as_micros);
-        // Under a limit of another window it would be taken from others.
+        // Refund units only to the window that counted them. If the length of the window changed, that is
+        // unknown, and the units could be those of other calls.
         let is_aligned = limit.window.start_of(state.ends_at()) == state.ends_at();
         let lies_in =
             |from: u64, to: u64| recorded.is_none_or(|moment| is_aligned && (from..to).contains(&moment));
@@ -278,7 +282,7 @@ impl Strategy for SlidingWindow {
     }
 }
 
-/// How many steps of its window have passed, rounded down.
+/// Returns the number of steps of the window that have passed, rounded down.
 #[inline]
 fn steps(elapsed: u64, window_us: u64) -> u64 {
     match elapsed.checked_mul(STEPS) {
@@ -287,12 +291,13 @@ fn steps(elapsed: u64, window_us: u64) -> u64 {
     }
 }
 
-/// When, counted from the window's start, `step` begins.
+/// Returns the time from the start of the window to the beginning of `step`.
 fn first_of_step(step: u64, window_us: u64) -> u64 {
     (u128::from(step) * u128::from(window_us)).div_ceil(u128::from(STEPS)) as u64
 }
 
-/// The first step at which `count` has faded to `room` or less; `None` if only the window's end does that.
+/// Returns the first step at which the weighted `count` is at most `room`. Returns `None` if it is only at
+/// the end of the window.
 fn fades_to(count: u64, room: u64) -> Option<u64> {
     if count <= room {
         return Some(0);

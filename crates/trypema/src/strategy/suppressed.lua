@@ -1,6 +1,7 @@
 -- suppressed: the twin of suppressed.rs. Change both or neither.
---   limit    <d soft> <d window> <d group> <d hard limit factor> <B 1 if a live state's own capacity goes first>
---   state    <B 'S'> <I7 soft> <I4 drawn> <B series> and one series, or two if not every call was accepted
+--   limit    <d soft> <d window> <d group> <d hard limit factor>
+--            <B 1 if sticky: the soft limit of a live state takes precedence>
+--   state    <B 'S'> <I7 soft> <I4 drawn> <B series> and one series (accepted), or two if the observed one differs
 --   outcome  <B zone: 0 rejected, 1 allowed, 2 drawn and denied, 3 drawn and admitted> <d factor> <d soft>
 --            <d used before> <d not before, -1 = never> <d used after that wait> <d recorded at> <d resets at>
 
@@ -16,7 +17,7 @@ local function read(argument, at)
   return limit, at
 end
 
--- What is never passed when `soft` is the limit to hold.
+-- Returns the hard limit for a soft limit of `soft`.
 local function hard_of(limit, soft)
   return math.min(math.floor(soft * limit.factor * (1 + 1e-12)), MAX_EXACT)
 end
@@ -47,7 +48,7 @@ local function save(key, _, state, now)
   save_series(key, state.text, prefix, list, now, fresh_from)
 end
 
--- A copy of a series, to go its own way; its string is then written anew.
+-- Returns an independent copy of a series. Both are then rewritten completely.
 local function copy_of(s)
   relocate(s, linear(s))
   local copy = {}
@@ -57,7 +58,7 @@ local function copy_of(s)
   return copy
 end
 
--- The share of calls to admit once `cost` more are observed.
+-- Returns the share of calls to admit after `cost` more units are observed at `now`.
 local function share_observed(limit, state, now, soft, cost)
   local observed = state.observed or state.accepted
   local used, _, is_back = view(observed, now, limit.window)
@@ -69,7 +70,7 @@ local function share_observed(limit, state, now, soft, cost)
   return math.min(soft / math.max(used + cost, windows_worth), 1)
 end
 
--- The last draw, unless nothing counts any more: then it starts anew.
+-- Returns the last draw, or 0 if nothing counts any more. `used` is the number of accepted units at `now`.
 local function last_drawn(limit, state, now, used)
   if used == 0 and (not state.observed or view(state.observed, now, limit.window) == 0) then
     return 0
@@ -77,7 +78,8 @@ local function last_drawn(limit, state, now, used)
   return state.drawn
 end
 
--- The soft limit that holds: the stored one if this limit is sticky and the state still counts something.
+-- Returns the soft limit in force: the stored one if this limit is sticky and the state still counts
+-- something.
 local function soft_of(limit, state, now, used)
   if limit.is_sticky then
     if used > 0 or state.observed and view(state.observed, now, limit.window) > 0 then
@@ -87,8 +89,11 @@ local function soft_of(limit, state, now, used)
   return limit.capacity
 end
 
--- The wait until the cost fits under the soft limit. A cost above that can only be drawn, as long as it fits
--- under the hard one: then it is the wait until it can be, or, at the least, for another group.
+-- Returns the time at which a denied call would be admitted, and the units that still count then.
+--
+-- A cost within the soft limit waits until it fits under that. A cost between the limits can only be admitted
+-- by a draw: it waits until it fits under the hard limit, and at least for one group. A cost above the hard
+-- limit never fits.
 local function until_admitted(limit, state, now, used, is_back, soft, cost)
   local s, hard = state.accepted, hard_of(limit, soft)
   if cost <= soft or cost > hard then
@@ -132,7 +137,7 @@ local function decide(limit, state, now, stamp, cost)
   return o
 end
 
--- Moves what was observed to now, if the clock went back by more than a window.
+-- Moves the observed units to now, if the clock went back by more than a window.
 local function repair_observed(limit, state, now)
   if state.observed then
     local used, expired, is_back = view(state.observed, now, limit.window)
@@ -171,7 +176,7 @@ local function commit(limit, state, now, cost, o)
   end
 end
 
--- Observes a call that another check of its request denied.
+-- Records a call that this strategy would have admitted, but that another check of its request denied.
 local function forgo(limit, state, now, cost, o)
   if cost > 0 then
     o.admitted = false
@@ -186,7 +191,7 @@ end
 
 local function refund(limit, state, now, units, recorded)
   if not state.observed then
-    -- The call was seen all the same: from here on the two series differ.
+    -- A refunded call was still observed, so the two series differ from now on.
     state.observed = copy_of(state.accepted)
   end
   repair_observed(limit, state, now)

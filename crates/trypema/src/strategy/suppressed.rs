@@ -1,4 +1,5 @@
-//! Suppressed: a sliding window that sheds load by degrees instead of shutting at its limit.
+//! Suppressed: a sliding window that denies a growing share of the calls above its soft limit, and all calls
+//! above its hard limit.
 
 #[cfg(feature = "_redis")]
 mod lease;
@@ -16,20 +17,21 @@ use crate::decision::{Decision, SuppressedDecision, When};
 
 const SECOND_US: u64 = 1_000_000;
 
-/// The golden ratio's fraction in 32 bits: stepping by it spreads draws more evenly than chance.
+/// The fraction of the golden ratio in 32 bits. Adding it for each draw spreads the draws more evenly than
+/// chance.
 const GOLDEN: u32 = 0x9E37_79B9;
 
 /// The load-shedding sliding window; see the [module](super).
 #[derive(Debug, Clone, Copy)]
 pub struct Suppressed;
 
-/// What the suppressed strategy remembers of a key.
+/// The suppressed strategy's state of a key.
 #[derive(Debug, Clone, Default)]
 pub struct SuppressedState {
     accepted: Series,
-    /// The capacity it was last called under.
+    /// The capacity under which the key was last called.
     capacity: u64,
-    /// Every call; `None` as long as every call was accepted, when it would equal `accepted`.
+    /// All calls, admitted or denied. `None` as long as it would equal `accepted`.
     observed: Option<Box<Series>>,
     /// The last draw.
     drawn: u32,
@@ -40,12 +42,12 @@ impl SuppressedState {
         self.observed.as_deref().unwrap_or(&self.accepted)
     }
 
-    /// Replaces the capacity that sticky calls go by.
+    /// Replaces the capacity that sticky limits apply.
     pub(crate) fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
     }
 
-    /// The share of calls to admit once `cost` more are observed at `look`.
+    /// Returns the share of calls to admit after `cost` more units are observed at `look`.
     fn share(&self, look: Look, soft: u64, cost: u64) -> f64 {
         let observed = self.observed();
         let view = observed.view(look);
@@ -60,12 +62,13 @@ impl SuppressedState {
         (soft as f64 / in_window.max(windows_worth)).min(1.0)
     }
 
-    /// The last draw, unless nothing counts any more, `accepted` included: then it starts anew.
+    /// Returns the last draw, or 0 if nothing counts any more. `accepted` is the view of the accepted units
+    /// at `look`.
     fn drawn(&self, look: Look, accepted: View) -> u32 {
         if accepted.used == 0 && self.observed().view(look).used == 0 { 0 } else { self.drawn }
     }
 
-    /// Moves what was observed to now, if the clock went back by more than a window.
+    /// Moves the observed units to now, if the clock went back by more than a window.
     fn repair_observed(&mut self, look: Look) {
         if let Some(observed) = &mut self.observed {
             let view = observed.view(look);
@@ -76,7 +79,7 @@ impl SuppressedState {
     }
 }
 
-/// What the suppressed strategy found.
+/// The outcome of the suppressed strategy.
 #[derive(Debug, Clone, Copy)]
 pub struct SuppressedOutcome {
     zone: Zone,
@@ -91,16 +94,16 @@ pub struct SuppressedOutcome {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Zone {
-    /// Below the limit.
+    /// The call is within the soft limit.
     Allowed,
-    /// Between the limits: drawn.
+    /// The call is between the limits, and a draw decided.
     Drawn { factor: f64, drawn: u32, is_admitted: bool },
-    /// Above the hard limit.
+    /// The call is above the hard limit.
     Rejected,
 }
 
 impl Zone {
-    /// The same draw, denied.
+    /// Returns the zone of the same call, denied.
     fn denied(self) -> Self {
         match self {
             Self::Drawn { factor, drawn, .. } => Self::Drawn { factor, drawn, is_admitted: false },
@@ -110,7 +113,7 @@ impl Zone {
 }
 
 impl SuppressedOutcome {
-    /// Of a call that joined the open bucket, below the soft limit.
+    /// Returns the outcome of a call that joined the open bucket, within the soft limit.
     #[inline(always)]
     fn joined(limit: &SuppressedLimit, soft: u64, joined: Joined) -> Self {
         Self {
@@ -125,7 +128,7 @@ impl SuppressedOutcome {
         }
     }
 
-    /// The share being denied, where the answer was drawn.
+    /// Returns the share of calls that is denied, if a draw decided.
     pub(crate) fn factor(&self) -> Option<f64> {
         match self.zone {
             Zone::Drawn { factor, .. } => Some(factor),
@@ -133,7 +136,8 @@ impl SuppressedOutcome {
         }
     }
 
-    /// What is still used after a rejected caller has waited, in whole milliseconds, if nobody else calls.
+    /// Returns the units that still count after a denied caller has waited in whole milliseconds, if no other
+    /// call is made.
     pub(crate) fn used_after_wait(&self) -> u64 {
         self.used_after_wait
     }
@@ -182,7 +186,7 @@ impl Strategy for Suppressed {
         }
     }
 
-    /// Above the soft limit the time decides, and how it is drawn.
+    /// Above the soft limit, the exact time affects both the share and the draw.
     #[inline]
     fn needs_exact_time(limit: &SuppressedLimit, state: &SuppressedState, cost: u64) -> bool {
         let soft = if limit.window.is_sticky { state.capacity } else { limit.window.capacity };
@@ -250,7 +254,7 @@ impl Strategy for Suppressed {
     }
 
     fn condensed(limit: &SuppressedLimit, state: &SuppressedState, now: Timestamp) -> SuppressedState {
-        // The share of calls to admit looks at the last second as well.
+        // The share of calls to admit also depends on the last second.
         let windows_us = [limit.window.window_us, SECOND_US];
         let condensed = |series: &Series| series.condensed(now.as_micros(), &windows_us);
         SuppressedState {
@@ -270,7 +274,7 @@ impl Strategy for Suppressed {
     fn refund(limit: &SuppressedLimit, state: &mut SuppressedState, refund: Refund) -> u64 {
         let look = limit.window.look(Call::new(refund.now, 0));
         if state.observed.is_none() {
-            // The call was seen all the same: from here on the two series differ.
+            // A refunded call was still observed, so the two series differ from now on.
             state.observed = Some(Box::new(state.accepted.clone()));
         }
         state.repair_observed(look);
@@ -305,7 +309,7 @@ impl Strategy for Suppressed {
     }
 }
 
-/// A decided call, and how it is counted.
+/// A decided call, and the record that counts it.
 struct Decided<'o> {
     call: Call,
     record: Record,
@@ -344,21 +348,25 @@ fn commit_record(limit: &SuppressedLimit, state: &mut SuppressedState, decided: 
     }
 }
 
-/// Observed units saturate here: far above any hard limit, and exact in Lua.
+/// The number at which observed units saturate: the largest that Lua counts exactly.
 const OBSERVED_MAX: u64 = crate::units::MAX_EXACT;
 
 fn is_admitted(zone: Zone) -> bool {
     matches!(zone, Zone::Allowed | Zone::Drawn { is_admitted: true, .. })
 }
 
-/// The soft limit that holds: the stored one if this limit is sticky and the state still counts something.
+/// Returns the soft limit in force: the stored one if this limit is sticky and the state still counts
+/// something.
 fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, look: Look) -> u64 {
     let is_live = view.used > 0 || state.observed.as_ref().is_some_and(|seen| seen.view(look).used > 0);
     if limit.window.is_sticky && is_live { state.capacity } else { limit.window.capacity }
 }
 
-/// The wait until the cost fits under the soft limit. A cost above that can only be drawn, as long as it fits
-/// under the hard one: then it is the wait until it can be, or, at the least, for another group.
+/// Returns the time at which a denied call would be admitted.
+///
+/// A cost within the soft limit waits until it fits under that. A cost between the limits can only be
+/// admitted by a draw: it waits until it fits under the hard limit, and at least for one group. A cost above
+/// the hard limit never fits.
 fn until_admitted(limit: &SuppressedLimit, state: &SuppressedState, above_soft: Excess) -> Denied {
     let Excess { look, view, capacity: soft, cost } = above_soft;
     let hard = limit.factor.hard_capacity(soft);

@@ -1,8 +1,9 @@
 -- token_bucket: the twin of token_bucket.rs, with its limits and debts. Change both or neither.
 --   limit    <B number of limits>, then for each <d capacity> <d refill> <d unit> <d drain>
---   state    <B 'T'> <B limits (0 = 16) + 16 x pending> <d last>, for each limit <I7 owed> <I7 unit>, for each pending <d stamp> <I7 tokens>
---   outcome  <B admitted> <B first failing limit> <d decided at> <d not before, -1 = ask what is owed>
---            <d resets at, -1 = ask what is owed>, then for each limit <d owed before>
+--   state    <B 'T'> <B limits (0 = 16) + 16 x pending> <d last>, for each limit <I7 owed> <I7 unit>,
+--            for each pending <d stamp> <I7 tokens>
+--   outcome  <B admitted> <B first failing limit> <d decided at> <d not before, -1 = computed from the debts>
+--            <d resets at, -1 = computed from the debts>, then for each limit <d owed before>
 
 local function read(argument, at)
   local count
@@ -38,12 +39,12 @@ local function load(key)
     pending.stamp, pending.tokens, at = struct.unpack('<dI7', text, at)
     state.pending[i] = pending
   end
-  -- Where nothing is owed it does not matter since when.
+  -- The time of a debt of zero does not matter.
   state.last = is_owing and last or 0
   return state
 end
 
--- When every debt and everything pending is paid, at the latest.
+-- Returns the time by which all debts and all pending tokens are paid off.
 local function paid_at(limits, state)
   local from, tokens, latest = state.last, 0, 0
   for _, pending in ipairs(state.pending) do
@@ -68,7 +69,8 @@ local function save(key, limits, state, now)
     parts[#parts + 1] = struct.pack('<dI7', pending.stamp, pending.tokens)
   end
   if state.is_repaired then
-    -- What is owed is still in the units of other limits; its time to live reaches beyond any of them.
+    -- The debts are still in the units of earlier limits. Keep the time to live, which exceeds the refill
+    -- time of those.
     redis.call('SET', key, table.concat(parts), 'KEEPTTL')
     return
   end
@@ -80,8 +82,8 @@ local function save(key, limits, state, now)
   end
 end
 
--- What was owed to the limit at `position`, in its units. Where the number of limits has changed it is not known
--- which one that was: then it is the largest debt, which is stricter.
+-- Returns the stored debt to the limit at `position`, in its units. If the number of limits has changed, the
+-- positions no longer match: then returns the largest debt, which is stricter.
 local function debt_to(limits, state, position)
   local debt = state.debts[position]
   if #state.debts ~= #limits then
@@ -103,7 +105,7 @@ local function debt_to(limits, state, position)
   return scaled(debt.owed, l.unit, debt.unit, l.full)
 end
 
--- What is owed to the limit at `position` at `at`, and how much comes into force only later.
+-- Returns the debt to the limit at `position` at time `at`, divided into due and pending units.
 local function owed_at(limits, state, position, at)
   local l = limits[position]
   local due, from, to_come = debt_to(limits, state, position), state.last, 0
@@ -119,8 +121,8 @@ local function owed_at(limits, state, position, at)
   return drained(l, due, math.max(0, at - from)), math.min(to_come, l.full)
 end
 
--- The moment debts are counted at: not before the last one, unless the clock went back by more than any limit
--- takes to refill, when all history counts as happening now.
+-- Returns the time at which debts are evaluated: not before the stored time, unless the clock went back by
+-- more than the longest refill. In that case, all history counts as happening now.
 local function present_of(limits, state, now)
   if state.last > now + limits.memory then
     return now
@@ -128,7 +130,8 @@ local function present_of(limits, state, now)
   return math.max(now, state.last)
 end
 
--- The time at which a call counts that does so later than at `at`; nil if it does not.
+-- Returns the time at which the units of a postponed call count. Returns nil if they count at `at`. The time
+-- is at most the longest refill after `at`: beyond that, the clock would seem to have gone back.
 local function postponed_to(limits, at, now, stamp)
   local latest = math.min(stamp, at + limits.memory)
   if stamp > now and latest > at then
@@ -136,7 +139,7 @@ local function postponed_to(limits, at, now, stamp)
   end
 end
 
--- Works out when what is owed falls, where some of it is still to come into force.
+-- Computes the times of the outcome where some units are still pending.
 local function look_ahead(limits, state, now, stamp, cost, o)
   local pending = {}
   if not o.is_back then
@@ -186,7 +189,7 @@ local function decide(limits, state, now, stamp, cost)
   return o
 end
 
--- Replaces what is owed, as of `at`.
+-- Replaces the debts by `owed`, as of `at`. Drops the pending units that have become due by then.
 local function set_debts(limits, state, at, owed)
   state.debts = {}
   local is_owing = false
@@ -201,12 +204,13 @@ local function set_debts(limits, state, at, owed)
     end
   end
   state.pending = pending
-  -- Where nothing is owed it does not matter since when.
+  -- The time of a debt of zero does not matter.
   state.last = (is_owing or #pending > 0) and at or 0
   state.is_changed, state.is_repaired = true, false
 end
 
--- Makes everything due at `at`, after the clock went back to it.
+-- Makes all units due at `at`, after the clock went back to it. Debts stay in the units in which they were
+-- counted, because the limits may have changed.
 local function repair(state, at)
   local tokens = 0
   for _, pending in ipairs(state.pending) do
@@ -262,7 +266,7 @@ local function refund(limits, state, now, tokens, recorded)
   local owed, refunded = {}, left
   for i, l in ipairs(limits) do
     local due = owed_at(limits, state, i, at)
-    -- What has been paid off since is not given back a second time.
+    -- Refilling has already paid off a part of these units. A refund does not return that part again.
     local paid_for = recorded >= 0 and math.max(0, at - recorded) or 0
     local back = math.min(drained(l, units_of(l, left), paid_for), due)
     owed[i] = due - back

@@ -1,4 +1,4 @@
-//! Token bucket: one or more limits that pay together or not at all.
+//! Token bucket: one or more limits. A call takes its cost from all of them or from none.
 
 mod debt;
 #[cfg(feature = "_redis")]
@@ -21,8 +21,8 @@ use crate::decision::{Decision, TokenBucketDecision, When};
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBucket;
 
-/// What the token bucket remembers of a key: what is owed to each limit, not what is left of it, so that a
-/// change of capacity keeps what was spent.
+/// The token bucket's state of a key: the debt to each limit, not the tokens that are left, so that a change
+/// of capacity keeps what was spent.
 #[derive(Debug, Clone, Default)]
 pub struct TokenBucketState(Debts);
 
@@ -36,7 +36,7 @@ enum Debts {
 struct Many {
     last: u64,
     debts: Vec<Debt>,
-    /// Units that count from a later moment on, in its order.
+    /// Units that count from a later time on, ordered by that time.
     pending: Vec<Pending>,
 }
 
@@ -47,7 +47,7 @@ impl Default for Debts {
 }
 
 impl TokenBucketState {
-    /// When the debts were counted; where there are none it does not matter.
+    /// Returns the time of the stored debts, or 0 if there are none and the time does not matter.
     #[inline]
     fn last(&self) -> u64 {
         match &self.0 {
@@ -58,8 +58,8 @@ impl TokenBucketState {
         }
     }
 
-    /// What was owed to the limit at `position`. Where the number of limits has changed it is not known which
-    /// one that was: then it is the largest debt, which is stricter.
+    /// Returns the stored debt to the limit at `position`. If the number of limits has changed, the positions
+    /// no longer match: then returns the largest debt, which is stricter.
     fn debt(&self, limits: &TokenBucketLimits, position: usize) -> Debt {
         let debts = match &self.0 {
             Debts::One { debt, .. } => std::slice::from_ref(debt),
@@ -79,15 +79,15 @@ impl TokenBucketState {
         }
     }
 
-    /// The moment debts are counted at: not before the last one, unless the clock went back by more than any
-    /// limit takes to refill, when all history counts as happening now.
+    /// Returns the time at which debts are evaluated: not before the stored time, unless the clock went back
+    /// by more than the longest refill. In that case, all history counts as happening now.
     #[inline]
     fn present(&self, limits: &TokenBucketLimits, now: u64) -> u64 {
         let last = self.last();
         if last > now + limits.memory_us() { now } else { now.max(last) }
     }
 
-    /// What is owed to the limit at `position` at `at`, and how much of that is still to come into force.
+    /// Returns the debt to the limit at `position` at time `at`, divided into due and pending units.
     fn owed(&self, limits: &TokenBucketLimits, position: usize, at: u64) -> debt::Owed {
         let limit = &limits.as_slice()[position];
         let owed = self.debt(limits, position).owed_to(limit);
@@ -100,7 +100,7 @@ impl TokenBucketState {
         }
     }
 
-    /// Replaces what is owed, as of `at`.
+    /// Replaces the debts by `owed`, as of `at`. Drops the pending units that have become due by then.
     #[inline]
     fn set(&mut self, limits: &TokenBucketLimits, at: u64, owed: &PerLimit) {
         let debt = |(limit, owed): (&TokenLimit, &u64)| Debt::new(limit, *owed);
@@ -123,8 +123,8 @@ impl TokenBucketState {
         }
     }
 
-    /// Makes everything due at `at`, after the clock went back to it. What is owed stays as it was counted,
-    /// whatever the limits are now.
+    /// Makes all units due at `at`, after the clock went back to it. Debts stay in the units in which they
+    /// were counted, because the limits may have changed.
     fn repair(&mut self, at: u64) {
         match &mut self.0 {
             Debts::One { last, .. } => *last = at,
@@ -148,25 +148,26 @@ impl TokenBucketState {
     }
 }
 
-/// What the token bucket found.
+/// The outcome of the token bucket.
 #[derive(Debug, Clone)]
 pub struct TokenBucketOutcome {
     pub(crate) is_admitted: bool,
     pub(crate) cost: u64,
-    /// The position of the first limit that lacked the cost.
+    /// The position of the first limit that did not have the cost.
     pub(crate) failed: usize,
-    /// The moment it was decided at.
+    /// The time of the decision.
     pub(crate) at: u64,
-    /// What was owed to each limit before the call.
+    /// The debt to each limit before the call.
     pub(crate) owed: PerLimit,
-    /// When the cost fits and when nothing is owed, where pending units make these more than divisions.
+    /// The time at which the cost fits, and the time at which no debt is left. Set only where pending units
+    /// matter: otherwise the decision computes them from `owed`.
     pub(crate) not_before: Option<u64>,
     pub(crate) resets_at: Option<u64>,
     is_stepped_back: bool,
 }
 
 impl TokenBucketOutcome {
-    /// What is owed to the limit at `position` after the call.
+    /// Returns the debt to the limit at `position` after the call.
     pub(crate) fn owed_after(&self, position: usize, limit: &TokenLimit) -> u64 {
         let paid = if self.is_admitted { self.cost.min(limit.capacity) } else { 0 };
         self.owed[position] + limit.units(paid)
@@ -188,7 +189,8 @@ impl Strategy for TokenBucket {
         }
     }
 
-    /// While no limit is full, what is owed falls by the same line whenever it is looked at.
+    /// As long as no bucket becomes full within `span`, debts fall linearly, and a take at any moment of it
+    /// leaves the same debts.
     #[inline(always)]
     fn take_within(
         limits: &TokenBucketLimits,
@@ -229,7 +231,7 @@ impl Strategy for TokenBucket {
         commit_all(limits, state, call, outcome);
     }
 
-    /// When it was taken: what has refilled since may have paid for it.
+    /// The time of the take, from which a refund computes the part that has been refilled since.
     fn recorded_at(limits: &TokenBucketLimits, outcome: &TokenBucketOutcome, call: Call) -> Timestamp {
         Timestamp::derived(postponed_to(limits, outcome.at, call).unwrap_or(outcome.at))
     }
@@ -258,7 +260,7 @@ impl Strategy for TokenBucket {
         let mut refunded = units;
         for ((position, limit), owed) in limits.as_slice().iter().enumerate().zip(owed.as_mut_slice()) {
             let due = state.owed(limits, position, at).due;
-            // What has been paid off since is not given back a second time.
+            // Refilling has already paid off a part of these units. A refund does not return that part again.
             let paid_us = recorded.map_or(0, |stamp| at.saturating_sub(stamp));
             let back = limit.drained(limit.units(units.min(limit.capacity)), paid_us).min(due);
             *owed = due - back;
@@ -293,7 +295,7 @@ impl Strategy for TokenBucket {
     }
 }
 
-/// Decides where there are several limits, or units to come.
+/// Decides a call under several limits, or with pending units.
 #[inline(never)]
 fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> TokenBucketOutcome {
     let at = state.present(limits, call.now.as_micros());
@@ -322,7 +324,7 @@ fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) 
     outcome
 }
 
-/// Works out when what is owed falls, where some of it is still to come into force.
+/// Computes the times of the outcome where some units are still pending.
 #[cold]
 fn look_ahead(
     limits: &TokenBucketLimits,
@@ -331,7 +333,7 @@ fn look_ahead(
     outcome: &mut TokenBucketOutcome,
 ) {
     let at = outcome.at;
-    // After a step back nothing is pending any more: everything is due.
+    // After the clock went back, no units are pending: all are due.
     let mut pending = if outcome.is_stepped_back { Vec::new() } else { state.pending().to_vec() };
     let is_paying = outcome.is_admitted && call.cost > 0;
     let postponed_to = postponed_to(limits, at, call);
@@ -353,7 +355,7 @@ fn look_ahead(
     outcome.resets_at = Some(resets_at);
 }
 
-/// Whether `outcome` is the same at `latest`, and whenever in between.
+/// Whether `outcome` is the same at the time of `latest`, and at any moment in between.
 fn is_certain(
     limits: &TokenBucketLimits,
     state: &TokenBucketState,
@@ -370,7 +372,7 @@ fn is_certain(
     (0..limits.as_slice().len()).all(|position| state.owed(limits, position, at).due > 0)
 }
 
-/// Records where there are several limits, or units to come.
+/// Records a call under several limits, or with pending units.
 #[inline(never)]
 fn commit_all(
     limits: &TokenBucketLimits,
@@ -397,8 +399,8 @@ fn commit_all(
     }
 }
 
-/// The time at which a call counts that does so later than at `at`: beyond the longest refill the clock would
-/// seem to have gone back.
+/// Returns the time at which the units of a postponed call count. Returns `None` if they count at `at`. The
+/// time is at most the longest refill after `at`: beyond that, the clock would seem to have gone back.
 fn postponed_to(limits: &TokenBucketLimits, at: u64, call: Call) -> Option<u64> {
     let stamp = call.stamp.as_micros().min(at + limits.memory_us());
     (call.stamp > call.now && stamp > at).then_some(stamp)

@@ -1,23 +1,26 @@
-//! What a strategy tells its Lua twin, and what it is told back.
+//! The binary encoding between a strategy and its Lua twin.
 
 use super::{Call, Strategy};
 
-/// A strategy with a Lua twin. Numbers travel as doubles, which hold every integer that is counted with.
+/// A strategy with a Lua twin. Numbers are encoded as doubles, which represent every integer below 2^53
+/// exactly.
 pub trait Wire: Strategy {
-    /// Its place in the scripts' list of strategies, from 1 on.
+    /// The strategy's position in the scripts' list of strategies, starting at 1.
     const NUMBER: u8;
 
-    /// What the names of its states end with.
+    /// The last part of the names of the strategy's keys in Redis.
     const SUFFIX: &'static str = Self::NAME;
 
-    /// Appends `limit` as the twin's `read` expects it.
+    /// Appends `limit` in the encoding that the twin's `read` expects.
     fn write_limit(limit: &Self::Limit, out: &mut Vec<u8>);
 
-    /// How many bytes the twin's `facts` are for `limit`.
+    /// Returns the length in bytes of the twin's `facts` for `limit`.
     fn facts_len(limit: &Self::Limit) -> usize;
 
-    /// What the twin decided for `call`, if others had spent `spent` units at the same moment since; `None` if
-    /// `facts` make no sense.
+    /// Reads the outcome that the twin decided for `call`. Returns `None` if `facts` is malformed.
+    ///
+    /// Identical takes of one batch share a reply, which describes the first of them. `spent` is the number
+    /// of units that the takes before this one have spent.
     fn read_outcome(
         limit: &Self::Limit,
         facts: &mut Facts<'_>,
@@ -25,33 +28,33 @@ pub trait Wire: Strategy {
         spent: u64,
     ) -> Option<Self::Outcome>;
 
-    /// The same outcome as a denial with nothing left.
+    /// Returns `outcome` changed into a denial.
     fn denied(outcome: Self::Outcome) -> Self::Outcome;
 }
 
-/// One strategy in the scripts.
+/// The Lua source of one strategy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lua {
     pub(crate) name: &'static str,
-    /// What it is built on, if it is.
+    /// The shared functions that `source` uses; empty if it needs none.
     pub(crate) base: &'static str,
     pub(crate) source: &'static str,
-    /// How it grants leases, if in its own way.
+    /// The strategy's own `lease` function; empty if the driver's applies.
     pub(crate) lease: &'static str,
-    /// What its usual case is built on, if it is.
+    /// The shared functions that `quick` uses; empty if it needs none.
     pub(crate) quick_base: &'static str,
-    /// Its usual case on its own, if that is worth it.
+    /// A fast path for the usual case; empty if the strategy has none.
     pub(crate) quick: &'static str,
 }
 
 impl Lua {
-    /// The same without its usual case.
+    /// Returns the same source without the fast path.
     pub(crate) const fn without_quick(self) -> Self {
         Self { quick_base: "", quick: "", ..self }
     }
 }
 
-/// The strategies in the order of their numbers.
+/// The sources of all strategies, ordered by [`Wire::NUMBER`].
 pub(crate) const LUA: [Lua; 6] = [
     Lua {
         name: "absolute",
@@ -111,17 +114,17 @@ const SERIES: &str = concat!(
 const DEBT: &str = include_str!("token_bucket/debt.lua");
 const QUICK_SERIES: &str = include_str!("quick/series.lua");
 
-/// Appends a number.
+/// Appends a number as a little-endian double.
 pub(crate) fn put_number(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Appends a count; what is larger than any limit becomes the smallest such number.
+/// Appends a count as a double. A count above 2^53 becomes 2^53, which is larger than any limit.
 pub(crate) fn put_count(out: &mut Vec<u8>, count: u64) {
     put_number(out, count.min(1 << 53) as f64);
 }
 
-/// What a script answered, read from the front.
+/// A reader for the bytes of a script's reply.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a>(&'a [u8]);
 
@@ -130,7 +133,7 @@ impl<'a> Facts<'a> {
         Self(bytes)
     }
 
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -141,34 +144,34 @@ impl<'a> Facts<'a> {
         self.bytes(N)?.try_into().ok()
     }
 
-    /// The next byte.
+    /// Reads a byte.
     pub(crate) fn byte(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
 
-    /// The next 16-bit number.
+    /// Reads a 16-bit integer.
     pub(crate) fn short(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// The next 32-bit number.
+    /// Reads a 32-bit integer.
     pub(crate) fn word(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// The next finite number.
+    /// Reads a finite double.
     pub(crate) fn number(&mut self) -> Option<f64> {
         self.array().map(f64::from_le_bytes).filter(|number| number.is_finite())
     }
 
-    /// The next whole number from 0 to 2^53.
+    /// Reads a whole number from 0 to 2^53.
     pub(crate) fn count(&mut self) -> Option<u64> {
         let number = self.number()?;
         let is_count = (0.0..=(1_u64 << 53) as f64).contains(&number) && number.fract() == 0.0;
         is_count.then_some(number as u64)
     }
 
-    /// The next count, where -1 stands for none.
+    /// Reads a count, or `None` encoded as -1.
     pub(crate) fn optional_count(&mut self) -> Option<Option<u64>> {
         let mut ahead = *self;
         if ahead.number()? == -1.0 {
@@ -178,7 +181,7 @@ impl<'a> Facts<'a> {
         self.count().map(Some)
     }
 
-    /// Whether nothing is left.
+    /// Whether all bytes have been read.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

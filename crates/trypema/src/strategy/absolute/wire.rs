@@ -1,4 +1,4 @@
-//! How the absolute strategy talks to its Lua twin.
+//! The binary encoding of the absolute strategy.
 
 use super::{Absolute, AbsoluteLimit, AbsoluteOutcome};
 use crate::decision::NEVER;

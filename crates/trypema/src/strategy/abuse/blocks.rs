@@ -2,15 +2,15 @@
 
 use crate::decision::BlockScope;
 
-/// When the block of each tier ends; 0 for none. A tier's block is kept while the other's lasts longer, so that
-/// attempts do not start it again.
+/// The end of each tier's block; 0 for none. A tier keeps its block even if the other tier's lasts longer, so
+/// that attempts do not start it again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Blocks {
     pub(super) temp_ends_at: u64,
     pub(super) long_ends_at: u64,
 }
 
-/// A block.
+/// The block in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) ends_at: u64,
@@ -30,7 +30,7 @@ impl Blocks {
         }
     }
 
-    /// Lets the block of `scope` last until `ends_at`, unless it lasts longer already.
+    /// Extends the block of `scope` to last until `ends_at`, unless it lasts longer already.
     pub(super) fn extend(&mut self, scope: BlockScope, ends_at: u64) {
         let block = match scope {
             BlockScope::Temp => &mut self.temp_ends_at,
@@ -39,24 +39,24 @@ impl Blocks {
         *block = ends_at.max(*block);
     }
 
-    /// The block that ends last; of two that end together the long one.
+    /// Returns the block that ends last. If both end at the same time, returns the long one.
     pub(super) fn in_force(&self) -> Option<Block> {
         let is_long = self.long_ends_at >= self.temp_ends_at;
         let scope = if is_long { BlockScope::Long } else { BlockScope::Temp };
         (!self.is_none()).then_some(Block { ends_at: self.ends_at(), scope })
     }
 
-    /// When the last of them ends; 0 if there is none.
+    /// Returns the end of the last block; 0 if there is none.
     pub(super) fn ends_at(&self) -> u64 {
         self.temp_ends_at.max(self.long_ends_at)
     }
 
-    /// Those that have not ended at `now`.
+    /// Returns the blocks that have not ended at `now`.
     pub(super) fn live(self, now: u64) -> Self {
         self.moved(now, now)
     }
 
-    /// Those that have not ended at `from`, each with the time it has left, counted from `to`.
+    /// Returns the blocks that have not ended at `from`, each with its remaining time counted from `to`.
     pub(super) fn moved(self, from: u64, to: u64) -> Self {
         let moved = |ends_at: u64| match ends_at.saturating_sub(from) {
             0 => 0,

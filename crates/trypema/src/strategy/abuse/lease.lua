@@ -1,6 +1,7 @@
--- abuse: the twin of abuse/lease.rs. Change both or neither.
+-- Leases of the abuse strategy: the twin of abuse/lease.rs. Change both or neither.
 
--- Nothing is leased. What an instance has denied out of memory is counted, if there still is the block it went by.
+-- Counts the attempts that an instance denied because of a block that it remembered, if a block is still in
+-- force. No units are leased.
 local function lease(limit, state, now, lease)
   local outcome = decide(limit, state, now, now, 0)
   if outcome.block > 0 and lease.seen > 0 then

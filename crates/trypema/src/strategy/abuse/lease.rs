@@ -1,4 +1,5 @@
-//! Attempts are counted by the shared count, each as it is made; only blocks are remembered.
+//! Leases of the abuse strategy. The shared count counts each attempt as it is made, so no units are leased:
+//! instances only remember blocks.
 
 use super::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, BlockedAttempts};
 use crate::strategy::{Call, Leasable, LeaseCall, Leased, Strategy, Turn};
@@ -10,7 +11,8 @@ impl Leasable for Abuse {
         limit.temp.window_us.min(limit.long.window_us)
     }
 
-    /// Counts what an instance has denied out of memory, if there still is the block it went by.
+    /// Counts the attempts that an instance denied because of a block that it remembered, if a block is still
+    /// in force.
     fn lease(limit: &AbuseLimit, state: &mut AbuseState, call: LeaseCall<'_>) -> Leased<AbuseOutcome> {
         let LeaseCall { now, ask, .. } = call;
         let mut outcome = Self::decide(limit, state, Call::new(now, 0));

@@ -1,4 +1,4 @@
-//! How the abuse strategy talks to its Lua twin.
+//! The binary encoding of the abuse strategy.
 
 use super::blocks::Blocks;
 use super::{Abuse, AbuseLimit, AbuseOutcome, BlockedAttempts};
@@ -61,7 +61,8 @@ impl Wire for Abuse {
     }
 }
 
-/// The block that a reply names: the other tier's, which ends sooner, is not told.
+/// Returns the block that a reply names. The reply omits the block of the other tier, which does not end
+/// later.
 fn block_of(scope: BlockScope, ends_at: u64) -> Blocks {
     let mut blocks = Blocks::default();
     blocks.extend(scope, ends_at);

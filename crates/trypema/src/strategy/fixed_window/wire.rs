@@ -1,4 +1,4 @@
-//! How the fixed window talks to its Lua twin.
+//! The binary encoding of the fixed window.
 
 use super::{FixedWindow, FixedWindowLimit, FixedWindowOutcome};
 use crate::strategy::{Call, Facts, Wire, put_count};

@@ -1,15 +1,15 @@
-//! A small copy of a series.
+//! Condensed copies of a series.
 
 use super::Series;
 use super::ring::Ring;
 
-/// Closed buckets of a condensed copy, besides one per window: each stands for up to a 32nd of the others, so
-/// capacity comes back at most that much later.
+/// The number of closed buckets in a condensed copy, besides one for each window. Each stands for up to a
+/// 32nd of the original buckets, so capacity comes back at most that much later.
 const BUCKETS: usize = 32;
 
 impl Series {
-    /// A copy of bounded size. It counts the same in each of `windows_us` at `now`; later it counts at least
-    /// as much, because buckets that were merged leave with the newest of them.
+    /// Returns a copy of bounded size. At `now`, it counts the same in each of `windows_us`. Later it counts
+    /// at least as much, because merged buckets leave the window together with the newest of them.
     pub(in crate::strategy) fn condensed(&self, now: u64, windows_us: &[u64]) -> Self {
         let closed = self.closed();
         if closed.len() <= BUCKETS {

@@ -1,6 +1,8 @@
--- Giving units back to a series: the twin of what series.rs and series/ring.rs do. Change both or neither.
+-- Refunds to a series: the twin of series/refund.rs and of `subtract` in series/ring.rs. Change both or
+-- neither.
 
--- The closed buckets from `from` up to, but not including, `to`, with `units` more counted up to each.
+-- Returns the closed buckets from `from` up to, but not including, `to`, with `units` added to each
+-- cumulative count.
 local function counted_up(s, from, to, units)
   local format = s.width == 6 and '<I6I6' or '<I6I7'
   local buckets = {}
@@ -11,8 +13,9 @@ local function counted_up(s, from, to, units)
   return table.concat(buckets)
 end
 
--- Takes up to `units` out of closed bucket `index`, and says how many it had. Either what was counted up to the buckets
--- before it rises, or up to it and those after it falls: whichever are fewer.
+-- Removes up to `units` from closed bucket `index`. Returns the number removed. Counts are cumulative and
+-- only their differences matter: so either the counts before `index` rise, or those from `index` on fall,
+-- whichever are fewer.
 local function refund_closed(s, index, units)
   relocate(s, linear(s))
   local before = s.closed
@@ -31,7 +34,7 @@ local function refund_closed(s, index, units)
   return refunded
 end
 
--- Takes back up to `units` from the bucket that counted them at `moment`, and says how many it had.
+-- Removes up to `units` from the bucket that counted them at `moment`. Returns the number removed.
 local function refund_at(s, moment, group, units)
   if moment >= s.first then
     local refunded = math.min(units, s.open)
@@ -42,19 +45,19 @@ local function refund_at(s, moment, group, units)
     return refunded
   end
   local index = partition(s, stamp_of, moment - 1)
-  -- A bucket spans less than a group: one that ends later than that is another call's.
+  -- A bucket spans less than a group. A bucket that ends a group or more after `moment` holds other calls.
   if index == s.stored + s.pushed or stamp_of(s, index) - moment >= math.max(group, 1) then
     return 0
   end
   return refund_closed(s, index, units)
 end
 
--- Takes back up to `units`, the oldest first, and says how many there were.
+-- Removes up to `units`, the oldest first. Returns the number removed.
 local function refund_oldest(s, units)
   local from_closed = math.min(units, s.closed)
   if from_closed > 0 then
     relocate(s, linear(s))
-    -- The buckets that this empties keep their times, and nothing is left in them.
+    -- The buckets that become empty keep their times, because the other buckets keep their positions.
     local emptied = partition(s, units_through, from_closed)
     local left = s.closed - from_closed
     local format = s.width == 6 and '<I6I6' or '<I6I7'
@@ -70,7 +73,8 @@ local function refund_oldest(s, units)
   return from_closed + from_open
 end
 
--- Gives units back to a series, after forgetting what has left it; `recorded` is -1 for the oldest.
+-- Refunds units to a series, after forgetting those that have left the window. `recorded` is -1 for the
+-- oldest units.
 local function refund_series(s, now, window, group, units, recorded)
   local used, expired, is_back = view(s, now, window)
   settle(s, now, used, expired, is_back)

@@ -1,9 +1,9 @@
-//! Giving units back to a series.
+//! Refunds to a series.
 
 use super::Series;
 
 impl Series {
-    /// Takes back up to `units` from the bucket that counted them at `moment`, and says how many it had.
+    /// Removes up to `units` from the bucket that counted them at `moment`. Returns the number removed.
     pub(in crate::strategy) fn refund_at(&mut self, moment: u64, group_us: u64, units: u64) -> u64 {
         if moment >= self.first {
             let refunded = if moment > self.newest() { 0 } else { units.min(self.open) };
@@ -12,7 +12,8 @@ impl Series {
         }
         let closed = self.closed();
         let index = closed.partition(|i| closed.stamp(i) < moment);
-        // A bucket spans less than a group: one that ends later than that is another call's.
+        // A bucket spans less than a group. A bucket that ends a group or more after `moment` holds other
+        // calls.
         if index == closed.len() || closed.stamp(index) - moment >= group_us.max(1) {
             return 0;
         }
@@ -25,10 +26,10 @@ impl Series {
         refunded
     }
 
-    /// Takes back up to `units`, the oldest first, and says how many there were.
+    /// Removes up to `units`, the oldest first. Returns the number removed.
     ///
-    /// Only the sum changes: a bucket never has more units after it than the sum says, so the oldest buckets
-    /// become empty by themselves.
+    /// Only the sums change. `Buckets::units_after` never returns more than the sum of the closed buckets, so
+    /// the oldest buckets become empty without being written.
     pub(in crate::strategy) fn refund_oldest(&mut self, units: u64) -> u64 {
         let from_closed = units.min(self.closed);
         let from_open = (units - from_closed).min(self.open);

@@ -2,29 +2,29 @@
 
 use thin_vec::ThinVec;
 
-/// Closed buckets, oldest first, each with the time of its newest call and the units counted up to and
-/// including it. Cumulative counts make every question a binary search.
+/// A ring of closed buckets, oldest first. Each bucket has the time of its newest call, and the units counted
+/// up to and including it. The counts are cumulative, so every query is a binary search.
 ///
-/// A bucket takes one word (32 bits of time, 32 bits of count, both wrapping) while that is enough, and two
-/// words from the moment it is not. Slot 0 holds where the ring starts, how many buckets it has and how wide
-/// they are. Every full block of 256 buckets is followed by one word, which is to be subtracted from each of
-/// their counts: so a refund changes a few hundred words at most, however many buckets follow it.
+/// A bucket takes one word (32 bits of time and 32 bits of count, both wrapping) while that suffices, and two
+/// words from then on. Slot 0 holds the start of the ring, the number of buckets and their width. Every full
+/// block of 256 buckets is followed by one word, which is subtracted from each of the block's counts. So a
+/// refund changes a few hundred words at most, however many buckets follow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ring {
     slots: ThinVec<u64>,
 }
 
-/// The first allocation: enough for a key that is called now and then.
+/// The capacity of the first allocation, which is enough for a key with few calls.
 const FIRST_CAPACITY: usize = 4;
 
-/// Rings above this give memory back when three quarters of it are unused.
+/// The capacity above which a ring releases memory when three quarters of it are unused.
 const SHRINK_ABOVE: usize = 16;
 
-/// Buckets that a refund can change together.
+/// The number of buckets that share one offset.
 const BLOCK: usize = 256;
 
 const WIDE: u64 = 1 << 63;
-/// Whether a block has something to subtract.
+/// Set if some block has an offset to subtract.
 const HAS_OFFSETS: u64 = 1 << 62;
 const LEN_SHIFT: u32 = 32;
 const HALF: u64 = u32::MAX as u64;
@@ -34,7 +34,7 @@ impl Ring {
         self.slots.is_empty()
     }
 
-    /// A ring of buckets, each with its time and units.
+    /// Returns a ring of buckets, given as pairs of time and units.
     pub(super) fn of(buckets: impl ExactSizeIterator<Item = (u64, u64)>, is_wide: bool) -> Self {
         let len = buckets.len();
         let layout = Layout { head: 0, len, capacity: len, is_wide, has_offsets: false };
@@ -50,19 +50,20 @@ impl Ring {
         self.layout().is_wide
     }
 
-    /// The buckets, for looking at. `newest` is the series' newest time, which narrow times count back from,
-    /// and `closed` the units in force: where that is less than was counted, the oldest were given back.
+    /// Returns a reader of the buckets. `newest` is the series' newest time, from which narrow times count
+    /// back. `closed` is the units in force. If that is less than was counted, the oldest units were
+    /// refunded.
     #[inline]
     pub(super) fn read(&self, newest: u64, closed: u64) -> Buckets<'_> {
         Buckets { slots: &self.slots, layout: self.layout(), newest, closed }
     }
 
-    /// The buckets as they were counted.
+    /// Returns a reader that ignores refunds of the oldest units.
     fn counted(&self, newest: u64) -> Buckets<'_> {
         self.read(newest, u64::MAX)
     }
 
-    /// Appends a bucket. The caller has widened the ring if 32 bits cannot hold it.
+    /// Appends a bucket. The caller has widened the ring if 32 bits are too few for it.
     pub(super) fn push(&mut self, stamp: u64, units: u64) {
         let Layout { len, .. } = self.layout();
         let through = self.counted(stamp).through_last().wrapping_add(units);
@@ -95,14 +96,15 @@ impl Ring {
         }
     }
 
-    /// Takes `units` out of bucket `index`. Returns the number of words that changed.
+    /// Removes `units` from bucket `index`. Returns the number of words that changed.
     pub(super) fn subtract(&mut self, index: usize, units: u64) -> usize {
         let layout = self.layout();
         let (mut index, mut words) = (index, 0);
         while index < layout.len {
             words += 1;
             match layout.offset_slot(index) {
-                // The whole block follows, because a full block is never where the ring starts over.
+                // All 256 buckets from `index` on are in this block: a full block never spans the end of the
+                // ring.
                 Some(slot) if layout.at(index).is_multiple_of(BLOCK) && index + BLOCK <= layout.len => {
                     self.slots[slot] = self.slots[slot].wrapping_add(units);
                     self.slots[0] |= HAS_OFFSETS;
@@ -123,7 +125,7 @@ impl Ring {
         words
     }
 
-    /// Gives every bucket two words; `newest` as for [`Ring::read`].
+    /// Gives every bucket two words. `newest` is as for [`Ring::read`].
     pub(super) fn widen(&mut self, newest: u64) {
         let Layout { len, capacity, is_wide, .. } = self.layout();
         if is_wide || len == 0 {
@@ -138,7 +140,7 @@ impl Ring {
         self.slots = Layout { head: 0, len, capacity, is_wide: true, has_offsets: false }.filled(counted);
     }
 
-    /// Moves the buckets to an allocation for `capacity` of them, oldest first.
+    /// Moves the buckets, oldest first, to an allocation for `capacity` of them.
     fn rebuild(&mut self, capacity: usize) {
         let old = self.layout();
         let buckets = self.counted(0);
@@ -165,20 +167,21 @@ impl Ring {
     }
 }
 
-/// A bucket in one word.
+/// Encodes a bucket in one word.
 #[inline]
 fn narrow(stamp: u64, through: u64) -> u64 {
     (stamp << 32) | (through & HALF)
 }
 
-/// The buckets of `WIDTH` words, with the word after each full block of them, that fit into `slots`.
+/// Returns the number of buckets of `WIDTH` words that fit into `slots`, with one more word after each full
+/// block.
 #[inline]
 fn capacity_of<const WIDTH: usize>(slots: usize) -> usize {
     let period = BLOCK * WIDTH + 1;
     slots / period * BLOCK + slots % period / WIDTH
 }
 
-/// Where the buckets are.
+/// The positions of the buckets in the slots.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     head: usize,
@@ -189,7 +192,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Which of the places in the ring bucket `index` has.
+    /// Returns the position of bucket `index` in the ring.
     #[inline]
     fn at(&self, index: usize) -> usize {
         let at = self.head + index;
@@ -202,7 +205,8 @@ impl Layout {
         1 + at / BLOCK + if self.is_wide { at * 2 } else { at }
     }
 
-    /// Where the offset of the block is that bucket `index` belongs to; the last block has none if it is not full.
+    /// Returns the slot of the offset that applies to bucket `index`. The last block has none if it is not
+    /// full.
     #[inline]
     fn offset_slot(&self, index: usize) -> Option<usize> {
         let block = self.at(index) / BLOCK;
@@ -220,7 +224,7 @@ impl Layout {
         wide | has_offsets | ((self.len as u64) << LEN_SHIFT) | self.head as u64
     }
 
-    /// Slots of this layout that start with buckets of these times and counts.
+    /// Returns slots in this layout that start with the given pairs of time and cumulative count.
     fn filled(&self, counted: impl Iterator<Item = (u64, u64)>) -> ThinVec<u64> {
         let period = BLOCK * self.width() + 1;
         let size = 1 + self.capacity * self.width() + self.capacity / BLOCK;
@@ -242,7 +246,7 @@ impl Layout {
     }
 }
 
-/// The buckets of a ring, by their position from the oldest.
+/// A reader of a ring's buckets, which are numbered from the oldest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Buckets<'a> {
     slots: &'a [u64],
@@ -256,7 +260,7 @@ impl Buckets<'_> {
         self.layout.len
     }
 
-    /// When bucket `index` had its newest call.
+    /// Returns the time of the newest call in bucket `index`.
     #[inline]
     pub(super) fn stamp(&self, index: usize) -> u64 {
         let word = self.slots[self.layout.slot(index)];
@@ -267,13 +271,13 @@ impl Buckets<'_> {
         self.newest.saturating_sub(u64::from(age))
     }
 
-    /// The units in the buckets after `index`.
+    /// Returns the units in the buckets after `index`.
     #[inline]
     pub(super) fn units_after(&self, index: usize) -> u64 {
         self.counted_after(index).min(self.closed)
     }
 
-    /// The units that were counted after the oldest bucket, whether or not they are still in force.
+    /// Returns the units that were counted after the oldest bucket, including refunded ones.
     pub(super) fn counted_after_first(&self) -> u64 {
         if self.len() == 0 { 0 } else { self.counted_after(0) }
     }
@@ -284,8 +288,8 @@ impl Buckets<'_> {
         if self.layout.is_wide { after } else { after & HALF }
     }
 
-    /// How many buckets, counted from the oldest, `leaves` holds for; it holds for a prefix. That is mostly
-    /// short, so it is looked for in steps that double.
+    /// Returns the length of the prefix of buckets, oldest first, for which `leaves` holds. It is usually
+    /// short, so the search doubles its steps.
     #[inline]
     pub(super) fn partition(&self, leaves: impl Fn(usize) -> bool) -> usize {
         let (mut low, mut step) = (0, 1);
@@ -312,7 +316,7 @@ impl Buckets<'_> {
         if self.layout.has_offsets { stored.wrapping_sub(self.offset(index)) } else { stored }
     }
 
-    /// The number to subtract from the count of bucket `index`, as from all of its block.
+    /// Returns the offset of bucket `index`'s block, which is subtracted from its count.
     #[inline]
     fn offset(&self, index: usize) -> u64 {
         match self.layout.offset_slot(index) {

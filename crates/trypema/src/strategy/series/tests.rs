@@ -72,7 +72,7 @@ fn refunds_come_out_of_their_bucket() {
     assert_eq!(series.total(), 15);
 }
 
-/// A series of one unit a bucket, as long as series get.
+/// Returns a series of three units in each bucket.
 fn long_series(buckets: u64) -> Series {
     let mut series = Series::default();
     let look = |now| Look { now, window_us: buckets * GROUP_US };
@@ -84,7 +84,7 @@ fn long_series(buckets: u64) -> Series {
     series
 }
 
-/// However many buckets follow the one that is given back to, only a few hundred words change.
+/// A refund changes a few hundred words at most, however many buckets follow its bucket.
 #[test]
 fn a_refund_changes_few_words_of_a_long_series() {
     for buckets in [8_192, 65_536] {
@@ -96,7 +96,7 @@ fn a_refund_changes_few_words_of_a_long_series() {
     }
 }
 
-/// The same series with every bucket in a list: what refunds must come to.
+/// The same series as a plain list of buckets, for comparison.
 #[derive(Default)]
 struct Listed(Vec<(u64, u64)>);
 
@@ -123,7 +123,7 @@ impl Listed {
     }
 }
 
-/// Refunds of both kinds between calls, in rings that grow, turn, shrink and become wide.
+/// Refunds of both kinds between calls, in rings that grow, wrap around, shrink and become wide.
 #[test]
 fn refunds_equal_those_of_a_list() {
     let mut random = 1_u64;
@@ -211,7 +211,7 @@ fn late_stamps_are_corrected_and_others_are_not() {
     assert_eq!(late(5_000, 9_000, true), 5_010);
     assert_eq!(late(50_000, 66_000, false), 66_000);
 
-    // A lease that counts later stays where it is, whatever joins it.
+    // A lease that is counted later stays where it is, whatever joins its bucket.
     let mut series = Series::default();
     for (now, stamp, is_late) in [(1_000, 30_000, false), (2_000, 8_000, true)] {
         let view = series.view(look(now));
@@ -220,7 +220,7 @@ fn late_stamps_are_corrected_and_others_are_not() {
     series.sharpen(2_500);
     assert_eq!(series.newest(), 30_000);
 
-    // Nothing goes before what is closed.
+    // The newest time is not moved to before a closed bucket.
     let mut series = Series::default();
     for (now, stamp) in [(1_000, 17_000), (12_000, 28_000)] {
         let view = series.view(look(now));

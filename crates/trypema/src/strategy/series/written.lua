@@ -1,12 +1,13 @@
--- How a state made of series is written; series.lua says how it is laid out.
+-- Writes a state made of series. series.lua describes the layout.
 
--- The size that the server's allocator gives a string of `bytes` anyway: it has four to each doubling.
+-- Returns the size that the allocator of the Redis server uses for a string of `bytes`: it has four size
+-- classes per power of two.
 local function roomy(bytes)
   local power = 2 ^ math.floor(math.log(bytes + 16) / math.log(2))
   return math.ceil((bytes + 16) / (power / 4)) * (power / 4) - 16
 end
 
--- The string of a state written anew, with spare room if it is long.
+-- Returns the rewritten string of a state, with spare room if it is long.
 local function anew(prefix, list)
   local bytes, longest = #prefix, list[1]
   for i = 1, #list do
@@ -37,7 +38,7 @@ local function anew(prefix, list)
   return table.concat(heads) .. table.concat(rings)
 end
 
--- Writes the buckets that were closed since into their slots.
+-- Writes the buckets that were closed since the string was read into their slots.
 local function store_pushed(key, s)
   if s.pushed == 0 then
     return
@@ -51,7 +52,7 @@ local function store_pushed(key, s)
   end
 end
 
--- Writes a state that was read as `text` and matters until `fresh_from`.
+-- Writes a state that was read as `text` and is needed until `fresh_from`. Deletes the key if that is 0.
 local function save_series(key, text, prefix, list, now, fresh_from)
   if fresh_from == 0 then
     if #text > 0 then

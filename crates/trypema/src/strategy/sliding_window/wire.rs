@@ -1,4 +1,4 @@
-//! How the sliding-window counter talks to its Lua twin.
+//! The binary encoding of the sliding-window counter.
 
 use super::{Counts, SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome};
 use crate::strategy::{Call, Facts, Wire, put_count};
@@ -26,7 +26,7 @@ impl Wire for SlidingWindow {
         let previous = facts.count()?;
         let current = facts.count()?.checked_add(spent)?;
         let now = call.now.as_micros();
-        // What is weighed next must not overflow, whatever was sent.
+        // The weighing below must not overflow, whatever the reply contains.
         if ends_at < now.max(limit.window.window_us) || previous.max(current) > super::MAX_LIMIT {
             return None;
         }

@@ -1,7 +1,7 @@
--- suppressed, leased: the twin of suppressed/lease.rs. Change both or neither.
+-- Leases of a suppressed limit: the twin of suppressed/lease.rs. Change both or neither.
 
--- Takes back what was not spent, and observes what was seen. A lease is not a call: from the first one on the two series
--- differ.
+-- Refunds the unspent units, and adds the reported calls to the observed ones. A lease is not a call, so the
+-- two series differ from the first lease on.
 local function settle_lease(limit, state, now, lease)
   if not state.observed then
     state.observed = copy_of(state.accepted)
@@ -17,7 +17,7 @@ local function settle_lease(limit, state, now, lease)
   end
 end
 
--- Records a lease as accepted, and what that makes of its outcome.
+-- Records a lease as accepted units, and updates its outcome.
 local function record_lease(limit, state, now, units, stamp, o)
   local s, window = state.accepted, limit.window
   if units == 0 then
@@ -44,7 +44,7 @@ local function lease(limit, state, now, lease)
   if units > 0 then
     o.zone = 1
   elseif cost > free and cost <= room then
-    -- What the instance has seen is observed already.
+    -- The calls that the instance reported are observed already.
     local share = share_observed(limit, state, now, o.soft, 0)
     state.drawn = (last_drawn(limit, state, now, o.used) + GOLDEN) % 2 ^ 32
     units = math.floor(lease.want * share + state.drawn / 2 ^ 32)

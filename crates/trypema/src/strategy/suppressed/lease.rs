@@ -1,5 +1,5 @@
-//! Leases of a suppressed limit: below the soft limit as of any other; above it, so many units as the share that is let
-//! pass of what the instance sees, which then draws by itself.
+//! Leases of a suppressed limit. Within the soft limit, they are as of any other strategy. Above it, the
+//! shared count grants the share of the wanted units that is to pass, and the instance draws by itself.
 
 use super::{GOLDEN, OBSERVED_MAX, Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState, Zone};
 use crate::clock::Timestamp;
@@ -8,7 +8,7 @@ use crate::strategy::lease::Leased;
 use crate::strategy::series::{Record, View};
 use crate::strategy::{Call, Leasable, LeaseAsk, LeaseCall, Refund, Strategy, Turn};
 
-/// One more than the largest draw.
+/// The number of different draws.
 const DRAWS: f64 = (1_u64 << 32) as f64;
 
 impl Leasable for Suppressed {
@@ -31,7 +31,7 @@ impl Leasable for Suppressed {
         if units > 0 {
             outcome.zone = Zone::Allowed;
         } else if call.cost > free && call.cost <= room {
-            // What the instance has seen is observed already.
+            // The calls that the instance reported are observed already.
             let share = state.share(limit.window.look(call), outcome.soft, 0);
             state.drawn = state.drawn(limit.window.look(call), outcome.view).wrapping_add(GOLDEN);
             let drawn = (ask.want as f64 * share + f64::from(state.drawn) / DRAWS) as u64;
@@ -73,8 +73,8 @@ impl Leasable for Suppressed {
     }
 }
 
-/// Takes back what was not spent, and observes what was seen. A lease is not a call: from the first one on the two
-/// series differ.
+/// Refunds the unspent units, and adds the reported calls to the observed ones. A lease is not a call, so the
+/// two series differ from the first lease on.
 fn settle(limit: &SuppressedLimit, state: &mut SuppressedState, now: Timestamp, ask: &LeaseAsk) {
     let look = limit.window.look(Call::new(now, 0));
     if state.observed.is_none() {
@@ -95,7 +95,7 @@ fn settle(limit: &SuppressedLimit, state: &mut SuppressedState, now: Timestamp, 
     }
 }
 
-/// Records a lease as accepted, and what that makes of its outcome.
+/// Records a lease as accepted units, and updates its outcome.
 fn record(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &mut SuppressedOutcome) {
     let look = limit.window.look(call);
     if call.cost == 0 {

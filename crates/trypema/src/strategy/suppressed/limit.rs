@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::strategy::AbsoluteLimit;
 use crate::units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
-/// A limit to hold on average, and one never to pass.
+/// A soft limit, which is held on average, and a hard limit, which is never exceeded.
 ///
 /// ```
 /// use trypema::{HardLimitFactor, RateGroupSizeMs, RateLimit, SuppressedLimit, WindowSizeSeconds};
@@ -26,7 +26,8 @@ pub struct SuppressedLimit {
 }
 
 impl SuppressedLimit {
-    /// `rate` over `window` as the limit to hold, and `factor` times that as the one never to pass.
+    /// Returns a limit with `rate` over `window` as the soft limit, and `factor` times that as the hard
+    /// limit.
     #[inline]
     pub fn new(
         rate: RateLimit,
@@ -37,18 +38,19 @@ impl SuppressedLimit {
         Self { window: AbsoluteLimit::new(rate, window, group), factor }
     }
 
-    /// `window` as the limit to hold, and `factor` times that as the one never to pass.
+    /// Returns a limit with `window` as the soft limit, and `factor` times that as the hard limit.
     pub fn above(window: AbsoluteLimit, factor: HardLimitFactor) -> Self {
         Self { window, factor }
     }
 
-    /// The same limit, giving way to the one that a live key was first called with.
+    /// Returns the same limit, except that a live key keeps the soft limit it was first called with.
     #[must_use]
     pub fn sticky(self) -> Self {
         Self { window: self.window.sticky(), ..self }
     }
 
-    /// The limit of a live state, whatever it is; without one, none.
+    /// Returns a limit that applies the soft limit of the live state. A key without a live state is not
+    /// limited.
     pub(crate) fn of_live_state(
         window: WindowSizeSeconds,
         group: RateGroupSizeMs,
@@ -57,17 +59,17 @@ impl SuppressedLimit {
         Self { window: AbsoluteLimit::of_live_state(window, group), factor }
     }
 
-    /// What is admitted without a draw.
+    /// Returns the soft limit: the units that are admitted without a draw.
     pub fn soft(&self) -> u64 {
         self.window.capacity
     }
 
-    /// The window's length.
+    /// Returns the length of the window.
     pub fn window(&self) -> Duration {
         self.window.window()
     }
 
-    /// What is never passed.
+    /// Returns the hard limit: the units that are never exceeded.
     pub fn hard(&self) -> u64 {
         self.factor.hard_capacity(self.window.capacity)
     }

@@ -1,4 +1,4 @@
-//! How the suppressed strategy talks to its Lua twin.
+//! The binary encoding of the suppressed strategy.
 
 use super::{Suppressed, SuppressedLimit, SuppressedOutcome, Zone};
 use crate::decision::NEVER;
@@ -28,7 +28,7 @@ impl Wire for Suppressed {
     ) -> Option<SuppressedOutcome> {
         let zone = facts.byte()?;
         let factor = facts.number()?;
-        // The draw itself stays in the state.
+        // The reply does not contain the draw: only the state keeps it.
         let drawn = |is_admitted| Zone::Drawn { factor, drawn: 0, is_admitted };
         let zone = match zone {
             0 => Zone::Rejected,

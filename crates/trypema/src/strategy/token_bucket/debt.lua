@@ -1,9 +1,9 @@
--- debt: the twin of debt.rs, what is owed to a limit now and later. Change both or neither.
+-- debt: the twin of debt.rs, for debts and pending tokens. Change both or neither.
 
--- Pending tokens are coalesced into at most this many moments.
+-- The largest number of times at which pending tokens become due. Beyond it, tokens are merged.
 local MAX_PENDING = 8
 
--- What is left of `owed` after `elapsed`.
+-- Returns the part of `owed` that is left after `elapsed`.
 local function drained(l, owed, elapsed)
   if elapsed >= l.refill then
     return 0
@@ -11,7 +11,7 @@ local function drained(l, owed, elapsed)
   return math.max(0, owed - elapsed * l.drain)
 end
 
--- a * b / c rounded up and at most `most`, exactly: the product alone may be too large for a number.
+-- Returns a * b / c, rounded up and at most `most`. The result is exact even where the product exceeds 2^53.
 local function scaled(a, b, c, most)
   local whole, rest = math.floor(a / c), a % c
   local quotient, remainder = 0, 0
@@ -38,7 +38,7 @@ local function scaled(a, b, c, most)
   return math.min(quotient, most)
 end
 
--- Whether a / b is more than c / d, exactly.
+-- Whether a / b is larger than c / d, computed exactly.
 local function is_more(a, b, c, d)
   local whole, other = math.floor(a / b), math.floor(c / d)
   if whole ~= other then
@@ -51,12 +51,13 @@ local function is_more(a, b, c, d)
   return is_more(d, other_rest, b, rest)
 end
 
--- The units of `l` in `tokens`, at most its capacity.
+-- Returns the units of `tokens`, at most the capacity.
 local function units_of(l, tokens)
   return math.min(tokens, l.capacity) * l.unit
 end
 
--- Adds to a list in the order of time; where it is full, the two closest moments become their later one.
+-- Inserts into a list ordered by time. If the list is full, merges the two closest entries into the later
+-- one.
 local function insert_pending(list, stamp, tokens)
   local position = 1
   while list[position] and list[position].stamp < stamp do
@@ -80,8 +81,8 @@ local function insert_pending(list, stamp, tokens)
   end
 end
 
--- The first moment, from `at` on, at which what is owed has fallen to `room`, if `due` is owed at `at` and what is
--- pending after it comes on top.
+-- Returns the first time, from `at` on, at which a debt of `due` at `at` has fallen to `room`. Pending tokens
+-- that become due after `at` are added to it.
 local function falls_to(l, due, at, room, pending)
   local left, to_come = {}, 0
   for i = #pending, 1, -1 do
@@ -107,8 +108,8 @@ local function falls_to(l, due, at, room, pending)
   return from + math.ceil(math.max(0, due - room) / l.drain)
 end
 
--- Takes up to `tokens` of those that count from `stamp` on, and says how many. Tokens that were coalesced with later ones
--- are among those: what is taken there in place of another's is stricter.
+-- Removes up to `tokens` that become due at or after `stamp`. Returns the number removed. Later entries are
+-- included, because tokens may have been merged into them.
 local function remove_pending(list, stamp, tokens)
   local left, i = tokens, 1
   while list[i] do

@@ -1,11 +1,12 @@
-//! What is owed to a limit, now and later.
+//! The debt to a limit: units that were taken and have not been refilled yet, or that count from a later time
+//! on.
 
 use super::limits::{Rate, TokenLimit};
 
-/// Pending units are coalesced into at most this many moments.
+/// The largest number of times at which pending units become due. Beyond it, units are merged.
 const MAX_PENDING: usize = 8;
 
-/// What was owed to a limit at some moment, with the rate it was counted by.
+/// A debt at some moment, with the rate by which it was counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Debt {
     owed: u64,
@@ -25,18 +26,18 @@ impl Debt {
         self.owed == 0
     }
 
-    /// The one that is more tokens.
+    /// Returns the debt of more tokens.
     pub(super) fn larger(self, other: Self) -> Self {
         let tokens = |debt: &Self, by: &Self| u128::from(debt.owed) * u128::from(by.rate.unit());
         if tokens(&other, &self) > tokens(&self, &other) { other } else { self }
     }
 
-    /// Owes `tokens` more.
+    /// Adds `tokens` to the debt.
     pub(super) fn add(&mut self, tokens: u64) {
         self.owed = self.owed.saturating_add(tokens.saturating_mul(self.rate.unit()));
     }
 
-    /// The same debt in the units of `limit`, at most its capacity.
+    /// Returns the debt in the units of `limit`, at most its capacity.
     #[inline]
     pub(super) fn owed_to(&self, limit: &TokenLimit) -> u64 {
         if self.rate == limit.rate { self.owed.min(limit.full) } else { self.converted(limit) }
@@ -48,13 +49,13 @@ impl Debt {
         owed.min(u128::from(limit.full)) as u64
     }
 
-    /// When nothing is owed any more, if this was owed at `last`.
+    /// Returns the time at which the debt is paid off, if it is as of `last`. Returns 0 if there is none.
     pub(super) fn paid_at(&self, last: u64) -> u64 {
         if self.owed == 0 { 0 } else { last.saturating_add(self.owed.div_ceil(self.rate.drain())) }
     }
 }
 
-/// When every debt and everything pending is paid, at the latest.
+/// Returns the time by which all debts and all pending units are paid off.
 pub(super) fn all_paid_at(last: u64, debts: &[Debt], pending: &[Pending]) -> u64 {
     let from = pending.last().map_or(last, |pending| pending.stamp.max(last));
     let units: u64 = pending.iter().map(|pending| pending.units).sum();
@@ -65,14 +66,15 @@ pub(super) fn all_paid_at(last: u64, debts: &[Debt], pending: &[Pending]) -> u64
     debts.iter().map(paid_at).max().unwrap_or(0)
 }
 
-/// Tokens that are owed from a later moment on.
+/// Tokens that become due at a later time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pending {
     pub(super) stamp: u64,
     pub(super) units: u64,
 }
 
-/// Adds to a list in the order of time; where it is full, the two closest moments become their later one.
+/// Inserts into a list ordered by time. If the list is full, merges the two closest entries into the later
+/// one.
 pub(super) fn insert(list: &mut Vec<Pending>, new: Pending) {
     let position = list.partition_point(|pending| pending.stamp < new.stamp);
     match list.get_mut(position) {
@@ -87,8 +89,8 @@ pub(super) fn insert(list: &mut Vec<Pending>, new: Pending) {
     }
 }
 
-/// Takes up to `units` of those that count from `stamp` on, and says how many. Units that were coalesced with later ones
-/// are among those: what is taken there in place of another's is stricter.
+/// Removes up to `units` that become due at or after `stamp`. Returns the number removed. Later entries are
+/// included, because units may have been merged into them.
 pub(super) fn remove(list: &mut Vec<Pending>, stamp: u64, units: u64) -> u64 {
     let mut left = units;
     let first = list.partition_point(|pending| pending.stamp < stamp);
@@ -101,12 +103,12 @@ pub(super) fn remove(list: &mut Vec<Pending>, stamp: u64, units: u64) -> u64 {
     units - left
 }
 
-/// What is owed, in units of the limit.
+/// A debt in the units of its limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owed {
-    /// What is being paid off.
+    /// Units that refilling pays off now.
     pub(super) due: u64,
-    /// What will be, from a later moment on.
+    /// Units that become due at a later time.
     pub(super) pending: u64,
 }
 
@@ -117,15 +119,16 @@ impl Owed {
     }
 }
 
-/// A debt that is paid off from one moment to another.
+/// A debt that refilling pays off from `last` to `at`.
 pub(super) struct Repayment {
-    /// What was owed at `last`.
+    /// The debt at `last`.
     pub(super) owed: u64,
     pub(super) last: u64,
     pub(super) at: u64,
 }
 
-/// What is owed at the end of a repayment, if `pending` came into force meanwhile, or will.
+/// Returns the debt at the end of a repayment. Pending units that become due meanwhile are added at that
+/// time.
 pub(super) fn with_pending(limit: &TokenLimit, pending: &[Pending], repayment: Repayment) -> Owed {
     let Repayment { owed, last, at } = repayment;
     let (mut due, mut from, mut later) = (owed, last, 0);
@@ -141,16 +144,17 @@ pub(super) fn with_pending(limit: &TokenLimit, pending: &[Pending], repayment: R
     Owed { due: limit.drained(due, at.saturating_sub(from)), pending: later.min(limit.full) }
 }
 
-/// A debt, and how far it is to fall.
+/// A debt, and the amount to which it has to fall.
 pub(super) struct Fall {
-    /// What is owed at `at`.
+    /// The due units at `at`.
     pub(super) due: u64,
     pub(super) at: u64,
-    /// What may still be owed in the end.
+    /// The debt that may remain.
     pub(super) room: u64,
 }
 
-/// The first moment at which a debt has fallen as far as it is to, if what is pending after its start comes on top.
+/// Returns the first time at which a debt has fallen to `fall.room`. Pending units that become due after
+/// `fall.at` are added to it.
 pub(super) fn falls_to(limit: &TokenLimit, pending: &[Pending], fall: Fall) -> u64 {
     let Fall { due, at, room } = fall;
     let units_of = |pending: &Pending| limit.units(pending.units.min(limit.capacity));

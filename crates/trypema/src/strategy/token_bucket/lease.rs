@@ -15,7 +15,8 @@ impl Leasable for TokenBucket {
         let mut outcome =
             TokenBucketOutcome { is_admitted: true, cost: turn.cost, failed: usize::MAX, ..told.clone() };
         for (owed, limit) in outcome.owed.as_mut_slice().iter_mut().zip(limits.as_slice()) {
-            // What is held is not owed yet, and what this call costs is added when it is told.
+            // `owed` is the debt before the last grant. Add the granted units that the instance no longer
+            // holds. [`TokenBucketOutcome::owed_after`] adds the cost of this call.
             let with_all = *owed + limit.units(turn.granted.min(limit.capacity));
             *owed = with_all.saturating_sub(limit.units(turn.left.min(limit.capacity))).min(limit.full);
         }

@@ -1,4 +1,4 @@
-//! The limits of a token bucket, in units that count exactly.
+//! The limits of a token bucket, in units that make refilling exact.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, window_micros};
 
-/// So many tokens at most, refilled continuously so that an empty bucket is full after a while.
+/// A capacity in tokens, and the time in which an empty bucket refills continuously.
 ///
-/// Tokens are counted in units: one token is `unit` of them, and `drain` of them are paid off each
-/// microsecond. Both are whole numbers, with no common divisor.
+/// Tokens are counted in smaller units: one token is `unit` of them, and refilling pays off `drain` of them
+/// each microsecond. Both are whole numbers without a common divisor.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,11 +32,12 @@ pub struct TokenLimit {
 }
 
 impl TokenLimit {
-    /// The most limits of one bucket. Each is looked at with every call, and costs 14 bytes in Redis and
-    /// 16 in process; up to four are decided without an allocation.
+    /// The largest number of limits in one bucket. Every call evaluates all of them. A limit takes 14 bytes
+    /// in Redis and 16 bytes in process. Up to four limits are decided without an allocation.
     pub const MAX_PER_BUCKET: usize = 16;
 
-    /// `capacity` tokens, refilled within `refill_every`, which is rounded up to whole microseconds.
+    /// Returns a limit of `capacity` tokens, refilled within `refill_every`, which is rounded up to whole
+    /// microseconds.
     pub fn new(capacity: u64, refill_every: Duration) -> Result<Self, TrypemaError> {
         if capacity == 0 || capacity > MAX_EXACT {
             return Err(TrypemaError::InvalidLimit { given: capacity, max: MAX_EXACT });
@@ -49,23 +50,23 @@ impl TokenLimit {
         Ok(Self { capacity, refill_us, unit, drain, full, rate: Rate::new(unit, drain) })
     }
 
-    /// Tokens in a full bucket.
+    /// Returns the number of tokens in a full bucket.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// How long an empty bucket takes to be full.
+    /// Returns the time in which an empty bucket becomes full.
     pub fn refill_every(&self) -> Duration {
         Duration::from_micros(self.refill_us)
     }
 
-    /// `tokens`, at most the capacity, in units.
+    /// Returns the units of `tokens`, which are at most the capacity.
     #[inline]
     pub(super) fn units(&self, tokens: u64) -> u64 {
         tokens * self.unit
     }
 
-    /// What is left of `owed` after `elapsed_us`.
+    /// Returns the part of `owed` that is left after `elapsed_us`.
     #[inline]
     pub(super) fn drained(&self, owed: u64, elapsed_us: u64) -> u64 {
         if elapsed_us >= self.refill_us { 0 } else { owed.saturating_sub(elapsed_us * self.drain) }
@@ -77,32 +78,32 @@ impl TokenLimit {
         cost <= self.capacity && owed + self.units(cost) <= self.full
     }
 
-    /// How long until a bucket that owes `owed` has `cost` tokens.
+    /// Returns the time until a bucket that owes `owed` has `cost` tokens, in microseconds.
     #[inline]
     pub(crate) fn wait_us(&self, owed: u64, cost: u64) -> u64 {
         let short = (owed + self.units(cost.min(self.capacity))).saturating_sub(self.full);
         short.div_ceil(self.drain)
     }
 
-    /// How long until nothing of `owed` is left.
+    /// Returns the time until a debt of `owed` is paid off, in microseconds.
     pub(crate) fn paid_within_us(&self, owed: u64) -> u64 {
         owed.div_ceil(self.drain)
     }
 
-    /// Whole tokens left in a bucket that owes `owed`.
+    /// Returns the whole tokens left in a bucket that owes `owed`.
     #[inline]
     pub(crate) fn left(&self, owed: u64) -> u64 {
         self.full.saturating_sub(owed) / self.unit
     }
 
-    /// Tokens left, fractions included.
+    /// Returns the tokens left in a bucket that owes `owed`, with fractions.
     #[inline]
     pub(crate) fn balance(&self, owed: u64) -> f64 {
         self.full.saturating_sub(owed) as f64 / self.unit as f64
     }
 }
 
-/// The limits of one bucket, all of which must have the cost.
+/// The limits of one bucket. A call is admitted only if all of them have its cost.
 ///
 /// ```
 /// use std::time::Duration;
@@ -123,7 +124,7 @@ pub struct TokenBucketLimits {
 }
 
 impl TokenBucketLimits {
-    /// One to [`TokenLimit::MAX_PER_BUCKET`] limits.
+    /// Returns a bucket of one to [`TokenLimit::MAX_PER_BUCKET`] limits.
     pub fn new(limits: impl IntoIterator<Item = TokenLimit>) -> Result<Self, TrypemaError> {
         let limits: Box<[TokenLimit]> = limits.into_iter().collect();
         if limits.is_empty() || limits.len() > TokenLimit::MAX_PER_BUCKET {
@@ -134,13 +135,13 @@ impl TokenBucketLimits {
         Ok(Self { limits, memory_us })
     }
 
-    /// The limits, in their order.
+    /// Returns the limits, in their order.
     #[inline]
     pub fn as_slice(&self) -> &[TokenLimit] {
         &self.limits
     }
 
-    /// The longest any of them takes to refill.
+    /// Returns the longest refill time of any limit.
     #[inline]
     pub(super) fn memory_us(&self) -> u64 {
         self.memory_us
@@ -154,7 +155,7 @@ impl From<TokenLimit> for TokenBucketLimits {
 }
 
 /// A limit's `unit` and `drain` in one word. Their product is below 2^53, so together they take at most 54
-/// bits; the upper six say how many of those are the drain's.
+/// bits. The upper six bits hold the number of bits of `drain`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rate(NonZeroU64);
 
@@ -168,7 +169,7 @@ impl Rate {
     }
 
     pub(super) const fn one() -> Self {
-        // One unit per token, one per microsecond.
+        // One unit per token and per microsecond.
         match NonZeroU64::new(1 << Self::WIDTH_SHIFT | 0b11) {
             Some(word) => Self(word),
             None => Self(NonZeroU64::MIN),

@@ -2,10 +2,10 @@
 
 use std::ops::Index;
 
-/// Limits whose numbers are kept without an allocation: most buckets have one or two.
+/// The number of limits up to which no allocation is needed. Most buckets have one or two.
 const INLINE: usize = 4;
 
-/// A number for each limit of a bucket, in their order.
+/// A number for each limit of a bucket, in the order of the limits.
 #[derive(Debug, Clone)]
 pub(crate) enum PerLimit {
     Few([u64; INLINE]),
@@ -13,12 +13,12 @@ pub(crate) enum PerLimit {
 }
 
 impl PerLimit {
-    /// Zero for each of `limits` limits.
+    /// Returns zeros for a bucket of `limits` limits.
     pub(super) fn zeros(limits: usize) -> Self {
         if limits <= INLINE { Self::Few([0; INLINE]) } else { Self::Many(vec![0; limits].into()) }
     }
 
-    /// The number of a bucket's only limit.
+    /// Returns the number of a bucket with a single limit.
     #[inline(always)]
     pub(super) fn one(number: u64) -> Self {
         let mut few = [0; INLINE];
@@ -26,7 +26,7 @@ impl PerLimit {
         Self::Few(few)
     }
 
-    /// The numbers; there may be more of them than limits.
+    /// Returns the numbers. There may be more of them than limits.
     #[inline]
     pub(super) fn as_slice(&self) -> &[u64] {
         match self {

@@ -1,4 +1,4 @@
-//! The common case: one limit, and nothing that counts later.
+//! The fast path for one limit without pending units.
 
 use super::debt::Debt;
 use super::{Debts, PerLimit, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
@@ -16,7 +16,7 @@ impl<'a> Single<'a> {
     #[inline(always)]
     pub(super) fn of(limits: &'a TokenBucketLimits, state: &TokenBucketState) -> Option<Self> {
         match (limits.as_slice(), &state.0) {
-            // Where nothing is owed it does not matter since when.
+            // The time of a debt of zero does not matter.
             ([limit], Debts::One { debt, .. }) if debt.is_none() => {
                 Some(Self { limit, last: 0, debt: *debt })
             }
@@ -34,7 +34,7 @@ impl<'a> Single<'a> {
         TokenBucketOutcome { is_stepped_back, ..self.outcome(at, due, call.cost) }
     }
 
-    /// Takes at the earliest moment of `span`, if any other moment leads to the same.
+    /// Takes at the earliest moment of `span`, if every other moment of it has the same result.
     #[inline(always)]
     pub(super) fn take_within(&mut self, span: Span, cost: u64) -> Option<TokenBucketOutcome> {
         let (earliest, latest) = (span.earliest.as_micros(), span.latest.as_micros());

@@ -1,4 +1,4 @@
-//! How the token bucket talks to its Lua twin.
+//! The binary encoding of the token bucket.
 
 use super::{PerLimit, TokenBucket, TokenBucketLimits, TokenBucketOutcome};
 use crate::strategy::{Call, Facts, Wire, put_count};
@@ -6,7 +6,8 @@ use crate::strategy::{Call, Facts, Wire, put_count};
 impl Wire for TokenBucket {
     const NUMBER: u8 = 3;
 
-    /// Short: with it the name of a usual key, such as `trypema:{user_123}:tokens`, takes 8 bytes less in Redis.
+    /// A short suffix: it makes the name of a usual key, such as `trypema:{user_123}:tokens`, 8 bytes shorter
+    /// in Redis.
     const SUFFIX: &'static str = "tokens";
 
     fn write_limit(limits: &TokenBucketLimits, out: &mut Vec<u8>) {
