@@ -1,13 +1,17 @@
-//! The hybrid provider: one limit for a whole fleet, never passed, decided in this process.
+//! The hybrid provider: one limit for a whole fleet, never exceeded, decided in this process.
 //!
-//! A key that is called often is leased: an instance takes units from Redis in advance, as many as it is about to
-//! need, and spends them by itself. They are counted *at the end of their lease*, so none is ever spent after the moment it
-//! counts from, and no interval sees more than the limit: see `docs/guarantees.md` in the repository for the argument, and
-//! for what the lower side costs.
+//! An instance leases units of a busy key: it takes them from Redis in advance, about as many as it will
+//! need, and spends them without further calls. Redis counts leased units from the grant on, and records
+//! them *at the end of their lease*. No unit is spent after that time, so each still counts for a full
+//! window after it is spent, and no interval sees more than the limit. `docs/guarantees.md` in the
+//! repository has the argument, and the share of a limit that leases can leave unused.
 //!
-//! Three modules, each importing only those after it: `verbs` (the public calls), `background` (requests for leases, and the
-//! future that [`keep_in_sync`](HybridRateLimiterProvider::keep_in_sync) returns), `state` (what an instance holds and knows of
-//! each key; it reads no clock and does no I/O).
+//! There are three modules, and each imports only the modules after it:
+//!
+//! - `verbs`: the public calls.
+//! - `background`: requests for leases, and the future that
+//!   [`keep_in_sync`](HybridRateLimiterProvider::keep_in_sync) returns.
+//! - `state`: the leases, denials and demand of each key. It reads no clock and does no I/O.
 
 mod background;
 mod state;

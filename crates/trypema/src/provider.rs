@@ -1,7 +1,8 @@
-//! The verbs that rules, middleware and the service ask of any provider.
+//! The verbs that rules, middleware and the server call on any provider.
 //!
-//! A provider takes lists of checks and returns a result for each one: a decision, or the failure of the store. It knows
-//! nothing of rules. [`failure_policy`] stands above it and decides the checks that failed, the same way for every verb.
+//! A provider takes lists of checks and returns a result for each: a decision, or the failure of the store.
+//! It knows nothing about rules. [`failure_policy`] is the layer above it, and decides the failed checks in
+//! the same way for every verb.
 #![cfg_attr(not(feature = "_redis"), allow(dead_code, reason = "counters in this process never fail"))]
 
 pub(crate) mod failure_policy;
@@ -16,46 +17,50 @@ use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, Tak
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 
-/// A place where counters live. Implemented by the three providers of this crate, and by nobody else.
+/// A store of counters. Only the three providers of this crate implement it.
 ///
-/// An `Err` for a whole call means that its checks are invalid; a store that fails is a result of each check it concerns.
+/// An `Err` for a whole call means that its checks are invalid. A failure of the store is the result of
+/// each check that it concerns.
 pub(crate) trait Provider: fmt::Debug + Send + Sync {
-    /// The deadline of a request that starts now.
+    /// Returns the deadline of a request that starts now.
     fn deadline(&self) -> Deadline;
 
-    /// Whether every verb is answered without waiting.
+    /// Whether every verb returns [`Answer::Now`], because the store is in this process.
     fn is_immediate(&self) -> bool;
 
-    /// Takes the checks, all or nothing.
+    /// Takes all checks of `request.together`, or none of them. Takes each check of `request.alone`
+    /// independently.
     fn take_all<'a>(&'a self, request: TakeRequest<'a>) -> Answer<'a, Taken>;
 
-    /// Decides each check on its own; spends nothing.
+    /// Decides each check independently. Spends nothing.
     fn peek_all<'a>(&'a self, checks: &'a [Check<'a>], deadline: Deadline) -> Answer<'a, Vec<CheckResult>>;
 
-    /// Counts each check on its own, whatever the others decide.
+    /// Records each check independently of the others.
     fn record_all<'a>(
         &'a self,
         records: &'a [Record<'a>],
         deadline: Deadline,
     ) -> Answer<'a, Vec<CheckResult>>;
 
-    /// Refunds each on its own; the units that were still counted.
+    /// Makes each refund independently. Returns the units that still counted and were refunded, for each.
     fn refund_all<'a>(&'a self, refunds: &'a [Refund<'a>], deadline: Deadline) -> Answer<'a, Vec<Refunded>>;
 
-    /// Forgets the counter of a check; whether there was anything to forget.
+    /// Deletes the counter of a check. Returns whether there was one.
     fn reset<'a>(&'a self, check: Check<'a>, deadline: Deadline) -> Answer<'a, Result<bool, TrypemaError>>;
 
-    /// Whether a failed check with this policy stops a request. `None` is the policy the limiter was built with.
+    /// Returns whether a failed check with this policy stops its request. `None` is the policy that the
+    /// limiter was built with.
     fn if_unreachable(&self, _policy: Option<OnStoreFailure>) -> IfUnreachable {
         IfUnreachable::Stop
     }
 
-    /// Decides a check in place of a store that failed; `None` if the policy is to fail.
+    /// Decides a check whose store has failed. Returns `None` if the policy is to return the error.
     fn decide_without_store(&self, _fallback: Fallback<'_>) -> Option<Decision> {
         None
     }
 
-    /// Refunds a check that was counted in place of the store; `None` if none was, or the policy counts nothing.
+    /// Refunds units that were counted in this process because the store had failed. Returns `None` if the
+    /// policy counts nothing here.
     fn refund_without_store(&self, _check: &Check<'_>, _policy: Option<OnStoreFailure>) -> Option<u64> {
         None
     }
@@ -64,10 +69,11 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
 /// The result of [`Provider::take_all`].
 pub(crate) type Taken = Result<TakeResponse<Receipt>, TrypemaError>;
 
-/// The units that a refund gave back, or the failure of the store.
+/// The number of units that a refund returned, or the failure of the store.
 pub(crate) type Refunded = Result<u64, TrypemaError>;
 
-/// An answer that is there already, or one to wait for. Dropping the latter before it is polled does nothing.
+/// A result that is available immediately, or a future. A future that is dropped before its first poll has
+/// no effect.
 pub(crate) enum Answer<'a, T> {
     Now(T),
     Later(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
@@ -79,7 +85,7 @@ impl<'a, T> Answer<'a, T> {
         Self::Later(Box::pin(future))
     }
 
-    /// The answer, if it is there already.
+    /// Returns the result if it is available immediately.
     pub(crate) fn now(self) -> Option<T> {
         match self {
             Self::Now(answer) => Some(answer),
@@ -95,47 +101,47 @@ impl<'a, T> Answer<'a, T> {
     }
 }
 
-/// A check to count on its own.
+/// A check to record independently of others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record<'a> {
     pub(crate) check: Check<'a>,
     pub(crate) counting: Counting,
 }
 
-/// The part of a check that is counted.
+/// The way in which a check is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counting {
-    /// Its cost, if it fits, and whatever its strategy counts of denials.
+    /// Spends the cost if it fits. A denial is recorded as far as the strategy counts denials.
     Take,
-    /// Only what its strategy counts of requests that others deny: nothing is spent.
+    /// Spends nothing. Records what the strategy counts when another check denies the request.
     Forgo,
 }
 
-/// Units to give back.
+/// A refund of one check.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refund<'a> {
     pub(crate) check: Check<'a>,
-    /// Names the take; without one, the cost of the check is refunded, the oldest units first.
+    /// Identifies the take. Without a receipt, the cost of the check is refunded, oldest units first.
     pub(crate) receipt: Option<&'a Receipt>,
 }
 
-/// A check to decide in place of a store that failed.
+/// A check to decide because its store has failed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fallback<'a> {
     pub(crate) check: Check<'a>,
     pub(crate) spending: Spending,
-    /// `None` is the policy the limiter was built with.
+    /// `None` is the policy that the limiter was built with.
     pub(crate) policy: Option<OnStoreFailure>,
 }
 
-/// Whether a decision spends.
+/// Whether a decision spends its cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spending {
     Take,
     Peek,
 }
 
-/// Names a take of any provider, so that it can be refunded once.
+/// Identifies a take of any provider, so that it can be refunded once.
 #[derive(Debug)]
 pub(crate) enum Receipt {
     Local(crate::local::Receipt),
@@ -143,7 +149,7 @@ pub(crate) enum Receipt {
     Redis(crate::redis::Receipt),
     #[cfg(feature = "_redis")]
     Hybrid(crate::hybrid::Receipt),
-    /// The take was counted in place of a store that failed.
+    /// The take was counted in this process, because the store had failed.
     Fallback,
 }
 

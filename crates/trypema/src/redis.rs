@@ -1,7 +1,8 @@
-//! The Redis provider: one limit for a whole fleet, exact, in one script call per take.
+//! The Redis provider: one exact limit for a whole fleet, at the cost of one script call per take.
 //!
-//! Redis 6.2 or later, or Valkey: a single server, one behind Sentinel, or a Cluster. A strategy decides in a Lua
-//! twin of the very code that decides in this process, by the server's clock; every key expires by itself.
+//! Needs Redis 6.2 or later, or Valkey: a single server, a master behind Sentinel, or a Cluster. Each
+//! strategy has a Lua twin that repeats its Rust code step by step. Redis runs the twin by its own clock,
+//! and every key expires by itself.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -21,7 +22,8 @@
 //! # }
 //! ```
 //!
-//! How it is stored, what it needs and what is lost when: `docs/redis.md` in the repository.
+//! `docs/redis.md` in the repository describes the keys, the requirements, and the data that a failure can
+//! lose.
 
 mod abuse;
 mod ask;
@@ -45,7 +47,7 @@ mod together;
 mod transport;
 mod wait;
 
-/// The client that connections are made with, so that versions cannot differ.
+/// The Redis client that this crate uses, re-exported so that the caller's version always matches.
 pub use ::redis as client;
 
 pub use crate::local::Granted;
@@ -75,11 +77,11 @@ pub(crate) use together::holds;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 
-/// Token buckets in Redis.
+/// The token-bucket limiter of the Redis provider.
 pub type TokenBucketRedisRateLimiter = Limiter<TokenBucket>;
-/// Sliding-window counters in Redis.
+/// The sliding-window-counter limiter of the Redis provider.
 pub type SlidingWindowRedisRateLimiter = Limiter<SlidingWindow>;
-/// Fixed windows in Redis.
+/// The fixed-window limiter of the Redis provider.
 pub type FixedWindowRedisRateLimiter = Limiter<FixedWindow>;
-/// Attempt limits with blocks in Redis.
+/// The abuse limiter of the Redis provider: attempt limits with blocks.
 pub type AbuseRedisRateLimiter = Limiter<Abuse>;

@@ -1,13 +1,13 @@
-//! The failure policy: what becomes of checks whose store failed. Applied here, once, for every verb.
+//! The failure policy: decides checks whose store has failed. It is applied here, once, for every verb.
 //!
 //! | policy | take, peek, reserve | record | refund | reset |
 //! | --- | --- | --- | --- | --- |
 //! | `error` | an error | an error | an error | an error |
 //! | `allow` | allowed, not counted | allowed, not counted | an error | an error |
 //! | `deny` | denied, not counted | denied, not counted | an error | an error |
-//! | `local` | decided and counted in this process | counted in this process | of what was counted in this process | an error |
+//! | `local` | decided and counted in this process | counted in this process | of units counted in this process | an error |
 //!
-//! A refund or a reset that did not happen is never reported as done. Decisions made here say so
+//! A refund or reset that did not happen is never reported as done. Decisions made here are marked as such
 //! ([`Decision::is_substitute`]).
 
 use super::{Fallback, OnStoreFailure, Provider, Receipt, Record, Refund, Refunded, Spending};
@@ -17,16 +17,16 @@ use crate::check::{
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 
-/// The policy of each check, by its place; `None` is the policy the limiter was built with.
+/// Returns the policy of the check at an index. `None` is the policy that the limiter was built with.
 pub(crate) type PolicyOf<'a> = dyn Fn(usize) -> Option<OnStoreFailure> + Sync + 'a;
 
-/// The policy for limits that have none of their own.
+/// The [`PolicyOf`] for limits without a policy of their own.
 #[cfg(feature = "tower")]
 pub(crate) fn as_built(_index: usize) -> Option<OnStoreFailure> {
     None
 }
 
-/// Whether each failed check stops its request.
+/// Returns, for each check, whether its failure stops the request. Empty for a provider that cannot fail.
 pub(crate) fn if_unreachable(
     provider: &dyn Provider,
     checks: &[Check<'_>],
@@ -38,9 +38,9 @@ pub(crate) fn if_unreachable(
     (0..checks.len()).map(|index| provider.if_unreachable(policy_of(index))).collect()
 }
 
-/// Decides the failed checks of a take, all or nothing with the others.
+/// Decides the failed checks of a take, all or nothing with the other checks.
 ///
-/// A check that the store denied decides the request by itself: then failures change nothing.
+/// If the store denied a check, the request is denied in any case, and the failed checks stay undecided.
 pub(crate) async fn after_take(
     provider: &dyn Provider,
     request: TakeRequest<'_>,
@@ -69,7 +69,7 @@ pub(crate) async fn after_take(
     Ok(response)
 }
 
-/// Decides the failed checks: looks at all of them before it spends on any.
+/// Decides the failed checks. Peeks at all of them before it spends on any.
 fn decide_failed(
     provider: &dyn Provider,
     checks: &[Check<'_>],
@@ -85,13 +85,14 @@ fn decide_failed(
     let mut decisions: Vec<Decision> = peeked.collect::<Result<_, _>>()?;
     let is_denied = !decisions.iter().all(Decision::is_allowed);
     for (failed, decision) in response.failures.iter().zip(&mut decisions) {
-        // A denial is taken as well: it is observed, and counted as far as its strategy counts denials.
+        // Denied checks are taken as well, so that the observer sees them and the strategy can count the
+        // denial.
         if !is_denied || !decision.is_allowed() {
             *decision = decide_one(failed, Spending::Take)?;
         }
     }
     if !is_denied && !decisions.iter().all(Decision::is_allowed) {
-        // Another request was faster: what this one took is refunded.
+        // A concurrent request used up a limit after the peek: refund the units that this request took.
         for (failed, decision) in response.failures.iter().zip(&decisions) {
             if let (true, Some(check)) = (decision.is_allowed(), checks.get(failed.index)) {
                 provider.refund_without_store(check, policy_of(failed.index));
@@ -101,7 +102,8 @@ fn decide_failed(
     Ok(decisions)
 }
 
-/// The decision of the policy, or `error` if the policy is to fail. Only a failure of the store has a policy.
+/// Returns the decision of the policy, or `error` if the policy is to fail. Errors other than store
+/// failures are returned as they are.
 fn decide(provider: &dyn Provider, fallback: Fallback<'_>, error: TrypemaError) -> CheckResult {
     if !error.is_store_failure() {
         return Err(error);
@@ -109,7 +111,8 @@ fn decide(provider: &dyn Provider, fallback: Fallback<'_>, error: TrypemaError) 
     provider.decide_without_store(fallback).ok_or(error)
 }
 
-/// Refunds what a request spent on the checks that did not fail. What cannot be refunded stays spent, which is stricter.
+/// Refunds the units that a request spent on the checks that did not fail. If a refund fails, its units
+/// stay spent, which is the stricter outcome.
 async fn roll_back(provider: &dyn Provider, request: TakeRequest<'_>, response: &mut TakeResponse<Receipt>) {
     let receipts = std::mem::take(&mut response.receipts);
     let refunds: Vec<Refund<'_>> = request
@@ -123,7 +126,7 @@ async fn roll_back(provider: &dyn Provider, request: TakeRequest<'_>, response: 
     }
 }
 
-/// Decides each failed check on its own: for verbs that are not all or nothing.
+/// Applies the policy to one check, for verbs that decide each check independently.
 pub(crate) fn after_each(
     provider: &dyn Provider,
     result: CheckResult,
@@ -132,8 +135,8 @@ pub(crate) fn after_each(
     result.or_else(|error| decide(provider, fallback, error))
 }
 
-/// Refunds each check. A refund without a receipt that the store certainly did not make is made from what was counted in
-/// its place, if there is anything.
+/// Makes each refund. If a refund without a receipt certainly did not happen in the store, it is made from
+/// the units counted in this process, if there are any.
 pub(crate) async fn refund_all(
     provider: &dyn Provider,
     refunds: &[Refund<'_>],
@@ -151,7 +154,7 @@ pub(crate) async fn refund_all(
     refunds.iter().zip(results).enumerate().map(fall_back).collect()
 }
 
-/// Records each check, and applies its policy where the store failed.
+/// Records each check, and applies the policy of the checks whose store failed.
 pub(crate) async fn record_all(
     provider: &dyn Provider,
     records: &[Record<'_>],
@@ -166,7 +169,7 @@ pub(crate) async fn record_all(
     records.iter().zip(results).enumerate().map(apply).collect()
 }
 
-/// Peeks at each check, and applies its policy where the store failed.
+/// Peeks at each check, and applies the policy of the checks whose store failed.
 pub(crate) async fn peek_all(
     provider: &dyn Provider,
     checks: &[Check<'_>],

@@ -1,4 +1,4 @@
-//! What only the abuse strategy has: its document's words, and blocks by hand.
+//! Verbs that only the abuse strategy has: `check`, and blocking and unblocking by hand.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use crate::error::TrypemaError;
 use crate::strategy::{Abuse, AbuseLimit};
 
 impl Limiter<Abuse> {
-    /// Records an attempt, in the words of the abuse limiter's document.
+    /// Records an attempt: a [`take`](Limiter::take) of one unit, with the decision as a
+    /// [`LimiterDecision`].
     ///
-    /// To count failures only, look at the [`usage`](Limiter::usage) before the attempt, which only a block
-    /// denies, and `check` after it failed.
+    /// To count only failed attempts, call [`usage`](Limiter::usage) before the attempt, which is denied
+    /// only while the key is blocked, and `check` after it has failed.
     pub async fn check(&self, key: &RedisKey, limit: &AbuseLimit) -> Result<LimiterDecision, TrypemaError> {
         Ok(LimiterDecision::from(&self.take(key, limit, 1).await?))
     }
 
-    /// Blocks `key` for at least `duration`, whatever it has done.
+    /// Blocks `key` for at least `duration`, regardless of its attempts.
     pub async fn block(
         &self,
         key: &RedisKey,
@@ -35,7 +36,7 @@ impl Limiter<Abuse> {
         self.number(key, self.ask(key, None, asking)).await.map(|_| ())
     }
 
-    /// Ends a block and forgets the attempts that led to it; whether `key` was blocked.
+    /// Ends the block of `key` and forgets the attempts that led to it. Returns whether `key` was blocked.
     pub async fn unblock(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
         let ask = self.ask(key, None, Asking::new(Verb::Unblock, 0));
         let was_blocked = self.number(key, ask).await? > 0;

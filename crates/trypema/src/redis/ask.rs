@@ -1,4 +1,4 @@
-//! What is asked of the scripts, and what they answer.
+//! Encodes requests to the scripts, and decodes their replies.
 
 use std::sync::Arc;
 
@@ -8,62 +8,68 @@ use super::transport::ScriptCall;
 use crate::clock::Timestamp;
 use crate::strategy::{Facts, LeaseAsk, put_count, put_number};
 
-/// The verbs of the driver, by their numbers there.
+/// The verbs of the driver script, with their numbers in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Take = 1,
     Peek = 2,
+    /// Takes as much of the cost as fits.
     UpTo = 3,
+    /// Takes the cost, for a caller that gets a receipt.
     Reserve = 4,
+    /// Refunds the units of a receipt, once.
     Refund = 5,
+    /// Refunds units without a receipt, oldest first.
     RefundUnits = 6,
     Reset = 7,
+    /// Replaces the limit that is stored with a live state.
     Adopt = 8,
     Block = 9,
     Unblock = 10,
-    /// Decides without spending; records what the strategy counts of requests that another check denies.
+    /// Decides without spending. Records what the strategy counts when another check denies the request.
     Forgo = 11,
-    /// Takes units to be spent by this instance alone.
+    /// Takes units that only this instance will spend.
     Lease = 12,
-    /// Says that an instance lives, or leaves, and counts those that live.
+    /// Announces that an instance is live, or leaves. Returns the number of live instances.
     Heartbeat = 13,
 }
 
 impl Verb {
-    /// Whether it answers with a decision.
+    /// Whether the reply contains a decision.
     fn is_deciding(self) -> bool {
         matches!(self, Self::Take | Self::Peek | Self::UpTo | Self::Reserve | Self::Forgo | Self::Lease)
     }
 }
 
-/// One check for a script.
+/// One check in a script call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Ask {
-    /// The state's name.
+    /// The Redis key of the state.
     pub(super) name: Vec<u8>,
-    /// The names of what helps the verb.
+    /// Further Redis keys that the verb uses: receipts, resets, instances.
     pub(super) helpers: Vec<Vec<u8>>,
-    /// The strategy's number.
+    /// The number of the strategy in the scripts.
     pub(super) strategy: u8,
     pub(super) verb: Verb,
     pub(super) cost: u64,
-    /// What else the verb needs: the lease, where units were recorded, how long to block.
+    /// The verb's second argument, in microseconds: the length of a lease, the time at which the refunded
+    /// units were recorded, or the length of a block.
     pub(super) extra: u64,
-    /// How often the key had been reset when a receipt was given.
+    /// For a refund: the key's reset count when the receipt was issued.
     pub(super) resets: u32,
-    /// The limit, as the strategy's twin reads it; empty for verbs that have none.
+    /// The limit, as the strategy's Lua twin reads it. Empty for verbs without a limit.
     pub(super) limit: Vec<u8>,
     pub(super) facts_len: usize,
-    /// What a lease needs besides.
+    /// The further arguments of [`Verb::Lease`].
     pub(super) lease: Option<LeaseTerms>,
 }
 
-/// What an instance asks for, and who it is.
+/// A request for a lease, and the instance that makes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LeaseTerms {
     pub(super) ask: LeaseAsk,
     pub(super) instance: u64,
-    /// For how long it counts as sharing the key; 0 if it leaves.
+    /// The time for which the instance counts as sharing the key; 0 if it leaves.
     pub(super) live_for_us: u64,
 }
 
@@ -78,17 +84,17 @@ impl LeaseTerms {
 }
 
 impl Ask {
-    /// The names of all that it touches, the state's first.
+    /// Returns all Redis keys that the check uses, the state's first.
     pub(super) fn names(&self) -> impl Iterator<Item = &Vec<u8>> {
         std::iter::once(&self.name).chain(&self.helpers)
     }
 }
 
-/// What one caller asks; mostly one check.
+/// The checks of one caller, usually one.
 #[derive(Debug)]
 pub(super) enum Asks {
     One(Ask),
-    /// The first of them are spent all or nothing, the others each on its own.
+    /// The first `together` checks are spent all or nothing, the others independently.
     Many {
         asks: Vec<Ask>,
         together: usize,
@@ -103,7 +109,7 @@ impl Asks {
         }
     }
 
-    /// What is asked together, and what is asked alone.
+    /// Returns the checks that are spent all or nothing, and those that are spent independently.
     pub(super) fn split(&self) -> (&[Ask], &[Ask]) {
         match self {
             Self::One(ask) => (&[], std::slice::from_ref(ask)),
@@ -112,32 +118,33 @@ impl Asks {
     }
 }
 
-/// What a script told of one check.
+/// The reply of a script to one check.
 #[derive(Debug, Clone)]
 pub(super) struct Told {
-    /// The time it was decided at.
+    /// The time of the decision.
     pub(super) now: Timestamp,
-    /// The number that the verb answers with.
+    /// The numeric result of the verb.
     pub(super) number: u64,
     facts: [u8; INLINE_FACTS],
     facts_len: usize,
-    /// Facts that are too long for that.
+    /// Facts longer than [`INLINE_FACTS`].
     long_facts: Option<Arc<[u8]>>,
-    /// What others have spent since, at the same moment.
+    /// Units that earlier callers of the same [`Run`] spent after these facts were computed.
     pub(super) spent: u64,
-    /// Of a lease: how many instances share the key, and how often it was reset.
+    /// For a lease: the number of instances that share the key, and the key's reset count.
     pub(super) sharers: u32,
     pub(super) resets: u32,
 }
 
-/// What a request was told; mostly it had one check.
+/// The replies to the checks of one caller, usually one.
 #[derive(Debug)]
 pub(super) enum Answers {
     One(Told),
     Many(Vec<Result<Told, RedisFailure>>),
 }
 
-/// Room for the facts of all strategies, except those of a token bucket with more than four limits.
+/// The bytes of facts that are stored inline. Enough for every strategy, except a token bucket with more
+/// than four limits.
 const INLINE_FACTS: usize = 64;
 
 impl Told {
@@ -151,29 +158,30 @@ impl Told {
     }
 }
 
-/// A check and how many callers ask for it, one after the other.
+/// A check, and the number of consecutive callers that sent it.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     pub(super) ask: &'a Ask,
     pub(super) times: u32,
 }
 
-/// One request of a script call.
+/// One request in a script call.
 #[derive(Debug)]
 enum Request<'a> {
     Run(Run<'a>),
-    /// Spent all or nothing.
+    /// Checks that are spent all or nothing.
     Together(&'a [Ask]),
 }
 
-/// What one script call is for: requests in their order.
+/// The requests of one script call, in order.
 #[derive(Debug, Default)]
 pub(super) struct Cargo<'a> {
     requests: Vec<Request<'a>>,
 }
 
 impl<'a> Cargo<'a> {
-    /// Adds what a caller asks. Callers that take the same from the same key, one after the other, are one run.
+    /// Adds the checks of one caller. Consecutive callers that take the same cost from the same key form
+    /// one [`Run`].
     pub(super) fn add(&mut self, asks: &'a Asks) {
         let (together, alone) = asks.split();
         match together {
@@ -191,7 +199,7 @@ impl<'a> Cargo<'a> {
         }
     }
 
-    /// The run of takes on one key that this is, if it is nothing else: it has a script of its own.
+    /// Returns the run if it is the only request and a take. Such a call uses the strategy's own script.
     fn single(&self) -> Option<&Run<'a>> {
         match self.requests.as_slice() {
             [Request::Run(run)] if run.ask.verb == Verb::Take => Some(run),
@@ -199,7 +207,7 @@ impl<'a> Cargo<'a> {
         }
     }
 
-    /// The script call that asks for this; `now` is the time to go by, if not the server's.
+    /// Returns the script call for these requests. `now` replaces the server's time, if it is given.
     pub(super) fn call(&self, now: Option<Timestamp>) -> ScriptCall {
         if let Some(run) = self.single() {
             return single_call(run, now);
@@ -220,7 +228,7 @@ impl<'a> Cargo<'a> {
         packing.call()
     }
 
-    /// What `reply` tells of each check that was asked, in their order; `None` if it makes no sense.
+    /// Decodes `reply` into a result for each check, in order. Returns `None` if the reply is malformed.
     pub(super) fn read(&self, reply: &[u8]) -> Option<Vec<Result<Told, RedisFailure>>> {
         let mut facts = Facts::new(reply);
         let now = Timestamp::from_micros(facts.count()?);
@@ -253,12 +261,12 @@ fn single_call(run: &Run<'_>, now: Option<Timestamp>) -> ScriptCall {
     ScriptCall { script, keys, arguments: vec![argument] }
 }
 
-/// Appends a time, -1 for the server's.
+/// Appends a time; -1 stands for the server's own.
 fn put_time(argument: &mut Vec<u8>, now: Option<Timestamp>) {
     put_number(argument, now.map_or(-1.0, |now| now.as_micros() as f64));
 }
 
-/// The driver's keys and argument as they are put together.
+/// The keys and the packed argument of a call to the driver script.
 struct Packing {
     keys: Vec<Vec<u8>>,
     argument: Vec<u8>,
@@ -273,7 +281,7 @@ impl Packing {
     }
 
     fn add(&mut self, ask: &Ask, times: u32) {
-        // A name may come twice: the driver reads and writes it once.
+        // A key may be listed twice: the driver script reads and writes its state once.
         let index = self.keys.len();
         self.keys.extend(ask.names().cloned());
         let times = if ask.verb == Verb::Refund { ask.resets } else { times };
@@ -295,7 +303,7 @@ impl Packing {
     }
 }
 
-/// What became of one check of the driver's reply.
+/// Reads the reply of the driver script to one check.
 fn read_check(
     facts: &mut Facts<'_>,
     run: &Run<'_>,
@@ -321,7 +329,7 @@ fn read_check(
     Some(())
 }
 
-/// Reads answers for all callers of `run`, each like `told_of` but for what it decided.
+/// Reads the replies for all callers of `run`. Each is a copy of `told_of` with its own facts.
 fn read_stretches(
     facts: &mut Facts<'_>,
     run: &Run<'_>,
@@ -340,7 +348,7 @@ fn read_stretches(
             }
             None => answer.long_facts = Some(bytes.into()),
         }
-        // All twins begin with a byte that is 1 where the cost was spent without a draw.
+        // The facts of every Lua twin begin with a byte that is 1 if the cost was spent without a draw.
         let is_spending = bytes.first() == Some(&1);
         for before in 0..u64::from(count) {
             let spent = if is_spending { before.checked_mul(run.ask.cost)? } else { 0 };

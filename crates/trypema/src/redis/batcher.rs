@@ -1,19 +1,24 @@
 //! Batches calls to one Redis server, or to one slot of a Cluster.
 //!
-//! Each caller enqueues its request and waits for a one-shot reply. A driver task ([`driver`]) takes what is queued, sends it as one script
-//! call, and distributes the replies. While batches are in flight new requests queue up, so batches grow with load, and a lone request is
-//! sent immediately. The driver is spawned by the first request that finds none, on the runtime of its caller, and ends when nothing is
-//! queued or in flight.
+//! Each caller enqueues its request and waits for a one-shot reply. A driver task ([`driver`]) takes the
+//! queued requests, sends them as one script call, and distributes the replies. While batches are in
+//! flight, new requests queue up, so batches grow with load, and a lone request is sent immediately. The
+//! first request that finds no driver spawns one on the runtime of its caller. The driver ends when nothing
+//! is queued or in flight.
 //!
 //! Invariants:
 //! - A request is sent at most once. A request whose reply is lost fails with `OutcomeUnknown`; it is never retried.
-//! - A batch is formed when there is a connection to send it on, so a request that is still queued is known to be unspent: dropping its caller
-//!   cancels it, and its failure is `Unavailable`. Once it is in a batch, it counts as sent.
-//! - Batches are sent in the order of their callers.
-//! - Every caller has its own deadline, which the timer thread of `clock/` keeps even if the driver's runtime stands still.
-//! - The queue, the batches and their number are bounded. A request that finds the queue full, or the circuit breaker open, fails at once.
-//! - A driver that ends early (its runtime is shut down, or it panics) fails all callers that it leaves behind. A driver that was woken and has
-//!   not run for [`STALLED_AFTER`] is replaced by the next request.
+//! - A batch is formed only when there is a connection to send it on. So a request that is still queued has
+//!   spent nothing: dropping its caller cancels it, and its failure is `Unavailable`. A request in a batch
+//!   counts as sent.
+//! - Batches are sent in the order in which their requests were enqueued.
+//! - Every caller has its own deadline. The timer thread of `clock/` enforces it, even if the driver's
+//!   runtime is stuck.
+//! - The queue, the size of a batch and the number of batches in flight are bounded. A request that finds
+//!   the queue full, or the circuit breaker open, fails at once.
+//! - A driver that ends early, because its runtime shuts down or because it panics, fails all requests that
+//!   it leaves behind. A driver that was woken and has not run for [`STALLED_AFTER`] is replaced by the
+//!   next request.
 
 mod batch;
 mod driver;
@@ -34,32 +39,35 @@ use pending_request::{PendingRequest, Stage, WaitForReply};
 
 pub(super) use pending_request::Terms;
 
-/// Batches in flight at once: enough that a few callers never wait for each other. Under load a batch starts only with its share of the
-/// callers, so that they share script calls and the server has less to do.
+/// The maximum number of batches in flight, enough that a few callers never wait for each other. Under load
+/// a further batch starts only with its share of the callers, so that callers share script calls and the
+/// server does less work.
 const MAX_BATCHES: usize = 4;
 
-/// Checks of one script call: it keeps the server from other work for less than a few milliseconds.
+/// The maximum number of checks in one script call. It keeps the server from other work for a few
+/// milliseconds at most.
 const MAX_TOGETHER: usize = 256;
 
-/// Requests in the queue. Further ones fail at once, unspent.
+/// The maximum number of queued requests. Further requests fail at once and spend nothing.
 const MAX_WAITING: usize = 65_536;
 
-/// A driver that was woken so long ago and has not run is on a runtime that nobody polls any more.
+/// The time after which a driver that was woken and has not run counts as stalled: nobody polls its runtime
+/// any more.
 const STALLED_AFTER: Duration = Duration::from_millis(100);
 
 /// The configuration of a batcher.
 #[derive(Debug, Clone)]
 pub(super) struct BatcherOptions {
     pub(super) connection: RedisConnection,
-    /// The slot of all keys, on a Cluster.
+    /// On a Cluster: the slot of all keys of this batcher.
     pub(super) slot: u16,
-    /// How long callers usually wait before they give up.
+    /// The time that callers usually wait before they give up.
     pub(super) call_timeout: Duration,
-    /// The time that scripts go by, if it is not the server's.
+    /// The clock that scripts use in place of the server's. Only tests set one.
     pub(super) clock: Option<Source>,
 }
 
-/// The requests of many callers, and the driver that sends them.
+/// A queue of requests from many callers, and the driver that sends them.
 #[derive(Debug)]
 pub(super) struct Batcher {
     options: BatcherOptions,
@@ -69,27 +77,27 @@ pub(super) struct Batcher {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Arc<PendingRequest>>,
-    /// Callers that wait for a reply, in the order of their deadlines.
+    /// Requests whose caller waits for a reply, ordered by deadline.
     deadlines: VecDeque<Arc<PendingRequest>>,
-    /// Whether the timer will fire.
+    /// Whether the timer is set.
     is_timer_set: bool,
     driver: Option<CurrentDriver>,
-    /// Drivers that were ever started.
+    /// The number of drivers started so far.
     drivers: u64,
 }
 
-/// The driver that takes requests from the queue.
+/// The state of the driver that takes requests from the queue.
 #[derive(Debug)]
 struct CurrentDriver {
     number: u64,
     batches_in_flight: usize,
     requests_in_flight: usize,
-    /// Taken by the request that wakes it.
+    /// Wakes the driver. Empty from the time it is used until the driver runs.
     waker: Option<Waker>,
     woken_at: Option<Timestamp>,
-    /// Whether a caller has left after its request was sent: the batch may have none any more.
+    /// Whether a caller has gone after its request was sent, so that a batch may have no callers left.
     is_caller_gone: bool,
-    /// Requests that were not sent before their deadlines since it ran last.
+    /// The number of requests that expired in the queue since the driver last ran.
     expired_in_queue: u32,
 }
 
@@ -106,7 +114,7 @@ impl Batcher {
         Arc::new(Self { options, state: Mutex::default() })
     }
 
-    /// Sends `asks` as one request, and returns the reply if it comes before the deadline.
+    /// Sends `asks` as one request. Returns the reply if it arrives before the deadline.
     pub(super) async fn send(self: &Arc<Self>, asks: Asks, terms: Terms) -> Result<Answers, RedisFailure> {
         if let Some(failure) = self.options.connection.refusal(self.options.slot) {
             return Err(failure);
@@ -116,7 +124,7 @@ impl Batcher {
         WaitForReply { batcher: self, request }.await
     }
 
-    /// Whether nobody is using it.
+    /// Whether no request is queued or in flight.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         state.driver.is_none() && state.queue.is_empty()
@@ -142,14 +150,14 @@ impl Batcher {
             SystemClock.wake_at(request.deadline(), &Waker::from(Arc::clone(self)));
         }
         waker.into_iter().for_each(Waker::wake);
-        // Without a runtime the driver is dropped here, and fails the request.
+        // Without a runtime, the driver is dropped here and fails the request.
         if let Some(driver) = new_driver {
             self.options.connection.runtime().spawn(driver);
         }
         Ok(())
     }
 
-    /// Tells the driver of callers that have left without a reply.
+    /// Notifies the driver of callers that have gone without a reply.
     fn callers_gone(&self, stages: impl Iterator<Item = Stage>) {
         let mut state = self.state();
         let Some(driver) = &mut state.driver else { return };
@@ -165,7 +173,7 @@ impl Batcher {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends the wait of all callers whose deadline has passed, and sets the timer for the next one.
+    /// Fails the requests whose deadline has passed, and sets the timer for the next deadline.
     fn expire(self: Arc<Self>) {
         let now = SystemClock.now();
         let mut late = Vec::new();
@@ -188,7 +196,7 @@ impl Batcher {
         }
     }
 
-    /// The time for a script to go by, if it is not the server's.
+    /// Returns the time that replaces the server's, if there is a clock for it.
     fn now(&self) -> Option<Timestamp> {
         self.options.clock.as_ref().map(Source::now)
     }
@@ -199,7 +207,8 @@ impl Batcher {
 }
 
 impl State {
-    /// Adds a caller to those with a deadline; whether the timer has to be set for it. Nearly always its deadline is the last.
+    /// Inserts a request by its deadline. Returns whether the timer has to be set. The search runs from the
+    /// back: a new deadline is nearly always the latest.
     fn add_deadline(&mut self, request: &Arc<PendingRequest>) -> bool {
         let later =
             self.deadlines.iter().rev().take_while(|other| other.deadline() > request.deadline()).count();
@@ -209,7 +218,7 @@ impl State {
         !is_timer_set || (position == 0 && later > 0)
     }
 
-    /// Makes place for a new driver; its number.
+    /// Installs the state of a new driver in place of the current one. Returns its number.
     fn replace_driver(&mut self) -> u64 {
         self.drivers += 1;
         self.driver = Some(CurrentDriver {
@@ -217,7 +226,7 @@ impl State {
             batches_in_flight: 0,
             requests_in_flight: 0,
             waker: None,
-            // Spawning it wakes it.
+            // Spawning a task wakes it.
             woken_at: Some(SystemClock.now()),
             is_caller_gone: false,
             expired_in_queue: 0,
@@ -225,18 +234,19 @@ impl State {
         self.drivers
     }
 
-    /// The driver, if it is the one of this number.
+    /// Returns the current driver if it has this number.
     fn driver(&mut self, number: u64) -> Option<&mut CurrentDriver> {
         self.driver.as_mut().filter(|driver| driver.number == number)
     }
 
-    /// Wakes the driver if it can send what is queued.
+    /// Returns the driver's waker if the driver can send a batch of the queued requests.
     fn waker_for_queue(&mut self) -> Option<Waker> {
         let queued = self.queue.len();
         self.driver.as_mut().filter(|driver| driver.can_send(queued))?.take_waker()
     }
 
-    /// Returns the next step of the driver of this number, when it has nothing left to do for its batches in flight.
+    /// Returns the next step of the driver with this number, after it has polled its batches in flight.
+    /// Ends the driver if nothing is left to do.
     fn next_step(&mut self, number: u64) -> Step {
         let queued = self.queue.len();
         match self.driver(number) {
@@ -249,7 +259,7 @@ impl State {
         }
     }
 
-    /// Takes the next batch from the queue; `None` if no caller waits any more.
+    /// Removes the next batch from the queue. Returns `None` if no caller waits any more.
     fn next_batch(&mut self, number: u64) -> Option<Batch> {
         self.driver(number)?;
         let mut requests: Vec<Arc<PendingRequest>> = Vec::with_capacity(self.queue.len().min(MAX_TOGETHER));
@@ -269,12 +279,13 @@ impl State {
         Some(Batch::new(requests))
     }
 
-    /// Takes all requests, for the driver of this number; none if another one has the queue.
+    /// Removes all requests from the queue, for the driver with this number. Returns none if that driver
+    /// was replaced.
     fn take_queue(&mut self, number: u64) -> VecDeque<Arc<PendingRequest>> {
         if self.driver(number).is_some() { std::mem::take(&mut self.queue) } else { VecDeque::new() }
     }
 
-    /// The driver of this number ends; the requests that it leaves.
+    /// Ends the driver with this number. Returns the requests that it leaves in the queue.
     fn end_driver(&mut self, number: u64) -> VecDeque<Arc<PendingRequest>> {
         let queue = self.take_queue(number);
         self.driver.take_if(|driver| driver.number == number);
@@ -290,7 +301,7 @@ impl State {
 }
 
 impl CurrentDriver {
-    /// Whether one more batch may start for so many requests.
+    /// Whether one more batch may start with `queued` requests.
     fn can_send(&self, queued: usize) -> bool {
         queued > 0 && self.batches_in_flight < MAX_BATCHES && queued * MAX_BATCHES >= self.requests_in_flight
     }
@@ -301,13 +312,13 @@ impl CurrentDriver {
         Some(waker)
     }
 
-    /// Whether its runtime does not run it.
+    /// Whether the driver was woken too long ago without having run.
     fn is_stalled(&self) -> bool {
         self.woken_at.is_some_and(|woken_at| SystemClock.now() > woken_at + STALLED_AFTER)
     }
 }
 
-/// The timer's call.
+/// The timer calls this at the next deadline.
 impl Wake for Batcher {
     fn wake(self: Arc<Self>) {
         self.expire();

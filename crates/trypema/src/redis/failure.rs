@@ -1,10 +1,10 @@
-//! Why Redis gave no answer.
+//! Failures of calls to Redis.
 
 use std::sync::Arc;
 
 use thiserror::Error;
 
-/// A call that Redis did not answer with a decision. Never a denial: that is a decision.
+/// A call that Redis did not answer with a decision. A denial is a decision, never a failure.
 ///
 /// ```
 /// use trypema::redis::{RedisFailure, RedisFailureKind};
@@ -22,25 +22,27 @@ pub struct RedisFailure {
     source: Option<Arc<redis::RedisError>>,
 }
 
-/// What is known about a call that failed.
+/// The known effect of a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum RedisFailureKind {
-    /// The call was never sent: nothing was spent.
+    /// The call was never sent. Nothing was spent.
     #[error("redis is unavailable")]
     Unavailable,
-    /// The call was sent and no reply came in time: it may have been spent, and is not sent again.
+    /// The call was sent and no reply arrived in time. The cost may have been spent, and the call is not
+    /// sent again.
     #[error("no reply from redis, the outcome is unknown")]
     OutcomeUnknown,
-    /// Redis refused to run the call (out of memory, wrong type, read only, no permission …): nothing was spent.
+    /// Redis refused to run the call (out of memory, wrong type, read-only, no permission, …). Nothing was
+    /// spent.
     #[error("redis refused the call")]
     Refused,
-    /// The reply cannot be understood: it may have been spent.
+    /// The reply is malformed. The cost may have been spent.
     #[error("redis sent a reply that makes no sense")]
     BadReply,
 }
 
-/// The error of a script that meets a state in a later format than its own (`script/time.lua`).
+/// The error of a script that finds a state in a later format than its own (`script/time.lua`).
 const NEWER_STATE: &str = "state was written by a newer version of trypema";
 
 impl RedisFailure {
@@ -48,20 +50,20 @@ impl RedisFailure {
         Self { kind, message: message.into(), source: None }
     }
 
-    /// The same kind of failure, caused by an error of the client. Of what a script said, the name of the script and the
-    /// line in it are left out.
+    /// Returns a failure of this kind that was caused by an error of the client. For a [`NEWER_STATE`]
+    /// error, the message omits the script name and line that Redis adds.
     pub(crate) fn from_client(kind: RedisFailureKind, error: redis::RedisError) -> Self {
         let text = error.to_string();
         let message = if text.contains(NEWER_STATE) { NEWER_STATE.into() } else { text.into() };
         Self { kind, message, source: Some(Arc::new(error)) }
     }
 
-    /// What is known about the call.
+    /// Returns what is known about the effect of the call.
     pub fn kind(&self) -> RedisFailureKind {
         self.kind
     }
 
-    /// Whether the server does not know who we are: that will not change by itself.
+    /// Whether the server refused the credentials, or the user lacks a permission. Retrying does not help.
     pub fn is_login_refused(&self) -> bool {
         self.source.as_ref().is_some_and(|error| {
             error.kind() == redis::ErrorKind::AuthenticationFailed
@@ -69,13 +71,13 @@ impl RedisFailure {
         })
     }
 
-    /// Whether asking again cannot count anything twice and may help.
+    /// Whether a retry may succeed and cannot count anything twice.
     pub fn is_retryable(&self) -> bool {
         self.kind == RedisFailureKind::Unavailable
     }
 }
 
-/// Two failures are the same when they say the same.
+/// Failures are equal if their kind and message are equal; the source is ignored.
 impl PartialEq for RedisFailure {
     fn eq(&self, other: &Self) -> bool {
         self.kind == other.kind && self.message == other.message

@@ -1,4 +1,4 @@
-//! The requests of one script call.
+//! The requests that are sent as one script call.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -9,7 +9,7 @@ use crate::redis::ask::{Answers, Cargo, Told};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
 use crate::redis::transport::ScriptCall;
 
-/// Requests that are sent together, in their order.
+/// Requests that are sent together, in order.
 #[derive(Debug)]
 pub(super) struct Batch {
     requests: Vec<Arc<PendingRequest>>,
@@ -24,17 +24,17 @@ impl Batch {
         self.requests.len()
     }
 
-    /// Whether no caller waits for it any more.
+    /// Whether no caller waits for a reply any more.
     pub(super) fn is_abandoned(&self) -> bool {
         self.requests.iter().all(|request| request.is_finished())
     }
 
-    /// The script call for all of it; `now` is the time to go by, if not the server's.
+    /// Returns the script call for the batch. `now` replaces the server's time, if it is given.
     pub(super) fn script_call(&self, now: Option<Timestamp>) -> ScriptCall {
         self.cargo().call(now)
     }
 
-    /// Gives every caller its part of the reply.
+    /// Gives each caller its part of the reply.
     pub(super) fn complete(&self, reply: Result<::redis::Value, RedisFailure>) {
         let mut told = reply.and_then(|reply| self.read(&reply)).map(Vec::into_iter);
         let mut reply_to = |request: &PendingRequest| match &mut told {

@@ -15,10 +15,10 @@ use crate::redis::transport::{Channel, Readiness};
 type Connecting = Pin<Box<dyn Future<Output = Result<Channel, RedisFailure>> + Send>>;
 type ScriptReply = Pin<Box<dyn Future<Output = Result<::redis::Value, RedisFailure>> + Send>>;
 
-/// One driver of a batcher. Ready when nothing is queued or in flight.
+/// The driver task of a batcher. It completes when nothing is queued or in flight.
 pub(super) struct Driver {
     batcher: Arc<Batcher>,
-    /// Tells it apart from a driver that has replaced it: that one has the queue.
+    /// Identifies the driver. A driver that was replaced no longer owns the queue.
     number: u64,
     connecting: Option<Connecting>,
     in_flight: Vec<InFlight>,
@@ -34,7 +34,7 @@ impl Driver {
         Self { batcher: Arc::clone(batcher), number, connecting: None, in_flight: Vec::new() }
     }
 
-    /// Has the waker ready for requests that come from now on, and sees to callers that have left.
+    /// Stores the waker for new requests, and handles callers that have gone since the last poll.
     fn begin(&mut self, waker: &Waker) {
         let mut state = self.batcher.state();
         let Some(driver) = state.driver(self.number) else { return };
@@ -46,13 +46,13 @@ impl Driver {
         if is_caller_gone {
             self.end_batches(|in_flight| in_flight.batch.is_abandoned());
         }
-        // A dial that outlasts its callers is as bad as a call without a reply.
+        // For the circuit breaker, a dial that outlasts its callers is as bad as a call without a reply.
         if self.connecting.is_some() && expired_in_queue > 0 {
             self.batcher.options.connection.dial_outlasted(self.batcher.options.slot, expired_in_queue);
         }
     }
 
-    /// Polls all batches in flight, in the order in which they were formed: a new one is sent by that.
+    /// Polls all batches in flight, oldest first. The first poll of a new batch sends it.
     fn complete_batches(&mut self, context: &mut Context<'_>) {
         self.end_batches(|in_flight| match in_flight.reply.as_mut().poll(context) {
             Poll::Ready(reply) => {
@@ -74,7 +74,7 @@ impl Driver {
         });
     }
 
-    /// The connection for the next batch, as soon as there is one.
+    /// Polls for the connection of the next batch, and starts to connect if necessary.
     fn poll_connection(&mut self, context: &mut Context<'_>) -> Poll<Result<Channel, RedisFailure>> {
         let mut connecting = match self.connecting.take() {
             Some(connecting) => connecting,
@@ -90,7 +90,7 @@ impl Driver {
         poll
     }
 
-    /// Forms a batch of what is queued and sends it; without a connection all that is queued fails.
+    /// Forms a batch and sends it. If there is no connection, fails all queued requests.
     fn send(&mut self, channel: Result<Channel, RedisFailure>) {
         match channel {
             Ok(channel) => {
@@ -103,7 +103,7 @@ impl Driver {
         }
     }
 
-    /// Fails all requests in the queue, unspent.
+    /// Fails all queued requests. They have spent nothing.
     fn fail_queue(&self, failure: &RedisFailure) {
         let queue = self.batcher.state().take_queue(self.number);
         fail_all(&queue, failure);
@@ -121,7 +121,8 @@ impl Future for Driver {
         self.begin(context.waker());
         loop {
             self.complete_batches(context);
-            // A connection that is being made is wanted even if the callers that it was begun for are gone.
+            // Finish a dial even if the callers that started it are gone: the next request needs the
+            // connection.
             let step = match self.connecting {
                 Some(_) => Step::SendBatch,
                 None => self.batcher.state().next_step(self.number),
@@ -138,14 +139,14 @@ impl Future for Driver {
     }
 }
 
-/// Callers that are left behind, by a runtime that is shut down or by a panic, are told so.
+/// Fails the requests that are left behind when the runtime shuts down or the driver panics.
 impl Drop for Driver {
     fn drop(&mut self) {
         for in_flight in self.in_flight.drain(..) {
             let message = "the async runtime was shut down before the reply came";
             in_flight.batch.complete(Err(RedisFailure::new(RedisFailureKind::OutcomeUnknown, message)));
         }
-        // In one step: a request that comes after it starts the next driver.
+        // One step under the lock: a request that is enqueued later starts the next driver.
         let queue = self.batcher.state().end_driver(self.number);
         fail_all(&queue, &unavailable("no async runtime runs this call, or it was shut down"));
     }

@@ -1,4 +1,4 @@
-//! One caller of a batcher, and its wait for the reply.
+//! A queued or sent request, and its caller's wait for the reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,26 +11,26 @@ use crate::clock::Timestamp;
 use crate::redis::ask::{Answers, Asks};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
 
-/// What a caller wants besides an answer.
+/// The conditions under which a caller waits.
 #[derive(Debug, Clone)]
 pub(in crate::redis) struct Terms {
-    /// When it gives up.
+    /// The time at which the caller gives up.
     pub(in crate::redis) deadline: Timestamp,
-    /// Set when it goes away and nothing was, or will be, sent for it.
+    /// Set when the caller is dropped and its request was not, and will not be, sent.
     pub(in crate::redis) unsent: Option<Arc<AtomicBool>>,
 }
 
 impl Terms {
-    /// Gives up at `deadline`.
+    /// Returns terms with this deadline.
     pub(in crate::redis) fn until(deadline: Timestamp) -> Self {
         Self { deadline, unsent: None }
     }
 }
 
-/// What a caller is told in the end.
+/// The result that a caller gets.
 pub(super) type Reply = Result<Answers, RedisFailure>;
 
-/// A request with its one-shot reply, shared by the caller, the queue or batch, and the timer.
+/// A request with its one-shot reply. The caller, the timer, and the queue or batch share it.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     asks: Asks,
@@ -45,13 +45,13 @@ struct Progress {
     waker: Option<Waker>,
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Queued,
-    /// In a batch: it may run from here on.
+    /// In a batch. From here on the script may have run.
     Sent,
-    /// Has its reply, or its caller is gone.
+    /// The reply is there, or the caller is gone.
     Finished,
 }
 
@@ -65,7 +65,7 @@ impl PendingRequest {
         &self.asks
     }
 
-    /// Whether it asks for one check.
+    /// Whether the request has exactly one check.
     pub(super) fn is_single(&self) -> bool {
         matches!(self.asks, Asks::One(_))
     }
@@ -74,12 +74,13 @@ impl PendingRequest {
         self.terms.deadline
     }
 
-    /// Whether nobody waits for the reply any more.
+    /// Whether no caller waits for a reply any more.
     pub(super) fn is_finished(&self) -> bool {
         self.progress().stage == Stage::Finished
     }
 
-    /// Takes it into a batch; `false` if its caller is gone, so that it is not sent.
+    /// Marks the request as part of a batch. Returns `false` if its caller is gone; it must not be sent
+    /// then.
     pub(super) fn mark_sent(&self) -> bool {
         let mut progress = self.progress();
         let is_queued = progress.stage == Stage::Queued;
@@ -89,12 +90,13 @@ impl PendingRequest {
         is_queued
     }
 
-    /// Delivers the reply, unless the caller is gone or was told that its time is up; the caller's waker.
+    /// Delivers the reply, unless the request is finished already. Returns the caller's waker.
     pub(super) fn complete(&self, reply: Reply) -> Option<Waker> {
         self.progress().finish(reply)
     }
 
-    /// Ends the wait at the deadline; how far it had come. A request that is still queued is known to be unspent.
+    /// Fails the request because its deadline has passed. Returns its previous stage. A request that was
+    /// still queued has spent nothing.
     pub(super) fn time_out(&self) -> Stage {
         let mut progress = self.progress();
         let stage = progress.stage;
@@ -123,11 +125,12 @@ impl PendingRequest {
         Poll::Pending
     }
 
-    /// Ends the wait because the caller is dropped; how far it had come.
+    /// Finishes the request because its caller was dropped. Returns its previous stage.
     fn cancel(&self) -> Stage {
         let mut progress = self.progress();
         let stage = std::mem::replace(&mut progress.stage, Stage::Finished);
-        // Dropping a waker may run code of the executor's: not later, under the batcher's lock.
+        // Drop the waker here: its destructor may run code of the executor, which must not run under the
+        // batcher's lock.
         let waker = progress.waker.take();
         drop(progress);
         drop(waker);
@@ -153,7 +156,7 @@ impl Progress {
     }
 }
 
-/// A caller's wait. Dropping it cancels the request if that has not been sent.
+/// A caller's wait for the reply. Dropping it cancels a request that has not been sent.
 pub(super) struct WaitForReply<'b> {
     pub(super) batcher: &'b Batcher,
     pub(super) request: Arc<PendingRequest>,
