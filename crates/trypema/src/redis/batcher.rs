@@ -63,7 +63,7 @@ pub(super) struct BatcherOptions {
     pub(super) slot: u16,
     /// The time that callers usually wait before they give up.
     pub(super) call_timeout: Duration,
-    /// The clock that scripts use in place of the server's. Only tests set one.
+    /// The clock that scripts use in place of the server's, if the limiter was built with one.
     pub(super) clock: Option<Source>,
 }
 

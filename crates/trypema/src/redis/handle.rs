@@ -7,7 +7,7 @@ use super::limiter::Limiter;
 use crate::error::TrypemaError;
 use crate::strategy::{Strategy, Wire};
 
-/// One key of a limiter, whose name in Redis was made once.
+/// A handle to one key of a limiter. It builds the key's name in Redis once.
 #[derive(Debug)]
 pub struct KeyHandle<'a, S: Strategy> {
     pub(super) limiter: &'a Limiter<S>,
@@ -16,17 +16,17 @@ pub struct KeyHandle<'a, S: Strategy> {
 }
 
 impl<S: Wire> KeyHandle<'_, S> {
-    /// As [`Limiter::take`].
+    /// Same as [`Limiter::take`].
     pub async fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
         self.decide(limit, Asking::new(Verb::Take, cost)).await
     }
 
-    /// As [`Limiter::peek`].
+    /// Same as [`Limiter::peek`].
     pub async fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
         self.decide(limit, Asking::new(Verb::Peek, cost)).await
     }
 
-    /// As [`Limiter::reset`].
+    /// Same as [`Limiter::reset`].
     pub async fn reset(&self) -> Result<bool, TrypemaError> {
         self.limiter.reset(self.key).await
     }
@@ -35,7 +35,7 @@ impl<S: Wire> KeyHandle<'_, S> {
         self.limiter.decide(self.name.clone(), KeyCall::new(self.key, limit, asking)).await
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn name(&self) -> &RedisKey {
         self.key
     }

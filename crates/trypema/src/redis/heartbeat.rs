@@ -1,4 +1,5 @@
-//! How many instances are live: each sends a heartbeat, which tells it. The script is `script/instances.lua`.
+//! Counts the live instances. Each instance sends a heartbeat, and the reply is the count
+//! (`script/instances.lua`).
 
 use std::num::NonZeroU32;
 
@@ -8,12 +9,13 @@ use super::key::RedisKey;
 use super::lease::Sharer;
 use super::provider::RedisRateLimiterProvider;
 
-/// The key of all instances, and what its name in Redis ends with.
+/// The key that all instances share, and the suffix of its name in Redis.
 const KEY: &str = "trypema instances";
 const SUFFIX: &str = "fixed_window:instances";
 
 impl RedisRateLimiterProvider {
-    /// Tells Redis that an instance lives, or leaves, and remembers how many there are.
+    /// Sends a heartbeat, or announces that the instance leaves. Stores and returns the number of live
+    /// instances.
     #[doc(hidden)]
     pub async fn heartbeat(&self, sharer: Sharer) -> Result<u32, RedisFailure> {
         let told = self.store.ask(self.ask_for_instances(sharer), self.store.terms()).await?;
@@ -31,14 +33,14 @@ impl RedisRateLimiterProvider {
             cost: 0,
             extra: live_for_us,
             resets: 0,
-            // In place of a limit: the instance.
+            // This verb has no limit: the script reads the instance's id in its place.
             limit: instance.to_le_bytes().to_vec(),
             facts_len: 0,
             lease: None,
         }
     }
 
-    /// How many instances there are, if that is known.
+    /// Returns the number of live instances, if a heartbeat has reported it.
     pub(crate) fn instances(&self) -> Option<NonZeroU32> {
         self.store.instances()
     }

@@ -1,10 +1,10 @@
-//! Waiting for several answers at once.
+//! Waits for several futures at once.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-/// What each of `futures` gives, in their order, once all have.
+/// Waits for all `futures`. Returns their outputs in order.
 pub(crate) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut pending: Vec<Waiting<F>> =
         futures.into_iter().map(|future| Waiting::For(Box::pin(future))).collect();
@@ -24,7 +24,7 @@ pub(crate) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<
     .await
 }
 
-/// What both of two futures give, once both have.
+/// Waits for both futures. Returns both outputs.
 pub(crate) async fn both<A: Future, B: Future>(one: A, other: B) -> (A::Output, B::Output) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     let (mut first, mut second) = (None, None);
@@ -67,5 +67,5 @@ impl<F: Future> Waiting<F> {
     }
 }
 
-/// What is done is not pinned: only boxed futures are.
+/// The only pinned data is the boxed future: an output may move.
 impl<F: Future> Unpin for Waiting<F> {}

@@ -8,11 +8,12 @@ use encoding::{MAX_BYTES, encode, is_unchanged};
 
 use crate::error::TrypemaError;
 
-/// A key that limits are counted for in Redis, or the prefix of all names there.
+/// A key of the Redis and hybrid providers, or the prefix of all names in Redis.
 ///
-/// There are two ways to make one, and they agree: for every text that `try_from` accepts, `encode` returns the same key.
+/// There are two constructors, and they agree: for every text that `try_from` accepts, `encode` returns the
+/// same key.
 ///
-/// - [`RedisKey::try_from`] accepts a text of 1 to 255 bytes without `:`, and refuses everything else.
+/// - [`RedisKey::try_from`] accepts a text of 1 to 255 bytes without `:`, and rejects everything else.
 /// - [`RedisKey::encode`] accepts any bytes: `user:123`, an IPv6 address, a token of 10 KiB, an empty text.
 ///
 /// ```
@@ -30,12 +31,13 @@ use crate::error::TrypemaError;
 pub struct RedisKey(String);
 
 impl RedisKey {
-    /// Returns the key of any bytes, such that different bytes have different keys.
+    /// Returns a key for any bytes. Different bytes have different keys.
     ///
-    /// Text stays as it is, except for `{`, `}`, `%` and control characters. These, and bytes that are not UTF-8, are written as
-    /// `%` and two hexadecimal digits. Where the result would be longer than 255 bytes, it is the start of the encoded text,
-    /// `%sha256-` and the SHA-256 of all bytes. No bytes at all are `%empty`. Neither form can be the result of escaping,
-    /// so two inputs share a key only if they share a SHA-256.
+    /// Text stays as it is, except for `{`, `}`, `%` and control characters. These, and bytes that are not
+    /// UTF-8, are written as `%` and two hexadecimal digits. If the result would be longer than 255 bytes,
+    /// the key is the start of the encoded text, `%sha256-`, and the SHA-256 of all bytes. The key of no
+    /// bytes is `%empty`. Neither form can result from escaping, so two inputs share a key only if they
+    /// share a SHA-256.
     ///
     /// All names of a key are in one slot of a Cluster, whatever its bytes.
     ///
@@ -52,19 +54,19 @@ impl RedisKey {
         Self(encode(bytes.as_ref()))
     }
 
-    /// Returns the key with `suffix` after it.
+    /// Returns the key with `suffix` appended.
     pub(crate) fn suffixed(&self, suffix: fmt::Arguments<'_>) -> Self {
         let text = format!("{self}{suffix}");
-        // The text is encoded already: only its length may have to change.
+        // The text is already encoded. It is encoded again only if it has become too long.
         if text.len() <= MAX_BYTES { Self(text) } else { Self::encode(text) }
     }
 
-    /// The prefix of all names, unless another one is chosen.
+    /// Returns the prefix of all names, unless the caller chooses another.
     pub(crate) fn default_prefix() -> Self {
         Self("trypema".to_owned())
     }
 
-    /// Returns the key as it is written in Redis: see [`RedisKey::encode`].
+    /// Returns the key as it is written in Redis; see [`RedisKey::encode`].
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -90,7 +92,7 @@ impl TryFrom<&str> for RedisKey {
     }
 }
 
-/// An address as a key in Redis: `203.0.113.9`, `2001:db8:1:2::/64`.
+/// Encodes an IP address or network as a key: `203.0.113.9`, `2001:db8:1:2::/64`.
 #[cfg(any(feature = "http", feature = "rules"))]
 impl From<crate::address_key::AddressKey> for RedisKey {
     fn from(address: crate::address_key::AddressKey) -> Self {
@@ -110,10 +112,11 @@ impl AsRef<str> for RedisKey {
     }
 }
 
-/// `<prefix>:{<key>}:<strategy>`: the name of a state.
+/// Returns the name of a state in Redis: `<prefix>:{<key>}:<strategy>`.
 ///
-/// Neither prefix nor key contains a brace, and a key is never empty. So the first `{` ends the prefix, the first `}` ends the
-/// key, two states never share a name, and all names of one key have the same hash tag.
+/// Neither the prefix nor the key contains a brace, and a key is never empty. So the first `{` ends the
+/// prefix, the first `}` ends the key, two states never share a name, and all names of one key have the
+/// same hash tag.
 pub(super) fn state_name(prefix: &RedisKey, key: &RedisKey, strategy: &str) -> Vec<u8> {
     [prefix.0.as_bytes(), b":{", key.0.as_bytes(), b"}:", strategy.as_bytes()].concat()
 }
@@ -163,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        /// The relation of the two constructors: they agree wherever `try_from` accepts a text.
+        /// The two constructors agree on every text that `try_from` accepts.
         #[test]
         fn try_from_and_encode_agree(text in "[ab:%{}\u{0}\u{7f}\u{85}ä€]{0,3}|[a%{]{84,90}|.{0,300}") {
             match RedisKey::try_from(text.as_str()) {
@@ -172,7 +175,7 @@ mod tests {
             }
         }
 
-        /// Prefix and key can be read back from a name, so two states never share one.
+        /// The prefix and the key can be parsed from a name, so two states never share one.
         #[test]
         fn names_are_injective(prefix in any::<Vec<u8>>(), key in any::<Vec<u8>>()) {
             let (prefix, key) = (RedisKey::encode(prefix), RedisKey::encode(key));

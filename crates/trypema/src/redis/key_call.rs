@@ -1,9 +1,9 @@
-//! One call for one key.
+//! The arguments of a call for one key.
 
 use super::ask::Verb;
 use super::key::RedisKey;
 
-/// A verb with its numbers.
+/// A verb with its numeric arguments.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asking {
     pub(super) verb: Verb,
@@ -17,7 +17,7 @@ impl Asking {
     }
 }
 
-/// A key with the limit that applies to it, and the verb.
+/// A verb with the key and the limit that it applies to.
 #[derive(Debug)]
 pub(super) struct KeyCall<'k, 'l, L> {
     pub(super) key: &'k RedisKey,

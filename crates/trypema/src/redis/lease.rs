@@ -1,4 +1,4 @@
-//! Leases: units that this instance takes to spend by itself.
+//! Leases: units that one instance takes in advance and spends without calling Redis.
 
 use super::ask::{LeaseTerms, Verb};
 use super::batcher::Terms;
@@ -10,30 +10,30 @@ use super::receipt::Reservation;
 use crate::clock::Timestamp;
 use crate::strategy::{Call, Leasable, LeaseAsk, Leased};
 
-/// What Redis told of a lease.
+/// The reply to a lease request.
 #[derive(Debug, Clone, Copy)]
 pub struct ToldLease<O> {
-    /// What was granted.
+    /// The granted lease.
     pub leased: Leased<O>,
-    /// The time in Redis when it was granted.
+    /// The time of the grant, by the clock of Redis.
     pub now: Timestamp,
-    /// How many instances share the key.
+    /// The number of instances that share the key.
     pub sharers: u32,
-    /// How often the key had been reset.
+    /// The key's reset count at the grant.
     pub resets: u32,
 }
 
-/// Who asks for a lease, and for how long it counts as one of those who share the key; 0 if it leaves.
+/// An instance that shares a key with others.
 #[derive(Debug, Clone, Copy)]
 pub struct Sharer {
-    /// A number that no other instance has.
+    /// A number that is unique to the instance.
     pub instance: u64,
-    /// In microseconds.
+    /// The time for which the instance counts as live after this request, in microseconds; 0 if it leaves.
     pub live_for_us: u64,
 }
 
 impl<S: Leasable> Limiter<S> {
-    /// Asks for a lease, and gives back what is left of an old one.
+    /// Requests a lease, and returns the rest of an ended one.
     #[doc(hidden)]
     pub async fn lease(
         &self,
@@ -44,7 +44,7 @@ impl<S: Leasable> Limiter<S> {
         self.lease_by(self.deadline_from_now(), (key, limit), (ask, sharer)).await
     }
 
-    /// The same until `deadline`.
+    /// Same as [`lease`](Self::lease), with a deadline.
     pub(crate) async fn lease_by(
         &self,
         deadline: Timestamp,
@@ -74,13 +74,14 @@ impl<S: Leasable> Limiter<S> {
         Ok(ToldLease { leased: Leased { units, recorded, outcome }, now, sharers, resets })
     }
 
-    /// When a call that gives up at `deadline` no longer waits for another's answer: half-way to it.
+    /// Returns the time until which a call with this `deadline` waits for a reply to another call's
+    /// request. It leaves half of the usual timeout for a request of its own.
     pub(crate) fn patience(&self, deadline: Timestamp) -> Timestamp {
         let half_us = self.store.deadline().as_micros() as u64 / 2;
         Timestamp::derived(deadline.as_micros().saturating_sub(half_us))
     }
 
-    /// Takes `cost` if it fits, with a receipt, until `deadline`. Applies no failure policy.
+    /// Takes `cost` if it fits, and issues a receipt. Applies no failure policy.
     pub(crate) async fn plain_reserve<'l>(
         &self,
         deadline: Timestamp,
@@ -93,7 +94,7 @@ impl<S: Leasable> Limiter<S> {
         Ok(self.reservation(key, limit, found))
     }
 
-    /// Takes `cost` if it fits, until `deadline`: the outcome, and the time in Redis.
+    /// Takes `cost` if it fits. Returns the outcome and the time in Redis. Applies no failure policy.
     pub(crate) async fn plain_take(
         &self,
         deadline: Timestamp,

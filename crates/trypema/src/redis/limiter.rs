@@ -1,4 +1,4 @@
-//! One strategy on the Redis provider: every verb, for every key.
+//! One strategy of the Redis provider: every verb, for every key.
 
 mod reserving;
 
@@ -21,11 +21,11 @@ use crate::observer::{Event, Failure};
 use crate::strategy::{Call, Strategy, Wire};
 use crate::waiting::WaitQueues;
 
-/// Limits by one strategy, shared through Redis by every process that uses the same server and prefix.
+/// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
 ///
-/// Every verb is one atomic script call (two round trips the first time a server sees the script) and takes the
-/// limit that applies. A denial is a decision; an `Err` means that Redis gave no answer, and its
-/// [`kind`](RedisFailure::kind) says what is known.
+/// Every verb is one atomic script call, with the limit as an argument. The first call of a script on a
+/// server takes two round trips. A denial is a decision. An `Err` means that Redis did not answer with a
+/// decision, and its [`kind`](RedisFailure::kind) tells whether the cost can have been spent.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -46,12 +46,12 @@ use crate::waiting::WaitQueues;
 /// # }
 /// ```
 ///
-/// Clones are cheap, and the same limiter.
+/// Clones are cheap and share everything.
 #[derive(Debug)]
 pub struct Limiter<S: Strategy> {
     pub(super) store: Arc<Store>,
     pub(super) substitute: Arc<Substitute<S>>,
-    /// The callers that wait, on this provider and on the hybrid one.
+    /// Callers of `wait`. The hybrid provider uses the same queues.
     pub(super) waiters: Arc<WaitQueues>,
 }
 
@@ -65,7 +65,7 @@ impl<S: Strategy> Clone for Limiter<S> {
     }
 }
 
-/// What a verb found, before it is told.
+/// The outcome of a deciding verb, before it becomes a decision.
 pub(super) struct Found<S: Strategy> {
     pub(super) outcome: S::Outcome,
     pub(super) told: Told,
@@ -83,10 +83,10 @@ impl<S: Wire> Limiter<S> {
         Self { store, substitute: Arc::new(Substitute::new()), waiters: Arc::default() }
     }
 
-    /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.
+    /// Takes `cost` if it fits. A cost of 0 reports the usage and records nothing.
     ///
-    /// Takes of callers that wait at the same time share script calls. If this future is dropped, the take may
-    /// have been sent, and then stays spent.
+    /// Concurrent takes share script calls. If this future is dropped, the take may have been sent already,
+    /// and then stays spent.
     pub async fn take<'l>(
         &self,
         key: &RedisKey,
@@ -97,7 +97,7 @@ impl<S: Wire> Limiter<S> {
         self.decide(self.store.name(key, S::SUFFIX), call).await
     }
 
-    /// What [`Limiter::take`] would answer; nothing is spent.
+    /// Returns the decision that [`Limiter::take`] would make. Spends nothing.
     pub async fn peek<'l>(
         &self,
         key: &RedisKey,
@@ -108,7 +108,7 @@ impl<S: Wire> Limiter<S> {
         self.decide(self.store.name(key, S::SUFFIX), call).await
     }
 
-    /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
+    /// Returns the used and the remaining units: a [`Limiter::peek`] with a cost of 0.
     pub async fn usage<'l>(
         &self,
         key: &RedisKey,
@@ -130,7 +130,8 @@ impl<S: Wire> Limiter<S> {
         result
     }
 
-    /// The same, of which the observer is told by whoever asks.
+    /// Same as [`Limiter::take_up_to`], without notifying the observer of the decision. The caller does
+    /// that.
     pub(crate) async fn take_up_to_untold<'l>(
         &self,
         key: &RedisKey,
@@ -150,13 +151,14 @@ impl<S: Wire> Limiter<S> {
         }
     }
 
-    /// A handle to `key` that makes its name in Redis once, for callers that check it in a tight loop.
+    /// Returns a handle to `key`, for callers that check it in a tight loop. It builds the key's name in
+    /// Redis once.
     pub fn key<'a>(&'a self, key: &'a RedisKey) -> KeyHandle<'a, S> {
         KeyHandle { limiter: self, key, name: self.store.name(key, S::SUFFIX) }
     }
 
-    /// Gives back up to `units`, the oldest first; returns how many were still counted. Prefer
-    /// [`Limiter::refund`], which gives back where the take was recorded, and only once.
+    /// Refunds up to `units`, oldest first. Returns the units that still counted. Prefer
+    /// [`Limiter::refund`], which refunds where the take was recorded, and only once.
     pub async fn refund_units(
         &self,
         key: &RedisKey,
@@ -167,12 +169,12 @@ impl<S: Wire> Limiter<S> {
         self.number(key, ask).await
     }
 
-    /// Forgets what `key` has spent, and voids its receipts; whether there was anything.
+    /// Deletes the state of `key` and voids its receipts. Returns whether there was a state.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
         self.reset_until(self.deadline_from_now(), key).await
     }
 
-    /// The same until `deadline`.
+    /// Same as [`Limiter::reset`], with a deadline.
     pub(crate) async fn reset_until(
         &self,
         deadline: Timestamp,
@@ -180,12 +182,12 @@ impl<S: Wire> Limiter<S> {
     ) -> Result<bool, TrypemaError> {
         let ask = self.ask(key, None, Asking::new(Verb::Reset, 0));
         let was_any = self.number_until(deadline, key, ask).await? > 0;
-        // Units that were admitted without Redis would otherwise be charged after the reset.
+        // Redis must not be charged after the reset for units that were admitted without it before.
         self.substitute.forget(key);
         Ok(was_any)
     }
 
-    /// The deadline of a call that starts now.
+    /// Returns the deadline of a call that starts now.
     pub(crate) fn deadline_from_now(&self) -> Timestamp {
         self.store.terms().deadline
     }
@@ -194,13 +196,13 @@ impl<S: Wire> Limiter<S> {
         &self.waiters
     }
 
-    /// Gives a live key the limit that sticky calls go by; whether it is live.
+    /// Replaces the sticky limit that is stored with a live key. Returns whether the key is live.
     pub(crate) async fn adopt(&self, key: &RedisKey, limit: &S::Limit) -> Result<bool, TrypemaError> {
         let ask = self.ask(key, Some(limit), Asking::new(Verb::Adopt, 0));
         Ok(self.number(key, ask).await? > 0)
     }
 
-    /// Decides, in place of Redis if that cannot be asked, and tells the observer of takes.
+    /// Decides a call, by the failure policy if Redis fails. Notifies the observer of takes.
     pub(super) async fn decide<'l>(
         &self,
         name: Vec<u8>,
@@ -215,7 +217,7 @@ impl<S: Wire> Limiter<S> {
         result
     }
 
-    /// What a deciding verb found in Redis, where the state has this name.
+    /// Runs a deciding verb in Redis on the state with this name.
     pub(super) async fn found(
         &self,
         name: Vec<u8>,
@@ -224,7 +226,7 @@ impl<S: Wire> Limiter<S> {
         self.found_by(self.store.terms(), name, call).await
     }
 
-    /// The same on these terms.
+    /// Same as [`found`](Self::found), with these terms.
     pub(super) async fn found_by(
         &self,
         terms: Terms,
@@ -247,7 +249,7 @@ impl<S: Wire> Limiter<S> {
         self.settle(key, limit, terms.clone()).await?;
         let told = self.store.ask(self.ask(key, Some(limit), asking), terms).await?;
         let units = told.number;
-        // The decision is for what was taken, or for a single unit.
+        // The decision is about the units that were taken, or about a single unit if none were.
         let decided = if units == 0 { asking.cost.min(1) } else { units };
         Ok((units, self.read(limit, Asking::new(Verb::UpTo, decided), told)?))
     }
@@ -267,7 +269,7 @@ impl<S: Wire> Limiter<S> {
         }
     }
 
-    /// A check of this strategy.
+    /// Returns a request for this strategy.
     pub(super) fn ask(&self, key: &RedisKey, limit: Option<&S::Limit>, asking: Asking) -> Ask {
         Self::ask_named(self.store.name(key, S::SUFFIX), limit, asking)
     }
@@ -300,18 +302,18 @@ impl<S: Wire> Limiter<S> {
         }
     }
 
-    /// Asks for a verb that answers with a number.
+    /// Runs a verb that returns a number.
     pub(super) async fn number(&self, key: &RedisKey, ask: Ask) -> Result<u64, TrypemaError> {
         self.number_until(self.deadline_from_now(), key, ask).await
     }
 
-    /// The same until `deadline`.
+    /// Same as [`number`](Self::number), with a deadline.
     async fn number_until(&self, deadline: Timestamp, key: &RedisKey, ask: Ask) -> Result<u64, TrypemaError> {
         let told = self.store.ask(ask, Terms::until(deadline)).await;
         told.map(|told| told.number).map_err(|failure| self.failed(key, failure))
     }
 
-    /// Takes from Redis what was admitted without it.
+    /// Charges Redis for units that were admitted without it during an outage.
     pub(super) async fn settle(
         &self,
         key: &RedisKey,
@@ -324,12 +326,12 @@ impl<S: Wire> Limiter<S> {
         let settled = self.store.ask(ask, terms).await;
         settled.map(|_| ()).inspect_err(|failure| match failure.kind() {
             RedisFailureKind::Unavailable | RedisFailureKind::Refused => settling.put_off(),
-            // What may have been taken is not taken again.
+            // The units may have been charged: do not charge them again.
             RedisFailureKind::OutcomeUnknown | RedisFailureKind::BadReply => {}
         })
     }
 
-    /// What Redis decided, or what was chosen for when it cannot.
+    /// Returns the decision of Redis or, if Redis failed, the decision of the failure policy.
     pub(super) fn or_substitute<'l>(
         &self,
         call: KeyCall<'_, 'l, S::Limit>,
@@ -341,7 +343,7 @@ impl<S: Wire> Limiter<S> {
         })
     }
 
-    /// What was decided of a take, or what was chosen for when it cannot be.
+    /// Same as [`or_substitute`](Self::or_substitute), for a take.
     pub(crate) fn or_substitute_take<'l>(
         &self,
         key: &RedisKey,
@@ -351,7 +353,7 @@ impl<S: Wire> Limiter<S> {
         self.or_substitute(KeyCall::new(key, limit, Asking::new(Verb::Take, cost)), decided)
     }
 
-    /// Tells the observer of a failure.
+    /// Notifies the observer of a failure. Returns it as an error.
     pub(crate) fn failed(&self, key: &RedisKey, failure: RedisFailure) -> TrypemaError {
         let error = TrypemaError::from(failure);
         if let Some(observer) = self.store.observer() {
@@ -360,12 +362,12 @@ impl<S: Wire> Limiter<S> {
         error
     }
 
-    /// When a call starts, if anyone wants to know.
+    /// Returns the start time of a call, if there is an observer that needs it.
     pub(crate) fn started(&self) -> Option<Timestamp> {
         self.store.observer().map(|_| Source::System.now())
     }
 
-    /// Tells the observer of a decision.
+    /// Notifies the observer of a decision.
     pub(crate) fn tell(
         &self,
         key: &RedisKey,

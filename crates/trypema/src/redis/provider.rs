@@ -10,21 +10,22 @@ use super::transport::RedisStats;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 
-/// The connection, and the window that `inc` of the absolute and the suppressed strategy counts in.
+/// The options of a limiter with Redis in the trypema 1.x API: the connection, and the window of `inc` for
+/// the absolute and the suppressed strategy.
 ///
-/// Everything else there is to choose (a Cluster, Sentinel, the deadline, what a failure means) goes through
+/// Further settings (a Cluster, Sentinel, the deadline, the failure policy) need
 /// [`RateLimiter::builder`](crate::RateLimiter::builder).
 #[derive(Clone)]
 pub struct RedisRateLimiterOptions {
     /// A connection of the re-exported client, [`redis::client`](super::client).
     pub connection_manager: ::redis::aio::ConnectionManager,
-    /// What the names of all keys start with; `trypema` if it is `None`.
+    /// The prefix of all names in Redis; `None` stands for `trypema`.
     pub prefix: Option<RedisKey>,
     /// The length of the sliding window.
     pub window_size_seconds: WindowSizeSeconds,
-    /// How close calls must be to share a bucket.
+    /// The length of a bucket: calls within it are counted together.
     pub rate_group_size_ms: RateGroupSizeMs,
-    /// How far the suppressed strategy may go above its limit.
+    /// The multiple of the limit up to which the suppressed strategy admits calls.
     pub hard_limit_factor: HardLimitFactor,
 }
 
@@ -39,7 +40,7 @@ impl std::fmt::Debug for RedisRateLimiterOptions {
     }
 }
 
-/// What `inc` counts in.
+/// The window and related settings of `inc`.
 #[derive(Debug, Clone, Copy)]
 pub struct Windows {
     pub(crate) window: WindowSizeSeconds,
@@ -47,7 +48,8 @@ pub struct Windows {
     pub(crate) factor: HardLimitFactor,
 }
 
-/// The strategies that are shared through Redis. Their keys are apart, whatever the strategy.
+/// The limiters of all strategies, shared through Redis. Each strategy has its own counters, even for equal
+/// keys.
 #[derive(Debug, Clone)]
 pub struct RedisRateLimiterProvider {
     pub(super) store: Arc<Store>,
@@ -73,37 +75,37 @@ impl RedisRateLimiterProvider {
         }
     }
 
-    /// What can be told of the connection, for metrics.
+    /// Returns the state of the connection, for metrics.
     pub fn stats(&self) -> RedisStats {
         self.store.stats()
     }
 
-    /// Sliding windows with strict limits.
+    /// Returns the limiter of sliding windows with strict limits.
     pub fn absolute(&self) -> &AbsoluteRedisRateLimiter {
         &self.absolute
     }
 
-    /// Sliding windows that shed load by degrees.
+    /// Returns the limiter of sliding windows that shed load gradually.
     pub fn suppressed(&self) -> &SuppressedRedisRateLimiter {
         &self.suppressed
     }
 
-    /// Token buckets with one or more limits.
+    /// Returns the limiter of token buckets with one or more limits.
     pub fn token_bucket(&self) -> &Limiter<TokenBucket> {
         &self.token_bucket
     }
 
-    /// Sliding-window counters.
+    /// Returns the limiter of sliding-window counters.
     pub fn sliding_window(&self) -> &Limiter<SlidingWindow> {
         &self.sliding_window
     }
 
-    /// Fixed windows.
+    /// Returns the limiter of fixed windows.
     pub fn fixed_window(&self) -> &Limiter<FixedWindow> {
         &self.fixed_window
     }
 
-    /// Attempt limits with blocks.
+    /// Returns the limiter of attempts, which blocks keys that exceed their limits.
     pub fn abuse(&self) -> &Limiter<Abuse> {
         &self.abuse
     }

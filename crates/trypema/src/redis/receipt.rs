@@ -1,4 +1,4 @@
-//! Receipts: what names a take in Redis, so that it can be given back once.
+//! Receipts: they identify a take in Redis, so that it can be refunded once.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,39 +6,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::key::RedisKey;
 use crate::clock::Timestamp;
 
-/// What one take recorded in Redis, for giving it back with [`Limiter::refund`](super::Limiter::refund).
+/// The record of one take in Redis, for a refund with [`Limiter::refund`](super::Limiter::refund).
 ///
-/// A receipt is good for the key and strategy it came from, from any process, once, as long as the take still
+/// Any process can use a receipt, once, for the key and strategy that it came from, while the take still
 /// counts and the key has not been reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     pub(super) id: u128,
     pub(super) key: RedisKey,
-    /// The number of the strategy it was taken by.
+    /// The number of the strategy that made the take.
     pub(super) strategy: u8,
     pub(super) recorded: Timestamp,
     pub(super) units: u64,
-    /// How often the key had been reset.
+    /// The key's reset count at the take.
     pub(super) resets: u32,
 }
 
 impl Receipt {
-    /// The units that were taken.
+    /// Returns the number of units that were taken.
     pub fn units(&self) -> u64 {
         self.units
     }
 
-    /// The moment they are counted at, by the server's clock. Units of
+    /// Returns the time at which the units are recorded, by the server's clock. Units of
     /// [`Limiter::reserve_for`](super::Limiter::reserve_for) may be spent until then, and no longer.
     pub fn recorded_at(&self) -> Timestamp {
         self.recorded
     }
 }
 
-/// A decision with the receipt of what it took; `None` also where it was decided in place of Redis.
+/// A decision with the receipt of the take. There is no receipt if the take was denied, or if the failure
+/// policy decided it.
 pub type Reservation<D> = crate::local::Reservation<D, Receipt>;
 
-/// A number that no other receipt of any process has: a random part per process and a count.
+/// Returns an id that no other receipt of any process has: a random part per process, and a counter.
 pub(super) fn next_id() -> u128 {
     static PROCESS: OnceLock<u64> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -46,7 +47,8 @@ pub(super) fn next_id() -> u128 {
     u128::from(process) << 64 | u128::from(COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The standard library's hash keys are random for each process; hashing the process and the time adds to that.
+/// Returns a random number. The standard library's hash keys are random in each process; the process id and
+/// the time add to that.
 pub(crate) fn random() -> u64 {
     use std::hash::BuildHasher;
     let seed = (std::process::id(), crate::clock::Source::System.now());

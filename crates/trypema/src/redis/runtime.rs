@@ -1,8 +1,8 @@
-//! Spawns tasks on the async runtime of the call: Tokio or smol, as the features say.
+//! Spawns tasks on the caller's async runtime: Tokio or smol, depending on the features.
 
 use std::future::Future;
 
-/// A runtime to spawn on where a call runs outside of any.
+/// The runtime for tasks of callers that run outside any runtime.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Runtime {
     #[cfg(all(feature = "redis-tokio", not(feature = "redis-smol")))]
@@ -10,7 +10,7 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
-    /// The runtime that this runs in, if it does.
+    /// Returns the runtime that the caller runs in, if any.
     pub(super) fn current() -> Self {
         Self {
             #[cfg(all(feature = "redis-tokio", not(feature = "redis-smol")))]
@@ -18,7 +18,7 @@ impl Runtime {
         }
     }
 
-    /// Whether this runs in a runtime that sockets can be opened in.
+    /// Whether the caller runs in a runtime that can open sockets.
     pub(super) fn is_here() -> bool {
         #[cfg(feature = "redis-tokio")]
         if tokio::runtime::Handle::try_current().is_ok() {
@@ -27,8 +27,8 @@ impl Runtime {
         cfg!(feature = "redis-smol")
     }
 
-    /// Spawns `task` on the caller's runtime: Tokio inside of it, elsewhere smol if the feature is on, which needs no runtime of the caller's, else
-    /// this one. Without any the task is dropped.
+    /// Spawns `task` on the first of these: the Tokio runtime of the caller; smol, if its feature is on;
+    /// the runtime in `self`. Without any of them the task is dropped.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         #[cfg(feature = "redis-tokio")]
         if let Ok(tokio) = tokio::runtime::Handle::try_current() {
@@ -54,7 +54,7 @@ impl Runtime {
     }
 }
 
-/// Spawns `task` from inside another one.
+/// Spawns `task` from inside another task.
 pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     Runtime::default().spawn(task);
 }

@@ -1,4 +1,4 @@
-//! The scripts, put together from the strategies' Lua twins.
+//! Assembles the scripts from the strategies' Lua twins.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,7 @@ const INSTANCES: &str = include_str!("script/instances.lua");
 const LEASE: &str = include_str!("script/lease.lua");
 const DRIVER: &str = include_str!("script/driver.lua");
 
-/// The script for takes of one cost from one key, for the strategy with this number.
+/// Returns the script for takes of one cost from one key, for the strategy with this number.
 pub(super) fn single(number: u8) -> Arc<Script> {
     static SINGLES: [OnceLock<Arc<Script>>; LUA.len()] = [const { OnceLock::new() }; LUA.len()];
     let index = usize::from(number - 1);
@@ -22,28 +22,29 @@ pub(super) fn single(number: u8) -> Arc<Script> {
     Arc::clone(SINGLES[index].get_or_init(made))
 }
 
-/// The script for any requests. A strategy's functions are made only when a request needs them.
+/// Returns the driver script, which runs any requests. It defines a strategy's functions only when a
+/// request needs them.
 pub(super) fn driver() -> Arc<Script> {
     static SCRIPT: OnceLock<Arc<Script>> = OnceLock::new();
     Arc::clone(SCRIPT.get_or_init(|| Arc::new(Script::new(driver_source(&LUA)))))
 }
 
-/// One script, as it is sent to Redis.
+/// One script, as Redis receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptSource {
-    /// The strategy whose takes it runs, or `driver`.
+    /// The name of the strategy whose takes the script runs, or `driver`.
     pub name: &'static str,
-    /// Its text.
+    /// The Lua source.
     pub source: String,
 }
 
-/// Returns every script of this version, for tests that keep them.
+/// Returns every script of this version, for tests that store them.
 #[doc(hidden)]
 pub fn script_sources() -> Vec<ScriptSource> {
     sources_of(&LUA)
 }
 
-/// Returns every script without the usual cases (`quick/*.lua`), for measuring what these save.
+/// Returns every script without the fast paths (`quick/*.lua`), for measuring what the fast paths save.
 #[doc(hidden)]
 pub fn script_sources_without_quick() -> Vec<ScriptSource> {
     sources_of(&LUA.map(Lua::without_quick))

@@ -1,4 +1,4 @@
-//! The absolute and suppressed limiters with the calls that the published documentation names.
+//! The absolute and suppressed limiters with the calls of the trypema 1.x API.
 
 use std::ops::Deref;
 
@@ -16,14 +16,14 @@ use crate::units::RateLimit;
 /// length.
 pub type AbsoluteRedisRateLimiter = WindowLimiter<Absolute>;
 
-/// A sliding window, shared through Redis, that sheds load by degrees instead of shutting at its limit.
+/// A sliding window, shared through Redis, that sheds load gradually before it denies everything.
 pub type SuppressedRedisRateLimiter = WindowLimiter<Suppressed>;
 
-/// A limiter that is given rates, and counts them in the window of its options.
+/// A limiter that takes rates, and counts them in the window of its options.
 ///
-/// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a key
-/// holds until the key is forgotten. The verbs of [`Limiter`], to which this derefs, take the limit with
-/// every call.
+/// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a
+/// key stays in force until the key expires. The verbs of [`Limiter`], to which this type derefs, take the
+/// limit with every call.
 #[derive(Debug)]
 pub struct WindowLimiter<S: Windowed> {
     core: Limiter<S>,
@@ -32,15 +32,16 @@ pub struct WindowLimiter<S: Windowed> {
 
 /// A strategy whose limits are rates over a window.
 pub trait Windowed: Wire {
-    /// `rate` over the window.
+    /// Returns the limit for `rate` over the window.
     fn limit(windows: &Windows, rate: RateLimit) -> Self::Limit;
-    /// The same, giving way to the one that a live key was first called with.
+    /// Makes a limit sticky: the limit that a live key was first called with takes precedence over it.
     fn sticky(limit: Self::Limit) -> Self::Limit;
-    /// The limit of a live state, whatever it is; without one, none.
+    /// Returns a limit that stands for the one stored with a live state. Without a live state there is no
+    /// limit.
     fn of_live_state(windows: &Windows) -> Self::Limit;
-    /// What is still used after a denied caller has waited.
+    /// Returns the units that are still used after a denied caller has waited.
     fn used_after_wait(outcome: &Self::Outcome) -> u64;
-    /// The decision in the seeds' words.
+    /// Converts the decision to the type of the trypema 1.x API.
     fn view(windows: &Windows, decision: &Self::Decision<'_>, used_after_wait: u64) -> RateLimitDecision;
 }
 
@@ -49,8 +50,8 @@ impl<S: Windowed> WindowLimiter<S> {
         Self { core, windows }
     }
 
-    /// Takes `count` if it fits into the window at `rate_limit`, or at the rate the key was first called
-    /// with.
+    /// Takes `count` if it fits into the window at `rate_limit`, or at the rate that the key was first
+    /// called with.
     ///
     /// ```no_run
     /// use trypema::{RateLimit, RateLimitDecision, RedisKey};
@@ -74,17 +75,18 @@ impl<S: Windowed> WindowLimiter<S> {
         self.view(key, &S::sticky(self.limit(rate_limit)), Asking::new(Verb::Take, count)).await
     }
 
-    /// What [`inc`](Self::inc) would answer for one more; records nothing. A key never seen is allowed.
+    /// Returns the decision that [`inc`](Self::inc) would make for a count of 1. Records nothing. An
+    /// unknown key is allowed.
     pub async fn is_allowed(&self, key: &RedisKey) -> Result<RateLimitDecision, TrypemaError> {
         self.view(key, &S::of_live_state(&self.windows), Asking::new(Verb::Peek, 1)).await
     }
 
-    /// `rate_limit` over this limiter's window, for the verbs that take a limit.
+    /// Returns `rate_limit` over this limiter's window, for the verbs that take a limit.
     pub fn limit(&self, rate_limit: &RateLimit) -> S::Limit {
         S::limit(&self.windows, *rate_limit)
     }
 
-    /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
+    /// Changes the sticky rate of a known key and keeps its usage. Returns whether the key is known.
     pub async fn set_rate_limit(&self, key: &RedisKey, rate_limit: &RateLimit) -> Result<bool, TrypemaError> {
         self.core.adopt(key, &self.limit(rate_limit)).await
     }

@@ -1,4 +1,4 @@
-//! What all Redis limiters of a provider share: the way to Redis, names, and whom to tell.
+//! The state that all Redis limiters of a provider share: batchers, key names, failure policy and observer.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -16,23 +16,24 @@ use crate::clock::{Clock, Source, SystemClock};
 use crate::error::TrypemaError;
 use crate::observer::{Observer, StoreCall};
 
-/// Batchers of a Cluster are dropped, when nobody uses them, above this many.
+/// The number of batchers of a Cluster above which idle ones are dropped.
 const MAX_IDLE_BATCHERS: usize = 1_024;
 
-/// What a provider is made of.
+/// The configuration of a provider.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts {
     pub(crate) connection: Option<RedisConnection>,
     pub(crate) prefix: RedisKey,
     pub(crate) deadline: Duration,
     pub(crate) on_failure: OnFailure,
-    /// The time that scripts go by, if it is not the server's.
+    /// The clock that scripts use in place of the server's, if the limiter was built with one.
     pub(crate) clock: Option<Source>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 impl Parts {
-    /// Enough for a network round trip and a busy server, short enough that callers hardly notice an outage.
+    /// The default deadline of a call: enough for a network round trip and a busy server, and short enough
+    /// that callers hardly notice an outage.
     pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 }
 
@@ -40,15 +41,16 @@ impl Parts {
 pub(super) struct Store {
     parts: Parts,
     batchers: Batchers,
-    /// How many instances there were, by the last few signs of life.
+    /// The number of live instances in the replies to the last few heartbeats.
     instances: [AtomicU32; SIGNS],
     next_sign: AtomicUsize,
 }
 
-/// Signs of life that are remembered. The most of them holds: after Redis was emptied the first ones see too few.
+/// The number of heartbeat replies that are kept. The largest of them counts: after Redis has been emptied,
+/// the first replies are too low.
 const SIGNS: usize = 4;
 
-/// One batcher for a server; one per slot for a Cluster, where only keys of one slot share a script call.
+/// One batcher for a server. One per slot for a Cluster, where a script call can only use keys of one slot.
 #[derive(Debug)]
 enum Batchers {
     None,
@@ -72,12 +74,12 @@ impl Store {
         Self { parts, batchers, instances: Default::default(), next_sign: AtomicUsize::new(0) }
     }
 
-    /// The name of a key's state.
+    /// Returns the name of a key's state in Redis.
     pub(super) fn name(&self, key: &RedisKey, strategy: &str) -> Vec<u8> {
         state_name(&self.parts.prefix, key, strategy)
     }
 
-    /// The clock that scripts go by where one was given, or the system's.
+    /// Returns the clock that the limiter was built with, or the system's.
     pub(super) fn clock(&self) -> Source {
         self.parts.clock.clone().unwrap_or(Source::System)
     }
@@ -86,7 +88,8 @@ impl Store {
         self.parts.observer.as_ref()
     }
 
-    /// What a failure means, for as many instances as there are.
+    /// Returns the failure policy. For [`OnFailure::Local`], the number of instances is at least the number
+    /// of live ones.
     pub(super) fn on_failure(&self) -> OnFailure {
         match (self.parts.on_failure, self.instances()) {
             (OnFailure::Local { instances }, Some(seen)) => {
@@ -96,7 +99,7 @@ impl Store {
         }
     }
 
-    /// How many instances there are, if that is known.
+    /// Returns the number of live instances, if it is known.
     pub(super) fn instances(&self) -> Option<NonZeroU32> {
         let most = self.instances.iter().map(|seen| seen.load(Ordering::Relaxed)).max();
         most.and_then(NonZeroU32::new)
@@ -107,17 +110,17 @@ impl Store {
         self.instances[place].store(instances, Ordering::Relaxed);
     }
 
-    /// How long a call takes at most.
+    /// Returns the time that a call may take.
     pub(super) fn deadline(&self) -> Duration {
         self.parts.deadline
     }
 
-    /// For a call that starts now.
+    /// Returns the terms of a call that starts now.
     pub(super) fn terms(&self) -> Terms {
         Terms::until(SystemClock.now() + self.parts.deadline)
     }
 
-    /// Asks for one check.
+    /// Sends one check.
     pub(super) async fn ask(&self, ask: Ask, terms: Terms) -> Result<Told, RedisFailure> {
         let batcher = self.batcher_for(std::slice::from_ref(&ask))?;
         let told = self.watched(batcher.send(Asks::One(ask), terms)).await?;
@@ -128,7 +131,7 @@ impl Store {
         }
     }
 
-    /// Tells the observer of a call.
+    /// Awaits a call, and notifies the observer of its latency and failure.
     async fn watched<T>(
         &self,
         call: impl Future<Output = Result<T, RedisFailure>>,
@@ -142,13 +145,13 @@ impl Store {
         answer
     }
 
-    /// What can be told of the connection.
+    /// Returns the state of the connection.
     pub(super) fn stats(&self) -> RedisStats {
         self.parts.connection.as_ref().map(RedisConnection::stats).unwrap_or_default()
     }
 
-    /// Asks for several checks in one script call, of which the first `together` are spent all or nothing: what each was
-    /// told. On a Cluster they must be in one slot.
+    /// Sends several checks in one script call. The first `together` are spent all or nothing. Returns a
+    /// result for each. On a Cluster all keys must be in one slot.
     pub(super) async fn ask_many(
         &self,
         asks: Vec<Ask>,
@@ -166,14 +169,14 @@ impl Store {
         })
     }
 
-    /// Whether one script call can ask for all of these.
+    /// Whether one script call can contain all of these checks.
     pub(super) fn is_one_call(&self, asks: &[Ask]) -> bool {
         let slot = asks.first().map(|ask| slot_of(&ask.name));
         !matches!(self.batchers, Batchers::Cluster(..))
             || asks.iter().all(|ask| Some(slot_of(&ask.name)) == slot)
     }
 
-    /// The batcher for these keys.
+    /// Returns the batcher for the keys of these checks.
     fn batcher_for(&self, asks: &[Ask]) -> Result<Arc<Batcher>, RedisFailure> {
         match &self.batchers {
             Batchers::None => {
@@ -204,7 +207,7 @@ fn batcher_of(
         return Arc::clone(batcher);
     }
     if batchers.len() >= MAX_IDLE_BATCHERS {
-        // One that somebody is about to use is held by them, too.
+        // A caller that is about to use a batcher holds a second reference to it.
         batchers.retain(|_, batcher| Arc::strong_count(batcher) > 1 || !batcher.is_idle());
     }
     let new = || Batcher::new(BatcherOptions { slot, ..options.clone() });

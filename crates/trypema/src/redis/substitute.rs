@@ -1,4 +1,4 @@
-//! What a call is answered when Redis cannot be asked.
+//! The failure policy of the Redis provider: decides calls while Redis is unreachable.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -14,8 +14,11 @@ use crate::decision::When;
 use crate::local::{Bound, Limiter as LocalLimiter, WhenFull};
 use crate::strategy::{Call, Strategy, Wire};
 
-/// What a failure of Redis means for the caller. Decisions that are made in its place say so
-/// ([`Decision::is_substitute`](crate::Decision::is_substitute)); the observer is told of every failure.
+/// The failure policy: the result of a call that Redis did not answer.
+///
+/// Decisions of the policy are marked as such
+/// ([`Decision::is_substitute`](crate::Decision::is_substitute)), and the observer is notified of every
+/// failure.
 ///
 /// ```no_run
 /// use trypema::RateLimiter;
@@ -32,38 +35,40 @@ use crate::strategy::{Call, Strategy, Wire};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// The call is an `Err`.
+    /// The call returns an `Err`.
     #[default]
     Fail,
-    /// The call is allowed, unless its cost could never fit.
+    /// The call is allowed, unless its cost can never fit.
     Allow,
     /// The call is denied.
     Deny,
-    /// The call is decided in this process, where every unit counts as often as there are instances. What is
-    /// admitted is taken from Redis when it is back, as far as it fits.
+    /// The call is decided in this process, which counts every unit once per instance, so that all
+    /// instances together stay within the limit. When Redis is back, it is charged for the admitted units,
+    /// as far as they fit.
     Local {
-        /// How many instances share the limit. Where [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync)
-        /// knows of more, it is those.
+        /// The number of instances that share the limit. If
+        /// [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync) knows of more live
+        /// instances, their number counts.
         instances: NonZeroU32,
     },
 }
 
-/// Keys that are counted for in this process at most while Redis is away, per strategy.
+/// The maximum number of keys per strategy that this process counts while Redis is unreachable.
 const MAX_KEYS: usize = 100_000;
 
-/// What is counted in this process while Redis is away.
+/// The counters of this process for the time while Redis is unreachable.
 #[derive(Debug)]
 pub(super) struct Substitute<S: Strategy> {
     local: OnceLock<LocalLimiter<S>>,
-    /// What Redis does not know of yet.
+    /// Units that Redis has not been charged for yet.
     unsettled: Mutex<HashMap<RedisKey, Debt>>,
 }
 
-/// Units that were admitted without Redis.
+/// Units of one key that were admitted without Redis.
 #[derive(Debug, Clone, Copy)]
 struct Debt {
     units: u64,
-    /// When they no longer count, and need not be settled.
+    /// The time at which the units stop counting; Redis need not be charged for them after it.
     counts_until: Timestamp,
 }
 
@@ -72,7 +77,7 @@ impl<S: Wire> Substitute<S> {
         Self { local: OnceLock::new(), unsettled: Mutex::default() }
     }
 
-    /// What `on_failure` answers; `None` if it leaves the call undecided.
+    /// Returns the decision of the policy; `None` if the policy is to fail.
     pub(super) fn decide<'l>(
         &self,
         on_failure: OnFailure,
@@ -105,7 +110,8 @@ impl<S: Wire> Substitute<S> {
         S::decision(limit, found.outcome, found.when.substitute())
     }
 
-    /// Notes what Redis is still to be told of.
+    /// Adds to the units that Redis is to be charged for. Drops them if too many keys have such units,
+    /// which is not strict but bounds memory.
     fn note(&self, key: &RedisKey, debt: Debt) {
         let mut unsettled = self.unsettled();
         if unsettled.len() >= MAX_KEYS && !unsettled.contains_key(key) {
@@ -120,7 +126,7 @@ impl<S: Wire> Substitute<S> {
         noted.counts_until = noted.counts_until.max(debt.counts_until);
     }
 
-    /// Refunds units that were counted here and that Redis has not been told of; 0 if there are none.
+    /// Refunds units that were counted here and that Redis has not been charged for. Returns their number.
     #[cfg(feature = "rules")]
     pub(super) fn refund(&self, on_failure: OnFailure, call: KeyCall<'_, '_, S::Limit>) -> u64 {
         let KeyCall { key, limit, asking: Asking { cost: units, .. } } = call;
@@ -136,27 +142,29 @@ impl<S: Wire> Substitute<S> {
         }
         drop(unsettled);
         if let Some(local) = self.local.get() {
-            // Taken units may have counted several times here; once is stricter, and right for one instance.
+            // A taken unit may have been counted once per instance. Refunding it once is stricter, and
+            // exact for a single instance.
             local.refund_units(key.as_str(), limit, refunded);
         }
         refunded
     }
 
-    /// Forgets what was counted here for a key.
+    /// Forgets the units that were counted here for a key.
     pub(super) fn forget(&self, key: &RedisKey) {
         let Some(local) = self.local.get() else { return };
         local.reset(key.as_str());
         self.unsettled().remove(key);
     }
 
-    /// What was admitted here while Redis was away, to be taken there.
+    /// Removes and returns the units of a key that Redis is to be charged for now.
     pub(super) fn settling<'a>(&'a self, key: &'a RedisKey) -> Option<Settling<'a, S>> {
         self.local.get()?;
         let debt = self.unsettled().remove(key).filter(|debt| debt.counts_until > Source::System.now())?;
         Some(Settling { substitute: self, key, debt, unsent: Arc::default() })
     }
 
-    /// How much of `cost` to ask for in place of Redis, where what fits is wanted.
+    /// Returns the part of `cost` that `take_up_to` tries to take while Redis is unreachable: at most this
+    /// instance's share of the capacity.
     pub(super) fn most_of(&self, on_failure: OnFailure, limit: &S::Limit, cost: u64) -> u64 {
         let capacity = capacity_of::<S>(limit);
         match on_failure {
@@ -170,18 +178,18 @@ impl<S: Wire> Substitute<S> {
     }
 }
 
-/// The units to count here for a cost that `instances` may each admit. At least one call of its size fits, however many
-/// instances there are.
+/// Returns the units to count here for `cost`: once per instance, but no more than the capacity. So a
+/// single call that fits the limit always fits, however many instances there are.
 fn weight_of<S: Strategy>(instances: NonZeroU32, limit: &S::Limit, cost: u64) -> u64 {
     cost.saturating_mul(u64::from(instances.get())).min(capacity_of::<S>(limit).max(cost))
 }
 
-/// What a fresh key admits at most.
+/// Returns the units that a fresh key admits.
 fn capacity_of<S: Strategy>(limit: &S::Limit) -> u64 {
     S::fits(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
 }
 
-/// Units that Redis is being told of; noted again if it is sure that it was not.
+/// Units that Redis is being charged for. Dropping it restores them if they were certainly not charged.
 pub(super) struct Settling<'a, S: Wire> {
     substitute: &'a Substitute<S>,
     key: &'a RedisKey,
@@ -194,12 +202,12 @@ impl<S: Wire> Settling<'_, S> {
         self.debt.units
     }
 
-    /// To be set if nothing was sent when the caller goes away.
+    /// Returns the flag that the batcher sets if the caller is dropped before the request is sent.
     pub(super) fn unsent(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.unsent)
     }
 
-    /// Redis was not told.
+    /// Marks the units as not charged.
     pub(super) fn put_off(&self) {
         self.unsent.store(true, Ordering::Release);
     }

@@ -8,21 +8,22 @@ use crate::strategy::Wire;
 use crate::waiting::{Ask, WaitError, Waiting};
 
 impl<S: Wire> Limiter<S> {
-    /// Waits until `cost` is admitted, at most for `patience`.
+    /// Waits until `cost` is admitted, for at most `patience`.
     ///
-    /// Takes if it fits, in one call to Redis. Otherwise sleeps for the decision's `retry_after` and a little longer, so that
-    /// processes do not all ask at the same moment, and takes again. A cost that never fits, and a wait that is already known to be
-    /// longer than `patience`, end at once. Each try is a take, so no interleaving of waiters exceeds the limit.
+    /// If the cost fits, this takes it in one call to Redis. Otherwise it sleeps for the decision's
+    /// `retry_after`, plus some jitter so that processes do not all retry at the same moment, and takes
+    /// again. It fails at once if the cost can never fit, or if the wait is already known to be longer than
+    /// `patience`. Each try is a take, so no interleaving of waiters exceeds the limit.
     ///
-    /// The waiters of a key in one process are admitted in the order in which they came, and only the first of them asks. So a process
-    /// whose callers have to wait is admitted at most once per round trip for each key; for more, use the hybrid provider.
-    /// Between processes there is no order.
+    /// Waiters for one key in one process are admitted in order of arrival, and only the first of them
+    /// retries. So waiters for one key are admitted at most once per round trip and process; for more, use
+    /// the hybrid provider. There is no order between processes.
     ///
-    /// A failure of Redis is what it is for [`Limiter::take`]: an error ([`WaitError::Store`]), or the answer of the failure
-    /// policy. If that answer is a denial, the wait goes on.
+    /// A failure of Redis is handled as in [`Limiter::take`]: it is an error ([`WaitError::Store`]), or the
+    /// failure policy decides. If the policy denies the call, the wait goes on.
     ///
-    /// Runs on any executor. Dropping the future spends nothing more; a take that was already sent stays spent. A refund or a
-    /// reset does not wake a caller that already waits.
+    /// Runs on any executor. Dropping the future spends nothing more, but a take that was already sent
+    /// stays spent. A refund or a reset does not wake a waiting caller.
     ///
     /// ```no_run
     /// use std::time::Duration;

@@ -1,23 +1,24 @@
-//! Writes any bytes as a short text that is safe in a name, injectively.
+//! Encodes any bytes, injectively, as a short text that is safe inside a Redis key.
 
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-/// The longest key, in bytes: names stay short enough to be read in a terminal.
+/// The maximum length of a key in bytes. Names stay short enough to be read in a terminal.
 pub(super) const MAX_BYTES: usize = 255;
 
-/// The key of no bytes. An empty hash tag is none, and would put a key's names into different slots.
+/// The key of no bytes. Redis ignores an empty hash tag, so the names of an empty key could be in different
+/// slots.
 const EMPTY: &str = "%empty";
 
-/// Stands between the start of a long key and the SHA-256 of the whole. Like [`EMPTY`] it is no escape: after `%` there
-/// are not two hexadecimal digits.
+/// Separates the start of a long key from the SHA-256 of the whole. Like [`EMPTY`] it cannot be an escape,
+/// because no two hexadecimal digits follow the `%`.
 const DIGEST_MARK: &str = "%sha256-";
 
-/// A character of four bytes, each as `%` and two digits.
+/// The longest escape of one character: four bytes, each as `%` and two digits.
 const LONGEST_ESCAPE: usize = 12;
 
-/// The bytes of a long key that stay readable: enough to recognise a namespace.
+/// The number of bytes of a long key that stay readable, enough to recognise a namespace.
 const READABLE_BYTES: usize = 64;
 
 /// Whether [`encode`] returns `text` as it is.
@@ -34,16 +35,17 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     }
 }
 
-/// Braces would end the hash tag or begin another one, `%` begins an escape, and a terminal obeys control characters.
+/// Whether a character is escaped. A brace would end the hash tag or begin another one, `%` begins an
+/// escape, and a terminal interprets control characters.
 fn is_escaped(character: char) -> bool {
     matches!(character, '{' | '}' | '%') || character.is_control()
 }
 
-/// Escapes `bytes`; an error with the start of the text if all of it has more than `max_bytes`.
+/// Escapes `bytes`. If the result would be longer than `max_bytes`, the error is the part that fits.
 fn escape(bytes: &[u8], max_bytes: usize) -> Result<String, String> {
     let mut text = String::with_capacity(max_bytes + LONGEST_ESCAPE);
     for chunk in bytes.utf8_chunks() {
-        // Each character, or each byte that is no part of one.
+        // Valid characters first, then the invalid bytes after them.
         let characters = chunk.valid().chars().map(Ok);
         for unit in characters.chain(chunk.invalid().iter().map(Err)) {
             let written = text.len();
@@ -68,7 +70,7 @@ fn push_escaped(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// The key of bytes that are too long to be escaped: their start, and a digest of all of them.
+/// Returns the key of bytes whose escaped form is too long: its start, and a digest of all bytes.
 fn digest(bytes: &[u8]) -> String {
     let mut text = escape(bytes, READABLE_BYTES).unwrap_or_else(|start| start);
     text.push_str(DIGEST_MARK);
@@ -87,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// The bytes that were encoded; `None` for a digest.
+    /// Returns the bytes that were encoded; `None` for a digest.
     fn decode(text: &str) -> Option<Vec<u8>> {
         if text == EMPTY {
             return Some(Vec::new());
@@ -150,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Bytes around every bound, and such as look like what others are encoded as.
+    /// Generates bytes around every length bound, and bytes that look like encoded keys.
     fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             any::<Vec<u8>>(),

@@ -1,4 +1,4 @@
-//! Taking with a receipt, and giving back by it.
+//! Taking with a receipt, and refunding by it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::redis::receipt::{self, Receipt, Reservation};
 use crate::strategy::Wire;
 
 impl<S: Wire> Limiter<S> {
-    /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].
+    /// Takes `cost` if it fits, and issues a receipt for a later [`Limiter::refund`].
     pub async fn reserve<'l>(
         &self,
         key: &RedisKey,
@@ -22,9 +22,11 @@ impl<S: Wire> Limiter<S> {
         self.reserve_for(key, limit, cost, Duration::ZERO).await
     }
 
-    /// As [`Limiter::reserve`], for units that may be spent at any time until `lease` has passed: they count
-    /// from its end on (or from the end of an aligned window, if that is sooner: see
-    /// [`Receipt::recorded_at`]), so that no interval sees more than is allowed.
+    /// Same as [`Limiter::reserve`], for units that the caller may spend until `lease` has passed.
+    ///
+    /// Redis counts the units at once, and records them at the end of the lease, or at the end of an
+    /// aligned window if that is sooner (see [`Receipt::recorded_at`]). So no interval sees more than the
+    /// limit.
     pub async fn reserve_for<'l>(
         &self,
         key: &RedisKey,
@@ -65,8 +67,8 @@ impl<S: Wire> Limiter<S> {
         Reservation { decision: found.decision(limit), receipt }
     }
 
-    /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second
-    /// time, or with another key, nothing happens.
+    /// Refunds the units of `receipt` that still count. Returns their number. A receipt of another key, or
+    /// one that was used before, refunds nothing.
     pub async fn refund(
         &self,
         key: &RedisKey,
@@ -76,7 +78,7 @@ impl<S: Wire> Limiter<S> {
         self.refund_until(self.deadline_from_now(), (key, limit), receipt).await
     }
 
-    /// The same until `deadline`.
+    /// Same as [`Limiter::refund`], with a deadline.
     pub(crate) async fn refund_until(
         &self,
         deadline: Timestamp,
@@ -89,7 +91,7 @@ impl<S: Wire> Limiter<S> {
         }
     }
 
-    /// What gives back a receipt; `None` if it is not of this key and strategy.
+    /// Returns the request for a refund; `None` if the receipt belongs to another key or strategy.
     pub(in super::super) fn ask_refund(
         &self,
         key: &RedisKey,
