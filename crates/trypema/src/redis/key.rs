@@ -61,7 +61,7 @@ impl RedisKey {
         if text.len() <= MAX_BYTES { Self(text) } else { Self::encode(text) }
     }
 
-    /// Returns the prefix of all names, unless the caller chooses another.
+    /// Returns the default prefix of all names.
     pub(crate) fn default_prefix() -> Self {
         Self("trypema".to_owned())
     }

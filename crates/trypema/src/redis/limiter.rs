@@ -46,7 +46,7 @@ use crate::waiting::WaitQueues;
 /// # }
 /// ```
 ///
-/// Clones are cheap and share everything.
+/// Clones are cheap and share their state.
 #[derive(Debug)]
 pub struct Limiter<S: Strategy> {
     pub(super) store: Arc<Store>,

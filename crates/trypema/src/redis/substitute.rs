@@ -110,8 +110,8 @@ impl<S: Wire> Substitute<S> {
         S::decision(limit, found.outcome, found.when.substitute())
     }
 
-    /// Adds to the units that Redis is to be charged for. Drops them if too many keys have such units,
-    /// which is not strict but bounds memory.
+    /// Adds to the units that Redis is to be charged for. If there are too many such keys, the units are
+    /// dropped and never charged.
     fn note(&self, key: &RedisKey, debt: Debt) {
         let mut unsettled = self.unsettled();
         if unsettled.len() >= MAX_KEYS && !unsettled.contains_key(key) {

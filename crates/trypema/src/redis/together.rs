@@ -1,8 +1,8 @@
-//! Several checks asked at once.
+//! Several checks in one request.
 //!
-//! Where one script call can ask for all of them, Redis decides and spends them in one step. On a Cluster their keys
-//! may live in different slots: see [`cross_slot`]. Either way each check has a result of its own, so that the caller can
-//! apply a failure policy per check.
+//! If one script call can contain all of them, Redis decides and spends them in one step. On a Cluster
+//! their keys may be in different slots; [`cross_slot`] handles that. Either way each check has its own
+//! result, so that the caller can apply a failure policy per check.
 
 #[cfg(feature = "rules")]
 mod as_provider;
@@ -31,12 +31,12 @@ use crate::error::TrypemaError;
 use crate::observer::{Event, Failure};
 use crate::strategy::{LimitOf, Strategy, Wire, with_strategy};
 
-/// The limiter of each strategy.
+/// A provider that has a limiter of strategy `S`.
 pub(crate) trait Holds<S: LimitOf + Wire> {
     fn limiter(&self) -> &Limiter<S>;
 }
 
-/// A check with its key.
+/// A check with its encoded key.
 #[derive(Debug, Clone)]
 struct Keyed<'a> {
     check: Check<'a>,
@@ -53,14 +53,14 @@ impl<'a> Keyed<'a> {
     }
 }
 
-/// A check with what is asked of it.
+/// A check with its verb.
 #[derive(Debug)]
 struct Asked<'a> {
     keyed: Keyed<'a>,
     verb: Verb,
 }
 
-/// The checks of a request: those that are spent all or nothing, and those that are each spent on their own.
+/// The checks of a request: some are spent all or nothing, the others independently.
 #[derive(Debug)]
 struct KeyedChecks<'a> {
     together: Vec<Keyed<'a>>,
@@ -73,37 +73,38 @@ impl<'a> KeyedChecks<'a> {
     }
 }
 
-/// A check with the receipt of what it took.
+/// A check with the receipt of its take.
 #[derive(Debug, Clone, Copy)]
 struct Held<'a> {
     keyed: &'a Keyed<'a>,
     receipt: &'a Receipt,
 }
 
-/// The decision on a check, with the receipt of what it took.
+/// The decision on a check, with the receipt of its take.
 #[derive(Debug, Clone)]
 struct Answered {
     decision: Decision,
     receipt: Option<Receipt>,
 }
 
-/// The answer of Redis to one check, or why there is none.
+/// The reply to one check, or its failure.
 type Reply = Result<Answered, RedisFailure>;
 
-/// The answers to the checks of a [`TakeRequest`].
+/// The replies to the checks of a [`TakeRequest`].
 struct Replies {
     together: Vec<Reply>,
     alone: Vec<Reply>,
 }
 
 impl RedisRateLimiterProvider {
-    /// Takes all of `checks`, which may be of any strategies and keys, or none of them. A failure of Redis is always
-    /// an `Err` here.
+    /// Takes all of `checks`, or none of them. They may have any strategies and keys. A failure of Redis is
+    /// always an `Err` here; no failure policy is applied.
     ///
-    /// This is one script call, except on a Cluster where the keys are in different slots: there all are looked at
-    /// first, and where all would be admitted each is taken in its slot; should one be denied in between, the others
-    /// are given back. No limit is ever passed, but meanwhile others may be denied by what is given back, and a process
-    /// that dies or loses a server in between leaves up to `cost` spent on each of the other keys.
+    /// This is one script call, unless the keys are in different slots of a Cluster. Then all checks are
+    /// peeked at first. If all of them would be admitted, each is taken in its slot, and if one is denied
+    /// after all, the others are refunded. No limit is ever exceeded. But other callers may be denied
+    /// because of units that are about to be refunded, and a process that dies or loses a server in between
+    /// leaves up to `cost` spent on each of the other keys.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -127,8 +128,7 @@ impl RedisRateLimiterProvider {
         self.take_or_fail(checks, Receipts::Unwanted).await
     }
 
-    /// As [`take_all`](Self::take_all), with receipts for giving everything back by
-    /// [`refund_all`](Self::refund_all).
+    /// Same as [`take_all`](Self::take_all), with receipts for a later [`refund_all`](Self::refund_all).
     pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
         self.take_or_fail(checks, Receipts::Wanted).await
     }
@@ -143,7 +143,7 @@ impl RedisRateLimiterProvider {
         self.take(request).await?.into_together()
     }
 
-    /// What each check would be answered if it were the only one; nothing is spent.
+    /// Returns the decision on each check as if it were the only one. Spends nothing.
     pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
         validate(checks)?;
         let peeked = self.peek_each(checks, self.deadline_from_now()).await;
@@ -152,7 +152,8 @@ impl RedisRateLimiterProvider {
         Ok(Together { is_allowed, decisions, receipts: Vec::new() })
     }
 
-    /// Gives back what `receipts` of [`reserve_all`](Self::reserve_all) name, for the same checks.
+    /// Refunds the takes of a [`reserve_all`](Self::reserve_all) by its receipts. `checks` must be the
+    /// same.
     pub async fn refund_all(
         &self,
         checks: &[Check<'_>],
@@ -169,12 +170,12 @@ impl RedisRateLimiterProvider {
         refunded.map(|_| ()).map_err(|failure| self.failed(&keyed, failure))
     }
 
-    /// The deadline of a request that starts now.
+    /// Returns the deadline of a request that starts now.
     pub(crate) fn deadline_from_now(&self) -> Deadline {
         Deadline::after(self.store.deadline())
     }
 
-    /// Takes the checks of a request, with a result for each, and tells the observer.
+    /// Takes the checks of a request. Returns a result for each, and notifies the observer.
     pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
         validate(request.together)?;
         let checks = KeyedChecks { together: Keyed::all(request.together), alone: Keyed::all(request.alone) };
@@ -222,7 +223,8 @@ impl RedisRateLimiterProvider {
         Replies { together, alone: checks.alone.iter().zip(told).map(read(Verb::Take)).collect() }
     }
 
-    /// One answer per check, those of `together` first. A call that fails is the failure of each of them.
+    /// Sends all checks in one script call. Returns a reply for each, those of `together` first. If the
+    /// call fails, every check fails.
     async fn ask_in_one_call(
         &self,
         checks: &KeyedChecks<'_>,
@@ -246,13 +248,13 @@ impl RedisRateLimiterProvider {
         }
     }
 
-    /// Peeks at each check on its own.
+    /// Peeks at each check independently.
     pub(crate) async fn peek_each<'a>(&self, checks: &[Check<'a>], deadline: Deadline) -> Vec<CheckResult> {
         let peek = |check: &Check<'a>| Asked { keyed: Keyed::new(*check), verb: Verb::Peek };
         self.ask_each(checks.iter().map(peek).collect(), deadline).await
     }
 
-    /// Asks for each check on its own, in one script call where that is possible; tells the observer.
+    /// Sends each check independently, in one script call if possible. Notifies the observer.
     async fn ask_each(&self, asked: Vec<Asked<'_>>, deadline: Deadline) -> Vec<CheckResult> {
         let asks: Vec<Ask> = asked.iter().map(|asked| self.ask(&asked.keyed, asked.verb)).collect();
         let (started, terms) = (SystemClock.now(), Terms::until(deadline.until()));
@@ -267,14 +269,14 @@ impl RedisRateLimiterProvider {
             self.try_each(checks.alone.iter().zip(verbs.iter().copied()), &terms).await
         };
         let results = match verbs.contains(&Verb::Peek) {
-            // An observer is told of takes only.
+            // The observer is notified of takes, not of peeks.
             true => checks.iter().zip(replies).map(|(keyed, reply)| self.or_failed(keyed, reply)).collect(),
             false => self.observed(&checks.alone, replies, started),
         };
         results.into_iter().map(|result| result.map(|answered| answered.decision)).collect()
     }
 
-    /// Tells the observer of every decision and failure.
+    /// Notifies the observer of every decision and failure.
     fn observed(
         &self,
         keyed: &[Keyed<'_>],
@@ -293,7 +295,7 @@ impl RedisRateLimiterProvider {
         reply.map_err(|failure| self.failed(std::slice::from_ref(keyed), failure))
     }
 
-    /// Decides a check in place of Redis; `None` if the policy is to fail.
+    /// Decides a check while Redis is unreachable; `None` if the policy is to fail.
     #[cfg(feature = "rules")]
     pub(super) fn decide_without(
         &self,
@@ -321,14 +323,14 @@ impl RedisRateLimiterProvider {
         })
     }
 
-    /// Tells Redis of units that were admitted in its place.
+    /// Charges Redis for units that were admitted without it during an outage.
     async fn settle(&self, keyed: &Keyed<'_>, terms: &Terms) -> Result<(), RedisFailure> {
         with_strategy!(keyed.check.limit, |S, limit| {
             Holds::<S>::limiter(self).settle(&keyed.key, limit, terms.clone()).await
         })
     }
 
-    /// Reads an answer. Only a reservation has a receipt: a peek took nothing.
+    /// Decodes a reply. Only a reservation has a receipt.
     fn read(&self, keyed: &Keyed<'_>, verb: Verb, told: &Told) -> Reply {
         let asking = Asking::new(Verb::Take, keyed.check.cost);
         with_strategy!(keyed.check.limit, |S, limit| {
@@ -361,7 +363,7 @@ impl RedisRateLimiterProvider {
     }
 }
 
-/// Says where `$provider` has the limiter of each strategy.
+/// Implements [`Holds`] for `$provider`, with the field of each strategy's limiter.
 macro_rules! holds {
     ($provider:ident, $($strategy:ident: $field:ident),+ $(,)?) => {
         $(

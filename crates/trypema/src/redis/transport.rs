@@ -1,4 +1,4 @@
-//! Brings one script call to the right server, once.
+//! Sends a script call to the right server, once.
 
 mod address;
 mod breaker;
@@ -38,25 +38,26 @@ use crate::waiting::{Sleep, before};
 pub(crate) use self::script::{Script, ScriptCall};
 pub(crate) use self::slots::slot_of;
 
-/// What can be told of the servers that a limiter is connected to.
+/// The state of the servers that a limiter is connected to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RedisStats {
-    /// How many of them are left alone for a moment, because calls went unanswered.
+    /// The number of servers whose circuit breaker is open, because calls to them got no reply.
     pub open_breakers: usize,
-    /// How often that has begun.
+    /// The number of times that a circuit breaker has opened.
     pub breaker_openings: u64,
 }
 
 /// A connection to Redis: one server, the master of a Sentinel service, or a Cluster.
 ///
-/// Clones are cheap and share the connection. Lost connections are dialled again when a call needs them, at
-/// most ten times a second; a server that does not answer is left alone for a moment, and calls fail at once
-/// meanwhile. No call is sent twice unless the server's answer proves that it did not run. While calls are under way a task sends them,
-/// on the runtime of one of their callers; nothing runs while there are none.
+/// Clones are cheap and share the connection. A lost connection is dialled again when a call needs it, at
+/// most ten times a second. If a server does not answer, its circuit breaker opens for a moment, and calls
+/// fail at once. No call is sent twice, unless the server's reply proves that it did not run. A task sends
+/// the calls, on the runtime of one of their callers. It runs only while there are calls.
 ///
-/// Calls run on Tokio or smol, as the crate's features say; with both, on Tokio inside a Tokio runtime. A runtime that is shut down takes
-/// the connection that was dialled in it along; the next call dials in its own.
+/// Calls run on Tokio or smol, depending on the crate's features; with both, on Tokio inside a Tokio
+/// runtime. If a runtime shuts down, the connections that were dialled in it end. The next call dials
+/// again, in its own runtime.
 ///
 /// ```no_run
 /// use trypema::redis::RedisConnection;
@@ -71,13 +72,13 @@ pub struct RedisStats {
 #[derive(Clone)]
 pub struct RedisConnection {
     route: Route,
-    /// For calls that run outside of any.
+    /// The runtime for callers that run outside any runtime.
     runtime: Runtime,
 }
 
 #[derive(Clone)]
 enum Route {
-    /// One server, the master that sentinels name, or what a connection manager leads to.
+    /// One server, the master that the sentinels name, or the server of a connection manager.
     Node(Arc<Node>),
     Cluster(Arc<Cluster>),
 }
@@ -86,17 +87,16 @@ impl RedisConnection {
     /// Connects to `url`:
     ///
     /// - `redis://[user:password@]host[:port][/database]`, `rediss://…` with TLS, or `unix:///path`;
-    /// - `redis+sentinel://[user:password@]host[:port],…/service[/database]`, with `?sentinel_password=…` (and
-    ///   `sentinel_username`) where the sentinels ask for one;
-    /// - `redis+cluster://[user:password@]host[:port],…`: some nodes, from which the others are learnt.
+    /// - `redis+sentinel://[user:password@]host[:port],…/service[/database]`, with `?sentinel_password=…`
+    ///   (and `sentinel_username`) if the sentinels require them;
+    /// - `redis+cluster://[user:password@]host[:port],…`: some of the nodes; the others are discovered.
     ///
-    /// `rediss+…` is with TLS. Connections speak RESP3; `?protocol=resp2` is for proxies that cannot.
+    /// `rediss+…` uses TLS. Connections use RESP3; `?protocol=resp2` is for proxies without it.
     ///
     /// # Errors
     ///
-    /// [`TrypemaError::InvalidRedisAddress`] if the address cannot be understood, and
-    /// [`TrypemaError::RedisError`] if nobody answers there, the login is refused, or the server is older than
-    /// Redis 6.2.
+    /// [`TrypemaError::InvalidRedisAddress`] if the address is malformed, and [`TrypemaError::RedisError`]
+    /// if no server answers there, the login is refused, or the server is older than Redis 6.2.
     pub async fn connect(url: &str) -> Result<Self, TrypemaError> {
         let connection = Self::lazy(url)?;
         let line = match &connection.route {
@@ -107,11 +107,11 @@ impl RedisConnection {
         Ok(connection)
     }
 
-    /// The same without reaching for the server: the first call connects.
+    /// Same as [`connect`](Self::connect), without connecting: the first call does that.
     ///
     /// # Errors
     ///
-    /// [`TrypemaError::InvalidRedisAddress`] if the address cannot be understood.
+    /// [`TrypemaError::InvalidRedisAddress`] if the address is malformed.
     pub fn lazy(url: &str) -> Result<Self, TrypemaError> {
         Ok(Self::from_route(match Address::parse(url)? {
             Address::Server(info) => Route::Node(Node::new(Target::Server(Box::new(info)))),
@@ -120,12 +120,13 @@ impl RedisConnection {
         }))
     }
 
-    /// Where the server is that has `key` now: the one of the address, the master that the sentinels name, or the owner of the
-    /// key's slot in a Cluster. For who keeps something of their own beside the counters, on a connection of their own; with the
-    /// login and the settings of this one.
+    /// Returns the address of the server that has `key` now: the configured server, the master that the
+    /// sentinels name, or the owner of the key's slot in a Cluster. The result has the login and settings
+    /// of this connection.
     ///
-    /// Asks a sentinel or a node each time, so it is not for every call; one server is not asked. By the time of the answer it may be
-    /// another one: ask again when a call is told so, or fails.
+    /// This is for applications that store data of their own beside the counters, on their own connection.
+    /// Except for a single server, every call queries a sentinel or a node, so do not call this for every
+    /// request. The owner may change at any time: call this again when a command is redirected or fails.
     ///
     /// ```no_run
     /// use trypema::redis::RedisConnection;
@@ -139,8 +140,8 @@ impl RedisConnection {
     ///
     /// # Errors
     ///
-    /// [`TrypemaError::RedisError`] if nobody answers, or nobody serves the slot; always for a connection that was made of a
-    /// `ConnectionManager`, which does not tell its address.
+    /// [`TrypemaError::RedisError`] if no server answers, or no node serves the slot. Always for a
+    /// connection that was made from a `ConnectionManager`, which does not reveal its address.
     pub async fn server_of(&self, key: &str) -> Result<ConnectionInfo, TrypemaError> {
         Ok(match &self.route {
             Route::Node(node) => match node.target() {
@@ -158,12 +159,13 @@ impl RedisConnection {
         matches!(self.route, Route::Cluster(_))
     }
 
-    /// Where its driver tasks are spawned.
+    /// Returns the runtime that driver tasks are spawned on if their caller has none.
     pub(super) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// Why a request for `slot` should not even be queued, if that is so.
+    /// Returns the failure of a request for `slot` that must not be queued, because the circuit breaker is
+    /// open.
     pub(super) fn refusal(&self, slot: u16) -> Option<RedisFailure> {
         match &self.route {
             Route::Node(node) => node.breaker().refusal(),
@@ -171,7 +173,7 @@ impl RedisConnection {
         }
     }
 
-    /// So many callers have given up waiting for the server of `slot` to be dialled.
+    /// Reports that `callers` callers gave up while the server of `slot` was being dialled.
     pub(super) fn dial_outlasted(&self, slot: u16, callers: u32) {
         let node = match &self.route {
             Route::Node(node) => Some(Arc::clone(node)),
@@ -180,7 +182,7 @@ impl RedisConnection {
         node.into_iter().for_each(|node| node.breaker().dial_outlasted(callers));
     }
 
-    /// A channel to the server of `slot`, once there is a connection.
+    /// Returns a channel to the server of `slot`, or a future that connects first.
     pub(super) fn ready(&self, slot: u16) -> Readiness {
         let (node, cluster) = match &self.route {
             Route::Node(node) => (Some(Arc::clone(node)), None),
@@ -211,14 +213,14 @@ impl RedisConnection {
     }
 }
 
-/// The manager dials by itself. Its own timeouts stay as they are.
+/// Uses the manager's own connection, reconnection and timeouts.
 impl From<ConnectionManager> for RedisConnection {
     fn from(manager: ConnectionManager) -> Self {
         Self::from_route(Route::Node(Node::new(Target::Manager(Box::new(manager)))))
     }
 }
 
-/// Shows what kind it is; never an address, which may hold a password.
+/// Shows the kind of connection, never the address, which may contain a password.
 impl fmt::Debug for RedisConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.route {
@@ -233,14 +235,14 @@ impl fmt::Debug for RedisConnection {
     }
 }
 
-/// A channel, or the way to one.
+/// A channel, or the future that creates one.
 pub(super) enum Readiness {
     Now(Result<Channel, RedisFailure>),
-    /// The server has to be found or dialled.
+    /// The server has to be found or dialled first.
     Later(Pin<Box<dyn Future<Output = Result<Channel, RedisFailure>> + Send>>),
 }
 
-/// A connection that one script call may be sent on.
+/// Permission to send one script call, on a connection.
 pub(super) struct Channel {
     channel: NodeChannel,
     cluster: Option<Arc<Cluster>>,
@@ -248,8 +250,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Runs the script once, for callers that wait about `call_timeout`. Waits as long as it takes: the driver drops it when no caller waits any
-    /// more.
+    /// Runs the script once, for callers whose timeout is about `call_timeout`. Has no timeout itself: the
+    /// driver drops this future when no caller waits any more.
     pub(super) async fn send(self, call: ScriptCall, call_timeout: Duration) -> Result<Value, RedisFailure> {
         let request = Request { call: &call, call_timeout, standing: Standing::Owner };
         let answer = match &self.cluster {

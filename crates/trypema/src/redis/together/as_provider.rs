@@ -1,4 +1,4 @@
-//! The Redis provider as rules and middleware use it: callers wait for it, and it may fail.
+//! The [`Provider`] implementation for Redis, which rules and middleware use.
 
 use super::super::ask::{Ask, Verb};
 use super::super::key::RedisKey;
@@ -91,14 +91,15 @@ impl RedisRateLimiterProvider {
         let results = self.refund_each(asks, deadline).await;
         let refunded = refunds.iter().zip(&keyed).zip(results);
         let refunded = refunded.map(|((refund, keyed), result)| match refund.receipt {
-            // Units that Redis was told of meanwhile stay spent: they cannot be told apart from those of others.
+            // Redis may have been charged for these units meanwhile. They stay spent then: they are
+            // indistinguishable from other units.
             Some(Receipt::Fallback) => Ok(self.refund_fallback(&refund.check, self.policy(None))),
             _ => result.map_err(|failure| self.failed(std::slice::from_ref(keyed), failure)),
         });
         refunded.collect()
     }
 
-    /// The request for a refund; `None` if there is nothing to refund in Redis.
+    /// Returns the request for a refund; `None` if Redis has nothing to refund.
     fn ask_to_refund(&self, refund: &Refund<'_>, keyed: &Keyed<'_>) -> Option<Ask> {
         let check = &refund.check;
         with_strategy!(check.limit, |S, limit| {
@@ -114,7 +115,7 @@ impl RedisRateLimiterProvider {
         })
     }
 
-    /// Refunds units that were counted in place of Redis, as far as Redis does not know of them.
+    /// Refunds units that were counted in this process and that Redis has not been charged for.
     fn refund_fallback(&self, check: &Check<'_>, policy: OnFailure) -> u64 {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {

@@ -1,8 +1,9 @@
-//! All or nothing over keys that no one script call can reach: different slots of a Cluster.
+//! Takes all or nothing over keys in different slots of a Cluster, which one script call cannot combine.
 //!
-//! All checks are peeked at first, so that a request that is denied anyway, such as one of a flood, touches no other
-//! key. Where all would be admitted each is reserved; if one of them is denied after all, because another request was
-//! faster, the others are refunded by their receipts. Each step has a part of the deadline.
+//! All checks are peeked at first. So a request that is denied anyway, for example during a flood, changes
+//! no other key. If all checks would be admitted, each is reserved. If one of them is denied after all,
+//! because a concurrent request was faster, the others are refunded by their receipts. Each step has its
+//! part of the deadline.
 
 use super::super::ask::{Ask, Told, Verb};
 use super::super::batcher::Terms;
@@ -54,14 +55,14 @@ impl RedisRateLimiterProvider {
             let held: Vec<_> = held
                 .filter_map(|(keyed, receipt)| Some(Held { keyed, receipt: receipt.as_ref()? }))
                 .collect();
-            // A refund that fails leaves units spent, which is stricter.
+            // If a refund fails, its units stay spent, which is the stricter outcome.
             let _ = self.refund_by_receipts(&held, request.deadline).await;
         }
         replies
     }
 
-    /// Records a denial as one script call would have: what strategies count of denials, and the repair of a key whose
-    /// time went back. The denial stands, whether or not that succeeds.
+    /// Records a denial as a single script call would have: the denials that strategies count, and the
+    /// repair of a state whose clock went back. The request stays denied even if this fails.
     async fn record_denials(
         &self,
         keyed: &[Keyed<'_>],
@@ -92,13 +93,13 @@ impl RedisRateLimiterProvider {
         if *verb == Verb::Reserve
             && let Some(receipt) = self.read(keyed, *verb, &told)?.receipt
         {
-            // It would be admitted by now; the request was denied all the same.
+            // The check would be admitted by now, but the request is already denied.
             let _ = self.refund_by_receipts(&[Held { keyed, receipt: &receipt }], deadline).await;
         }
         Ok(())
     }
 
-    /// Asks for each check on its own, in one call per slot at once.
+    /// Sends each check independently and concurrently. Checks of one slot share a batch.
     pub(super) async fn try_each<'k>(
         &self,
         checks: impl Iterator<Item = (&'k Keyed<'k>, Verb)>,
@@ -112,7 +113,7 @@ impl RedisRateLimiterProvider {
         join::all(checks.map(ask)).await
     }
 
-    /// Refunds what receipts name: the units that were still counted, for each.
+    /// Makes refunds by their receipts. Returns the units that still counted, for each.
     pub(super) async fn refund_by_receipts(
         &self,
         held: &[Held<'_>],
@@ -126,7 +127,7 @@ impl RedisRateLimiterProvider {
         self.refund_each(held.iter().map(ask_of), deadline).await
     }
 
-    /// Makes each refund, at once; a refund of nothing is 0 units.
+    /// Makes all refunds concurrently. A missing request refunds 0 units.
     pub(super) async fn refund_each(
         &self,
         asks: impl Iterator<Item = Option<Ask>>,
@@ -144,7 +145,7 @@ fn is_denied(reply: &Reply) -> bool {
     reply.as_ref().is_ok_and(|answered| !answered.decision.is_allowed())
 }
 
-/// Whether a check failed that the others must not be spent without.
+/// Whether a check failed whose failure stops the request.
 fn has_to_stop(replies: &[Reply], request: TakeRequest<'_>) -> bool {
     replies
         .iter()

@@ -1,4 +1,4 @@
-//! What an address says: one server, the sentinels of a service, or nodes of a cluster.
+//! Parses addresses: one server, the sentinels of a service, or nodes of a cluster.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,18 @@ use crate::TrypemaError;
 const SENTINEL_PORT: u16 = 26379;
 const SERVER_PORT: u16 = 6379;
 
-/// An address that was understood. Nothing was looked up or dialled.
+/// A parsed address. Parsing resolves no names and opens no connection.
 pub(super) enum Address {
     Server(ConnectionInfo),
     Sentinel(SentinelAddress),
-    /// Some nodes of the cluster, from which the others are learnt.
+    /// Some nodes of the cluster; the others are discovered.
     Cluster(Vec<ConnectionInfo>),
 }
 
 pub(super) struct SentinelAddress {
     pub(super) sentinels: Vec<ConnectionInfo>,
     pub(super) service: String,
-    /// How to log in to the master; its place is for the sentinels to say.
+    /// The login and settings of the master. Its host and port are placeholders: the sentinels name them.
     pub(super) master: ConnectionInfo,
 }
 
@@ -37,8 +37,8 @@ impl Address {
     }
 }
 
-/// The address `host:port` (which may be an IPv6 one, with or without brackets) with everything else as in
-/// `like`; an empty host is `like`'s own.
+/// Returns `like` with the host and port of `address` (`host:port`; an IPv6 host may have brackets). An
+/// empty host stands for the host of `like`.
 pub(super) fn at(like: &ConnectionInfo, address: &str) -> Option<ConnectionInfo> {
     let (host, port) = address.rsplit_once(':')?;
     let port = port.parse().ok()?;
@@ -60,15 +60,15 @@ fn or_own(host: &str, own: &str) -> String {
     if host.is_empty() { own.to_owned() } else { host.to_owned() }
 }
 
-/// An address with several hosts, in pieces that the client's own parser understands one host at a time.
+/// The parts of an address with several hosts. The client's parser accepts only one host at a time.
 struct Parts<'u> {
     scheme: &'static str,
-    /// With its `@`, or empty.
+    /// Includes the `@`, or is empty.
     login: &'u str,
     hosts: Vec<&'u str>,
     path: Vec<&'u str>,
     query: Vec<(String, String)>,
-    /// With its `#`, or empty.
+    /// Includes the `#`, or is empty.
     fragment: &'u str,
 }
 
@@ -119,7 +119,7 @@ impl<'u> Parts<'u> {
         Ok(Address::Cluster(nodes.collect::<Result<_, _>>()?))
     }
 
-    /// One of the hosts as an address of its own.
+    /// Returns the connection info of one host.
     fn host(
         &self,
         login: &str,
@@ -151,7 +151,7 @@ impl<'u> Parts<'u> {
     }
 }
 
-/// One server, with our settings.
+/// Parses the address of one server, and adds this crate's settings.
 fn server(url: &str) -> Result<ConnectionInfo, TrypemaError> {
     let parsed = parse_redis_url(url).ok_or_else(|| {
         invalid(
@@ -160,11 +160,11 @@ fn server(url: &str) -> Result<ConnectionInfo, TrypemaError> {
         )
     })?;
     let chose_protocol = parsed.query_pairs().any(|(name, _)| name == "protocol");
-    // The client's messages name what is wrong, never a value of the login.
+    // The client's messages never contain the user name or password.
     let info = url.into_connection_info().map_err(|error| invalid(&error.to_string()))?;
     let mut login = info.redis_settings().clone().set_lib_name("trypema", env!("CARGO_PKG_VERSION"));
     if !chose_protocol {
-        // With it a connection says when it ends. Every server from 6.0 on speaks it.
+        // With RESP3 the client reports the end of a connection. Every server since 6.0 supports it.
         login = login.set_protocol(ProtocolVersion::RESP3);
     }
     Ok(info.set_tcp_settings(tcp_settings()).set_redis_settings(login))

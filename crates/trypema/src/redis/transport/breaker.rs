@@ -1,18 +1,20 @@
-//! When to stop asking a server that does not answer, and when to try it again. Pure: the caller tells the time.
+//! The state machine of a circuit breaker: stops calls to a server that does not reply, and probes it
+//! later. Pure: the time is an argument.
 
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// So many calls in a row without a reply, and the server is taken to be gone. Fewer would open at a single
-/// slow moment; more would let every caller wait out its deadline.
+/// The number of consecutive calls without a reply that opens the breaker. Fewer would open it at a single
+/// slow moment. More would let more callers wait for their full timeout.
 const FAILURES_TO_OPEN: u32 = 5;
 
-/// How long calls are turned away before one is let through; up to twice as long, so that a fleet does not
-/// come back in step. Short enough that service resumes well within a second of the server's return.
+/// The minimum pause before a probe. The actual pause is up to twice as long, so that a fleet does not
+/// retry in step. Short enough that service resumes well within a second of the server's return.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Counts failures in a row; after enough of them it lets one call through now and then.
+/// Counts consecutive failures. When there are enough, it refuses calls, except for one probe after each
+/// pause.
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: State,
@@ -26,11 +28,11 @@ enum State {
     Probing,
 }
 
-/// How a call was let through.
+/// The kind of an admitted call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Usual,
-    /// The one call that finds out whether the server is back.
+    /// The one call that tests whether the server is back.
     Probe,
 }
 
@@ -39,7 +41,7 @@ impl Breaker {
         Self { state: State::Closed { failures: 0 }, openings: 0 }
     }
 
-    /// Whether a call may be made at `now`; `None` turns it away.
+    /// Admits a call at `now`; `None` refuses it.
     pub(super) fn admit(&mut self, now: Timestamp) -> Option<Admission> {
         match self.state {
             State::Closed { .. } => Some(Admission::Usual),
@@ -51,7 +53,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a call would be turned away at `now`.
+    /// Whether a call would be refused at `now`.
     pub(super) fn is_refusing(&self, now: Timestamp) -> bool {
         match self.state {
             State::Closed { .. } => false,
@@ -60,12 +62,12 @@ impl Breaker {
         }
     }
 
-    /// The server replied. Late replies count too: they show that it is there.
+    /// Records a reply, and closes the breaker. A late reply counts too: it shows that the server is there.
     pub(super) fn succeeded(&mut self) {
         self.state = State::Closed { failures: 0 };
     }
 
-    /// A call got no reply; if that opens the breaker, calls are turned away until `until`.
+    /// Records a call without a reply. If that opens the breaker, it refuses calls until `until`.
     pub(super) fn failed(&mut self, admission: Admission, until: Timestamp) {
         match (&mut self.state, admission) {
             (State::Closed { failures }, _) => {
@@ -75,12 +77,13 @@ impl Breaker {
                 }
             }
             (State::Probing, Admission::Probe) => self.open(until),
-            // A call from before it opened says nothing new.
+            // The call was sent before the breaker opened: its failure is no news.
             (State::Open { .. } | State::Probing, _) => {}
         }
     }
 
-    /// A call was given up at `now` while the server was being dialled: calls are turned away in the meantime, too.
+    /// Records that a caller gave up at `now` while the server was being dialled. Opens the breaker again
+    /// after each pause, for as long as the dial lasts.
     pub(super) fn dial_outlasted(&mut self, now: Timestamp, until: Timestamp) {
         match self.state {
             State::Closed { .. } => self.failed(Admission::Usual, until),
@@ -89,13 +92,14 @@ impl Breaker {
         }
     }
 
-    /// The server cannot be reached at all: no further failures are awaited.
+    /// Opens the breaker until `until`. Called directly if the server cannot be reached at all.
     pub(super) fn open(&mut self, until: Timestamp) {
         self.state = State::Open { until };
         self.openings += 1;
     }
 
-    /// A call ended without showing anything. If it was the probe, the next call is.
+    /// Records a call that ended without evidence about the server. If it was the probe, the next call
+    /// becomes the probe.
     pub(super) fn left(&mut self, admission: Admission, now: Timestamp) {
         if admission == Admission::Probe && matches!(self.state, State::Probing) {
             self.state = State::Open { until: now };
@@ -106,8 +110,8 @@ impl Breaker {
         matches!(self.state, State::Closed { .. })
     }
 
-    /// How often it opened. A connection that is older than the last opening is not trusted: a black hole
-    /// never reports an error.
+    /// Returns the number of times that the breaker has opened. A connection older than the last opening
+    /// must not be used again: a connection whose packets are silently dropped never reports an error.
     pub(super) fn openings(&self) -> u64 {
         self.openings
     }
@@ -205,7 +209,7 @@ mod tests {
         let mut breaker = Breaker::new();
         breaker.open(later(100));
         assert_eq!(breaker.admit(later(99)), None);
-        // The call that dialled leaves; that must not end the pause.
+        // The call that dialled ends without a reply. That must not end the pause.
         breaker.left(Admission::Usual, later(1));
         breaker.left(Admission::Probe, later(1));
         assert_eq!(breaker.admit(later(99)), None);

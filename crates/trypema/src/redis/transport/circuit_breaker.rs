@@ -9,13 +9,14 @@ use super::breaker::{Admission, Breaker, SHORTEST_PAUSE};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// Callers may have spent up to this part of their time in the queue. So giving up after the rest of it is a failure of the server.
+/// Callers may have spent up to one part in `SPENT_IN_QUEUE` of their timeout in the queue. So a sent call
+/// that is dropped after the rest of the timeout counts as a failure of the server.
 const SPENT_IN_QUEUE: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     breaker: Mutex<Breaker>,
-    /// Also in `breaker`; here so that asking costs no lock.
+    /// A copy of the state in `breaker`, which is read without the lock.
     is_open: AtomicBool,
 }
 
@@ -24,14 +25,14 @@ impl CircuitBreaker {
         Arc::new(Self { breaker: Mutex::new(Breaker::new()), is_open: AtomicBool::new(false) })
     }
 
-    /// Why a request should not even be queued, if that is so.
+    /// Returns the failure of a request that must not be queued, because the breaker is open.
     pub(super) fn refusal(&self) -> Option<RedisFailure> {
         let is_refused =
             self.is_open.load(Ordering::Acquire) && self.breaker().is_refusing(SystemClock.now());
         is_refused.then(recently_unanswered)
     }
 
-    /// Admits a script call, or refuses it at once.
+    /// Admits a script call, or refuses it immediately.
     pub(super) fn acquire(self: &Arc<Self>) -> Result<Permit, RedisFailure> {
         match self.breaker().admit(SystemClock.now()) {
             Some(admission) => {
@@ -41,12 +42,12 @@ impl CircuitBreaker {
         }
     }
 
-    /// The server cannot be reached: refuses calls from here on.
+    /// Opens the breaker immediately, because the server cannot be reached.
     pub(super) fn trip(&self) {
         self.change(|breaker| breaker.open(pause_end()));
     }
 
-    /// So many callers gave up while the server was being dialled.
+    /// Records that `callers` callers gave up while the server was being dialled.
     pub(super) fn dial_outlasted(&self, callers: u32) {
         let (now, until) = (SystemClock.now(), pause_end());
         self.change(|breaker| (0..callers).for_each(|_| breaker.dial_outlasted(now, until)));
@@ -75,29 +76,30 @@ impl CircuitBreaker {
     }
 }
 
-/// An admitted script call. Dropping it unsettled means that its callers gave up.
+/// An admitted script call. Dropping an unsettled permit means that its callers gave up.
 #[derive(Debug)]
 pub(super) struct Permit {
     breaker: Arc<CircuitBreaker>,
     admission: Admission,
-    /// From here on giving up is a failure of the server; `None` while nothing has been sent.
+    /// The time from which dropping the permit counts as a failure of the server; `None` before the call is
+    /// sent.
     suspicious_from: Option<Timestamp>,
     is_settled: bool,
 }
 
 impl Permit {
-    /// The call is being sent, for callers that wait about `call_timeout` in all.
+    /// Records that the call is being sent, for callers whose timeout is about `call_timeout`.
     pub(super) fn sending(&mut self, call_timeout: Duration) {
         self.suspicious_from = Some(SystemClock.now() + call_timeout / SPENT_IN_QUEUE);
     }
 
-    /// The server replied, be it with an error.
+    /// Records that the server replied, even if with an error.
     pub(super) fn answered(mut self) {
         self.is_settled = true;
         self.breaker.change(Breaker::succeeded);
     }
 
-    /// The call was sent and the connection broke.
+    /// Records that the connection broke before a reply arrived.
     pub(super) fn unanswered(mut self) {
         self.is_settled = true;
         self.breaker.change(|breaker| breaker.failed(self.admission, pause_end()));
@@ -130,7 +132,7 @@ fn pause_end() -> Timestamp {
     SystemClock.now() + jittered(SHORTEST_PAUSE)
 }
 
-/// From `least` up to twice as long, different in every process and at every call.
+/// Returns a random duration from `least` up to twice as long.
 pub(super) fn jittered(least: Duration) -> Duration {
     least + crate::jitter::below(least)
 }

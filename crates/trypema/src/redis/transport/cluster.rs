@@ -1,4 +1,4 @@
-//! Brings a call to the node that serves its slot, and follows slots when they move.
+//! Sends calls to the node that serves their slot, and follows slots that move.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -17,20 +17,21 @@ use super::within;
 use crate::redis::runtime::spawn;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// How often one call is sent on. A slot on the move takes two; more means that nodes disagree, and that is for
-/// them to settle.
+/// The maximum number of redirections of one call. A slot that moves takes two. More means that the nodes
+/// disagree.
 const MAX_REDIRECTIONS: u32 = 5;
 
-/// The shape of the cluster is asked for at most this often (up to twice as far apart).
+/// The minimum interval between requests for the slot table. The actual interval is up to twice as long.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What one node may take to be dialled and to tell the shape; the next one is asked after that.
+/// The time that one node has to accept a connection and return the slot table, before the next node is
+/// tried.
 const REFRESH_BUDGET: Duration = Duration::from_millis(250);
 
-/// Nobody is known to serve a slot.
+/// The failure if no node is known to serve a slot.
 const NO_OWNER: &str = "no node of the cluster serves the key's slot";
 
-/// The nodes of one cluster, and which of them serves which slots.
+/// The nodes of one cluster, and the slots that each serves.
 pub(super) struct Cluster {
     seeds: Vec<ConnectionInfo>,
     topology: RwLock<Topology>,
@@ -38,7 +39,7 @@ pub(super) struct Cluster {
     last_failure: Mutex<Option<RedisFailure>>,
 }
 
-/// The slot table as one node tells it.
+/// The slot table that one node returned.
 struct SlotTable {
     by: ConnectionInfo,
     ranges: Vec<SlotRange>,
@@ -58,19 +59,20 @@ impl Cluster {
         self.read().stats()
     }
 
-    /// The node that is known to serve `slot`.
+    /// Returns the node that serves `slot`, if it is known.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         self.read().owner(slot)
     }
 
-    /// Why a request for `slot` should not even be queued, if that is so.
+    /// Returns the failure of a request for `slot` that must not be queued, because the circuit breaker is
+    /// open.
     pub(super) fn refusal(self: &Arc<Self>, slot: u16) -> Option<RedisFailure> {
         let refusal = self.owner(slot)?.breaker().refusal();
-        // Another node may serve the slot by now.
+        // Another node may serve the slot by now: fetch the slot table.
         refusal.inspect(|_| self.refresh_in_background())
     }
 
-    /// A channel to the node that serves `slot`, found and dialled if need be.
+    /// Returns a channel to the node that serves `slot`. Finds and dials the node if necessary.
     pub(super) async fn channel(self: &Arc<Self>, slot: u16) -> Result<NodeChannel, RedisFailure> {
         let node = self.owner_of(slot).await?;
         match node.channel().await {
@@ -82,7 +84,7 @@ impl Cluster {
         }
     }
 
-    /// Makes the call once, on `channel` or on the nodes that it is redirected to.
+    /// Runs the call once, on `channel` or on the node that it is redirected to.
     pub(super) async fn run(
         self: &Arc<Self>,
         mut channel: NodeChannel,
@@ -94,7 +96,7 @@ impl Cluster {
             let next = match channel.run(request).await {
                 Answer::Moved(address) => {
                     request.standing = Standing::Owner;
-                    // Where one slot moved, others may have.
+                    // If one slot has moved, others may have moved too.
                     self.refresh_in_background();
                     self.write().assign(slot, &node, &address)
                 }
@@ -113,12 +115,12 @@ impl Cluster {
         Answer::NotReady(unavailable("the nodes of the cluster do not agree on who serves the key's slot"))
     }
 
-    /// A connection to some node.
+    /// Returns a connection to some node.
     pub(super) async fn line(self: &Arc<Self>) -> Result<Line, RedisFailure> {
         self.owner_of(0).await?.line().await
     }
 
-    /// Where the node is that serves `slot` now, as the cluster itself says.
+    /// Queries the cluster for the address of the node that serves `slot`.
     pub(super) async fn server_of(&self, slot: u16) -> Result<ConnectionInfo, RedisFailure> {
         let table = self.ask().await?;
         let range = table.ranges.iter().find(|range| (range.first..=range.last).contains(&slot));
@@ -137,13 +139,14 @@ impl Cluster {
         })
     }
 
-    /// After `node` could not be reached: the node that serves the slot by now.
+    /// Fetches the slot table after `node` could not be reached. Returns the owner of `slot` if it is
+    /// another node.
     async fn other_owner(&self, slot: u16, node: &Arc<Node>) -> Option<Arc<Node>> {
         self.refresh.run(self.refresh()).await;
         self.owner(slot).filter(|owner| !Arc::ptr_eq(owner, node))
     }
 
-    /// Answers that hint at a changed cluster have its slot table fetched.
+    /// Passes an answer on. If the answer suggests that the cluster has changed, fetches the slot table.
     fn note(self: &Arc<Self>, answer: Answer) -> Answer {
         use Answer::{Lost, NotReady, NotSent, ReadOnly};
         if matches!(answer, Lost(_) | NotReady(_) | NotSent(_) | ReadOnly(_)) {
@@ -152,7 +155,7 @@ impl Cluster {
         answer
     }
 
-    /// Fetches the slot table, if that is due; no call waits for it.
+    /// Fetches the slot table in a task of its own, if that is due.
     fn refresh_in_background(self: &Arc<Self>) {
         if self.refresh.is_due() {
             let cluster = Arc::clone(self);
@@ -171,7 +174,7 @@ impl Cluster {
         }
     }
 
-    /// Asks node after node, those first that are connected, until one tells the shape.
+    /// Fetches the slot table. Tries the connected nodes first, then the others, until one returns it.
     async fn ask(&self) -> Result<SlotTable, RedisFailure> {
         let (connected, others) = self.read().nodes_to_ask();
         for (info, line) in connected {
@@ -200,7 +203,7 @@ impl Cluster {
     }
 }
 
-/// Which node serves which slots, as the node at the end of this line says.
+/// Fetches the slot table from the node of this connection.
 async fn ask_one(line: Line) -> Result<Vec<SlotRange>, RedisFailure> {
     let mut question = ::redis::cmd("CLUSTER");
     question.arg("SLOTS");

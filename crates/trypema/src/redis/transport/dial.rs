@@ -1,4 +1,4 @@
-//! How connections are made and used: tuned for many small calls, without any retry of the client's.
+//! Dials and uses connections: tuned for many small calls, without retries by the client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,21 +18,21 @@ use super::within;
 use crate::redis::runtime::Runtime;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// How long a dial (with name lookup, TLS and login) may take. Below a second, so that a lost first packet does not cost more than
-/// that.
+/// The maximum time of a dial, with name lookup, TLS and login. TCP repeats a lost first packet after a
+/// second; it is faster to dial again.
 const DIAL_BUDGET: Duration = Duration::from_millis(800);
 
-/// Commands that wait to be written, beyond which callers wait themselves; enough for the calls of a busy
-/// process within one deadline, and a bound on memory when the server stalls.
+/// The maximum number of commands that wait to be written; more callers wait for room. Enough for the calls
+/// of a busy process within one deadline, and a bound on memory if the server stalls.
 const UNWRITTEN_COMMANDS: usize = 1_024;
 
-/// An idle connection is probed after this long, then this often, so many times: a server that vanished is
-/// noticed before the next call in most cases.
+/// TCP keepalive: the idle time before the first probe, the interval of further probes, and their number. A
+/// server that has vanished is usually noticed before the next call.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(5);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Where a connection leads.
+/// The server that a connection leads to.
 pub(super) enum Target {
     Server(Box<ConnectionInfo>),
     Sentinel(Arc<Sentinels>),
@@ -49,7 +49,7 @@ impl Target {
         }
     }
 
-    /// Asks the sentinels now and then whether the master is still the master.
+    /// Checks in the background, if that is due, whether the master has changed.
     pub(super) fn recheck_if_due(&self) {
         if let Self::Sentinel(sentinels) = self {
             sentinels.recheck_if_due();
@@ -57,7 +57,8 @@ impl Target {
     }
 }
 
-/// Whether the server owns the call's keys already, or was named by the node that is handing them over.
+/// Whether the server owns the call's keys, or is about to receive them from the node that redirected the
+/// call (`ASK`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     Owner,
@@ -78,17 +79,17 @@ enum Connection {
 }
 
 impl Line {
-    /// Whether the connection ended, or should not be used for further calls.
+    /// Whether the connection has ended or must not be used for further calls.
     pub(super) fn is_retired(&self) -> bool {
         self.is_retired.load(Ordering::Acquire)
     }
 
-    /// Makes the next call dial; calls in flight are not disturbed.
+    /// Excludes the connection from further calls, so that the next call dials. Calls in flight continue.
     pub(super) fn retire(&self) {
         self.is_retired.store(true, Ordering::Release);
     }
 
-    /// Sends one command, once.
+    /// Sends a command, once.
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         match &self.connection {
             Connection::Own(connection) => connection.clone().send_packed_command(command).await,
@@ -96,7 +97,7 @@ impl Line {
         }
     }
 
-    /// Sends two commands as one pipeline, once; the reply to the second.
+    /// Sends two commands as one pipeline, once. Returns the reply to the second.
     async fn send_both(&self, pipeline: &Pipeline) -> RedisResult<Value> {
         let replies = match &self.connection {
             Connection::Own(connection) => connection.clone().send_packed_commands(pipeline, 0, 2).await,
@@ -105,7 +106,7 @@ impl Line {
         replies.map(|mut replies| replies.pop().unwrap_or(Value::Nil))
     }
 
-    /// Has the server speak of what happens on `channel`.
+    /// Subscribes to a Pub/Sub channel.
     pub(super) async fn subscribe(&self, channel: &str) -> RedisResult<()> {
         match &self.connection {
             Connection::Own(connection) => connection.clone().subscribe(channel).await,
@@ -113,8 +114,8 @@ impl Line {
         }
     }
 
-    /// Makes the call once: a second send follows only the reply that the script is not known, which proves
-    /// that the first did not run.
+    /// Runs the call once. Sends it a second time only after `NOSCRIPT`, which proves that the first did
+    /// not run.
     pub(super) async fn run(&self, call: &ScriptCall, standing: Standing) -> Answer {
         match self.send_as(call.by_digest(), standing).await {
             Answer::NoScript => self.send_as(call.by_source(), standing).await,
@@ -126,7 +127,8 @@ impl Line {
         if standing == Standing::Owner {
             return Answer::of(self.send(&command).await);
         }
-        // `ASKING` holds for the next command of the connection; in one pipeline no other comes between.
+        // `ASKING` applies to the next command of the connection. In one pipeline no other command can come
+        // between.
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command);
         Answer::of(self.send_both(&pipeline).await)
@@ -139,15 +141,15 @@ impl From<ConnectionManager> for Line {
     }
 }
 
-/// Told of what a server says unasked.
+/// A callback for the push messages of a server.
 pub(super) type Listener = Box<dyn Fn(&PushInfo) + Send + Sync>;
 
-/// Dials `info` with our settings.
+/// Dials `info` with this crate's settings.
 pub(super) async fn dial(info: &ConnectionInfo) -> Result<Line, RedisFailure> {
     dial_and_listen(info, Box::new(|_| {})).await
 }
 
-/// The same, with a listener (which hears nothing where the address asks for RESP2).
+/// Same as [`dial`], with a listener for push messages. RESP2 connections have none.
 pub(super) async fn dial_and_listen(info: &ConnectionInfo, listener: Listener) -> Result<Line, RedisFailure> {
     if !Runtime::is_here() {
         return Err(RedisFailure::new(
@@ -167,14 +169,14 @@ pub(super) async fn dial_and_listen(info: &ConnectionInfo, listener: Listener) -
 
 async fn connect(info: &ConnectionInfo, listener: Listener) -> RedisResult<Line> {
     let is_retired = Arc::new(AtomicBool::new(false));
-    // Callers have deadlines of their own, and dials a budget: the client's timers stay off.
+    // Callers have their own deadlines and dials have a budget, so the client's timers stay off.
     let mut config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(UNWRITTEN_COMMANDS);
     if can_listen(info) {
-        // Dropped by the client's task when the connection ends, or when the task's runtime is shut down: the next call dials first,
-        // and is not sent into the void.
+        // The client's task drops this when the connection ends, or when the task's runtime shuts down. The
+        // next call then dials, instead of sending on a dead connection.
         let ended = RetireOnDrop(Arc::clone(&is_retired));
         config = config.set_push_sender(move |push: PushInfo| {
             let RetireOnDrop(ended) = &ended;
@@ -199,7 +201,7 @@ impl Drop for RetireOnDrop {
     }
 }
 
-/// Servers speak unasked in RESP3 only.
+/// Whether the connection receives push messages: RESP2 has none.
 pub(super) fn can_listen(info: &ConnectionInfo) -> bool {
     info.redis_settings().protocol() != ProtocolVersion::RESP2
 }

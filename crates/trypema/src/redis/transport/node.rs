@@ -1,4 +1,5 @@
-//! One server: its connection, dialled when it is needed and replaced when it no longer answers, and its circuit breaker.
+//! One server: its connection, which is dialled when needed and replaced when it fails, and its circuit
+//! breaker.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,8 +14,8 @@ use super::script::ScriptCall;
 use super::single_flight::{Run, SingleFlight};
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// Dials to one server begin at least this far apart (up to twice as far), however many calls ask for one: a fleet must not storm a
-/// server that is just coming back.
+/// The minimum interval between the starts of two dials to one server. The actual interval is up to twice
+/// as long. A fleet must not storm a server that is coming back.
 const DIAL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct Node {
@@ -32,11 +33,12 @@ struct State {
 
 struct Dialled {
     line: Line,
-    /// How often the breaker had opened when this was dialled: an older connection may be a black hole.
+    /// The breaker's opening count when the connection was dialled. A connection from before the last
+    /// opening may be dead without having reported an error.
     openings: u64,
 }
 
-/// A connection that one script call may be sent on.
+/// Permission to send one script call, on a connection.
 pub(super) struct NodeChannel {
     pub(super) node: Arc<Node>,
     line: Line,
@@ -57,7 +59,7 @@ impl Node {
         &self.target
     }
 
-    /// Its address, if it has one.
+    /// Returns the address of the server, if it is fixed.
     pub(super) fn server(&self) -> Option<&ConnectionInfo> {
         match &self.target {
             Target::Server(info) => Some(info),
@@ -69,7 +71,7 @@ impl Node {
         &self.breaker
     }
 
-    /// A channel over the connection that there is; `None` if it has to be dialled.
+    /// Returns a channel over the existing connection; `None` if the server has to be dialled.
     pub(super) fn channel_now(self: &Arc<Self>) -> Option<Result<NodeChannel, RedisFailure>> {
         self.target.recheck_if_due();
         match self.breaker.acquire() {
@@ -80,13 +82,13 @@ impl Node {
         }
     }
 
-    /// A channel over a connection that is dialled if there is none.
+    /// Returns a channel. Dials if there is no connection.
     pub(super) async fn channel(self: &Arc<Self>) -> Result<NodeChannel, RedisFailure> {
         let permit = self.breaker.acquire()?;
         Ok(NodeChannel { node: Arc::clone(self), line: self.line().await?, permit })
     }
 
-    /// The connection, dialled now if there is none.
+    /// Returns the connection. Dials if there is none.
     pub(super) async fn line(&self) -> Result<Line, RedisFailure> {
         if let Some(line) = self.usable_line() {
             return Ok(line);
@@ -100,7 +102,7 @@ impl Node {
         })
     }
 
-    /// The connection, if there is one that is believed to work.
+    /// Returns the connection, unless the breaker is open.
     pub(super) fn working_line(&self) -> Option<Line> {
         if self.breaker.is_open() { None } else { self.usable_line() }
     }
@@ -135,7 +137,7 @@ impl Node {
 }
 
 impl NodeChannel {
-    /// Makes the call once, for callers that wait about `call_timeout`. Any answer but a value is the caller's to act on.
+    /// Runs the call once. The caller has to handle redirections and failures.
     pub(super) async fn run(mut self, request: Request<'_>) -> Answer {
         self.permit.sending(request.call_timeout);
         let answer = self.line.run(request.call, request.standing).await;
@@ -154,7 +156,7 @@ impl NodeChannel {
     }
 }
 
-/// A call, and how it is to be made.
+/// A script call, and the way in which it is sent.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'c> {
     pub(super) call: &'c ScriptCall,

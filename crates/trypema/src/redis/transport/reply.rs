@@ -1,29 +1,30 @@
-//! What a reply, or its absence, says about the call.
+//! Classifies replies and client errors by their effect: whether the call ran, did not run, or may have
+//! run.
 
 use ::redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    /// It ran.
+    /// The command ran.
     Value(Value),
-    /// It did not run: the server does not know the script.
+    /// The command did not run: the server does not know the script.
     NoScript,
-    /// It did not run: the keys' slot belongs to the node at this address.
+    /// The command did not run: the node at this address owns the slot.
     Moved(String),
-    /// It did not run: the keys are on their way to the node at this address.
+    /// The command did not run: the slot is moving to the node at this address.
     Ask(String),
-    /// It did not run: the server is a replica.
+    /// The command did not run: the server is a replica.
     ReadOnly(RedisFailure),
-    /// It did not run, and may be tried again: the server (or its cluster) is not ready.
+    /// The command did not run and may be sent again: the server or its cluster is not ready.
     NotReady(RedisFailure),
-    /// The server refused it: nothing was written, since scripts write last.
+    /// The server refused the command. Nothing was written, because scripts write last.
     Refused(RedisFailure),
-    /// It was never sent: the client that was given to us has no connection.
+    /// The command was never sent: the caller's connection manager has no connection.
     NotSent(RedisFailure),
-    /// The connection broke: it may have run.
+    /// The connection broke. The command may have run.
     Lost(RedisFailure),
 }
 
@@ -69,7 +70,8 @@ impl Answer {
     }
 }
 
-/// Redis 6.2 wraps what a script's own commands run into.
+/// Whether the server is a replica. Redis 6.2 wraps the error of a command inside a script in another
+/// error.
 fn is_read_only(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
         || error.detail().is_some_and(|detail| detail.contains(" -READONLY "))

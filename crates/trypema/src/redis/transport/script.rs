@@ -1,10 +1,10 @@
-//! A script and one run of it, as commands.
+//! Scripts, and the commands that run them.
 
 use std::sync::Arc;
 
 use ::redis::Cmd;
 
-/// A script, known to servers by its digest.
+/// A script, identified by its SHA-1 digest.
 #[derive(Debug)]
 pub(crate) struct Script {
     source: String,
@@ -18,7 +18,7 @@ impl Script {
     }
 }
 
-/// One run of a script. All keys are in one slot if the connection is a Cluster's.
+/// One run of a script. On a Cluster all keys must be in one slot.
 #[derive(Debug)]
 pub(crate) struct ScriptCall {
     pub(crate) script: Arc<Script>,
@@ -27,13 +27,13 @@ pub(crate) struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// Runs the script if the server knows it.
+    /// Returns the command that runs the script if the server has it cached.
     pub(super) fn by_digest(&self) -> Cmd {
         self.command("EVALSHA", &self.script.digest)
     }
 
-    /// Runs the script, and makes the server know it from then on. Unlike `SCRIPT LOAD` this needs no further
-    /// permission.
+    /// Returns the command that runs the script and makes the server cache it. Unlike `SCRIPT LOAD`, it
+    /// needs no further permission.
     pub(super) fn by_source(&self) -> Cmd {
         self.command("EVAL", &self.script.source)
     }

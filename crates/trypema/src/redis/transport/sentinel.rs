@@ -1,4 +1,4 @@
-//! Finding the master of a service, and noticing that it is another one now.
+//! Finds the master of a service, and detects failovers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,31 +13,36 @@ use super::within;
 use crate::redis::runtime::spawn;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// While calls are made, the sentinels are asked this often (up to twice as far apart) whether the master is
-/// still the master.
+/// The minimum interval at which the sentinels are queried for the current master, while there are calls.
+/// The actual interval is up to twice as long.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What one sentinel may take to be dialled and to answer; the next one is asked after that.
+/// The time that one sentinel has to accept a connection and reply, before the next one is tried.
 const SENTINEL_BUDGET: Duration = Duration::from_millis(250);
 
-/// The channel on which sentinels announce a new master.
+/// The Pub/Sub channel on which sentinels announce a new master.
 const NEW_MASTER: &str = "+switch-master";
 
-/// The sentinels of one service, and what they said last.
+/// The sentinels of one service, and the current master.
 ///
-/// A new master is looked up when the connection breaks, when the server says that it is a replica, when a sentinel
-/// announces `+switch-master`, and when the sentinels, asked at least once a second while calls are made, name another
-/// one. The last two are for an old master that still takes writes after a failover, which are lost when it is told of
-/// it. Calls can go there until the announcement arrives; if the sentinel that we listen to is gone, for up to about a
-/// second; longer only if no sentinel can be reached from here (`min-replicas-to-write` on the servers bounds that
-/// too). Calls are not delayed by asking.
+/// The master is looked up again when one of these happens:
+///
+/// - The connection breaks.
+/// - The server replies that it is a replica.
+/// - A sentinel announces `+switch-master`.
+/// - The sentinels name another master. They are queried at least once a second while there are calls.
+///
+/// The last two are for an old master that still accepts writes after a failover. These writes are lost
+/// when it becomes a replica. Calls can reach the old master until the announcement arrives; for about a
+/// second, if the connection to the announcing sentinel is lost; and longer only if no sentinel can be
+/// reached. `min-replicas-to-write` on the servers bounds that too. Calls never wait for these queries.
 pub(super) struct Sentinels {
     address: SentinelAddress,
-    /// Which one answered last: it is asked first.
+    /// The index of the sentinel that replied last. It is queried first.
     first: AtomicUsize,
-    /// The connection to that one, over which it announces a new master.
+    /// The connection to that sentinel, over which it announces a new master.
     line: Mutex<Option<Line>>,
-    /// The master that calls go to.
+    /// The master that calls are sent to.
     master: Arc<CurrentMaster>,
     recheck: SingleFlight,
 }
@@ -61,12 +66,12 @@ impl Sentinels {
         })
     }
 
-    /// Where the master is that the sentinels name now.
+    /// Queries the sentinels for the address of the master.
     pub(super) async fn server(&self) -> Result<ConnectionInfo, RedisFailure> {
         self.master_at(&self.ask().await?)
     }
 
-    /// Asks the sentinels in the background, if that is due.
+    /// Queries the sentinels in the background, if that is due.
     pub(super) fn recheck_if_due(self: &Arc<Self>) {
         if self.recheck.is_due() {
             let sentinels = Arc::clone(self);
@@ -76,7 +81,7 @@ impl Sentinels {
         }
     }
 
-    /// Dials the master that the sentinels name, if it says itself that it is one.
+    /// Dials the master that the sentinels name, and verifies its role.
     pub(super) async fn dial_master(&self) -> Result<Line, RedisFailure> {
         let address = self.ask().await?;
         let info = self.master_at(&address)?;
@@ -99,13 +104,13 @@ impl Sentinels {
             .ok_or_else(|| unavailable(format!("the sentinels name {address:?}, which is no address")))
     }
 
-    /// Retires the connection if the sentinels name another master by now.
+    /// Retires the connection if the sentinels name another master.
     async fn recheck(&self) {
         let Ok(address) = self.ask().await else { return };
         self.master.retire_if(|master| master.address != address);
     }
 
-    /// The address of the master, from the first sentinel that knows it.
+    /// Returns the address of the master, from the first sentinel that knows it.
     async fn ask(&self) -> Result<String, RedisFailure> {
         let count = self.address.sentinels.len();
         let first = self.first.load(Ordering::Relaxed);
@@ -147,7 +152,7 @@ impl Sentinels {
             .ok_or_else(|| unavailable(format!("the sentinels know no service {:?}", self.address.service)))
     }
 
-    /// Dials a sentinel and has it announce new masters.
+    /// Dials a sentinel, and subscribes to its announcements of new masters.
     async fn listen_to(&self, sentinel: &ConnectionInfo) -> Result<Line, RedisFailure> {
         let (master, service) = (Arc::clone(&self.master), self.address.service.clone());
         let listener = move |push: &PushInfo| {
@@ -157,7 +162,7 @@ impl Sentinels {
         };
         let line = dial_and_listen(sentinel, Box::new(listener)).await?;
         if can_listen(sentinel) {
-            // Where that is not permitted, asking again has to do.
+            // If the user may not subscribe, the periodic queries remain.
             let _ = line.subscribe(NEW_MASTER).await;
         }
         Ok(line)
@@ -173,7 +178,7 @@ impl CurrentMaster {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(master);
     }
 
-    /// Has the next call look the master up, if `is_outdated` says so of this one.
+    /// Retires the connection if `is_outdated`, so that the next call looks the master up.
     fn retire_if(&self, is_outdated: impl Fn(&Master) -> bool) {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(master) = current.take_if(|master| is_outdated(master)) {
@@ -182,7 +187,8 @@ impl CurrentMaster {
     }
 }
 
-/// Whether a message (its channel, then the service, the old address and the new one) is about `service`.
+/// Whether a message is about `service`. It consists of the channel, and a text with the service, the old
+/// address and the new one.
 fn announces_master(message: &[Value], service: &str) -> bool {
     match message {
         [Value::BulkString(channel), Value::BulkString(text)] => {
@@ -199,7 +205,8 @@ fn master_address(reply: &Value) -> Option<String> {
     Some(format!("{}:{}", std::str::from_utf8(host).ok()?, std::str::from_utf8(port).ok()?))
 }
 
-/// Where `ROLE` is not permitted, the sentinels' word has to do.
+/// Whether the reply to `ROLE` names another role than master. If `ROLE` is not permitted, the sentinels
+/// are trusted.
 fn is_other_than_master(role: &Value) -> bool {
     match role {
         Value::Array(parts) => parts.first() != Some(&Value::BulkString(b"master".to_vec())),

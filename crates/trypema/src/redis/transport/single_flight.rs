@@ -1,4 +1,5 @@
-//! Work that many need at once and one does: a dial, fetching the slot table, asking the sentinels.
+//! Work that many callers need and one runs for all: a dial, fetching the slot table, querying the
+//! sentinels.
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,11 +11,11 @@ use super::circuit_breaker::jittered;
 use crate::clock::{Clock, Source, SystemClock, Timestamp};
 use crate::waiting::{Sleep, before};
 
-/// Work that takes longer has lost its runtime: the next to ask begins it anew. Longer than any dial with all its retries at
-/// other addresses.
+/// The time after which a run counts as lost with its runtime, so that the next caller starts another.
+/// Longer than any dial with all its retries at other addresses.
 const LOST_AFTER: Duration = Duration::from_secs(5);
 
-/// One run at a time, and a pause between the starts of two.
+/// Runs at most one piece of work at a time, with a minimum interval between two starts.
 pub(super) struct SingleFlight {
     interval: Duration,
     state: Mutex<State>,
@@ -26,29 +27,30 @@ struct State {
     running_until: Option<Timestamp>,
 }
 
-/// How a call of [`SingleFlight::run`] ended.
+/// The result of [`SingleFlight::run`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Run {
-    /// The work was done, by this call or by the one that it waited for.
+    /// The work is done, by this call or by the one that it waited for.
     Done,
-    /// The last run began less than the interval ago.
+    /// The last run started less than the interval ago.
     TooSoon,
 }
 
 impl SingleFlight {
-    /// Runs begin at least `interval` apart (up to twice as far).
+    /// Returns a value whose runs start at least `interval` apart. The actual interval is up to twice as
+    /// long.
     pub(super) fn new(interval: Duration) -> Self {
         let state = State { next_start: Timestamp::default(), running_until: None };
         Self { interval, state: Mutex::new(state), ended: Notify::new() }
     }
 
-    /// Whether `run` would begin now.
+    /// Whether a call of `run` would start the work now.
     pub(super) fn is_due(&self) -> bool {
         let (state, now) = (self.state(), SystemClock.now());
         state.running(now).is_none() && now >= state.next_start
     }
 
-    /// Does `work`, or waits for the run that is under way.
+    /// Runs `work`, or waits for the run in progress.
     pub(super) async fn run(&self, work: impl Future<Output = ()>) -> Run {
         let now = SystemClock.now();
         let under_way = {
@@ -83,7 +85,7 @@ impl State {
     }
 }
 
-/// Ends the run, also if it is dropped half-way.
+/// Ends the run when it is dropped, even if the work is cancelled.
 struct Running<'s>(&'s SingleFlight);
 
 impl Drop for Running<'_> {

@@ -1,11 +1,11 @@
-//! Which slot a key is in, and which node serves which slots.
+//! The slot of a key, and the slot ranges of each node.
 
 use ::redis::Value;
 
 pub(super) const SLOTS: usize = 16_384;
 
-/// The slot of a key: of what stands between its first `{` and the next `}`, if that is not empty, else of all
-/// of it.
+/// Returns the slot of a key: the hash of its hash tag, or of the whole key if it has none. The hash tag is
+/// the text between the first `{` and the next `}`, if it is not empty.
 pub(crate) fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % SLOTS as u16
 }
@@ -40,16 +40,16 @@ const CRC_TABLE: [u16; 256] = {
     table
 };
 
-/// Slots that one node serves.
+/// A range of slots that one node serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SlotRange {
     pub(super) first: u16,
     pub(super) last: u16,
-    /// `host:port`; an empty host is that of the node which was asked.
+    /// `host:port`. An empty host stands for the host of the node that sent the reply.
     pub(super) address: String,
 }
 
-/// The ranges in the reply to `CLUSTER SLOTS`; what makes no sense in it is left out.
+/// Returns the ranges in the reply to `CLUSTER SLOTS`. Malformed entries are skipped.
 pub(super) fn slot_ranges(reply: &Value) -> Vec<SlotRange> {
     let Value::Array(ranges) = reply else { return Vec::new() };
     ranges.iter().filter_map(slot_range).collect()
@@ -67,7 +67,7 @@ fn slot_range(range: &Value) -> Option<SlotRange> {
         Value::BulkString(host) => std::str::from_utf8(host).ok()?,
         _ => return None,
     };
-    // A node that does not know another one's name says so.
+    // A node reports `?` for a host that it does not know.
     if host == "?" || first > last || usize::from(last) >= SLOTS {
         return None;
     }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // The first is the check value of the CRC; the others are what `CLUSTER KEYSLOT` says.
+        // The first is the check value of the CRC. The others are replies to `CLUSTER KEYSLOT`.
         assert_eq!(crc16(b"123456789"), 0x31C3);
         for (key, slot) in [
             ("123456789", 12_739),

@@ -1,4 +1,4 @@
-//! The nodes of a cluster that are known, and who serves which slot.
+//! The known nodes of a cluster, and the owner of each slot.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::slots::{SLOTS, SlotRange};
 
 pub(super) struct Topology {
     nodes: Vec<Arc<Node>>,
-    /// For each slot an index into `nodes`.
+    /// An index into `nodes` for each slot.
     owners: Box<[Option<u16>]>,
 }
 
@@ -26,21 +26,22 @@ impl Topology {
         self.nodes.get(usize::from(index)).cloned()
     }
 
-    /// The node at `address`, which `named_by` named.
+    /// Returns the node at `address`, which a reply of `named_by` contained. Adds it if it is new.
     pub(super) fn node(&mut self, named_by: &Arc<Node>, address: &str) -> Option<Arc<Node>> {
         let index = self.index_of(named_by.server()?, address)?;
         self.nodes.get(usize::from(index)).cloned()
     }
 
-    /// `slot` is served by the node at `address`, which `named_by` named.
+    /// Makes the node at `address` the owner of `slot`, and returns it. A reply of `named_by` contained the
+    /// address.
     pub(super) fn assign(&mut self, slot: u16, named_by: &Arc<Node>, address: &str) -> Option<Arc<Node>> {
         let index = self.index_of(named_by.server()?, address)?;
         *self.owners.get_mut(usize::from(slot))? = Some(index);
         self.nodes.get(usize::from(index)).cloned()
     }
 
-    /// The whole shape, as the node `asked` tells it. Nodes that left it are let go; those that stay keep their
-    /// connections.
+    /// Replaces the topology by the slot table of the node `asked`. Nodes that are no longer in it are
+    /// dropped. The other nodes keep their connections.
     pub(super) fn replace(&mut self, asked: &ConnectionInfo, ranges: &[SlotRange]) {
         let mut next = Self { nodes: Vec::new(), owners: vec![None; SLOTS].into_boxed_slice() };
         for range in ranges {
@@ -56,7 +57,7 @@ impl Topology {
         *self = next;
     }
 
-    /// What can be told of all of them.
+    /// Returns the sum over all nodes.
     pub(super) fn stats(&self) -> RedisStats {
         let mut all = RedisStats::default();
         for stats in self.nodes.iter().map(|node| node.breaker().stats()) {
@@ -66,7 +67,8 @@ impl Topology {
         all
     }
 
-    /// Where the shape can be asked for: over connections that work, and at nodes that are not connected.
+    /// Returns the sources of a slot table: the connected nodes with their connections, and the other
+    /// nodes.
     pub(super) fn nodes_to_ask(&self) -> (Vec<(ConnectionInfo, Line)>, Vec<ConnectionInfo>) {
         let mut connected = Vec::new();
         let mut others = Vec::new();
@@ -93,7 +95,7 @@ impl Topology {
         u16::try_from(index).ok()
     }
 
-    /// There are at most as many nodes as slots, and an index for each.
+    /// Adds a node and returns its index; `None` if there are as many nodes as slots.
     fn add(&mut self, node: Arc<Node>) -> Option<u16> {
         if self.nodes.len() >= SLOTS {
             return None;

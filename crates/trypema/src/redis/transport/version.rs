@@ -1,4 +1,4 @@
-//! Whether a server is new enough.
+//! Checks the version of a server.
 
 use std::time::Duration;
 
@@ -8,13 +8,14 @@ use super::dial::Line;
 use super::within;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// From here on scripts may write after they asked for the time, which every one of ours does.
+/// The oldest supported version. Since 6.2 a script may write after it has read the time, which every
+/// script of this crate does.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// How long a server that was just dialled may take to say what it is.
+/// The time that a server has to report its version.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// Refuses a server that is too old. One that may not be asked is taken on trust.
+/// Refuses a server that is too old. A server that does not reveal its version is accepted.
 pub(super) async fn check(line: &Line) -> Result<(), RedisFailure> {
     let mut question = ::redis::cmd("INFO");
     question.arg("server");
@@ -40,7 +41,7 @@ fn text(reply: &Value) -> Option<&str> {
     }
 }
 
-/// The version as it is written, and its first two numbers.
+/// Returns the version as text, and its first two numbers.
 fn version(info: &str) -> Option<(&str, (u32, u32))> {
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"))?.trim();
     let mut numbers = version.split('.').map(|number| number.parse().ok());
