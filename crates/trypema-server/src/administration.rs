@@ -1,4 +1,4 @@
-//! The administration listener: where it listens, and the tokens that it asks for.
+//! The administration listener: its address and its tokens.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::start_error::StartError;
 use crate::token_file;
 use crate::tokens::Tokens;
 
-/// The administration listener, and its tokens.
+/// The administration listener and its tokens.
 #[derive(Debug)]
 pub(crate) struct Administration {
     pub(crate) listener: TcpListener,
@@ -20,14 +20,14 @@ pub(crate) struct Administration {
     pub(crate) about: AdminAddress,
 }
 
-/// Where administration is, and how to use it.
+/// The address of the administration listener, and the token for it.
 #[derive(Debug, Clone)]
 pub struct AdminAddress {
     /// The address.
     pub address: SocketAddr,
-    /// The file with the token, if that was generated.
+    /// The file that holds the token, if the server generated one.
     pub token_file: Option<PathBuf>,
-    /// That token.
+    /// The generated token.
     pub(crate) generated_token: Option<Secret>,
 }
 
@@ -38,8 +38,8 @@ impl AdminAddress {
 }
 
 impl Administration {
-    /// Listens, and generates a token if none is configured. Without an explicit `admin_listen`, a failure only leaves
-    /// administration off: checks matter more.
+    /// Opens the listener, and generates a token if none is configured. If `admin_listen` is not set and
+    /// this fails, the server runs without administration, because checks matter more.
     pub(crate) fn open(config: &Config) -> Result<Option<Self>, StartError> {
         let (address, is_explicit) = match config.admin_listen {
             AdminListen::Off => return Ok(None),

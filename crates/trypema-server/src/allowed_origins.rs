@@ -1,17 +1,17 @@
-//! The setting `allowed_origins`: web pages that may call the service.
+//! The setting `allowed_origins`: web pages that may call the server.
 
 use http::{HeaderValue, Uri};
 
-/// The origins of web pages that may call the service.
+/// The origins of web pages that may call the server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AllowedOrigins(Vec<HeaderValue>);
 
 impl AllowedOrigins {
-    /// Checks origins as they are written in settings.
+    /// Validates origins as they are written in settings.
     ///
     /// # Errors
     ///
-    /// The first text that is no origin. `null` is none: every sandboxed frame has it.
+    /// The first text that is not an origin. `null` is rejected, because every sandboxed frame sends it.
     pub(crate) fn new(texts: &[String]) -> Result<Self, String> {
         let parse = |text: &String| {
             origin(text.trim()).ok_or_else(|| {
@@ -27,7 +27,8 @@ impl AllowedOrigins {
     }
 }
 
-/// An origin as browsers send it: scheme, host and port in lower case, nothing after them.
+/// Returns an origin in the form that browsers send: scheme, host and port in lower case, without a path or
+/// a default port.
 fn origin(text: &str) -> Option<HeaderValue> {
     let uri: Uri = text.parse().ok()?;
     let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);
@@ -66,7 +67,8 @@ mod tests {
             "https://*.example",
             "ftp://app.example",
         ] {
-            // A star is a letter like others to a host, and matches only itself.
+            // To the parser, `*` is an ordinary character of a host, so this origin is accepted and matches
+            // only itself.
             let is_refused = AllowedOrigins::new(&[wrong.to_owned()]).is_err();
             assert_eq!(is_refused, wrong != "https://*.example", "{wrong}");
         }

@@ -1,4 +1,4 @@
-//! What all front ends share: one engine, what is counted about it, and whether it is ready.
+//! The state that all front ends share: the engine, its metrics, and whether the server is ready.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::rules::book::{self, Book, Origin};
 use crate::rules::{Following, Start};
 use crate::start_error::StartError;
 
-/// Rules in force, and everything that is known about them.
+/// The rules in force, the limiter behind them, and their metrics.
 #[derive(Debug)]
 pub struct App {
     engine: Engine,
@@ -26,48 +26,51 @@ pub struct App {
     provider: Provider,
     pub(crate) metrics: Metrics,
     is_draining: AtomicBool,
-    /// What was wrong with the rules that were read last, if anything was.
+    /// The error of the rule set that was read last, if it was invalid.
     refused_rules: Mutex<Option<String>>,
     following: Following,
 }
 
-/// How the service is, for `/readyz`.
+/// The response of `/readyz`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Readiness {
     pub(crate) ready: bool,
     provider: &'static str,
     rules: usize,
-    /// Where the rules in force were read: `file`, `database`, or `cache` if the database could not be asked since.
+    /// The origin of the rules in force: `file`, `database`, or `cache` if the database has been
+    /// unreachable since they were loaded.
     rules_from: &'static str,
-    /// Their revision, if they are stored in the database.
+    /// The revision of the rules in force, if they are stored in a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     rules_revision: Option<u64>,
-    /// For how long it has not been known whether they are the ones that are stored.
+    /// The time since the server last confirmed that the rules in force are the stored ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     rules_stale_seconds: Option<u64>,
-    /// `connected`, or `unavailable` while calls to Redis are not even tried.
+    /// `connected`, or `unavailable` while a circuit breaker is open, so that calls to Redis fail without
+    /// being sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<&'static str>,
-    /// Whether the rules that were read last are invalid, so that older ones are in force.
+    /// Whether the rule set that was read last is invalid, so that an older one stays in force.
     rules_refused: bool,
-    /// What is wrong with them: only for administrators.
+    /// The error of that rule set. Only shown to administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused_rules: Option<String>,
 }
 
 impl Readiness {
-    /// The same for everybody: without what rules say.
+    /// Removes the error of an invalid rule set, for callers without a token.
     pub(crate) fn without_details(self) -> Self {
         Self { refused_rules: None, ..self }
     }
 }
 
 impl App {
-    /// Reads the rules and connects to what was chosen. With a `clock`, everything goes by it: for tests.
+    /// Reads the rules and connects to the configured store. Tests pass a `clock`, which then replaces the
+    /// system's clock.
     ///
     /// # Errors
     ///
-    /// What is wrong with the rules, or why Redis cannot be used.
+    /// An error of the rules, or the reason why Redis cannot be used.
     pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let Start { rules, following, refused } = config.rules.open().await?;
         warn_of_too_many(&rules);
@@ -79,11 +82,11 @@ impl App {
         Ok(Self { engine, limiter, provider, metrics, is_draining, refused_rules, following })
     }
 
-    /// Asks the rules. Every front end comes through here.
+    /// Decides a request by the rules in force. Every front end calls this method.
     ///
     /// # Errors
     ///
-    /// That the store could not be asked, or that the request is invalid.
+    /// The store is unavailable, or the request is invalid.
     pub async fn ask(&self, mode: Mode, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let asked = match mode {
             Mode::Check => self.engine.check(request).await,
@@ -121,17 +124,17 @@ impl App {
         self.engine.reset(key).await
     }
 
-    /// The rules in force.
+    /// Returns the rules in force.
     pub fn rules(&self) -> Arc<RuleSet> {
         self.engine.rules()
     }
 
-    /// Where rules change.
+    /// Returns the source of the rules, which the rule watcher polls.
     pub(crate) fn following(&self) -> &Following {
         &self.following
     }
 
-    /// The rules that are stored, if they are in a database.
+    /// Returns the database that stores the rules, or `None` if they are in a file.
     pub(crate) fn book(&self) -> Option<&Arc<Book>> {
         match &self.following {
             Following::Book(book) => Some(book),
@@ -139,7 +142,7 @@ impl App {
         }
     }
 
-    /// Puts other rules in force, and returns the old ones.
+    /// Puts `rules` in force, and returns the previous ones.
     pub fn replace_rules(&self, rules: RuleSet) -> Arc<RuleSet> {
         warn_of_too_many(&rules);
         self.metrics.rules.replace(&self.engine.rules(), &rules);
@@ -183,24 +186,25 @@ impl App {
         }
     }
 
-    /// Whether calls to Redis are not even tried at the moment.
+    /// Whether a circuit breaker is open, so that calls to Redis fail without being sent.
     pub(crate) fn is_store_away(&self) -> bool {
         self.limiter.redis().stats().open_breakers > 0
     }
 
-    /// Work that goes on beside requests, if there is any: to be spawned.
+    /// Returns the background work of the provider, which the caller has to spawn, or `None` if there is
+    /// none.
     pub(crate) fn background(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
         (self.provider == Provider::Hybrid).then(|| self.limiter.hybrid().keep_in_sync())
     }
 
-    /// Gives back what is held: after the last request.
+    /// Returns leased units to Redis. The server calls this after the last request.
     pub(crate) async fn release(&self) {
         if self.provider == Provider::Hybrid {
             self.limiter.hybrid().release().await;
         }
     }
 
-    /// All metrics, as Prometheus reads them.
+    /// Returns all metrics in the Prometheus text format.
     pub(crate) fn exposition(&self) -> String {
         let mut text = Exposition::default();
         self.metrics.write(&mut text);
@@ -253,7 +257,7 @@ fn tell(verdict: &Verdict, request: &Request<'_>) {
     }
 }
 
-/// Warns of rules that may be too many for one request, before a request shows it.
+/// Warns if more rules can apply to one request than the engine accepts, before such a request fails.
 fn warn_of_too_many(rules: &RuleSet) {
     let most = rules.most_applying();
     if most > RuleSet::MAX_APPLYING {

@@ -1,8 +1,8 @@
-//! Bounds on the attributes of a request, whichever front end it comes through.
+//! Bounds on the attributes of a request, for every front end.
 
-/// Attributes of one request; the engine takes no more.
+/// The maximum number of attributes of one request. The engine accepts no more.
 pub(crate) const MAX_ATTRIBUTES: usize = 32;
-/// Bytes of an attribute's name.
+/// The maximum length of an attribute's name, in bytes.
 pub(crate) const MAX_ATTRIBUTE_NAME: usize = 64;
-/// Bytes of an attribute's value: the longest path that is common.
+/// The maximum length of an attribute's value, in bytes: longer than any usual path.
 pub(crate) const MAX_ATTRIBUTE_VALUE: usize = 8 * 1024;

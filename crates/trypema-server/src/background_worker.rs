@@ -1,7 +1,8 @@
-//! Background threads for work that takes long: parsing, comparing and compiling thousands of rules.
+//! Background threads for long work: parsing, comparing and compiling thousands of rules.
 //!
-//! Threads that decide never do such work. There are two workers, each one thread with a lower priority and a queue of its own, so that a
-//! client which only reads never delays a rule change: an emergency block takes effect while a reader loops dry runs of 16 MiB.
+//! The threads that decide requests never do such work. There are two workers. Each is one thread with a
+//! lower priority and its own queue, so a client that only reads never delays a rule change: an emergency
+//! block takes effect even while a reader sends dry runs of 16 MiB in a loop.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,34 +12,34 @@ use std::thread;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
-/// The worker that a task runs on.
+/// The worker that runs a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Worker {
     /// Loads rules and changes stored ones.
     Changes,
-    /// Answers readers: dry runs, exports, listings, history.
+    /// Serves readers: dry runs, exports, listings, history.
     Reads,
 }
 
-/// Tasks of readers that may wait. Each belongs to a request that is kept waiting meanwhile, so beyond this the service is faster to
-/// refuse a request than to answer it.
+/// The number of read tasks that may be unfinished. Each belongs to a waiting request, so beyond this
+/// number it is better to refuse the next request at once.
 const MAX_WAITING_READS: usize = 32;
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// Why a task did not run to its end.
+/// The reason why a task did not finish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum NotDone {
-    /// It panicked, or the process is about to end.
+    /// The task panicked, or the process is about to end.
     #[error("the task was interrupted")]
     Interrupted,
-    /// Too many tasks of readers wait already.
+    /// Too many read tasks are waiting already.
     #[error("too many requests that read rules wait already")]
     Busy,
 }
 
 impl Worker {
-    /// Runs the task after those that were queued before it.
+    /// Runs `task` after all tasks that were queued before it, and returns its result.
     pub(crate) async fn run<T: Send + 'static>(
         self,
         task: impl FnOnce() -> T + Send + 'static,
@@ -49,13 +50,13 @@ impl Worker {
         }
         let (done, waiting) = oneshot::channel();
         queue.push(Box::new(move || {
-            // The request may have ended meanwhile.
+            // The caller may have gone away meanwhile.
             let _ = done.send(task());
         }));
         waiting.await.map_err(|_| NotDone::Interrupted)
     }
 
-    /// Drops a value that consists of thousands of allocations.
+    /// Drops a value on the worker: freeing thousands of allocations takes long.
     pub(crate) fn discard<T: Send + 'static>(self, value: T) {
         self.queue().push(Box::new(move || drop(value)));
     }
@@ -74,8 +75,8 @@ impl Worker {
         }
     }
 
-    /// How far below the threads that decide the worker is scheduled. On cores that checks keep busy, 10 still leaves a tenth of a core to
-    /// a change, and 19 a hundredth to a read.
+    /// The niceness of the worker's thread. When checks keep all cores busy, 10 leaves about a tenth of a
+    /// core to a change, and 19 a hundredth to a read.
     fn niceness(self) -> i32 {
         match self {
             Self::Changes => 10,
@@ -87,11 +88,11 @@ impl Worker {
 static CHANGES: LazyLock<Queue> = LazyLock::new(|| Queue::start(Worker::Changes));
 static READS: LazyLock<Queue> = LazyLock::new(|| Queue::start(Worker::Reads));
 
-/// The tasks of one worker.
+/// The queue of one worker.
 #[derive(Debug)]
 struct Queue {
     tasks: Sender<Task>,
-    /// Tasks that have not ended yet.
+    /// The number of tasks that have not finished yet.
     waiting: AtomicUsize,
 }
 
@@ -101,7 +102,7 @@ impl Queue {
         let started = thread::Builder::new().name(worker.name().to_owned()).spawn(move || {
             lower_priority(worker.niceness());
             for task in receiver {
-                // A task that panics fails its own request, and must not take the others along.
+                // A task that panics fails only its own request; the worker continues.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
                 worker.queue().waiting.fetch_sub(1, Ordering::Relaxed);
             }
@@ -114,18 +115,19 @@ impl Queue {
 
     fn push(&self, task: Task) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // Without a thread the task is dropped here, which its caller notices.
+        // If the thread could not be started, the task is dropped here, and its caller gets `Interrupted`.
         let _ = self.tasks.send(task);
     }
 }
 
-/// Lowers the priority of the calling thread. Without the permission to do so, it keeps the one it has.
+/// Lowers the priority of the calling thread. Without the permission, the thread keeps its priority.
 #[cfg(target_os = "linux")]
 pub(crate) fn lower_priority(niceness: i32) {
     let _ = rustix::process::setpriority_process(None, niceness);
 }
 
-/// Elsewhere `setpriority` applies to the whole process, and so to the threads that decide: the priority stays.
+/// Does nothing: outside Linux, `setpriority` applies to the whole process, including the threads that
+/// decide.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn lower_priority(_: i32) {}
 
@@ -144,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Tests run in processes of their own, so that nobody else's tasks are waiting.
+    /// Relies on tests running in separate processes (nextest), so that no other test's tasks are queued.
     #[tokio::test]
     async fn reads_neither_delay_changes_nor_pile_up() {
         let (release, released) = mpsc::channel::<()>();

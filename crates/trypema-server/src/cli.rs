@@ -13,10 +13,10 @@ use std::process::ExitCode;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
-/// Could not be done; what a wrong command line ends with, too.
+/// The exit code of a command that could not do its work, or whose arguments are invalid.
 const FAILED: u8 = 2;
 
-/// Limits on what callers may do, in front of services that you did not write
+/// A rate limiting server, for services that you cannot change
 #[derive(Debug, Parser)]
 #[command(name = "trypema", version, after_help = EXAMPLES, max_term_width = 110)]
 pub struct Cli {
@@ -37,17 +37,18 @@ Try it:
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::Serve>),
-    /// Ask a service whether a request may go ahead: exit code 0 if it may, 1 if not, 2 if it could not be asked
+    /// Check whether a request may proceed: exit code 0 if allowed, 1 if denied, 2 if the server is
+    /// unreachable
     Check(ask::Check),
-    /// Ask what every rule has to say about a request; nothing is spent
+    /// Show what every rule decides about a request; nothing is spent
     Explain(ask::Explain),
-    /// Work on rules: files of them, and those that are stored in PostgreSQL
+    /// Work with rules: validate files, and manage the rules that are stored in PostgreSQL
     #[command(subcommand)]
     Rules(rules::Rules),
-    /// Work on single keys: look, reset, block
+    /// Work with single keys: show, reset, block
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Write completions for a shell to standard output
+    /// Write shell completions to standard output
     Completions {
         /// The shell
         shell: Shell,
@@ -55,14 +56,15 @@ enum Command {
 }
 
 impl Cli {
-    /// Reads the command line. Variables that are empty count as not given, as compose files and units often have them.
+    /// Parses the command line. An empty environment variable counts as not set, because compose files and
+    /// systemd units often contain such variables.
     pub fn read() -> Self {
         let command = without_empty_variables(Self::command());
         let parsed = command.try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
         parsed.unwrap_or_else(|error| error.exit())
     }
 
-    /// Does what was asked for.
+    /// Runs the command.
     pub fn run(self) -> ExitCode {
         match self.command {
             Command::Serve(serve) => serve.run(),
@@ -89,12 +91,12 @@ fn without_empty_variable(argument: Arg) -> Arg {
     if argument.get_env().is_some_and(is_empty) { argument.env(None) } else { argument }
 }
 
-/// Prints to standard output. Nobody may be reading it any more, and that is theirs to decide.
+/// Prints to standard output. Errors are ignored: a reader may close the pipe early.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// Tells what went wrong.
+/// Prints an error message, and returns the exit code [`FAILED`].
 fn failed(message: impl std::fmt::Display) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "trypema: {message}");
     ExitCode::from(FAILED)

@@ -1,8 +1,8 @@
-//! The only place of the service that reads the time.
+//! The only module of the server that reads the system's clocks.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// When something began.
+/// The time at which something began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Started(Instant);
 
@@ -17,7 +17,7 @@ impl Started {
     }
 }
 
-/// The time since 1970, as metrics and spans tell it.
+/// Returns the time since the Unix epoch, for metrics and spans.
 #[allow(clippy::disallowed_methods, reason = "this is the clock")]
 pub(crate) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Settings that were checked, with their defaults.
+//! The validated configuration, with defaults applied.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -18,49 +18,50 @@ use crate::spans::Collector;
 use crate::token_file::RuntimeDirectory;
 use crate::tokens::{Role, Tokens};
 
-/// Everything the service goes by.
+/// The configuration of the server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where checks are served.
+    /// The address of the check listener.
     pub listen: SocketAddr,
-    /// Where administration is served.
+    /// The address of the administration listener.
     pub admin_listen: AdminListen,
-    /// The directory that keeps a generated token; `None` until it is set, as the environment is no setting.
+    /// The directory that stores a generated token. `None` until the caller sets it, because it comes from
+    /// the environment and not from a setting.
     pub runtime_directory: Option<RuntimeDirectory>,
-    /// What HTTPS needs, if that is spoken.
+    /// The TLS files; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// Who may look at rules and counters, and who may change them.
+    /// The tokens of readers and editors.
     pub tokens: Tokens,
-    /// The web pages that may call the service.
+    /// The web pages that may call the server.
     pub(crate) allowed_origins: AllowedOrigins,
-    /// Where rules come from.
+    /// The source of the rules.
     pub rules: RulesSource,
-    /// Whose `X-Forwarded-*` headers are believed.
+    /// The proxies whose `X-Forwarded-*` headers are trusted.
     pub trusted_proxies: TrustedProxies,
-    /// The profiles of forward-auth.
+    /// The forward-auth profiles.
     pub(crate) profiles: Profiles,
-    /// Where counters live.
+    /// The provider of counters.
     pub provider: ProviderChoice,
-    /// Keys in memory, per strategy.
+    /// The maximum number of keys in memory, per strategy.
     pub max_keys: usize,
-    /// Bounds on what clients may do.
+    /// Bounds on connections and requests.
     pub limits: Limits,
-    /// How long to go on accepting after SIGTERM.
+    /// The time after SIGTERM in which the server still accepts connections.
     pub shutdown_delay: Duration,
-    /// How long what is under way may take after that.
+    /// The time after `shutdown_delay` in which requests in flight may finish.
     pub shutdown_deadline: Duration,
-    /// The collector of spans.
+    /// The OpenTelemetry collector.
     pub(crate) collector: Option<Collector>,
 }
 
-/// Where administration is served.
+/// The address of the administration listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminListen {
-    /// At [`AdminListen::DEFAULT`]; if that is not possible, the service starts without.
+    /// [`AdminListen::DEFAULT`]. If it cannot be bound, the server starts without administration.
     Default,
-    /// Here; the service does not start without.
+    /// This address. If it cannot be bound, the server does not start.
     At(SocketAddr),
-    /// Nowhere.
+    /// No administration.
     Off,
 }
 
@@ -69,7 +70,7 @@ impl AdminListen {
     pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 }
 
-/// The files of HTTPS.
+/// The TLS files.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Tls {
@@ -77,18 +78,18 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// Where counters live.
+/// The provider of counters.
 #[derive(Debug, Clone)]
 pub enum ProviderChoice {
-    /// In this process.
+    /// Counters in this process.
     Memory,
-    /// In Redis.
+    /// Counters in Redis.
     Redis(RedisChoice),
-    /// Leased from Redis.
+    /// Units leased from Redis; the duration is `sync_interval`.
     Hybrid(RedisChoice, Duration),
 }
 
-/// What there is to know about Redis.
+/// The settings of Redis.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct RedisChoice {
@@ -98,7 +99,7 @@ pub struct RedisChoice {
     pub on_failure: OnFailure,
 }
 
-/// Bounds on what clients may do.
+/// Bounds on connections and requests.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Limits {
@@ -113,36 +114,37 @@ pub struct Limits {
     pub idle_timeout: Duration,
 }
 
-/// The smallest head that hyper can be told to take.
+/// The smallest buffer size that hyper accepts.
 const MIN_HEADER_BYTES: usize = 8 * 1024;
-/// What a request may make us hold, whatever was set.
+/// An upper bound on the configurable head and body sizes.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes of a whole rule set, as many as a file of rules may have.
+/// The maximum size of a whole rule set, in bytes. A rules file may have as many.
 pub(crate) const MAX_RULESET_BYTES: usize = 16 * 1024 * 1024;
-/// Bodies and unread answers of all connections: four rule sets of the largest size, or thousands of batches.
+/// The default memory budget for bodies and unread responses of all connections: four rule sets of the
+/// largest size, or thousands of batches.
 const DEFAULT_BUFFERED_BYTES: usize = 64 * 1024 * 1024;
 
-/// What is told of a secret that is given in both ways.
+/// The error of a secret that is given both directly and as a file.
 const TWICE: &str = "is given twice: itself and as a file";
 
-/// Nobody means longer times, and adding them to the present one could overflow.
+/// The longest accepted duration. Nobody needs more, and adding more to the current time could overflow.
 const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// More often would be a load of its own.
+/// The shortest poll interval: more frequent polls would load the database.
 const MIN_POLL: Duration = Duration::from_millis(100);
 
-/// More than one process should hold, whatever was set.
+/// An upper bound on the configurable number of connections.
 const MAX_CONNECTIONS: usize = 1_000_000;
-/// A part of what may wait to be read.
+/// An upper bound on the configurable batch size.
 const MAX_BATCH: usize = 10_000;
 
 impl Config {
-    /// Checks settings and fills in what they leave out.
+    /// Validates settings and applies defaults.
     ///
     /// # Errors
     ///
-    /// The first setting that cannot be used.
+    /// The first setting that is invalid.
     pub fn new(settings: Settings) -> Result<Self, InvalidConfig> {
         check_times(&settings)?;
         Ok(Self {
@@ -206,7 +208,7 @@ fn invalid(setting: &'static str, reason: impl Into<String>) -> InvalidConfig {
     InvalidConfig::new(setting, reason)
 }
 
-/// Checks every setting that is a length of time, whether it is used or not.
+/// Validates every duration, whether it is used or not.
 fn check_times(settings: &Settings) -> Result<(), InvalidConfig> {
     let times = [
         ("rules_poll", settings.rules_poll),
@@ -235,7 +237,8 @@ fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidCo
     if number == 0 { Err(invalid(setting, "need at least 1")) } else { Ok(number) }
 }
 
-/// The memory budget; the largest body has to fit into a half of it, or it could be refused for ever.
+/// Returns the memory budget. The largest body must fit into half of it; otherwise such a body could be
+/// refused forever.
 fn buffered_bytes(setting: Option<usize>, body_bytes: usize) -> Result<usize, InvalidConfig> {
     let min = 2 * MAX_RULESET_BYTES.max(body_bytes);
     let bytes = setting.unwrap_or_else(|| DEFAULT_BUFFERED_BYTES.max(min));
@@ -316,7 +319,7 @@ fn rules(settings: &Settings) -> Result<RulesSource, InvalidConfig> {
     }
 }
 
-/// A secret, or what its file holds.
+/// Returns a secret that is given directly or as a file.
 fn secret(
     setting: &'static str,
     given: &Option<Secret>,
@@ -352,7 +355,7 @@ fn provider(settings: Settings) -> Result<ProviderChoice, InvalidConfig> {
     })
 }
 
-/// The prefix of all names in Redis, if one is set: any text that is not empty.
+/// Returns the prefix of all key names in Redis, if one is set. It may be any non-empty text.
 fn redis_prefix(settings: &Settings) -> Result<Option<RedisKey>, InvalidConfig> {
     match settings.redis_prefix.as_deref() {
         Some("") => Err(invalid("redis_prefix", "is empty: leave it out for `trypema`")),

@@ -1,22 +1,22 @@
-//! The status of a denial.
+//! The HTTP status of a denial.
 
 use http::StatusCode;
 
-/// Statuses from 400 to 499 that do not mean "denied" to clients and proxies: they log in to a proxy (407), send the request again by
-/// themselves (408, 421, 425), or change the protocol (426).
+/// Statuses from 400 to 499 that clients and proxies do not take as a denial: they log in to a proxy (407),
+/// repeat the request automatically (408, 421, 425), or switch the protocol (426).
 const OTHER_MEANING: [u16; 5] = [407, 408, 421, 425, 426];
 
-/// A status that every client and proxy takes for a denial.
+/// An HTTP status that every client and proxy takes as a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DenyStatus(StatusCode);
 
-/// The error of a status that is no denial.
+/// The error message for a status that is not a denial.
 pub(crate) const NOT_A_DENIAL: &str = "need a status from 400 to 499 that means a denial, as 401, 403 and 429 do; not 407, 408, 421, 425 or 426";
 
 impl DenyStatus {
-    /// 429: for clients, and for every proxy that passes a denial on as it is.
+    /// 429: for clients, and for proxies that forward the status of a denial unchanged.
     pub(crate) const TOO_MANY_REQUESTS: Self = Self(StatusCode::TOO_MANY_REQUESTS);
-    /// 401: with 403 the only denial that nginx's `auth_request` understands.
+    /// 401: besides 403 the only denial that nginx's `auth_request` accepts.
     pub(crate) const UNAUTHORIZED: Self = Self(StatusCode::UNAUTHORIZED);
 
     /// Returns the status, or `None` if it is not a denial.
@@ -25,7 +25,7 @@ impl DenyStatus {
         StatusCode::from_u16(status).ok().filter(|_| is_denial).map(Self)
     }
 
-    /// Returns the status for an answer.
+    /// Returns the status code.
     pub(crate) fn status(self) -> StatusCode {
         self.0
     }

@@ -1,7 +1,8 @@
-//! Profiles of forward-auth: which request a proxy asks about, and how a denial is answered.
+//! Forward-auth profiles: the attributes of the proxied request, its cost, and the response to a denial.
 //!
-//! A proxy names a profile in the path (`/v1/forward-auth/per-user`). Everything else stands in the configuration file, because the service
-//! cannot tell a literal of the proxy's configuration from a value that a client chose.
+//! A proxy names a profile in the path (`/v1/forward-auth/per-user`). Everything else is set in the
+//! configuration file, because the server cannot distinguish a literal of the proxy's configuration from a
+//! value that a client chose.
 
 mod settings;
 
@@ -15,20 +16,21 @@ use crate::deny_status::DenyStatus;
 
 /// The profile of `/v1/forward-auth` without a name.
 pub(crate) const DEFAULT: &str = "default";
-/// The built-in profile for nginx, whose `auth_request` understands no denial but 401 and 403.
+/// The built-in profile for nginx, whose `auth_request` accepts no denial but 401 and 403.
 const NGINX: &str = "nginx";
 
-/// Letters of a profile's name, so that it never needs percent-encoding and reads the same everywhere.
+/// The maximum length of a profile's name.
 const MAX_NAME: usize = 64;
 
 /// All profiles by name.
 #[derive(Debug, Clone)]
 pub(crate) struct Profiles(HashMap<String, Profile>);
 
-/// The requests of one profile.
+/// One profile.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
-    /// The attributes, each name once; `endpoint`, `method`, `host` and `ip` are among them unless the profile removes them.
+    /// The attributes, each name once. `endpoint`, `method`, `host` and `ip` are included unless the
+    /// profile removes them.
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) cost: NonZeroU64,
     pub(crate) deny_status: DenyStatus,
@@ -43,29 +45,29 @@ pub(crate) struct Attribute {
     pub(crate) source: Source,
 }
 
-/// The meaning of an attribute: its value is checked, and written in one way.
+/// The meaning of an attribute, which determines how its value is validated and normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The path of a URI.
     Endpoint,
-    /// A method; without one, that of the proxy's own request.
+    /// An HTTP method. If it is missing, the method of the proxy's own request.
     Method,
     /// A host in lower case, without its port.
     Host,
-    /// An address.
+    /// An IP address.
     Ip,
     /// Any text.
     Other,
 }
 
-/// Where a value comes from.
+/// The source of an attribute's value.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// A header, which the proxy overwrites.
     Header(HeaderName),
-    /// The configuration.
+    /// A literal of the configuration file.
     Value(String),
-    /// `X-Forwarded-For`, read from the right through the trusted proxies.
+    /// `X-Forwarded-For`, read from right to left through the trusted proxies.
     ClientAddress,
 }
 
@@ -77,7 +79,7 @@ impl Profiles {
 }
 
 impl Default for Profiles {
-    /// The built-in profiles: `default` answers denials with 429, `nginx` with 401.
+    /// Returns the built-in profiles: `default` answers denials with 429, `nginx` with 401.
     fn default() -> Self {
         let nginx = Profile { deny_status: DenyStatus::UNAUTHORIZED, ..Profile::default() };
         Self(HashMap::from([(DEFAULT.to_owned(), Profile::default()), (NGINX.to_owned(), nginx)]))
@@ -85,7 +87,7 @@ impl Default for Profiles {
 }
 
 impl Default for Profile {
-    /// The request's own attributes, cost 1, 429 for denials.
+    /// Returns a profile with the standard attributes, cost 1, and 429 for denials.
     fn default() -> Self {
         Self {
             attributes: own_attributes().into(),
@@ -109,7 +111,7 @@ impl Attribute {
     }
 }
 
-/// The attributes of every request, unless a profile takes them from elsewhere.
+/// Returns the standard attributes, which every request has unless a profile redefines them.
 fn own_attributes() -> [Attribute; 4] {
     let header = |name| Source::Header(HeaderName::from_static(name));
     [
@@ -120,7 +122,8 @@ fn own_attributes() -> [Attribute; 4] {
     ]
 }
 
-/// Whether this can be the name of a profile.
+/// Whether `name` is a valid profile name: lower-case letters, digits, `-` and `_`, which never need
+/// percent-encoding.
 pub(crate) fn is_profile_name(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_letter)

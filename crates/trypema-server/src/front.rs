@@ -1,3 +1,4 @@
-//! Front ends: each makes a request for rules of what it is asked, and an answer of their verdict. None decides anything.
+//! Front ends. Each translates requests of its protocol for the rules, and their verdicts back; none
+//! contains decision logic.
 
 pub(crate) mod http;

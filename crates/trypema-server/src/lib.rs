@@ -1,4 +1,5 @@
-//! The rate limiter as a service. The binary `trypema` is a thin shell around this library; tests drive it directly.
+//! The rate limiter as a server. The binary `trypema` only parses the command line and calls this library;
+//! tests call the library directly.
 //!
 //! ```text
 //!  HTTP, forward-auth          front/     a request of some protocol → attributes, cost → answer     translate only
@@ -8,8 +9,9 @@
 //!  trypema::rules::Engine                 memory, Redis or hybrid
 //! ```
 //!
-//! A front end makes a [`Request`](trypema::rules::Request) of what it is asked, gives it to [`App::ask`], and translates the
-//! [`Verdict`](trypema::rules::Verdict). It decides nothing.
+//! A front end translates each request of its protocol into a [`Request`](trypema::rules::Request), passes
+//! it to [`App::ask`], and translates the [`Verdict`](trypema::rules::Verdict) back. It contains no
+//! decision logic.
 
 #![cfg(feature = "service")]
 

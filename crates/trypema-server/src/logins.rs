@@ -1,4 +1,4 @@
-//! A limit on failed logins, by our own abuse strategy.
+//! A limit on failed logins, enforced with the abuse strategy of the library.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,20 +12,24 @@ use crate::metrics::LoginMetrics;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Failures within a minute that block an address for a minute: a person mistypes less often, a guesser gains nothing.
+/// The number of failures within a minute that block an address for a minute. A person mistypes less often,
+/// and an attacker gains nothing.
 const FAILURES_PER_MINUTE: u64 = 10;
-/// Failures within an hour that block an address for an hour.
+/// The number of failures within an hour that block an address for an hour.
 const FAILURES_PER_HOUR: u64 = 50;
-/// Addresses that are remembered, at about a kilobyte each. One more replaces another, which loses its count: an attacker with so
-/// many networks gains little by that, and an address that never failed is never blocked for the failures of others.
+/// The number of addresses in memory, at about a kilobyte each. A further address evicts another one, whose
+/// count is lost. An attacker with that many networks gains little, and an address that never failed is
+/// never blocked for the failures of others.
 const MAX_ADDRESSES: usize = 4_096;
 
-/// Counts failed logins by peer address (IPv6 by /64), and refuses more wrong tokens from addresses that fail too often.
+/// Counts failed logins by peer address (IPv6 by /64), and rejects further wrong tokens from addresses that
+/// fail too often.
 ///
-/// A valid token never gets here: clients that share an address (loopback, a Docker gateway, a NAT) could otherwise lock out the
-/// administrator. Tokens are too long to be guessed; the limit keeps floods of guesses out of the log and tells clients to stop.
+/// A valid token is never counted or rejected here: otherwise clients that share an address (loopback, a
+/// Docker gateway, a NAT) could lock out the administrator. Tokens are too long to be guessed; the limit
+/// keeps floods of guesses out of the log and tells clients to stop.
 ///
-/// Each listener has its own.
+/// Each listener has its own guard.
 #[derive(Debug)]
 pub(crate) struct LoginGuard {
     limiter: RateLimiter,
@@ -34,7 +38,8 @@ pub(crate) struct LoginGuard {
 }
 
 impl LoginGuard {
-    /// A guard that has seen nothing. With a `clock`, blocks go by it.
+    /// Creates a guard without any failures. With a `clock`, blocks follow that clock instead of the
+    /// system's.
     pub(crate) fn new(
         clock: Option<Arc<dyn Clock>>,
         metrics: Arc<LoginMetrics>,
@@ -63,7 +68,7 @@ impl LoginGuard {
             return None;
         }
         let wait = decision.block_ends_after();
-        // Only the start of a block is logged: a flood of wrong tokens must not flood the log.
+        // Log only the start of a block: a flood of wrong tokens must not flood the log.
         if wait > blocked_for {
             tracing::warn!(
                 %peer,

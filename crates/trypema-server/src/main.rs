@@ -1,4 +1,4 @@
-//! `trypema`: limits in front of services that you did not write.
+//! `trypema`: a rate limiting server, and the command line that operates it.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What the service counts, and how Prometheus reads it.
+//! The counters of the server, and their Prometheus text format.
 
 mod connections;
 mod exposition;
@@ -23,7 +23,7 @@ pub(crate) use store::StoreMetrics;
 
 use crate::clock;
 
-/// A number that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -36,7 +36,7 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Adds one, and returns what it was before.
+    /// Adds one, and returns the previous value.
     pub(crate) fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
@@ -46,7 +46,8 @@ impl Counter {
     }
 }
 
-/// Everything that is counted here; what others know is asked of them when metrics are read.
+/// The metrics that the server counts itself. Values that the limiter knows are read from it when metrics
+/// are requested.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) rules: RuleMetrics,

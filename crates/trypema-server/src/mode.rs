@@ -1,14 +1,15 @@
-//! The mode of a request, which every front end accepts and metrics count by.
+//! The mode of a request. Every front end accepts it, and metrics distinguish it.
 
-/// How a request affects counters.
+/// The effect of a request on counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Asks all rules that apply, and spends on all of them if all let the request pass.
+    /// Checks all rules that apply, and spends the cost on each of them if all of them allow the request.
     #[default]
     Check,
-    /// Asks without spending; abuse rules are only asked whether they block.
+    /// Checks without spending. An abuse rule only reports whether it blocks the key.
     Look,
-    /// Counts what has happened on every rule that applies, whatever each says.
+    /// Counts an event that has already happened on every rule that applies, regardless of each rule's
+    /// decision.
     Record,
 }

@@ -1,4 +1,4 @@
-//! Connections: how many, for how long, and what they may hold.
+//! Connections: accepting them, and bounding their number, their duration and their memory.
 
 mod connection;
 mod crowd;

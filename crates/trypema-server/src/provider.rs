@@ -1,4 +1,4 @@
-//! Making the limiter and the engine that were chosen.
+//! Builds the limiter and the engine of the configured provider.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use trypema::{RateLimiter, RateLimiterBuilder, TrypemaError};
 
 use crate::config::{Config, ProviderChoice, RedisChoice};
 
-/// How long the first connection to Redis may take before the service starts without it.
+/// The time that the first connection to Redis may take. After it, the server starts without Redis.
 const FIRST_CONNECTION: Duration = Duration::from_secs(2);
 
-/// Which provider decides, for metrics and messages.
+/// The provider that decides, for metrics and messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Provider {
     Memory,
@@ -32,24 +32,25 @@ impl Provider {
     }
 }
 
-/// What decides.
+/// The engine that decides, and the limiter behind it.
 pub(crate) struct Deciding {
     pub(crate) engine: Engine,
     pub(crate) limiter: Arc<RateLimiter>,
     pub(crate) provider: Provider,
 }
 
-/// What else a limiter is made with.
+/// Dependencies of the limiter that are not settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts {
-    /// The clock, if it is not the system's.
+    /// The clock; `None` for the system's clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
-    /// Who is told of calls to the store.
+    /// The observer of calls to Redis.
     pub(crate) observer: Arc<dyn Observer>,
 }
 
-/// Makes what was chosen. A Redis that cannot be reached is waited for a moment and then left to come back; one that refuses us is an
-/// error, as it will not change its mind.
+/// Builds the limiter and the engine of the configured provider. If Redis is unreachable, the server waits
+/// up to [`FIRST_CONNECTION`], then starts and reconnects later. If Redis rejects the login or the
+/// commands, this returns an error, because a later attempt would be rejected as well.
 pub(crate) async fn connect(config: &Config, rules: RuleSet, parts: Parts) -> Result<Deciding, TrypemaError> {
     let mut builder = RateLimiter::builder().max_keys(config.max_keys);
     if let Some(clock) = parts.clock {

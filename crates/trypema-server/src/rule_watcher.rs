@@ -1,6 +1,6 @@
-//! Watches where rules change, and puts the changes in force.
+//! Watches the source of the rules, and puts changes in force.
 //!
-//! `rules` reads and stores rules, `app` decides with them; the tasks here stand above both.
+//! `rules` reads and stores rules, `app` decides with them; the tasks of this module connect the two.
 
 mod database;
 mod file;
@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::rules::Following;
 
-/// Spawns the tasks that watch the rules of `app`; none of them ends by itself. A notification of `reload` has the rules read at once.
+/// Spawns the tasks that watch the rules of `app`. None of them ends by itself. Notifying `reload` makes
+/// them read the rules immediately.
 pub(crate) fn spawn(background: &mut JoinSet<()>, app: &Arc<App>, reload: Arc<Notify>) {
     match app.following().clone() {
         Following::File(source) => {

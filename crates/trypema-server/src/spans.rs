@@ -1,7 +1,8 @@
-//! Spans of requests whose caller asks for them, sent to an OpenTelemetry collector (OTLP over HTTP, in JSON).
+//! Spans of sampled requests, sent to an OpenTelemetry collector (OTLP over HTTP, JSON).
 //!
-//! Only requests whose `traceparent` is marked as sampled have one: who begins a trace decides about it, and all others cost nothing.
-//! Spans wait in a bounded queue and are dropped when it is full; no request ever waits for the collector.
+//! Only a request whose `traceparent` has the sampled flag gets a span. The caller that starts a trace
+//! makes the sampling decision, and all other requests cost nothing. Spans wait in a bounded queue, and are
+//! dropped when it is full; no request waits for the collector.
 
 mod export;
 mod parent;
@@ -20,10 +21,10 @@ use parent::Parent;
 use crate::clock;
 use crate::metrics::Counter;
 
-/// Spans that wait to be sent: some seconds of them at the rate that anybody samples at.
+/// The capacity of the queue: a few seconds of spans at usual sampling rates.
 const QUEUE: usize = 4_096;
 
-/// Where spans go.
+/// The sending side of the span queue.
 #[derive(Debug)]
 pub(crate) struct Spans {
     queue: mpsc::Sender<Span>,
@@ -32,14 +33,14 @@ pub(crate) struct Spans {
     random: RandomState,
 }
 
-/// A request that is being answered.
+/// A span that has begun: its request is being answered.
 #[derive(Debug)]
 pub(crate) struct Begun {
     parent: Parent,
     started: Duration,
 }
 
-/// A request that was answered.
+/// A finished span.
 #[derive(Debug)]
 struct Span {
     parent: Parent,
@@ -51,7 +52,8 @@ struct Span {
 }
 
 impl Spans {
-    /// Where to put spans, and what sends them, which has to be polled.
+    /// Returns the queue for spans, and the future that sends them to `collector`. The caller has to spawn
+    /// that future.
     pub(crate) fn to(collector: Collector, dropped: Arc<Counter>) -> (Self, impl Future<Output = ()> + Send) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let spans = Self {
@@ -63,17 +65,17 @@ impl Spans {
         (spans, collector.send_all(waiting, dropped))
     }
 
-    /// Begins a span, if the caller asks for one.
+    /// Begins a span if the request's `traceparent` is sampled.
     pub(crate) fn begin(&self, headers: &HeaderMap) -> Option<Begun> {
         let parent = Parent::read(headers)?;
         Some(Begun { parent, started: clock::since_epoch() })
     }
 
-    /// Ends a span.
+    /// Ends a span and queues it.
     pub(crate) fn end(&self, begun: Begun, route: &'static str, status: StatusCode) {
         let Begun { parent, started } = begun;
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        // Zero is no id.
+        // 0 is not a valid span id.
         let id = self.random.hash_one(number).max(1);
         let span = Span { parent, id, route, status, started, ended: clock::since_epoch() };
         if self.queue.try_send(span).is_err() {

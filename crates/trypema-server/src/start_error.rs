@@ -1,4 +1,4 @@
-//! Why the service did not start.
+//! Errors that prevent the server from starting.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,44 +11,44 @@ use crate::net::TlsError;
 use crate::rules::{OpenError, SourceError};
 use crate::token_file::TokenFileError;
 
-/// Why the service did not start.
+/// The reason why the server did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The rules.
+    /// The rules file is invalid or unreadable.
     #[error(transparent)]
     Rules(#[from] InvalidRules),
-    /// The database that has them.
+    /// The rules could not be loaded from the database.
     #[error(transparent)]
     Database(#[from] OpenError),
-    /// Redis.
+    /// The limiter could not be built, or Redis rejected the connection.
     #[error(transparent)]
     Store(#[from] TrypemaError),
-    /// HTTPS.
+    /// The TLS certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The address of the check listener.
+    /// The check listener could not be bound.
     #[error("listen: {address}: {source}")]
     Listen {
-        /// The address.
+        /// The address of the listener.
         address: SocketAddr,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The address of the administration listener.
+    /// The administration listener could not be bound.
     #[error("admin_listen: {address}: {source}")]
     AdminListen {
-        /// The address.
+        /// The address of the listener.
         address: SocketAddr,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A token was to be generated, and cannot be kept.
+    /// No admin token is configured, and a generated one cannot be stored.
     #[error("admin_token: is missing, and none can be generated: {0}")]
     Token(#[from] TokenFileError),
 }
 
 impl StartError {
-    /// Whether trying again later cannot help: something was written down wrong.
+    /// Whether a retry cannot help, because the configuration itself is wrong.
     pub fn is_final(&self) -> bool {
         match self {
             Self::Rules(_) | Self::Tls(_) | Self::Token(_) => true,

@@ -1,4 +1,4 @@
-//! `trypema check` and `trypema explain`: asking a service from a shell.
+//! `trypema check` and `trypema explain`: send a request to a server from a shell.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -13,43 +13,43 @@ use super::service::{AdminService, Call, CheckService};
 use super::{failed, print};
 use crate::front::http::ExplainAnswer;
 
-/// Ask a service whether a request may go ahead
+/// Check whether a request may proceed
 #[derive(Debug, clap::Args)]
 pub(super) struct Check {
     #[command(flatten)]
     question: Question,
     #[command(flatten)]
     service: CheckService,
-    /// Print the service's own answer
+    /// Print the server's JSON response
     #[arg(long)]
     json: bool,
-    /// Only look: nothing is spent
+    /// Only check: nothing is spent
     #[arg(long)]
     look: bool,
 }
 
-/// Ask what every rule has to say about a request
+/// Show what every rule decides about a request
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     #[command(flatten)]
     question: Question,
     #[command(flatten)]
     service: AdminService,
-    /// Print the service's own answer
+    /// Print the server's JSON response
     #[arg(long)]
     json: bool,
-    /// Instead of asking a service, explain by these rules, as if nothing had been spent
+    /// Explain with the rules of this file instead of a server, as if nothing had been spent
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 }
 
-/// What is asked.
+/// The request to check or explain.
 #[derive(Debug, clap::Args)]
 struct Question {
-    /// Attributes of the request, as in user=ann endpoint=/search method=GET
+    /// Attributes of the request, for example user=ann endpoint=/search method=GET
     #[arg(value_name = "NAME=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
-    /// What it spends
+    /// Cost of the request, in units
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     cost: u64,
 }
@@ -107,12 +107,12 @@ impl Question {
     }
 }
 
-/// Tells an answer as it is, or as people read it.
+/// Prints a response, as JSON if `is_plain` is set, otherwise as text.
 fn show(answer: &Value, is_plain: bool) {
     print(&if is_plain { format!("{answer:#}\n") } else { told(answer) });
 }
 
-/// "denied by per-user; try again in 2 s".
+/// Returns one line such as "denied by per-user; try again in 2000 ms".
 fn summary(answer: &Value) -> String {
     let outcome = text(&answer["outcome"]);
     let by = match (&answer["decided_by"], &answer["listed_by"]) {
@@ -128,7 +128,7 @@ fn summary(answer: &Value) -> String {
     format!("{outcome}{by}{wait}")
 }
 
-/// The same with what every rule says.
+/// Returns the summary and one line per rule.
 fn told(answer: &Value) -> String {
     let mut lines = vec![summary(answer)];
     lines.extend(rules_of(answer).map(|rule| format!("  {rule}")));
@@ -154,12 +154,13 @@ fn rules_of(answer: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// The name of a rule, if it has one.
+/// Returns the name of a rule in parentheses, or an empty text if it has none.
 fn named(rule: &Value) -> String {
     rule["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default()
 }
 
-/// The counts of an abuse rule: "; 3 attempts in the short window, 3 in the long one, blocked by the temp window".
+/// Returns the counts of an abuse rule: "; 3 attempts in the short window, 3 in the long one, blocked by
+/// the temp window".
 fn attempts(rule: &Value) -> String {
     let (Some(short), Some(long)) = (rule["short_count"].as_u64(), rule["long_count"].as_u64()) else {
         return String::new();
@@ -173,7 +174,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Explains by rules of a file, with fresh counters.
+/// Explains a request by the rules of a file, with fresh counters.
 fn explained_by(file: &Path, question: &Question) -> Result<Value, String> {
     let failed = |error: &dyn Display| error.to_string();
     let rules = RuleSet::read(file).map_err(|invalid| failed(&invalid))?;

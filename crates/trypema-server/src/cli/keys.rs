@@ -1,4 +1,4 @@
-//! `trypema keys`: single counters, and what they get in place of their rule's limit.
+//! `trypema keys`: shows, resets and overrides single keys.
 
 use std::process::ExitCode;
 
@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 use super::service::{AdminService, Call, encoded};
 use super::{failed, print};
 
-/// Work on single keys
+/// Work with single keys
 #[derive(Debug, Subcommand)]
 pub(super) enum Keys {
-    /// Show what a key has left
+    /// Show the remaining units of a key
     Show(Key),
-    /// Forget what a key has spent
+    /// Reset a key: forget its spent units
     Reset(Key),
-    /// Deny a key, whatever it has left, on all servers
+    /// Block a key: deny all of its requests, on all servers
     Block(Key),
-    /// Let a key pass its rule, on all servers
+    /// Allow a key: exempt it from its rule, on all servers
     Allow(Key),
-    /// Take back what a key got in place of its rule's limit: a block, a pass or another limit
+    /// Remove the override of a key: a block, an exemption or another limit
     Unblock(Key),
 }
 
-/// A key, and who knows it.
+/// A key, and the server to contact.
 #[derive(Debug, clap::Args)]
 pub(super) struct Key {
-    /// The key as answers tell it, as in `per-user|user=ann`
+    /// The key as responses contain it, for example `per-user|user=ann`
     key: String,
     #[command(flatten)]
     service: AdminService,

@@ -17,20 +17,21 @@ use crate::rules::Address;
 use crate::rules::database::{Database, Migrated};
 use crate::secret::Secret;
 
-/// Work on rules
+/// Work with rules
 #[derive(Debug, Subcommand)]
 pub(super) enum Rules {
-    /// Say what is wrong with files of rules, with lines: exit code 0 if nothing is, 1 otherwise. Hints are no errors
+    /// Check files of rules and report problems with lines: exit code 0 if all are valid, 1 otherwise.
+    /// Hints are not errors
     Validate {
         /// Files in YAML
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Write the JSON Schema of such files, for editors
+    /// Print the JSON Schema of rules files, for editors
     Schema,
-    /// Create the tables in PostgreSQL that rules live in, or bring them up to date
+    /// Create the tables for rules in PostgreSQL, or upgrade them
     Migrate(Migrate),
-    /// Make the rules that are stored exactly those of a file: shows what changes, then changes it
+    /// Replace the stored rules by those of a file: shows what changes, then applies it
     Apply {
         /// File in YAML
         #[arg(value_name = "FILE")]
@@ -40,28 +41,28 @@ pub(super) enum Rules {
         #[command(flatten)]
         service: AdminService,
     },
-    /// Write the rules that are stored, in YAML
+    /// Print the stored rules as YAML
     Export {
-        /// Those of this revision, in place of the last
+        /// Print the rules of this revision instead of the current one
         #[arg(long, value_name = "NUMBER")]
         revision: Option<u64>,
         #[command(flatten)]
         service: AdminService,
     },
-    /// Say who changed what, the latest first
+    /// Show who changed what, the latest first
     History {
-        /// Only what is about this rule, or about the list `allow` or `block`
+        /// Only changes of this rule, or of the list `allow` or `block`
         #[arg(long, value_name = "RULE")]
         about: Option<String>,
-        /// How many changes
+        /// Number of changes to show
         #[arg(long, default_value_t = 20, value_name = "NUMBER")]
         limit: u32,
         #[command(flatten)]
         service: AdminService,
     },
-    /// Make the rules that are stored what they were after a revision: shows what changes, then changes it
+    /// Restore the stored rules of a revision: shows what changes, then applies it
     Revert {
-        /// The revision, as `trypema rules history` tells it
+        /// The revision, as `trypema rules history` shows it
         #[arg(value_name = "REVISION")]
         revision: u64,
         #[command(flatten)]
@@ -69,7 +70,7 @@ pub(super) enum Rules {
         #[command(flatten)]
         service: AdminService,
     },
-    /// Make a candidate the live rule: shows what changes, then changes it
+    /// Replace the live rule by its candidate: shows what changes, then applies it
     Promote {
         /// The candidate's id
         #[arg(value_name = "RULE")]
@@ -79,31 +80,31 @@ pub(super) enum Rules {
         #[command(flatten)]
         service: AdminService,
     },
-    /// Say what candidates would have decided, as far as this server has seen
+    /// Compare the decisions of candidates with those of their live rules, as counted by this server
     Candidates {
         #[command(flatten)]
         service: AdminService,
     },
 }
 
-/// Create the tables in PostgreSQL that rules live in, or adopt the documented table `rate_limit_rules` with its rows
+/// Create the tables for rules in PostgreSQL, or adopt an existing table `rate_limit_rules` with its rows
 #[derive(Debug, clap::Args)]
 pub(super) struct Migrate {
     /// PostgreSQL: postgres://user:password@host/database
     #[arg(long, env = "TRYPEMA_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<Secret>,
-    /// The same, in a file
+    /// File that holds the URL
     #[arg(long, env = "TRYPEMA_DATABASE_URL_FILE", value_name = "FILE")]
     database_url_file: Option<PathBuf>,
 }
 
-/// Whether a change is made.
+/// Whether a change is made, and whether the command asks before.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(super) struct Doing {
     /// Only show what would change
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask before changing it; who is no terminal is never asked
+    /// Apply without asking. Without a terminal, the command never asks
     #[arg(long)]
     yes: bool,
 }
@@ -151,7 +152,7 @@ fn validate(files: &[PathBuf]) -> ExitCode {
     code
 }
 
-/// Says what was migrated, and which rows of an adopted table are not in force.
+/// Prints the migrations that ran, and the rows of an adopted table that are not in force.
 fn report(migrated: &Migrated) {
     if let Some(adopted) = &migrated.adopted {
         print(&format!("adopted the table rate_limit_rules (rules: {})\n", adopted.rules));

@@ -17,14 +17,14 @@ use crate::settings::{LogFormat, LogLevel, Settings};
 use crate::start_error::StartError;
 use crate::token_file::RuntimeDirectory;
 
-/// Serve decisions over HTTP
+/// Run the server
 ///
-/// With nothing configured: built-in demonstration rules, counters in memory, checks on 127.0.0.1:8080, and administration on
-/// 127.0.0.1:8081 with a generated token.
+/// Without any settings: built-in demonstration rules, counters in memory, checks on 127.0.0.1:8080, and
+/// administration on 127.0.0.1:8081 with a generated token.
 ///
-/// Every setting below can be given as a flag, as a variable (TRYPEMA_…), or in a configuration file in YAML, where `--redis-url` is
-/// `redis_url`; flags count before variables, and those before the file. SIGHUP reads rules and certificates again; SIGTERM stops
-/// after what is under way.
+/// Every setting below can be given as a flag, as a variable (TRYPEMA_…), or in a YAML configuration file,
+/// where `--redis-url` is `redis_url`; flags count before variables, and variables before the file. SIGHUP
+/// reloads rules and certificates; SIGTERM finishes the requests in flight, then stops.
 #[derive(Debug, clap::Args)]
 pub(super) struct Serve {
     /// Configuration file (YAML)
@@ -54,12 +54,12 @@ impl Serve {
             Err(error) => return failed(error),
         };
         let served = runtime.block_on(serve(config, format));
-        // What still runs, such as a read of a file system that hangs, ends with the process.
+        // Tasks that still run, such as a read from a file system that hangs, end with the process.
         runtime.shutdown_background();
         match served {
             Ok(()) => ExitCode::SUCCESS,
             Err(Failure::Start(error)) if error.is_final() => failed(error),
-            // Whoever watches over the service may try again.
+            // The service manager may restart the server.
             Err(failure) => {
                 failed(failure);
                 ExitCode::FAILURE
@@ -68,7 +68,7 @@ impl Serve {
     }
 }
 
-/// Why it does not serve.
+/// The reason why `trypema serve` ends with an error.
 #[derive(Debug, Error)]
 #[error(transparent)]
 enum Failure {
@@ -104,7 +104,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
     Ok(server.run(stopping.requested()).await?)
 }
 
-/// The signals that end the service.
+/// The signals that stop the server.
 struct Stopping {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
@@ -116,7 +116,7 @@ impl Stopping {
         Self { terminate: listen(SignalKind::terminate()), interrupt: listen(SignalKind::interrupt()) }
     }
 
-    /// Waits for the first signal; the second one ends the process at once.
+    /// Waits for the first signal. A second signal ends the process immediately.
     async fn requested(mut self) {
         self.heard().await;
         tokio::spawn(async move {
@@ -143,7 +143,7 @@ async fn next(signal: &mut Option<Signal>) {
     }
 }
 
-/// What is said at the start.
+/// The text that is printed at start.
 struct Greeting {
     scheme: &'static str,
     rules: RulesSource,
@@ -155,7 +155,7 @@ impl Greeting {
         Self { scheme, rules: config.rules.clone() }
     }
 
-    /// Prints everything at once, so that a reader who sees the first line has them all.
+    /// Prints everything in one write, so that a reader who sees the first line has the whole text.
     fn print(&self, server: &Server) {
         let url = format!("{}://{}", self.scheme, server.address());
         let admin_url = server.admin().map(|admin| format!("{}://{}", self.scheme, admin.address));
@@ -174,7 +174,7 @@ impl Greeting {
     }
 }
 
-/// Commands that show the built-in rules at work.
+/// Returns commands that demonstrate the built-in rules.
 fn things_to_try(url: &str, admin_url: Option<&str>) -> String {
     let administration = admin_url.map_or_else(String::new, |admin_url| {
         format!(
@@ -198,7 +198,8 @@ With rules of your own: trypema serve --rules rules.yaml. Ctrl-C ends it.
     )
 }
 
-/// The place of a generated token. The token itself is only for a terminal: whatever else reads standard output may keep it.
+/// Returns lines about a generated token. The token itself is only printed to a terminal, because other
+/// readers of standard output may store it.
 fn token_lines(admin: &AdminAddress) -> String {
     let file = admin.token_file.as_ref();
     let mut lines = file.map_or_else(String::new, |file| {

@@ -1,4 +1,4 @@
-//! Talking to a running service.
+//! The HTTP client of the command line.
 
 use std::fmt::Display;
 use std::fs;
@@ -16,45 +16,45 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use crate::secret::Secret;
 use crate::token_file;
 
-/// How long an answer may take: longer than the service gives itself for a change.
+/// The timeout of a request: longer than the server's own timeout of a change.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// As much as a set of rules may have, and its history.
+/// The maximum size of a response: enough for a rule set or its history.
 const MAX_ANSWER: u64 = 256 * 1024 * 1024;
 
-/// The check listener of a service.
+/// The check listener of a server.
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckService {
     /// Address of the check listener
     #[arg(long, env = "TRYPEMA_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
     server: String,
-    /// Certificate authority to trust, in PEM, in place of those of the web
+    /// Certificate authority to trust (PEM), instead of the public ones
     #[arg(long, env = "TRYPEMA_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
 }
 
-/// The administration listener of a service.
+/// The administration listener of a server.
 #[derive(Debug, clap::Args)]
 pub(super) struct AdminService {
-    /// Address of the administration listener (setting `admin_listen` of the service)
+    /// Address of the administration listener (the server's setting `admin_listen`)
     #[arg(long, env = "TRYPEMA_ADMIN_SERVER", default_value = "http://127.0.0.1:8081", value_name = "URL")]
     server: String,
-    /// Token; the one that a service on this machine has generated is found without
+    /// Token; not needed for a server on this machine that generated its own
     #[arg(long, env = "TRYPEMA_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     admin_token: Option<Secret>,
-    /// The same, in a file
+    /// File that holds the token
     #[arg(long, env = "TRYPEMA_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
-    /// Certificate authority to trust, in PEM, in place of those of the web
+    /// Certificate authority to trust (PEM), instead of the public ones
     #[arg(long, env = "TRYPEMA_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
 }
 
-/// What the service is to do.
+/// A request to the server.
 pub(super) struct Call<'a> {
     pub(super) method: Method,
     pub(super) path: &'a str,
     pub(super) body: Option<&'a Value>,
-    /// The revision that a change is for.
+    /// The revision for `If-Match`.
     pub(super) revision: Option<u64>,
     pub(super) accept: &'static str,
 }
@@ -64,14 +64,14 @@ impl<'a> Call<'a> {
         Self { method, path, body: None, revision: None, accept: "application/json" }
     }
 
-    /// Posts JSON.
+    /// Creates a POST request with a JSON body.
     pub(super) fn post(path: &'a str, body: &'a Value) -> Self {
         Self { body: Some(body), ..Self::new(Method::POST, path) }
     }
 }
 
 impl CheckService {
-    /// Sends a request that is answered in JSON.
+    /// Sends a request, and returns the JSON response.
     pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
         let connection = Connection { server: &self.server, token: None, ca: self.ca.as_ref() };
         connection.json(call)
@@ -79,12 +79,12 @@ impl CheckService {
 }
 
 impl AdminService {
-    /// Sends a request that is answered in JSON.
+    /// Sends a request, and returns the JSON response.
     pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
         self.connection()?.json(call)
     }
 
-    /// Sends a request; the body of the answer, unless that is a refusal.
+    /// Sends a request, and returns the body of a successful response.
     pub(super) fn text(&self, call: &Call<'_>) -> Result<String, String> {
         self.connection()?.text(call)
     }
@@ -93,8 +93,8 @@ impl AdminService {
         Ok(Connection { server: &self.server, token: self.token()?, ca: self.ca.as_ref() })
     }
 
-    /// The token: given, or of a file, that of its first line, where a name may stand before it; or the one that the
-    /// service has generated, if that is on this machine.
+    /// Returns the token: the given one; or the last word of the first line of the given file, because a
+    /// name may precede the token; or the token that a server on this machine generated.
     fn token(&self) -> Result<Option<String>, String> {
         match (&self.admin_token, &self.admin_token_file) {
             (Some(token), _) => Ok(Some(token.reveal().to_owned())),
@@ -112,7 +112,7 @@ impl AdminService {
     }
 }
 
-/// The port of a URL that leads to this machine: only there a generated token is sent.
+/// Returns the port of a URL that leads to this machine. A generated token is sent nowhere else.
 fn loopback_port(server: &str) -> Option<u16> {
     let uri: Uri = server.parse().ok()?;
     let host = uri.host()?.trim_matches(['[', ']']);
@@ -122,7 +122,7 @@ fn loopback_port(server: &str) -> Option<u16> {
     is_this_machine.then(|| uri.port_u16().unwrap_or(usual))
 }
 
-/// A listener of a service, and how to reach it.
+/// A listener of a server, with the token and the certificate authority to reach it.
 struct Connection<'a> {
     server: &'a str,
     token: Option<String>,
@@ -168,7 +168,7 @@ impl Connection<'_> {
         format!("{}{}", self.server.trim_end_matches('/'), call.path)
     }
 
-    /// Why there is no answer, and what to do about it.
+    /// Describes why there is no response, and what to do about it.
     fn unreachable(&self, error: &ureq::Error) -> String {
         let server = self.server;
         match error {
@@ -179,7 +179,7 @@ impl Connection<'_> {
         }
     }
 
-    /// A refusal, and what to do about it.
+    /// Describes an error response, and what to do about it.
     fn told(&self, status: StatusCode, body: &str) -> String {
         let answer: Value = serde_json::from_str(body).unwrap_or_default();
         let told = match answer["detail"].as_str() {
@@ -216,7 +216,7 @@ impl Connection<'_> {
     }
 }
 
-/// Percent-encoded, but for letters, digits and what needs none in any path.
+/// Percent-encodes everything but letters, digits and `-_.=`.
 pub(super) fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! Validation of `forward_auth` of the configuration file.
+//! Validates `forward_auth` of the configuration file.
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
@@ -11,18 +11,20 @@ use crate::deny_status::{DenyStatus, NOT_A_DENIAL};
 use crate::settings::InvalidConfig;
 use crate::settings::forward_auth::{AttributeSettings, ForwardAuthSettings, ProfileSettings};
 
-/// Headers that hold several values, or one value that clients can write in several ways. One caller would have several counters.
+/// Headers that hold several values, or one value that a client can write in several ways. With them, one
+/// client would have several counters.
 const AMBIGUOUS: [&str; 5] = ["authorization", "cookie", "forwarded", "host", "x-forwarded-for"];
 
-/// The refusal of `null` for an attribute that requests do not have by themselves.
+/// The error of `null` for an attribute that is not a standard one.
 const NOT_REMOVABLE: &str = "`null` removes `endpoint`, `method`, `host` or `ip`; others need `header` or `value`, as in {header: X-User}";
 
 impl Profiles {
-    /// Adds the configured profiles to the built-in ones; one of the same name replaces the built-in one.
+    /// Adds the configured profiles to the built-in ones. A configured profile replaces a built-in one of
+    /// the same name.
     ///
     /// # Errors
     ///
-    /// The first field that cannot be used.
+    /// The first field that is invalid.
     pub(crate) fn new(settings: &ForwardAuthSettings) -> Result<Self, InvalidConfig> {
         let mut profiles = Self::default();
         for (name, settings) in &settings.profiles {
@@ -55,7 +57,8 @@ impl ProfileSettings {
         Ok(profile)
     }
 
-    /// The configured attributes, and the request's own that are not among them. Those that are `null` are left out.
+    /// Returns the configured attributes and the standard ones that are not configured. An attribute that
+    /// is `null` is left out.
     fn attributes(&self, profile: &str) -> Result<Vec<Attribute>, InvalidConfig> {
         let mut attributes = Vec::with_capacity(self.attributes.len() + own_attributes().len());
         for (name, settings) in &self.attributes {

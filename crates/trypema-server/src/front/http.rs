@@ -1,4 +1,4 @@
-//! HTTP/JSON: the API for checks and the API for administration, each on a listener of its own.
+//! HTTP/JSON: the check API and the administration API, each on its own listener.
 
 mod access;
 mod accounting;
@@ -42,11 +42,11 @@ use crate::metrics::Route;
 use crate::net::{Phase, Place};
 use crate::spans::Spans;
 
-/// Everything that is sent is in memory already.
+/// A response whose body is entirely in memory.
 type Answer = Response<Full<Bytes>>;
 type Asked = Result<Answer, Refusal>;
 
-/// The parts that both APIs need.
+/// The dependencies of both APIs.
 #[derive(Debug, Clone)]
 pub(crate) struct Common {
     app: Arc<App>,
@@ -64,18 +64,18 @@ impl Common {
 
 /// The routes of one listener.
 pub(crate) trait Api: Send + Sync + 'static {
-    /// A route; metrics tell them apart.
+    /// A route, as metrics distinguish them.
     type Route: Copy + Into<Route> + Send;
 
     fn common(&self) -> &Common;
 
-    /// The route of a path.
+    /// Returns the route of a path.
     fn route_of(path: &str) -> Self::Route;
 
     /// Whether any web page may call the route.
     fn is_open_to_pages(route: Self::Route) -> bool;
 
-    /// Answers a request of a route.
+    /// Answers a request to a route.
     fn answer(
         &self,
         route: Self::Route,
@@ -84,7 +84,7 @@ pub(crate) trait Api: Send + Sync + 'static {
     ) -> impl Future<Output = Asked> + Send;
 }
 
-/// Answers one request.
+/// Answers one request: measures it, traces it, and accounts for its response.
 async fn receive<A: Api>(api: &A, request: Request<Incoming>, place: &Place) -> Answer {
     let (common, started) = (api.common(), Started::now());
     place.enter(Phase::Body);
@@ -100,7 +100,7 @@ async fn receive<A: Api>(api: &A, request: Request<Incoming>, place: &Place) -> 
     answer
 }
 
-/// Answers one request, unless it is that of a web page which may not call the service.
+/// Answers one request, unless a web page sent it that may not call the server.
 async fn admitted<A: Api>(api: &A, route: A::Route, request: Request<Incoming>, place: &Place) -> Answer {
     let page = if A::is_open_to_pages(route) {
         None
@@ -120,7 +120,8 @@ async fn admitted<A: Api>(api: &A, route: A::Route, request: Request<Incoming>, 
     answer
 }
 
-/// From here on counters may change, so that an answer is owed: not to a connection that was ended while its request arrived.
+/// Begins the decision. From here on counters may change, so the client must get an answer. Fails if the
+/// connection was ended while the request arrived.
 fn begin(place: &Place) -> Result<(), Refusal> {
     if place.enter(Phase::Busy) { Ok(()) } else { Err(Refusal::too_late()) }
 }

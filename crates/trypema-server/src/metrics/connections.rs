@@ -1,29 +1,29 @@
-//! Connections.
+//! Metrics of connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Counter, Exposition, Kind};
 
-/// How many there are, and why they were closed.
+/// The number of connections, and of those that the server closed, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionMetrics {
-    /// Those that are open.
+    /// Connections that are open.
     pub(crate) open: AtomicU64,
-    /// Those that were closed at once, because all others were busy.
+    /// Connections that were refused because no existing connection could be evicted.
     pub(crate) refused: Counter,
-    /// Those that were closed at once, because their peer had too many.
+    /// Connections that were refused because their peer had `max_connections_per_peer` open.
     pub(crate) peer_limit: Counter,
-    /// Those that were closed because the memory budget was exhausted.
+    /// Connections that were closed because the memory budget was exhausted.
     pub(crate) out_of_memory: Counter,
-    /// Bytes of bodies and unread answers.
+    /// The bytes of request bodies and unread responses.
     pub(crate) buffered_bytes: AtomicU64,
     /// Requests that were refused because the memory budget was exhausted.
     pub(crate) memory_refusals: Counter,
-    /// Those that gave way to others.
+    /// Connections that were evicted to make room for new ones.
     pub(crate) gave_way: Counter,
-    /// Those that took too long.
+    /// Connections that exceeded a timeout.
     pub(crate) timed_out: Counter,
-    /// Those that did not speak HTTP, or too much of it at once.
+    /// Connections that sent malformed HTTP, or a head larger than `max_header_bytes`.
     pub(crate) malformed: Counter,
 }
 

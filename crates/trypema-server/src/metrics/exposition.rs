@@ -1,11 +1,11 @@
-//! The text that Prometheus reads, version 0.0.4.
+//! The Prometheus text format, version 0.0.4.
 
 use std::fmt::{Display, Write};
 
-/// What it is sent as.
+/// The content type of the metrics response.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a family of samples is.
+/// The type of a metric family.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Counter,
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-/// A text in the making. Samples follow the family that they are of.
+/// A builder of the text. Each sample belongs to the last family that was begun.
 #[derive(Debug, Default)]
 pub(crate) struct Exposition {
     text: String,
@@ -28,7 +28,7 @@ impl Exposition {
             Kind::Histogram => "histogram",
         };
         self.family = name;
-        // Writing to a string cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
@@ -36,7 +36,7 @@ impl Exposition {
         self.sample_of("", labels, value);
     }
 
-    /// A sample whose name has a suffix, as those of histograms have.
+    /// Writes a sample whose name has a suffix, as histograms need.
     pub(crate) fn sample_of(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
         self.text.push_str(self.family);
         self.text.push_str(suffix);

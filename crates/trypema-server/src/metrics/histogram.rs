@@ -1,12 +1,12 @@
-//! How long things take.
+//! Histograms of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Exposition;
 
-/// Upper ends of buckets: from less than a decision in memory takes to more than any deadline. As Prometheus is told of them, and in
-/// microseconds.
+/// The upper bounds of the buckets, as the `le` label and in microseconds. They range from less than a
+/// decision in memory takes to more than any deadline.
 const ENDS: [(&str, u64); 14] = [
     ("0.00005", 50),
     ("0.0001", 100),
@@ -24,10 +24,10 @@ const ENDS: [(&str, u64); 14] = [
     ("1", 1_000_000),
 ];
 
-/// Times, counted in buckets.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    /// The last one is for what is longer than all ends.
+    /// One count per bound; the last bucket counts durations above all bounds.
     buckets: [AtomicU64; ENDS.len() + 1],
     sum_us: AtomicU64,
 }
@@ -40,7 +40,7 @@ impl Histogram {
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// Writes it, with labels of its own; nothing, where nothing was added and it has labels.
+    /// Writes the samples with `labels`. A histogram with labels and without samples writes nothing.
     pub(crate) fn write(&self, text: &mut Exposition, labels: &[(&str, &str)]) {
         let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         let total: u64 = counts.iter().sum();

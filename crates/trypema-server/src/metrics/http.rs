@@ -1,4 +1,4 @@
-//! Requests.
+//! Metrics of HTTP requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::histogram::Histogram;
 use super::{Exposition, Kind};
 
-/// What a request was for, as far as metrics tell them apart.
+/// The `route` label of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     Check,
@@ -38,10 +38,10 @@ impl Route {
     }
 }
 
-/// Statuses are below this.
+/// An upper bound of HTTP status codes.
 const STATUSES: usize = 600;
 
-/// Requests by route and status, and how long they took.
+/// The number and the duration of requests, by route and status.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
     routes: [RouteMetrics; ROUTES.len()],

@@ -1,13 +1,13 @@
-//! Failed logins.
+//! Metrics of failed logins.
 
 use super::{Counter, Exposition, Kind};
 
-/// Counts of requests whose token was refused.
+/// The number of requests whose token was rejected.
 #[derive(Debug, Default)]
 pub(crate) struct LoginMetrics {
     /// Requests with a wrong token, from addresses that were not blocked.
     pub(crate) failed: Counter,
-    /// Requests with a wrong token, from addresses that had failed too often.
+    /// Requests with a wrong token, from addresses that were blocked after too many failures.
     pub(crate) blocked: Counter,
 }
 

@@ -1,4 +1,4 @@
-//! The process, under the names that every Prometheus client gives it.
+//! Metrics of the process, under the names that Prometheus client libraries use.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What became of requests, rule by rule.
+//! The outcome of requests, rule by rule.
 
 mod unmatched;
 
@@ -16,11 +16,13 @@ use self::unmatched::{Life, Moment, Patience, Suspect};
 use super::{Counter, Exposition, Kind};
 use crate::mode::Mode;
 
-/// Rules targeted at one request up to which every request is looked through for rules that it skips. Where more can be
-/// targeted, one request of several is, and counts for all of them: the cost of a request stays the same.
+/// The number of rules targeted at one request up to which every request is searched for rules that it
+/// skips. If more can be targeted, only one request in several is searched, and counts for all of them, so
+/// the cost per request stays bounded.
 const ALL_LOOKED_AT: usize = 64;
 
-/// Counters of every rule. Never by key: keys are chosen by clients, and have no bound.
+/// The counters of every rule. They are never labelled by key: clients choose keys, so their number is
+/// unbounded.
 #[derive(Debug)]
 pub(crate) struct RuleMetrics {
     board: ArcSwap<Board>,
@@ -34,15 +36,15 @@ pub(crate) struct RuleMetrics {
 
 type Board = HashMap<Box<str>, Entry, RandomState>;
 
-/// A rule's counters.
+/// The counters of one rule.
 #[derive(Debug, Clone)]
 struct Entry {
     rule: Arc<OneRule>,
-    /// Since the rule was loaded as it is.
+    /// The match history since the rule was loaded in its current form.
     life: Arc<Life>,
-    /// Whether the rule should match requests: it is enabled, and no candidate.
+    /// Whether the rule is expected to match requests: it is enabled, and is not a candidate.
     is_awaited: bool,
-    /// Of a candidate: what it said beside its live rule, since either was changed.
+    /// For a candidate: its decisions compared with those of its live rule, since either was changed.
     compared: Option<Arc<Compared>>,
 }
 
@@ -56,7 +58,7 @@ struct OneRule {
     skipped: Counter,
 }
 
-/// What a candidate said beside its live rule.
+/// The decisions of a candidate, compared with those of its live rule.
 #[derive(Debug, Default)]
 struct Compared {
     both_allowed: Counter,
@@ -65,7 +67,7 @@ struct Compared {
     would_allow: Counter,
 }
 
-/// The same, as it is told.
+/// A snapshot of [`Compared`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Comparisons {
     pub(crate) both_allowed: u64,
@@ -88,14 +90,15 @@ impl RuleMetrics {
         }
     }
 
-    /// Counts for these rules from here on. Those that stay keep their counts; those that went are kept until the next time, as requests
-    /// that they decide may be under way.
+    /// Counts for the rules of `new` from now on. Rules that stay keep their counts. Removed rules are kept
+    /// until the next replacement, because requests that they decide may still be in flight.
     pub(crate) fn replace(&self, old: &RuleSet, new: &RuleSet) {
         let board = board_of(Some(old), new, &self.board.load(), self.patience.moment());
         self.board.store(Arc::new(board));
     }
 
-    /// Counts what each rule decided. Where all are spent or none, a rule has allowed what all have allowed.
+    /// Counts the decision of each rule. A check spends on all rules or on none, so a rule counts as
+    /// `allowed` only if all rules allowed the request.
     pub(crate) fn decided(&self, verdict: &Verdict, mode: Mode) {
         if verdict.listed_by().is_some() {
             self.listed.add_one();
@@ -132,8 +135,8 @@ impl RuleMetrics {
         }
     }
 
-    /// Counts the rules that skipped a request because it lacks an attribute of their keys, and warns of rules that never
-    /// matched one.
+    /// Counts the rules that skipped a request because it lacks an attribute of their keys. Also warns
+    /// about rules that never matched a request.
     pub(crate) fn passed_by(&self, verdict: &Verdict, request: &Request<'_>) {
         let rules = verdict.set();
         let every = rules.most_applying().div_ceil(ALL_LOOKED_AT).max(1) as u64;
@@ -158,14 +161,14 @@ impl RuleMetrics {
         unmatched::warn(suspects, requests);
     }
 
-    /// What a candidate said beside its live rule.
+    /// Returns the decisions of a candidate, compared with those of its live rule.
     pub(crate) fn comparisons(&self, candidate: &str) -> Comparisons {
         let board = self.board.load();
         let compared = board.get(candidate).and_then(|entry| entry.compared.as_ref());
         compared.map(|compared| compared.told()).unwrap_or_default()
     }
 
-    /// Nothing could be decided for a request: an error of every rule that applies to it.
+    /// Counts an error for every rule that applies to a request which could not be decided.
     pub(crate) fn failed(&self, rules: &RuleSet, request: &Request<'_>) {
         let board = self.board.load();
         let Ok(applying) = rules.matching(request) else { return };
@@ -253,7 +256,8 @@ impl RuleMetrics {
     }
 }
 
-/// Logs some of what rules that only log would have denied. Candidates are compared with their live rules instead.
+/// Logs a sample of the requests that a `log_only` rule would have denied. Candidates are not logged: they
+/// are compared with their live rules instead.
 fn log_shadowed(denied: &RuleDecision<'_>, count: u64) {
     if denied.rule.candidate_for.is_none() && ShadowDenial::is_sampled(count) {
         tracing::info!(
@@ -291,7 +295,8 @@ fn compare(board: &Board, verdict: &Verdict) {
     }
 }
 
-/// The counters of these rules and of those before them. A candidate is compared anew once it or its live rule is another.
+/// Builds the counters of the new and the previous rules. The comparison of a candidate starts again when
+/// the candidate or its live rule changes.
 fn board_of(old: Option<&RuleSet>, new: &RuleSet, known: &Board, now: Moment) -> Board {
     let entry = |rule: &Rule| {
         let known = known.get(rule.id.as_str());

@@ -1,4 +1,4 @@
-//! Calls to Redis.
+//! Metrics of calls to Redis.
 
 use trypema::TrypemaError;
 use trypema::observer::{Event, Observer, StoreCall};
@@ -7,7 +7,7 @@ use trypema::redis::RedisFailureKind;
 use super::histogram::Histogram;
 use super::{Counter, Exposition, Kind};
 
-/// How long calls to Redis take, and how many fail.
+/// The latency of calls to Redis, and the number of failures by kind.
 #[derive(Debug, Default)]
 pub(crate) struct StoreMetrics {
     latency: Histogram,
@@ -18,14 +18,14 @@ pub(crate) struct StoreMetrics {
 }
 
 impl Observer for StoreMetrics {
-    /// Rules are counted by their verdicts.
+    /// Does nothing: decisions are counted from the verdicts of rules.
     fn decided(&self, _: &Event<'_>) {}
 
     fn asked(&self, call: &StoreCall<'_>) {
         let Some(TrypemaError::RedisError(failure)) = call.error else {
             return self.latency.add(call.latency);
         };
-        // What was never sent says nothing of how long Redis takes.
+        // A call that was never sent says nothing about the latency of Redis.
         if failure.kind() != RedisFailureKind::Unavailable {
             self.latency.add(call.latency);
         }

@@ -1,4 +1,4 @@
-//! What is known of one connection, without asking it.
+//! The state of one connection, as other tasks see it.
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -10,61 +10,64 @@ use tokio::sync::Notify;
 use super::memory::STALLED_TICKS;
 use super::peer::Peer;
 
-/// What a connection is doing. How long it may do so is a matter of the phase.
+/// The phase of a connection. Each phase has its own timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
-    /// Nothing has arrived yet.
+    /// No byte has arrived yet.
     New = 0,
-    /// The last request was answered, and the answer is sent.
+    /// The last request is answered, and the response is sent.
     Idle = 1,
     /// The head of a request is arriving.
     Head = 2,
-    /// Its body is arriving; nothing was asked yet.
+    /// The body of a request is arriving. Nothing is decided yet.
     Body = 3,
-    /// A request is being decided. It is not interrupted: what was spent is to be told.
+    /// The server is deciding a request. The registry does not close such a connection to make room,
+    /// because the client must learn whether units were spent.
     Busy = 4,
-    /// Its answer is being sent.
+    /// The response is being sent.
     Answer = 5,
-    /// It was ended.
+    /// The connection was ended.
     Ended = 6,
 }
 
-/// What a connection is told from outside.
+/// An instruction from the registry to the task of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// To go on.
+    /// Continue.
     Stay,
-    /// To answer what is under way and take no more.
+    /// Finish the current request, then close.
     Finish,
-    /// To end now.
+    /// Close immediately.
     End,
 }
 
-/// A connection as others see it: a phase that its task writes, and a bell that calls it.
+/// The shared state of a connection. Its own task writes the phase; the registry reads it and wakes the
+/// task through `bell`.
 ///
-/// Timeouts are found by looking over all connections now and then. So a request sets no timer, and takes no lock.
+/// The registry finds expired timeouts by scanning all connections periodically, so a request sets no timer
+/// and takes no lock.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
-    /// How many were admitted before it.
+    /// The number of connections that were admitted before this one.
     number: u64,
-    /// The phase and since when, in one number: whoever ends a connection ends the state that it has seen, and not one that has begun
-    /// since.
+    /// The phase and the tick at which it began, in one atomic word. A compare-and-swap ends the connection
+    /// only if it is still in the state that the caller read.
     state: AtomicU64,
     is_finishing: AtomicBool,
     bell: Notify,
-    /// The use of all connections of its peer.
+    /// The resources of all connections of this peer.
     pub(super) usage: Arc<Peer>,
-    /// Bytes of the memory budget that it holds.
+    /// The bytes of the memory budget that this connection holds.
     held: AtomicU64,
-    /// Those of them that are answers which the client has not read yet.
+    /// The part of `held` that belongs to responses which the client has not read yet.
     unread: AtomicU64,
-    /// The tick of the last byte that was read or written while it held memory.
+    /// The tick of the last byte that was read or written while the connection held memory.
     progress: AtomicU32,
 }
 
-/// A state that was seen.
+/// A snapshot of a connection's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State(u64);
 
@@ -85,7 +88,7 @@ impl State {
         }
     }
 
-    /// How many ticks of the registry the phase has lasted.
+    /// Returns the number of ticks that the phase has lasted.
     pub(super) fn age(self, now: u32) -> u32 {
         now.saturating_sub(u32::try_from(self.0 >> 8).unwrap_or(u32::MAX))
     }
@@ -106,9 +109,10 @@ impl Connection {
         }
     }
 
-    /// By how much it should give way to others, in a state that was seen; `None` if it should not. Connections without a request give
-    /// way first, then those whose client does not read its answer, then idle ones; of each, the one that has waited longest, then the
-    /// oldest.
+    /// Returns the eviction rank of this connection in the state `seen`, or `None` if it must not be
+    /// evicted. The registry evicts the highest rank first: connections without a complete request, then
+    /// those whose client does not read its response, then idle ones. Within a rank, it evicts the one that
+    /// has waited longest, then the oldest.
     pub(super) fn dispensability(&self, seen: State, now: u32) -> Option<(u8, u32, Reverse<u64>)> {
         let rank = match seen.phase() {
             Phase::New | Phase::Head | Phase::Body => 2,
@@ -119,7 +123,7 @@ impl Connection {
         Some((rank, seen.age(now), Reverse(self.number)))
     }
 
-    /// Bytes of the memory budget that it holds.
+    /// Returns the bytes of the memory budget that this connection holds.
     pub(super) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
@@ -136,12 +140,12 @@ impl Connection {
         self.usage.release(bytes);
     }
 
-    /// Notes that bytes it holds are an answer.
+    /// Marks `bytes` of the held memory as an unread response.
     pub(super) fn add_unread(&self, bytes: u64) {
         self.unread.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes of answers that it held, and holds no more.
+    /// Resets the bytes of unread responses to zero, and returns the previous number.
     pub(super) fn take_unread(&self) -> u64 {
         if self.unread.load(Ordering::Relaxed) == 0 { 0 } else { self.unread.swap(0, Ordering::Relaxed) }
     }
@@ -150,12 +154,12 @@ impl Connection {
         self.progress.store(now, Ordering::Relaxed);
     }
 
-    /// The ticks since a byte was read or written.
+    /// Returns the number of ticks since a byte was read or written.
     pub(super) fn stalled_for(&self, now: u32) -> u32 {
         now.saturating_sub(self.progress.load(Ordering::Relaxed))
     }
 
-    /// A new phase begins, unless the connection was ended: whether it was not.
+    /// Enters a new phase. Returns `false` if the connection was ended.
     pub(crate) fn enter(&self, phase: Phase, now: u32) -> bool {
         let next = State::new(phase, now);
         let entered = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
@@ -168,7 +172,7 @@ impl Connection {
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// Ends it, if it still is as it was seen; whether it was.
+    /// Ends the connection if it is still in the state `seen`. Returns whether it did.
     pub(super) fn end(&self, seen: State) -> bool {
         let ended = State::new(Phase::Ended, 0).0;
         let was_so = self.state.compare_exchange(seen.0, ended, Ordering::AcqRel, Ordering::Acquire).is_ok();
@@ -178,13 +182,13 @@ impl Connection {
         was_so
     }
 
-    /// Ends it whatever it is doing.
+    /// Ends the connection, whatever its phase is.
     pub(super) fn end_anyway(&self) {
         self.state.store(State::new(Phase::Ended, 0).0, Ordering::Release);
         self.bell.notify_one();
     }
 
-    /// Lets it answer what is under way, and take no more.
+    /// Tells the connection's task to finish the current request and then close.
     pub(super) fn finish(&self) {
         self.is_finishing.store(true, Ordering::Release);
         self.bell.notify_one();
@@ -200,13 +204,13 @@ impl Connection {
         }
     }
 
-    /// Waits for an order.
+    /// Waits for the next instruction.
     pub(crate) async fn heard(&self) -> Order {
         self.bell.notified().await;
         self.order()
     }
 
-    /// Waits for its end.
+    /// Waits until the connection is ended.
     pub(super) async fn ended(&self) {
         while self.heard().await != Order::End {}
     }

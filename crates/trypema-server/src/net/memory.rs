@@ -1,15 +1,19 @@
-//! One memory budget for all connections: request bodies that are arriving, and answers that clients have not read yet.
+//! One memory budget for all connections: request bodies that are arriving, and responses that clients have
+//! not read yet.
 //!
-//! A connection reserves memory before it allocates. When the budget is exhausted, connections are closed to make room:
+//! A connection reserves memory before it allocates. When the budget is exhausted, the server closes
+//! connections to make room:
 //!
-//! - those of a peer that holds more than the peer which needs room would hold, and
-//! - those that have made no progress for [`STALLED`], whichever peer they belong to.
+//! - connections of peers that hold more than the requesting peer would hold, and
+//! - connections of any peer that have made no progress for [`STALLED`].
 //!
-//! The last sixteenth is kept for peers that hold less than that, so that they find room at once.
+//! The last sixteenth of the budget is reserved for peers that hold less than a sixteenth, so that they
+//! find room immediately.
 //!
-//! So a peer never closes the connections of one that holds less and makes progress: an attacker, which holds the most, only ever
-//! gives way. A request that is being decided is not closed, as what it spent must be told. If nothing can be closed, the request that
-//! needs room is refused.
+//! So no peer can close the connections of a peer that holds less and makes progress: an attacker, which
+//! holds the most, can only lose connections. A connection whose request is being decided is never closed to
+//! make room, because the client must learn whether units were spent. If nothing can be closed, the server
+//! refuses the request that needs room.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,27 +22,29 @@ use std::time::Duration;
 use super::connection::{Connection, Phase, State};
 use super::registry::{Place, Registry, TICK};
 
-/// Bytes of a body or an answer that are not accounted for: nearly every check is smaller, and its connection has buffers of this size
-/// anyway.
+/// The size up to which a body or a response is not accounted for. Nearly every check is smaller, and its
+/// connection has buffers of this size anyway.
 pub(crate) const UNACCOUNTED_BYTES: usize = 4 * 1024;
-/// After this long without a byte read or written, a connection that holds memory gives way to any other.
+/// The time without a byte read or written after which a connection that holds memory can be closed for any
+/// other.
 pub(super) const STALLED: Duration = Duration::from_secs(2);
-/// The same in ticks.
+/// [`STALLED`] in ticks.
 pub(super) const STALLED_TICKS: u32 = (STALLED.as_millis() / TICK.as_millis()) as u32;
-/// At least this part of the budget is freed at once, so that connections are seldom looked over.
+/// The divisor of the smallest part of the budget that is freed at a time, so that the registry seldom
+/// scans all connections.
 const FREED_PART: u64 = 16;
-/// This part of the budget is kept for peers that hold less than it: their requests find room at once, and need not wait until
-/// somebody else's connections are closed.
+/// The divisor of the part of the budget that is reserved for peers which hold less than that part. Their
+/// requests find room without waiting for other connections to close.
 const KEPT_PART: u64 = 16;
-/// How long a request waits for connections that were closed to release what they hold.
+/// The time that a request waits for closed connections to release their memory.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long a crowded peer waits for a refusal: its connections would otherwise send the next large body at once, each of them
-/// hundreds of times a second.
+/// The time that a crowded peer waits for a refusal. Without it, each of its connections would send the
+/// next large body at once, hundreds of times a second.
 const REFUSAL_DELAY: Duration = Duration::from_secs(1);
-/// How often it looks.
+/// The interval at which a waiting request checks the budget again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// A part of the memory budget, until it is dropped.
+/// A part of the memory budget. Dropping it releases the memory.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     registry: Arc<Registry>,
@@ -55,7 +61,7 @@ struct Candidate<'c> {
 }
 
 impl Reservation {
-    /// Makes it `bytes` large; whether there is room for that. It never shrinks.
+    /// Grows the reservation to `bytes`. Returns whether there was room. A reservation never shrinks.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> bool {
         let more = (bytes as u64).saturating_sub(self.bytes);
         let has_room = self.registry.reserve(&self.connection, more).await;
@@ -63,7 +69,8 @@ impl Reservation {
         has_room
     }
 
-    /// Accounts for an answer of this size, which was made in the reserved memory, until the client has read it.
+    /// Converts the reserved memory into that of a response of `bytes`, which stays accounted for until the
+    /// client has read it.
     pub(crate) fn become_answer(mut self, bytes: usize) {
         let bytes = bytes as u64;
         if bytes > self.bytes {
@@ -72,7 +79,7 @@ impl Reservation {
             self.registry.release(&self.connection, self.bytes - bytes);
         }
         self.connection.add_unread(bytes);
-        // It belongs to the connection from now on.
+        // The connection owns the memory from now on.
         self.bytes = 0;
     }
 }
@@ -84,14 +91,15 @@ impl Drop for Reservation {
 }
 
 impl Place {
-    /// Reserves memory for a body, or for an answer that is about to be made; `None` if there is no room.
+    /// Reserves memory for a body, or for a response that is about to be written. Returns `None` if there
+    /// is no room.
     pub(crate) async fn reserve(&self, bytes: usize) -> Option<Reservation> {
         let (registry, connection) = (Arc::clone(&self.registry), Arc::clone(&self.connection));
         let mut reservation = Reservation { registry, connection, bytes: 0 };
         reservation.grow_to(bytes).await.then_some(reservation)
     }
 
-    /// Accounts for an answer until the client has read it; whether there is room.
+    /// Accounts for a response until the client has read it. Returns whether there is room.
     pub(crate) async fn hold_answer(&self, bytes: usize) -> bool {
         let has_room = self.registry.reserve(&self.connection, bytes as u64).await;
         if has_room {
@@ -100,18 +108,18 @@ impl Place {
         has_room
     }
 
-    /// The same for an answer that has to be sent: whether there is room or not.
+    /// Accounts for a response that must be sent, even if it exceeds the budget.
     pub(crate) fn hold_answer_anyway(&self, bytes: usize) {
         self.registry.take(&self.connection, bytes as u64);
         self.connection.add_unread(bytes as u64);
     }
 
-    /// Everything was written: no answer is held any more.
+    /// Releases the memory of all responses. The caller has written every byte of them.
     pub(super) fn release_answers(&self) {
         self.registry.release(&self.connection, self.connection.take_unread());
     }
 
-    /// Notes that bytes were read or written.
+    /// Records that bytes were read or written.
     pub(super) fn note_progress(&self) {
         if self.connection.held() > 0 {
             self.connection.note_progress(self.registry.now());
@@ -159,13 +167,13 @@ impl Registry {
         is_taken
     }
 
-    /// The part of the budget that a peer may fill.
+    /// Returns the part of the budget that this peer may fill.
     fn limit_of(&self, connection: &Connection, bytes: u64) -> u64 {
         let kept = self.max_buffered / KEPT_PART;
         if self.is_small(connection, bytes) { self.max_buffered } else { self.max_buffered - kept }
     }
 
-    /// Whether a peer holds little, also with `bytes` more.
+    /// Whether the peer would hold at most a sixteenth of the budget with `bytes` more.
     fn is_small(&self, connection: &Connection, bytes: u64) -> bool {
         connection.usage.held().saturating_add(bytes) <= self.max_buffered / KEPT_PART
     }
@@ -182,10 +190,12 @@ impl Registry {
         }
     }
 
-    /// Closes connections so that `bytes` more fit; whether they will once these have ended.
+    /// Closes connections so that `bytes` more fit. Returns whether they will fit once these connections
+    /// have ended.
     fn make_memory(&self, asking: &Connection, bytes: u64) -> bool {
         let now = self.now();
-        // Looking over thousands of connections in vain for every request of an attacker would be an attack by itself.
+        // At most one failed scan per peer and tick: otherwise an attacker could have the server scan
+        // thousands of connections for every request.
         if asking.usage.refused_at.load(Ordering::Relaxed) == now {
             return false;
         }

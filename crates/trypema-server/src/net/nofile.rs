@@ -1,33 +1,38 @@
-//! The limit of open files, shared out among the connections: every connection is a descriptor.
+//! Divides the limit of open files (`RLIMIT_NOFILE`) among the connections. Each connection needs one
+//! descriptor.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Connections that gave way and have not ended yet, beyond which new ones are refused.
+/// The number of evicted connections that may still be closing. Beyond it, the server refuses new
+/// connections.
 pub(super) const MAX_ENDING: usize = 128;
-/// Connections over the limits of their peers that are held open at a time, at most; beyond it the oldest is closed.
+/// The number of connections over their peer's limit that the server holds open at a time. Beyond it, the
+/// server closes the oldest one.
 const MAX_REFUSED: usize = 1_024;
-/// Descriptors for Redis, PostgreSQL, files and logs, and for connections that are about to end.
+/// Descriptors for Redis, PostgreSQL, files and logs, and for evicted connections that are still closing.
 const RESERVED: u64 = (128 + MAX_ENDING) as u64;
-/// With few descriptors, one in so many goes to connections over the limit of their peer.
+/// The divisor of the share for connections over their peer's limit: with few descriptors, they get one in
+/// eight.
 const REFUSED_SHARE: u64 = 8;
 
-/// The connections that the limit of open files has room for.
+/// The number of connections that fit into the limit of open files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Descriptors {
-    /// Connections that are served.
+    /// The number of connections that the server serves.
     pub(crate) connections: usize,
-    /// Connections over the limit of their peer that are held open.
+    /// The number of connections over their peer's limit that the server holds open.
     pub(crate) refused: usize,
 }
 
 impl Descriptors {
-    /// Raises the limit of open files as far as the system permits, for `wanted` connections.
+    /// Raises the limit of open files as far as the system permits, for `wanted` connections, and divides
+    /// it.
     pub(crate) fn claim(wanted: usize) -> Self {
         let mut limit = getrlimit(Resource::Nofile);
         let needed = (wanted as u64).saturating_add(RESERVED + MAX_REFUSED as u64);
         if limit.current.is_some_and(|current| current < needed) {
             limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
-            // If this is refused, the limit that is read next shows it.
+            // If the system refuses, the next read returns the old limit.
             let _ = setrlimit(Resource::Nofile, limit);
             limit = getrlimit(Resource::Nofile);
         }

@@ -1,23 +1,24 @@
-//! Log lines about what clients can cause as often as they like.
+//! Rate-limited log lines, for events that clients can cause at any rate.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::registry::TICK;
 
-/// How often the same thing is logged.
+/// The minimum interval between two log lines about the same event.
 const EVERY: Duration = Duration::from_secs(60);
 const EVERY_TICKS: u32 = (EVERY.as_millis() / TICK.as_millis()) as u32;
 
-/// Something that is logged once a minute at most.
+/// An event that is logged at most once per [`EVERY`].
 #[derive(Debug, Default)]
 pub(super) struct Notice {
-    /// The tick of the last time, plus one; 0 before the first.
+    /// The tick of the last log line plus one; 0 before the first.
     logged: AtomicU32,
 }
 
 impl Notice {
-    /// Claims the next log line; whether a minute has passed since the last one.
+    /// Claims the right to log now. Returns whether a minute has passed since the last claim that
+    /// succeeded.
     pub(super) fn claim(&self, now: u32) -> bool {
         let due = |logged: u32| {
             let is_due = logged == 0 || now >= logged.saturating_add(EVERY_TICKS);

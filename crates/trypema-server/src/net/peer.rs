@@ -1,16 +1,16 @@
-//! The address that connections come from: how many it has open, and how much memory they hold.
+//! Peers: the connections and the memory of one client address.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
 
-/// Batches of one peer that are decided at a time. They take turns with those of other peers, so a peer with a thousand of them delays
-/// nobody but itself.
+/// The number of batches of one peer that the server decides at a time. Batches of all peers take turns, so
+/// a peer that sends a thousand batches delays only itself.
 const BATCHES_PER_PEER: usize = 2;
 
-/// Connections that are limited together: those of an IPv4 address, or of an IPv6 network of 64 bits, which is what one customer of a
-/// provider has.
+/// The key of a peer: an IPv4 address, or an IPv6 /64 network, because providers assign a /64 to one
+/// customer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum PeerKey {
     V4(Ipv4Addr),
@@ -29,17 +29,17 @@ impl PeerKey {
     }
 }
 
-/// The use of all connections of one peer.
+/// The resources that all connections of one peer use.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) key: PeerKey,
-    /// Connections that are open; changed under the registry's lock.
+    /// The number of open connections. Only changed under the registry's lock.
     pub(super) open: AtomicUsize,
-    /// Bytes that they hold of the memory budget.
+    /// The bytes of the memory budget that these connections hold.
     held: AtomicU64,
-    /// The tick in which no memory could be freed for it.
+    /// The last tick in which the server could not free memory for this peer.
     pub(super) refused_at: AtomicU32,
-    /// Turns for its batches.
+    /// Permits to decide a batch.
     pub(super) batches: Semaphore,
 }
 

@@ -1,4 +1,4 @@
-//! A connection's bytes, plain or encrypted, whose arrival is noted.
+//! A plain or encrypted byte stream that records the progress of its connection.
 
 use std::io;
 use std::pin::Pin;
@@ -12,15 +12,16 @@ use tokio_rustls::server::TlsStream;
 use super::connection::Phase;
 use super::registry::Place;
 
-/// What is read from and written to.
+/// The underlying stream.
 #[derive(Debug)]
 pub(crate) enum Bytes {
     Plain(TcpStream),
-    /// Boxed, as it is large and most are plain.
+    /// Boxed: it is large, and most connections are plain.
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
-/// Notes when a request begins to arrive, and when its answer is sent.
+/// A stream that moves its connection to [`Phase::Head`] when a request begins to arrive, and to
+/// [`Phase::Idle`] when the response is sent.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(super) bytes: Bytes,
@@ -82,7 +83,7 @@ impl AsyncWrite for Stream {
         matches!(self.bytes, Bytes::Plain(_))
     }
 
-    /// Everything that there is to send was written before this is called.
+    /// hyper calls this after it has written everything, so the responses are sent once the flush succeeds.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = match &mut self.bytes {
             Bytes::Plain(stream) => Pin::new(stream).poll_flush(cx),

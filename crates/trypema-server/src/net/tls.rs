@@ -1,4 +1,4 @@
-//! HTTPS: the certificate in force, which can be replaced.
+//! TLS: the certificate in force, and its replacement at run time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::Tls;
 
-/// Why HTTPS cannot be spoken.
+/// The reason why the server cannot use TLS.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file that is missing or not in PEM.
+    /// A file is missing, or is not valid PEM.
     #[error("{file}: {reason}")]
     File {
-        /// Its name.
+        /// The name of the file.
         file: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A certificate and a key that do not belong together, or are of no use.
+    /// The certificate and the key do not belong together, or cannot be used.
     #[error("the certificate cannot be used with its key: {0}")]
     Unusable(#[from] rustls::Error),
 }
 
-/// The certificate in force.
+/// The certificate in force, and the files that it was read from.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     files: Tls,
@@ -41,7 +41,8 @@ impl Certificates {
         Ok(Self { files, config })
     }
 
-    /// Reads the files again, for connections from here on. What cannot be read leaves things as they are.
+    /// Reads the files again. New connections use the new certificate. If the files cannot be used, the old
+    /// certificate stays in force.
     pub(crate) fn read_again(&self) -> Result<(), TlsError> {
         self.config.store(config_of(&self.files)?);
         Ok(())

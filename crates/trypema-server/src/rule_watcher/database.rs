@@ -1,4 +1,5 @@
-//! Following what is stored: on every announcement, and at every poll, as announcements get lost.
+//! Watches the rules in the database: on every notification, and at every poll, because notifications can
+//! get lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,28 +13,30 @@ use crate::rules::book::{Book, InForce, Origin};
 use crate::rules::cache::{CacheError, Kept};
 use crate::rules::database::{DatabaseError, Stored, Unusable, Version};
 
-/// How long after a failure the next try is made.
+/// The delay before the first retry after a failure.
 const FIRST_REST: Duration = Duration::from_millis(500);
-/// The same after many.
+/// The longest delay between two retries.
 const LAST_REST: Duration = Duration::from_secs(10);
-/// How long replaced rules are kept, so that no request that they decide has to take them down.
+/// The time that a replaced rule set is kept. Then the worker frees it, so that no request in flight is the
+/// last owner and has to free thousands of rules.
 const RETIRED_FOR: Duration = Duration::from_secs(1);
 
-/// What one server knows of the rules that are stored.
+/// The state of the task that watches the database.
 struct Follower {
     app: Arc<App>,
     book: Arc<Book>,
-    /// The last version that was read, whether it could be put in force or not; `None` before the first.
+    /// The last version that was read, whether it could be put in force or not; `None` before the first
+    /// read.
     seen: Option<Version>,
     is_away: bool,
     is_keeping_failing: bool,
-    /// Whether the entry in Redis is one of a newer server, which is told once.
+    /// Whether a newer server wrote the cache entry in Redis. This is logged only once.
     is_entry_newer: bool,
-    /// Whether this process has written what is kept: before that, it may be anything.
+    /// Whether this process has written the cache entry. Before that, the entry may be anything.
     has_kept: bool,
 }
 
-/// How long to wait before the next try: twice as long each time.
+/// An exponential backoff: each delay is twice the previous one, up to [`LAST_REST`].
 struct Rest(Duration);
 
 impl Rest {
@@ -46,7 +49,7 @@ impl Rest {
     }
 }
 
-/// Puts in force what is stored, for ever.
+/// Reads the stored rules and puts them in force, forever.
 pub(super) async fn follow(app: Arc<App>, book: Arc<Book>) {
     let mut follower = Follower {
         app,
@@ -72,7 +75,7 @@ pub(super) async fn follow(app: Arc<App>, book: Arc<Book>) {
     }
 }
 
-/// Hears of changes from the database, for ever.
+/// Wakes the watcher on every NOTIFY of the database, forever.
 pub(super) async fn hear_database(book: Arc<Book>) {
     let mut rest = Rest::NONE;
     loop {
@@ -87,7 +90,7 @@ pub(super) async fn hear_database(book: Arc<Book>) {
     }
 }
 
-/// Hears of changes from Redis, for ever, if there is one.
+/// Wakes the watcher on every announcement through Redis, forever. Does nothing if no Redis is configured.
 pub(super) async fn hear_redis(book: Arc<Book>) {
     let Some(cache) = book.cache() else { return std::future::pending().await };
     let mut rest = Rest::NONE;
@@ -103,7 +106,7 @@ pub(super) async fn hear_redis(book: Arc<Book>) {
     }
 }
 
-/// Looks again when asked to, for ever.
+/// Wakes the watcher on every reload request, forever.
 pub(super) async fn hear_reload(book: Arc<Book>, asked: Arc<Notify>) {
     loop {
         asked.notified().await;
@@ -111,7 +114,8 @@ pub(super) async fn hear_reload(book: Arc<Book>, asked: Arc<Notify>) {
     }
 }
 
-/// A little less, and never the same for two servers for long, so that they do not all ask at once.
+/// Returns up to a tenth less than `poll`, by the current time, so that servers do not all query the
+/// database at once.
 fn jittered(poll: Duration) -> Duration {
     let part = crate::clock::since_epoch().subsec_nanos() % 1_000;
     poll - poll / 10 * part / 1_000
@@ -147,7 +151,7 @@ impl Follower {
         self.is_keeping_failing = kept.is_err();
     }
 
-    /// Whether what was read last is in force.
+    /// Whether the version that was read last is in force.
     fn is_current(&self) -> bool {
         self.seen.as_ref() == Some(&self.book.in_force().version)
     }
@@ -165,7 +169,7 @@ impl Follower {
         }
     }
 
-    /// Another server may reach the database while this one does not.
+    /// Loads newer rules from the cache in Redis: another server may still reach the database.
     async fn look_into_cache(&mut self) {
         let Some(cache) = self.book.cache() else { return };
         let kept = match cache.load().await {
@@ -180,7 +184,8 @@ impl Follower {
         }
     }
 
-    /// Puts rules in force, unless they are already, or cannot be; returns them as they are written.
+    /// Puts stored rules in force, unless they already are. Returns their definition, or `None` if they are
+    /// invalid.
     async fn adopt(&mut self, stored: Stored, origin: Origin) -> Option<Rules> {
         let version = stored.version.clone();
         self.seen = Some(version.clone());
@@ -188,7 +193,8 @@ impl Follower {
             return Some(stored.rules);
         }
         let app = Arc::clone(&self.app);
-        // All of it takes a while for thousands of rules: not on a thread that decides.
+        // Compiling thousands of rules takes a while, so it runs on the worker and not on a thread that
+        // decides.
         let adopting = Worker::Changes.run(move || {
             let rules: RuleSet = stored.compile()?;
             Ok::<_, Unusable>((app.replace_rules(rules), stored.rules))
@@ -216,15 +222,16 @@ impl Follower {
         Some(rules)
     }
 
-    /// Tells once that a newer server wrote the entry in Redis.
+    /// Logs once that a newer server wrote the cache entry.
     fn ignore_newer(&mut self, error: &CacheError) {
         if !std::mem::replace(&mut self.is_entry_newer, true) {
             tracing::warn!(%error, "ignoring the rules that are kept in redis; this server has the database only");
         }
     }
 
-    /// Keeps the rules in force in Redis. A server that has just read the database overwrites the entry, unless that is later and the
-    /// database has it, or is the same in a newer format.
+    /// Writes the rules in force to the cache in Redis. A server that has just read the database overwrites
+    /// the entry, with two exceptions: an entry of the same version in a newer format stays, and so does an
+    /// entry of a later revision, unless the database has lost that revision.
     async fn keep(&mut self, rules: Option<&Rules>) -> Result<(), CacheError> {
         let book = Arc::clone(&self.book);
         let (Some(cache), version) = (book.cache(), book.in_force().version) else { return Ok(()) };
@@ -242,14 +249,15 @@ impl Follower {
         }
         let keeping = match (&kept, rules) {
             (Ok(Kept::This), _) if self.has_kept => Ok(()),
-            // Another server may know better, unless the database has lost what it knew.
+            // The entry is later, so another server has read a newer revision. It stays, unless the database still
+            // has this server's version: then the database has lost the later one.
             (Ok(Kept::Later), _) if self.book.database().version().await.ok() != Some(version.clone()) => {
                 Ok(())
             }
             (_, Some(rules)) => cache.keep(&version, rules).await,
             (_, None) => match self.book.database().read_unless(None).await {
                 Ok(Some(stored)) if stored.version == version => cache.keep(&version, &stored.rules).await,
-                // The next time it is another version.
+                // The database has another version by now; the next poll handles it.
                 _ => Ok(()),
             },
         };

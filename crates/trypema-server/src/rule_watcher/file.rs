@@ -1,4 +1,4 @@
-//! Watches a file of rules: polls it, and reads it at once when asked to.
+//! Watches a rules file: polls it, and reads it immediately on request.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 use crate::app::App;
 use crate::rules::file::{Reason, Source};
 
-/// Puts rules in force whenever their file changes, and reads it at once when `asked` to; ends with the task that it is spawned as.
+/// Puts the rules of `source` in force whenever the file changes, and whenever `asked` is notified. Runs
+/// until its task is aborted.
 pub(super) async fn watch(app: Arc<App>, mut source: Source, asked: Arc<Notify>) {
     loop {
         let reason = tokio::select! {
@@ -16,7 +17,7 @@ pub(super) async fn watch(app: Arc<App>, mut source: Source, asked: Arc<Notify>)
             () = tokio::time::sleep(RulesFile::POLL_INTERVAL) => Reason::Poll,
         };
         let mut polled = source.clone();
-        // A file system that hangs must not hang decisions.
+        // Reads on a blocking thread: a file system that hangs must not delay decisions.
         let reading = tokio::task::spawn_blocking(move || {
             let read = polled.read_for(reason);
             (polled, read)

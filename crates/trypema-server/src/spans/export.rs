@@ -1,4 +1,4 @@
-//! Sending spans.
+//! Sends spans to the collector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use tokio::sync::mpsc;
 use super::Span;
 use crate::metrics::Counter;
 
-/// Spans in one request to the collector.
+/// The number of spans in one request to the collector.
 const BATCH: usize = 512;
-/// How long the first span of a batch waits for others.
+/// The time that the first span of a batch waits for more.
 const GATHER: Duration = Duration::from_secs(1);
-/// How long the collector may take.
+/// The timeout of one request to the collector.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An address that no collector has.
+/// The error of an endpoint that is not an `http://` address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "need an address such as http://127.0.0.1:4318 (a collector on this host or network; it may use TLS further on)"
 )]
 pub(crate) struct InvalidEndpoint;
 
-/// A collector.
+/// The address of an OTLP collector.
 #[derive(Debug, Clone)]
 pub(crate) struct Collector {
     authority: String,
@@ -39,7 +39,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// The collector at `endpoint`.
+    /// Parses an endpoint such as `http://127.0.0.1:4318`.
     pub(crate) fn new(endpoint: &str) -> Result<Self, InvalidEndpoint> {
         let uri: Uri = endpoint.parse().map_err(|_| InvalidEndpoint)?;
         let authority = uri.authority().ok_or(InvalidEndpoint)?;
@@ -54,7 +54,7 @@ impl Collector {
         })
     }
 
-    /// Sends what waits, until nobody can add to it and nothing is left.
+    /// Sends queued spans in batches until all senders are dropped and the queue is empty.
     pub(super) async fn send_all(self, mut waiting: mpsc::Receiver<Span>, dropped: Arc<Counter>) {
         let mut was_failing = false;
         let mut batch = Vec::with_capacity(BATCH);
@@ -101,7 +101,7 @@ impl Collector {
     }
 }
 
-/// Adds what comes within a moment.
+/// Adds spans to the batch until it is full or [`GATHER`] has passed.
 async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
     let gathering = async {
         while batch.len() < BATCH {
@@ -111,11 +111,11 @@ async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
             }
         }
     };
-    // Being interrupted is the usual end of it.
+    // A timeout is the usual end.
     let _ = tokio::time::timeout(GATHER, gathering).await;
 }
 
-/// Spans as the protocol writes them.
+/// Encodes spans as an OTLP request body.
 fn written(batch: &[Span]) -> Value {
     let spans: Vec<Value> = batch.iter().map(one).collect();
     let service = json!({"key": "service.name", "value": {"stringValue": "trypema"}});

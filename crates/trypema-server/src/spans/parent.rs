@@ -1,18 +1,19 @@
-//! Who asks: the W3C header `traceparent`.
+//! The caller's span, from the W3C header `traceparent`.
 
 use http::HeaderMap;
 
-/// The caller's span, sampled.
+/// The ids of the caller's span, which is sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parent {
-    /// 32 hexadecimal digits.
+    /// The trace id: 32 hexadecimal digits.
     pub(super) trace: Box<str>,
-    /// 16 of them.
+    /// The span id: 16 hexadecimal digits.
     pub(super) span: Box<str>,
 }
 
 impl Parent {
-    /// The caller's span, if it is sampled. What is not understood is no parent.
+    /// Returns the caller's span if it is sampled. Returns `None` for a header that is missing or
+    /// malformed.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
         let text = headers.get("traceparent")?.to_str().ok()?;
         let mut parts = text.trim().split('-');
@@ -32,7 +33,7 @@ fn is_hexadecimal(text: &str, length: usize) -> bool {
     text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// All zeros are no id.
+/// Whether `text` is an id of this length. The specification forbids an id of all zeros.
 fn is_id(text: &str, length: usize) -> bool {
     is_hexadecimal(text, length) && text.bytes().any(|byte| byte != b'0')
 }

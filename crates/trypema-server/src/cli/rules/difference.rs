@@ -1,10 +1,11 @@
-//! One change, as people read it.
+//! Formats one change for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// What was changed, field by field: `+` what is new, `-` what goes, `~` what changes.
+/// Formats a change field by field. The first character is `+` for an added item, `-` for a removed one,
+/// `~` for a changed one.
 pub(super) fn difference(change: &Value) -> String {
     let (before, after) = (&change["before"], &change["after"]);
     let sign = match (before.is_null(), after.is_null()) {
@@ -31,13 +32,14 @@ pub(super) fn difference(change: &Value) -> String {
     told
 }
 
-/// A line of its own, whatever is in it: what others wrote must not move a terminal's cursor.
+/// Returns a single line. Control characters are escaped: text that others wrote must not control the
+/// terminal.
 pub(super) fn line(text: &str) -> String {
     let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
     text.chars().map(shown).collect::<String>() + "\n"
 }
 
-/// Every field that is no object, by its whole name: `strategy.fixed_window.limit`.
+/// Returns every leaf field by its full path, such as `strategy.fixed_window.limit`.
 fn fields(value: &Value) -> BTreeMap<String, String> {
     fn add(prefix: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
         match value {

@@ -1,17 +1,17 @@
-//! Hints about rules that are valid, and may not do what was meant.
+//! Hints about rules that are valid, but may not do what their author meant.
 
 use std::collections::BTreeMap;
 
 use trypema::rules::{IfMissing, NeededAttribute, RuleSet};
 
-/// Attributes that `/v1/forward-auth` takes from what a proxy says of a request. `POST /v1/check` takes none: its caller
-/// sends every attribute.
+/// The attributes that `/v1/forward-auth` derives from the proxy's headers. `POST /v1/check` derives none:
+/// its caller sends every attribute.
 const OF_FORWARD_AUTH: [&str; 4] = ["endpoint", "host", "ip", "method"];
 
 /// The attribute that `plan_tiers` are compared with.
 const PLAN: &str = "plan";
 
-/// Rules that one hint names: nobody reads more.
+/// The number of rules that one hint names: nobody reads more.
 const MAX_NAMED: usize = 5;
 
 /// Returns hints about likely mistakes, one line each.
@@ -49,7 +49,7 @@ impl Consequence {
     }
 }
 
-/// Attributes that no front end knows by itself, and what happens to requests without them.
+/// Returns a hint about an attribute that no front end derives, with the effect on requests that lack it.
 fn of_attribute(needed: &NeededAttribute<'_>) -> Option<String> {
     if OF_FORWARD_AUTH.contains(&needed.name) {
         return None;
@@ -76,7 +76,7 @@ fn of_attribute(needed: &NeededAttribute<'_>) -> Option<String> {
     ))
 }
 
-/// Rules for plans, which requests without one pass by.
+/// Returns a hint about rules for plans, which do not apply to requests without a plan.
 fn of_plan(rules: &RuleSet) -> Option<String> {
     let for_plans = rules.rules().filter(|rule| rule.enabled && !rule.plan_tiers.is_empty());
     let ids: Vec<&str> = for_plans.map(|rule| rule.id.as_str()).collect();
@@ -99,7 +99,7 @@ fn of_number(rules: &RuleSet) -> Option<String> {
     })
 }
 
-/// "`a`, `b` and 3 more".
+/// Formats ids as "`a`, `b` and 3 more".
 fn listed(ids: &[&str]) -> String {
     let named: Vec<String> = ids.iter().take(MAX_NAMED).map(|id| format!("`{id}`")).collect();
     match ids.len().saturating_sub(MAX_NAMED) {

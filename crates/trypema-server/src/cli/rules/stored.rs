@@ -1,4 +1,4 @@
-//! Rules that are stored: through a running service, which knows who asks.
+//! Manages stored rules through a running server, which authenticates the user.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::cli::print;
 use crate::cli::service::{AdminService, Call, encoded};
 
 pub(super) fn apply(file: &Path, doing: Doing, service: &AdminService) -> Result<(), String> {
-    // Here, where the lines are known, and not there.
+    // Validate here first: only the file has line numbers for error messages.
     RuleSet::read(file).map_err(|invalid| invalid.to_string())?;
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let rules = Rules::from_yaml(&text).map_err(|invalid| invalid.to_string())?;
@@ -31,14 +31,14 @@ pub(super) fn promote(candidate: &str, doing: Doing, service: &AdminService) -> 
     change(&Change { method: Method::POST, path, body: json!({}) }, doing, service)
 }
 
-/// A change that can be tried out.
+/// A change that supports a dry run.
 struct Change {
     method: Method,
     path: String,
     body: Value,
 }
 
-/// Shows what a change changes, and then has it made, of exactly the rules that it was shown for.
+/// Shows the changes of a dry run, then applies them to exactly the revision that they were shown for.
 fn change(change: &Change, doing: Doing, service: &AdminService) -> Result<(), String> {
     let Change { method, path, body } = change;
     let trying = format!("{path}?dry_run=true");
@@ -67,7 +67,7 @@ fn counted(changes: usize) -> String {
     if changes == 1 { "1 change".to_owned() } else { format!("{changes} changes") }
 }
 
-/// Asks, if there is somebody to ask.
+/// Asks for confirmation if standard input is a terminal. Returns `true` otherwise.
 fn is_wanted(changes: usize) -> bool {
     if !std::io::stdin().is_terminal() {
         return true;
@@ -85,7 +85,7 @@ pub(super) fn export(revision: Option<u64>, service: &AdminService) -> Result<()
         None => "/v1/ruleset".to_owned(),
     };
     let text = service.text(&Call { accept: "application/yaml", ..Call::new(Method::GET, &path) })?;
-    // What was not written must not be taken for a backup.
+    // A failed write must be an error: nobody may take a partial export for a backup.
     std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("writing the rules: {error}"))
 }
 

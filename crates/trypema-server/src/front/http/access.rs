@@ -1,4 +1,4 @@
-//! Authenticates administration requests: readers read, editors change.
+//! Authenticates administration requests: readers may read, editors may also change.
 
 use std::net::IpAddr;
 
@@ -35,13 +35,15 @@ impl Access {
         Ok(actor)
     }
 
-    /// Whether the request has a valid token. Failures are not counted: health probes with an old token must not count as logins.
+    /// Whether the request has a valid token. Failures are not counted: health probes with an old token
+    /// must not count as failed logins.
     pub(super) fn is_reader(&self, headers: &HeaderMap) -> bool {
         bearer(headers).is_some_and(|token| self.tokens.find(token).is_some())
     }
 
-    /// A request without a token is refused and not counted: it guesses nothing. A valid token is admitted however often its address
-    /// has failed, so that nobody who shares the address can lock the administrator out.
+    /// Authenticates a request. A request without a token is refused but not counted, because it is not a
+    /// guess. A valid token is admitted however often its address has failed, so that no client with the
+    /// same address can lock the administrator out.
     fn admit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Actor, Refusal> {
         let token = bearer(headers).ok_or_else(no_token)?;
         match (self.tokens.find(token), self.tokens.is_empty()) {

@@ -1,4 +1,4 @@
-//! Accounting for answers that clients have not read yet, in the memory budget of all connections.
+//! Accounts for responses that clients have not read yet, in the memory budget of all connections.
 
 use http_body::Body;
 
@@ -6,23 +6,23 @@ use super::Answer;
 use super::problem::Refusal;
 use crate::net::{Place, UNACCOUNTED_BYTES};
 
-/// How an answer is accounted for where that differs from the usual; an extension of the response.
+/// A response extension that changes how the response is accounted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accounting {
-    /// It reports units that were spent or a change that was made: it is sent even if the budget is exhausted. A refusal would make
-    /// the client repeat the request, and spend twice.
+    /// The response reports spent units or a completed change. It is sent even if the budget is exhausted:
+    /// after a refusal, the client would repeat the request and spend twice.
     MustSend,
-    /// Its memory was reserved before it was made.
+    /// The memory of the response was reserved before it was written.
     Reserved,
 }
 
-/// Marks an answer.
+/// Attaches `accounting` to a response.
 pub(super) fn marked(mut answer: Answer, accounting: Accounting) -> Answer {
     answer.extensions_mut().insert(accounting);
     answer
 }
 
-/// Accounts for an answer until it is sent. An answer for which there is no room becomes a refusal.
+/// Accounts for a response until it is sent. Replaces the response by a 503 if there is no room.
 pub(super) async fn account_for(answer: Answer, place: &Place) -> Answer {
     let bytes = answer.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let bytes = bytes.unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! The API for administration: what the administration listener serves.
+//! The administration API: the routes of the administration listener.
 
 use std::sync::Arc;
 
@@ -15,14 +15,15 @@ use crate::config::Config;
 use crate::metrics::Route;
 use crate::net::Place;
 
-/// Rules, counters and explanations behind a token; metrics, health and the description of all this without.
+/// Rules, counters and explanations, which need a token; metrics, health and the API description, which
+/// need none.
 #[derive(Debug)]
 pub(crate) struct AdminApi {
     pub(super) app: Arc<App>,
     common: Common,
     pub(super) access: Access,
     pub(super) max_body: usize,
-    /// Turns for whole rule sets.
+    /// Permits to hold a whole rule set in memory.
     pub(super) rulesets: rules::Turns,
     pub(super) metrics: SharedText,
 }

@@ -1,19 +1,21 @@
-//! Rules that no request has matched since they were loaded: probably they are written wrongly, or an attribute is missing.
+//! Warns about rules that no request has matched since they were loaded. Probably such a rule has a
+//! mistake, or requests lack an attribute.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Started;
 
-/// How long a rule is given to match a request before it is warned of.
+/// The age from which an unmatched rule is reported.
 const MATCHED_WITHIN: Duration = Duration::from_secs(600);
-/// So many requests have to come in that time or after it: without traffic no rule matches.
+/// The number of requests, since the rule was loaded, from which it is reported: without traffic no rule
+/// matches.
 const MATCHED_AMONG: u64 = 1_000;
-/// Requests between two readings of the clock.
+/// The number of requests between two readings of the clock.
 const LOOK_EVERY: u64 = 256;
-/// How long to wait between two looks at all rules, of which there may be thousands.
+/// The minimum interval between two scans of all rules, of which there may be thousands.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Rules that one warning names: nobody reads more.
+/// The number of rules that one warning names: nobody reads more.
 const MAX_NAMED: usize = 10;
 
 /// The match history of one rule since it was loaded or changed.
@@ -24,7 +26,7 @@ pub(super) struct Life {
     is_warned: AtomicBool,
 }
 
-/// A moment, and how many requests there had been.
+/// A point in time, and the number of requests until then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     at: Started,
@@ -32,7 +34,7 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// Whether a rule that was loaded then should have matched by now.
+    /// Whether a rule that was loaded at this moment should have matched a request by now.
     fn is_long_ago(&self, age: Duration, requests: u64) -> bool {
         age >= MATCHED_WITHIN && requests.saturating_sub(self.requests) >= MATCHED_AMONG
     }
@@ -43,15 +45,15 @@ impl Life {
         Self { loaded, is_matched: AtomicBool::new(false), is_warned: AtomicBool::new(false) }
     }
 
-    /// Notes a request that the rule applies to.
+    /// Records that the rule applied to a request.
     pub(super) fn matched(&self) {
-        // Mostly it is known already, and a load is cheaper than a store that other threads would see.
+        // Usually the flag is set already, and a load avoids invalidating the cache line in other threads.
         if !self.is_matched.load(Ordering::Relaxed) {
             self.is_matched.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether to warn of the rule now: once, if it never matched.
+    /// Whether to report the rule now. Returns `true` at most once, and only if the rule never matched.
     fn is_due(&self, requests: u64, age_of: impl Fn(&Moment) -> Duration) -> bool {
         !self.is_matched.load(Ordering::Relaxed)
             && self.loaded.is_long_ago(age_of(&self.loaded), requests)
@@ -59,12 +61,12 @@ impl Life {
     }
 }
 
-/// Counts requests, and says when to look for rules that never matched.
+/// Counts requests, and schedules the scans for rules that never matched.
 #[derive(Debug)]
 pub(super) struct Patience {
     started: Started,
     requests: AtomicU64,
-    /// Seconds after `started` from which on to look again.
+    /// The time of the next scan, in seconds after `started`.
     next_look_s: AtomicU64,
 }
 
@@ -74,12 +76,12 @@ impl Patience {
         Self { started: Started::now(), requests: AtomicU64::new(0), next_look_s }
     }
 
-    /// This moment, for rules that are loaded now.
+    /// Returns the current moment, for rules that are loaded now.
     pub(super) fn moment(&self) -> Moment {
         Moment { at: Started::now(), requests: self.requests.load(Ordering::Relaxed) }
     }
 
-    /// Counts a request; the number of requests so far if it is time to look at all rules.
+    /// Counts a request. Returns the number of requests so far if all rules should be scanned now.
     pub(super) fn request(&self) -> Option<u64> {
         let requests = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         if !requests.is_multiple_of(LOOK_EVERY) {
@@ -97,15 +99,16 @@ impl Patience {
     }
 }
 
-/// A rule that may not have matched.
+/// A rule to examine: it may not have matched any request.
 pub(super) struct Suspect<'a> {
     pub(super) id: &'a str,
     pub(super) life: &'a Life,
-    /// Requests that it skipped because they lack an attribute of its key.
+    /// The number of requests that the rule skipped because they lack an attribute of its key.
     pub(super) skipped: u64,
 }
 
-/// Logs one warning for all rules that should have matched one of so many `requests`, and did not.
+/// Logs one warning that names all rules which should have matched by now and did not. `requests` is the
+/// number of requests so far.
 pub(super) fn warn<'a>(suspects: impl Iterator<Item = Suspect<'a>>, requests: u64) {
     if let Some(rules) = named(suspects, requests, |loaded| loaded.at.ago()) {
         tracing::warn!(
