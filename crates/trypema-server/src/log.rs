@@ -1,4 +1,4 @@
-//! Logs, for people or for programs, on standard error.
+//! Logs on standard error, as text or JSON.
 
 use std::io::IsTerminal;
 
@@ -7,7 +7,7 @@ use tracing_subscriber::fmt;
 
 use crate::settings::{LogFormat, LogLevel};
 
-/// Writes what happens from here on. Does nothing if somebody else listens already, as in tests.
+/// Starts logging. Does nothing if a subscriber is installed already, as in tests.
 pub(crate) fn start(format: LogFormat, level: LogLevel) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -24,6 +24,6 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
         }
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-    // Whoever listens already goes on listening.
+    // An error means that a subscriber is installed already, which then stays.
     let _ = started;
 }

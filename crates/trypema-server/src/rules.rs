@@ -1,4 +1,4 @@
-//! Where rules come from: a file, or a database; and how they change while everything runs.
+//! The sources of rules: a file or a database, and how their changes reach the server.
 
 pub(crate) mod book;
 pub(crate) mod cache;
@@ -19,33 +19,33 @@ pub use database::Address;
 use self::book::{Book, Opened};
 use self::file::Source;
 
-/// Where rules come from.
+/// The source of the rules.
 #[derive(Debug, Clone)]
 pub enum RulesSource {
-    /// The demonstration rules.
+    /// The built-in demonstration rules.
     BuiltIn,
-    /// A file in YAML.
+    /// A YAML file.
     File(PathBuf),
     /// PostgreSQL.
     Database(DatabaseChoice),
 }
 
-/// Rules to start with, and what there is to follow.
+/// The rules at start, and the source to watch for changes.
 pub(crate) struct Start {
     pub(crate) rules: RuleSet,
     pub(crate) following: Following,
-    /// What is wrong with the newest rules, if these are older ones.
+    /// The error of the newest rules, if `rules` are older ones.
     pub(crate) refused: Option<String>,
 }
 
-/// What is followed: rules change there.
+/// The source that the rule watcher watches.
 #[derive(Debug, Clone)]
 pub(crate) enum Following {
     File(Source),
     Book(Arc<Book>),
 }
 
-/// Why rules could not be read at start.
+/// The reason why the rules could not be read at start.
 #[derive(Debug, Error)]
 pub(crate) enum SourceError {
     #[error(transparent)]
@@ -59,7 +59,7 @@ impl RulesSource {
     ///
     /// # Errors
     ///
-    /// What is wrong with them, or that they cannot be read.
+    /// The rules are invalid, or cannot be read.
     pub(crate) async fn open(&self) -> Result<Start, SourceError> {
         let mut file = match self {
             Self::BuiltIn => Source(None),

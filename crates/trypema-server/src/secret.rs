@@ -1,4 +1,4 @@
-//! Texts that must not be shown.
+//! Texts that must not be printed.
 
 use std::fmt;
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::Path;
 use serde::Deserialize;
 use subtle::ConstantTimeEq;
 
-/// A password, a token, or an address that holds one. Never printed.
+/// A password, a token, or an address that contains one. Its `Debug` output hides the text.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Reads a secret from a file, without the line end that editors leave.
+    /// Reads a secret from a file, without trailing line ends.
     pub(crate) fn read(path: &Path) -> std::io::Result<Self> {
         let text = fs::read_to_string(path)?;
         Ok(Self(text.trim_end_matches(['\r', '\n']).to_owned()))
@@ -23,7 +23,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether `given` is the secret; takes the same time wherever they differ.
+    /// Whether `given` equals the secret, compared in constant time.
     pub(crate) fn is(&self, given: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(given).into()
     }

@@ -1,4 +1,5 @@
-//! The life of the service: it starts, serves, reads again what it is told to, and stops without losing an answer.
+//! The life cycle of the server: it starts, serves, reloads on request, and stops without losing a
+//! response.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,21 +23,23 @@ use crate::rule_watcher;
 use crate::spans::Spans;
 use crate::start_error::StartError;
 
-/// How often the store is looked at, to say in the log that it went away or came back.
+/// The interval at which the circuit breakers are checked, to log that Redis became unreachable or
+/// recovered.
 const WATCH_STORE_EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked whether the last connection has ended.
+/// The interval at which shutdown checks whether the last connection has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// How long clients that have begun to ask something have for the rest of it.
+/// The time that shutdown gives clients to complete a request that they have begun to send.
 const MOMENT_TO_ASK: Duration = Duration::from_secs(1);
-/// What is left for giving back leases when connections have used up all the time there was.
+/// The minimum time for returning leases to Redis, even if connections have used up the whole deadline.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
-/// A part of the service that must not end has ended; it stops serving, as it could not be trusted.
+/// The error of a background task that ended unexpectedly. The server then stops, because it could not be
+/// trusted.
 #[derive(Debug, Error)]
 #[error("a background task ended; see the log")]
 pub struct Interrupted;
 
-/// A service that listens, and serves once it is [run](Server::run).
+/// A server that is bound to its addresses. It serves once it is [run](Server::run).
 #[derive(Debug)]
 pub struct Server {
     app: Arc<App>,
@@ -44,13 +47,13 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     administration: Option<Administration>,
-    /// Of the check listener, and of the administration listener.
+    /// The guards of the check listener and of the administration listener.
     guards: [LoginGuard; 2],
     certificates: Option<Arc<Certificates>>,
     reload: Reload,
 }
 
-/// What makes a service read its rules and certificates again, as SIGHUP does.
+/// A handle that makes the server reload its rules and certificates, as SIGHUP does.
 #[derive(Debug, Clone, Default)]
 pub struct Reload {
     rules: Arc<Notify>,
@@ -58,7 +61,7 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// Asks for it. What is asked for while it is being done is done again.
+    /// Requests a reload. A request during a reload causes another one.
     pub fn request(&self) {
         self.rules.notify_one();
         self.certificates.notify_one();
@@ -66,11 +69,12 @@ impl Reload {
 }
 
 impl Server {
-    /// Reads the rules, connects, and listens. With a `clock`, limits go by it: for tests.
+    /// Reads the rules, connects to the store, and binds the listeners. Tests pass a `clock`, which limits
+    /// then follow.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from serving.
+    /// Any reason why the server cannot serve.
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
         let certificates = config.tls.clone().map(Certificates::read).transpose()?.map(Arc::new);
         let app = Arc::new(App::new(&config, clock.clone()).await?);
@@ -83,31 +87,32 @@ impl Server {
         Ok(Self { app, config, listener, address, administration, guards, certificates, reload })
     }
 
-    /// The address of the check listener.
+    /// Returns the address of the check listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of the administration listener, if there is one.
+    /// Returns the address of the administration listener, if there is one.
     pub fn admin(&self) -> Option<&AdminAddress> {
         self.administration.as_ref().map(|administration| &administration.about)
     }
 
-    /// What it decides with.
+    /// Returns the state that all front ends share.
     pub fn app(&self) -> &Arc<App> {
         &self.app
     }
 
-    /// What makes it read its rules and certificates again.
+    /// Returns a handle that makes the server reload its rules and certificates.
     pub fn reload(&self) -> Reload {
         self.reload.clone()
     }
 
-    /// Serves until `stop` is over, then finishes what is under way, gives back what is held, and returns.
+    /// Serves until `stop` completes. Then finishes requests in flight, returns leased units to Redis, and
+    /// returns.
     ///
     /// # Errors
     ///
-    /// That it stopped by itself, because a part of it ended.
+    /// The server stopped because a background task ended.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Interrupted> {
         let registry = self.registry();
         let mut background = self.background(&registry);
@@ -142,7 +147,7 @@ impl Server {
         outcome
     }
 
-    /// Both listeners, each with its API.
+    /// Returns both listeners, each with its API.
     fn into_listeners(self, registry: &Arc<Registry>, spans: Option<Arc<Spans>>) -> Listeners {
         let common = Common::new(Arc::clone(&self.app), &self.config, spans);
         let [check_guard, admin_guard] = self.guards;
@@ -181,7 +186,7 @@ impl Server {
         Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), &self.config, room))
     }
 
-    /// What goes on beside requests.
+    /// Spawns the background tasks.
     fn background(&self, registry: &Arc<Registry>) -> JoinSet<()> {
         let mut background = JoinSet::new();
         let (app, registry) = (&self.app, Arc::clone(registry));
@@ -205,7 +210,7 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// Accepts on both until it is dropped.
+    /// Accepts connections on both listeners until it is dropped.
     async fn accept(&self) {
         let admin = async {
             match &self.admin {
@@ -216,7 +221,7 @@ impl Listeners {
         tokio::join!(self.check.accept(), admin);
     }
 
-    /// Serves those that the system has accepted for us already, and listens no more.
+    /// Serves the connections that the kernel has already accepted, then closes both listeners.
     fn run_out(self) {
         self.check.run_out();
         if let Some(admin) = self.admin {
@@ -225,7 +230,7 @@ impl Listeners {
     }
 }
 
-/// Waits for the last answers, then gives back what is held, then sends the last spans.
+/// Waits for the last responses, then returns leased units to Redis, then sends the last spans.
 async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: Option<JoinHandle<()>>) {
     let stopping = Started::now();
     let left = || deadline.saturating_sub(stopping.ago()).max(LAST_MOMENT);
@@ -242,8 +247,8 @@ async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: O
     }
 }
 
-/// Waits until every connection has ended. Those that only wait for their clients have a moment, those that are answered until the
-/// deadline.
+/// Waits until every connection has ended. Connections whose client is still sending get [`MOMENT_TO_ASK`];
+/// those whose request is being answered get until `deadline`.
 async fn finish(registry: &Registry, deadline: Duration) {
     if all_ended(registry, deadline.min(MOMENT_TO_ASK)).await {
         return;

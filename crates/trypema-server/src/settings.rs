@@ -1,4 +1,4 @@
-//! Everything that can be set, wherever it is set: flags, variables and the configuration file have the same names.
+//! All settings. Flags, environment variables and the configuration file use the same names.
 
 pub(crate) mod forward_auth;
 
@@ -16,24 +16,26 @@ use trypema::rules::Period;
 use self::forward_auth::ForwardAuthSettings;
 use crate::secret::Secret;
 
-/// What `trypema serve` can be told. Each is a flag (`--redis-url`), a variable (`TRYPEMA_REDIS_URL`) and a key of the
-/// configuration file (`redis_url`); the first of these that is given counts.
+/// The settings of `trypema serve`. Each is a flag (`--redis-url`), a variable (`TRYPEMA_REDIS_URL`) and a
+/// key of the configuration file (`redis_url`). A flag takes precedence over a variable, and a variable
+/// over the file.
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where to serve checks, forward-auth and health [default: 127.0.0.1:8080]
+    /// Address for checks, forward-auth and health [default: 127.0.0.1:8080]
     #[arg(long, env = "TRYPEMA_LISTEN", value_name = "ADDRESS:PORT", help_heading = "Listening")]
     pub listen: Option<SocketAddr>,
-    /// Where to serve administration, metrics and health, or `off` [default: 127.0.0.1:8081, if that is free]
+    /// Address for administration, metrics and health, or `off` [default: 127.0.0.1:8081, if that is free]
     #[arg(long, env = "TRYPEMA_ADMIN_LISTEN", value_name = "ADDRESS:PORT", help_heading = "Listening")]
     pub admin_listen: Option<AdminListenSetting>,
-    /// Certificate chain in PEM: with a key, the service speaks HTTPS
+    /// TLS certificate chain (PEM); together with a key it enables HTTPS
     #[arg(long, env = "TRYPEMA_TLS_CERTIFICATE", value_name = "FILE", help_heading = "Listening")]
     pub tls_certificate: Option<PathBuf>,
-    /// Private key in PEM
+    /// TLS private key (PEM)
     #[arg(long, env = "TRYPEMA_TLS_KEY", value_name = "FILE", help_heading = "Listening")]
     pub tls_key: Option<PathBuf>,
-    /// Token of those who may change rules and counters (`Authorization: Bearer …`), at least 16 characters; generated and kept in the runtime directory if no token is set
+    /// Token that allows changing rules and counters (`Authorization: Bearer …`), at least 16 characters;
+    /// generated and stored in the runtime directory if no token is set
     #[arg(
         long,
         env = "TRYPEMA_ADMIN_TOKEN",
@@ -42,10 +44,10 @@ pub struct Settings {
         help_heading = "Listening"
     )]
     pub admin_token: Option<Secret>,
-    /// The same, in a file: one a line, with or without a name before it, as in `ann TOKEN`, which history tells
+    /// File of admin tokens, one per line, optionally after a name that history shows, as in `ann TOKEN`
     #[arg(long, env = "TRYPEMA_ADMIN_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
     pub admin_token_file: Option<PathBuf>,
-    /// Token of those who may only look
+    /// Token that only allows reading rules and counters
     #[arg(
         long,
         env = "TRYPEMA_READER_TOKEN",
@@ -54,10 +56,11 @@ pub struct Settings {
         help_heading = "Listening"
     )]
     pub reader_token: Option<Secret>,
-    /// The same, in a file: one a line, with or without a name before it
+    /// File of reader tokens, one per line, optionally after a name
     #[arg(long, env = "TRYPEMA_READER_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
     pub reader_token_file: Option<PathBuf>,
-    /// Origins of web pages that may call the service, as in `https://app.example`; requests from all other pages are refused
+    /// Origins of web pages that may call the server, as in `https://app.example`; requests from all other
+    /// pages are refused
     #[arg(
         long,
         env = "TRYPEMA_ALLOWED_ORIGINS",
@@ -67,10 +70,10 @@ pub struct Settings {
     )]
     pub allowed_origins: Vec<String>,
 
-    /// File of rules (YAML), read again when it changes and on SIGHUP; built-in demonstration rules if not given
+    /// Rules file (YAML), reloaded when it changes and on SIGHUP; built-in demonstration rules if not set
     #[arg(long, env = "TRYPEMA_RULES", value_name = "FILE", help_heading = "Rules")]
     pub rules: Option<PathBuf>,
-    /// PostgreSQL that has the rules, in place of a file: postgres://user:password@host/database
+    /// PostgreSQL database that stores the rules, instead of a file: postgres://user:password@host/database
     #[arg(
         long,
         env = "TRYPEMA_DATABASE_URL",
@@ -79,13 +82,14 @@ pub struct Settings {
         help_heading = "Rules"
     )]
     pub database_url: Option<Secret>,
-    /// The same, in a file, which is read again for every connection, as passwords change
+    /// File that holds the database URL; read again for every connection, so that the password can change
     #[arg(long, env = "TRYPEMA_DATABASE_URL_FILE", value_name = "FILE", help_heading = "Rules")]
     pub database_url_file: Option<PathBuf>,
-    /// How often the database is asked for new rules, should no announcement arrive [default: 30s]
+    /// Interval at which the database is polled for new rules, in case a notification is lost [default:
+    /// 30s]
     #[arg(long, env = "TRYPEMA_RULES_POLL", value_name = "TIME", help_heading = "Rules")]
     pub rules_poll: Option<Period>,
-    /// Proxies whose X-Forwarded-* headers are believed [default: 127.0.0.0/8,::1]
+    /// Proxies whose X-Forwarded-* headers are trusted [default: 127.0.0.0/8,::1]
     #[arg(
         long,
         env = "TRYPEMA_TRUSTED_PROXIES",
@@ -94,11 +98,11 @@ pub struct Settings {
         help_heading = "Rules"
     )]
     pub trusted_proxies: Vec<String>,
-    /// Profiles of forward-auth: only in the configuration file
+    /// Forward-auth profiles; only in the configuration file
     #[arg(skip)]
     pub(crate) forward_auth: Option<ForwardAuthSettings>,
 
-    /// Where counters live [default: redis if there is a Redis URL, else memory]
+    /// Provider of counters [default: redis if a Redis URL is set, else memory]
     #[arg(long, env = "TRYPEMA_PROVIDER", value_name = "PROVIDER", help_heading = "Counters")]
     pub provider: Option<ProviderSetting>,
     /// Redis: redis://…, rediss://…, redis+sentinel://…/service, redis+cluster://…
@@ -110,80 +114,85 @@ pub struct Settings {
         help_heading = "Counters"
     )]
     pub redis_url: Option<Secret>,
-    /// The same, in a file
+    /// File that holds the Redis URL
     #[arg(long, env = "TRYPEMA_REDIS_URL_FILE", value_name = "FILE", help_heading = "Counters")]
     pub redis_url_file: Option<PathBuf>,
-    /// What the names of all keys in Redis start with [default: trypema]
+    /// Prefix of all key names in Redis [default: trypema]
     #[arg(long, env = "TRYPEMA_REDIS_PREFIX", value_name = "TEXT", help_heading = "Counters")]
     pub redis_prefix: Option<String>,
-    /// How long a decision waits for Redis at most [default: 50ms]
+    /// Maximum time that a decision waits for Redis [default: 50ms]
     #[arg(long, env = "TRYPEMA_REDIS_DEADLINE", value_name = "TIME", help_heading = "Counters")]
     pub redis_deadline: Option<Period>,
-    /// What it means that Redis cannot be asked, for rules that do not say [default: error]
+    /// Decision while Redis is unreachable, for rules without their own setting [default: error]
     #[arg(long, env = "TRYPEMA_ON_STORE_FAILURE", value_name = "ANSWER", help_heading = "Counters")]
     pub on_store_failure: Option<StoreFailureSetting>,
-    /// With `--on-store-failure local`: how many servers share the limits; each then gets its part [default: 1, or more if hybrid has seen more]
+    /// With `--on-store-failure local`: number of servers that share the limits; each enforces its share
+    /// [default: 1, or more if hybrid has seen more]
     #[arg(long, env = "TRYPEMA_INSTANCES", value_name = "NUMBER", help_heading = "Counters")]
     pub instances: Option<u32>,
-    /// Hybrid: how often leases are asked for at most [default: 1s]
+    /// Hybrid: minimum interval between two lease requests for a key [default: 1s]
     #[arg(long, env = "TRYPEMA_SYNC_INTERVAL", value_name = "TIME", help_heading = "Counters")]
     pub sync_interval: Option<Period>,
-    /// Keys that are kept in memory, per strategy [default: 1000000]
+    /// Maximum number of keys in memory, per strategy [default: 1000000]
     #[arg(long, env = "TRYPEMA_MAX_KEYS", value_name = "NUMBER", help_heading = "Counters")]
     pub max_keys: Option<usize>,
 
-    /// Connections at a time; beyond them the longest idle one gives way [default: 10000]
+    /// Maximum number of connections; beyond it, the server closes a waiting or idle one for each new one
+    /// [default: 10000]
     #[arg(long, env = "TRYPEMA_MAX_CONNECTIONS", value_name = "NUMBER", help_heading = "Bounds")]
     pub max_connections: Option<usize>,
-    /// Connections at a time of one IPv4 address or one IPv6 /64, unless it is a trusted proxy [default: 1000]
+    /// Maximum number of connections from one IPv4 address or one IPv6 /64, except trusted proxies
+    /// [default: 1000]
     #[arg(long, env = "TRYPEMA_MAX_CONNECTIONS_PER_PEER", value_name = "NUMBER", help_heading = "Bounds")]
     pub max_connections_per_peer: Option<usize>,
-    /// Bytes of request bodies and unread answers, over all connections [default: 67108864]
+    /// Maximum bytes of request bodies and unread responses, over all connections [default: 67108864]
     #[arg(long, env = "TRYPEMA_MAX_BUFFERED_BYTES", value_name = "BYTES", help_heading = "Bounds")]
     pub max_buffered_bytes: Option<usize>,
-    /// Bytes of a request's head [default: 32768]
+    /// Maximum bytes of a request's head [default: 32768]
     #[arg(long, env = "TRYPEMA_MAX_HEADER_BYTES", value_name = "BYTES", help_heading = "Bounds")]
     pub max_header_bytes: Option<usize>,
-    /// Bytes of a request's body [default: 1048576]
+    /// Maximum bytes of a request's body [default: 1048576]
     #[arg(long, env = "TRYPEMA_MAX_BODY_BYTES", value_name = "BYTES", help_heading = "Bounds")]
     pub max_body_bytes: Option<usize>,
-    /// Checks in one batch [default: 1000]
+    /// Maximum number of checks in one batch [default: 1000]
     #[arg(long, env = "TRYPEMA_MAX_BATCH", value_name = "NUMBER", help_heading = "Bounds")]
     pub max_batch: Option<usize>,
-    /// How long a request's head may take to arrive [default: 10s]
+    /// Maximum time for a request's head to arrive [default: 10s]
     #[arg(long, env = "TRYPEMA_HEADER_TIMEOUT", value_name = "TIME", help_heading = "Bounds")]
     pub header_timeout: Option<Period>,
-    /// How long the body of a request may take to arrive [default: 10s]
+    /// Maximum time for a request's body to arrive, and for its response to be read [default: 10s]
     #[arg(long, env = "TRYPEMA_REQUEST_TIMEOUT", value_name = "TIME", help_heading = "Bounds")]
     pub request_timeout: Option<Period>,
-    /// How long a connection may be silent between requests [default: 75s]
+    /// Maximum time that a connection may be idle between requests [default: 75s]
     #[arg(long, env = "TRYPEMA_IDLE_TIMEOUT", value_name = "TIME", help_heading = "Bounds")]
     pub idle_timeout: Option<Period>,
 
-    /// After SIGTERM: how long to go on accepting while /readyz says no [default: 0s]
+    /// Time after SIGTERM during which the server still accepts connections while /readyz returns 503
+    /// [default: 0s]
     #[arg(long, env = "TRYPEMA_SHUTDOWN_DELAY", value_name = "TIME", help_heading = "Operation")]
     pub shutdown_delay: Option<Period>,
-    /// After that: how long what is under way may take [default: 10s]
+    /// Time after that for requests in flight to finish [default: 10s]
     #[arg(long, env = "TRYPEMA_SHUTDOWN_DEADLINE", value_name = "TIME", help_heading = "Operation")]
     pub shutdown_deadline: Option<Period>,
-    /// How logs are written, to standard error [default: pretty]
+    /// Format of logs, on standard error [default: pretty]
     #[arg(long, env = "TRYPEMA_LOG_FORMAT", value_name = "FORMAT", help_heading = "Operation")]
     pub log_format: Option<LogFormat>,
-    /// What is logged; `debug` has every denial [default: info]
+    /// Log level; `debug` logs every denial [default: info]
     #[arg(long, env = "TRYPEMA_LOG_LEVEL", value_name = "LEVEL", help_heading = "Operation")]
     pub log_level: Option<LogLevel>,
-    /// OpenTelemetry collector (OTLP over HTTP, as in http://127.0.0.1:4318) for requests whose traceparent is sampled
+    /// OpenTelemetry collector (OTLP over HTTP, as in http://127.0.0.1:4318) for requests whose traceparent
+    /// is sampled
     #[arg(long, env = "TRYPEMA_OTLP_ENDPOINT", value_name = "URL", help_heading = "Operation")]
     pub otlp_endpoint: Option<String>,
 }
 
-/// A setting that cannot be used.
+/// The error of an invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{setting}: {reason}")]
 pub struct InvalidConfig {
-    /// Its name.
+    /// The name of the setting.
     pub setting: Cow<'static, str>,
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub reason: String,
 }
 
@@ -193,13 +202,13 @@ impl InvalidConfig {
     }
 }
 
-/// Where administration is served, if at all.
+/// The address of the administration listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum AdminListenSetting {
-    /// At an address.
+    /// This address.
     At(SocketAddr),
-    /// Nowhere.
+    /// No administration listener.
     Off,
 }
 
@@ -222,7 +231,7 @@ impl TryFrom<String> for AdminListenSetting {
     }
 }
 
-/// Where counters live.
+/// The provider of counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderSetting {
@@ -230,21 +239,21 @@ pub enum ProviderSetting {
     Memory,
     /// In Redis, shared by all servers
     Redis,
-    /// Leased from Redis, decided here
+    /// Leased from Redis, spent locally
     Hybrid,
 }
 
-/// What it means that the store cannot be asked.
+/// The decision while Redis is unreachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreFailureSetting {
-    /// The request gets 503
+    /// Answer 503
     Error,
-    /// The rule lets it pass
+    /// Allow the request
     Allow,
-    /// The rule denies it
+    /// Deny the request
     Deny,
-    /// The rule is counted here, at its part of the limit
+    /// Count in this process, with this server's share of the limit
     Local,
 }
 
@@ -257,7 +266,7 @@ pub enum HeaderSetting {
     /// X-RateLimit-Limit, -Remaining and -Reset
     #[serde(rename = "x-ratelimit")]
     XRateLimit,
-    /// None at all
+    /// No headers
     None,
 }
 
@@ -271,17 +280,17 @@ impl From<HeaderSetting> for HeaderStyle {
     }
 }
 
-/// How logs are written.
+/// The format of logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For people
+    /// Text for people
     Pretty,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
-/// What is logged.
+/// The log level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -298,22 +307,23 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// That it cannot be read, or what is wrong with it and in which line.
+    /// The file cannot be read, or is invalid; the error names the line.
     pub fn read(path: &Path) -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        // Without the lines around it: one of them may be a secret.
+        // Without a snippet: a neighbouring line may contain a secret.
         serde_saphyr::from_str(&text).map_err(|error| failed(error.without_snippet()))
     }
 
-    /// These settings, and where they say nothing, the others.
+    /// Returns these settings; where one is not set, that of `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         let given = |ours: Vec<String>, theirs| if ours.is_empty() { theirs } else { ours };
-        // A secret can be given in two ways: one here counts before either there.
+        // A secret can be given directly or as a file. Either form here takes precedence over both forms of
+        // `others`.
         let secret = |ours: (Option<Secret>, Option<PathBuf>), theirs| match ours {
             (None, None) => theirs,
             ours => ours,

@@ -1,7 +1,8 @@
-//! The generated admin token, and the file that keeps it.
+//! The generated admin token, and the file that stores it.
 //!
-//! There is one file per port, so that services of one user do not share a token, and a restart keeps it. Only files
-//! that nobody else can have written or read are trusted; every other file is replaced, never followed or reused.
+//! There is one file per port, so that servers of one user do not share a token, and a restart reuses it.
+//! The server trusts only files that no other user can have written or read. It replaces any other file,
+//! and never follows a link.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,11 +17,11 @@ use crate::secret::Secret;
 #[cfg(test)]
 mod tests;
 
-/// Random bytes of a token: 256 bits cannot be guessed.
+/// The number of random bytes of a token: 256 bits cannot be guessed.
 const RANDOM_BYTES: usize = 32;
-/// Hexadecimal digits of a token.
+/// The number of hexadecimal digits of a token.
 const TOKEN_LENGTH: usize = 2 * RANDOM_BYTES;
-/// Where systemd makes the directory of the sample unit (`RuntimeDirectory=trypema`).
+/// The directory that systemd creates for the sample unit (`RuntimeDirectory=trypema`).
 const SYSTEM_DIRECTORY: &str = "/run/trypema";
 
 const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -28,35 +29,35 @@ const DIRECTORY: Mode = Mode::RWXU;
 const OTHERS_WRITE: Mode = Mode::WGRP.union(Mode::WOTH);
 const OTHERS: Mode = Mode::RWXG.union(Mode::RWXO);
 
-/// A directory that is emptied when the machine, or the user's session, ends.
+/// A directory that is emptied when the machine stops or the user's session ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuntimeDirectory {
-    /// `$RUNTIME_DIRECTORY`, which a service manager made for this service alone.
+    /// `$RUNTIME_DIRECTORY`, which a service manager created for this server alone.
     Own(PathBuf),
-    /// `$XDG_RUNTIME_DIR`, which programs of one user share; ours is `trypema` in it.
+    /// `$XDG_RUNTIME_DIR`, which all programs of a user share. The server uses its subdirectory `trypema`.
     OfUser(PathBuf),
 }
 
-/// The reason why no generated token can be kept.
+/// The reason why a generated token cannot be stored.
 #[derive(Debug, Error)]
 pub enum TokenFileError {
     /// The environment names no directory.
     #[error("neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR names a directory to keep a generated token in")]
     NoDirectory,
-    /// A directory that others could change.
+    /// Other users could change the directory.
     #[error("{0}: belongs to another user, or others may write to it")]
     Shared(PathBuf),
-    /// A file that cannot be read or written.
+    /// A file or directory cannot be read or written.
     #[error("{path}: {source}")]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// A generated token, and where it is kept.
+/// A generated token, and the path of its file.
 #[derive(Debug)]
 pub(crate) struct GeneratedToken {
     pub(crate) token: Secret,
@@ -64,7 +65,8 @@ pub(crate) struct GeneratedToken {
 }
 
 impl RuntimeDirectory {
-    /// The directory that the environment names. Systemd separates several by colons; the first is used.
+    /// Returns the directory that the environment names. systemd separates several by colons; the first is
+    /// used.
     pub fn from_environment() -> Option<Self> {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         if let Some(directories) = set("RUNTIME_DIRECTORY") {
@@ -83,7 +85,8 @@ impl RuntimeDirectory {
     }
 }
 
-/// The token for the service on `port`: the one in its file if that can be trusted, otherwise a new one.
+/// Returns the token of the server on `port`: the stored one if its file can be trusted, otherwise a new
+/// one.
 pub(crate) fn reuse_or_generate(
     directory: Option<&RuntimeDirectory>,
     port: u16,
@@ -96,7 +99,8 @@ pub(crate) fn reuse_or_generate(
             Err(error) => return Err(failed(&folder, error)),
         }
     }
-    // Everything below is relative to this descriptor: the directory that was checked is the one that is used.
+    // All further accesses are relative to this descriptor, so the checked directory is the one that is
+    // used.
     let opened = open(&folder, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let opened = File::from(opened.map_err(|error| failed(&folder, error))?);
     let status = rustix::fs::fstat(&opened).map_err(|error| failed(&folder, error))?;
@@ -115,7 +119,8 @@ pub(crate) fn reuse_or_generate(
     Ok(GeneratedToken { token, path })
 }
 
-/// The token of a service on `port` of this machine, if this user may read it. For clients.
+/// Returns the token of a server on `port` of this machine, if the current user may read it. Clients call
+/// this.
 pub(crate) fn find(port: u16) -> Option<Secret> {
     let own = RuntimeDirectory::from_environment().map(|directory| directory.path());
     let user = std::env::var_os("XDG_RUNTIME_DIR").map(|shared| Path::new(&shared).join("trypema"));
@@ -129,18 +134,18 @@ fn file_name(port: u16) -> String {
     format!("admin-token-{port}")
 }
 
-/// The side that reads a token.
+/// The program that reads a token file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
-    /// Trusts its own files only.
+    /// The server trusts only files of its own user.
     Service,
-    /// Shows a token to a service: root may use everybody's.
+    /// A client only sends the token to a server, so root may use the files of all users.
     Client,
 }
 
-/// The token in a file, if nobody else can have written or read it.
+/// Returns the token in a file, if no other user can have written or read it.
 fn read(folder: &File, name: &str, reader: Reader) -> Option<Secret> {
-    // A link is not followed, and a pipe is not waited for.
+    // Do not follow a link, and do not block on a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
     let status = rustix::fs::fstat(&file).ok()?;
@@ -153,19 +158,19 @@ fn read(folder: &File, name: &str, reader: Reader) -> Option<Secret> {
         return None;
     }
     let mut text = String::new();
-    // One more than it should have: what is longer is none of ours.
+    // Read more than a token has: a longer file is not ours.
     file.take(TOKEN_LENGTH as u64 + 2).read_to_string(&mut text).ok()?;
     let token = text.trim_end_matches('\n');
     let is_token = token.len() == TOKEN_LENGTH && token.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_token.then(|| Secret::from(token))
 }
 
-/// Writes a new token beside the file and moves it there: a reader finds a whole token or none, and whatever was there
-/// before, a link included, is replaced and not written to.
+/// Writes a new token to a temporary file, then renames it. A reader finds a complete token or none, and an
+/// existing file or link is replaced, not written through.
 fn write_new(folder: &File, name: &str) -> io::Result<Secret> {
     let token = random_token()?;
     let temporary = format!(".{name}.{}", std::process::id());
-    // One that an interrupted start left.
+    // An interrupted start may have left this file.
     let _ = unlinkat(folder, &temporary, AtFlags::empty());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(folder, &temporary, flags, OWNER_ONLY)?);

@@ -1,45 +1,45 @@
-//! Who may look at rules and counters, and who may change them.
+//! The tokens of readers and editors.
 
 use thiserror::Error;
 
 use crate::secret::Secret;
 
-/// What somebody may do.
+/// The permissions of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
-    /// Look at everything.
+    /// May read everything.
     Reader,
-    /// Change it, too.
+    /// May also change everything.
     Editor,
 }
 
-/// Everybody who was given a token.
+/// All configured tokens.
 #[derive(Debug, Clone, Default)]
 pub struct Tokens(Vec<Token>);
 
 #[derive(Debug, Clone)]
 struct Token {
-    /// As history tells it.
+    /// The name that history and logs show.
     name: String,
     role: Role,
     secret: Secret,
 }
 
-/// Somebody who may do something.
+/// The owner of a valid token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Actor {
     pub(crate) name: String,
     pub(crate) role: Role,
 }
 
-/// Names are told in logs and in history.
+/// The maximum length of a name, because logs and the history contain it.
 const MAX_NAME: usize = 64;
 /// The name of an editor whose token has none.
 const EDITOR: &str = "editor";
-/// Characters of a configured token, at least: 16 random letters and digits are about 95 bits.
+/// The minimum length of a configured token: 16 random letters and digits have about 95 bits.
 const MIN_TOKEN: usize = 16;
 
-/// What is wrong with tokens.
+/// The reason why tokens are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum InvalidTokens {
     #[error("is empty")]
@@ -57,18 +57,18 @@ pub(crate) enum InvalidTokens {
 }
 
 impl Tokens {
-    /// Adds one token, whose name is that of its role.
+    /// Adds one token, named after its role.
     pub(crate) fn add(&mut self, token: &Secret, role: Role) -> Result<(), InvalidTokens> {
         let name = if role == Role::Editor { EDITOR } else { "reader" };
         self.add_named(name, token.reveal(), role)
     }
 
-    /// Adds an editor's token that the service has generated itself.
+    /// Adds an editor's token that the server generated.
     pub(crate) fn add_generated(&mut self, token: Secret) {
         self.0.push(Token { name: EDITOR.to_owned(), role: Role::Editor, secret: token });
     }
 
-    /// Adds the tokens of a file: one a line, with or without a name before it, as in `ann TOKEN`.
+    /// Adds the tokens of a file: one per line, with an optional name before it, as in `ann TOKEN`.
     pub(crate) fn add_lines(&mut self, text: &Secret, role: Role) -> Result<(), InvalidTokens> {
         let lines = text.reveal().lines().map(str::trim).filter(|line| !line.is_empty());
         let known = self.0.len();
@@ -102,7 +102,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whose token this is. All are compared, each in the same time wherever they differ.
+    /// Returns the owner of a token. Compares all tokens, each in constant time.
     pub(crate) fn find(&self, given: &[u8]) -> Option<Actor> {
         let mut found = None;
         for token in &self.0 {
@@ -113,7 +113,7 @@ impl Tokens {
         found.map(|token| Actor { name: token.name.clone(), role: token.role })
     }
 
-    /// Whether nobody has one.
+    /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

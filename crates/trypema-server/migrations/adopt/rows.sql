@@ -1,5 +1,5 @@
--- Brings the rows of an adopted table back, after the last migration. A row that violates a constraint, or that the table cannot hold exactly,
--- is set aside: the constraints stay whole, and nothing is lost.
+-- Copies the rows of an adopted table back, after the last migration. A row that violates a constraint, or
+-- that the table cannot store exactly, is set aside. So all constraints hold, and no row is lost.
 
 SET CONSTRAINTS ALL IMMEDIATE;
 
@@ -7,12 +7,12 @@ CREATE TABLE rate_limit_unusable_rules (
     number       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id           text,
     reason       text NOT NULL,
-    -- Every column of the row, as it was.
+    -- Every column of the row, unchanged.
     original     jsonb NOT NULL,
     set_aside_at timestamptz NOT NULL DEFAULT now()
 );
 
--- Its own time stamps are a row's values, too.
+-- The trigger would overwrite the rows' own timestamps.
 ALTER TABLE rate_limit_rules DISABLE TRIGGER stamp;
 
 DO $$
@@ -27,12 +27,13 @@ DECLARE
     violated_column   text;
 BEGIN
     PERFORM set_config('trypema.changed_by', 'trypema rules migrate', true);
-    -- A column that may be NULL there and not here gets its default. Not `enabled`: nobody knows whether such a rule was in force.
+    -- A NULL in a column that is NOT NULL here becomes the column's default. Not so in `enabled`: nobody
+    -- knows whether such a rule was in force.
     SELECT string_agg(format('%I', a.attname), ', ' ORDER BY a.attnum),
            string_agg(CASE
                WHEN a.attname IN ('plan_tiers', 'endpoints', 'action', 'priority', 'created_at', 'updated_at')
                THEN format('coalesce(%I::%s, %s)', a.attname, format_type(t.atttypid, NULL), pg_get_expr(d.adbin, d.adrelid))
-               -- The cast from one to the other would round to 15 digits.
+               -- A direct cast from a float to numeric would round to 15 digits.
                WHEN t.atttypid = 'numeric'::regtype AND a.atttypid IN ('float4'::regtype, 'float8'::regtype)
                THEN format('%I::text::numeric', a.attname)
                ELSE format('%I', a.attname) END, ', ' ORDER BY a.attnum)

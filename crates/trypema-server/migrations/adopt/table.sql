@@ -1,7 +1,9 @@
--- Gives a table `rate_limit_rules` that somebody else has created the shape that 0001 would have given it. Runs in place of 0001's
--- CREATE TABLE, which has made `trypema_template` instead. Grants, indexes, triggers and further columns of the table stay.
+-- Gives an existing table `rate_limit_rules` the shape that 0001 would have created. Runs in place of
+-- 0001's CREATE TABLE, which creates `trypema_template` instead. Grants, indexes, triggers and additional
+-- columns of the table stay.
 
--- Every row, in its own types; adopt/rows.sql brings them back. An empty table can be given any shape.
+-- Copy every row in its original types; adopt/rows.sql copies them back. An empty table can be given any
+-- shape.
 CREATE TABLE trypema_adopted AS TABLE rate_limit_rules;
 TRUNCATE rate_limit_rules;
 

@@ -1,4 +1,5 @@
-//! Rules that live in a database: opened at start, changed by whoever may, and followed by every server.
+//! Rules in a database: loaded at start, edited through the administration API, and watched by every
+//! server.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,72 +16,72 @@ use crate::clock::Started;
 use crate::metrics::{Counter, Exposition, Kind};
 use crate::secret::Secret;
 
-/// How long whoever changed rules waits until this server has them in force.
+/// The time that an edit waits until this server has the new rules in force.
 const UNTIL_IN_FORCE: Duration = Duration::from_secs(1);
 
-/// Where rules live.
+/// The settings of rules in a database.
 #[derive(Debug, Clone)]
 pub struct DatabaseChoice {
-    /// How the database is reached.
+    /// The address of the database.
     pub address: Address,
-    /// How often it is asked whether there is something new.
+    /// The interval at which the server polls for changes.
     pub poll: Duration,
-    /// The Redis that keeps the last good rules.
+    /// The Redis that caches the last valid rules.
     pub(crate) cache: Option<CacheChoice>,
 }
 
-/// The Redis that keeps the last good rules.
+/// The settings of the rules cache in Redis.
 #[derive(Debug, Clone)]
 pub(crate) struct CacheChoice {
     pub(crate) url: Secret,
-    /// The prefix of its keys.
+    /// The prefix of its key.
     pub(crate) prefix: String,
 }
 
-/// Where rules are stored, and where the last good ones are kept.
+/// The database and its cache.
 struct Stores {
     database: Database,
     cache: Option<Cache>,
 }
 
-/// Rules that live in a database.
+/// The rules in a database: its connection, its cache, and the version in force.
 #[derive(Debug)]
 pub(crate) struct Book {
     database: Database,
     cache: Option<Cache>,
     poll: Duration,
-    /// Something may have changed.
+    /// Wakes the rule watcher, because something may have changed.
     wake: Notify,
     in_force: watch::Sender<InForce>,
-    /// When the rules in force were last known to be the ones that are stored.
+    /// The time at which the server last confirmed that the rules in force are the stored ones.
     current_at: Mutex<Started>,
     pub(crate) failures: Counter,
 }
 
-/// Which rules are in force.
+/// The rules in force: their version and origin.
 #[derive(Debug, Clone)]
 pub(crate) struct InForce {
     pub(crate) version: Version,
     pub(crate) origin: Origin,
 }
 
-/// Where the rules in force were read.
+/// The place from which the rules in force were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Database,
     Cache,
 }
 
-/// Why rules could not be opened.
+/// The reason why rules could not be loaded at start.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The database, and no rules are kept in Redis.
+    /// The database is unusable, and no rules are cached in Redis.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// What is stored, and no rules are kept in Redis.
+    /// The stored rules are invalid, and no rules are cached in Redis.
     #[error("the rules that are stored cannot be used:\n{0}")]
     Unusable(#[from] Unusable),
-    /// The Redis that keeps them.
+    /// The address of the Redis cache is invalid.
     #[error(transparent)]
     Cache(#[from] trypema::TrypemaError),
     /// The process is about to end.
@@ -89,7 +90,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether trying again later cannot help.
+    /// Whether a retry cannot help.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Database(error) => error.is_final(),
@@ -99,16 +100,17 @@ impl OpenError {
     }
 }
 
-/// Rules that were opened, and what is to be put in force.
+/// The rules that were loaded at start.
 pub(crate) struct Opened {
     pub(crate) book: Book,
     pub(crate) rules: RuleSet,
-    /// What was wrong with those that are stored, if these are older ones.
+    /// The error of the stored rules, if `rules` are older ones from the cache.
     pub(crate) refused: Option<String>,
 }
 
 impl Book {
-    /// Opens what is stored; or else what is kept in Redis, so that a server starts while the database is away.
+    /// Loads the stored rules. If that fails, loads the cached rules from Redis, so that a server can start
+    /// while the database is unreachable.
     pub(crate) async fn open(choice: &DatabaseChoice) -> Result<Opened, OpenError> {
         let database = Database::new(choice.address.clone())?;
         let cache = choice.cache.as_ref().map(|cache| Cache::new(cache.url.reveal(), &cache.prefix));
@@ -151,32 +153,33 @@ impl Book {
         }
     }
 
-    /// Where the rules are stored.
+    /// Returns the database.
     pub(crate) fn database(&self) -> &Database {
         &self.database
     }
 
-    /// The copy in Redis, if there is one.
+    /// Returns the cache in Redis, if one is configured.
     pub(crate) fn cache(&self) -> Option<&Cache> {
         self.cache.as_ref()
     }
 
-    /// How often the database is asked.
+    /// Returns the interval at which the database is polled.
     pub(crate) fn poll(&self) -> Duration {
         self.poll
     }
 
-    /// Waits until the database is to be asked at once.
+    /// Waits until the database should be read immediately.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// Has the database asked at once.
+    /// Makes the rule watcher read the database immediately.
     pub(crate) fn look_again(&self) {
         self.wake.notify_one();
     }
 
-    /// Has all servers put in force what was changed, and waits a moment until this one has.
+    /// Announces a change to all servers, and waits up to [`UNTIL_IN_FORCE`] until this server has it in
+    /// force.
     pub(crate) async fn spread(&self, edited: &Edited) {
         if edited.changes.is_empty() {
             return;
@@ -194,29 +197,29 @@ impl Book {
         }
     }
 
-    /// Which rules are in force.
+    /// Returns the version and origin of the rules in force.
     pub(crate) fn in_force(&self) -> InForce {
         self.in_force.borrow().clone()
     }
 
-    /// Notes that other rules are in force, and tells those who wait for them.
+    /// Records that other rules are in force, and wakes the edits that wait for them.
     pub(crate) fn put_in_force(&self, rules: InForce) {
         self.in_force.send_replace(rules);
     }
 
-    /// Notes that the rules in force are the ones that are stored.
+    /// Records that the rules in force are the stored ones.
     pub(crate) fn note_current(&self) {
         *self.current_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
         self.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
     }
 
-    /// For how long it has not been known whether these are the ones that are stored.
+    /// Returns the time since the server last confirmed that the rules in force are the stored ones.
     pub(crate) fn stale(&self) -> Duration {
         self.current_at.lock().unwrap_or_else(PoisonError::into_inner).ago()
     }
 }
 
-/// What Prometheus reads of the rules that are stored; of those in a file, that they are never stale.
+/// Writes the metrics of stored rules. Without a database, all of them are 0.
 pub(crate) fn write(book: Option<&Book>, text: &mut Exposition) {
     text.family(
         "trypema_rules_revision",
@@ -238,7 +241,8 @@ pub(crate) fn write(book: Option<&Book>, text: &mut Exposition) {
     text.sample(&[], book.map_or(0, |book| book.failures.get()));
 }
 
-/// Says which rows of an adopted table are not in force. Servers start all the same: the rows are not among the rules that are stored.
+/// Logs the rows of an adopted table that are not in force. They do not prevent the start, because they are
+/// not among the stored rules.
 async fn warn_of_unusable(database: &Database) {
     match database.unusable_rules().await {
         Ok(unusable) => {
@@ -256,7 +260,7 @@ async fn read(database: &Database) -> Result<(Version, RuleSet), OpenError> {
     Ok((version, compiled(stored).await?))
 }
 
-/// Compiles rules on a thread that decides nothing.
+/// Compiles rules on the worker, not on a thread that decides.
 async fn compiled(stored: Stored) -> Result<RuleSet, OpenError> {
     let compiling = Worker::Changes.run(move || stored.compile());
     Ok(compiling.await.map_err(|_| OpenError::Interrupted)??)

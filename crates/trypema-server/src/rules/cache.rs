@@ -1,15 +1,18 @@
-//! The last good rules, kept in Redis: for servers that start, or have to go on, while the database is away.
+//! A cache of the last valid rules in Redis, for servers that start or run while the database is
+//! unreachable.
 //!
-//! They are the fields of one hash. `format`, `set_id`, `revision` and `change_id` mean the same in every format, so that a server of any
-//! version can compare an entry with its own rules; the format describes `rules`:
+//! The cache is one hash. Its fields `format`, `set_id`, `revision` and `change_id` mean the same in every
+//! format, so that a server of any version can compare an entry with its own rules. The format describes
+//! the field `rules`:
 //!
 //! | `format` | `rules` |
 //! | --- | --- |
 //! | absent | [`Rules`] in JSON, by servers that did not number the format yet |
 //! | `1` | the same |
 //!
-//! A server reads its own format and all older ones. It ignores an entry of a newer format, and does not replace it by its own of the same
-//! revision: the newer server may keep more of the rules than the older one can express, and reads every format that it may find.
+//! A server reads its own format and all older ones. It ignores an entry of a newer format, and does not
+//! replace it by its own entry of the same revision. The newer server may store properties of rules that
+//! the older one cannot express, and it can read every older format.
 
 use std::time::Duration;
 
@@ -26,25 +29,26 @@ use super::database::{SIGN_OF_LIFE, Stored, Version};
 
 /// The format that this server writes, and the newest that it reads.
 const FORMAT: u64 = 1;
-/// The format of entries without a number.
+/// The format of entries without a `format` field.
 const UNNUMBERED: u64 = 0;
-/// The fields that mean the same in every format, in the order that [`Header::new`] takes them.
+/// The fields that mean the same in every format, in the order that [`Header::new`] expects.
 const HEADER: [&str; 4] = ["format", "set_id", "revision", "change_id"];
 
-/// How long rules are kept that nobody refreshes: longer than any weekend.
+/// The time to live of an entry that no server refreshes: longer than any weekend.
 const KEPT_FOR_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
-/// How long Redis may take; some megabytes are sent.
+/// The timeout of a call to Redis, which may transfer megabytes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where the last good rules are kept, and changes of them are announced.
+/// The cache of the last valid rules, and the channel that announces changes.
 #[derive(Debug)]
 pub(crate) struct Cache {
     redis: RedisConnection,
-    /// Of the rules, and of the channel. No counter has such a name: theirs have braces.
+    /// The name of the hash and of the channel. No counter has such a name, because the names of counters
+    /// contain braces.
     name: String,
 }
 
-/// Why the cache could not be used.
+/// The reason why the cache could not be used.
 #[derive(Debug, Error)]
 pub(crate) enum CacheError {
     #[error("{0}")]
@@ -64,14 +68,14 @@ impl Cache {
         Ok(Self { redis: RedisConnection::lazy(url)?, name: format!("{prefix}:rules") })
     }
 
-    /// The rules that are kept, if there are any.
+    /// Returns the cached rules, if there are any.
     ///
     /// # Errors
     ///
-    /// That Redis does not answer, or that this server cannot read the entry.
+    /// Redis does not answer, or this server cannot read the entry.
     pub(crate) async fn load(&self) -> Result<Option<Stored>, CacheError> {
         within(async {
-            // One command: another server may replace the entry at any moment.
+            // A single command, because another server may replace the entry at any moment.
             let fields: Vec<Option<Vec<u8>>> = cmd("HMGET")
                 .arg(&self.name)
                 .arg(&HEADER)
@@ -89,7 +93,7 @@ impl Cache {
         .await
     }
 
-    /// Keeps what is there for another week if it is this version, and compares the two.
+    /// Compares the entry with `version`. If they are the same, the entry is kept for another week.
     pub(crate) async fn refresh(&self, version: &Version) -> Result<Kept, CacheError> {
         within(async {
             let mut connection = self.connect().await?;
@@ -105,7 +109,7 @@ impl Cache {
         .await
     }
 
-    /// Keeps these rules for a week in place of whatever is there.
+    /// Writes these rules for a week, replacing any entry.
     pub(crate) async fn keep(&self, version: &Version, rules: &Rules) -> Result<(), CacheError> {
         within(async {
             let (revision, rules) = (version.revision.to_string(), serde_json::to_string(rules)?);
@@ -123,7 +127,7 @@ impl Cache {
         .await
     }
 
-    /// Tells all servers that there is a new revision.
+    /// Announces a new revision to all servers.
     pub(crate) async fn announce(&self, revision: u64) -> Result<(), CacheError> {
         within(async {
             let mut publish = cmd("PUBLISH");
@@ -133,7 +137,7 @@ impl Cache {
         .await
     }
 
-    /// Calls `heard` for every announcement, and once at the start; ends when the connection does.
+    /// Calls `heard` for every announcement, and once at the start. Returns when the connection ends.
     pub(crate) async fn listen(&self, heard: impl Fn()) -> Result<(), CacheError> {
         let (mut asking, mut announcements) = within(async {
             let server = self.redis.server_of(&self.name).await?;
@@ -147,13 +151,14 @@ impl Cache {
             match timeout(SIGN_OF_LIFE, announcements.next()).await {
                 Ok(Some(_)) => heard(),
                 Ok(None) => return Ok(()),
-                // A connection that died silently says nothing, as one that has nothing to say.
+                // A connection that died silently looks like one without announcements, so check it with a
+                // ping.
                 Err(_) => within(async { Ok(asking.ping::<Value>().await?) }).await.map(drop)?,
             }
         }
     }
 
-    /// A connection of its own: rules are megabytes, and decisions must not wait behind them.
+    /// Opens a separate connection: the rules may have megabytes, and decisions must not wait behind them.
     async fn connect(&self) -> Result<MultiplexedConnection, CacheError> {
         let server = self.redis.server_of(&self.name).await?;
         let config = AsyncConnectionConfig::new()
@@ -167,12 +172,12 @@ impl Cache {
 #[derive(Debug)]
 struct Header {
     version: Version,
-    /// The format, if it is none that this server reads.
+    /// The format, if this server cannot read it.
     newer_format: Option<String>,
 }
 
 impl Header {
-    /// Reads the fields of [`HEADER`]; `None` if one is missing that all entries have.
+    /// Parses the fields of [`HEADER`]. Returns `None` if a required field is missing.
     fn new(fields: &[Option<Vec<u8>>]) -> Option<Self> {
         let [format, Some(set_id), Some(revision), Some(change_id), ..] = fields else { return None };
         let text = |field: &Vec<u8>| String::from_utf8_lossy(field).into_owned();
@@ -184,7 +189,7 @@ impl Header {
         })
     }
 
-    /// How the entry compares with the rules of this version.
+    /// Compares the entry with the rules of this version.
     fn compared_with(&self, version: &Version) -> Kept {
         let is_same_set = self.version.set_id == version.set_id;
         if is_same_set && self.version.change_id == version.change_id {
@@ -194,16 +199,16 @@ impl Header {
     }
 }
 
-/// How a cached rule set compares with a version.
+/// The result of comparing a cached rule set with a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// It is this one.
+    /// The same version.
     This,
-    /// It is this one, and a newer server wrote it in this format.
+    /// The same version, which a newer server wrote in this format.
     NewerFormat(String),
-    /// It is a later one of the same database.
+    /// A later revision of the same database.
     Later,
-    /// It is nothing, or something else.
+    /// No entry, or an unrelated or older one.
     Other,
 }
 

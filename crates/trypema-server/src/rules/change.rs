@@ -1,4 +1,4 @@
-//! What differs between two sets of rules, item by item.
+//! The differences between two rule sets, item by item.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use trypema::rules::{Override, Rule, Rules};
 
 use super::database::ListName;
 
-/// One thing that a set of rules has.
+/// One item of a rule set.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Item {
     /// A rule.
     Rule(Box<Rule>),
-    /// What a single key gets in place of its rule's limit.
+    /// An override of a rule's limit for a single key.
     Override(Box<Override>),
     /// A value on a list.
     Listed(Listed),
-    /// A row that cannot be understood, as it is.
+    /// A row that cannot be parsed, as raw JSON.
     Unreadable(serde_json::Value),
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Listed {
     pub(crate) value: String,
 }
 
-/// What an item is, in the order in which changes are told.
+/// The kind of an item, in the order in which changes are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// As the database calls it.
+    /// Parses the name that the database uses.
     pub(crate) fn of(name: &str) -> Option<Self> {
         match name {
             "rule" => Some(Self::Rule),
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// What tells items of a set apart.
+/// The identity of an item within a rule set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
     Rule(String),
@@ -62,16 +62,17 @@ pub(crate) enum Name {
     Listed(Listed),
 }
 
-/// One difference.
+/// One difference between two rule sets.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Change {
-    /// What it is.
+    /// The kind of the item.
     pub(crate) kind: Kind,
-    /// Its name: a rule's id; that and the key of an override; a list, its attribute and the value.
+    /// The name of the item: the id of a rule; the rule and the key of an override; or the list, the
+    /// attribute and the value of an entry.
     pub(crate) name: String,
-    /// What it was; `null` if there was none.
+    /// The item before the change; `null` if there was none.
     pub(crate) before: Option<Item>,
-    /// What it is to be; `null` if it is to go.
+    /// The item after the change; `null` if it is removed.
     pub(crate) after: Option<Item>,
 }
 
@@ -80,7 +81,7 @@ impl Item {
         Self::Rule(Box::new(rule))
     }
 
-    /// What tells it from others; nothing does that of a row that cannot be understood.
+    /// Returns the identity of the item, or `None` for a row that cannot be parsed.
     pub(crate) fn name(&self) -> Option<Name> {
         match self {
             Self::Rule(rule) => Some(Name::Rule(rule.id.clone())),
@@ -90,7 +91,7 @@ impl Item {
         }
     }
 
-    /// Everything that a set has.
+    /// Returns all items of a rule set.
     pub(crate) fn all(rules: &Rules) -> BTreeMap<Name, Self> {
         let lists = [(ListName::Allow, &rules.allow), (ListName::Block, &rules.block)];
         let listed = lists.into_iter().flat_map(|(list, values)| {
@@ -106,14 +107,14 @@ impl Item {
         items.chain(listed.map(Self::Listed)).filter_map(|item| Some((item.name()?, item))).collect()
     }
 
-    /// A set of these.
+    /// Builds a rule set from items.
     pub(crate) fn together(items: impl IntoIterator<Item = Self>) -> Rules {
         let mut rules = Rules::default();
         items.into_iter().for_each(|item| item.add_to(&mut rules));
         rules
     }
 
-    /// Adds it to a set.
+    /// Adds the item to a rule set.
     pub(crate) fn add_to(self, rules: &mut Rules) {
         match self {
             Self::Rule(rule) => rules.rules.push(*rule),
@@ -127,7 +128,7 @@ impl Item {
 }
 
 impl ListName {
-    /// The list of a set.
+    /// Returns the values of this list in a rule set.
     pub(crate) fn values_of(self, rules: &mut Rules) -> &mut BTreeMap<String, Vec<String>> {
         match self {
             Self::Allow => &mut rules.allow,
@@ -137,7 +138,7 @@ impl ListName {
 }
 
 impl Name {
-    /// That of an override.
+    /// Returns the name of an override.
     pub(crate) fn of(special: &Override) -> Self {
         Self::Override(special.rule.clone(), special.key.clone())
     }
@@ -151,7 +152,7 @@ impl Name {
     }
 }
 
-/// The name in a form that people read.
+/// Formats the name for people.
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -168,7 +169,7 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// What has to be done to make `new` of `old`.
+/// Returns the changes that turn `old` into `new`.
 pub(crate) fn between(old: &Rules, new: &Rules) -> Vec<Change> {
     let (mut old, mut new) = (Item::all(old), Item::all(new));
     let names: std::collections::BTreeSet<Name> = old.keys().chain(new.keys()).cloned().collect();

@@ -1,5 +1,5 @@
-//! Rules in PostgreSQL: connecting, reading, writing. It is asked by whoever changes rules, and by one task that follows them;
-//! never by whoever decides.
+//! Rules in PostgreSQL: connecting, reading, writing. Only the administration API and the rule watcher use
+//! the database; decisions never do.
 
 mod adopt;
 mod editing;
@@ -31,86 +31,87 @@ pub(crate) use stored::{Stored, Unusable, Version};
 use crate::background_worker::{NotDone, Worker};
 use crate::secret::Secret;
 
-/// What a change is announced on.
+/// The channel of `NOTIFY` that announces changes.
 const CHANNEL: &str = "trypema_rules";
-/// Connections at a time for those who look at rules.
+/// The number of connections for readers.
 const LOOKS: usize = 3;
-/// The same for those who change them: they wait for each other anyway.
+/// The number of connections for editors. More would not help, because changes are serialised anyway.
 const CHANGES: usize = 2;
-/// How long anything may take: somebody waits for it, or the next poll does.
+/// The timeout of a query: a request or the next poll waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a change may take: thousands of rules are written in some seconds.
+/// The timeout of writing a change: thousands of rules take some seconds.
 const UNTIL_WRITTEN: Duration = Duration::from_secs(25);
-/// How long a connection may take.
+/// The timeout of connecting.
 const UNTIL_CONNECTED: Duration = Duration::from_secs(5);
-/// How often a connection that only listens is asked whether it lives.
+/// The interval at which an idle listening connection is checked.
 pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
-/// How long a connection that was left may take to answer before another is made.
+/// The timeout of the ping that checks an idle connection before it is reused.
 const UNTIL_ALIVE: Duration = Duration::from_secs(1);
-/// Whoever is not waited for any more must not go on in the server: what waits for a lock there does not notice.
+/// Timeouts within PostgreSQL. A query that waits for a lock does not notice that its client has given up,
+/// so the database has to end it.
 const GIVE_UP: &str =
     "SET statement_timeout = '25s'; SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '30s'";
 
-/// Where rules are stored.
+/// The PostgreSQL database that stores the rules.
 #[derive(Debug)]
 pub(crate) struct Database {
     address: Address,
     looks: Semaphore,
     changes: Semaphore,
-    /// Whoever follows what is stored never waits behind those who look at it.
+    /// A separate permit, so that the rule watcher never waits behind readers.
     following: Semaphore,
-    /// A connection that nobody uses at the moment.
+    /// A connection that no session uses at the moment.
     idle: Mutex<Option<PgConnection>>,
 }
 
-/// How the database is reached.
+/// The address of the database.
 #[derive(Debug, Clone)]
 pub enum Address {
-    /// By this address.
+    /// This URL.
     Given(Secret),
-    /// By what a file holds: it is read again for every connection, as passwords change.
+    /// The URL in this file, which is read again for every connection, because passwords change.
     InFile(PathBuf),
 }
 
-/// Why the database could not be used.
+/// The reason why the database could not be used.
 #[derive(Debug, Error)]
 pub enum DatabaseError {
-    /// The address.
+    /// The address is invalid.
     #[error("database_url: {0}")]
     Address(String),
-    /// The file that has the address.
+    /// The file with the address cannot be read.
     #[error("database_url: {}: {error}", .file.display())]
     File {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// The tables are not there, or older than this program.
+    /// The tables are missing, or older than this program.
     #[error("the database has no tables of this version: run `trypema rules migrate`")]
     NotMigrated,
-    /// A table of the same name is not the documented one.
+    /// A table of the same name exists, and is not the documented one.
     #[error(
         "the database has a table rate_limit_rules that cannot be adopted: {0}. Nothing was changed: rename that table, or use \
          another database or schema"
     )]
     UnrelatedTable(String),
-    /// It does not answer.
+    /// The database did not answer in time.
     #[error("the database does not answer within {PATIENCE:?}")]
     Silent,
-    /// Others are before us.
+    /// Too many sessions or read tasks are waiting.
     #[error("too many look at the rules or change them at once")]
     Crowded,
-    /// It refuses, or cannot be reached.
+    /// The database rejected a query, or is unreachable.
     #[error("the database: {}", said(.0))]
     Failed(#[from] sqlx::Error),
-    /// Its tables could not be made.
+    /// A migration failed.
     #[error("migrating the database: {}", why_not_migrated(.0))]
     Migration(#[from] sqlx::migrate::MigrateError),
 }
 
 impl DatabaseError {
-    /// Whether trying again later cannot help.
+    /// Whether a retry cannot help.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Address(_) | Self::NotMigrated | Self::UnrelatedTable(_) => true,
@@ -118,11 +119,11 @@ impl DatabaseError {
         }
     }
 
-    /// What the constraint says that a change was refused by, if one did.
+    /// Returns the message of the constraint that rejected a change, if that is the cause.
     pub(crate) fn refusal(&self) -> Option<String> {
         let Self::Failed(sqlx::Error::Database(error)) = self else { return None };
         match error.code().as_deref() {
-            // A check, a key that is there twice, one that points nowhere, a number or a text that does not fit.
+            // Violations of a check, a unique or a foreign key; numbers or texts that do not fit.
             Some("23514" | "23505" | "23503" | "22003" | "22001" | "22P05" | "22021") => {
                 Some(error.message().to_owned())
             }
@@ -130,7 +131,7 @@ impl DatabaseError {
         }
     }
 
-    /// What somebody who has no access to the database may know of it.
+    /// Returns a description for callers that have no access to the database.
     pub(crate) fn told(&self) -> &'static str {
         let code = match self {
             Self::NotMigrated => return "the tables are missing: run `trypema rules migrate`",
@@ -158,7 +159,7 @@ impl From<NotDone> for DatabaseError {
     }
 }
 
-/// What it says itself, without where in its own source it says so.
+/// Returns the message of the error, without its position in PostgreSQL's source code.
 fn said(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Database(error) => error.message().to_owned(),
@@ -166,7 +167,7 @@ fn said(error: &sqlx::Error) -> String {
     }
 }
 
-/// The reason why a migration failed, with the object that the database names.
+/// Returns the reason why a migration failed, with the object that the database names.
 fn why_not_migrated(error: &sqlx::migrate::MigrateError) -> String {
     let sqlx::migrate::MigrateError::ExecuteMigration(error, version) = error else {
         return error.to_string();
@@ -176,7 +177,7 @@ fn why_not_migrated(error: &sqlx::migrate::MigrateError) -> String {
     format!("{}{}; nothing was changed (migration {version})", said(error), detail.unwrap_or_default())
 }
 
-/// A connection, and the right to one.
+/// A connection, and the permit to use one.
 #[derive(Debug)]
 struct Session<'d> {
     database: &'d Database,
@@ -185,7 +186,7 @@ struct Session<'d> {
     _permit: SemaphorePermit<'d>,
 }
 
-/// What a connection is for.
+/// The purpose of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Looking,
@@ -194,7 +195,7 @@ enum Purpose {
 }
 
 impl Purpose {
-    /// The worker that does what takes long.
+    /// Returns the worker for long work.
     fn worker(self) -> Worker {
         match self {
             Self::Looking => Worker::Reads,
@@ -204,12 +205,13 @@ impl Purpose {
 }
 
 impl Session<'_> {
-    /// Leaves the connection to the next one. Who does not come here gives it up, with whatever it was doing.
+    /// Returns the connection for reuse. Dropping a session instead closes its connection, and with it any
+    /// open transaction.
     fn rest(self) {
         *self.database.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.connection);
     }
 
-    /// The same after a transaction that is not wanted any more.
+    /// Rolls back the transaction, then returns the connection for reuse.
     async fn roll_back(mut self) {
         let rolled_back = async { Ok(query("ROLLBACK").execute(&mut self.connection).await?) };
         if within(rolled_back).await.is_ok() {
@@ -219,18 +221,18 @@ impl Session<'_> {
 }
 
 impl Database {
-    /// Where rules are stored. Nothing is reached for yet.
+    /// Creates a handle without connecting.
     ///
     /// # Errors
     ///
-    /// What is wrong with the address, if it is given.
+    /// The address is invalid.
     pub(crate) fn new(address: Address) -> Result<Self, DatabaseError> {
         address.options()?;
         let (looks, changes, following) = (Semaphore::new(LOOKS), Semaphore::new(CHANGES), Semaphore::new(1));
         Ok(Self { address, looks, changes, following, idle: Mutex::new(None) })
     }
 
-    /// A connection, within a while.
+    /// Returns a session, or [`DatabaseError::Crowded`] if none is free in time.
     async fn session(&self, purpose: Purpose) -> Result<Session<'_>, DatabaseError> {
         let turns = match purpose {
             Purpose::Looking => &self.looks,
@@ -256,17 +258,17 @@ impl Database {
         timeout(UNTIL_CONNECTED, connecting).await.unwrap_or(Err(DatabaseError::Silent))
     }
 
-    /// Calls `heard` for every change that is announced, and once at the start; ends when the connection does.
+    /// Calls `heard` for every announced change, and once at the start. Returns when the connection ends.
     ///
     /// # Errors
     ///
-    /// Why nothing can be heard.
+    /// The database is unreachable.
     pub(crate) async fn listen(&self, heard: impl Fn()) -> Result<(), DatabaseError> {
         let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
         let pool = pool.acquire_timeout(UNTIL_CONNECTED).connect_lazy_with(self.address.options()?);
         let mut listener = within(async {
             let mut listener = PgListener::connect_with(&pool).await?;
-            // Whoever listens wants to know that something may have been missed.
+            // Return on a lost connection: the caller has to know that it may have missed a change.
             listener.eager_reconnect(false);
             listener.listen(CHANNEL).await?;
             Ok(listener)
@@ -278,7 +280,8 @@ impl Database {
                 Ok(Ok(Some(_))) => heard(),
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Err(error)) => return Err(error.into()),
-                // A connection that died silently says nothing, as one that has nothing to say.
+                // A connection that died silently looks like one without announcements, so check it with a
+                // query.
                 Err(_) => {
                     let alive = async { Ok(listener.execute("SELECT 1").await?) };
                     within(alive).await?;
@@ -288,19 +291,21 @@ impl Database {
     }
 }
 
-/// A connection that was left, if it is still one: the server may have been restarted, or a firewall have forgotten it.
+/// Returns an idle connection if it still works: the database may have restarted, or a firewall may have
+/// dropped the connection.
 async fn alive(idle: Option<PgConnection>) -> Option<PgConnection> {
     let mut connection = idle?;
     let answer = timeout(UNTIL_ALIVE, connection.ping()).await;
     answer.is_ok_and(|answer| answer.is_ok()).then_some(connection)
 }
 
-/// A query without a name in the server, so that those who share its connections do not meet.
+/// Creates an unnamed statement, so that clients which share connections through a pooler do not conflict.
 fn query<'q>(text: impl SqlSafeStr) -> Query<'q, Postgres, PgArguments> {
     sqlx::query(text).persistent(false)
 }
 
-/// Does something with the database, unless that takes too long. What was begun is then given up with its connection.
+/// Runs `work` with the timeout [`PATIENCE`]. On a timeout the session is dropped, which closes its
+/// connection.
 async fn within<T>(work: impl Future<Output = Result<T, DatabaseError>>) -> Result<T, DatabaseError> {
     timeout(PATIENCE, work).await.unwrap_or(Err(DatabaseError::Silent))
 }
@@ -317,7 +322,7 @@ impl Address {
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
             return Err(DatabaseError::Address("need postgres://user@host/database".to_owned()));
         }
-        // The error may repeat a part of the address, and so of the password.
+        // The parser's error may quote a part of the address, and so of the password.
         let options = PgConnectOptions::from_str(text).map_err(|_| {
             DatabaseError::Address("cannot be understood: need postgres://user@host/database".to_owned())
         })?;

@@ -1,20 +1,20 @@
-//! Rules from a file, or those that are built in.
+//! Rules from a file, or the built-in ones.
 
 use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 
-/// The rules of a service that was given none.
+/// The rules of a server without configured rules.
 const DEMONSTRATION: &str = include_str!("../demo.yaml");
 
-/// Where rules are read: a file, or the demonstration rules, which never change.
+/// A rules file, or the demonstration rules (`None`), which never change.
 #[derive(Debug, Clone)]
 pub(crate) struct Source(pub(crate) Option<RulesFile>);
 
-/// Why a file is read again.
+/// The reason for reading a file again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// It may have changed.
+    /// The poll interval has passed; the file may have changed.
     Poll,
-    /// An operator asked for it.
+    /// An operator requested a reload.
     Asked,
 }
 
@@ -23,7 +23,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// What is wrong with them, and in which line.
+    /// The rules are invalid; the error names the lines.
     pub(crate) fn read(&mut self) -> Result<RuleSet, InvalidRules> {
         match &mut self.0 {
             None => RuleSet::from_yaml(DEMONSTRATION, "the built-in rules"),
@@ -31,7 +31,7 @@ impl Source {
         }
     }
 
-    /// Reads the rules again; `None` for a poll of a file that has not changed.
+    /// Reads the rules again. Returns `None` for a poll of a file that has not changed.
     pub(crate) fn read_for(&mut self, reason: Reason) -> Option<Result<RuleSet, InvalidRules>> {
         match reason {
             Reason::Poll => self.0.as_mut()?.poll(),

@@ -1,4 +1,4 @@
-//! `forward_auth` of the configuration file, as it is written.
+//! `forward_auth` of the configuration file, before validation.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ pub(crate) struct ForwardAuthSettings {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProfileSettings {
-    /// `null` removes one of the request's own attributes.
+    /// The attributes by name; `null` removes a standard attribute.
     pub(crate) attributes: BTreeMap<String, Option<AttributeSettings>>,
     pub(crate) cost: Option<u64>,
     pub(crate) deny_status: Option<u16>,
     pub(crate) headers: Option<HeaderSetting>,
 }
 
-/// Where the value of an attribute comes from.
+/// The source of an attribute's value.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AttributeSettings {

@@ -1,4 +1,4 @@
-//! Files that a generated token is read from, and those that are replaced.
+//! Tests which token files are reused and which are replaced.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A directory of a user's session, removed when dropped.
+/// The runtime directory of a user's session, removed when dropped.
 struct Session(PathBuf);
 
 impl Session {
@@ -52,7 +52,7 @@ fn a_token_is_kept_for_its_port() {
     assert_eq!(fs::read_dir(folder).unwrap().count(), 2, "nothing else is left");
 }
 
-/// Each way to spoil a file: the next token is a new one, in a file as it should be.
+/// Every way to spoil a file leads to a new token in a correct file.
 #[test]
 fn files_that_others_may_know_are_replaced() {
     type Spoil = fn(&Session);
@@ -72,7 +72,7 @@ fn files_that_others_may_know_are_replaced() {
             fs::hard_link(session.file(), session.0.join("elsewhere")).unwrap();
         }),
         ("of another user", |session| {
-            // Only root can give files away.
+            // Only root can change the owner of a file.
             if chown(session.file(), Some(65_534), None).is_err() {
                 fs::write(session.file(), "").unwrap();
             }

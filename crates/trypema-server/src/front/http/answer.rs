@@ -16,34 +16,36 @@ use super::Answer;
 use crate::mode::Mode;
 use crate::net::UNACCOUNTED_BYTES;
 
-/// What a request may do.
+/// The decision about a request.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct CheckAnswer<'a> {
-    /// Whether it may go ahead.
+    /// Whether the request may proceed.
     allowed: bool,
     outcome: OutcomeName,
-    /// Milliseconds, rounded up, after which it would be let in if nobody else asks; 0 if it is, `null` if it never is.
+    /// Milliseconds, rounded up, after which the request would be allowed if no other request comes; 0 if
+    /// it is allowed now, `null` if it never will be.
     retry_after_ms: Option<u64>,
-    /// The rule that denied it.
+    /// The id of the rule that denied the request.
     decided_by: Option<&'a str>,
-    /// The attribute by which an allow list or a block list decided.
+    /// The attribute whose value is on an allow list or a block list that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     listed_by: Option<&'a str>,
     /// Every rule that applies, by priority.
     rules: Vec<RuleAnswer<'a>>,
 }
 
-/// What may be done.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OutcomeName {
-    /// Go ahead.
+    /// The request may proceed.
     Allowed,
-    /// Wait for `retry_after_ms` and ask again; nothing was spent.
+    /// The request must wait for `retry_after_ms` and be sent again; nothing was spent.
     Throttled,
-    /// Not go ahead; nothing was spent.
+    /// The request must not proceed; nothing was spent.
     Denied,
-    /// Not go ahead, because the store could not be asked and the rules say so: a matter of the service's, not of the caller's.
+    /// The request must not proceed, because the store is unavailable and `on_store_failure` says so. The
+    /// cause is the server, not the caller.
     Unavailable,
 }
 
@@ -58,47 +60,48 @@ impl OutcomeName {
     }
 }
 
-/// What one rule decided.
+/// The decision of one rule.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RuleAnswer<'a> {
-    /// Its id.
+    /// The id of the rule.
     rule: &'a str,
     /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    /// The name of the counter that was asked; `null` where the request lacks an attribute of the rule's key.
+    /// The name of the counter; `null` if the request lacks an attribute of the rule's key.
     key: Option<&'a str>,
-    /// What it says by itself.
+    /// Whether this rule alone allows the request.
     allowed: bool,
     action: Action,
-    /// What fits at most.
+    /// The maximum number of units.
     limit: u64,
-    /// What is left after the request.
+    /// The number of units that are left after the request.
     remaining: u64,
     retry_after_ms: Option<u64>,
-    /// Milliseconds, rounded up, until nothing of what was spent counts.
+    /// Milliseconds, rounded up, until no spent units count any more.
     reset_after_ms: u64,
     #[serde(flatten)]
     block: BlockAnswer,
-    /// The attribute of the rule's key that the request lacks, where the rule denies it because of that.
+    /// The attribute of the rule's key that the request lacks, if the rule denies the request for that
+    /// reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_attribute: Option<&'a str>,
     /// The rule's `if_missing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     if_missing: Option<IfMissing>,
-    /// Whether the store could not be asked, and this is what was chosen for that case.
+    /// Whether the store was unavailable, so that `on_store_failure` decided.
     #[serde(skip_serializing_if = "is_false")]
     substitute: bool,
-    /// Only in answers to `record`: whether the rule counted it. `false` if the store could not be asked and
-    /// `on_store_failure` is `allow` or `deny`.
+    /// Only in responses to `record`: whether the rule counted the request. `false` if the store was
+    /// unavailable and `on_store_failure` is `allow` or `deny`.
     #[serde(skip_serializing_if = "Option::is_none")]
     counted: Option<bool>,
-    /// What is left before the request; only explanations have it.
+    /// The number of units that are left before the request; only in explanations.
     #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<u64>,
 }
 
-/// The counts of an abuse rule, and the window that blocks; other rules have none of it.
+/// The counts of an abuse rule, and the window that blocks. Other rules have none of these fields.
 #[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
 pub(super) struct BlockAnswer {
     /// The window that blocks the key.
@@ -116,9 +119,9 @@ pub(super) struct BlockAnswer {
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ScopeName {
-    /// The short one.
+    /// The short window.
     Temp,
-    /// The long one.
+    /// The long window.
     Long,
 }
 
@@ -140,7 +143,7 @@ fn is_false(is_so: &bool) -> bool {
     !is_so
 }
 
-/// Whether a denial was made in place of a store that could not be asked.
+/// Whether the failure policy denied the request because the store was unavailable.
 fn is_by_store(verdict: &Verdict) -> bool {
     verdict.rules().any(|rule| rule.decision.is_substitute())
         && ErrorCode::of_verdict(verdict) == ErrorCode::ServiceUnavailable
@@ -156,7 +159,7 @@ impl<'a> CheckAnswer<'a> {
             retry_after_ms: milliseconds(verdict.retry_after()),
             decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
             listed_by: verdict.listed_by(),
-            // Candidates are nobody's matter but those who think about them.
+            // Candidates never affect a request, so they are left out.
             rules: verdict
                 .rules()
                 .filter(|rule| rule.rule.candidate_for.is_none())
@@ -195,7 +198,7 @@ impl<'a> From<Explained<'a>> for RuleAnswer<'a> {
     }
 }
 
-/// A wait in whole milliseconds, rounded up, so that nobody comes back too early.
+/// Converts a wait to whole milliseconds, rounded up, so that no client retries too early.
 pub(super) fn milliseconds(wait: Option<Duration>) -> Option<u64> {
     wait.map(rounded_up)
 }
@@ -204,15 +207,15 @@ pub(super) fn rounded_up(time: Duration) -> u64 {
     u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
-/// Room for the answer of a few rules, so that it is seldom moved while it is written.
+/// The initial capacity of a response: enough for a few rules without reallocation.
 const USUAL_BYTES: usize = 768;
 
-/// A response in JSON.
+/// Returns a JSON response.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     let mut body = Vec::with_capacity(USUAL_BYTES);
-    // Only texts and numbers, which always can be written.
+    // Serialising text and numbers cannot fail.
     let _ = serde_json::to_writer(&mut body, value);
-    // A long one may have room for twice as much, which nobody accounts for.
+    // A long body may have twice the needed capacity, which would not be accounted for.
     if body.len() > UNACCOUNTED_BYTES {
         body.shrink_to_fit();
     }

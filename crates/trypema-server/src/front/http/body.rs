@@ -1,4 +1,4 @@
-//! Reading a body, up to a bound and within the memory budget.
+//! Reads a request body, up to a maximum size and within the memory budget.
 
 use std::ops::Deref;
 
@@ -10,10 +10,10 @@ use hyper::body::Incoming;
 use super::problem::Refusal;
 use crate::net::{Place, Reservation, UNACCOUNTED_BYTES};
 
-/// Bytes of a body that are read before other connections get their turn.
+/// The number of bytes that are read before the task yields to other connections.
 const BYTES_PER_POLL: usize = 64 * 1024;
 
-/// A body, and its part of the memory budget.
+/// A body, with its part of the memory budget.
 #[derive(Debug)]
 pub(super) struct Body {
     bytes: Bytes,
@@ -31,15 +31,15 @@ impl Deref for Body {
 /// The parts of a body that have arrived.
 struct Parts<'p> {
     place: &'p Place,
-    /// The length of the whole body, or the longest that is accepted if it does not say.
+    /// The length of the whole body, or the maximum length if the request does not declare one.
     expected: usize,
-    /// Nearly every body is one part, which need not be copied.
+    /// The first part. Nearly every body has only one, which then needs no copy.
     first: Bytes,
     all: Vec<u8>,
     reserved: Option<Reservation>,
 }
 
-/// Reads the whole of a body, if it is no larger than `max`. The registry of connections watches how long it takes.
+/// Reads a whole body of at most `max` bytes. The registry of connections enforces the timeout.
 pub(super) async fn read(mut body: Incoming, max: usize, place: &Place) -> Result<Body, Refusal> {
     let size = body.size_hint();
     if size.lower() > max as u64 {
@@ -76,7 +76,7 @@ impl Parts<'_> {
         }
         let needed = self.len() + data.len();
         if needed > self.all.capacity() {
-            // Twice as much each time, so that little is copied; never more than there will be.
+            // Double the capacity, so that few bytes are copied, but never beyond the expected length.
             let capacity = needed.max(self.all.capacity() * 2).min(self.expected.max(needed));
             self.account_for(capacity).await?;
             self.all.reserve_exact(capacity - self.all.len());

@@ -1,4 +1,4 @@
-//! `POST /v1/check`: may this request go ahead?
+//! `POST /v1/check`: decides whether a request may proceed.
 
 use std::thread;
 
@@ -20,14 +20,15 @@ use crate::deny_status::DenyStatus;
 use crate::mode::Mode;
 use crate::net::Place;
 
-/// Requests of a batch that are asked of Redis at once: enough to travel together, few enough that the last ones do not wait for longer than
-/// a call may take.
+/// The number of requests of a batch that are sent to Redis at a time: enough for one round trip to serve
+/// many, few enough that the last ones meet the Redis deadline.
 const AT_A_TIME: usize = 32;
-/// Parts of batches that wait for Redis at a time.
+/// The number of batch parts that wait for Redis at a time.
 const PARTS_IN_REDIS: usize = 2;
 
-/// Parts of batches that are decided at a time, so that they do not crowd out single checks: in memory on half of the processors, as they
-/// never wait there. Batches take turns after every part.
+/// Returns the number of batch parts that are decided at a time, so that batches do not delay single
+/// checks. In memory, decisions never wait, so they may use half of the processors. Batches take turns
+/// after every part.
 pub(super) fn parts_at_a_time(provider: &ProviderChoice) -> usize {
     match provider {
         ProviderChoice::Memory => thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2)),
@@ -35,9 +36,11 @@ pub(super) fn parts_at_a_time(provider: &ProviderChoice) -> usize {
     }
 }
 
-/// Bytes that are reserved for the answer to one request of a batch, before any of them spends something: with a few rules it is smaller.
+/// The bytes that are reserved for the response to one request of a batch, before any request spends units.
+/// With a few rules the response is smaller.
 const ANSWER_BYTES: usize = 1_024;
-/// Bytes of the shortest usual request of a batch: tells about how many a batch has before it is parsed.
+/// The length of the shortest usual request in a batch, which gives an estimate of the batch's size before
+/// it is parsed.
 const SHORTEST_QUESTION: usize = 24;
 
 impl CheckApi {
@@ -56,14 +59,15 @@ impl CheckApi {
         })
     }
 
-    /// Decides a batch. Memory for its answer is reserved before the batch is parsed: a batch that finds none costs next to nothing.
+    /// Decides a batch. Memory for the response is reserved before the batch is parsed, so a batch that
+    /// finds no memory costs next to nothing.
     async fn check_batch(&self, body: &[u8], place: &Place) -> Asked {
-        // A batch that waits for its turn has spent nothing yet, and may give way.
+        // A batch that waits for its turn has spent nothing yet, so its connection may still be evicted.
         let _turn = place.batch_turn().await;
         let most = (body.len() / SHORTEST_QUESTION + 1).min(self.max_batch);
         let mut reserved = place.reserve(most * ANSWER_BYTES).await.ok_or_else(Refusal::out_of_memory)?;
         let questions = {
-            // It is never closed.
+            // The semaphore is never closed.
             let _part = self.batches(place).acquire().await;
             question::read_batch(body, self.max_batch)?
         };
@@ -76,8 +80,8 @@ impl CheckApi {
         Ok(marked(json_bytes(StatusCode::OK, answer), Accounting::Reserved))
     }
 
-    /// Turns for parts of batches. Crowded peers have turns of their own: their connections wait for others of their kind, also while
-    /// they have such a turn.
+    /// Returns the semaphore for batch parts. Crowded peers have their own: a task of a crowded peer may wait
+    /// for its turn to be polled while it holds a permit, and must not block other peers meanwhile.
     fn batches(&self, place: &Place) -> &Semaphore {
         if place.is_crowded() { &self.crowded_batches } else { &self.batches }
     }
@@ -88,11 +92,11 @@ impl CheckApi {
         Ok(self.app.ask(question.mode, &asking).await?)
     }
 
-    /// Asks all in their order, some at a time: in Redis these travel together.
+    /// Decides all requests in order, [`AT_A_TIME`] at a time. With Redis, these share one round trip.
     async fn each(&self, questions: &[Question<'_>], batches: &Semaphore) -> Vec<u8> {
         let mut all = vec![b'['];
         for some in questions.chunks(AT_A_TIME) {
-            // It is never closed.
+            // The semaphore is never closed.
             let turn = batches.acquire().await;
             let verdicts = join_all(some.iter().map(|question| self.verdict(question))).await;
             for (question, verdict) in some.iter().zip(verdicts) {
@@ -101,7 +105,7 @@ impl CheckApi {
                 }
                 match verdict {
                     Ok(verdict) => {
-                        // Only texts and numbers, which always can be written.
+                        // Serialising text and numbers cannot fail.
                         let _ = serde_json::to_writer(&mut all, &CheckAnswer::new(&verdict, question.mode));
                     }
                     Err(refusal) => {
@@ -110,17 +114,19 @@ impl CheckApi {
                 }
             }
             drop(turn);
-            // Decisions in memory never wait: without this, a long batch would keep its thread from all other connections.
+            // Decisions in memory never wait: without this, a long batch would keep its thread from all
+            // other connections.
             tokio::task::yield_now().await;
         }
         all.push(b']');
-        // Accounts for the memory that the answer takes.
+        // Only the length is accounted for, so release the spare capacity.
         all.shrink_to_fit();
         all
     }
 }
 
-/// A verdict, told as was chosen. A denial that nothing was counted for, because the store failed, is always a 503.
+/// Returns the response in the form that the query asks for. A denial by `on_store_failure`, for which
+/// nothing was counted, is always a 503.
 fn told(verdict: &Verdict, mode: Mode, choices: Choices) -> Answer {
     let is_uncounted =
         verdict.is_substitute() && verdict.decided_by().is_some_and(|denied| denied.decision.is_uncounted());
@@ -133,8 +139,8 @@ fn told(verdict: &Verdict, mode: Mode, choices: Choices) -> Answer {
     answer
 }
 
-/// A denial as a status, a problem, and when to come back. What was denied because the store could not be asked is 503, whatever was
-/// chosen.
+/// Returns a denial as an HTTP status with a problem body and `Retry-After`. A denial because of an
+/// unavailable store is a 503, whatever `status` is.
 pub(super) fn denied(verdict: &Verdict, status: DenyStatus, headers: HeaderStyle) -> Answer {
     let Some(problem) = Problem::of_verdict(verdict) else { return Answer::default() };
     let problem = match problem.code() {

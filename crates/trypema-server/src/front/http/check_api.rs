@@ -1,4 +1,4 @@
-//! The API for checks: what the check listener serves, and nothing else.
+//! The check API: the only routes of the check listener.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ pub(crate) struct CheckApi {
     pub(super) profiles: Profiles,
     pub(super) max_body: usize,
     pub(super) max_batch: usize,
-    /// Turns for parts of batches.
+    /// Permits to decide a part of a batch.
     pub(super) batches: Semaphore,
-    /// The same for peers with many connections.
+    /// The same for crowded peers.
     pub(super) crowded_batches: Semaphore,
 }
 
@@ -77,12 +77,14 @@ impl Api for CheckApi {
         }
     }
 
-    /// Of forward-auth, `Origin` is a header of the request that the proxy holds.
+    /// A forward-auth request carries the headers of the proxied request, so its `Origin` says nothing
+    /// about the caller.
     fn is_open_to_pages(route: CheckRoute) -> bool {
         matches!(route, CheckRoute::ForwardAuth | CheckRoute::Health)
     }
 
-    /// Boxes rare routes: hyper moves the whole future of a request, so that of a check stays small.
+    /// Boxes the rare routes: hyper moves the whole future of a request, so the future of a check should
+    /// stay small.
     async fn answer(&self, route: CheckRoute, request: Request<Incoming>, place: &Place) -> Asked {
         match route {
             CheckRoute::Check => self.check(only(&Method::POST, request)?, place).await,

@@ -1,4 +1,4 @@
-//! `POST /v1/explain`: why a request would get what it gets.
+//! `POST /v1/explain`: explains the decision that a request would get.
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
@@ -11,31 +11,31 @@ use super::question::Topic;
 use super::{AdminApi, Asked, begin, body};
 use crate::net::Place;
 
-/// What every rule has to say about a request. Nothing is spent.
+/// The decision of every rule about a request. Nothing is spent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ExplainAnswer<'a> {
     outcome: OutcomeName,
     retry_after_ms: Option<u64>,
-    /// The rule that would deny it.
+    /// The id of the rule that would deny the request.
     decided_by: Option<&'a str>,
-    /// The attribute by which an allow list or a block list decides.
+    /// The attribute whose value is on an allow list or a block list that decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     listed_by: Option<&'a str>,
     /// The rules that apply, by priority.
     rules: Vec<RuleAnswer<'a>>,
-    /// The others.
+    /// The rules that do not apply.
     not_applying: Vec<NotApplyingAnswer<'a>>,
 }
 
 /// A rule that does not apply.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct NotApplyingAnswer<'a> {
-    /// Its id.
+    /// The id of the rule.
     rule: &'a str,
     /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    /// Why not.
+    /// The reason why it does not apply.
     reason: String,
 }
 

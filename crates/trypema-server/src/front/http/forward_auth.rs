@@ -1,5 +1,5 @@
-//! `/v1/forward-auth/PROFILE`: may a request that a proxy holds go ahead? For nginx `auth_request`, Caddy `forward_auth`, Traefik
-//! `forwardAuth`.
+//! `/v1/forward-auth/PROFILE`: decides whether a proxied request may proceed. For nginx `auth_request`,
+//! Caddy `forward_auth` and Traefik `forwardAuth`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -49,8 +49,8 @@ impl CheckApi {
         Ok(answer)
     }
 
-    /// The profile that a proxy names. Nothing else is read from the path or the query: the service cannot tell what a client wrote there
-    /// from what the proxy's configuration says.
+    /// Returns the profile that the path names. Nothing else is read from the path or the query: the server
+    /// cannot distinguish text that a client wrote from the proxy's configuration.
     fn profile(&self, uri: &Uri) -> Result<&Profile, Refusal> {
         if uri.query().is_some() {
             return Err(Refusal::bad_request(
@@ -72,7 +72,7 @@ impl CheckApi {
         })
     }
 
-    /// The value of one attribute; `None` if the request has none.
+    /// Returns the value of one attribute, or `None` if the request has none.
     fn value<'r>(
         &self,
         attribute: &'r Attribute,
@@ -114,7 +114,8 @@ impl CheckApi {
     }
 }
 
-/// The refusal of a request without an attribute that rules would silently not apply without.
+/// Returns the error of a request that lacks a required attribute. Without it, rules would silently not
+/// apply.
 fn missing(attribute: &Attribute) -> Refusal {
     let name = &attribute.name;
     match &attribute.source {
@@ -127,8 +128,8 @@ fn missing(attribute: &Attribute) -> Refusal {
     }
 }
 
-/// The value of a header that the proxy sets; an empty one counts as missing. If the header occurs twice, one of them is the client's, and the
-/// service cannot tell which.
+/// Returns the value of a header that the proxy sets, or `None` if it is missing or empty. If the header
+/// occurs twice, one value is the client's, and the server cannot tell which.
 fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
@@ -137,20 +138,20 @@ fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'
             "{name} occurs twice: the proxy has to overwrite the one that clients send"
         )));
     }
-    // Replacing other bytes would give different values one counter.
+    // Replacing invalid bytes would give different values the same counter.
     let text = std::str::from_utf8(first.as_bytes())
         .map_err(|_| Refusal::bad_request(format!("{name} is not UTF-8")))?;
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
-/// A host as it is counted: whoever writes it another way is still the same.
+/// Normalises a host, so that a client cannot get several counters by writing it differently.
 fn one_spelling(host: &str) -> String {
     let is_address = host.starts_with('[');
     let end = if is_address { host.find(']').map(|end| end + 1) } else { host.find(':') };
     host[..end.unwrap_or(host.len())].trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// The path of what a client asked for, which may be written with its host.
+/// Returns the path of a URI, which may include scheme and host.
 fn path_of(uri: &str) -> Result<&str, Refusal> {
     let uri = uri.split(['?', '#']).next().unwrap_or_default();
     let path = match uri.split_once("://") {

@@ -1,4 +1,4 @@
-//! `/v1/keys/{key}`: one counter, to look at and to forget.
+//! `/v1/keys/{key}`: shows or resets one counter.
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -12,36 +12,36 @@ use super::text::decoded_path;
 use super::{AdminApi, Asked, begin};
 use crate::net::Place;
 
-/// What a counter has.
+/// The state of a counter.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct KeyAnswer<'a> {
-    /// Its name, as answers tell it.
+    /// The name of the counter, as responses contain it.
     key: &'a str,
-    /// The rule that it is of.
+    /// The id of its rule.
     rule: &'a str,
     /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
-    /// What fits at most.
+    /// The maximum number of units.
     limit: u64,
-    /// What is left.
+    /// The number of units that are left.
     remaining: u64,
-    /// Whether an abuse rule blocks it, or an override does.
+    /// Whether an abuse rule or an override blocks the key.
     blocked: bool,
-    /// Milliseconds, rounded up, until a block ends; `null` if it never does.
+    /// Milliseconds, rounded up, until a block ends; `null` if it never ends.
     retry_after_ms: Option<u64>,
-    /// Milliseconds, rounded up, until nothing of what was spent counts.
+    /// Milliseconds, rounded up, until no spent units count any more.
     reset_after_ms: u64,
     #[serde(flatten)]
     block: BlockAnswer,
 }
 
-/// A counter that was forgotten.
+/// A counter that was reset.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ResetAnswer<'a> {
-    /// Its name.
+    /// The name of the counter.
     key: &'a str,
-    /// Whether there was anything to forget.
+    /// Whether the counter held any state.
     existed: bool,
 }
 

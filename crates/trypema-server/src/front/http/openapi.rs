@@ -1,4 +1,4 @@
-//! The description of all this for programs, made of the types that are read and written.
+//! The OpenAPI document, generated from the request and response types.
 
 mod rules;
 
@@ -14,7 +14,7 @@ use super::keys::{KeyAnswer, ResetAnswer};
 use super::question::{Question, Topic};
 use super::refund::RefundAnswer;
 
-/// The document, as JSON.
+/// Returns the document as JSON.
 pub(super) fn document() -> Bytes {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(format!("{:#}\n", written())));
     DOCUMENT.clone()
@@ -56,7 +56,7 @@ fn admin_listener() -> Value {
     json!({"url": "http://127.0.0.1:8081", "description": "The administration listener (setting admin_listen)."})
 }
 
-/// Adds the listeners of a path, and the refusals that all of its operations have in common.
+/// Adds the listeners of a path, and the errors that all of its operations share.
 fn place(path: &str, operations: &mut Value) {
     let is_health = ["/healthz", "/readyz"].contains(&path);
     let is_forward_auth = path.starts_with("/v1/forward-auth");
@@ -75,14 +75,14 @@ fn place(path: &str, operations: &mut Value) {
             responses.insert("429".to_owned(), problem_response());
         }
         if !is_health && !is_forward_auth && !responses.contains_key("4XX") {
-            // A web page whose origin is not allowed, at least.
+            // At least a web page whose origin is not allowed.
             responses.insert("403".to_owned(), problem_response());
         }
     }
     operations.insert("servers".to_owned(), json!(servers));
 }
 
-/// OpenAPI 3.1 has the schemas of JSON Schema 2020-12.
+/// Returns the settings of the schema generator: OpenAPI 3.1 uses JSON Schema 2020-12.
 fn generator() -> SchemaSettings {
     SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
@@ -155,7 +155,7 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
 
 const PROBLEM: &str = "#/components/schemas/Problem";
 
-/// Every method is answered alike.
+/// Describes forward-auth, which treats all methods alike.
 fn forward_auth(parameters: &[Value]) -> Value {
     let header = |name: &str, is_required: bool, example: &str| json!({"name": name, "in": "header", "required": is_required, "schema": {"type": "string"}, "example": example});
     let headers = [

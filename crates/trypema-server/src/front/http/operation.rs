@@ -1,4 +1,4 @@
-//! What whoever runs the service asks: is it alive, is it ready, what does it count, what is there?
+//! Routes for operators: liveness, readiness, metrics, and descriptions of the API.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,14 +49,14 @@ GET    /v1/lists         PUT, DELETE /v1/lists/{list}/{attribute}/{value}, where
 ";
 
 impl AdminApi {
-    /// Health, which tells those with a token why rules were refused.
+    /// Answers `/healthz` and `/readyz`. A caller with a token also sees why rules were rejected.
     pub(super) fn health(&self, request: &Request<Incoming>) -> Asked {
         let readiness = self.app.readiness();
         let is_reader = self.access.is_reader(request.headers());
         health(&if is_reader { readiness } else { readiness.without_details() }, request)
     }
 
-    /// Metrics, the description for programs, and that for people.
+    /// Answers `/metrics`, `/openapi.json` and `/`.
     pub(super) fn operation(&self, request: &Request<Incoming>) -> Asked {
         only_reading(request)?;
         Ok(match request.uri().path() {
@@ -67,7 +67,7 @@ impl AdminApi {
     }
 }
 
-/// `/healthz` and `/readyz`, on both listeners.
+/// Answers `/healthz` and `/readyz` on both listeners.
 pub(super) fn health(readiness: &Readiness, request: &Request<Incoming>) -> Asked {
     only_reading(request)?;
     if request.uri().path() == "/healthz" {
@@ -90,22 +90,23 @@ fn text(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     response
 }
 
-/// The last text of metrics, where it is so long that making it for everybody who asks would be an attack.
+/// A cache of the metrics text. A long text is shared between requests, because writing it for every
+/// request would let clients overload the server.
 #[derive(Debug, Default)]
 pub(super) struct SharedText {
     last: ArcSwapOption<(Started, Bytes)>,
     making: Mutex<()>,
 }
 
-/// Texts from here on are shared: those of some hundred rules are not.
+/// The size from which a text is shared. The text of a few hundred rules is smaller.
 const LONG: usize = 256 * 1024;
-/// For how long.
+/// The time for which a text is shared.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 
 impl SharedText {
     fn text(&self, make: impl FnOnce() -> String) -> Bytes {
         let last = self.last.load_full();
-        // While one makes a long one, others are content with the one before.
+        // While one request writes a new text, others get the previous one.
         let _making = match (self.making.try_lock(), &last) {
             (Ok(making), Some(last)) if last.0.ago() >= SHARED_FOR => Some(making),
             (_, Some(last)) => return last.1.clone(),

@@ -1,11 +1,12 @@
-//! Web pages: only those of allowed origins may call the service.
+//! Only web pages of allowed origins may call the server.
 //!
-//! A browser sends what any page asks it to, wherever the service listens, and tells so in `Origin`. A page must not spend
-//! the limit of a user it chooses, so a request with an `Origin` is refused unless the setting `allowed_origins` has it.
-//! There is no exception for an `Origin` that matches `Host`: a page can make its own name point to this machine.
+//! A browser sends requests on behalf of any page, to any address, and names the page in `Origin`. A page
+//! must not spend the limit of a user that it chooses, so the server refuses a request with an `Origin`
+//! unless `allowed_origins` contains it. An `Origin` that matches `Host` is no exception: a page can make
+//! its own host name resolve to this machine.
 //!
-//! Requests without `Origin` are from programs, or are a browser's GET or HEAD, which spend and change nothing. Browsers
-//! that leave `Origin` out elsewhere still send `Sec-Fetch-Site`.
+//! Requests without `Origin` come from programs, or are a browser's GET or HEAD, which spend and change
+//! nothing. Browsers that omit `Origin` elsewhere still send `Sec-Fetch-Site`.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -19,24 +20,25 @@ use super::problem::Refusal;
 use crate::allowed_origins::AllowedOrigins;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Everything that any route takes.
+/// All methods of all routes.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 const REQUEST_HEADERS: HeaderValue =
     HeaderValue::from_static("accept, authorization, content-type, if-match, traceparent");
 const ANSWER_HEADERS: HeaderValue = HeaderValue::from_static(
     "etag, retry-after, ratelimit, ratelimit-policy, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
 );
-/// Seconds that a browser remembers the permission: minutes, so that a change of the setting is soon noticed.
+/// The seconds for which a browser caches the permission: minutes, so that a change of the setting takes
+/// effect soon.
 const REMEMBERED_S: HeaderValue = HeaderValue::from_static("600");
 
-/// A page that may call the service.
+/// A page that may call the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AllowedPage<'a> {
     origin: &'a HeaderValue,
     is_preflight: bool,
 }
 
-/// The page that a request comes from, `None` for a program.
+/// Returns the page that sent a request, or `None` if a program sent it.
 ///
 /// # Errors
 ///
@@ -56,7 +58,7 @@ pub(super) fn admit<'a>(
 }
 
 impl AllowedPage<'_> {
-    /// The answer to a browser that asks before it sends the request itself.
+    /// Returns the response to a CORS preflight request, or `None` if this is not one.
     pub(super) fn preflight(self) -> Option<Answer> {
         self.is_preflight.then(|| {
             let mut answer = Answer::default();
@@ -69,7 +71,7 @@ impl AllowedPage<'_> {
         })
     }
 
-    /// Lets the page read the answer.
+    /// Adds the headers that let the page read the response.
     pub(super) fn permit(self, answer: &mut Answer) {
         let headers = answer.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin.clone());
@@ -78,7 +80,7 @@ impl AllowedPage<'_> {
     }
 }
 
-/// Whether a request that could change something is a page's, though it has no `Origin`.
+/// Whether a web page sent a request that could change something, although it has no `Origin`.
 fn is_from_page(method: &Method, headers: &HeaderMap) -> bool {
     let site = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
     site.is_some_and(|site| site != b"none") && method != Method::GET && method != Method::HEAD

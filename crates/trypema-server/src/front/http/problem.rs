@@ -1,4 +1,4 @@
-//! Requests that get no answer: why not, as `application/problem+json` (RFC 9457).
+//! Error responses, as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use trypema::http::Problem;
 use super::Answer;
 use crate::background_worker::NotDone;
 
-/// A request that gets no answer.
+/// A request that gets an error response.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The client's fault.
+    /// An error with a status and a detail of the server.
     Request { status: StatusCode, detail: Cow<'static, str>, header: Option<(HeaderName, HeaderValue)> },
-    /// Something that the library has a problem for.
+    /// An error that the library describes.
     Library(Box<Problem>),
 }
 
-/// What a refusal says.
+/// The JSON body of an error.
 #[derive(Debug, Serialize)]
 struct Details<'a> {
     r#type: &'static str,
@@ -41,7 +41,7 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// A path of the administration listener that leads nowhere.
+    /// Returns the error of an unknown path on the administration listener.
     pub(super) fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "there is nothing here; GET / says what there is")
     }
@@ -54,7 +54,8 @@ impl Refusal {
         }
     }
 
-    /// A body that is too large: what is left of it is not waited for.
+    /// Returns the error of a body that is too large. The connection is closed, because the rest of the
+    /// body is not read.
     pub(super) fn too_large(max: usize) -> Self {
         Self::Request {
             status: StatusCode::PAYLOAD_TOO_LARGE,
@@ -63,7 +64,7 @@ impl Refusal {
         }
     }
 
-    /// A request of a connection that has ended, so that hardly anybody will read this.
+    /// Returns the error of a request whose connection has ended. Usually no client reads it.
     pub(super) fn too_late() -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")
     }
@@ -76,7 +77,7 @@ impl Refusal {
         }
     }
 
-    /// The memory budget of all connections is exhausted.
+    /// Returns the error of a request that found no room in the memory budget.
     pub(super) fn out_of_memory() -> Self {
         Self::unavailable("the service holds as many request bodies and unread answers as it may")
     }
@@ -89,7 +90,7 @@ impl Refusal {
         }
     }
 
-    /// A wrong token from an address that has failed too often.
+    /// Returns the error of a wrong token from an address that has failed too often.
     pub(super) fn too_many_logins(wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self::Request {
@@ -115,7 +116,7 @@ impl Refusal {
         }
     }
 
-    /// The same as one of several answers.
+    /// Returns the JSON body, for one element of a batch response.
     pub(super) fn to_json(&self) -> String {
         match self {
             Self::Library(problem) => problem.to_json(),
@@ -127,11 +128,11 @@ impl Refusal {
 fn json(status: StatusCode, detail: &str) -> String {
     let title = status.canonical_reason().unwrap_or("Error");
     let details = Details { r#type: "about:blank", title, status: status.as_u16(), detail };
-    // Only texts and numbers, which always can be written.
+    // Serialising text and numbers cannot fail.
     serde_json::to_string(&details).unwrap_or_default()
 }
 
-/// A failure of the store says nothing of itself: it may name hosts. What is wrong with a request is told.
+/// Hides the details of a store failure, which may name hosts, and shows what is wrong with a request.
 impl From<&TrypemaError> for Refusal {
     fn from(error: &TrypemaError) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! Parameters of a query: how the answer to a check reports the decision.
+//! The query parameters of a check: how the response reports the decision.
 
 use std::borrow::Cow;
 
@@ -8,20 +8,20 @@ use super::problem::Refusal;
 use super::text::decoded;
 use crate::deny_status::{DenyStatus, NOT_A_DENIAL};
 
-/// How an answer reports a decision.
+/// The form in which a response reports a decision.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choices {
-    /// The status of a denial; `None` leaves it to the body of a 200.
+    /// The status of a denial; `None` for a 200 with the decision in the body.
     pub(super) deny_status: Option<DenyStatus>,
     /// The headers that report the remaining units.
     pub(super) headers: HeaderStyle,
 }
 
-/// A name and its value.
+/// A parameter's name and value.
 pub(super) type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 impl Choices {
-    /// Reads `deny_status` and `headers`. Without them the body alone reports the decision.
+    /// Reads `deny_status` and `headers`. Without them, only the body reports the decision.
     pub(super) fn read(query: Option<&str>) -> Result<Self, Refusal> {
         let mut choices = Self { deny_status: None, headers: HeaderStyle::None };
         for pair in pairs(query.unwrap_or_default()) {
@@ -39,7 +39,7 @@ impl Choices {
     }
 }
 
-/// Names and values of a query.
+/// Returns the names and values of a query.
 pub(super) fn pairs(query: &str) -> impl Iterator<Item = Result<Pair<'_>, Refusal>> {
     query.split('&').filter(|part| !part.is_empty()).map(|part| {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));

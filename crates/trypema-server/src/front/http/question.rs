@@ -1,4 +1,4 @@
-//! What is asked: attributes and a cost, in JSON.
+//! Requests in JSON: attributes, a cost and a mode.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,8 @@ use super::problem::Refusal;
 use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
 use crate::mode::Mode;
 
-/// What is told of an `ip` that is none: it would have a counter of its own, and be on no list.
+/// The error of an `ip` that is not an address. Such a value would get a counter of its own and match no
+/// list.
 pub(super) const NO_ADDRESS: &str = "ip: need an address, as in 203.0.113.9 or 2001:db8::1, without a port";
 
 /// Whether a value of `ip` is an address.
@@ -26,31 +27,32 @@ pub(super) fn is_address(value: &str) -> bool {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Question<'a> {
-    /// Who asks for what, as in `{"user": "ann", "endpoint": "/search", "method": "GET", "plan": "free", "ip": "203.0.113.9"}`.
+    /// The attributes of the request, for example `{"user": "ann", "endpoint": "/search", "method": "GET",
+    /// "plan": "free", "ip": "203.0.113.9"}`.
     #[serde(borrow)]
     pub(super) attributes: Attributes<'a>,
-    /// What it spends.
+    /// The cost of the request, in units.
     #[serde(default = "one")]
     pub(super) cost: u64,
-    /// What is done to counters.
+    /// The effect of the request on counters.
     #[serde(default)]
     pub(super) mode: Mode,
 }
 
-/// A request that is talked about, and not made.
+/// A request to explain or to refund.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Topic<'a> {
-    /// Who asks for what.
+    /// The attributes of the request.
     #[serde(borrow)]
     pub(super) attributes: Attributes<'a>,
-    /// What it spends.
+    /// The cost of the request, in units.
     #[serde(default = "one")]
     pub(super) cost: u64,
 }
 
 impl<'a> Topic<'a> {
-    /// Reads a body.
+    /// Parses a body.
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Refusal> {
         read(body)
     }
@@ -60,7 +62,7 @@ fn one() -> u64 {
     1
 }
 
-/// An object, and never the array that serde would take in place of one.
+/// Accepts only a JSON object. Without it, serde would accept an array of the fields as well.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -83,7 +85,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneObject<T> {
     }
 }
 
-/// Reads a body that is an object.
+/// Parses a body that is a JSON object.
 pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
     read_any(body).map(|Object(object)| object)
 }
@@ -93,12 +95,12 @@ fn read_any<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
         .map_err(|error| Refusal::bad_request(format!("the body is no request: {error}")))
 }
 
-/// Names and values, each name once.
+/// Attribute names and values, each name once.
 #[derive(Debug)]
 pub(super) struct Attributes<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl Attributes<'_> {
-    /// As the engine takes them.
+    /// Returns the attributes in the form that the engine accepts.
     pub(super) fn pairs(&self) -> Vec<(&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value)).collect()
     }
@@ -147,7 +149,7 @@ impl<'de> Visitor<'de> for Pairs {
     }
 }
 
-/// A text that is borrowed where it can be.
+/// A text that is borrowed from the body if it contains no escapes.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {
@@ -189,12 +191,12 @@ impl JsonSchema for Attributes<'_> {
     }
 }
 
-/// Whether a body is a batch, if it is anything.
+/// Whether a body is a batch. The body may still be malformed.
 pub(super) fn is_batch(body: &[u8]) -> bool {
     body.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// Reads a body that is a batch of at most `max` requests.
+/// Parses a batch of at most `max` requests.
 pub(super) fn read_batch(body: &[u8], max: usize) -> Result<Vec<Question<'_>>, Refusal> {
     let many: Vec<Object<Question<'_>>> = read_any(body)?;
     if many.len() > max {

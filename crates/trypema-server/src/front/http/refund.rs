@@ -1,4 +1,4 @@
-//! `POST /v1/refund`: gives back.
+//! `POST /v1/refund`: refunds the cost of a request.
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
@@ -13,26 +13,26 @@ use super::question::Topic;
 use super::{Asked, CheckApi, begin, body};
 use crate::net::Place;
 
-/// What was given back.
+/// The refund of every rule.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RefundAnswer<'a> {
     /// Every rule that applies, by priority.
     rules: Vec<RefundedRule<'a>>,
 }
 
-/// What one rule was given back.
+/// The refund of one rule.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RefundedRule<'a> {
-    /// Its id.
+    /// The id of the rule.
     rule: &'a str,
     /// The name of the rule, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     /// The name of the counter.
     key: &'a str,
-    /// Units that were still counted, and are no more; `null` if that is not known.
+    /// Units that were still counted and are now refunded; `null` if that is unknown.
     refunded: Option<u64>,
-    /// Why it is not.
+    /// The reason why it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'static str>,
 }

@@ -1,4 +1,5 @@
-//! Rules: what is in force, what is stored, and changing it. All of it is for those who were given a token; see [`super::admin`].
+//! Routes that show the rules in force and change the stored ones. All of them need a token; see
+//! [`super::access`].
 
 mod candidates;
 mod item;
@@ -38,33 +39,34 @@ use crate::rules::change::Change;
 use crate::rules::database::{DatabaseError, EditError, Edited, Stored, Unusable, Wanted};
 use crate::tokens::Actor;
 
-/// Rules in force on this server.
+/// The rules in force on this server.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RulesAnswer<'a> {
-    /// Their revision, if they are stored in a database.
+    /// The revision of the rules, if they are stored in a database.
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
-    /// By priority; those that are not enabled included.
+    /// The rules by priority, including disabled ones.
     rules: Vec<&'a Rule>,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct EditAnswer {
-    /// The revision of all rules now.
+    /// The revision of the rule set now.
     revision: u64,
-    /// What was changed, or would be; nothing if everything was so already.
+    /// The changes that were made, or that a dry run would make; empty if nothing differs.
     changes: Vec<Change>,
 }
 
-/// Whether a path is one of those below.
+/// Whether a path is below one of the routes of this module.
 pub(super) fn is_below(path: &str) -> bool {
     ["/v1/rules/", "/v1/ruleset/", "/v1/overrides/", "/v1/lists/"].iter().any(|start| path.starts_with(start))
 }
 
 impl AdminApi {
     pub(super) async fn rules(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        // Who may look may find out what there is; who changes something is looked at again there.
+        // Every route needs at least a reader's token. Routes that change something check for an editor's
+        // token themselves.
         self.access.admit_reader(request.headers(), place)?;
         let path = request.uri().path().to_owned();
         let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
@@ -89,7 +91,7 @@ impl AdminApi {
             (["ruleset", "revert"], _) => Err(Refusal::wrong_method("POST")),
             (["overrides"], Method::GET) => self.show_overrides(&request, place).await,
             (["overrides"], _) => Err(Refusal::wrong_method("GET")),
-            // A key may have slashes that nobody encoded.
+            // A key may contain slashes that the client did not encode.
             (["overrides", ..], _) => self.override_of(&path["/v1/overrides/".len()..], request, place).await,
             (["lists"], Method::GET) => self.show_lists(place).await,
             (["lists"], _) => Err(Refusal::wrong_method("GET")),
@@ -111,13 +113,14 @@ impl AdminApi {
         Ok(Worker::Reads.run(answer).await?)
     }
 
-    /// The rules that are stored, if they are in a database.
+    /// Returns the database that stores the rules, or a 404 if they are in a file.
     fn book(&self) -> Result<&Book, Refusal> {
         let missing = "the rules of this service are in a file: with database_url they can be changed here";
         self.app.book().map(|book| &**book).ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, missing))
     }
 
-    /// Answers with what `make` makes of the stored rules. It runs on the readers' worker, as there may be thousands of them.
+    /// Answers with the result of `make` on the stored rules. `make` runs on the readers' worker, because
+    /// there may be thousands of rules.
     async fn answer_from_stored(
         &self,
         place: &Place,
@@ -129,7 +132,7 @@ impl AdminApi {
         Worker::Reads.run(move || make(&stored)).await?
     }
 
-    /// Has `make` change what is stored, and all servers put it in force.
+    /// Changes the stored rules to the result of `make`, and announces the change to all servers.
     async fn edit(
         &self,
         who: &Actor,
@@ -153,7 +156,7 @@ impl AdminApi {
     }
 }
 
-/// What became of a change to one thing, with the revision that the next one has to name.
+/// Answers a change of one item. The `ETag` is the revision that the next change has to name.
 async fn edited(status: StatusCode, edited: Edited) -> Asked {
     let revision = edited.item_revision;
     let answer = json_on(Worker::Changes, status, EditAnswer::from(edited)).await?;
@@ -170,17 +173,17 @@ impl From<Edited> for EditAnswer {
     }
 }
 
-/// Parses a body that may be long.
+/// Parses a body on `worker`, because it may be long.
 async fn read_on<T: DeserializeOwned + Send + 'static>(worker: Worker, body: Body) -> Result<T, Refusal> {
     worker.run(move || read(&body)).await?
 }
 
-/// Writes an answer that may be long.
+/// Writes a JSON response on `worker`, because it may be long.
 async fn json_on(worker: Worker, status: StatusCode, value: impl Serialize + Send + 'static) -> Asked {
     Ok(worker.run(move || json(status, &value)).await?)
 }
 
-/// An answer with its revision as `ETag`.
+/// Adds the revision as `ETag`.
 fn tagged(mut answer: Answer, revision: u64) -> Answer {
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{revision}\"")) {
         answer.headers_mut().insert(ETAG, tag);
@@ -188,7 +191,7 @@ fn tagged(mut answer: Answer, revision: u64) -> Answer {
     answer
 }
 
-/// Whoever asks may not know where the database is, and what it says.
+/// Hides the details: callers must not learn the database's address or its messages.
 impl From<DatabaseError> for Refusal {
     fn from(error: DatabaseError) -> Self {
         tracing::warn!(%error, "the database did not do what it was asked to");

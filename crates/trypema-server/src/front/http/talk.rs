@@ -1,4 +1,4 @@
-//! HTTP/1.1 on one connection, read and written by hyper.
+//! HTTP/1.1 on one connection, with hyper.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -30,9 +30,10 @@ impl<A: Api> Protocol for Http<A> {
             http1::Builder::new()
                 .max_buf_size(self.0.common().max_header)
                 .header_read_timeout(None)
-                // A client that has said all it wants to say is still answered.
+                // A client may close its sending half after the last request, and still gets the response.
                 .half_close(true)
-                // Told to finish before it has read anything, hyper would not read at all.
+                // If `graceful_shutdown` came before the first read, hyper would not read at all. Disabling
+                // keep-alive has it serve one request.
                 .keep_alive(order == Order::Stay)
                 .serve_connection(TokioIo::new(stream), service)
         );

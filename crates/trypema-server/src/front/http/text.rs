@@ -1,8 +1,8 @@
-//! Percent-encoding.
+//! Percent-decoding.
 
 use std::borrow::Cow;
 
-/// A part of a query, decoded; `None` if that is no text.
+/// Decodes a part of a query. Returns `None` if the result is not UTF-8.
 pub(super) fn decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains(['%', '+']) {
         return Some(Cow::Borrowed(text));
@@ -10,7 +10,7 @@ pub(super) fn decoded(text: &str) -> Option<Cow<'_, str>> {
     from_bytes(text, |byte| if byte == b'+' { b' ' } else { byte })
 }
 
-/// A part of a path, decoded; `None` if that is no text.
+/// Decodes a part of a path. Returns `None` if the result is not UTF-8.
 pub(super) fn decoded_path(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));

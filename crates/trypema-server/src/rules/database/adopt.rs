@@ -1,4 +1,4 @@
-//! Adopting a table `rate_limit_rules` that somebody else has created, with its rows.
+//! Adopts an existing table `rate_limit_rules`, with its rows.
 
 mod shape;
 
@@ -14,11 +14,11 @@ use crate::rules::change::Kind;
 const TABLE: &str = include_str!("../../../migrations/adopt/table.sql");
 const ROWS: &str = include_str!("../../../migrations/adopt/rows.sql");
 
-/// Where 0001 creates the table, and where that statement ends.
+/// The start and the end of the statement in 0001 that creates the table.
 const CREATE: &str = "CREATE TABLE rate_limit_rules (";
 const CREATED: &str = "\n);\n";
 
-/// Values that were NULL and had to be filled in.
+/// Values that were NULL and got their default.
 const FILLED: &str = "
     SELECT a.id::text, given.key FROM trypema_adopted a JOIN rate_limit_rules r ON r.id = a.id::text,
            jsonb_each(to_jsonb(a)) AS given
@@ -26,7 +26,8 @@ const FILLED: &str = "
       AND given.key IN ('plan_tiers', 'endpoints', 'action', 'priority', 'created_at', 'updated_at')
     ORDER BY 1, 2";
 
-/// Rows that were set aside, as rules are read: with the defaults of columns that may be missing.
+/// Rows that were set aside, in the form in which rules are read: with the defaults of columns that may be
+/// missing.
 const SET_ASIDE: &str = "
     SELECT number, reason, (
         jsonb_build_object('plan_tiers', ARRAY[]::text[], 'endpoints', ARRAY[]::text[], 'action', 'reject', 'priority', 100,
@@ -34,21 +35,21 @@ const SET_ASIDE: &str = "
         || jsonb_strip_nulls(original) || jsonb_strip_nulls(jsonb_build_object('id', id)))::text
     FROM rate_limit_unusable_rules";
 
-/// Rows that were set aside and have not been written anew.
+/// Rows that were set aside and have no replacement yet.
 const UNUSABLE: &str = "
     SELECT id, reason FROM rate_limit_unusable_rules u
     WHERE NOT EXISTS (SELECT FROM rate_limit_rules r WHERE r.id = u.id) ORDER BY number";
 
-/// The rows of an adopted table.
+/// The result of adopting a table.
 #[derive(Debug)]
 pub(crate) struct Adopted {
-    /// Rows that are rules now.
+    /// The number of rows that became rules.
     pub(crate) rules: u64,
-    /// The id and the column of each value that was NULL and has its default now.
+    /// The id and the column of each value that was NULL and got its default.
     pub(crate) filled: Vec<(String, String)>,
 }
 
-/// A row of an adopted table that cannot be used, and is not in force.
+/// A row of an adopted table that is invalid, and therefore not in force.
 #[derive(Debug)]
 pub(crate) struct UnusableRule {
     id: Option<String>,
@@ -61,7 +62,7 @@ impl fmt::Display for UnusableRule {
     }
 }
 
-/// The first migration, changed to adopt the table that is there, if there is one.
+/// Returns the first migration, changed to adopt the existing table, or `None` if there is no such table.
 ///
 /// # Errors
 ///
@@ -80,7 +81,7 @@ fn adopting(first: &str) -> Option<String> {
     Some(format!("{before}CREATE TABLE trypema_template ({body}{CREATED}{TABLE}{after}"))
 }
 
-/// Brings the rows back, after all migrations.
+/// Copies the rows back, after all migrations.
 pub(super) async fn bring_rows(connection: &mut PgConnection) -> Result<Adopted, DatabaseError> {
     sqlx::raw_sql(ROWS).execute(&mut *connection).await?;
     let filled = query(FILLED).fetch_all(&mut *connection).await?;
@@ -95,7 +96,8 @@ pub(super) async fn bring_rows(connection: &mut PgConnection) -> Result<Adopted,
     Ok(Adopted { rules: u64::try_from(rules).unwrap_or(0), filled })
 }
 
-/// Says of rows that were set aside what the compiler says, which names the field and what it may be; a constraint only has a name.
+/// Replaces the reason of each row that was set aside by the error of the compiler. That error names the
+/// field and the valid values; a constraint only has a name.
 async fn explain_unusable(connection: &mut PgConnection) -> Result<(), DatabaseError> {
     let rows = query(SET_ASIDE).fetch_all(&mut *connection).await?;
     if rows.is_empty() {
@@ -113,12 +115,14 @@ async fn explain_unusable(connection: &mut PgConnection) -> Result<(), DatabaseE
     Ok(())
 }
 
-/// Why a row is no rule, if that can be told without the database; `violation` is what the database says.
+/// Returns the reason why a row is not a rule, if that can be found without the database. `violation` is
+/// the message of the database.
 fn refusal(body: &str, violation: &str) -> Option<String> {
     let item = match item(Kind::Rule, body) {
         Ok(item) => item,
         Err(reason) => {
-            // Where in the JSON it is means nothing to a reader of the table, and the column is not named.
+            // The position within the JSON means nothing to a reader of the table. The column is not named
+            // there, so keep the violation.
             let reason = reason.split_once(" at line ").map_or(&*reason, |(reason, _)| reason);
             return Some(format!("{reason} ({violation})"));
         }
@@ -133,7 +137,7 @@ fn refusal(body: &str, violation: &str) -> Option<String> {
     Some(problems.collect::<Vec<_>>().join("; "))
 }
 
-/// Rows of an adopted table that are not in force.
+/// Returns the rows of an adopted table that are not in force.
 pub(super) async fn unusable(connection: &mut PgConnection) -> Result<Vec<UnusableRule>, DatabaseError> {
     let is_there = "SELECT to_regclass('rate_limit_unusable_rules') IS NOT NULL";
     if !query(is_there).fetch_one(&mut *connection).await?.try_get(0)? {
@@ -144,7 +148,7 @@ pub(super) async fn unusable(connection: &mut PgConnection) -> Result<Vec<Unusab
 }
 
 impl Database {
-    /// Rows of an adopted table that are not in force.
+    /// Returns the rows of an adopted table that are not in force.
     pub(crate) async fn unusable_rules(&self) -> Result<Vec<UnusableRule>, DatabaseError> {
         let mut session = self.session(Purpose::Looking).await?;
         let rows = within(unusable(&mut session.connection)).await?;

@@ -1,4 +1,5 @@
-//! Changing what is stored: one at a time, all or nothing, and never to rules that could not be put in force.
+//! Changes the stored rules: one change at a time, all or nothing, and never to rules that could not be put
+//! in force.
 
 use std::sync::Arc;
 
@@ -13,73 +14,73 @@ use super::{Database, DatabaseError, Purpose, Session, UNTIL_WRITTEN, query, wit
 use crate::background_worker::Worker;
 use crate::rules::change::{self, Change, Item, Kind};
 
-/// What is stored, as one moment has it, to be looked at and tried on.
+/// A consistent snapshot of the stored rules, for reading and for dry runs.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'d> {
     session: Session<'d>,
     stored: Arc<Stored>,
 }
 
-/// A change that was begun: nobody else changes anything until it is finished, or dropped.
+/// A change in progress. No other change can start until this one is finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Editing<'d>(Snapshot<'d>);
 
-/// How much of what is stored a change speaks of.
+/// The part of the stored rules that a change may touch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// All of it: what it does not have is to go.
+    /// Everything: items that the change does not contain are deleted.
     Everything,
-    /// The rule of this id, or what belongs to it; nothing else may be touched.
+    /// The rule of this id, and its overrides.
     Rule(String),
     /// A value on a list.
     List,
 }
 
-/// What is to be stored.
+/// The rules to store.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) rules: Rules,
     pub(crate) reach: Reach,
-    /// That of the one thing that is changed, if there is one.
+    /// The revision of the changed item, if the change is about one item.
     pub(crate) revision: Option<u64>,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug)]
 pub(crate) struct Edited {
-    /// The revision now.
+    /// The revision of the rule set now.
     pub(crate) revision: u64,
-    /// That of the one thing that was changed, for whoever changes it next.
+    /// The revision of the changed item, which the next change of it has to name.
     pub(crate) item_revision: Option<u64>,
     pub(crate) changes: Vec<Change>,
 }
 
-/// A change that can be made.
+/// A validated change, ready to be written.
 struct Prepared {
     changes: Vec<Change>,
     writes: Writes,
-    /// That of the one thing that is changed, before it is.
+    /// The revision of the changed item before the change.
     item_revision: Option<u64>,
-    /// Whether it is one thing.
+    /// Whether the change is about one rule.
     is_one: bool,
 }
 
-/// Why a change was not made.
+/// The reason why a change was not made.
 #[derive(Debug, Error)]
 pub(crate) enum EditError {
     #[error(transparent)]
     Database(DatabaseError),
     #[error(transparent)]
     Unusable(#[from] Unusable),
-    /// A constraint has a word to say.
+    /// A constraint of the database rejected the change.
     #[error("{0}")]
     Constraint(String),
-    /// Whether it was made is not known.
+    /// The commit was not acknowledged, so whether the change was made is unknown.
     #[error("{0}")]
     Unsure(DatabaseError),
 }
 
-/// While something is written, constraints may refuse it.
+/// An error while writing may be the violation of a constraint.
 impl From<DatabaseError> for EditError {
     fn from(error: DatabaseError) -> Self {
         error.refusal().map_or(Self::Database(error), Self::Constraint)
@@ -93,7 +94,7 @@ impl From<InvalidRules> for EditError {
 }
 
 impl Database {
-    /// What is stored now. Nobody is kept from changing it meanwhile.
+    /// Reads the stored rules in a read-only transaction. Others can change them meanwhile.
     pub(crate) async fn snapshot(&self) -> Result<Snapshot<'_>, DatabaseError> {
         let mut session = self.session(Purpose::Looking).await?;
         let stored = within(async {
@@ -105,7 +106,7 @@ impl Database {
         Ok(Snapshot { session, stored: Arc::new(stored) })
     }
 
-    /// Begins a change that `who` makes.
+    /// Begins a change by `who`, and waits for the lock on the rule set.
     pub(crate) async fn edit(&self, who: &str) -> Result<Editing<'_>, DatabaseError> {
         let mut session = self.session(Purpose::Changing).await?;
         let stored = within(async {
@@ -122,12 +123,13 @@ impl Database {
 }
 
 impl<'d> Editing<'d> {
-    /// What is stored before the change.
+    /// Returns the stored rules before the change.
     pub(crate) fn before(&mut self) -> &mut Snapshot<'d> {
         &mut self.0
     }
 
-    /// Makes what is stored what `make` says. Where that is nothing new, nothing is changed, and the revision stays.
+    /// Changes the stored rules to the result of `make`. If nothing differs, nothing is written, and the
+    /// revision stays.
     pub(crate) async fn finish<E: From<EditError> + Send + 'static>(
         self,
         make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
@@ -149,14 +151,14 @@ impl<'d> Editing<'d> {
         let connection = &mut session.connection;
         let writing = async {
             writes.run(connection).await?;
-            // What belongs together is checked here, within bounds, and not at the end.
+            // Check deferred constraints here, within the timeout, and not in the commit.
             query("SET CONSTRAINTS ALL IMMEDIATE").execute(&mut *connection).await?;
             let row = query("SELECT revision FROM rate_limit_state").fetch_one(&mut *connection).await?;
             Ok(stored::revision(row.try_get(0)?))
         };
         let written = timeout(UNTIL_WRITTEN, writing).await.unwrap_or(Err(DatabaseError::Silent));
         let revision = written.map_err(EditError::from)?;
-        // Only of this it may not be known whether it was done.
+        // The commit is the only statement whose effect may be unknown after a failure.
         let commit = async { Ok(query("COMMIT").execute(&mut session.connection).await?) };
         within(commit).await.map_err(EditError::Unsure)?;
         session.rest();
@@ -165,12 +167,12 @@ impl<'d> Editing<'d> {
 }
 
 impl Snapshot<'_> {
-    /// What is stored.
+    /// Returns the stored rules.
     pub(crate) fn stored(&self) -> &Arc<Stored> {
         &self.stored
     }
 
-    /// The worker that does what takes long.
+    /// Returns the worker for long work.
     pub(super) fn worker(&self) -> Worker {
         self.session.purpose.worker()
     }
@@ -179,7 +181,7 @@ impl Snapshot<'_> {
         &mut self.session.connection
     }
 
-    /// What a change would change, if anything.
+    /// Returns the changes that `make` would cause, without writing them.
     pub(crate) async fn try_out<E: From<EditError> + Send + 'static>(
         self,
         make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
@@ -193,13 +195,13 @@ impl Snapshot<'_> {
         Ok(Edited { revision, item_revision, changes })
     }
 
-    /// Leaves it.
+    /// Ends the snapshot.
     pub(crate) async fn leave(self) {
         self.session.roll_back().await;
     }
 }
 
-/// Thinks a change through, on a thread that decides nothing: there may be thousands of rules.
+/// Validates a change and computes its differences, on a worker: there may be thousands of rules.
 async fn prepare<E: From<EditError> + Send + 'static>(
     worker: Worker,
     stored: &Arc<Stored>,
@@ -209,7 +211,7 @@ async fn prepare<E: From<EditError> + Send + 'static>(
     let preparing = worker.run(move || {
         let Wanted { rules, reach, revision } = make(&stored)?;
         let changes = stored.changes(&rules, &reach)?;
-        // Never to rules that could not be put in force.
+        // The compiler has to accept the rules, or no server could put them in force.
         RuleSet::compile(&rules).map_err(EditError::from)?;
         let writes = Writes::new(&changes, &stored.bad_rows);
         let is_one = matches!(reach, Reach::Rule(_));
@@ -219,7 +221,8 @@ async fn prepare<E: From<EditError> + Send + 'static>(
 }
 
 impl Stored {
-    /// What is to be changed. Rows that cannot be understood stand in the way, unless they go or are written anew.
+    /// Returns the changes from the stored rules to `wanted`. Fails if rows that cannot be parsed would
+    /// remain; the change has to delete or replace them.
     fn changes(&self, wanted: &Rules, reach: &Reach) -> Result<Vec<Change>, EditError> {
         let stays = |row: &&BadRow| match reach {
             Reach::Everything => false,

@@ -1,4 +1,4 @@
-//! What was changed, when and by whom; and what a revision had.
+//! The history of changes, and the rules of an earlier revision.
 
 use std::sync::Arc;
 
@@ -13,38 +13,39 @@ use super::stored::{item, revision};
 use super::{Database, DatabaseError, Purpose, Snapshot, query, within};
 use crate::rules::change::{Item, Kind};
 
-/// One change to one thing.
+/// One change of one item.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct HistoryEntry {
-    /// Its place in history; later ones are larger.
+    /// The position in the history; later entries have larger ones.
     pub(crate) id: u64,
-    /// The revision that it belongs to, with everything that was changed together with it.
+    /// The revision of the change. All changes of one transaction share a revision.
     pub(crate) revision: u64,
-    /// When, as in `2026-11-15T20:04:34.866155+00:00`.
+    /// The time of the change, for example `2026-11-15T20:04:34.866155+00:00`.
     pub(crate) changed_at: String,
-    /// Who: the name of a token, or of a role of the database if it was done by hand.
+    /// The author: the name of a token, or a role of the database if the change was made by hand.
     pub(crate) changed_by: String,
-    /// What it is.
+    /// The kind of the item.
     pub(crate) kind: Kind,
-    /// A rule's id; that and the key of an override; a list, its attribute and the value.
+    /// The name of the item: the id of a rule; the rule and the key of an override; or the list, the
+    /// attribute and the value of an entry.
     pub(crate) name: String,
-    /// What it was; `null` if there was none.
+    /// The item before the change; `null` if there was none.
     pub(crate) before: Option<Item>,
-    /// What it became; `null` if it was removed.
+    /// The item after the change; `null` if it was removed.
     pub(crate) after: Option<Item>,
 }
 
-/// Which part of history is wanted, the latest first.
+/// The part of the history to return, the latest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Page<'a> {
-    /// Only what is about this rule, or about `allow` or `block`.
+    /// Only changes of this rule, or of the list `allow` or `block`.
     pub(crate) about: Option<&'a str>,
-    /// Only what is before this place.
+    /// Only changes before this position.
     pub(crate) before: Option<u64>,
     pub(crate) limit: u32,
 }
 
-/// Why a revision cannot be told.
+/// The reason why a revision cannot be reconstructed.
 #[derive(Debug, Error)]
 pub(crate) enum NoSuchRevision {
     #[error(transparent)]
@@ -63,13 +64,13 @@ const HISTORY: &str = "
     WHERE ($1::text IS NULL OR split_part(name, ' ', 1) = $1) AND ($2::bigint IS NULL OR h.id < $2)
     ORDER BY h.id DESC LIMIT $3";
 
-/// What everything that was changed since was before that.
+/// For each item that changed after a revision, its first change: `before` is the state in that revision.
 const SINCE: &str = "
     SELECT DISTINCT ON (kind, name) kind, before::text, after::text FROM rate_limit_history
     WHERE revision > $1 ORDER BY kind, name, id";
 
 impl Database {
-    /// A part of what was changed.
+    /// Returns a part of the history.
     pub(crate) async fn history(&self, page: Page<'_>) -> Result<Vec<HistoryEntry>, DatabaseError> {
         let mut session = self.session(Purpose::Looking).await?;
         let rows = within(async {
@@ -93,7 +94,7 @@ fn entry(row: &PgRow) -> Result<HistoryEntry, DatabaseError> {
         Some(item(kind, body).unwrap_or_else(|_| raw()))
     };
     let (before, after) = (told(row.try_get(6)?), told(row.try_get(7)?));
-    // As changes call it, and not the database.
+    // Use the name that changes show, not the database's.
     let name = after.as_ref().or(before.as_ref()).and_then(Item::name);
     let name = name.map_or_else(|| row.try_get(5), |name| Ok(name.to_string()))?;
     Ok(HistoryEntry {
@@ -109,7 +110,7 @@ fn entry(row: &PgRow) -> Result<HistoryEntry, DatabaseError> {
 }
 
 impl Snapshot<'_> {
-    /// What was stored after a revision.
+    /// Returns the rules that were stored after revision `wanted`.
     pub(crate) async fn at(&mut self, wanted: u64) -> Result<Rules, NoSuchRevision> {
         let last = self.stored().version.revision;
         if wanted > last {
@@ -133,7 +134,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// What `rules` were before the changes of these rows; `None` if that cannot be understood.
+/// Returns the rules before the changes of `rows`, or `None` if a row cannot be parsed.
 fn before(rules: &Rules, rows: &[PgRow]) -> Result<Option<Rules>, DatabaseError> {
     let mut items = Item::all(rules);
     for row in rows {

@@ -1,4 +1,4 @@
-//! Creates the tables, or brings them up to date.
+//! Creates the tables, or upgrades them.
 
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqlSafeStr};
@@ -6,38 +6,41 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqlSafe
 use super::adopt::{self, Adopted, UnusableRule};
 use super::{Database, DatabaseError, query, within};
 
-/// Every migration, in order. Once released, one is never changed: another follows it.
+/// Every migration, in order. A released migration is never changed, not even its comments, because its
+/// checksum is stored in the database. A change is a new migration.
 const MIGRATIONS: [(i64, &str, &str); 3] = [
     (1, "rules", include_str!("../../../migrations/0001_rules.sql")),
     (2, "refill_rate", include_str!("../../../migrations/0002_refill_rate.sql")),
     (3, "if_missing", include_str!("../../../migrations/0003_if_missing.sql")),
 ];
 
-/// Which of them have been run.
+/// The table of the migrations that have run.
 const TABLE: &str = "_trypema_migrations";
 
-/// Held while one program migrates, so that others wait for it. Any number would do that nobody else uses: `trypema`, as bytes.
+/// The advisory lock that serialises migrations of several programs. The number is arbitrary: `trypema` in
+/// ASCII.
 const LOCK: i64 = 0x0074_7279_7065_6d61;
 
 /// The result of a migration.
 #[derive(Debug)]
 pub(crate) struct Migrated {
-    /// The names of the migrations that were missing.
+    /// The names of the migrations that ran.
     pub(crate) made: Vec<&'static str>,
     /// The table that was adopted, if there was one.
     pub(crate) adopted: Option<Adopted>,
-    /// Rows of an adopted table that are not in force, now or since an earlier run.
+    /// Rows of an adopted table that are not in force, from this run or an earlier one.
     pub(crate) unusable: Vec<UnusableRule>,
 }
 
 impl Database {
-    /// Brings the tables up to date, in one transaction: all of it is done, or nothing. Several programs wait for each other.
+    /// Upgrades the tables in one transaction: everything is done, or nothing. Concurrent migrations wait
+    /// for each other.
     ///
     /// # Errors
     ///
-    /// That the database cannot be reached or refuses, or that it has an unrelated table of the same name.
+    /// The database is unreachable, rejects a statement, or has an unrelated table of the same name.
     pub(crate) async fn migrate(&self) -> Result<Migrated, DatabaseError> {
-        // Without a bound on how long it takes: tables may be large.
+        // Only connecting has a timeout: migrating large tables may take long.
         let mut connection = within(async { Ok(self.address.options()?.connect().await?) }).await?;
         let mut transaction = connection.begin().await?;
         let migrated = migrate(&mut transaction).await?;
@@ -70,7 +73,8 @@ async fn known_versions(connection: &mut PgConnection) -> Result<Vec<i64>, Datab
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-/// Runs what is missing; `first` in place of the first migration, as which it counts.
+/// Creates the migrator. `first` replaces the SQL of the first migration, but is recorded with the original
+/// checksum.
 fn migrator(first: Option<String>) -> Migrator {
     let migrations = MIGRATIONS.map(|(version, name, sql)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
@@ -81,9 +85,9 @@ fn migrator(first: Option<String>) -> Migrator {
     }
     let mut migrator = Migrator::with_migrations(migrations);
     migrator.dangerous_set_table_name(TABLE);
-    // A later version of this program may have been here: its tables are still ours.
+    // A later version of this program may have added migrations. Its tables still work for this version.
     migrator.set_ignore_missing(true);
-    // The lock of the whole transaction is enough; this one would end before it.
+    // The transaction holds the advisory lock already; sqlx would release its own lock before the commit.
     migrator.set_locking(false);
     migrator
 }

@@ -1,4 +1,4 @@
-//! The columns that hold a strategy and its numbers, the same for rules and overrides.
+//! The columns of a strategy and its numbers, which rules and overrides share.
 
 use serde::{Deserialize, Serialize};
 use trypema::rules::{
@@ -8,7 +8,7 @@ use trypema::rules::{
 
 use super::row::Seconds;
 
-/// An algorithm and its numbers; which of them are there depends on it.
+/// An algorithm and its numbers. Which of them are set depends on the algorithm.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct NumbersRow {
     algorithm: Option<Algorithm>,
@@ -114,7 +114,7 @@ impl NumbersRow {
         }
     }
 
-    /// What they say; nothing if there is no algorithm.
+    /// Converts the row to numbers. Returns `None` if there is no algorithm.
     pub(super) fn numbers(&self) -> Result<Option<Numbers>, String> {
         let Some(algorithm) = self.algorithm else { return Ok(None) };
         Ok(Some(match algorithm {
@@ -179,7 +179,8 @@ impl NumbersRow {
 mod tests {
     use super::NumbersRow;
 
-    /// The nearest shorter number is another rate, so that an exported rule would differ from the one that was applied.
+    /// Rounding to a shorter number would change the rate, so an exported rule would differ from the
+    /// applied one.
     #[test]
     fn a_refill_rate_is_read_to_its_last_digit() {
         let row: NumbersRow =

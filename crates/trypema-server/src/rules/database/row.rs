@@ -1,4 +1,4 @@
-//! Rows of the tables, and what they say.
+//! Rows of the tables, and their conversion from and to rules.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) struct RuleRow {
     endpoints: Vec<String>,
     action: Action,
     max_delay_seconds: Option<Seconds>,
-    /// History has rows from before there was this column.
+    /// Defaulted, because the history has rows from before this column existed.
     #[serde(default)]
     if_missing: IfMissing,
     on_store_failure: Option<OnStoreFailure>,
@@ -49,7 +49,7 @@ pub(super) struct ListRow {
     pub(super) value: String,
 }
 
-/// One of the two lists.
+/// The name of a list.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -61,7 +61,7 @@ pub(crate) enum ListName {
     Block,
 }
 
-/// A length of time, to the microsecond.
+/// A duration in seconds, exact to the microsecond.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Seconds(f64);
@@ -75,7 +75,7 @@ impl From<Period> for Seconds {
 impl Seconds {
     pub(super) fn period(self) -> Result<Period, String> {
         let micros = (self.0 * 1e6).round();
-        // Up to here microseconds are exact.
+        // Up to 2^53, an `f64` holds microseconds exactly.
         if (0.0..=9_007_199_254_740_992.0).contains(&micros) {
             return Ok(Period(Duration::from_micros(micros as u64)));
         }

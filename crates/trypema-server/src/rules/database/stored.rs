@@ -1,4 +1,4 @@
-//! What is stored, as one moment has it.
+//! The stored rules, as one consistent snapshot.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,11 +13,11 @@ use super::row::{ListRow, OverrideRow, RuleRow};
 use super::{Database, DatabaseError, Purpose, Session, query, within};
 use crate::rules::change::{Item, Kind, Listed, Name};
 
-/// Rows that are told of: nobody repairs more at once.
+/// The number of invalid rows that an error lists: nobody repairs more at once.
 const MAX_TOLD: usize = 100;
 
-/// Everything in one statement, so that it is of one moment; and each table in one value, as thousands of rows would be taken apart on a thread
-/// that decides.
+/// Reads everything in one statement, so that it is consistent, and each table as one value, because
+/// decoding thousands of rows would block a thread that decides.
 const EVERYTHING: &str = "
     SELECT 'rule', coalesce(json_agg(json_build_array(revision, json_strip_nulls(to_json(r)))), '[]')::text FROM rate_limit_rules r
     UNION ALL
@@ -29,13 +29,14 @@ const EVERYTHING: &str = "
 
 const VERSION: &str = "SELECT revision, set_id || ' ' || change_id FROM rate_limit_state";
 
-/// Which rules: of which database, after which change.
+/// The version of a rule set: its database, and its last change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Version {
-    /// Tells databases apart, as each counts its own revisions.
+    /// The id of the database, because each database counts its own revisions.
     pub(crate) set_id: String,
     pub(crate) revision: u64,
-    /// Tells a revision from one of the same number that a backup or a failover has lost.
+    /// Distinguishes a revision from one of the same number that was lost by restoring a backup or by a
+    /// failover.
     pub(crate) change_id: String,
 }
 
@@ -46,25 +47,25 @@ impl Version {
     }
 }
 
-/// Rules as they are stored.
+/// The stored rules.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) version: Version,
     pub(crate) rules: Rules,
-    /// The revision in which each item was changed last.
+    /// The revision of the last change of each item.
     pub(crate) revisions: BTreeMap<Name, u64>,
-    /// Rows that cannot be understood: somebody went around the constraints.
+    /// Rows that cannot be parsed, because someone bypassed the constraints.
     pub(crate) bad_rows: Vec<BadRow>,
 }
 
-/// A row that cannot be understood.
+/// A row that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadRow {
     pub(crate) kind: Kind,
-    /// The id of the rule that it is, or belongs to.
+    /// The id of the rule that the row defines or belongs to, or the name of its list.
     pub(crate) name: String,
     pub(crate) reason: String,
-    /// The row, in JSON, as it was read.
+    /// The row in JSON, as it was read.
     pub(super) body: String,
 }
 
@@ -79,18 +80,18 @@ impl fmt::Display for BadRow {
     }
 }
 
-/// Why stored rules cannot be put in force.
+/// The reason why the stored rules cannot be put in force.
 #[derive(Debug, Error)]
 pub enum Unusable {
-    /// Rows that are none.
+    /// Some rows cannot be parsed.
     #[error("{0}")]
     BadRows(BadRows),
-    /// Rules that are invalid.
+    /// The rules are invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidRules),
 }
 
-/// Rows that cannot be understood.
+/// Rows that cannot be parsed.
 #[derive(Debug)]
 pub struct BadRows(pub(super) Vec<BadRow>);
 
@@ -106,13 +107,13 @@ impl fmt::Display for BadRows {
 }
 
 impl Stored {
-    /// Checks and indexes them. This takes a while, and is for a thread of its own.
+    /// Validates and compiles the rules. This may take long, so call it on a worker.
     pub(crate) fn compile(&self) -> Result<RuleSet, Unusable> {
         self.understood()?;
         Ok(RuleSet::compile(&self.rules)?)
     }
 
-    /// The rules, if every row is one.
+    /// Returns the rules if every row could be parsed.
     pub(crate) fn understood(&self) -> Result<&Rules, Unusable> {
         match &self.bad_rows[..] {
             [] => Ok(&self.rules),
@@ -120,7 +121,7 @@ impl Stored {
         }
     }
 
-    /// The rule of this id; why it cannot be understood, if that is so.
+    /// Returns the rule of this id, or the error if its row cannot be parsed.
     pub(crate) fn rule(&self, id: &str) -> Option<Result<&Rule, Unusable>> {
         if let Some(rule) = self.rules.rules.iter().find(|rule| rule.id == id) {
             return Some(Ok(rule));
@@ -158,7 +159,7 @@ impl Stored {
     }
 }
 
-/// What a row says.
+/// Parses a row.
 pub(super) fn item(kind: Kind, body: &str) -> Result<Item, String> {
     fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
         serde_json::from_str(body).map_err(|error| error.to_string())
@@ -173,7 +174,7 @@ pub(super) fn item(kind: Kind, body: &str) -> Result<Item, String> {
     })
 }
 
-/// Which row it is, whatever else is wrong with it.
+/// Returns a name for a row that cannot be parsed.
 fn name_of(body: &str) -> String {
     let row: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
     let name = ["id", "rule_id", "list"].into_iter().find_map(|column| row[column].as_str());
@@ -181,7 +182,7 @@ fn name_of(body: &str) -> String {
 }
 
 impl Database {
-    /// What is stored now.
+    /// Reads the stored rules.
     pub(crate) async fn read(&self) -> Result<Stored, DatabaseError> {
         let mut session = self.session(Purpose::Looking).await?;
         let stored = within(read(&mut session)).await?;
@@ -189,7 +190,7 @@ impl Database {
         Ok(stored)
     }
 
-    /// The same, if it is another version than the one that is known.
+    /// Reads the stored rules if their version differs from `known`.
     pub(crate) async fn read_unless(&self, known: Option<&Version>) -> Result<Option<Stored>, DatabaseError> {
         let mut session = self.session(Purpose::Following).await?;
         let stored = within(async {
@@ -203,7 +204,7 @@ impl Database {
         Ok(stored)
     }
 
-    /// Which version is stored now.
+    /// Returns the version of the stored rules.
     pub(crate) async fn version(&self) -> Result<Version, DatabaseError> {
         let mut session = self.session(Purpose::Following).await?;
         let stored = within(version(&mut session.connection)).await?;
@@ -231,12 +232,12 @@ pub(super) async fn read(session: &mut Session<'_>) -> Result<Stored, DatabaseEr
     understood.await.unwrap_or_else(|not_done| Err(not_done.into()))
 }
 
-/// Revisions count from 1.
+/// Converts a revision of the database; a negative one becomes 0.
 pub(super) fn revision(stored: i64) -> u64 {
     u64::try_from(stored).unwrap_or(0)
 }
 
-/// Whether the tables are missing, rather than the server.
+/// Distinguishes missing tables or columns from other errors.
 fn not_migrated(error: sqlx::Error) -> DatabaseError {
     let is_missing = |code: &str| matches!(code, "42P01" | "42703");
     match error.as_database_error().and_then(|error| error.code()) {

@@ -1,4 +1,5 @@
-//! Writing changes: one statement for all rows of a table that come, change or go.
+//! Writes changes: one statement for all added, one for all changed and one for all removed rows of a
+//! table.
 
 use std::sync::LazyLock;
 
@@ -19,12 +20,12 @@ const OVERRIDE_COLUMNS: &str = "rule_id, key, verdict, algorithm, limit_count, w
      long_threshold, long_block_seconds, while_blocked";
 const LIST_COLUMNS: &str = "list, attribute, value";
 
-/// How the rows of a table are written, given as an array in JSON.
+/// The statements that write rows of a table. Their parameter is a JSON array of rows.
 struct Statements {
     insert: String,
     update: String,
     delete: String,
-    /// Given as an array of rows as they were read.
+    /// Its parameter is a JSON array of rows in the text form in which they were read.
     delete_bad: String,
 }
 
@@ -66,7 +67,7 @@ enum AnyRow {
 }
 
 impl AnyRow {
-    /// The row of an item, unless it is one that nobody can write again.
+    /// Returns the row of an item, or `None` for a row that cannot be parsed.
     fn of(item: &Item) -> Option<Self> {
         Some(match item {
             Item::Rule(rule) => Self::Rule(Box::new(RuleRow::from(&**rule))),
@@ -81,22 +82,22 @@ impl AnyRow {
     }
 }
 
-/// Statements with their rows, in the order in which they are to be run.
+/// Statements with their rows, in the order in which they have to run.
 #[derive(Debug)]
 pub(super) struct Writes(Vec<Write>);
 
 #[derive(Debug)]
 struct Write {
     statement: &'static str,
-    /// An array in JSON.
+    /// A JSON array.
     rows: String,
 }
 
 impl Writes {
-    /// What writes these changes, and deletes the rows that nobody understands.
+    /// Creates the statements that write these changes, and delete the rows that cannot be parsed.
     pub(super) fn new(changes: &[Change], bad_rows: &[BadRow]) -> Self {
         let mut writes = Self(Vec::new());
-        // What points to others goes before them, and comes after them.
+        // Rows that reference others are deleted before them, and inserted after them.
         let kinds: [(Kind, &'static Statements); 3] =
             [(Kind::Rule, &RULES), (Kind::List, &LISTS), (Kind::Override, &OVERRIDES)];
         for (kind, statements) in kinds.into_iter().rev() {
@@ -118,7 +119,7 @@ impl Writes {
 
     fn add(&mut self, statement: &'static str, rows: &[impl Serialize]) {
         if !rows.is_empty() {
-            // Rows of texts and numbers can always be written.
+            // Serialising text and numbers cannot fail.
             self.0.push(Write { statement, rows: serde_json::to_string(rows).unwrap_or_default() });
         }
     }

@@ -1,4 +1,4 @@
-//! The part about rules that are stored.
+//! The part of the OpenAPI document about stored rules.
 
 use schemars::generate::SchemaGenerator;
 use serde_json::{Map, Value, json};
@@ -10,9 +10,9 @@ use crate::front::http::rules::{
     OverridesAnswer, RevertRequest, RulesAnswer,
 };
 
-/// Reasons that every route has: the token, and rules that are in a file.
+/// The error statuses of every read: a wrong token, or rules in a file.
 const LOOKING: [&str; 4] = ["401", "403", "404", "503"];
-/// Reasons that every change has, too.
+/// The error statuses of every change.
 const CHANGING: [&str; 7] = ["400", "401", "403", "404", "409", "422", "503"];
 
 pub(super) fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Map<String, Value> {
@@ -102,7 +102,7 @@ fn example_rule() -> Value {
     json!({"id": "per-user", "scope": "user", "strategy": {"fixed_window": {"limit": 100, "window": "1m"}}})
 }
 
-/// An operation that asks for a token.
+/// Describes an operation that needs a token.
 fn operation(summary: &str, mut about: Value) -> Value {
     about["summary"] = json!(summary);
     about["security"] = json!([{"admin": []}]);

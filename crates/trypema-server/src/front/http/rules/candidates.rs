@@ -1,4 +1,4 @@
-//! `GET /v1/candidates`: what rules in shadow would have decided.
+//! `GET /v1/candidates`: compares candidates with their live rules.
 
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -8,28 +8,29 @@ use crate::front::http::answer::json;
 use crate::front::http::{AdminApi, Answer};
 use crate::metrics::Comparisons;
 
-/// What candidates said beside their live rules, on this server, since it has them.
+/// The decisions of candidates compared with those of their live rules, as this server has counted them
+/// since it loaded each pair.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::front::http) struct CandidatesAnswer {
     candidates: Vec<CandidateReport>,
 }
 
-/// One candidate beside its live rule.
+/// One candidate compared with its live rule.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::front::http) struct CandidateReport {
-    /// The live rule.
+    /// The id of the live rule.
     rule: String,
-    /// The rule that might replace it.
+    /// The id of the candidate.
     candidate: String,
-    /// The share of its keys that are asked.
+    /// The share of keys for which the candidate is checked.
     share: f64,
-    /// Requests that both let pass.
+    /// Requests that both rules allowed.
     both_allowed: u64,
-    /// Requests that both denied.
+    /// Requests that both rules denied.
     both_denied: u64,
-    /// Requests that the live rule let pass, and the candidate would have denied.
+    /// Requests that the live rule allowed and the candidate would have denied.
     would_deny: u64,
-    /// Requests that the live rule denied, and the candidate would have let pass.
+    /// Requests that the live rule denied and the candidate would have allowed.
     would_allow: u64,
 }
 

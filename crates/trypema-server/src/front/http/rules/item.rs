@@ -1,4 +1,4 @@
-//! One thing that is stored, as answers tell it.
+//! The response for one stored item.
 
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -8,12 +8,12 @@ use super::tagged;
 use crate::front::http::Answer;
 use crate::front::http::answer::json;
 
-/// One thing that is stored.
+/// One stored item.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::front::http) struct ItemAnswer<'a, T> {
-    /// The revision in which it was changed last; `null` if it is in a file.
+    /// The revision of its last change; `null` if it is in a file.
     pub(super) revision: Option<u64>,
-    /// What it says.
+    /// The item itself.
     #[serde(flatten)]
     pub(super) item: &'a T,
 }

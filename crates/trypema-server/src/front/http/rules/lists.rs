@@ -1,4 +1,4 @@
-//! `/v1/lists/{list}/{attribute}/{value}`: requests that pass every rule, or none.
+//! `/v1/lists/{list}/{attribute}/{value}`: values that are always allowed, or always denied.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,16 +17,16 @@ use crate::front::http::{AdminApi, Asked};
 use crate::net::Place as Connection;
 use crate::rules::database::{ListName, Reach, Wanted};
 
-/// The lists that are stored: values by attribute.
+/// The stored lists: values by attribute.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::front::http) struct ListsAnswer<'a> {
-    /// Requests with one of these pass every rule.
+    /// Requests with one of these values pass every rule.
     allow: &'a BTreeMap<String, Vec<String>>,
-    /// Requests with one of these are denied.
+    /// Requests with one of these values are denied.
     block: &'a BTreeMap<String, Vec<String>>,
 }
 
-/// A value on a list, as a path has it.
+/// A list entry, as the path names it.
 pub(super) struct Place<'p> {
     pub(super) list: &'p str,
     pub(super) attribute: &'p str,
@@ -83,7 +83,7 @@ impl AdminApi {
     }
 }
 
-/// A value as it is stored: there are many ways to write one address, or one path.
+/// Returns the form in which a value is stored, because one address or path can be written in many ways.
 fn canonical(attribute: &str, value: &str) -> String {
     let address = |text: &str| text.parse().ok().map(|address: IpAddr| address.to_canonical());
     let (text, prefix) = value.split_once('/').map_or((value, None), |(text, prefix)| (text, Some(prefix)));

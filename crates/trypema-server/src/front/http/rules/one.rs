@@ -16,11 +16,11 @@ use crate::net::Place;
 use crate::rules::change::Name;
 use crate::rules::database::{Reach, Stored, Wanted};
 
-/// Whether a rule is to be in force.
+/// Enables or disables a rule.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::front::http) struct EnabledChange {
-    /// Whether it is to be in force.
+    /// Whether the rule is enabled.
     enabled: bool,
 }
 
@@ -110,12 +110,12 @@ impl AdminApi {
     }
 }
 
-/// What is stored, to be changed, if the rule is still what it was.
+/// Returns the stored rules for editing, if the rule still has the expected revision.
 fn wanted(stored: &Stored, id: &str, precondition: Precondition) -> Result<Wanted, Refusal> {
     if stored.rule(id).is_none() {
         return Err(no_rule(id));
     }
-    // A row that nobody can understand has no revision that anybody could know.
+    // A row that cannot be parsed has no revision that a client could know, so there is nothing to compare.
     let revision = stored.revisions.get(&Name::Rule(id.to_owned())).copied();
     if let Some(revision) = revision {
         precondition.check(&format!("rule {id:?}"), revision)?;

@@ -1,4 +1,4 @@
-//! `/v1/overrides/{key}`: what a single key gets in place of its rule's limit.
+//! `/v1/overrides/{key}`: the override of a single key, in place of its rule's limit.
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -19,19 +19,19 @@ use crate::net::Place;
 use crate::rules::change::Name;
 use crate::rules::database::{Reach, Stored, Unusable, Wanted};
 
-/// What a key is to get: numbers for its rule's strategy, or a verdict.
+/// The override of a key: other numbers for its rule's strategy, or a verdict.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::front::http) struct OverrideChange {
     /// Other numbers for the rule's strategy.
     #[serde(default)]
     strategy: Option<Numbers>,
-    /// Or a verdict: `block` denies it always, `allow` never.
+    /// A verdict in place of numbers: `block` denies every request of the key, `allow` none.
     #[serde(default)]
     verdict: Option<KeyVerdict>,
 }
 
-/// Overrides that are stored.
+/// The stored overrides.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::front::http) struct OverridesAnswer<'a> {
     overrides: Vec<&'a Override>,
@@ -103,17 +103,17 @@ impl AdminApi {
     }
 }
 
-/// A key that has or gets an override.
+/// The key of an override.
 struct Target {
     key: KeyValues,
-    /// The name of its counter, however the key was written.
+    /// The canonical name of the key's counter.
     name: String,
-    /// The rule alone, which tells the names of counters.
+    /// A rule set of this rule alone, which computes the names of counters.
     rule: RuleSet,
 }
 
 impl Target {
-    /// Resolves a key by the stored rules: this server may not have them in force yet.
+    /// Resolves a key by the stored rules, because this server may not have them in force yet.
     fn of(stored: &Stored, name: &str) -> Result<Self, Refusal> {
         let id = name.split('|').next().unwrap_or_default();
         let rule = stored.rule(id).ok_or_else(no_key)??;
@@ -129,7 +129,7 @@ impl Target {
         stored.rules.overrides.iter().find(|special| self.is_of(special))
     }
 
-    /// The stored rules without the override of the key.
+    /// Returns the stored rules without the override of this key.
     fn without(&self, stored: &Stored, precondition: Option<Precondition>) -> Result<Wanted, Refusal> {
         let revision =
             self.find(stored).and_then(|special| stored.revisions.get(&Name::of(special))).copied();
@@ -141,7 +141,7 @@ impl Target {
         Ok(Wanted { rules, reach: Reach::Rule(self.key.rule.clone()), revision })
     }
 
-    /// Whether an override is for the key, whichever way its address or path is written.
+    /// Whether an override is for this key, in whichever form its address or path is written.
     fn is_of(&self, special: &Override) -> bool {
         special.rule == self.key.rule
             && self.rule.key_of(&special.rule, &special.key).as_deref() == Some(&*self.name)

@@ -1,20 +1,21 @@
-//! `If-Match`: a change names the revision that it was thought of for, so that nobody overwrites what they have not seen.
+//! `If-Match`: a change names the revision that it is based on, so that no client overwrites changes that
+//! it has not seen.
 
 use http::header::IF_MATCH;
 use http::{HeaderMap, StatusCode};
 
 use crate::front::http::problem::Refusal;
 
-/// The revision that a change is for.
+/// The revision that a change is based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Precondition {
-    /// Whatever there is.
+    /// Any revision (`*`).
     Any,
     Revision(u64),
 }
 
 impl Precondition {
-    /// Reads it: `"17"`, or `*`. It is `None` if there is none.
+    /// Parses `If-Match`: `"17"` or `*`. Returns `None` if the header is missing.
     pub(super) fn read(headers: &HeaderMap) -> Result<Option<Self>, Refusal> {
         let Some(given) = headers.get(IF_MATCH) else { return Ok(None) };
         let given = given.to_str().unwrap_or_default().trim();
@@ -28,7 +29,7 @@ impl Precondition {
         Ok(Some(Self::Revision(revision)))
     }
 
-    /// The same, where there has to be one.
+    /// Parses `If-Match`, and fails with 428 if it is missing.
     pub(super) fn required(headers: &HeaderMap) -> Result<Self, Refusal> {
         let missing = || {
             let detail = "If-Match is missing: name the revision that the change is for, as its ETag has it, or * for any";
@@ -37,7 +38,7 @@ impl Precondition {
         Self::read(headers)?.ok_or_else(missing)
     }
 
-    /// Whether `what` is still at the revision that was named.
+    /// Fails with 409 if `what` is no longer at the named revision.
     pub(super) fn check(self, what: &str, revision: u64) -> Result<(), Refusal> {
         match self {
             Self::Revision(named) if named != revision => {

@@ -1,27 +1,27 @@
-//! Turns for whole rule sets: each may be many megabytes, so only some are in memory at a time.
+//! Bounds the number of whole rule sets in memory, because each may have many megabytes.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::background_worker::Worker;
 use crate::front::http::problem::Refusal;
 
-/// Dry runs at a time. They share one worker, so more would only hold memory.
+/// The number of dry runs at a time. They share one worker, so more would only hold memory.
 const DRY_RUNS: usize = 1;
-/// Dry runs that may wait for their turn; further ones are refused.
+/// The number of dry runs that may wait; further ones are refused.
 const WAITING_DRY_RUNS: usize = 16;
-/// Rule sets of editors at a time: the second one arrives while the first one is stored.
+/// The number of editors' rule sets at a time: the second one can arrive while the first one is stored.
 const CHANGES: usize = 2;
 
-/// Bounds how many whole rule sets are in memory. Editors never wait for readers.
+/// Permits for whole rule sets. Editors never wait for readers.
 #[derive(Debug)]
 pub(in crate::front::http) struct Turns {
     dry_runs: Semaphore,
-    /// Places in the queue of dry runs, those that have their turn included.
+    /// Places in the queue of dry runs, including those that are running.
     queue: Semaphore,
     changes: Semaphore,
 }
 
-/// A turn, until it is dropped.
+/// A permit for one rule set, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Turn<'t> {
     _turn: Option<SemaphorePermit<'t>>,
@@ -39,11 +39,11 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for a turn to send a rule set that `worker` works on.
+    /// Waits for the permit to receive a rule set that `worker` will process.
     ///
     /// # Errors
     ///
-    /// That too many dry runs wait already.
+    /// Too many dry runs are waiting already.
     pub(super) async fn take(&self, worker: Worker) -> Result<Turn<'_>, Refusal> {
         let (turns, place) = match worker {
             Worker::Changes => (&self.changes, None),

@@ -1,4 +1,4 @@
-//! `/v1/ruleset`: everything that is stored, at once.
+//! `/v1/ruleset`: the whole stored rule set, and its history.
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{Request, StatusCode};
@@ -25,35 +25,35 @@ use crate::rules::database::{
 };
 use crate::tokens::Actor;
 
-/// Entries of history at a time, unless more or fewer are asked for.
+/// The default number of history entries in one response.
 const PAGE: u32 = 100;
-/// A rule may be large, and two of them are in an entry.
+/// The maximum number of history entries in one response: each entry may hold two large rules.
 const MAX_PAGE: u32 = 1_000;
 
-/// Where to go back to.
+/// A request to restore a revision.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::front::http) struct RevertRequest {
-    /// The revision whose rules are wanted; 0 had none.
+    /// The revision whose rules are restored; revision 0 has no rules.
     to: u64,
 }
 
-/// What was changed, the latest first.
+/// Changes, the latest first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::front::http) struct HistoryAnswer {
     entries: Vec<HistoryEntry>,
-    /// What to give as `before` for the entries before these; `null` if there are none.
+    /// The value of `before` for the next page; `null` if there is none.
     next: Option<u64>,
 }
 
-/// Whether a change is made, or only shown.
+/// Whether a change is made, or is a dry run.
 enum Doing {
     Really(Actor, Precondition),
     Trying(Precondition),
 }
 
 impl Doing {
-    /// The worker that does what takes long: a dry run never delays a change.
+    /// Returns the worker for long work. A dry run never delays a change.
     fn worker(&self) -> Worker {
         match self {
             Self::Really(..) => Worker::Changes,
@@ -63,7 +63,7 @@ impl Doing {
 }
 
 impl AdminApi {
-    /// Everything that is stored, now or after a revision, as JSON or YAML.
+    /// Answers with the stored rules, now or after a revision, as JSON or YAML.
     pub(super) async fn export(&self, request: &Request<Incoming>, place: &Place) -> Asked {
         let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let is_yaml = accept.is_some_and(|accept| accept.contains("yaml"));
@@ -85,7 +85,7 @@ impl AdminApi {
         Worker::Reads.run(move || write(&stored)).await?
     }
 
-    /// Makes what is stored exactly what is given.
+    /// Replaces the stored rules by those of the body.
     pub(super) async fn apply(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let doing = self.doing(&request, place)?;
         self.book()?;
@@ -97,7 +97,7 @@ impl AdminApi {
         edited_set(worker, self.change_all(doing, Change::To(rules)).await?).await
     }
 
-    /// Makes what is stored what it was after a revision.
+    /// Restores the stored rules of a revision.
     pub(super) async fn revert(&self, request: Request<Incoming>, place: &Place) -> Asked {
         let doing = self.doing(&request, place)?;
         self.book()?;
@@ -106,7 +106,8 @@ impl AdminApi {
         edited_set(doing.worker(), self.change_all(doing, Change::Back(to)).await?).await
     }
 
-    /// Makes a candidate the live rule: that keeps its id, its name, its counters and overrides, and whether it is in force.
+    /// Replaces a live rule by its candidate. The live rule keeps its id, name, counters and overrides, and
+    /// whether it is enabled.
     pub(super) async fn promote(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
         let doing = self.doing(request, place)?;
         self.book()?;
@@ -133,7 +134,8 @@ impl AdminApi {
         }
     }
 
-    /// Whether a change is made, by whom and of which revision. Who only tries need not name one.
+    /// Reads whether a change is a dry run, who makes it, and the revision that it is based on. A dry run
+    /// need not name a revision.
     fn doing(&self, request: &Request<Incoming>, place: &Place) -> Result<Doing, Refusal> {
         if is_dry_run(request)? {
             return Ok(Doing::Trying(Precondition::read(request.headers())?.unwrap_or(Precondition::Any)));
@@ -164,7 +166,7 @@ impl AdminApi {
     }
 }
 
-/// A change to more than one thing.
+/// A change of the whole rule set.
 enum Change {
     To(Rules),
     Back(u64),
@@ -172,7 +174,7 @@ enum Change {
 }
 
 impl Change {
-    /// The same, with the rules of a revision in place of its number.
+    /// Replaces the number of a revision by its rules.
     async fn resolved(self, snapshot: &mut Snapshot<'_>) -> Result<Self, Refusal> {
         match self {
             Self::Back(to) => Ok(Self::To(snapshot.at(to).await?)),
@@ -220,10 +222,10 @@ fn promoted(stored: &Stored, id: &str) -> Result<Rules, Refusal> {
     Ok(rules)
 }
 
-/// What a conflict is about.
+/// The subject of a conflict message.
 const SET: &str = "the set of rules";
 
-/// In the order of their names, so that two exports can be compared.
+/// Sorts the items by name, so that two exports can be compared.
 fn sorted(rules: &Rules) -> Rules {
     Item::together(Item::all(rules).into_values())
 }

@@ -1,10 +1,10 @@
-//! Whether a table `rate_limit_rules` that somebody else has created is the documented one.
+//! Checks whether an existing table `rate_limit_rules` has the documented shape.
 
 use sqlx::{PgConnection, Row};
 
 use super::super::{DatabaseError, query};
 
-/// The columns of the documented table, with the types that are converted without loss.
+/// The columns of the documented table, with the types that can be converted without loss.
 const DOCUMENTED: [(&str, Presence, &[&str]); 16] = [
     ("id", Presence::Needed, &["uuid", "text", "character varying", "bigint", "integer", "smallint"]),
     ("name", Presence::Needed, TEXTS),
@@ -26,18 +26,18 @@ const DOCUMENTED: [(&str, Presence, &[&str]); 16] = [
 const TEXTS: &[&str] = &["character varying", "text", AN_ENUM];
 const NUMBERS: &[&str] = &["integer", "bigint", "smallint", "numeric", "double precision", "real"];
 const TEXT_LISTS: &[&str] = &["character varying[]", "text[]"];
-/// Without a time zone they are read in UTC.
+/// Timestamps without a time zone are read as UTC.
 const TIMES: &[&str] = &["timestamp with time zone", "timestamp without time zone"];
 const AN_ENUM: &str = "an enum";
 
-/// Whether a table is recognised without a column.
+/// Whether a table must have a column to be recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Needed,
     Optional,
 }
 
-/// Columns that `trypema rules migrate` adds: a column of the same name means something else.
+/// Columns that `trypema rules migrate` adds. An existing column of such a name has another meaning.
 const ADDED: [&str; 16] = [
     "limits",
     "group_ms",
@@ -60,7 +60,7 @@ const ADDED: [&str; 16] = [
 const LOCK: &str = "LOCK TABLE rate_limit_rules IN ACCESS EXCLUSIVE MODE";
 const IS_THERE: &str = "SELECT to_regclass(quote_ident(current_schema()) || '.rate_limit_rules') IS NOT NULL";
 
-/// The reason why a table cannot be changed in place, whatever its columns are.
+/// A query for the reasons why the table cannot be altered in place, whatever its columns are.
 const OBSTACLES: &str = "
     SELECT array_remove(ARRAY[
         CASE WHEN relkind <> 'r' THEN 'it is not an ordinary table' END,
@@ -83,22 +83,22 @@ const COLUMNS: &str = "
 struct Column {
     name: String,
     type_name: String,
-    /// Whether a row has to give a value.
+    /// Whether an insert must provide a value.
     has_to_be_given: bool,
 }
 
-/// Whether there is a table to adopt. It stays locked until the transaction ends.
+/// Whether there is a table to adopt. Locks the table until the transaction ends.
 ///
 /// # Errors
 ///
-/// Everything that keeps a table of that name from being adopted.
+/// Every reason why the table cannot be adopted.
 pub(super) async fn is_there_to_adopt(connection: &mut PgConnection) -> Result<bool, DatabaseError> {
     if !query(IS_THERE).fetch_one(&mut *connection).await?.try_get(0)? {
         return Ok(false);
     }
     obstacles(connection).await?;
     query(LOCK).execute(&mut *connection).await?;
-    // Somebody may have changed it until then.
+    // Another session may have changed the table before the lock.
     obstacles(connection).await?;
     Ok(true)
 }
@@ -117,7 +117,7 @@ async fn columns(connection: &mut PgConnection) -> Result<Vec<Column>, DatabaseE
     rows.iter().map(column).collect()
 }
 
-/// How columns differ from the documented ones.
+/// Returns the differences between the columns and the documented ones.
 fn differences(columns: &[Column]) -> Vec<String> {
     let documented = DOCUMENTED.iter().filter_map(|(name, presence, types)| {
         match columns.iter().find(|column| column.name == *name) {
