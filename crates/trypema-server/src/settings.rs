@@ -130,7 +130,7 @@ pub struct Settings {
     /// [default: 1, or more if hybrid has seen more]
     #[arg(long, env = "TRYPEMA_INSTANCES", value_name = "NUMBER", help_heading = "Counters")]
     pub instances: Option<u32>,
-    /// Hybrid: minimum interval between two lease requests for a key [default: 1s]
+    /// Hybrid: interval between two lease requests for a key; shorter for windows below 140 s [default: 1s]
     #[arg(long, env = "TRYPEMA_SYNC_INTERVAL", value_name = "TIME", help_heading = "Counters")]
     pub sync_interval: Option<Period>,
     /// Maximum number of keys in memory, per strategy [default: 1000000]
