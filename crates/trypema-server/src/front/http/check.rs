@@ -80,8 +80,8 @@ impl CheckApi {
         Ok(marked(json_bytes(StatusCode::OK, answer), Accounting::Reserved))
     }
 
-    /// Returns the semaphore for batch parts. Crowded peers have their own: a task of a crowded peer may wait
-    /// for its turn to be polled while it holds a permit, and must not block other peers meanwhile.
+    /// Returns the semaphore for batch parts. Crowded peers have their own: their tasks run on threads of low
+    /// priority, and could hold a shared permit for a long time while other peers wait for it.
     fn batches(&self, place: &Place) -> &Semaphore {
         if place.is_crowded() { &self.crowded_batches } else { &self.batches }
     }
