@@ -1,15 +1,17 @@
 //! Requests for leases, and the background work of an instance.
 //!
-//! A request for a lease is a future. The call that needs it polls it; every other one goes to a queue, from which the future
-//! of `keep_in_sync` runs up to [`MAX_IN_FLIGHT`] at a time. Its first task is the sweeper, which gives back what is left of ended
-//! leases, forgets idle keys and sends heartbeats, by the limiter's clock.
+//! A lease request is a future. A call that needs the lease polls it itself. All other requests go to a
+//! queue, from which the future of `keep_in_sync` runs up to [`MAX_IN_FLIGHT`] at a time. The first task in
+//! the queue is the sweeper. By the limiter's clock, it returns the unspent units of ended leases, removes
+//! idle keys and sends heartbeats.
 //!
 //! Invariants:
-//! - A key has one request under way at a time; who needs its reply waits for it.
-//! - A request that is dropped before its reply is noted as failed, so that its key can be asked for again. It is dropped if nobody runs
-//!   the queue.
-//! - A caller that goes away leaves the request that it sent to the queue: the lease that it may have been granted is not lost.
-//! - The queue ends with the provider. No lock is held across an await.
+//! - A key has at most one lease request in progress. Other calls that need its reply wait for it.
+//! - A request that is dropped before its reply is recorded as failed, so that its key can send another.
+//!   Queued requests are dropped if nothing runs the queue.
+//! - If a caller is dropped after it has sent a request, the queue finishes the request, so that a granted
+//!   lease is not lost.
+//! - The queue is closed with the provider. No lock is held across an await.
 
 mod instance;
 mod lease_request;
@@ -26,10 +28,11 @@ use std::sync::{Arc, Weak};
 
 use futures_util::StreamExt;
 
-/// Requests under way at once at most; more wait their turn. They travel together, so this is a few script calls.
+/// The maximum number of queued tasks that run at once. Their requests share batches, so this is a few
+/// script calls.
 const MAX_IN_FLIGHT: usize = 512;
 
-/// Runs the background work until the provider is dropped. A second one ends at once.
+/// Runs the background work until the provider is dropped. Returns at once if it is already running.
 pub(super) async fn run(background: Weak<Background>, instance: Arc<Instance>) {
     let Some((tasks, closed)) = instance.queue.open() else { return };
     instance.queue.push(Box::pin(sweeper::run(background, Arc::clone(&instance), closed)));

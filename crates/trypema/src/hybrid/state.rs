@@ -1,4 +1,4 @@
-//! What an instance holds of each key, and what it knows about it. Time is an argument; nothing here does I/O.
+//! The state of each key: leases, denials and demand. Time is an argument, and nothing here does I/O.
 
 mod bound;
 mod demand;
@@ -16,7 +16,7 @@ pub use holding::{Chore, Decided, Grant, Holding, Taken, Trip};
 pub use pace::Pace;
 pub(super) use table::{Entry, Replied, Table};
 
-/// A take: so many units of a key, under a limit.
+/// The arguments of a take.
 #[derive(Debug)]
 pub(super) struct TakeArgs<'a, L> {
     pub(super) key: &'a RedisKey,
@@ -24,7 +24,7 @@ pub(super) struct TakeArgs<'a, L> {
     pub(super) cost: u64,
 }
 
-/// Derived, these would ask for a limit that can be copied.
+/// Implemented by hand, because the derived implementations would require `L: Copy`.
 impl<L> Clone for TakeArgs<'_, L> {
     fn clone(&self) -> Self {
         *self

@@ -7,16 +7,17 @@ use super::queue::Queue;
 use crate::clock::Source;
 use crate::redis::Sharer;
 
-/// An instance counts as live until it has sent no heartbeat, or asked for no lease of a key, for this long.
+/// The time for which an instance counts as live after a heartbeat, or as sharing a key after a lease
+/// request.
 pub(super) const LIVE_FOR: Duration = Duration::from_secs(3);
 
-/// This process, as one of those that share limits.
+/// This process, as one of the instances that share limits.
 #[derive(Debug)]
 pub(in crate::hybrid) struct Instance {
     pub(in crate::hybrid) clock: Source,
     pub(in crate::hybrid) queue: Queue,
     pub(super) sync_us: u64,
-    /// A number that differs between instances.
+    /// A random number that identifies the instance.
     pub(in crate::hybrid) id: u64,
     leases_asked: AtomicU64,
 }
@@ -32,12 +33,12 @@ impl Instance {
         }
     }
 
-    /// This instance, as one that shares keys.
+    /// Returns this instance as one that shares a key.
     pub(in crate::hybrid) fn sharer(&self) -> Sharer {
         Sharer { instance: self.id, live_for_us: LIVE_FOR.as_micros() as u64 }
     }
 
-    /// This instance, leaving.
+    /// Returns this instance as one that no longer shares a key.
     pub(in crate::hybrid) fn leaver(&self) -> Sharer {
         Sharer { live_for_us: 0, ..self.sharer() }
     }
@@ -46,7 +47,7 @@ impl Instance {
         self.leases_asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often Redis was asked for a lease.
+    /// Returns the number of lease requests sent so far.
     pub(in crate::hybrid) fn leases_asked(&self) -> u64 {
         self.leases_asked.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! A request for a lease, from when it is sent until its reply is applied, whoever goes away meanwhile.
+//! Lease requests. A request that was sent is finished and its reply applied, even if its caller is
+//! dropped.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,27 +15,28 @@ use crate::hybrid::state::Grant;
 use crate::redis::{RedisFailure, RedisKey, Sharer};
 use crate::strategy::{Back, Leasable, LeaseAsk};
 
-/// A lease to ask for.
+/// A lease request for one key.
 #[derive(Debug, Clone)]
 pub(in crate::hybrid) struct LeaseRequest<S: Leasable> {
     pub(super) key: RedisKey,
     pub(super) limit: S::Limit,
     pub(super) ask: LeaseAsk,
     pub(super) sharer: Sharer,
-    /// Not after it is sent: the lease is timed from here.
+    /// A time no later than that of sending. The lease is timed from here.
     pub(super) asked_at: Timestamp,
-    /// When it is given up.
+    /// The time at which the request fails.
     pub(super) deadline: Timestamp,
     pub(super) version: u64,
 }
 
 impl<S: Leasable> LeaseRequest<S> {
-    /// The same request, given up at `deadline`.
+    /// Returns the request with another deadline.
     pub(in crate::hybrid) fn until(self, deadline: Timestamp) -> Self {
         Self { deadline, ..self }
     }
 
-    /// The same request, when nobody waits for what was needed: then it is wanted.
+    /// Returns the request without its waiting call: the needed units become wanted units, and the call is
+    /// not reported.
     pub(in crate::hybrid) fn for_nobody(mut self) -> Self {
         let need = std::mem::take(&mut self.ask.need);
         self.ask.want = self.ask.want.max(need);
@@ -43,12 +45,12 @@ impl<S: Leasable> LeaseRequest<S> {
     }
 }
 
-/// The reply to a request, as its caller sees it.
+/// The reply to a request, for the call that needed the lease.
 #[derive(Debug)]
 pub(in crate::hybrid) struct LeaseReply<O> {
-    /// The decision on the call that needed it, if there is one.
+    /// The decision on that call, if the reply decides it.
     pub(in crate::hybrid) found: Option<Found<O>>,
-    /// The units that the call spent, and where they were recorded.
+    /// The units that the call spent, and the time at which Redis recorded them.
     pub(in crate::hybrid) spent: Option<Back>,
 }
 
@@ -77,7 +79,8 @@ impl<S: Leasable> Shared<S> {
         }
     }
 
-    /// A request as a task, which tells the observer of a failure; what is held is spent meanwhile.
+    /// Returns a task that sends the request and notifies the observer of a failure. Meanwhile callers can
+    /// spend the units that are still held.
     pub(super) fn task(self: &Arc<Self>, request: LeaseRequest<S>) -> Task {
         let (shared, key) = (Arc::clone(self), request.key.clone());
         let reply = self.send(request);
@@ -89,7 +92,7 @@ impl<S: Leasable> Shared<S> {
     }
 }
 
-/// A request that may be dropped half-way.
+/// A request that may be dropped before it is done.
 struct Unfinished<S: Leasable> {
     shared: Arc<Shared<S>>,
     request: LeaseRequest<S>,
@@ -99,7 +102,7 @@ struct Unfinished<S: Leasable> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Unsent,
-    /// It may have been.
+    /// The request may have been sent.
     Sent,
     Done,
 }
@@ -112,7 +115,7 @@ impl<S: Leasable> Drop for Unfinished<S> {
     }
 }
 
-/// A future that the background finishes if its caller drops it.
+/// A future that is finished in the background if its caller drops it.
 pub(in crate::hybrid) struct FinishInBackground<T: Send + 'static> {
     future: Option<BoxFuture<'static, T>>,
     instance: Arc<Instance>,

@@ -1,4 +1,4 @@
-//! Tasks that the background is to run.
+//! The queue of background tasks.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,11 +11,11 @@ use futures_channel::oneshot;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 
-/// A future that the background runs to its end.
+/// A future that the background runs to completion.
 pub(in crate::hybrid) type Task = BoxFuture<'static, ()>;
 
-/// A queue with at most one receiver at a time. It is bounded by the number of keys, each of which is asked for once at a time, and
-/// of callers that have gone away.
+/// A queue with at most one receiver at a time. Its length is bounded by the keys, each with one request at
+/// a time, and by the callers that were dropped.
 #[derive(Debug, Default)]
 pub(in crate::hybrid) struct Queue {
     sender: Mutex<Option<Sender>>,
@@ -25,22 +25,23 @@ pub(in crate::hybrid) struct Queue {
 #[derive(Debug)]
 struct Sender {
     tasks: UnboundedSender<Task>,
-    /// Dropped when the queue is closed.
+    /// Dropping it notifies the sweeper that the queue is closed.
     _close: oneshot::Sender<Infallible>,
 }
 
-/// The receiving side of the queue. Dropping it drops what is queued.
+/// The receiving side of the queue. Dropping it drops the queued tasks.
 #[derive(Debug)]
 pub(super) struct Tasks {
     receiver: UnboundedReceiver<Task>,
     is_open: Arc<AtomicBool>,
 }
 
-/// Ready when the queue is closed.
+/// A future that completes when the queue is closed.
 pub(super) type Closed = oneshot::Receiver<Infallible>;
 
 impl Queue {
-    /// The receiving side, and what tells that it is closed; `None` while there is another.
+    /// Returns the receiving side, and a future that completes when the queue is closed. Returns `None` if
+    /// there is a receiver already.
     pub(super) fn open(&self) -> Option<(Tasks, Closed)> {
         let mut sender = self.lock();
         if self.is_open.swap(true, Ordering::AcqRel) {
@@ -52,21 +53,21 @@ impl Queue {
         Some((Tasks { receiver, is_open: Arc::clone(&self.is_open) }, closed))
     }
 
-    /// Whether somebody runs what is pushed.
+    /// Whether the queue has a receiver that runs its tasks.
     pub(in crate::hybrid) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
     }
 
-    /// Leaves a task to the background; it is dropped if nobody runs it.
+    /// Adds a task. Drops it if the queue has no receiver.
     pub(in crate::hybrid) fn push(&self, task: Task) {
         let tasks = self.lock().as_ref().map(|sender| sender.tasks.clone());
         if let Some(tasks) = tasks {
-            // What is rejected is dropped here, where nothing is locked.
+            // A rejected task is dropped here, where no lock is held: its destructor locks the table.
             let _ = tasks.unbounded_send(task);
         }
     }
 
-    /// Lets the receiver end after what is queued.
+    /// Closes the queue. The receiver ends after the tasks that are already queued.
     pub(in crate::hybrid) fn close(&self) {
         *self.lock() = None;
     }

@@ -1,4 +1,4 @@
-//! One strategy of an instance: what it holds of each key, and the requests for more.
+//! One strategy of an instance: the holdings of all its keys, and their lease requests.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub(in crate::hybrid) struct Shared<S: Leasable> {
     pub(in crate::hybrid) instance: Arc<Instance>,
 }
 
-/// A decision, by whatever means.
+/// An outcome, from a lease or from Redis.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::hybrid) struct Found<O> {
     pub(in crate::hybrid) outcome: O,
-    /// The time by the clock of Redis, about.
+    /// The approximate time by the clock of Redis.
     pub(in crate::hybrid) now: Timestamp,
 }
 
@@ -31,7 +31,7 @@ impl<S: Leasable> Shared<S> {
         Arc::new(Self { redis, table, instance: Arc::clone(instance) })
     }
 
-    /// A request for a lease, for a call that needs `need`.
+    /// Returns a lease request for a call that needs `need` units. 0 means that no call waits for it.
     pub(in crate::hybrid) fn lease_request(&self, entry: &mut Entry<S>, need: u64) -> LeaseRequest<S> {
         let ask = entry.holding.ask(self.instance.clock.now(), need);
         self.request(entry, ask, self.instance.sharer())
@@ -43,17 +43,18 @@ impl<S: Leasable> Shared<S> {
         LeaseRequest { key, limit, ask, sharer, asked_at, deadline, version: entry.version }
     }
 
-    /// Leaves a request to the background.
+    /// Queues a request for the background.
     pub(in crate::hybrid) fn queue(self: &Arc<Self>, request: LeaseRequest<S>) {
         self.instance.queue.push(self.task(request));
     }
 
-    /// Notes that a request will not be sent.
+    /// Records that a request will not be sent.
     pub(in crate::hybrid) fn withdraw(&self, request: &LeaseRequest<S>) {
         self.table.with(&request.key, |entry| entry.holding.failed(&request.ask, true));
     }
 
-    /// Notes the reply to a request; returns the answer for the call that needed it, if it is decided.
+    /// Applies the reply to a request. Returns the outcome of the call that needed it, if the reply decides
+    /// it.
     pub(super) fn finish(
         &self,
         request: &LeaseRequest<S>,
@@ -66,7 +67,8 @@ impl<S: Leasable> Shared<S> {
                     entry.holding.granted(&request.ask, trip, grant)
                 }
                 Ok(_) => {
-                    // It was granted under a limit, or before a reset, that is no more: it stays counted until it leaves.
+                    // The lease was granted under another limit, or before a reset. It is not used, and its
+                    // units stay counted until they leave the window.
                     entry.holding.failed(&request.ask, false);
                     None
                 }
@@ -81,13 +83,13 @@ impl<S: Leasable> Shared<S> {
         })?;
         let replied: Replied = reply.map(|_| ()).map_err(of_another);
         for waiter in waiters {
-            // One that has gone away needs no reply.
+            // The waiter may have been dropped.
             let _ = waiter.send(replied.clone());
         }
         Some(Found { outcome: outcome?, now: reply.ok()?.now })
     }
 
-    /// Notes that a request was dropped. Its waiters are cancelled, and ask again.
+    /// Records that a request was dropped. Its waiters are cancelled and try again.
     pub(super) fn abandon(&self, request: &LeaseRequest<S>, is_sent: bool) {
         let waiters = self.table.with(&request.key, |entry| {
             entry.holding.failed(&request.ask, !is_sent);
@@ -109,7 +111,8 @@ impl<O> From<Decided<O>> for Found<O> {
     }
 }
 
-/// The failure of a request that others waited for: of theirs nothing was sent.
+/// Returns the failure of a request for the calls that waited for it. Their own takes were not sent, so it
+/// is `Unavailable`.
 fn of_another(failure: &RedisFailure) -> RedisFailure {
     let message = format!("the lease that was waited for: {failure}");
     RedisFailure::new(RedisFailureKind::Unavailable, message)

@@ -1,4 +1,4 @@
-//! Keys that nobody calls for, and heartbeats.
+//! The sweeper: maintains idle keys and sends heartbeats.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,38 +14,39 @@ use crate::redis::{RedisRateLimiterProvider, Sharer, all};
 use crate::strategy::Leasable;
 use crate::waiting::{Sleep, before};
 
-/// What the background works for: dropped with the provider.
+/// The data of the background work. The provider owns it, and dropping it closes the queue.
 pub(in crate::hybrid) struct Background {
     pub(in crate::hybrid) instance: Arc<Instance>,
     pub(in crate::hybrid) redis: RedisRateLimiterProvider,
-    /// One for each strategy.
+    /// One entry per strategy.
     pub(in crate::hybrid) strategies: [Arc<dyn LeasedKeys>; 6],
 }
 
 /// The keys of one strategy.
 pub(in crate::hybrid) trait LeasedKeys: Send + Sync {
-    /// Queues a request for every key of which something is to be given back or told, and forgets idle keys.
+    /// Queues a request for every key that has units to return or calls to report, and removes idle keys.
     fn sweep(self: Arc<Self>);
 
-    /// Waits for the replies that are under way, then gives back everything that is held.
+    /// Waits for lease requests in progress, then returns all held units to Redis.
     fn release(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
-    /// Units held now, of all keys.
+    /// Returns the number of units held for all keys.
     fn held(&self) -> u64;
 }
 
 impl Background {
-    /// Gives back everything that is held, and stops counting as live.
+    /// Returns all held units to Redis, and announces that the instance leaves.
     pub(in crate::hybrid) async fn release(&self) {
         all(self.strategies.iter().map(|keys| Arc::clone(keys).release())).await;
         self.heartbeat(self.instance.leaver()).await;
     }
 
-    /// Tells Redis that this instance lives, or leaves, and learns how many there are.
+    /// Returns a task that sends a heartbeat, or announces that the instance leaves. The reply updates the
+    /// number of live instances.
     fn heartbeat(&self, sharer: Sharer) -> Task {
         let redis = self.redis.clone();
         Box::pin(async move {
-            // If Redis is away the last known number is used.
+            // If Redis is unreachable, the last known number stays in use.
             let _ = redis.heartbeat(sharer).await;
         })
     }
@@ -63,7 +64,7 @@ impl Drop for Background {
     }
 }
 
-/// Sweeps and sends heartbeats when it is time, until the queue is closed.
+/// Sweeps and sends heartbeats periodically, until the queue is closed.
 pub(super) async fn run(background: Weak<Background>, instance: Arc<Instance>, mut closed: Closed) {
     let interval = Duration::from_micros(Pace::sweep_interval_us(instance.sync_us));
     let mut next_heartbeat = instance.clock.now();
@@ -85,7 +86,7 @@ pub(super) async fn run(background: Weak<Background>, instance: Arc<Instance>, m
 impl<S: Leasable> LeasedKeys for Shared<S> {
     fn sweep(self: Arc<Self>) {
         let now = self.instance.clock.now();
-        // Nobody shares attempts.
+        // Abuse attempts are not leased, so this instance does not count as sharing their keys.
         let sharer = if S::IS_LEASED { self.instance.sharer() } else { self.instance.leaver() };
         let mut requests = Vec::new();
         self.table.sweep(|entry| match entry.holding.chore(now) {
@@ -128,7 +129,7 @@ impl<S: Leasable> LeasedKeys for Shared<S> {
 }
 
 impl<S: Leasable> Shared<S> {
-    /// Waits for the replies that are under way, for the time of a call at most.
+    /// Waits for lease requests in progress, for at most the timeout of a call.
     async fn replies(&self) {
         let (now, deadline) = (self.instance.clock.now(), self.redis.deadline_from_now());
         let mut replies = Vec::new();
@@ -138,7 +139,7 @@ impl<S: Leasable> Shared<S> {
             }
             true
         });
-        // What failed is not held.
+        // The results do not matter: a failed request leaves no units to return.
         before(all(replies), Sleep::until(&Source::System, deadline)).await;
     }
 }

@@ -1,10 +1,10 @@
-//! What deciding here costs on the lower side.
+//! The cost of leases: the units that they can leave unused.
 
 use std::time::Duration;
 
 use super::pace::Pace;
 
-/// The worst that leases do to a limit, on its lower side; on the upper side they do nothing.
+/// The worst-case effect of leases on a limit. They can leave a part of it unused, and never exceed it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,12 +19,15 @@ use super::pace::Pace;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct HybridBound {
-    /// How often an instance asks for a lease of a key; it also looks at least as often whether a denial still holds.
+    /// The maximum time between two lease requests of an instance for a busy key. A remembered denial is
+    /// also checked again within this time.
     pub interval: Duration,
-    /// How long a unit is held, or counts after it was spent, at most.
+    /// The length of a lease: the maximum time for which a unit is held unspent. A spent unit counts for at
+    /// most this much longer than without leases.
     pub lease: Duration,
-    /// The share of the limit that can be out of use at any time: as much is held unspent as is asked for in one and a half
-    /// intervals, and what was spent counts for the length of a lease longer.
+    /// The maximum share of the limit that is unused at any time. Instances hold at most the units that
+    /// they expect to spend in one and a half intervals, and spent units count for up to the length of a
+    /// lease longer.
     pub unused_share: f64,
 }
 

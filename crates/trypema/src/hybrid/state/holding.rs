@@ -1,4 +1,4 @@
-//! What an instance holds of one key, and what it knows about it. Pure, as a strategy is: it knows no clock and no Redis.
+//! The state of one key in one instance. Pure like a strategy: it reads no clock and does not call Redis.
 
 mod answer;
 mod asking;
@@ -14,46 +14,46 @@ use crate::clock::{Span, Timestamp};
 use crate::decision::Decision;
 use crate::strategy::{Back, Call, Leasable, Turn};
 
-/// One key of one instance.
+/// The leases, denials and demand of one key in one instance.
 #[derive(Debug, Clone)]
 pub struct Holding<S: Leasable> {
     limit: S::Limit,
-    /// What fits at most.
+    /// The largest cost that can ever fit.
     quota: u64,
     pace: Pace,
     leases: Leases,
     told: Option<Told<S::Outcome>>,
     denial: Option<Denial<S::Outcome>>,
-    /// A denial of which only what a caller is told is known.
+    /// A denial by an all-or-nothing request, of which only the decision is known.
     veto: Option<Denial<Decision>>,
     demand: Demand,
-    /// When the first of what is known ends: a lease, a denial, a share to draw by.
+    /// The earliest time at which a lease, a denial or the current draws end.
     next_end: u64,
-    /// When this was last told anything.
+    /// The time of the last information from Redis.
     known_since: u64,
-    /// When it is time to ask for more: once this little is left, or it is so late.
+    /// More units are requested when at most `low` are left, or from `refill_at` on.
     low: u64,
     refill_at: u64,
-    /// Since when somebody is asking for a lease.
+    /// The time at which the lease request in progress was made.
     asking_since: Option<u64>,
-    /// What was asked for here, and the shared count was not told.
+    /// Units of calls that were decided here and that Redis has to be told of.
     unreported: u64,
     drawn: u32,
 }
 
-/// What the last lease was told.
+/// The last grant.
 #[derive(Debug, Clone, Copy)]
 struct Told<O> {
     outcome: O,
     granted: u64,
-    /// What the shared clock is ahead of this one, at least.
+    /// The lead of Redis's clock over the instance's, at least.
     ahead_us: i64,
-    /// Until when calls may be drawn by it.
+    /// The time until which calls are decided by drawing with the share in `outcome`.
     draws_until: Option<u64>,
 }
 
 impl<S: Leasable> Holding<S> {
-    /// Nothing is held and nothing known.
+    /// Returns a holding without leases.
     pub fn new(limit: &S::Limit, pace: Pace) -> Self {
         Self {
             limit: limit.clone(),
@@ -74,13 +74,13 @@ impl<S: Leasable> Holding<S> {
         }
     }
 
-    /// The limit that everything held was granted under.
+    /// Returns the limit under which all held units were granted.
     pub fn limit(&self) -> &S::Limit {
         &self.limit
     }
 
-    /// Goes on under another limit: what is held was not granted under it, and is given back; but not under one of another
-    /// window, where it would be taken from what others have in it.
+    /// Switches to another limit. Units granted under the old limit are to be returned. If the window
+    /// differs, they are dropped instead: a refund would remove units of others from the new window.
     pub fn change_limit(&mut self, limit: &S::Limit, pace: Pace) {
         if S::memory_us(limit) != S::memory_us(&self.limit) {
             self.leases.forget();
@@ -90,26 +90,27 @@ impl<S: Leasable> Holding<S> {
         self.quota = quota_of::<S>(limit);
     }
 
-    /// Starts as a key that was called often.
+    /// Sets the demand to that of a key that has just been found to be busy.
     pub fn warm(&mut self, now: Span) {
         self.demand = Demand::warm(now.earliest.as_micros());
     }
 
-    /// Counts a call, once however often it is then tried.
+    /// Counts a call in the demand, once however often the call is then tried.
     #[inline]
     pub fn count(&mut self, now: Span, cost: u64) {
-        // A cost that never fits is no reason to ask for more.
+        // A cost that can never fit is no reason to request more units.
         let cost = if cost > self.quota { 0 } else { cost };
         self.demand.count(now.earliest.as_micros(), self.pace.interval_us, cost);
     }
 
-    /// Counts a call and decides it, if that can be done here, and spends what it costs.
+    /// Counts a call. Decides it if that is possible here, and spends its cost.
     pub fn take(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
         self.count(now, cost);
         self.take_telling(now, cost, |_| {})
     }
 
-    /// As [`Holding::take`] of a call that was counted, telling where what it spends was recorded.
+    /// Same as [`Holding::take`], for a call that is already counted. Passes each spent part to `tell`,
+    /// with the time at which Redis recorded it.
     #[inline]
     pub fn take_telling(&mut self, now: Span, cost: u64, tell: impl FnMut(Back)) -> Taken<S::Outcome> {
         if self.is_over(now) && !self.end_until(now) {
@@ -127,7 +128,7 @@ impl<S: Leasable> Holding<S> {
         self.warned(taken, now)
     }
 
-    /// What [`Holding::take`] would answer; nothing is spent.
+    /// Returns the result that [`Holding::take`] would return. Spends nothing.
     pub fn peek(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
         if self.is_over(now) && !self.end_until(now) {
             return Taken::Unclear;
@@ -161,7 +162,7 @@ impl<S: Leasable> Holding<S> {
         }
     }
 
-    /// The same answer, saying whether it is time to ask for more.
+    /// Sets `is_low` in a decision: whether more units are to be requested.
     #[inline]
     fn warned(&self, taken: Taken<S::Outcome>, now: Span) -> Taken<S::Outcome> {
         let is_low = !self.is_asking(now.latest)
@@ -175,56 +176,56 @@ impl<S: Leasable> Holding<S> {
         }
     }
 
-    /// Whether units that came out of a lease still count.
+    /// Whether units from a lease still count in Redis.
     pub fn is_counting(&self, back: &Back, now: Timestamp) -> bool {
         let ahead_us = self.told.as_ref().map_or(0, |told| told.ahead_us);
         let shared_now = Timestamp::derived(now.as_micros().saturating_add_signed(ahead_us));
         back.is_counting(shared_now, S::memory_us(&self.limit))
     }
 
-    /// Takes back what a call has spent.
+    /// Returns spent units to their lease.
     pub fn put_back(&mut self, back: Back) {
         self.leases.put_back(back);
         self.find_next_end();
     }
 
-    /// Ends every lease, to be given back, and forgets what is known.
+    /// Ends all leases, whose units are to be returned, and drops remembered denials and draws.
     pub fn end_all(&mut self) {
         self.leases.end_all();
         (self.told, self.denial, self.veto) = (None, None, None);
         self.find_next_end();
     }
 
-    /// Forgets everything, because the shared count has.
+    /// Drops everything, because the key was reset in Redis.
     pub fn forget(&mut self) {
         self.leases.forget();
         self.unreported = 0;
         self.end_all();
     }
 
-    /// Units held now.
+    /// Returns the number of units held at `now`.
     pub fn held(&self, now: Timestamp) -> u64 {
         self.leases.left_at(now.as_micros())
     }
 
-    /// Whether something is to be given back.
+    /// Whether units are to be returned to Redis.
     pub fn is_owing(&self) -> bool {
         self.leases.is_owing()
     }
 
-    /// Whether the shared count is still to be told of something that was seen.
+    /// Whether Redis has to be told of calls that were decided here.
     pub fn is_unreported(&self) -> bool {
         self.unreported > 0
     }
 
-    /// Whether nobody calls for it, nothing of it can be spent, and nothing is to be given back or told.
+    /// Whether the key can be removed: it is idle, holds nothing, and has nothing to return or report.
     pub fn is_stale(&self, now: Timestamp) -> bool {
         let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
         let is_settled = !self.is_owing() && !self.is_unreported();
         is_idle && is_settled && !self.is_asking(now) && self.held(now) == 0
     }
 
-    /// What there is to do when nobody calls.
+    /// Ends what is over, and returns the maintenance that the key needs.
     pub fn chore(&mut self, now: Timestamp) -> Chore {
         self.end_until(Span::at(now));
         let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
@@ -235,7 +236,7 @@ impl<S: Leasable> Holding<S> {
         } else if self.leases.is_piling_up()
             || !self.is_worth_leasing(now) && (self.leases.is_owing() || self.unreported > 0)
         {
-            // Of a key that is called often, what is owed goes with the next ask.
+            // A busy key returns its units with the next lease request.
             Chore::Settle
         } else if is_idle && self.leases.is_empty() && self.denial.is_none() && self.veto.is_none() {
             Chore::Forget
@@ -244,19 +245,20 @@ impl<S: Leasable> Holding<S> {
         }
     }
 
-    /// Whether something that is known may have ended.
+    /// Whether a lease, a denial or the current draws may be over.
     #[inline]
     fn is_over(&self, now: Span) -> bool {
         now.latest.as_micros() >= self.next_end || self.is_stepped_back(now)
     }
 
-    /// Whether the clock went back, and not just by what callers are late: then nothing is known.
+    /// Whether the clock has gone back by more than the delay of a caller explains. Then nothing that is
+    /// known can be relied on.
     #[inline]
     fn is_stepped_back(&self, now: Span) -> bool {
         now.latest.as_micros() + self.pace.interval_us < self.known_since
     }
 
-    /// Ends what has ended by now; whether that is sure.
+    /// Ends everything that is certainly over at `now`. Returns whether nothing else may be over.
     fn end_until(&mut self, now: Span) -> bool {
         if self.is_stepped_back(now) {
             self.known_since = 0;
@@ -273,7 +275,7 @@ impl<S: Leasable> Holding<S> {
         }
         if self.told.as_ref().and_then(|told| told.draws_until).is_some_and(|until| until <= earliest) {
             self.told = None;
-            // What was granted by the old share goes with it.
+            // Units that were granted with the old share end with it.
             self.leases.end_all();
         }
         self.find_next_end();
@@ -289,7 +291,7 @@ impl<S: Leasable> Holding<S> {
     }
 }
 
-/// What fits at most.
+/// Returns the largest cost that can ever fit.
 fn quota_of<S: Leasable>(limit: &S::Limit) -> u64 {
     S::fits(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
 }

@@ -1,45 +1,46 @@
-//! The units an instance holds of one key, each until its lease ends.
+//! The units that an instance holds for one key, each until its lease ends.
 
 use crate::strategy::Back;
 
-/// Leases held at once, of one key. An instance asks for the next when one is nearly spent, so more than two are rare;
-/// of more the oldest is given back.
+/// The maximum number of leases held for one key. An instance requests the next lease when one is nearly
+/// spent, so more than two are rare. Beyond the maximum, the lease that ends first is returned.
 const MAX_LEASES: usize = 8;
 
-/// What has ended and was not given back yet. Beyond this it stays counted until it leaves by itself.
+/// The maximum number of ended leases with units to return. Units beyond that stay counted until they leave
+/// the window.
 const MAX_BACKS: usize = 16;
 
-/// Units of one lease.
+/// The unspent units of one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lease {
-    /// What is left, and where it was recorded.
+    /// The unspent units, and the time at which Redis recorded them.
     pub(super) left: Back,
-    /// From here on nothing of it may be spent, by the clock of this instance.
+    /// The time from which the units must not be spent, by the instance's clock.
     pub(super) ends_at: u64,
 }
 
 /// All leases of a key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leases {
-    /// In the order they are spent in: the one that ends first goes first.
+    /// Ordered by their end, which is also the order of spending.
     live: Vec<Lease>,
     left: u64,
     backs: Vec<Back>,
 }
 
 impl Leases {
-    /// What can be spent.
+    /// Returns the number of units that can be spent.
     #[inline]
     pub(super) fn left(&self) -> u64 {
         self.left
     }
 
-    /// What can still be spent at `moment`.
+    /// Returns the number of units that can still be spent at `moment`.
     pub(super) fn left_at(&self, moment: u64) -> u64 {
         self.live.iter().filter(|lease| lease.ends_at > moment).map(|lease| lease.left.units).sum()
     }
 
-    /// When the first of them ends.
+    /// Returns the earliest end of a lease.
     pub(super) fn first_end(&self) -> Option<u64> {
         self.live.first().map(|lease| lease.ends_at)
     }
@@ -53,7 +54,8 @@ impl Leases {
         self.left += lease.left.units;
     }
 
-    /// Spends `units`, of which there are so many, and tells where they were recorded.
+    /// Spends up to `units` of the held units. Passes each spent part to `tell`, with the time at which
+    /// Redis recorded it.
     #[inline]
     pub(super) fn spend(&mut self, units: u64, mut tell: impl FnMut(Back)) {
         let mut owing = units.min(self.left);
@@ -71,7 +73,7 @@ impl Leases {
         }
     }
 
-    /// Takes back what was spent: to be spent again, if its lease is still held, or else to be given back.
+    /// Returns spent units to their lease. If the lease has ended, they are to be returned to Redis.
     pub(super) fn put_back(&mut self, back: Back) {
         let is_same =
             |lease: &&mut Lease| (lease.left.recorded, lease.left.resets) == (back.recorded, back.resets);
@@ -84,24 +86,25 @@ impl Leases {
         }
     }
 
-    /// Ends the leases whose time is over.
+    /// Ends the leases that are over at `now`.
     pub(super) fn end_until(&mut self, now: u64) {
         while self.first_end().is_some_and(|end| end <= now) {
             self.end_first();
         }
     }
 
-    /// Ends all leases.
+    /// Ends all leases. Their units are to be returned.
     pub(super) fn end_all(&mut self) {
         self.end_until(u64::MAX);
     }
 
-    /// Forgets everything: what is held, and what was to be given back.
+    /// Drops all leases and all units to return.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Forgets what was granted before the key had been reset so often: the shared count has forgotten it, too.
+    /// Drops units that were granted before the key's reset count reached `resets`. Redis has deleted them
+    /// too.
     pub(super) fn forget_before_reset(&mut self, resets: u32) {
         self.live.retain(|lease| lease.left.resets >= resets);
         self.backs.retain(|back| back.resets >= resets);
@@ -114,19 +117,19 @@ impl Leases {
         self.give_back(ended.left);
     }
 
-    /// Notes what is to be given back.
+    /// Adds units that are to be returned to Redis.
     pub(super) fn give_back(&mut self, back: Back) {
         if back.units > 0 && self.backs.len() < MAX_BACKS {
             self.backs.push(back);
         }
     }
 
-    /// Something to give back, if there is any.
+    /// Removes and returns one entry of units to return.
     pub(super) fn next_back(&mut self) -> Option<Back> {
         self.backs.pop()
     }
 
-    /// Whether there is more to give back than one ask carries.
+    /// Whether more is to be returned than one request can carry.
     pub(super) fn is_piling_up(&self) -> bool {
         self.backs.len() > 1
     }

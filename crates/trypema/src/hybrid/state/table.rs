@@ -1,4 +1,4 @@
-//! The holdings of all keys that an instance holds something of, or knows something about.
+//! The table of all keys that an instance holds units of, or remembers a denial of.
 
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use crate::clock::{Span, Timestamp};
 use crate::redis::{RedisFailure, RedisKey};
 use crate::strategy::Leasable;
 
-/// Enough that threads rarely meet.
+/// The number of shards: enough that threads rarely wait for the same lock.
 const SHARDS: usize = 64;
 
-/// Keys that are held at most, per strategy. A key beyond that is asked for in Redis each time.
+/// The maximum number of keys per strategy. Redis decides every call for a key beyond that.
 const MAX_KEYS: usize = 65_536;
 
 #[derive(Debug)]
@@ -28,56 +28,57 @@ pub(in crate::hybrid) struct Table<S: Leasable> {
     sync_us: u64,
 }
 
-/// A shard on a cache line of its own.
+/// A shard on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Padded<S: Leasable>(Mutex<Shard<S>>);
 
 type Shard<S> = HashTable<Entry<S>>;
 
-/// The shard of a key, with the key's hash.
+/// The locked shard of a key, with the key's hash.
 pub(in crate::hybrid) struct LockedShard<'a, S: Leasable> {
     hash: u64,
     shard: MutexGuard<'a, Shard<S>>,
 }
 
-/// The result of a lease request that others wait for.
+/// The result of a lease request, for the calls that wait for it.
 pub(in crate::hybrid) type Replied = Result<(), RedisFailure>;
 
-/// One key.
+/// The entry of one key.
 #[derive(Debug)]
 pub(in crate::hybrid) struct Entry<S: Leasable> {
     pub(in crate::hybrid) key: RedisKey,
     hash: u64,
     pub(in crate::hybrid) holding: Holding<S>,
-    /// Callers that wait for the reply that is under way.
+    /// Calls that wait for the reply to the lease request in progress.
     waiters: Vec<oneshot::Sender<Replied>>,
-    /// What was asked for before this changed is not wanted any more.
+    /// Incremented when the limit changes or the key is reset. A reply to a request of an earlier version
+    /// is not used.
     pub(in crate::hybrid) version: u64,
-    /// How often the key was reset here.
+    /// The number of resets of the key by this instance.
     pub(in crate::hybrid) resets: u64,
 }
 
 impl<S: Leasable> Entry<S> {
-    /// Goes on under another limit.
+    /// Switches to another limit.
     fn change_limit(&mut self, limit: &S::Limit, pace: Pace) {
         self.holding.change_limit(limit, pace);
         self.version += 1;
     }
 
-    /// Ends everything that is held, to be given back.
+    /// Ends all leases. Their units are to be returned.
     pub(in crate::hybrid) fn end_all(&mut self) {
         self.holding.end_all();
         self.version += 1;
     }
 
-    /// Forgets everything that is held.
+    /// Drops all leases and remembered denials, because the key was reset.
     pub(in crate::hybrid) fn forget(&mut self) {
         self.holding.forget();
         (self.version, self.resets) = (self.version + 1, self.resets + 1);
     }
 
-    /// The reply that is under way, when it is there; cancelled if the request is dropped.
+    /// Returns the reply to the lease request in progress. It is cancelled if the request is dropped.
     pub(in crate::hybrid) fn wait_for_reply(&mut self) -> oneshot::Receiver<Replied> {
         let (sender, receiver) = oneshot::channel();
         self.waiters.retain(|waiter| !waiter.is_canceled());
@@ -85,7 +86,7 @@ impl<S: Leasable> Entry<S> {
         receiver
     }
 
-    /// The callers that wait, to be told after the shard is unlocked.
+    /// Removes and returns the waiting calls, for notification after the shard is unlocked.
     pub(in crate::hybrid) fn take_waiters(&mut self) -> Vec<oneshot::Sender<Replied>> {
         std::mem::take(&mut self.waiters)
     }
@@ -117,7 +118,8 @@ impl<S: Leasable> Table<S> {
         self.shards[place].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of a key, if anything is, and under this limit.
+    /// Returns the entry of a key, if there is one under this limit. An entry under another limit is
+    /// switched to this one, and not returned.
     #[inline]
     pub(in crate::hybrid) fn known<'s>(
         &self,
@@ -132,7 +134,8 @@ impl<S: Leasable> Table<S> {
         Some(entry)
     }
 
-    /// The same for a new call, which is counted: also if nothing is known yet and the key is called often.
+    /// Counts a new call, and returns the entry of its key as [`known`](Self::known) does. Adds an entry if
+    /// the key has become busy.
     #[inline]
     pub(in crate::hybrid) fn called<'s>(
         &self,
@@ -154,7 +157,7 @@ impl<S: Leasable> Table<S> {
         Some(entry)
     }
 
-    /// Runs `act` on what is known of a key, if anything is.
+    /// Runs `act` on the entry of a key, if there is one.
     pub(in crate::hybrid) fn with<R>(
         &self,
         key: &RedisKey,
@@ -164,7 +167,8 @@ impl<S: Leasable> Table<S> {
         find(&mut shard, hash, key).map(act)
     }
 
-    /// Runs `act` on what is known of a key, nothing as yet if it is new; `None` if there is no room for it.
+    /// Runs `act` on the entry of a key, which is added if necessary. Returns `None` if there is no room
+    /// for it.
     pub(in crate::hybrid) fn with_new<R>(
         &self,
         take: TakeArgs<'_, S::Limit>,
@@ -175,7 +179,7 @@ impl<S: Leasable> Table<S> {
         self.find_or_add(&mut locked, take, now).map(act)
     }
 
-    /// Runs `act` on every key, and forgets those of which it says so.
+    /// Runs `is_kept` on every entry, and removes the entries for which it returns `false`.
     pub(in crate::hybrid) fn sweep(&self, mut is_kept: impl FnMut(&mut Entry<S>) -> bool) {
         for place in 0..SHARDS {
             let mut shard = self.lock(place);

@@ -1,63 +1,64 @@
-//! What a holding is told, and what it answers.
+//! The inputs and results of a holding.
 
 use crate::clock::Timestamp;
 use crate::strategy::Leased;
 
-/// What a call gets of an instance.
+/// The result of a take.
 #[derive(Debug, Clone, Copy)]
 pub enum Taken<O> {
-    /// It is decided.
+    /// The instance decided the call.
     Decided(Decided<O>),
-    /// That depends on when exactly it is.
+    /// A lease or a denial ends about now: the decision needs a more exact time.
     Unclear,
-    /// The shared count has to be asked.
+    /// Redis has to decide.
     Unknown,
 }
 
-/// A decision by what is held.
+/// A decision of the instance.
 #[derive(Debug, Clone, Copy)]
 pub struct Decided<O> {
-    /// What was decided.
+    /// The outcome.
     pub outcome: O,
-    /// The time by the shared clock, about.
+    /// The approximate time by the clock of Redis.
     pub now: Timestamp,
-    /// Whether it is time to ask for more.
+    /// Whether more units are to be requested.
     pub is_low: bool,
 }
 
-/// When a lease was asked for and when that was answered, by the clock of the instance.
+/// The times of a lease request and its reply, by the instance's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Trip {
-    /// Before it was sent.
+    /// A time before the request was sent.
     pub asked_at: Timestamp,
-    /// After it was answered.
+    /// A time after the reply arrived.
     pub answered_at: Timestamp,
 }
 
-/// A lease as it was granted.
+/// A granted lease.
 #[derive(Debug, Clone, Copy)]
 pub struct Grant<O> {
-    /// The units, and where they are recorded.
+    /// The units, and the time at which Redis recorded them.
     pub leased: Leased<O>,
-    /// The time by the shared clock.
+    /// The time by the clock of Redis.
     pub now: Timestamp,
-    /// How often the key had been reset.
+    /// The key's reset count at the grant.
     pub resets: u32,
 }
 
-/// What there is to do about a key that nobody calls for.
+/// The maintenance that a key needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chore {
-    /// Nothing, yet.
+    /// No maintenance yet.
     Nothing,
-    /// Something is to be given back or told.
+    /// Units are to be returned to Redis, or calls to be reported.
     Settle,
-    /// It can be forgotten.
+    /// The key can be removed.
     Forget,
 }
 
 impl Trip {
-    /// What the shared clock is ahead of the instance's, at least: the answer was under way for some time.
+    /// Returns a lower bound for the lead of Redis's clock over the instance's. The actual lead is larger
+    /// by the time that the reply took.
     pub(super) fn ahead_us(self, shared_now: Timestamp) -> i64 {
         shared_now.as_micros() as i64 - self.answered_at.as_micros() as i64
     }

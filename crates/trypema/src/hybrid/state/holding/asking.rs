@@ -1,29 +1,32 @@
-//! Asking the shared count for a lease, and what its answer means.
+//! Requests a lease from Redis, and applies the reply.
 
 use super::{Grant, Holding, Told, Trip};
 use crate::clock::Timestamp;
 use crate::hybrid::state::leases::Lease;
 use crate::strategy::{Back, Leasable, LeaseAsk, Leased, Turn};
 
-/// With less than this an answer would hardly arrive before the lease is over.
+/// The shortest interval for which leases are requested. With a shorter one, the reply would hardly arrive
+/// before the lease ends.
 const SHORTEST_INTERVAL_US: u64 = 1_000;
 
-/// An answer that takes longer is not waited for: whoever asked may be kept from looking at it.
+/// The time after which a request no longer keeps others from sending one: its caller may not be polled any
+/// more.
 const PATIENCE_US: u64 = 250_000;
 
 impl<S: Leasable> Holding<S> {
-    /// Whether it is called often enough for a lease.
+    /// Whether the key is busy enough for a lease.
     pub fn is_worth_leasing(&self, now: Timestamp) -> bool {
         let is_long_enough = S::IS_LEASED && self.pace.interval_us >= SHORTEST_INTERVAL_US;
         is_long_enough && self.demand.is_warm(now.as_micros(), self.pace.interval_us)
     }
 
-    /// Whether somebody is asking the shared count, and may soon be answered.
+    /// Whether a lease request is in progress, and its reply can be expected soon.
     pub fn is_asking(&self, now: Timestamp) -> bool {
         self.asking_since.is_some_and(|since| now.as_micros() < since + PATIENCE_US)
     }
 
-    /// What to ask for, when somebody waits for `need`. What is to be given back goes with it.
+    /// Returns the lease to request, for a call that waits for `need` units. The request also carries units
+    /// to return and calls to report.
     pub fn ask(&mut self, now: Timestamp, need: u64) -> LeaseAsk {
         let now = now.as_micros();
         self.asking_since = Some(now);
@@ -35,7 +38,7 @@ impl<S: Leasable> Holding<S> {
             0
         };
         let ask = LeaseAsk { need, want, ..self.settling() };
-        // The call that needs it is seen by the shared count with it.
+        // The request also reports the call that needs it.
         if S::is_counting_denied(&self.limit) {
             LeaseAsk { seen: ask.seen.saturating_add(need), ..ask }
         } else {
@@ -43,13 +46,13 @@ impl<S: Leasable> Holding<S> {
         }
     }
 
-    /// What to ask for only to give something back, or to tell what was seen.
+    /// Returns a request that only returns units and reports calls.
     pub fn settle(&mut self, now: Timestamp) -> LeaseAsk {
         self.asking_since = Some(now.as_micros());
         self.settling()
     }
 
-    /// What was asked for here and the shared count was not told, to be told now.
+    /// Returns the units to report to Redis, and sets them to 0.
     pub fn take_unreported(&mut self) -> u64 {
         std::mem::take(&mut self.unreported)
     }
@@ -60,7 +63,7 @@ impl<S: Leasable> Holding<S> {
         LeaseAsk { need: 0, want: 0, length_us: self.pace.length_us, back, seen }
     }
 
-    /// Notes what was granted; returns what that means for the call that needed it, if it is decided.
+    /// Applies a grant. Returns the outcome of the call that needed it, if the grant decides it.
     pub fn granted(&mut self, ask: &LeaseAsk, trip: Trip, grant: &Grant<S::Outcome>) -> Option<S::Outcome> {
         self.asking_since = None;
         self.known_since = trip.asked_at.as_micros();
@@ -71,12 +74,13 @@ impl<S: Leasable> Holding<S> {
         let Leased { units, recorded, outcome } = grant.leased.clone();
         let is_drawing = S::is_drawing(&outcome);
         if units == 0 && !is_drawing {
-            // Of a key that is asked for all the time, the next look can wait for more than one unit.
+            // Deny for at least a quarter of an interval, so that a busy key finds more than one unit at
+            // the next request.
             self.remember(ask.need.max(1), trip, grant, self.pace.interval_us / 4);
             return (ask.need > 0).then_some(outcome);
         }
         if is_drawing {
-            // What was granted before is not drawn by the same share.
+            // Earlier leases were granted without this share, or with another one.
             self.leases.end_all();
         }
         let is_needed = ask.need > 0 && !is_drawing;
@@ -97,13 +101,14 @@ impl<S: Leasable> Holding<S> {
             Some(Told { outcome: told, granted: units, ahead_us: trip.ahead_us(grant.now), draws_until });
         self.denial = None;
         self.low = self.leases.left() / 4;
-        // A lease that ends with its window is followed by one of the next window, which is not there yet.
+        // The end of an aligned window cut this lease short. The next lease needs the next window, which
+        // has not begun.
         let is_cut_short = recorded < ask.end(grant.now, units) && !is_drawing;
         let before_end = match is_cut_short {
             true => u64::MAX,
             false => draws_until.unwrap_or(ends_at).saturating_sub(self.pace.interval_us / 4),
         };
-        // The next reply also tells of a reset, so it is asked for within an interval.
+        // Request again within an interval, because the reply also reports resets.
         self.refill_at = before_end.min(trip.asked_at.as_micros() + self.pace.interval_us);
         self.find_next_end();
         if is_drawing && ask.need > 0 {
@@ -115,7 +120,7 @@ impl<S: Leasable> Holding<S> {
         })
     }
 
-    /// Draws for the call that needed the lease.
+    /// Decides the call that needed the lease by drawing.
     fn draw(&mut self, cost: u64) -> Option<S::Outcome> {
         let told = self.told.as_ref()?;
         let turn = Turn { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
@@ -126,8 +131,9 @@ impl<S: Leasable> Holding<S> {
         Some(outcome)
     }
 
-    /// Notes that the shared count gave no answer. What was not sent is asked again; what may have been is not, and
-    /// then the units stay counted until they leave by themselves.
+    /// Records that a request got no reply. If it was certainly not applied, the next request repeats its
+    /// returned units and reports. Otherwise it is not repeated, and the units stay counted until they
+    /// leave the window.
     pub fn failed(&mut self, ask: &LeaseAsk, is_unspent: bool) {
         self.asking_since = None;
         if is_unspent {

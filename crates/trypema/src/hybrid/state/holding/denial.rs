@@ -1,11 +1,11 @@
-//! Denials that are remembered.
+//! Remembered denials.
 
 use super::{Grant, Holding, Trip};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, When};
 use crate::strategy::Leasable;
 
-/// A denial that holds for a while, for this cost and larger ones.
+/// A denial that applies for a while, to this cost and larger ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Denial<O> {
     pub(super) cost: u64,
@@ -15,26 +15,27 @@ pub(super) struct Denial<O> {
 }
 
 impl<S: Leasable> Holding<S> {
-    /// Remembers a denial until its wait is over, or until it is worth looking again: others may give units back.
+    /// Remembers a denial until its wait is over, or for an interval if that is shorter: other instances
+    /// may return units.
     pub fn denied(&mut self, cost: u64, trip: Trip, grant: &Grant<S::Outcome>) {
         self.remember(cost, trip, grant, 0);
     }
 
-    /// The same for at least `at_least_us`.
+    /// Same as [`denied`](Self::denied), for at least `at_least_us`.
     pub(super) fn remember(&mut self, cost: u64, trip: Trip, grant: &Grant<S::Outcome>, at_least_us: u64) {
         let outcome = grant.leased.outcome.clone();
         let decision = S::core(&S::decision(&self.limit, outcome.clone(), When::exactly(grant.now)));
         let Some(wait_us) = decision.retry_after_us() else { return };
         let lasts_us = wait_us.clamp(at_least_us, self.pace.interval_us);
         let until = trip.answered_at.as_micros() + lasts_us;
-        // A wait that is shorter than the memory of it is told as long as that.
+        // If the denial is remembered for longer than its wait, callers are given the longer wait.
         let ahead_us = trip.ahead_us(grant.now) - lasts_us.saturating_sub(wait_us) as i64;
         self.known_since = trip.asked_at.as_micros();
         self.denial = Some(Denial { cost, outcome, ahead_us, until });
         self.find_next_end();
     }
 
-    /// Remembers a denial of which no more is known than what its caller was told.
+    /// Remembers a denial by an all-or-nothing request, of which only the decision is known.
     pub fn vetoed(&mut self, cost: u64, answered_at: Timestamp, decision: Decision) {
         let (Some(wait_us), Some(now)) = (decision.retry_after_us(), decision.when.moment()) else { return };
         let ahead_us = now.as_micros() as i64 - answered_at.as_micros() as i64;
@@ -44,7 +45,7 @@ impl<S: Leasable> Holding<S> {
         self.find_next_end();
     }
 
-    /// What a call is told that is sure to be denied; it counts as seen.
+    /// Returns the decision on a call that a remembered denial applies to.
     pub fn denial(&mut self, now: Span, cost: u64) -> Option<Decision> {
         if self.is_over(now) && !self.end_until(now) || cost <= self.leases.left() {
             return None;
@@ -62,7 +63,8 @@ impl<S: Leasable> Holding<S> {
         }))
     }
 
-    /// Whether a denial holds for `cost`: not for less, and not for what can never fit, which has no wait at all.
+    /// Whether a denial applies to `cost`. It does not apply to a smaller cost, nor to a cost that can
+    /// never fit, which has no `retry_after`.
     pub(super) fn speaks_of(&self, denial: &Denial<S::Outcome>, cost: u64) -> bool {
         let most =
             S::core(&S::decision(&self.limit, denial.outcome.clone(), When::exactly(Timestamp::default())))
@@ -70,14 +72,14 @@ impl<S: Leasable> Holding<S> {
         (denial.cost..=most).contains(&cost)
     }
 
-    /// Takes back that a call was seen.
+    /// Removes a call from the calls to report.
     pub fn unsee(&mut self, cost: u64) {
         if S::is_counting_denied(&self.limit) {
             self.unreported = self.unreported.saturating_sub(cost);
         }
     }
 
-    /// Notes a call that was denied without being decided here.
+    /// Adds a call that another check denied to the calls to report.
     pub fn forgo(&mut self, cost: u64) {
         if S::is_counting_denied(&self.limit) {
             self.unreported = self.unreported.saturating_add(cost);
