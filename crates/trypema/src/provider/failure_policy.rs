@@ -5,7 +5,9 @@
 //! | `error` | an error | an error | an error | an error |
 //! | `allow` | allowed, not counted | allowed, not counted | an error | an error |
 //! | `deny` | denied, not counted | denied, not counted | an error | an error |
-//! | `local` | decided and counted in this process | counted in this process | of units counted in this process | an error |
+//! | `local` | decided and counted here | counted here | of units counted here | an error |
+//!
+//! "Here" is in this process.
 //!
 //! A refund or reset that did not happen is never reported as done. Decisions made here are marked as such
 //! ([`Decision::is_substitute`]).

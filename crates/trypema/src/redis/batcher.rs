@@ -7,7 +7,8 @@
 //! is queued or in flight.
 //!
 //! Invariants:
-//! - A request is sent at most once. A request whose reply is lost fails with `OutcomeUnknown`; it is never retried.
+//! - A request is sent at most once. A request whose reply is lost fails with `OutcomeUnknown`; it is never
+//!   retried.
 //! - A batch is formed only when there is a connection to send it on. So a request that is still queued has
 //!   spent nothing: dropping its caller cancels it, and its failure is `Unavailable`. A request in a batch
 //!   counts as sent.
@@ -51,8 +52,8 @@ const MAX_TOGETHER: usize = 256;
 /// The maximum number of queued requests. Further requests fail at once and spend nothing.
 const MAX_WAITING: usize = 65_536;
 
-/// The time after which a driver that was woken and has not run counts as stalled: nobody polls its runtime
-/// any more.
+/// The time after which a driver that was woken and has not run counts as stalled: its runtime is no longer
+/// polled.
 const STALLED_AFTER: Duration = Duration::from_millis(100);
 
 /// The configuration of a batcher.

@@ -36,7 +36,7 @@ pub struct Holding<S: Leasable> {
     refill_at: u64,
     /// The time at which the lease request in progress was made.
     asking_since: Option<u64>,
-    /// Units of calls that were decided here and that Redis has to be told of.
+    /// Units of calls that were decided here and have to be reported to Redis.
     unreported: u64,
     drawn: u32,
 }
@@ -213,7 +213,7 @@ impl<S: Leasable> Holding<S> {
         self.leases.is_owing()
     }
 
-    /// Whether Redis has to be told of calls that were decided here.
+    /// Whether calls that were decided here have to be reported to Redis.
     pub fn is_unreported(&self) -> bool {
         self.unreported > 0
     }

@@ -6,7 +6,7 @@ use crate::strategy::Leasable;
 /// are held unspent, so at most 2.75 of 140 intervals are unused: less than 2 %.
 const INTERVALS_PER_WINDOW: u64 = 140;
 
-/// The same for strategies whose leases last 1.75 intervals: 3.25 of 163 is less than 2 % as well.
+/// The minimum number of intervals if leases last 1.75 intervals: 3.25 of 163 is less than 2 % as well.
 const INTERVALS_PER_WINDOW_RETURNED_EARLY: u64 = 163;
 
 /// The tolerated difference of clock rates: the instance's clock may run slower than that of Redis by one

@@ -1,4 +1,4 @@
-//! What only the abuse strategy has: its document's words, and blocks by hand.
+//! Verbs that only the abuse strategy has: `check`, and blocking and unblocking by hand.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use crate::redis::RedisKey;
 use crate::strategy::{Abuse, AbuseLimit};
 
 impl Limiter<Abuse> {
-    /// Records an attempt and says whether it is allowed.
+    /// Records an attempt: a [`take`](Limiter::take) of one unit, with the decision as a
+    /// [`LimiterDecision`].
     pub async fn check(&self, key: &RedisKey, limit: &AbuseLimit) -> Result<LimiterDecision, TrypemaError> {
         Ok(LimiterDecision::from(&self.take(key, limit, 1).await?))
     }
 
-    /// Blocks `key` for `duration`, or longer if it is blocked longer already.
+    /// Blocks `key` for at least `duration`. A longer block stays in force.
     pub async fn block(
         &self,
         key: &RedisKey,
@@ -24,8 +25,8 @@ impl Limiter<Abuse> {
         self.redis().block(key, duration, scope).await
     }
 
-    /// Ends a block and forgets all attempts; whether there was a block. Other instances remember it for an interval at
-    /// most ([`bound`](Self::bound)).
+    /// Ends the block of `key` and forgets its attempts. Returns whether `key` was blocked. Other instances
+    /// may remember the block for up to an interval ([`bound`](Self::bound)).
     pub async fn unblock(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
         let was_blocked = self.redis().unblock(key).await;
         self.forget(key);

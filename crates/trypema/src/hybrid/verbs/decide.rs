@@ -1,4 +1,4 @@
-//! Deciding a take: by what is held, by a lease that is asked for, or in Redis.
+//! Decides a take: with held units, with a new lease, or in Redis.
 
 use std::sync::Arc;
 
@@ -12,37 +12,39 @@ use crate::redis::RedisFailure;
 use crate::strategy::{Back, Leasable, Leased};
 use crate::waiting::{Sleep, before};
 
-/// A call that waited for others' replies this often asks for itself.
+/// The maximum number of attempts to decide a call with a lease. After that, a plain take in Redis decides
+/// it.
 const MAX_WAITS: usize = 4;
 
-/// What became of a call.
+/// The result of trying to decide a call with leases.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Reached<O> {
     Found(Found<O>),
-    /// A plain take has to decide it, until this deadline.
+    /// A plain take in Redis has to decide the call, before this deadline.
     Cold(Timestamp),
 }
 
-/// What can be said of a call without waiting.
+/// The result of trying to decide a call without waiting.
 #[derive(Debug)]
 pub(super) enum Here<S: Leasable> {
     Decided(Found<S::Outcome>),
-    /// Nothing is known of the key that would be worth it: it is a plain take.
+    /// The key is not worth a lease: a plain take in Redis has to decide.
     Cold,
-    /// A lease is worth asking for.
+    /// The caller should send this lease request.
     Ask(LeaseRequest<S>),
-    /// Another call has asked: its reply.
+    /// Another call has sent a lease request, and this is its reply.
     Wait(oneshot::Receiver<Replied>),
 }
 
-/// Whether a call is new, or was counted before.
+/// Whether a call is new, or already counted in the key's demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     First,
     Again,
 }
 
-/// How a call is decided: whether it is counted, and until when. Without a deadline it has the time of any call.
+/// The conditions of a decision: whether the call is counted, and its deadline. `None` stands for the usual
+/// timeout.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attempt {
     pub(super) turn: Turn,
@@ -50,23 +52,24 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// A new call, with the time of any call.
+    /// A new call with the usual timeout.
     pub(super) const FIRST: Self = Self { turn: Turn::First, deadline: None };
 }
 
-/// How a key stands, for a call that is asked together with others.
+/// The state of a key, for a check of an all-or-nothing request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Standing {
-    /// Redis has to be asked.
+    /// Redis has to decide.
     Cold,
-    /// It is decided by leases.
+    /// Leases decide.
     Leased,
-    /// It is sure to be denied.
+    /// A remembered denial decides.
     Denied(Decision),
 }
 
 impl<S: Leasable> Shared<S> {
-    /// Decides a call by what is held, waiting for Redis where that does not do. Tells where what it spends of leases was recorded.
+    /// Decides a call with leases, and waits for a lease if necessary. Passes each part that it spends to
+    /// `tell`, with the time at which Redis recorded it.
     pub(super) async fn decide(
         self: &Arc<Self>,
         take: TakeArgs<'_, S::Limit>,
@@ -80,7 +83,7 @@ impl<S: Leasable> Shared<S> {
                 Here::Wait(reply) => {
                     let deadline = *deadline.get_or_insert_with(|| self.redis.deadline_from_now());
                     let patience = self.redis.patience(deadline);
-                    // A request that was dropped is asked again.
+                    // If the request was dropped, the next iteration sends another.
                     if let Some(Ok(replied)) = before(reply, Sleep::until(&Source::System, patience)).await {
                         replied?;
                     }
@@ -102,7 +105,7 @@ impl<S: Leasable> Shared<S> {
         Ok(Reached::Cold(deadline.unwrap_or_else(|| self.redis.deadline_from_now())))
     }
 
-    /// What can be said of a call at once; what it costs is spent.
+    /// Tries to decide a call without waiting, and spends its cost.
     #[inline]
     pub(super) fn here(
         self: &Arc<Self>,
@@ -131,7 +134,7 @@ impl<S: Leasable> Shared<S> {
                 }
                 Here::Decided(Found::from(decided))
             }
-            // A call that asks for nothing is no reason for a lease.
+            // A cost of 0 is no reason for a lease.
             Taken::Unknown | Taken::Unclear if take.cost == 0 => Here::Cold,
             Taken::Unknown | Taken::Unclear if entry.holding.is_asking(now.latest) => {
                 Here::Wait(entry.wait_for_reply())
@@ -143,7 +146,8 @@ impl<S: Leasable> Shared<S> {
         }
     }
 
-    /// The same for a call that cannot wait: `None` if it would have to, and nothing is asked for.
+    /// Same as [`here`](Self::here), for a call that cannot wait. Returns `None` if the call would have to
+    /// wait, and requests no lease for it.
     pub(super) fn here_only(
         self: &Arc<Self>,
         take: TakeArgs<'_, S::Limit>,
@@ -160,7 +164,7 @@ impl<S: Leasable> Shared<S> {
         }
     }
 
-    /// Whether a call is worth deciding by leases, or sure to be denied.
+    /// Returns whether leases, a remembered denial or Redis decides a call.
     pub(super) fn standing(&self, take: TakeArgs<'_, S::Limit>, turn: Turn) -> Standing {
         let now = Span::at(self.instance.clock.now());
         let mut shard = self.table.shard(take.key);
@@ -178,7 +182,7 @@ impl<S: Leasable> Shared<S> {
         if is_leased { Standing::Leased } else { Standing::Cold }
     }
 
-    /// What a peek finds without asking Redis.
+    /// Peeks without calling Redis; `None` if Redis has to decide.
     pub(super) fn peeked(&self, take: TakeArgs<'_, S::Limit>) -> Option<Found<S::Outcome>> {
         let now = Span::at(self.instance.clock.now());
         let peeked = self.table.with(take.key, |entry| {
@@ -190,7 +194,7 @@ impl<S: Leasable> Shared<S> {
         }
     }
 
-    /// Remembers that a plain take, asked for at `asked_at`, was denied.
+    /// Remembers the denial of a plain take that was sent at `asked_at`.
     pub(super) fn denied(
         &self,
         take: TakeArgs<'_, S::Limit>,

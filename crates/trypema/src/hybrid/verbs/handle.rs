@@ -5,7 +5,7 @@ use crate::error::TrypemaError;
 use crate::redis::RedisKey;
 use crate::strategy::Leasable;
 
-/// One key of a hybrid limiter, for callers that check it in a tight loop.
+/// A handle to one key of a hybrid limiter, for callers that check it in a tight loop.
 #[derive(Debug)]
 pub struct KeyHandle<'a, S: Leasable> {
     pub(super) limiter: &'a Limiter<S>,
@@ -13,32 +13,32 @@ pub struct KeyHandle<'a, S: Leasable> {
 }
 
 impl<S: Leasable> KeyHandle<'_, S> {
-    /// As [`Limiter::take`].
+    /// Same as [`Limiter::take`].
     pub async fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
         self.limiter.take(self.key, limit, cost).await
     }
 
-    /// As [`Limiter::try_take`].
+    /// Same as [`Limiter::try_take`].
     pub fn try_take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Option<S::Decision<'l>> {
         self.limiter.try_take(self.key, limit, cost)
     }
 
-    /// As [`Limiter::peek`].
+    /// Same as [`Limiter::peek`].
     pub async fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
         self.limiter.peek(self.key, limit, cost).await
     }
 
-    /// As [`Limiter::reset`].
+    /// Same as [`Limiter::reset`].
     pub async fn reset(&self) -> Result<bool, TrypemaError> {
         self.limiter.reset(self.key).await
     }
 
-    /// As [`Limiter::held`].
+    /// Same as [`Limiter::held`].
     pub fn held(&self) -> u64 {
         self.limiter.held(self.key)
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn name(&self) -> &RedisKey {
         self.key
     }

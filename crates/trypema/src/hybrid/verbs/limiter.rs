@@ -1,4 +1,4 @@
-//! One strategy on the hybrid provider: every verb, for every key.
+//! One strategy of the hybrid provider: every verb, for every key.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::local::Granted;
 use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, both};
 use crate::strategy::{Back, Leasable, LeaseAsk};
 
-/// Limits by one strategy, shared through Redis by every process that uses the same server and prefix, and decided in
-/// this process where it holds a lease.
+/// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
+/// It decides in this process when it holds a lease.
 ///
-/// The verbs are those of [`redis::Limiter`](crate::redis::Limiter), with the same counters, and mean the same: no more is
-/// admitted than Redis would admit. A key that is called often is answered at once, by units that were leased before;
-/// any other is one call of Redis, as there.
+/// The verbs are those of [`redis::Limiter`](crate::redis::Limiter), work on the same counters and have the
+/// same meaning: no more is admitted than Redis would admit. A busy key is decided at once, with units that
+/// were leased before. Any other key takes one call to Redis.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -42,13 +42,13 @@ use crate::strategy::{Back, Leasable, LeaseAsk};
 /// # }
 /// ```
 ///
-/// Clones are cheap, and the same limiter.
+/// Clones are cheap and share their state.
 #[derive(Debug)]
 pub struct Limiter<S: Leasable> {
     pub(super) shared: Arc<Shared<S>>,
 }
 
-/// A receipt, and the key that it is to be redeemed for.
+/// A receipt, and the key that its holder claims it is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Redeemed<'a> {
     pub(super) key: &'a RedisKey,
@@ -66,9 +66,10 @@ impl<S: Leasable> Limiter<S> {
         Self { shared: Arc::clone(shared) }
     }
 
-    /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.
+    /// Takes `cost` if it fits. A cost of 0 reports the usage and records nothing.
     ///
-    /// If this future is dropped while it waits for Redis, the take may have been sent, and then stays spent.
+    /// If this future is dropped while it waits for Redis, the take may have been sent already, and then
+    /// stays spent.
     pub async fn take<'l>(
         &self,
         key: &RedisKey,
@@ -83,10 +84,12 @@ impl<S: Leasable> Limiter<S> {
         decision
     }
 
-    /// As [`Limiter::take`], where it can be answered without waiting; `None`, and nothing is spent, where it cannot.
+    /// Same as [`Limiter::take`], without waiting. Returns `None` and spends nothing if the decision needs
+    /// Redis.
     ///
-    /// Where a key is called often it is soon answered: what is missing is asked for in the background, if
-    /// [`keep_in_sync`](super::HybridRateLimiterProvider::keep_in_sync) runs.
+    /// For a busy key this soon returns a decision: if
+    /// [`keep_in_sync`](super::HybridRateLimiterProvider::keep_in_sync) runs, it requests the missing units
+    /// in the background.
     pub fn try_take<'l>(&self, key: &RedisKey, limit: &'l S::Limit, cost: u64) -> Option<S::Decision<'l>> {
         let started = self.redis().started();
         match self.shared.here(TakeArgs { key, limit, cost }, Turn::First, |_| {}) {
@@ -103,7 +106,7 @@ impl<S: Leasable> Limiter<S> {
         }
     }
 
-    /// What [`Limiter::take`] would answer; nothing is spent.
+    /// Returns the decision that [`Limiter::take`] would make. Spends nothing.
     pub async fn peek<'l>(
         &self,
         key: &RedisKey,
@@ -116,7 +119,7 @@ impl<S: Leasable> Limiter<S> {
         }
     }
 
-    /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
+    /// Returns the used and the remaining units: a [`Limiter::peek`] with a cost of 0.
     pub async fn usage<'l>(
         &self,
         key: &RedisKey,
@@ -125,7 +128,7 @@ impl<S: Leasable> Limiter<S> {
         self.peek(key, limit, 0).await
     }
 
-    /// Takes as much of `cost` as fits, possibly nothing: first what is held, and the rest in Redis.
+    /// Takes as much of `cost` as fits, possibly nothing: held units first, and the rest from Redis.
     pub async fn take_up_to<'l>(
         &self,
         key: &RedisKey,
@@ -139,7 +142,7 @@ impl<S: Leasable> Limiter<S> {
         let Some(found) = here else { return self.redis().take_up_to(key, limit, cost).await };
         let started = self.redis().started();
         let mut granted = Granted { units: held, decision: found.decision::<S>(limit) };
-        // What was taken here is taken, whatever becomes of the rest.
+        // The held units are spent, so a failure of the rest is not an error.
         if held < cost
             && let Ok(rest) = self.redis().take_up_to_untold(key, limit, cost - held).await
             && rest.units > 0
@@ -150,7 +153,7 @@ impl<S: Leasable> Limiter<S> {
         Ok(granted)
     }
 
-    /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].
+    /// Takes `cost` if it fits, and issues a receipt for a later [`Limiter::refund`].
     pub async fn reserve<'l>(
         &self,
         key: &RedisKey,
@@ -180,8 +183,9 @@ impl<S: Leasable> Limiter<S> {
         }
     }
 
-    /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second time, or
-    /// with another key, nothing happens. What came out of a lease goes back to it, or to Redis in the background.
+    /// Refunds the units of `receipt` that still count. Returns their number. A receipt of another key, or
+    /// one that was used before, refunds nothing. Leased units go back to their lease or, if it has ended,
+    /// to Redis in the background.
     pub async fn refund(
         &self,
         key: &RedisKey,
@@ -191,7 +195,7 @@ impl<S: Leasable> Limiter<S> {
         self.refund_until(self.redis().deadline_from_now(), limit, Redeemed { key, receipt }).await
     }
 
-    /// The same until `deadline`.
+    /// Same as [`Limiter::refund`], with a deadline.
     pub(super) async fn refund_until(
         &self,
         deadline: Timestamp,
@@ -205,7 +209,7 @@ impl<S: Leasable> Limiter<S> {
         }
     }
 
-    /// A receipt for units that came out of leases, if there are any.
+    /// Returns a receipt for units that came out of leases, if there are any.
     pub(super) fn leased_receipt(
         &self,
         key: &RedisKey,
@@ -219,7 +223,7 @@ impl<S: Leasable> Limiter<S> {
         Some(Receipt::new::<S>(key, Origin::Leased(Spent { backs, resets, memory_us: S::memory_us(limit) })))
     }
 
-    /// Puts back what came out of leases, as far as it still counts; how many units.
+    /// Returns units to their leases, as far as they still count. Returns their number.
     pub(super) fn put_back(&self, key: &RedisKey, limit: &S::Limit, spent: Spent) -> u64 {
         let now = self.shared.instance.clock.now();
         let put = self.shared.table.with_new(TakeArgs { key, limit, cost: 0 }, now, |entry| {
@@ -234,8 +238,8 @@ impl<S: Leasable> Limiter<S> {
         put.unwrap_or(0)
     }
 
-    /// Gives back up to `units` in Redis, the oldest first; returns how many were still counted. Prefer
-    /// [`Limiter::refund`], which gives back where the take was recorded, and only once.
+    /// Refunds up to `units` in Redis, oldest first. Returns the units that still counted. Prefer
+    /// [`Limiter::refund`], which refunds where the take was recorded, and only once.
     pub async fn refund_units(
         &self,
         key: &RedisKey,
@@ -245,17 +249,18 @@ impl<S: Leasable> Limiter<S> {
         self.redis().refund_units(key, limit, units).await
     }
 
-    /// Forgets what `key` has spent, and voids its receipts; whether there was anything. Other instances may still
-    /// spend what they hold of it, for an interval ([`bound`](Self::bound)), or until their leases end where they do not reach Redis.
+    /// Deletes the state of `key` and voids its receipts. Returns whether there was a state. Other
+    /// instances may still spend the units that they hold for up to an interval ([`bound`](Self::bound)),
+    /// or until their leases end if they cannot reach Redis.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
         self.reset_by(self.redis().deadline_from_now(), key).await
     }
 
-    /// The same until `deadline`.
+    /// Same as [`Limiter::reset`], with a deadline.
     pub(super) async fn reset_by(&self, deadline: Timestamp, key: &RedisKey) -> Result<bool, TrypemaError> {
         self.forget(key);
         let was_any = self.redis().reset_until(deadline, key).await;
-        // What was leased in between is forgotten in Redis.
+        // The reset in Redis also deleted units that were leased meanwhile.
         self.forget(key);
         was_any
     }
@@ -264,28 +269,29 @@ impl<S: Leasable> Limiter<S> {
         self.shared.table.with(key, |entry| entry.forget());
     }
 
-    /// Ends what is held of a key, to be given back, and forgets what is known.
+    /// Ends the leases of a key, whose units are to be returned, and drops its remembered denials.
     pub(super) fn end_leases(&self, key: &RedisKey) {
         self.shared.table.with(key, |entry| entry.end_all());
     }
 
-    /// A handle to `key`, for callers that check it in a tight loop.
+    /// Returns a handle to `key`, for callers that check it in a tight loop.
     pub fn key<'a>(&'a self, key: &'a RedisKey) -> KeyHandle<'a, S> {
         KeyHandle { limiter: self, key }
     }
 
-    /// Units of `key` that this instance holds: counted by everyone, and not spent yet.
+    /// Returns the units of `key` that this instance has leased and not spent. They already count against
+    /// the limit.
     pub fn held(&self, key: &RedisKey) -> u64 {
         let now = self.shared.instance.clock.now();
         self.shared.table.with(key, |entry| entry.holding.held(now)).unwrap_or(0)
     }
 
-    /// What leases can cost under `limit`, at worst.
+    /// Returns the worst-case effect of leases under `limit`.
     pub fn bound(&self, limit: &S::Limit) -> HybridBound {
         HybridBound::new(self.shared.table.pace(limit), S::window_us(limit))
     }
 
-    /// The same limiter, with each key as `parts` keys on different servers of a Cluster.
+    /// Returns this limiter with each key split into `parts` keys, on different servers of a Cluster.
     pub fn split(&self, parts: NonZeroU32) -> Split<S> {
         Split::new(self.clone(), parts)
     }
@@ -294,7 +300,7 @@ impl<S: Leasable> Limiter<S> {
         &self.shared.redis
     }
 
-    /// Decides a call: by what is held, or in Redis.
+    /// Decides a call with leases, or in Redis.
     pub(super) async fn found(
         &self,
         take: TakeArgs<'_, S::Limit>,
@@ -306,7 +312,7 @@ impl<S: Leasable> Limiter<S> {
         }
     }
 
-    /// Takes from Redis itself, and remembers a denial.
+    /// Decides a call in Redis, and remembers a denial.
     async fn plain(
         &self,
         take: TakeArgs<'_, S::Limit>,
@@ -324,7 +330,8 @@ impl<S: Leasable> Limiter<S> {
         Ok(found)
     }
 
-    /// Tells Redis of attempts that were denied here.
+    /// Reports the abuse attempts that were denied here to Redis. Strategies with leases report theirs with
+    /// lease requests.
     async fn report(&self, deadline: Timestamp, key: &RedisKey, limit: &S::Limit) {
         if S::IS_LEASED {
             return;

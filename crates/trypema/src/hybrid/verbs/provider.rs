@@ -1,4 +1,4 @@
-//! `rl.hybrid()`: the six strategies, shared through Redis and decided here.
+//! `rl.hybrid()`: the six strategies, shared through Redis and decided in this process.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::hybrid::background::{self, Background, Instance, Shared};
 use crate::redis::{RedisRateLimiterProvider, Windows};
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 
-/// The strategies that are shared through Redis and decided in this process where it holds a lease.
+/// The limiters of all strategies, shared through Redis, and decided in this process when it holds a lease.
 #[derive(Debug)]
 pub struct HybridRateLimiterProvider {
     background: Arc<Background>,
@@ -24,24 +24,26 @@ pub struct HybridRateLimiterProvider {
     pub(super) abuse: Limiter<Abuse>,
 }
 
-/// What a hybrid provider is made with.
+/// The configuration of a hybrid provider.
 #[derive(Debug)]
 pub(crate) struct HybridOptions {
     pub(crate) clock: Source,
     pub(crate) sync_interval: Duration,
-    /// What `inc` counts in.
+    /// The window and related settings of `inc`.
     pub(crate) windows: Windows,
 }
 
-/// What the hybrid provider is doing, for metrics.
+/// The state of the hybrid provider, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HybridStats {
-    /// Units of all keys that this instance holds: counted by everyone, and not spent yet.
+    /// The units of all keys that this instance has leased and not spent. They already count against their
+    /// limits.
     pub held_units: u64,
-    /// How many instances there are, if [`keep_in_sync`](HybridRateLimiterProvider::keep_in_sync) has learned it.
+    /// The number of live instances, if a heartbeat of
+    /// [`keep_in_sync`](HybridRateLimiterProvider::keep_in_sync) has reported it.
     pub instances: Option<NonZeroU32>,
-    /// How often Redis was asked for a lease since the start.
+    /// The number of lease requests since the start.
     pub leases_asked: u64,
 }
 
@@ -71,54 +73,55 @@ impl HybridRateLimiterProvider {
         }
     }
 
-    /// Sliding windows with strict limits.
+    /// Returns the limiter of sliding windows with strict limits.
     pub fn absolute(&self) -> &AbsoluteHybridRateLimiter {
         &self.absolute
     }
 
-    /// Sliding windows that shed load by degrees.
+    /// Returns the limiter of sliding windows that shed load gradually.
     pub fn suppressed(&self) -> &SuppressedHybridRateLimiter {
         &self.suppressed
     }
 
-    /// Token buckets with one or more limits.
+    /// Returns the limiter of token buckets with one or more limits.
     pub fn token_bucket(&self) -> &Limiter<TokenBucket> {
         &self.token_bucket
     }
 
-    /// Sliding-window counters.
+    /// Returns the limiter of sliding-window counters.
     pub fn sliding_window(&self) -> &Limiter<SlidingWindow> {
         &self.sliding_window
     }
 
-    /// Fixed windows.
+    /// Returns the limiter of fixed windows.
     pub fn fixed_window(&self) -> &Limiter<FixedWindow> {
         &self.fixed_window
     }
 
-    /// Attempt limits with blocks. Every attempt is counted in Redis; a block is remembered.
+    /// Returns the limiter of attempts, which blocks keys that exceed their limits. Redis counts every
+    /// attempt; instances remember blocks.
     pub fn abuse(&self) -> &Limiter<Abuse> {
         &self.abuse
     }
 
-    /// The background work: to be spawned on the async runtime, once for a [`RateLimiter`](crate::RateLimiter), which it
-    /// ends with. It asks for leases before they run out, gives back what is left of those that have ended, and learns how
-    /// many instances there are.
+    /// Returns the background work as a future. Spawn it on the async runtime once for each
+    /// [`RateLimiter`](crate::RateLimiter); it ends when the `RateLimiter` is dropped. It renews leases
+    /// before they run out, returns the unspent units of ended leases, and counts the live instances.
     ///
-    /// Limits are correct without it; but then calls wait for Redis whenever a lease has run out, and what is left of one
-    /// is given back only with the next call for its key.
+    /// Limits are correct without it. But then calls wait for Redis whenever a lease has run out, and
+    /// unspent units are returned only with the next lease request for their key.
     pub fn keep_in_sync(&self) -> impl Future<Output = ()> + Send + use<> {
         background::run(Arc::downgrade(&self.background), Arc::clone(&self.background.instance))
     }
 
-    /// Gives back everything that is held: to be called when an instance stops, after its last request. Waits for leases that
-    /// are under way. Where Redis does not answer, each step takes as long as the deadline of a call, and what cannot be given back
-    /// stays counted until it leaves by itself.
+    /// Returns all held units to Redis. Call this when an instance stops, after its last request. Waits for
+    /// lease requests in progress. If Redis does not answer, each step takes up to the deadline of a call,
+    /// and units that cannot be returned stay counted until they leave the window.
     pub async fn release(&self) {
         self.background.release().await;
     }
 
-    /// What it is doing now. Looks at every key that is held, so it is for metrics and not for every call.
+    /// Returns the current state. Visits every held key, so call it for metrics, not for every request.
     pub fn stats(&self) -> HybridStats {
         HybridStats {
             held_units: self.background.strategies.iter().map(|keys| keys.held()).sum(),

@@ -1,24 +1,24 @@
-//! Receipts: what names a take, so that it can be given back once.
+//! Receipts: they identify a take, so that it can be refunded once.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::redis::{Receipt as RedisReceipt, RedisKey};
 use crate::strategy::{Back, Leasable};
 
-/// Names what a [`reserve`](super::Limiter::reserve) took.
+/// Identifies the take of a [`reserve`](super::Limiter::reserve), for a later refund.
 #[derive(Debug)]
 pub struct Receipt {
     key: RedisKey,
     strategy: u8,
     units: u64,
-    /// Nothing once it was given back.
+    /// `None` once it was refunded.
     origin: Mutex<Option<Origin>>,
 }
 
-/// Where units came from.
+/// The source of the units.
 #[derive(Debug)]
 pub(super) enum Origin {
-    /// Out of leases of this instance.
+    /// Leases of this instance.
     Leased(Spent),
     Redis(RedisReceipt),
 }
@@ -27,13 +27,14 @@ pub(super) enum Origin {
 #[derive(Debug)]
 pub(super) struct Spent {
     pub(super) backs: Vec<Back>,
-    /// How often this instance had reset the key.
+    /// The number of times that this instance had reset the key.
     pub(super) resets: u64,
-    /// How long units count, by the limit they were taken under.
+    /// The time for which units count, under the limit of the take.
     pub(super) memory_us: u64,
 }
 
-/// A decision, and what it takes to give back what it spent.
+/// A decision with the receipt of the take. There is no receipt if the take was denied, or if the failure
+/// policy decided it.
 pub type Reservation<D> = crate::local::Reservation<D, Receipt>;
 
 impl Receipt {
@@ -45,12 +46,13 @@ impl Receipt {
         Self { key: key.clone(), strategy: S::NUMBER, units, origin: Mutex::new(Some(origin)) }
     }
 
-    /// The units that were taken.
+    /// Returns the number of units that were taken.
     pub fn units(&self) -> u64 {
         self.units
     }
 
-    /// Where they came from, the first time that this key asks.
+    /// Removes and returns the source of the units. Returns `None` the second time, and for another key or
+    /// strategy.
     pub(super) fn redeem<S: Leasable>(&self, key: &RedisKey) -> Option<Origin> {
         let is_its = self.key == *key && self.strategy == S::NUMBER;
         is_its.then(|| self.origin.lock().unwrap_or_else(PoisonError::into_inner).take()).flatten()

@@ -1,4 +1,4 @@
-//! The absolute and suppressed limiters with the calls that the published documentation names.
+//! The absolute and suppressed limiters with the calls of the trypema 1.x API.
 
 use std::ops::Deref;
 
@@ -11,13 +11,15 @@ use crate::redis::{RedisKey, Windowed, Windows};
 use crate::strategy::{Absolute, Leasable, Suppressed};
 use crate::units::RateLimit;
 
-/// Sliding windows with strict limits; see [`WindowLimiter`] for `inc` and [`Limiter`] for everything else.
+/// Sliding windows with strict limits; see [`WindowLimiter`] for `inc` and [`Limiter`] for the other verbs.
 pub type AbsoluteHybridRateLimiter = WindowLimiter<Absolute>;
 
-/// Sliding windows that shed load by degrees; see [`WindowLimiter`] for `inc` and [`Limiter`] for everything else.
+/// Sliding windows that shed load gradually; see [`WindowLimiter`] for `inc` and [`Limiter`] for the other
+/// verbs.
 pub type SuppressedHybridRateLimiter = WindowLimiter<Suppressed>;
 
-/// A limiter of this process's window: the first rate that a key is called with holds as long as it is live.
+/// A limiter that takes rates, and counts them in the window of its options. The rate of the first call for
+/// a key stays in force while the key is live.
 #[derive(Debug)]
 pub struct WindowLimiter<S: Windowed + Leasable> {
     core: Limiter<S>,
@@ -29,7 +31,8 @@ impl<S: Windowed + Leasable> WindowLimiter<S> {
         Self { core, windows }
     }
 
-    /// Counts `count` calls of `key` if they fit under the rate that it was first called with.
+    /// Takes `count` if it fits into the window at `rate_limit`, or at the rate that the key was first
+    /// called with.
     pub async fn inc(
         &self,
         key: &RedisKey,
@@ -47,7 +50,8 @@ impl<S: Windowed + Leasable> WindowLimiter<S> {
         Ok(S::view(&self.windows, &decision, used_after_wait))
     }
 
-    /// What one more call would get, by the rate of a live key.
+    /// Returns the decision that [`inc`](Self::inc) would make for a count of 1, at the rate of a live key.
+    /// Records nothing.
     pub async fn is_allowed(&self, key: &RedisKey) -> Result<RateLimitDecision, TrypemaError> {
         let limit = S::of_live_state(&self.windows);
         let held = self.core.held(key);
@@ -55,15 +59,15 @@ impl<S: Windowed + Leasable> WindowLimiter<S> {
         Ok(S::view(&self.windows, &decision, 0))
     }
 
-    /// Gives a live key another rate for `inc`; whether it is live. Other instances may spend what they hold of the old one,
-    /// for the length of a lease.
+    /// Changes the sticky rate of a live key. Returns whether the key is live. Other instances may spend
+    /// units that they hold under the old rate, for up to the length of a lease.
     pub async fn set_rate_limit(&self, key: &RedisKey, rate_limit: &RateLimit) -> Result<bool, TrypemaError> {
         let is_live = self.core.redis().adopt(key, &self.limit(rate_limit)).await;
         self.core.end_leases(key);
         is_live
     }
 
-    /// The limit that `inc` goes by, for the other verbs.
+    /// Returns `rate_limit` over this limiter's window, for the verbs that take a limit.
     pub fn limit(&self, rate_limit: &RateLimit) -> S::Limit {
         S::limit(&self.windows, *rate_limit)
     }

@@ -1,4 +1,4 @@
-//! One key as several: for one that a single server of a Cluster cannot bear.
+//! Splits one key into several, for keys with more traffic than one server of a Cluster can handle.
 
 use std::num::NonZeroU32;
 
@@ -8,13 +8,18 @@ use crate::error::TrypemaError;
 use crate::redis::RedisKey;
 use crate::strategy::Leasable;
 
-/// A limiter whose keys are each split into parts, which live on different servers of a Cluster.
+/// A limiter that splits each key into parts, which are on different servers of a Cluster.
 ///
-/// A part has its share of the limit, so together they never admit more than the whole. An instance asks its own part first and
-/// the others only when that is used up: a call is denied when every part has denied it. What is lost on the lower side, besides what
-/// every lease costs: a call has to fit into one part, so up to `cost - 1` units of each can stay unused, and a cost above
-/// a part's share is never admitted. Part 0 of 8 of the key `a` is the key `a/0/8`, and should be nobody else's.
-/// The numbers of a decision are those of one part. Split otherwise, a key starts anew: change the number of parts when it does not matter.
+/// Each part has its share of the limit, so together they never admit more than the whole. An instance
+/// tries its own part first, and the others only when that denies the call. A call is denied if every part
+/// denies it.
+///
+/// Besides the units that leases leave unused, splitting costs this: a call has to fit into one part, so up
+/// to `cost - 1` units of each part can stay unused, and a cost above a part's share is never admitted. The
+/// numbers in a decision are those of one part.
+///
+/// Part 0 of 8 of the key `a` is the key `a/0/8`; do not use that key for anything else. A different number
+/// of parts means different keys, which start with nothing used.
 ///
 /// ```no_run
 /// use std::num::NonZeroU32;
@@ -47,8 +52,8 @@ impl<S: Leasable> Split<S> {
         Self { limiter, parts }
     }
 
-    /// Takes `cost` from the first part that has it. An `Err` also where the limit is too small to be split so often, or the
-    /// strategy cannot be split.
+    /// Takes `cost` from the first part that admits it. Also returns an `Err` if the limit is too small for
+    /// the number of parts, or if the strategy cannot be split.
     pub async fn take(&self, key: &RedisKey, limit: &S::Limit, cost: u64) -> Result<Decision, TrypemaError> {
         let mut denied = None;
         for part in self.parts(key, limit) {
@@ -62,7 +67,8 @@ impl<S: Leasable> Split<S> {
         Ok(denied.unwrap_or_else(Decision::refused))
     }
 
-    /// As [`Split::take`], where it can be answered without waiting; `None`, and nothing is spent, where it cannot.
+    /// Same as [`Split::take`], without waiting. Returns `None` and spends nothing if the decision needs
+    /// Redis.
     pub fn try_take(
         &self,
         key: &RedisKey,
@@ -84,12 +90,12 @@ impl<S: Leasable> Split<S> {
         Some(Ok(denied.unwrap_or_else(Decision::refused)))
     }
 
-    /// Units of `key` that this instance holds, of all parts.
+    /// Returns the units of all parts of `key` that this instance has leased and not spent.
     pub fn held(&self, key: &RedisKey) -> u64 {
         (0..self.parts.get()).map(|index| self.limiter.held(&self.name(key, index))).sum()
     }
 
-    /// Forgets what `key` has spent; whether there was anything.
+    /// Deletes the state of all parts of `key`. Returns whether there was any.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
         let mut is_any = false;
         for index in 0..self.parts.get() {
@@ -98,7 +104,7 @@ impl<S: Leasable> Split<S> {
         Ok(is_any)
     }
 
-    /// The parts of a key, this instance's own first.
+    /// Returns the parts of a key, this instance's own first.
     fn parts(
         &self,
         key: &RedisKey,
@@ -118,7 +124,7 @@ impl<S: Leasable> Split<S> {
     }
 }
 
-/// The denial that is over first.
+/// Returns the denial with the shorter wait.
 fn sooner(one: Option<Decision>, other: Decision) -> Option<Decision> {
     let wait = |decision: &Decision| decision.retry_after_us().unwrap_or(u64::MAX);
     Some(one.filter(|one| wait(one) <= wait(&other)).unwrap_or(other))

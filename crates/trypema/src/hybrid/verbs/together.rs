@@ -1,8 +1,9 @@
-//! Several checks asked at once, where some are leased.
+//! Several checks in one request, of which leases decide some.
 //!
-//! What is not leased is asked of Redis first, in one call, and with receipts if something is leased; then what is leased is
-//! spent here. Should one of those be denied after all, everything is put back. Where one is sure to be denied, nobody is
-//! asked. Each check has a result of its own, so that the caller can apply a failure policy per check.
+//! Checks without a lease are sent to Redis first, in one call, and with receipts if other checks have
+//! leases. Then the leased checks are spent in this process. If one of them is denied after all, everything
+//! is refunded. If a remembered denial applies to a check, the request is denied without a call to Redis.
+//! Each check has its own result, so that the caller can apply a failure policy per check.
 
 #[cfg(feature = "rules")]
 mod as_provider;
@@ -23,24 +24,24 @@ use crate::redis::{RedisKey, all};
 use crate::strategy::{Leasable, LimitOf, Strategy, with_strategy};
 use item::Item;
 
-/// The limiter of each strategy.
+/// A provider that has a limiter of strategy `S`.
 pub(crate) trait Holds<S: LimitOf + Leasable> {
     fn limiter(&self) -> &Limiter<S>;
 }
 
 impl HybridRateLimiterProvider {
-    /// Takes all of `checks`, which may be of any strategies and keys, or none of them. A failure of Redis is always an
-    /// `Err` here.
+    /// Takes all of `checks`, or none of them. They may have any strategies and keys. A failure of Redis is
+    /// always an `Err` here; no failure policy is applied.
     ///
-    /// What is leased is decided here; the rest is one call of Redis, as
-    /// [`redis().take_all`](crate::redis::RedisRateLimiterProvider::take_all). Where one is sure to be denied the others are only
-    /// looked at, for what they have left.
+    /// Leased checks are decided in this process. The others are sent to Redis as by
+    /// [`redis().take_all`](crate::redis::RedisRateLimiterProvider::take_all). If a remembered denial
+    /// applies to one check, the others are only peeked at, to report their remaining units.
     pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
         let taken = self.take_or_fail(checks, Receipts::Unwanted).await?;
         Ok(Together { receipts: Vec::new(), ..taken })
     }
 
-    /// As [`take_all`](Self::take_all), with receipts for giving everything back by [`refund_all`](Self::refund_all).
+    /// Same as [`take_all`](Self::take_all), with receipts for a later [`refund_all`](Self::refund_all).
     pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
         self.take_or_fail(checks, Receipts::Wanted).await
     }
@@ -64,7 +65,7 @@ impl HybridRateLimiterProvider {
         response.into_together()
     }
 
-    /// What each check would be answered if it were the only one; nothing is spent.
+    /// Returns the decision on each check as if it were the only one. Spends nothing.
     pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
         validate(checks)?;
         let peeked = self.peek_each(checks, self.redis.deadline_from_now()).await;
@@ -73,7 +74,8 @@ impl HybridRateLimiterProvider {
         Ok(Together { is_allowed, decisions, receipts: Vec::new() })
     }
 
-    /// Gives back what `receipts` of [`reserve_all`](Self::reserve_all) name, for the same checks.
+    /// Refunds the takes of a [`reserve_all`](Self::reserve_all) by its receipts. `checks` must be the
+    /// same.
     pub async fn refund_all(
         &self,
         checks: &[Check<'_>],
@@ -85,7 +87,8 @@ impl HybridRateLimiterProvider {
         refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
     }
 
-    /// Refunds what receipts name, each on its own: leased units go back to their lease, the rest to Redis.
+    /// Makes refunds by their receipts, each independently. Leased units go back to their lease, the others
+    /// to Redis.
     pub(super) async fn refund_by_receipts<'r>(
         &self,
         refunds: impl Iterator<Item = (&'r Check<'r>, &'r Receipt)>,
@@ -101,7 +104,8 @@ impl HybridRateLimiterProvider {
         all(refunds.map(refund)).await
     }
 
-    /// Peeks at each check on its own: by what is held and known here, and in one call of Redis for the others.
+    /// Peeks at each check independently: in this process if possible, and in one call to Redis for the
+    /// others.
     pub(super) async fn peek_each(&self, checks: &[Check<'_>], deadline: Deadline) -> Vec<CheckResult> {
         let peek = |check: &Check<'_>| {
             let key = RedisKey::encode(check.key);
@@ -121,7 +125,7 @@ impl HybridRateLimiterProvider {
         known.into_iter().filter_map(|known| known.map(Ok).or_else(|| asked.next())).collect()
     }
 
-    /// Takes the checks of a request, with a result for each.
+    /// Takes the checks of a request. Returns a result for each.
     pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
         let started = self.fixed_window.redis().started();
         let mut items = self.items(request.together, Turn::First)?;
@@ -135,7 +139,7 @@ impl HybridRateLimiterProvider {
         Ok(self.told(items, started))
     }
 
-    /// Takes all checks or none, if nobody has to be waited for.
+    /// Takes all checks or none, if that needs no waiting; `None` if it does.
     #[cfg(feature = "rules")]
     pub(crate) fn try_take(
         &self,
@@ -170,7 +174,7 @@ impl HybridRateLimiterProvider {
         Some(Ok(self.told(items, started)))
     }
 
-    /// Takes back that calls were seen: they are asked for once more.
+    /// Removes decided checks from the calls to report, because the whole request will be tried again.
     #[cfg(feature = "rules")]
     fn unsee(&self, items: &[Item<'_>]) {
         for item in items.iter().filter(|item| item.decision.is_some()) {
@@ -181,7 +185,7 @@ impl HybridRateLimiterProvider {
         }
     }
 
-    /// Counts calls that were decided without waiting.
+    /// Counts the checks in their keys' demand.
     #[cfg(feature = "rules")]
     fn count(&self, items: &[Item<'_>]) {
         for item in items {
@@ -193,7 +197,8 @@ impl HybridRateLimiterProvider {
         }
     }
 
-    /// The results, after the observer was told what Redis has not told it.
+    /// Converts the items to a response. Notifies the observer of the decisions of this process; the Redis
+    /// provider has reported its own.
     fn told(&self, items: Vec<Item<'_>>, started: Option<Timestamp>) -> TakeResponse<Receipt> {
         for item in items.iter().filter(|item| !matches!(item.standing, Standing::Cold)) {
             with_strategy!(item.check.limit, |S, _limit| {

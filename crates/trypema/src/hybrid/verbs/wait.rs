@@ -8,10 +8,11 @@ use crate::strategy::Leasable;
 use crate::waiting::{Ask, WaitError, Waiting};
 
 impl<S: Leasable> Limiter<S> {
-    /// Waits until `cost` is admitted, at most for `patience`.
+    /// Waits until `cost` is admitted, for at most `patience`.
     ///
-    /// As [`redis::Limiter::wait`](crate::redis::Limiter::wait), but each try is a take of this provider: a busy key is decided in
-    /// this process, by units that were leased before, and waiters are admitted as fast as these come.
+    /// Same as [`redis::Limiter::wait`](crate::redis::Limiter::wait), except that each try is a take of
+    /// this provider. Leased units decide a busy key in this process, so waiters are admitted as fast as
+    /// units are leased.
     ///
     /// ```no_run
     /// use std::time::Duration;

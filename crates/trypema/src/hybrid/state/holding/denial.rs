@@ -79,7 +79,7 @@ impl<S: Leasable> Holding<S> {
         }
     }
 
-    /// Adds a call that another check denied to the calls to report.
+    /// Adds a call that was not decided here to the calls to report.
     pub fn forgo(&mut self, cost: u64) {
         if S::is_counting_denied(&self.limit) {
             self.unreported = self.unreported.saturating_add(cost);

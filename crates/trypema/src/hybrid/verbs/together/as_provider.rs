@@ -1,4 +1,5 @@
-//! The hybrid provider as rules and middleware use it: it answers at once where it holds leases, and else asks Redis.
+//! The [`Provider`] implementation for hybrid, which rules and middleware use. It answers at once if leases
+//! decide all checks.
 
 use super::Holds;
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
@@ -92,7 +93,7 @@ impl Provider for HybridRateLimiterProvider {
 }
 
 impl HybridRateLimiterProvider {
-    /// Takes one check on its own. Applies no failure policy.
+    /// Takes one check independently. Applies no failure policy.
     async fn take_one(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
@@ -108,7 +109,9 @@ impl HybridRateLimiterProvider {
         })
     }
 
-    /// Records a check as a request that another check denies. What a strategy would observe of it is not counted.
+    /// Records a check whose request another check denies. A check that is denied itself is taken, which
+    /// records the denial. A check that would be allowed is only peeked at, so the suppressed strategy does
+    /// not observe it.
     async fn forgo_one(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
         let peeked = self.peek_each(std::slice::from_ref(check), deadline).await;
         match peeked.into_iter().next() {

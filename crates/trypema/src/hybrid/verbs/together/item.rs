@@ -1,4 +1,4 @@
-//! One check of several: how its key stands, taking it, and putting it back.
+//! One check of an all-or-nothing request: deciding, taking and undoing it.
 
 use super::Holds;
 use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, validate};
@@ -11,7 +11,7 @@ use crate::hybrid::verbs::receipt::{Origin, Receipt};
 use crate::redis::{Receipt as RedisReceipt, RedisFailure, RedisKey};
 use crate::strategy::{Back, Strategy, with_strategy};
 
-/// A check with its key, and what it took.
+/// A check with its key, its decision, and the receipt of its take.
 #[derive(Debug)]
 pub(super) struct Item<'a> {
     pub(super) check: Check<'a>,
@@ -19,7 +19,7 @@ pub(super) struct Item<'a> {
     pub(super) standing: Standing,
     pub(super) decision: Option<Decision>,
     pub(super) receipt: Option<Receipt>,
-    /// Why Redis did not decide it.
+    /// The failure, if Redis was needed and did not decide.
     pub(super) failure: Option<TrypemaError>,
 }
 
@@ -37,7 +37,8 @@ impl HybridRateLimiterProvider {
         Ok(checks.iter().map(item).collect())
     }
 
-    /// Whether one of them is sure to be denied; then what is known of the others is noted.
+    /// Whether a remembered denial applies to one of the checks. If so, sets the decisions of all checks
+    /// that this process can decide.
     pub(super) fn deny(&self, items: &mut [Item<'_>]) -> bool {
         if !items.iter().any(|item| matches!(item.standing, Standing::Denied(_))) {
             return false;
@@ -57,7 +58,8 @@ impl HybridRateLimiterProvider {
         true
     }
 
-    /// Asks Redis for what is not leased; whether the leased checks may be spent after that.
+    /// Takes the checks without a lease from Redis. Returns whether the leased checks may be spent after
+    /// that.
     pub(super) async fn take_cold(&self, items: &mut [Item<'_>], request: TakeRequest<'_>) -> bool {
         let cold: Vec<usize> =
             (0..items.len()).filter(|index| matches!(items[*index].standing, Standing::Cold)).collect();
@@ -67,7 +69,7 @@ impl HybridRateLimiterProvider {
         let together: Vec<Check<'_>> = cold.iter().map(|index| items[*index].check).collect();
         let if_unreachable: Vec<IfUnreachable> =
             cold.iter().map(|index| request.if_unreachable(*index)).collect();
-        // Without a lease beside them nothing will have to be undone, and a plain take costs Redis less.
+        // Without leased checks nothing will have to be undone, and takes without receipts cost Redis less.
         let receipts = if cold.len() < items.len() { Receipts::Wanted } else { request.receipts };
         let deadline =
             if cold.len() < items.len() { request.deadline.of_first_step() } else { request.deadline };
@@ -120,7 +122,8 @@ impl HybridRateLimiterProvider {
         });
     }
 
-    /// Spends what is leased; undoes everything if one is denied, or fails and has to stop the request.
+    /// Spends the leased checks. Undoes everything if one is denied, or if one fails and its failure stops
+    /// the request.
     pub(super) async fn take_leased(&self, items: &mut [Item<'_>], request: TakeRequest<'_>) {
         for index in 0..items.len() {
             if !matches!(items[index].standing, Standing::Leased) {
@@ -142,14 +145,14 @@ impl HybridRateLimiterProvider {
         }
     }
 
-    /// Tells the observer of a failure.
+    /// Notifies the observer of a failure. Returns it as an error.
     fn failed(&self, item: &Item<'_>, failure: RedisFailure) -> TrypemaError {
         with_strategy!(item.check.limit, |S, _limit| {
             Holds::<S>::limiter(self).redis().failed(&item.key, failure)
         })
     }
 
-    /// Takes a check by a lease, or in Redis after all.
+    /// Takes a check with leases, or in Redis if they cannot decide it.
     async fn spend(&self, item: &mut Item<'_>, deadline: Deadline) -> Result<Decision, RedisFailure> {
         let (check, key) = (item.check, &item.key);
         let mut spent = Vec::new();
@@ -174,7 +177,7 @@ impl HybridRateLimiterProvider {
         Ok(decision)
     }
 
-    /// Takes a check by a lease; `None` if somebody has to be waited for.
+    /// Takes a check with leases. Returns whether it is allowed; `None` if that needs waiting.
     #[cfg(feature = "rules")]
     pub(super) fn try_spend(&self, item: &mut Item<'_>) -> Option<bool> {
         let (check, key) = (item.check, &item.key);
@@ -190,7 +193,7 @@ impl HybridRateLimiterProvider {
         })
     }
 
-    /// Puts back what came out of leases.
+    /// Returns spent units to their leases. Receipts from Redis stay with their items.
     pub(super) fn put_back(&self, items: &mut [Item<'_>]) {
         for item in items {
             let Some(receipt) = item.receipt.take() else { continue };
@@ -206,16 +209,16 @@ impl HybridRateLimiterProvider {
         }
     }
 
-    /// Gives everything back, because one was denied after others were spent.
+    /// Refunds everything, because a check was denied or failed after others were spent.
     async fn undo(&self, items: &mut [Item<'_>], deadline: Deadline) {
         self.put_back(items);
         let receipts: Vec<(Check<'_>, Receipt)> =
             items.iter_mut().filter_map(|item| Some((item.check, item.receipt.take()?))).collect();
-        // What Redis does not take back now stays spent, which is stricter.
+        // Units that cannot be refunded stay spent, which is the stricter outcome.
         self.refund_by_receipts(receipts.iter().map(|(check, receipt)| (check, receipt)), deadline).await;
     }
 
-    /// Counts calls of leased keys that another check has denied.
+    /// Adds the checks of a denied request to the calls to report, for keys that this process decides.
     pub(super) fn forgo(&self, items: &[Item<'_>]) {
         for item in items {
             let is_counting = match item.standing {
