@@ -1,4 +1,7 @@
-//! Rules: these limits, on these routes, for these callers.
+//! Rules: which limit applies to which requests, and under which key.
+//!
+//! A [`RuleSet`] is compiled from [`Rules`], which come from YAML or from a database. An [`Engine`] checks
+//! requests against a rule set and can replace the set while requests are running.
 
 mod address;
 mod compile;

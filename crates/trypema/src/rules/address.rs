@@ -1,10 +1,10 @@
-//! Client addresses in rules: `ip` is a network however it is written.
+//! Client addresses in rules: all spellings of an `ip` are the same address.
 
 use std::net::IpAddr;
 
 use crate::address_key::AddressKey;
 
-/// A network: an address and how many of its bits matter. IPv4 is a part of IPv6 here, as `::ffff:0:0/96`.
+/// A network: an address and a prefix length. IPv4 networks are stored as IPv6, within `::ffff:0:0/96`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Network {
     bits: u128,
@@ -12,7 +12,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Reads `10.0.0.1`, `10.0.0.0/8`, `2001:db8::1` or `2001:db8::/32`; `None` if it is neither.
+    /// Parses an address or a network: `10.0.0.1`, `10.0.0.0/8`, `2001:db8::1` or `2001:db8::/32`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -32,30 +32,31 @@ impl Network {
         Self { bits: self.bits & mask, ..self }
     }
 
-    /// The first address in it, as bits.
+    /// Returns the first address of the network, as bits.
     pub(super) fn first(self) -> u128 {
         self.bits
     }
 
-    /// Whether all of `other` is in it.
+    /// Whether the network contains all of `other`.
     pub(super) fn covers(self, other: Self) -> bool {
         self.prefix <= other.prefix && Self { prefix: self.prefix, ..other }.masked() == self
     }
 
-    /// Whether any of `other` is in it.
+    /// Whether the two networks have an address in common.
     #[cfg(test)]
     pub(super) fn meets(self, other: Self) -> bool {
         self.covers(other) || other.covers(self)
     }
 }
 
-/// A number that is written in one way only.
+/// Parses a number without leading zeros or a plus sign, so that each number has one spelling.
 fn number(text: &str) -> Option<u8> {
     let is_plain = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| is_plain)
 }
 
-/// The text that an address is counted by, if it is one: IPv4 as it is, IPv6 by its /64.
+/// Returns the key that an address is counted under: an IPv4 address itself, or the /64 network of an IPv6
+/// address. `None` if `text` is not an address.
 pub(super) fn key_of(text: &str) -> Option<AddressKey> {
     text.parse().ok().map(AddressKey::of)
 }

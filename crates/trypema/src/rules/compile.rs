@@ -1,4 +1,7 @@
-//! Checking rules: everything that types cannot, for rules of any origin.
+//! The rule compiler: validates rules and builds a [`RuleSet`].
+//!
+//! The compiler checks everything that the types in `definition.rs` cannot express. It is the same for rules
+//! from a file and rules from a database.
 
 mod candidates;
 mod limit;
@@ -16,19 +19,19 @@ use super::pattern::{placeholders, problem_with_name};
 use super::problem::{Field, InvalidRules, Problem};
 use super::set::{Compiled, List, Lists, Placeholder, RuleSet, Values};
 
-/// Ids are part of every counter's name and of response headers.
+/// The longest rule id, in bytes. Ids are part of every counter name and of response headers.
 const MAX_ID_BYTES: usize = 64;
 
-/// What the seed's table allows.
+/// The longest name, plan or key pattern, in characters. The table `rate_limit_rules` has the same limit.
 const MAX_TEXT_CHARS: usize = 255;
 
-/// A delay is spent waiting, with a connection open.
+/// The longest `max_delay`. A throttled client waits this long, possibly with its connection open.
 const MAX_DELAY: Duration = Duration::from_secs(3_600);
 
-/// Problems that are told: nobody repairs more at once.
+/// The most problems that [`InvalidRules`] lists. Any further ones are only counted.
 const MAX_PROBLEMS: usize = 100;
 
-/// More rules than any service has, few enough that a set of them fits into memory.
+/// The most rules in a set: more than a service needs, and few enough that a set fits into memory.
 const MAX_RULES: usize = 1_000_000;
 
 pub(super) fn compile(written: &Rules) -> Result<RuleSet, InvalidRules> {
@@ -41,11 +44,12 @@ pub(super) fn compile(written: &Rules) -> Result<RuleSet, InvalidRules> {
     }
 }
 
-/// Collects what is wrong, going on as long as possible: who repairs a file wants to know everything at once.
+/// Compiles rules and collects their problems. It continues after a problem, so that one run reports all of
+/// them.
 #[derive(Default)]
 struct Compiler {
     problems: Vec<Problem>,
-    /// How many there are, those included that are not told.
+    /// The number of problems found, including those beyond [`MAX_PROBLEMS`].
     found: usize,
     attributes: Map<Box<str>, u16>,
 }
@@ -166,7 +170,7 @@ impl Compiler {
         Some(Placeholder { name: name.into(), attribute: self.attribute(name, field)? })
     }
 
-    /// The number of an attribute that matters.
+    /// Returns the number of an attribute, assigning the next free one if the name is new.
     fn attribute(&mut self, name: &str, field: &Field) -> Option<u16> {
         if let Some(number) = self.attributes.get(name) {
             return Some(*number);
@@ -267,7 +271,7 @@ impl Compiler {
         }
     }
 
-    /// Says which rule the problems from this one on are about.
+    /// Sets the rule id of every problem from index `first` on.
     fn name_rule(&mut self, first: usize, id: &str) {
         let id: String = id.chars().take(MAX_ID_BYTES).collect();
         self.problems.iter_mut().skip(first).for_each(|problem| problem.rule = Some(id.clone()));
@@ -275,7 +279,7 @@ impl Compiler {
 }
 
 impl RuleSet {
-    /// Files every rule that is enabled.
+    /// Adds every enabled rule to its index: candidates to `candidate_index`, all others to `index`.
     fn file_all(&mut self) {
         let mut askers: Map<u16, u32> = Map::default();
         for placeholder in self.rules.iter().flat_map(|rule| &rule.placeholders) {

@@ -1,22 +1,26 @@
-//! The names of counters: a rule's id and the values of its placeholders, such that no two are ever the same.
+//! Counter names: a rule's id and the values of its placeholders. Different ids or values give different
+//! names.
 
 use sha2::{Digest, Sha256};
 
 use super::address::key_of;
 use crate::address_key::AddressKey;
 
-/// The longest name: names stand in answers and logs. Longer ones become digests.
+/// The longest name in bytes, because names appear in responses and logs. A longer name is replaced with a
+/// digest.
 const MAX_BYTES: usize = 255;
 
-/// A digest of 160 bits: nobody finds two values with the same one.
+/// The length of a digest: 160 bits, so that nobody can construct two values with the same digest.
 const DIGEST_BYTES: usize = 20;
 
-/// What stands between an id and a digest: no escape has this form.
+/// The separator between an id and a digest. Escaping never produces this sequence.
 pub(super) const DIGESTED: &str = "|~~";
 
-/// Appends `id|name=value|name=value` to `text`. Placeholders come in the order of their names, so that a pattern may be
-/// written another way and keep its history. In values `|`, `~` and control characters are written as `~` and two
-/// hexadecimal digits; so each name can be read back in only one way. Providers take any name: Redis encodes it once more.
+/// Appends a counter name to `text`: `id|name=value|name=value`.
+///
+/// The placeholders come in alphabetical order, so that rewording a key pattern does not change the name. In
+/// values, `|`, `~` and control characters are escaped as `~` and two hexadecimal digits, so that every name
+/// has only one reading. Names may contain any other character; the Redis provider encodes them again.
 pub(crate) fn write<'v>(text: &mut String, id: &str, values: impl Iterator<Item = (&'v str, Value<'v>)>) {
     let start = text.len();
     text.push_str(id);
@@ -35,18 +39,19 @@ pub(crate) fn write<'v>(text: &mut String, id: &str, values: impl Iterator<Item 
     }
 }
 
-/// What stands for a placeholder.
+/// The value of a placeholder.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Text(&'a str),
-    /// A path, where that of the root is empty.
+    /// A path. The root is the empty string here and is written as `/`.
     Path(&'a str),
-    /// A client's address.
+    /// A client address, already reduced to its key.
     Address(AddressKey),
 }
 
 impl<'a> Value<'a> {
-    /// What an attribute's value counts as: an `ip` as its network, however it is written.
+    /// Converts the value of an attribute. An `ip` becomes its address key, so that each address has one
+    /// spelling.
     pub(super) fn of(name: &str, value: &'a str) -> Self {
         match name {
             "ip" => key_of(value).map_or(Self::Text(value), Self::Address),
@@ -83,7 +88,7 @@ fn escape(text: &mut String, value: &str) {
     }
 }
 
-/// What `escape` was given; `None` for what it never writes.
+/// Reverses [`escape`]. Returns `None` if an escape sequence is malformed.
 pub(super) fn unescape(text: &str) -> Option<String> {
     let mut parts = text.split('~');
     let mut value = parts.next()?.to_owned();
@@ -136,7 +141,7 @@ mod tests {
         }
     }
 
-    /// Values that are likely to be mistaken for others.
+    /// Values that are likely to collide if escaping is wrong.
     fn any_value() -> impl Strategy<Value = String> {
         prop_oneof![
             "[ab|=~_:{}%/\r\n0-9]{0,6}",

@@ -1,4 +1,4 @@
-//! Rules as they are written down, in a file or a database, before they are checked.
+//! Rules as they are written in a file or a database, before they are validated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,87 +9,96 @@ use serde::{Deserialize, Serialize};
 use super::period::Period;
 pub use crate::provider::OnStoreFailure;
 
-/// Everything a file of rules may say. Compile it into a [`RuleSet`](super::RuleSet) to use it.
+/// The contents of a rules file. Compile it into a [`RuleSet`](super::RuleSet) to use it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
-    /// The rules, in any order: their priorities order them.
+    /// The rules, in any order. Their priorities determine the order of evaluation.
     pub rules: Vec<Rule>,
-    /// Special limits, passes and blocks for single keys of a rule.
+    /// Separate limits, exemptions and blocks for single keys of a rule.
     pub overrides: Vec<Override>,
-    /// Requests with one of these values of an attribute pass every rule and spend nothing.
+    /// Values of attributes that exempt a request: no rule applies to it, and it spends nothing.
     pub allow: BTreeMap<String, Vec<String>>,
-    /// Requests with one of these values of an attribute are denied, even if they are also allowed.
+    /// Values of attributes that block a request. Blocking takes precedence over `allow`.
     pub block: BTreeMap<String, Vec<String>>,
 }
 
-/// One limit on some requests.
+/// A limit, and the requests that it applies to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Names its counters for good: a rule that keeps its id keeps its history. Letters, digits, `_`, `-` and `.`.
+    /// The rule's permanent name. Its counters are named after it, so a rule that keeps its id keeps its
+    /// counts. Letters, digits, `_`, `-` and `.`; at most 64 characters.
     pub id: String,
-    /// What people call it; the id if there is none.
+    /// A name for people. Defaults to the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What is limited.
+    /// What the rule limits: everything together, or each tenant, user, address or endpoint.
     pub scope: Scope,
-    /// Who shares a counter: text with placeholders such as `tenant:{api_key}`, each of which is an attribute of the
-    /// request. The rule applies to requests that have them all; `if_missing` says what happens to others. Where there
-    /// is no pattern the scope gives it:
-    /// `{tenant}`, `{user}`, `{ip}`, `{endpoint}`, or one counter for all.
+    /// The key that requests are counted under: text with placeholders, such as `tenant:{api_key}`. Each
+    /// placeholder is an attribute of the request; `if_missing` applies if the request lacks one. Defaults to
+    /// the scope's placeholder: `{tenant}`, `{user}`, `{ip}` or `{endpoint}`. With the scope `global`, all
+    /// requests share one counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_pattern: Option<String>,
-    /// The algorithm and its numbers.
+    /// The strategy and its numbers.
     pub strategy: Numbers,
-    /// The plans it applies to; all if there are none.
+    /// The plans that the rule applies to. Empty: all plans.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan_tiers: Vec<String>,
-    /// The endpoints it applies to; all if there are none. `/api/search` is that path, `/users/*/posts` has any segment
-    /// in place of `*`, `/api/**` is everything below, and `POST /login` is for one method.
+    /// The endpoints that the rule applies to. Empty: all endpoints. `/api/search` matches that path, `*` in
+    /// `/users/*/posts` matches any one segment, `/api/**` matches `/api` and everything below, and `POST
+    /// /login` matches one method.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<String>,
-    /// What a denial means.
+    /// The consequence of exceeding the limit.
     #[serde(default)]
     pub action: Action,
-    /// How long a throttled caller may be asked to wait; beyond it the call is rejected. One second if not given.
+    /// The longest wait that action `throttle` may ask of a client. If the wait would be longer, the request
+    /// is rejected. Defaults to one second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_delay: Option<Period>,
-    /// The treatment of a request that the rule is targeted at, but that lacks an attribute of the rule's key.
+    /// The treatment of a request that matches the rule's endpoints and plans but lacks an attribute of its
+    /// key.
     #[serde(default, skip_serializing_if = "IfMissing::is_skip")]
     pub if_missing: IfMissing,
-    /// What it means that the store cannot be asked; what the limiter was built with if not given.
+    /// The rule's decision when the store is unreachable. Defaults to the policy that the limiter was built
+    /// with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_store_failure: Option<OnStoreFailure>,
-    /// The order of rules, lower first: where several deny, the first is named.
+    /// The order of the rules, lowest first. If several rules deny a request, the response names the first
+    /// one.
     #[serde(default = "default_priority")]
     pub priority: i32,
-    /// Whether it is in force.
+    /// Whether the rule is in force.
     #[serde(default = "default_enabled")]
     pub enabled: bool,
-    /// The id of the live rule that it might replace: it is asked beside it, on counters of its own, and never denies.
+    /// The id of the live rule that this candidate may replace. The candidate is evaluated alongside the live
+    /// rule, on its own counters, and never denies a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate_for: Option<String>,
-    /// The share of its keys that are asked, above 0 and up to 1; all if not given. For candidates only.
+    /// The share of keys that the candidate is evaluated for, above 0 and up to 1. Defaults to all keys. Only
+    /// for candidates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }
 
-/// How long a throttled caller is asked to wait at most, unless its rule says otherwise.
+/// The default of `max_delay`.
 const DEFAULT_MAX_DELAY: Duration = Duration::from_secs(1);
 
 impl Rule {
-    /// What people call it: its name, or else its id.
+    /// Returns the rule's name, or its id if it has no name.
     pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
     }
 
-    /// How long a throttled caller is asked to wait at most.
+    /// Returns the longest wait that action `throttle` may ask of a client.
     pub fn longest_delay(&self) -> Duration {
         self.max_delay.map_or(DEFAULT_MAX_DELAY, |delay| delay.0)
     }
 
-    /// Whether it is asked on its own and never denies: it only logs, or it is a candidate.
+    /// Whether this is a shadow rule: a log-only rule or a candidate. Shadow rules count requests but never
+    /// deny them.
     pub fn is_shadow(&self) -> bool {
         self.action == Action::LogOnly || self.candidate_for.is_some()
     }
@@ -103,13 +112,13 @@ fn default_enabled() -> bool {
     true
 }
 
-/// What is limited: who a denial is about, and which attribute names them if the rule does not say.
+/// What a rule limits. The scope also provides the default key pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// All requests together.
     Global,
-    /// Each customer.
+    /// Each tenant.
     Tenant,
     /// Each user.
     User,
@@ -119,30 +128,31 @@ pub enum Scope {
     Endpoint,
 }
 
-/// What a denial means.
+/// The consequence of exceeding a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// The request is denied.
     #[default]
     Reject,
-    /// The caller is asked to wait and to ask again, if that is not too long.
+    /// The client is asked to wait and to try again, if the wait is at most `max_delay`. Otherwise the
+    /// request is denied.
     Throttle,
-    /// Nothing but a record of it: the request passes this rule.
+    /// The denial is recorded but not enforced: the request passes this rule.
     LogOnly,
 }
 
-/// The treatment of a request that lacks an attribute of a rule's key. Rules that only log and candidates never keep a
-/// request out: with `deny` and `error` they record that they would have.
+/// The treatment of a request that lacks an attribute of a rule's key. Log-only rules and candidates never
+/// deny a request; with `deny` and `error` they only record a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IfMissing {
     /// The rule does not apply to the request.
     #[default]
     Skip,
-    /// The rule denies the request, and the answer names the missing attribute.
+    /// The rule denies the request, and the response names the missing attribute.
     Deny,
-    /// The request ends with an error that names the rule and the missing attribute.
+    /// The request fails with an error that names the rule and the missing attribute.
     Error,
 }
 
@@ -157,66 +167,69 @@ impl IfMissing {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Numbers {
-    /// Never more than `limit` in any window.
+    /// A strict sliding window: at most `limit` in any window.
     Absolute(WindowNumbers),
-    /// `limit` on average, shedding load by degrees, and never more than `hard_limit_factor` times that.
+    /// A sliding window that sheds load gradually: about `limit` per window, and at most `hard_limit_factor`
+    /// times that.
     Suppressed(SuppressedNumbers),
-    /// Bursts, and a steady rate after them.
+    /// A token bucket: a burst, then a steady rate.
     TokenBucket(BucketNumbers),
-    /// About `limit` in any window, in two counters.
+    /// A sliding-window counter: about `limit` in any window, estimated from two counters.
     SlidingWindow(CounterNumbers),
-    /// `limit` in each window aligned to the clock.
+    /// A fixed window: at most `limit` in each window, which is aligned to the clock.
     FixedWindow(CounterNumbers),
-    /// Attempts until a block.
+    /// Counts attempts, and blocks the key after too many of them.
     Abuse(AbuseNumbers),
 }
 
-/// Numbers of the absolute strategy.
+/// The numbers of the absolute strategy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WindowNumbers {
-    /// What fits into a window.
+    /// The most units in a window.
     pub limit: u64,
-    /// How long it is.
+    /// The length of the window.
     pub window: Period,
-    /// How close calls must be to be counted together; 10 ms if not given.
+    /// The resolution: requests within this time of an earlier one may be counted together with it. Defaults
+    /// to 10 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Period>,
 }
 
-/// Numbers of the suppressed strategy.
+/// The numbers of the suppressed strategy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SuppressedNumbers {
-    /// What fits into a window before load is shed.
+    /// The number of units in a window above which the strategy sheds load.
     pub limit: u64,
-    /// How long it is.
+    /// The length of the window.
     pub window: Period,
-    /// How close calls must be to be counted together; 10 ms if not given.
+    /// The resolution: requests within this time of an earlier one may be counted together with it. Defaults
+    /// to 10 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Period>,
-    /// How far above the limit everything is rejected; 2 if not given.
+    /// The hard limit as a multiple of `limit`: above it every request is denied. Defaults to 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_limit_factor: Option<f64>,
 }
 
-/// Numbers of a token bucket: one limit, or a list of them.
+/// The numbers of a token bucket: one limit, or a list of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BucketNumbers {
-    /// Tokens that come back per window, and the bucket's size unless `burst` is given.
+    /// The tokens refilled per window, and the capacity unless `burst` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The time in which they come back.
+    /// The time in which `limit` tokens are refilled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Period>,
-    /// The bucket's size.
+    /// The capacity of the bucket. Defaults to `limit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u64>,
-    /// Tokens that come back per second. It takes precedence over `limit` per `window`.
+    /// The tokens refilled per second. Takes precedence over `limit` per `window`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refill_rate: Option<f64>,
-    /// Several buckets, each of which must have the cost, in place of the above.
+    /// Several buckets instead of one. A request takes its cost from each of them or is denied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<BucketLimit>,
 }
@@ -225,32 +238,32 @@ pub struct BucketNumbers {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BucketLimit {
-    /// Tokens that come back per window, and the bucket's size unless `burst` is given.
+    /// The tokens refilled per window, and the capacity unless `burst` is given.
     pub limit: u64,
-    /// The time in which they come back.
+    /// The time in which `limit` tokens are refilled.
     pub window: Period,
-    /// The bucket's size.
+    /// The capacity of the bucket. Defaults to `limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u64>,
 }
 
-/// Numbers of the fixed window and of the sliding-window counter.
+/// The numbers of the fixed window and of the sliding-window counter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CounterNumbers {
-    /// What fits into a window.
+    /// The most units in a window.
     pub limit: u64,
-    /// How long it is.
+    /// The length of the window.
     pub window: Period,
 }
 
-/// Numbers of the abuse strategy.
+/// The numbers of the abuse strategy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AbuseNumbers {
-    /// The short window.
+    /// The short window, with its block.
     pub temp: TierNumbers,
-    /// The long one.
+    /// The long window, with its block.
     pub long: TierNumbers,
     /// The effect of attempts during a block.
     #[serde(default)]
@@ -261,50 +274,51 @@ pub struct AbuseNumbers {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WhileBlocked {
-    /// They count but do not lengthen the block; reaching the other threshold starts that block.
+    /// They count but do not extend the block. Reaching the threshold of the other window starts that
+    /// window's block.
     #[default]
     Count,
-    /// They count, and reaching a threshold again lengthens the block.
+    /// They count, and reaching a threshold again extends the block.
     Lengthen,
     /// They do not count.
     Ignore,
 }
 
-/// A window of the abuse strategy.
+/// A window of the abuse strategy, with its block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TierNumbers {
-    /// How long attempts count.
+    /// The length of the window.
     pub window: Period,
-    /// The attempt that blocks.
+    /// The number of attempts in the window that starts a block. The attempt that reaches it is denied.
     pub threshold: u64,
-    /// How long it blocks.
+    /// The length of the block.
     pub block: Period,
 }
 
-/// What one key of a rule gets in place of the rule's own limit: another limit, or a verdict.
+/// A limit or a verdict for one key, in place of the rule's limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
-    /// The rule's id.
+    /// The id of the rule.
     pub rule: String,
     /// The values of all placeholders of the rule.
     #[serde(default)]
     pub key: BTreeMap<String, String>,
-    /// Other numbers for the rule's strategy.
+    /// A limit of the rule's strategy for this key. Excludes `verdict`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Numbers>,
-    /// Or a verdict.
+    /// A verdict for this key, in place of a limit. Excludes `strategy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<KeyVerdict>,
 }
 
-/// What happens to one key of a rule.
+/// A fixed verdict for one key of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyVerdict {
-    /// The rule does not apply to it.
+    /// The rule does not apply to the key.
     Allow,
-    /// The rule always denies it.
+    /// The rule denies every request of the key.
     Block,
 }

@@ -1,16 +1,17 @@
-//! Endpoints: the patterns that rules name, and the paths that requests have.
+//! Endpoints: the patterns in rules, and the paths of requests.
 
 use std::borrow::Cow;
 
-/// Patterns are written by people: this is more than they need, and bounds the work of matching.
+/// The most segments of a pattern: more than a person writes. It bounds the depth of the index and the work
+/// of matching.
 const MAX_PATTERN_SEGMENTS: usize = 32;
 
-/// Which requests a rule is for: `/api/search`, `/users/*/posts`, `/api/**`, `POST /login`.
+/// An endpoint pattern of a rule: `/api/search`, `/users/*/posts`, `/api/**` or `POST /login`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndpointPattern {
     pub(super) method: Option<Box<str>>,
     pub(super) segments: Box<[Segment]>,
-    /// Whether it ends in `**`.
+    /// Whether the pattern ends in `**`.
     pub(super) is_open: bool,
 }
 
@@ -22,7 +23,7 @@ pub(super) enum Segment {
 }
 
 impl EndpointPattern {
-    /// Reads a pattern; what is wrong with it otherwise.
+    /// Parses a pattern. The error is the reason why the pattern is invalid.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (method, path) = match text.split_once(' ') {
             Some((method, path)) => (Some(method), path),
@@ -45,7 +46,8 @@ impl EndpointPattern {
         Ok(Self { method: method.map(Into::into), segments, is_open })
     }
 
-    /// Whether a request is for this endpoint. The index answers this for all rules at once; this explains one.
+    /// Whether a request is for this endpoint. Used to explain a single rule; the index finds all matching
+    /// rules at once.
     pub(super) fn matches(&self, method: Option<&str>, path: Option<&Path<'_>>) -> bool {
         let is_method =
             self.method.as_deref().is_none_or(|wanted| methods_of(method).any(|given| given == wanted));
@@ -63,7 +65,8 @@ impl EndpointPattern {
     }
 }
 
-/// The methods that a request counts as: what serves `GET` serves `HEAD`, too.
+/// Returns the methods that a request counts as. A `HEAD` request also counts as `GET`, because a route that
+/// serves `GET` serves `HEAD`.
 pub(super) fn methods_of(method: Option<&str>) -> impl Iterator<Item = &str> {
     let of_head = method.filter(|method| *method == "HEAD").map(|_| "GET");
     method.into_iter().chain(of_head)
@@ -88,16 +91,18 @@ impl Segment {
     }
 }
 
-/// `{id}`, as routers write what any segment may stand for.
+/// Whether a segment is a router placeholder such as `{id}`, which matches any segment.
 fn is_placeholder(text: &str) -> bool {
     let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     name.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}', '*', ':']))
 }
 
-/// A request's path in the ways that servers read it: without a query, needless percent-encoding and empty segments;
-/// and, where that makes a difference, once more with encoded slashes taken for slashes and `.` and `..` followed. Some
-/// servers do that and some do not, so a rule is for a request if it is for either reading: nobody gets around
-/// one by writing a path another way.
+/// A request path, in the one or two ways in which servers read it.
+///
+/// The plain reading has no query, no empty segments and no needless percent-encoding. In the second reading,
+/// encoded slashes are slashes, and `.` and `..` are resolved; it is kept only if it differs from the first.
+/// Some servers use one reading and some the other, so a rule applies if either reading matches. A client
+/// cannot evade a rule by spelling a path differently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Path<'a> {
     plain: Cow<'a, str>,
@@ -126,12 +131,14 @@ impl<'a> Path<'a> {
         Self { plain: Cow::Owned(plain), followed }
     }
 
-    /// As most servers read it, for a counter's name: each segment preceded by a slash, nothing for the root.
+    /// Returns the reading for counter names: the resolved one, if there are two. Each segment follows a
+    /// slash; the root is the empty string.
     pub(super) fn as_str(&self) -> &str {
         self.followed.as_deref().unwrap_or(&self.plain)
     }
 
-    /// The same, such that [`Path::new`] reads it back: a question mark or a number sign in it ends no path.
+    /// Returns the same path in a form that [`Path::new`] parses back: a `?` or `#` in a segment stays
+    /// percent-encoded.
     pub(super) fn respelled(&self) -> String {
         match self.as_str() {
             "" => "/".to_owned(),
@@ -139,19 +146,19 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Whether it has bytes that are no text, or a character that stands for them: nobody can name such a path.
+    /// Whether the path decodes to valid text without NUL. An override cannot name any other path.
     pub(super) fn is_text(&self) -> bool {
         !self.as_str().contains(['\0', char::REPLACEMENT_CHARACTER])
     }
 
-    /// In every way that it may be read.
+    /// Returns all readings of the path.
     pub(super) fn readings(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&*self.plain).chain(self.followed.as_deref())
     }
 }
 
-/// A path written as the paths of requests are compared: without a query, a fragment, empty segments, `.`, `..` and needless
-/// percent-encoding. Rules, overrides and lists take every way of writing a path for the same.
+/// Returns the normal form of a path: without a query, a fragment, empty segments, `.`, `..` and needless
+/// percent-encoding. Rules, overrides and lists treat all spellings of a path as this one.
 ///
 /// ```
 /// use trypema::rules::usual_path;
@@ -163,14 +170,14 @@ pub fn usual_path(path: &str) -> String {
     Path::new(path).respelled()
 }
 
-/// A decoded path with what ends one encoded.
+/// Percent-encodes the characters that would end a decoded path.
 pub(super) fn encoded(path: &str) -> String {
     path.replace('?', "%3F").replace('#', "%23")
 }
 
-/// The segments of a path that starts with a slash or is empty.
+/// Returns the segments of a path that is empty or starts with a slash.
 pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> + Clone {
-    // Before the first slash there is nothing.
+    // The part before the first slash is empty.
     path.split('/').skip(1)
 }
 
@@ -183,7 +190,7 @@ fn joined(segments: &[Cow<'_, str>]) -> String {
     path
 }
 
-/// Whether a path is written as it will be compared: most are.
+/// Whether a path is already in plain form. Most are, and then nothing is copied.
 fn is_plain(path: &[u8]) -> bool {
     let is_odd = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'/' | b'.');
     let ends_well = path.last().is_none_or(|last| *last != b'/');
@@ -193,8 +200,8 @@ fn is_plain(path: &[u8]) -> bool {
         && !path.windows(2).any(is_odd)
 }
 
-/// A segment without needless percent-encoding: of `/` and `%` it is needed. A `%` that encodes nothing is taken for
-/// itself, so it is encoded, too.
+/// Decodes a segment, except for `/` and `%`, which stay encoded. A `%` without two hexadecimal digits is
+/// taken literally and is encoded as well.
 fn decoded(segment: &str) -> Cow<'_, str> {
     if !segment.contains('%') {
         return Cow::Borrowed(segment);
@@ -286,7 +293,7 @@ mod tests {
 
     #[test]
     fn both_readings_of_a_path_count() {
-        // A router that does not follow dots takes them for a segment.
+        // A router that does not resolve `..` takes it for an ordinary segment.
         for path in ["/files/../secret", "/files/%2e%2e/secret", "/files/..%2Fsecret", "/files%2fx"] {
             assert!(is_match("/files/**", path), "{path}");
         }

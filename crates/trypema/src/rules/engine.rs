@@ -1,4 +1,4 @@
-//! The engine: asks all rules that apply to a request, all or nothing.
+//! The engine: checks a request against all rules that apply to it, all or nothing.
 
 mod candidates;
 mod counters;
@@ -22,7 +22,8 @@ use crate::error::TrypemaError;
 use crate::provider::{Counting, Provider, Receipt, Record, Refund, failure_policy};
 use crate::rate_limiter::RateLimiter;
 
-/// Rules in force: asks all that apply to a request, and spends on all or none of them.
+/// The rules in force. Checks a request against all rules that apply, and spends its cost on all of them or
+/// on none.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,8 +53,9 @@ use crate::rate_limiter::RateLimiter;
 /// # }
 /// ```
 ///
-/// The rules can be [replaced](Engine::replace) at any time. Each request is answered by one version of them; a rule
-/// that keeps its id keeps what was spent, whatever its limit becomes, and what a removed rule counted expires.
+/// The rules can be [replaced](Engine::replace) at any time. Each request is decided by one version of the
+/// rules. A rule that keeps its id keeps its counts, even if its limit changes; the counts of a removed rule
+/// expire.
 #[derive(Debug)]
 pub struct Engine {
     limiter: Arc<RateLimiter>,
@@ -61,10 +63,10 @@ pub struct Engine {
     set: ArcSwap<RuleSet>,
 }
 
-/// Chooses the provider that has the counters.
+/// Selects the provider that holds the counters.
 pub(crate) type SelectProvider = fn(&RateLimiter) -> &dyn Provider;
 
-/// A verdict whose units can be given back by [`Engine::refund`].
+/// A verdict whose units can be returned with [`Engine::refund`].
 #[derive(Debug)]
 pub struct Reservation {
     plan: Plan,
@@ -72,12 +74,12 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What was decided.
+    /// Returns the verdict.
     pub fn verdict(&self) -> &Verdict {
         &self.plan.verdict
     }
 
-    /// What was decided, keeping the units.
+    /// Returns the verdict and drops the receipts. The units stay spent.
     pub fn into_verdict(self) -> Verdict {
         self.plan.verdict
     }
@@ -86,58 +88,64 @@ impl Reservation {
 /// The decisions on the checks of a plan.
 #[derive(Debug, Default)]
 struct Decided {
-    /// The answer of the plan that each decision is for.
+    /// For each decision, the index of its answer in the plan.
     answers: Vec<usize>,
-    /// `None` where a rule has none.
+    /// `None` if the store failed and the rule is a shadow rule.
     decisions: Vec<Option<Decision>>,
     receipts: Vec<Option<Receipt>>,
 }
 
 impl Engine {
-    /// Rules whose counters are in this process.
+    /// Creates an engine whose counters are in this process.
     pub fn local(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
         Self { limiter, select: |limiter| limiter.local(), set: ArcSwap::new(rules.into()) }
     }
 
-    /// Rules whose counters are shared through Redis. A request is one script call; on a Cluster, where counters
-    /// are on different servers, see [`take_all`](crate::redis::RedisRateLimiterProvider::take_all).
+    /// Creates an engine whose counters are shared through Redis. A check is one script call. On a Redis
+    /// Cluster, where the counters may be on several servers, see
+    /// [`take_all`](crate::redis::RedisRateLimiterProvider::take_all).
     ///
-    /// Where Redis cannot be asked, a rule's `on_store_failure` decides, or else the policy that the limiter was
-    /// built with: for every verb of this engine.
+    /// While Redis is unreachable, each rule's `on_store_failure` decides, or the limiter's failure policy
+    /// for rules without one. This holds for every method of the engine.
     #[cfg(feature = "_redis")]
     pub fn redis(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
         Self { limiter, select: |limiter| limiter.redis(), set: ArcSwap::new(rules.into()) }
     }
 
-    /// Rules whose counters are shared through Redis and leased: of a request, what is not leased is asked of Redis first, and
-    /// what is leased is then spent in this process. Where everything is leased, or something is sure to be denied, nobody is
-    /// asked.
+    /// Creates an engine whose counters are shared through Redis and leased. The engine first takes the
+    /// checks without a lease from Redis, in one call, and then spends leased units in this process. No call
+    /// to Redis is needed if leased units cover all checks, or if one check is certain to be denied.
     #[cfg(feature = "_redis")]
     pub fn hybrid(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
         Self { limiter, select: |limiter| limiter.hybrid(), set: ArcSwap::new(rules.into()) }
     }
 
-    /// Puts other rules in force, for every request from now on, and returns the old ones, which can be put back.
+    /// Puts other rules into force, for all requests from now on. Returns the previous rules.
     pub fn replace(&self, rules: impl Into<Arc<RuleSet>>) -> Arc<RuleSet> {
         self.set.swap(rules.into())
     }
 
-    /// The rules in force.
+    /// Returns the rules in force.
     pub fn rules(&self) -> Arc<RuleSet> {
         self.set.load_full()
     }
 
-    /// Asks all rules that apply and spends on all of them, if all let the request pass; rules that only log are asked
-    /// and spent on their own, and candidates as if each stood in the place of its live rule. An `Err` means that the store
-    /// could not be asked, or that the request is invalid.
+    /// Checks a request against all rules that apply, and spends its cost on all of them if none denies it.
+    ///
+    /// Log-only rules are counted independently of the others. Each candidate is evaluated as if it replaced
+    /// its live rule.
+    ///
+    /// # Errors
+    ///
+    /// The store failed and the failure policy is to fail, or the request is invalid.
     pub async fn check(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let plan = self.plan(request)?;
         let decided = self.take(&plan, Receipts::Unwanted).await?;
         Ok(self.reported(plan.decided(&decided), request))
     }
 
-    /// As [`Engine::check`], where it can be answered without waiting; `None` if it cannot. Counters in this process
-    /// always answer at once, and so do requests that no rule applies to.
+    /// The same as [`Engine::check`], if no waiting is needed; otherwise `None`. Counters in this process
+    /// never need waiting, and neither does a request that no rule applies to.
     pub fn try_check(&self, request: &Request<'_>) -> Option<Result<Verdict, TrypemaError>> {
         let plan = match self.plan(request) {
             Ok(plan) => plan,
@@ -147,7 +155,7 @@ impl Engine {
         Some(decided.map(|decided| self.reported(plan.decided(&decided), request)))
     }
 
-    /// As [`Engine::check`], keeping what it takes to give everything back.
+    /// The same as [`Engine::check`], but keeps receipts, so that the units can be refunded.
     pub async fn reserve(&self, request: &Request<'_>) -> Result<Reservation, TrypemaError> {
         let mut plan = self.plan(request)?;
         let decided = self.take(&plan, Receipts::Wanted).await?;
@@ -156,8 +164,9 @@ impl Engine {
         Ok(Reservation { plan, receipts: decided.receipts })
     }
 
-    /// Whether [`Engine::check`] would let the request pass, spending nothing. Abuse rules are only asked whether they
-    /// block: to count failures only, look before the attempt and [record](Engine::record) it after it has failed.
+    /// Returns the verdict that [`Engine::check`] would give. Spends nothing. Abuse rules are only checked
+    /// for a block: to count failures only, call this before the attempt and [`record`](Engine::record) after
+    /// it has failed.
     pub async fn look(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let plan = self.plan(request)?;
         let checks = plan.peeked().looking();
@@ -165,20 +174,23 @@ impl Engine {
         Ok(plan.decided(&decided))
     }
 
-    /// Counts what has happened already, such as a login that failed, on every rule that applies, each on its own: what
-    /// one denies is still counted by the others.
+    /// Counts an event that has already happened, such as a failed login. Every rule that applies counts it
+    /// on its own, even if another rule denies it.
     ///
-    /// Where the store fails for a rule, its failure policy holds: an `Err` says that some rules may not have counted it; a
-    /// decision that [is not counted](Decision::is_uncounted) says that this rule has not.
+    /// If the store fails for a rule, its failure policy applies. After an `Err`, some rules may not have
+    /// counted the event. A decision that [is uncounted](Decision::is_uncounted) means that this rule has not
+    /// counted it.
     pub async fn record(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let plan = self.plan(request)?;
         let decided = self.record_each(&plan).await?;
         Ok(self.reported(plan.decided(&decided), request))
     }
 
-    /// Gives back what a request has spent, except on rules that only log. Once: a reservation is used up by it. If the
-    /// rules were replaced meanwhile it is given back under the limits in force now. Candidates are given it back by units, the
-    /// oldest first.
+    /// Returns the units that a reservation spent, except those of log-only rules. Consumes the reservation,
+    /// so that the units are returned only once.
+    ///
+    /// If the rules were replaced in the meantime, the limits now in force apply. Candidates have no
+    /// receipts: they are refunded by number of units, the oldest units first.
     pub async fn refund(&self, reservation: Reservation) -> Result<(), TrypemaError> {
         let (set, provider) = (self.set.load_full(), self.provider());
         let (plan, deadline) = (&reservation.plan, provider.deadline());
@@ -195,8 +207,8 @@ impl Engine {
         refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
     }
 
-    /// Says of every rule whether it applies and why not, under which key, and with what left; spends nothing. Looks at
-    /// every rule, so it is not for every request.
+    /// Explains for every rule whether it applies, and if not, why; under which key; and how much is left.
+    /// Spends nothing. The time grows with the number of rules, so this is not for every request.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
         let mut plan = Plan::explaining(self.set.load_full(), request)?;
         let deadline = self.provider().deadline();
@@ -216,8 +228,8 @@ impl Engine {
         Plan::new(self.set.load_full(), request)
     }
 
-    /// Takes what a plan asks for: the rules that are enforced all or nothing, those that only log on their own, and then
-    /// the candidates.
+    /// Takes the checks of a plan: those of enforced rules all or nothing, those of log-only rules each on
+    /// its own, and afterwards those of the candidates.
     async fn take(&self, plan: &Plan, receipts: Receipts) -> Result<Decided, TrypemaError> {
         let (provider, together, logging) = (self.provider(), plan.together(), plan.logging());
         let deadline = provider.deadline();
@@ -243,7 +255,7 @@ impl Engine {
         Ok(decided)
     }
 
-    /// The same, if nobody has to be waited for.
+    /// The same as [`Engine::take`], if no waiting is needed; otherwise `None`.
     fn try_take(&self, plan: &Plan) -> Option<Result<Decided, TrypemaError>> {
         let (provider, together, logging) = (self.provider(), plan.together(), plan.logging());
         if plan.has_candidates() && !provider.is_immediate() {
@@ -269,7 +281,7 @@ impl Engine {
         Some(Ok(decided))
     }
 
-    /// Counts every check of a plan on its own.
+    /// Records every check of a plan on its own.
     async fn record_each(&self, plan: &Plan) -> Result<Decided, TrypemaError> {
         let (provider, everything) = (self.provider(), plan.everything());
         let record = |check: &_| Record { check: *check, counting: Counting::Take };
@@ -279,7 +291,7 @@ impl Engine {
         Decided::of_each(plan, &everything.answers, results)
     }
 
-    /// Peeks at checks of a plan. A rule that only logs, or is a candidate, never fails a request.
+    /// Peeks at checks of a plan. A store failure of a shadow rule does not fail the request.
     async fn peek(
         &self,
         plan: &Plan,
@@ -293,8 +305,8 @@ impl Engine {
 }
 
 impl Decided {
-    /// The decisions of a take, in the order of its checks: those of `together`, then those of `logging`. A rule that only logs
-    /// has none where its store failed.
+    /// Combines the decisions of a take: those of `together`, then those of `logging`. A log-only rule has no
+    /// decision if its store failed.
     fn of_take(together: Checks<'_>, logging: Checks<'_>, response: TakeResponse<Receipt>) -> Self {
         let TakeResponse { decisions, receipts, alone, .. } = response;
         let mut decided = Self { answers: together.answers, decisions, receipts };
@@ -302,7 +314,8 @@ impl Decided {
         decided
     }
 
-    /// The results of checks that were asked each on its own. An enforced rule without a decision is an error.
+    /// Combines the results of independent checks. The failure of an enforced rule is an error; that of a
+    /// shadow rule is skipped.
     fn of_each(plan: &Plan, answers: &[usize], results: Vec<CheckResult>) -> Result<Self, TrypemaError> {
         let mut decided = Self::default();
         for (&answer, result) in answers.iter().zip(results) {
@@ -315,7 +328,7 @@ impl Decided {
         Ok(decided)
     }
 
-    /// Adds the results of rules that never fail a request.
+    /// Adds the results of shadow rules. A failure becomes a missing decision.
     fn add(&mut self, answers: Vec<usize>, results: Vec<CheckResult>) {
         for (answer, result) in answers.into_iter().zip(results) {
             self.push(answer, result.ok());
@@ -329,14 +342,14 @@ impl Decided {
 }
 
 impl Plan {
-    /// The verdict, once everything is decided.
+    /// Adds the decisions to the plan and returns its verdict.
     fn decided(mut self, decided: &Decided) -> Verdict {
         self.decide(&decided.answers, &decided.decisions);
         self.verdict
     }
 
-    /// The failure policy of each of these answers. Rules that only log and candidates are left out where their store fails,
-    /// whatever their policy: they never decide a request.
+    /// Returns the failure policy for each of these answers. For shadow rules it is always `Error`, so that a
+    /// failure leaves them out: they never decide a request.
     fn policy_of<'p>(&'p self, answers: &'p [usize]) -> impl Fn(usize) -> Option<OnStoreFailure> + Sync + 'p {
         |index| match *answers.get(index)? {
             answer if self.is_shadow(answer) => Some(OnStoreFailure::Error),

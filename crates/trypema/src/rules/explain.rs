@@ -1,4 +1,4 @@
-//! Why a request would get what it gets.
+//! Explains the verdict on a request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,14 +9,14 @@ use super::set::{Compiled, Listed, RuleSet};
 use super::verdict::{RuleDecision, Verdict};
 use crate::error::TrypemaError;
 
-/// What every rule has to say about a request; made by [`Engine::explain`](super::Engine::explain).
+/// The outcome of every rule for a request. Created by [`Engine::explain`](super::Engine::explain).
 #[derive(Debug, Clone)]
 pub struct Explanation {
-    /// What the request would get: nothing was spent.
+    /// The verdict that the request would get. Nothing was spent.
     pub verdict: Verdict,
-    /// For every rule that does not apply the reason, in the order of the rules.
+    /// The rules that do not apply, in the order of the rules, each with the reason.
     pub(super) reasons: Vec<(u32, Reason)>,
-    /// What is left of each rule that applies, by its place among the verdict's answers.
+    /// The units left of each rule that applies, by the index of its answer in the verdict.
     pub(super) left: BTreeMap<usize, u64>,
 }
 
@@ -24,9 +24,9 @@ pub struct Explanation {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Explained<'e> {
-    /// What it would decide.
+    /// The decision of the rule.
     pub decision: RuleDecision<'e>,
-    /// What is left now, before the request.
+    /// The units left before the request.
     pub left: u64,
 }
 
@@ -36,27 +36,27 @@ pub struct Explained<'e> {
 pub struct NotApplying<'e> {
     /// The rule.
     pub rule: &'e Rule,
-    /// Why not.
+    /// The reason.
     pub reason: &'e Reason,
 }
 
-/// Why a rule does not apply.
+/// The reason why a rule does not apply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It is not enabled.
+    /// The rule is disabled.
     Disabled,
-    /// It is for other plans.
+    /// The rule is for other plans.
     OtherPlan,
-    /// It is for other endpoints.
+    /// The rule is for other endpoints.
     OtherEndpoint,
-    /// The request lacks an attribute that its key is made of.
+    /// The request lacks this attribute, which is part of the rule's key.
     MissingAttribute(String),
-    /// It is a candidate for a share of its keys, which this key is not in.
+    /// The rule is a candidate, and the key is outside its share.
     OutsideShare,
-    /// An override lets the key pass.
+    /// An override exempts the key.
     AllowedKey,
-    /// A list decides about the request by this attribute.
+    /// A list decides the request by this attribute.
     Listed(String),
 }
 
@@ -88,7 +88,7 @@ impl Explanation {
         Ok(Self { reasons, left, verdict })
     }
 
-    /// The rules that apply, by priority.
+    /// Returns the rules that apply, by priority.
     pub fn applying(&self) -> impl Iterator<Item = Explained<'_>> {
         self.verdict.rules_by_answer().map(|(index, decision)| Explained {
             decision,
@@ -96,7 +96,7 @@ impl Explanation {
         })
     }
 
-    /// The rules that do not apply, each with the reason.
+    /// Returns the rules that do not apply, each with the reason.
     pub fn not_applying(&self) -> impl Iterator<Item = NotApplying<'_>> {
         let rule_at = |number: u32| self.verdict.set.at(number).map(|compiled| &compiled.rule);
         self.reasons
@@ -106,7 +106,7 @@ impl Explanation {
 }
 
 impl RuleSet {
-    /// Why a rule does not apply.
+    /// Returns the reason why a rule does not apply.
     fn reason(&self, number: u32, rule: &Compiled, facts: &Facts<'_>) -> Reason {
         let has_plan = |wanted: &String| facts.plan == Some(wanted);
         let mut endpoints = rule.endpoints.iter();
@@ -131,7 +131,7 @@ impl RuleSet {
         }
     }
 
-    /// Whether the key that a request has of a rule is none that the rule is asked for.
+    /// Whether the rule is a candidate, and the request's key is outside its share.
     fn is_outside_share(&self, number: u32, rule: &Compiled, facts: &Facts<'_>) -> bool {
         let found = self.candidate_index.find(facts);
         let entry = found.as_slice().iter().find(|entry| entry.rule == number);

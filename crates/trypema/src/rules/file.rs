@@ -1,4 +1,4 @@
-//! A file of rules that changes: notices it, and reads it when it is whole.
+//! A rules file that may change: detects changes, and reads the file once it is complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,14 @@ use std::time::{Duration, SystemTime};
 use super::problem::InvalidRules;
 use super::set::RuleSet;
 
-/// A file of rules that may change.
+/// A rules file that may change.
 ///
-/// [`Engine::watch_file`](super::Engine::watch_file) watches it on a thread of its own. To watch it on your own thread or runtime, call
-/// [`poll`](Self::poll) every [`POLL_INTERVAL`](Self::POLL_INTERVAL).
+/// [`Engine::watch_file`](super::Engine::watch_file) watches it on a dedicated thread. To watch it on your
+/// own thread or runtime, call [`poll`](Self::poll) every [`POLL_INTERVAL`](Self::POLL_INTERVAL).
 ///
-/// A poll asks the file system for the file's metadata, and works on every file system: for files that are written in place, replaced by
-/// renaming, deleted and created again, and reached through symbolic links that are swapped, as Kubernetes does.
+/// A poll compares the file's metadata, which works on every file system. It detects files that are written
+/// in place, replaced by renaming, deleted and created again, or reached through a symbolic link that
+/// changes, as in a Kubernetes volume.
 ///
 /// ```
 /// use trypema::rules::RulesFile;
@@ -36,11 +37,11 @@ pub struct RulesFile {
     path: PathBuf,
     /// The version that was read last.
     read: Option<Version>,
-    /// The version that was there at the last poll.
+    /// The version at the last poll.
     seen: Option<Version>,
 }
 
-/// Tells one version of a file from another.
+/// The metadata that distinguishes one version of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     modified: Option<SystemTime>,
@@ -49,8 +50,8 @@ struct Version {
     unix: UnixVersion,
 }
 
-/// Details that only Unix has. The change time moves with every write, whatever the owner sets as the modification time; device and inode
-/// tell a file from the one that replaced it.
+/// Metadata that only Unix provides. The change time is updated by every write, even if the modification time
+/// is set back. The device and the inode distinguish a file from one that replaced it.
 #[cfg(unix)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct UnixVersion {
@@ -61,15 +62,16 @@ struct UnixVersion {
 }
 
 impl RulesFile {
-    /// How often to [`poll`](Self::poll): a change is in force after two polls at most. A poll is one system call.
+    /// The recommended interval between two [`poll`](Self::poll)s. A change takes effect after at most two
+    /// polls. A poll is one system call.
     pub const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-    /// A file that has not been read yet. Does not touch the file system.
+    /// Creates a file that has not been read yet. Does not access the file system.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), read: None, seen: None }
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -78,16 +80,17 @@ impl RulesFile {
     ///
     /// # Errors
     ///
-    /// Those of [`RuleSet::read`].
+    /// The same as [`RuleSet::read`].
     pub fn read(&mut self) -> Result<RuleSet, InvalidRules> {
-        // Before reading: a change while the file is read is then noticed at the next poll.
+        // Taken before reading: if the file changes while it is read, the next poll notices.
         self.seen = self.version();
         self.read = self.seen;
         RuleSet::read(&self.path)
     }
 
-    /// Reads and compiles the file if it has changed since it was read, and looks the same as at the last poll: a file that is being written
-    /// is left alone until it is whole. A file that is gone is a change, too, and gives an error once.
+    /// Reads and compiles the file if it has changed since it was read, and if it has not changed since the
+    /// last poll. The second condition leaves a file alone while it is being written. Deleting the file is
+    /// also a change, and gives one error.
     pub fn poll(&mut self) -> Option<Result<RuleSet, InvalidRules>> {
         let now = self.version();
         let has_settled = now == self.seen;

@@ -1,8 +1,9 @@
-//! Finding the rules that apply without looking at those that cannot.
+//! The index: finds the rules that apply to a request without visiting the others.
 //!
-//! Rules are filed by endpoint (a tree of path segments), then by method, then by plan, then by their placeholders: all
-//! rules with the same ones together, below the one that the fewest rules ask for. A request goes down the tree and looks
-//! into what matches it only, so that its cost grows with the rules that apply, and with its own attributes.
+//! Rules are indexed by endpoint (a tree of path segments), then by method, then by plan, then by the
+//! attributes in their keys. Rules with the same attributes form a group, which is stored under the attribute
+//! that the fewest rules use. A lookup follows the request's path and visits only matching entries, so its
+//! cost depends on the rules that apply and on the request's attributes, not on the number of rules.
 
 mod bound;
 
@@ -15,11 +16,11 @@ use crate::check::MAX_CHECKS;
 
 pub(super) type Map<K, V> = HashMap<K, V, RandomState>;
 
-/// A rule that applies, and which of its endpoints matched.
+/// A rule, and the endpoint under which it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Entry {
     pub(super) rule: u32,
-    /// [`Entry::NO_ENDPOINT`] for rules that have none.
+    /// The index of the endpoint in the rule, or [`Entry::NO_ENDPOINT`] if the rule has no endpoints.
     pub(super) endpoint: u32,
 }
 
@@ -27,29 +28,31 @@ impl Entry {
     pub(super) const NO_ENDPOINT: u32 = u32::MAX;
 }
 
-/// What is to be known of a rule to file it.
+/// The properties of a rule that determine its place in the index.
 pub(super) struct Filing<'a> {
     pub(super) endpoints: &'a [EndpointPattern],
     pub(super) plans: &'a [String],
-    /// Its placeholders, the one that the fewest rules have first; none for a rule that is asked whatever a request has.
+    /// The attributes in the rule's key, the one that the fewest rules use first. Empty if the rule applies
+    /// to requests without them as well.
     pub(super) attributes: &'a [u16],
 }
 
+/// An index of rules. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// Rules for all endpoints.
+    /// The rules without endpoints.
     everywhere: Plans,
     root: Node,
 }
 
-/// A place in the tree of endpoints.
+/// A node in the tree of path segments.
 #[derive(Debug, Default)]
 struct Node {
     children: Map<Box<str>, Node>,
     any: Option<Box<Node>>,
-    /// Rules for exactly this path.
+    /// The rules for exactly this path.
     here: Methods,
-    /// Rules for this path and all below.
+    /// The rules for this path and everything below it.
     below: Methods,
 }
 
@@ -67,13 +70,13 @@ struct Plans {
 
 #[derive(Debug, Default)]
 struct Filed {
-    /// Rules without placeholders.
+    /// The rules that need no attributes.
     plain: Vec<Entry>,
-    /// The others, in the order of the numbers of their rarest attributes.
+    /// All other rules, by the number of their rarest attribute, in ascending order.
     by_attribute: Vec<(u16, Vec<Group>)>,
 }
 
-/// Rules that ask for the same attributes: all of them apply, or none.
+/// Rules that need the same attributes: all of them apply, or none.
 #[derive(Debug)]
 struct Group {
     attributes: Box<[u16]>,
@@ -99,17 +102,17 @@ impl Index {
         }
     }
 
-    /// The rules that apply, in their order. Rules with `if_missing: deny` or `error` are filed without their attributes,
-    /// so they are found whether the request has them or not.
+    /// Returns the rules that apply, in order of priority. Rules with `if_missing: deny` or `error` are
+    /// indexed without attributes, so they are found even if the request lacks some.
     pub(super) fn find(&self, facts: &Facts<'_>) -> Found {
         let mut found = Found::default();
         self.search(facts, |filed| filed.find(facts, &mut found));
         found
     }
 
-    /// Calls `visit` with the number of every rule whose endpoints, methods and plans match a request, whichever attributes
-    /// the request has, and with the attribute that keeps the rule from being found, if one does. A rule with several
-    /// endpoints may be visited several times.
+    /// Calls `visit` for every rule whose endpoints, methods and plans match the request. The arguments are
+    /// the number of the rule, and the attribute that the request lacks, if this keeps the rule from
+    /// applying. A rule with several endpoints may be visited several times.
     pub(super) fn visit_targeted(&self, facts: &Facts<'_>, mut visit: impl FnMut(u32, Option<u16>)) {
         self.search(facts, |filed| filed.visit(facts, &mut visit));
     }
@@ -123,15 +126,14 @@ impl Index {
     }
 }
 
-/// One request's way through the index: calls `visit` for everything that is filed under the request's endpoint, method
-/// and plan.
+/// One lookup: calls `visit` with all entries for the request's endpoint, method and plan.
 struct Search<'a, V> {
     facts: &'a Facts<'a>,
     visit: V,
 }
 
 impl Node {
-    /// Looks for what matches the `rest` of a path.
+    /// Searches the subtree for the `rest` of a path.
     fn search<'p, V: FnMut(&Filed)>(
         &self,
         mut rest: impl Iterator<Item = &'p str> + Clone,
@@ -223,18 +225,18 @@ impl Filed {
 }
 
 impl Group {
-    /// The first of its attributes that a request does not have.
+    /// Returns the first attribute of the group that the request lacks.
     fn missing(&self, facts: &Facts<'_>) -> Option<u16> {
         self.attributes.iter().copied().find(|attribute| facts.value(*attribute).is_none())
     }
 }
 
-/// The rules that apply to a request, in their order, each once.
+/// The rules that apply to a request, in order of priority, each once.
 #[derive(Debug)]
 pub(super) struct Found {
     entries: [Entry; MAX_CHECKS],
     len: usize,
-    /// Whether there were more than can be asked together.
+    /// Whether more than [`MAX_CHECKS`] rules apply.
     pub(super) are_too_many: bool,
 }
 
@@ -258,7 +260,8 @@ impl Found {
         &self.entries[..self.len]
     }
 
-    /// These rules, and as many of the others as there is room for: candidates never keep a request from being decided.
+    /// Adds as many of `others` as there is room for. The others are candidates: too many of them must not
+    /// fail a request.
     pub(super) fn with_room_for(mut self, others: Self) -> Self {
         let room = MAX_CHECKS - self.len;
         others.into_iter().take(room).for_each(|entry| self.insert(entry));
@@ -271,7 +274,7 @@ impl Found {
 
     fn insert(&mut self, entry: Entry) {
         match self.as_slice().binary_search_by_key(&entry.rule, |other| other.rule) {
-            // A rule is asked once, under the first of its endpoints.
+            // Each rule is checked once, under the first of its matching endpoints.
             Ok(at) => self.entries[at].endpoint = self.entries[at].endpoint.min(entry.endpoint),
             Err(_) if self.len == MAX_CHECKS => self.are_too_many = true,
             Err(at) => {

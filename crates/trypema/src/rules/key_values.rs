@@ -1,4 +1,4 @@
-//! The names of counters, read back.
+//! Parses counter names.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,20 +7,20 @@ use super::counter::{self, Value};
 use super::endpoint::{Path, encoded};
 use super::set::{ENDPOINT, RuleSet};
 
-/// Whose counter it is: what a counter's name says.
+/// The contents of a counter name: the rule and the values of its placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyValues {
-    /// The id of its rule.
+    /// The id of the rule.
     pub rule: String,
-    /// The values of the rule's placeholders, as an [`Override`](super::Override) has them. An address is the network that it
-    /// counts as, and a path is written in the usual way.
+    /// The values of the rule's placeholders, in the form that an [`Override`](super::Override) uses. An IPv6
+    /// address is its /64 network, and a path is in normal form.
     pub values: BTreeMap<String, String>,
 }
 
 impl RuleSet {
-    /// Reads the name of a counter, as [`RuleDecision::key`](super::RuleDecision::key) tells it. `None` if no rule has such
-    /// counters, and for long values, of which the name has only a digest.
+    /// Parses a counter name, as found in [`RuleDecision::key`](super::RuleDecision::key). Returns `None` if
+    /// the name belongs to no rule, or if the values were so long that the name contains only their digest.
     ///
     /// ```
     /// use trypema::rules::RuleSet;
@@ -45,7 +45,7 @@ impl RuleSet {
             Some((name.to_owned(), counter::unescape(value)?))
         };
         let mut values: BTreeMap<String, String> = parts.map(read).collect::<Option<_>>()?;
-        // Nothing is written in two ways, so what is not written like this is no counter's name.
+        // Names are canonical: if these values would be written differently, `key` is not a counter name.
         let mut written = String::new();
         let texts = values.iter().map(|(name, value)| (name.as_str(), Value::Text(value)));
         counter::write(&mut written, &rule.rule.id, texts);
@@ -53,7 +53,7 @@ impl RuleSet {
             return None;
         }
         if let Some(endpoint) = values.get_mut(ENDPOINT) {
-            // A name has a path decoded: a question mark is a part of it.
+            // Paths are stored decoded: encode a `?` or `#`, so that it does not end the path.
             let encoded = encoded(endpoint);
             let path = Path::new(&encoded);
             *endpoint = rule.endpoint_like(&path).map_or_else(|| path.respelled(), ToOwned::to_owned);
@@ -61,8 +61,9 @@ impl RuleSet {
         Some(KeyValues { rule: rule.rule.id.clone(), values })
     }
 
-    /// The name of the counter of a rule's key, given a value for each of its placeholders: an address and a path count
-    /// under the same name however they are written. `None` if there is no such rule, or it has other placeholders.
+    /// Returns the name of a counter, given a rule and a value for each of its placeholders. All spellings of
+    /// an address or a path give the same name. Returns `None` if there is no such rule, or if its
+    /// placeholders are others.
     ///
     /// ```
     /// use std::collections::BTreeMap;
@@ -82,8 +83,8 @@ impl RuleSet {
         names.eq(values.keys().map(String::as_str)).then(|| rule.counter_of(values))
     }
 
-    /// The name that a counter has if requests are counted by it, given a name that an operator may have written another
-    /// way; the same name if its values are not known.
+    /// Returns the name under which requests are counted, given a name that an operator may have spelled
+    /// differently. If the values cannot be parsed, returns the name unchanged.
     pub(super) fn usual_name<'k>(&self, key: &'k str) -> Cow<'k, str> {
         let usual = self.values_of(key).and_then(|key| self.key_of(&key.rule, &key.values));
         usual.map_or(Cow::Borrowed(key), Cow::Owned)

@@ -1,4 +1,4 @@
-//! Requests without an attribute that a rule's key needs.
+//! Requests that lack an attribute of a rule's key.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,20 @@ pub struct Skipped<'s> {
     pub attribute: &'s str,
 }
 
-/// An attribute that rules are made of, and the rules that need it.
+/// An attribute, and the rules that need it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NeededAttribute<'s> {
-    /// The attribute's name.
+    /// The name of the attribute.
     pub name: &'s str,
-    /// The rules that are in force and have it in their keys, by priority.
+    /// The enabled rules with this attribute in their key, by priority.
     pub rules: Vec<&'s Rule>,
 }
 
 impl RuleSet {
-    /// The rules that are targeted at a request (by endpoint, method and plan) and that
-    /// [skip](IfMissing::Skip) it because it lacks an attribute, by priority. Candidates and lists are not considered.
-    /// Takes time for every rule that is targeted at the request, and allocates.
+    /// Returns the rules that match a request by endpoint, method and plan but [skip](IfMissing::Skip) it
+    /// because it lacks an attribute, by priority. Ignores candidates and lists. Allocates, and the time
+    /// grows with the number of matching rules.
     ///
     /// ```
     /// use trypema::rules::{Request, RuleSet};
@@ -60,7 +60,7 @@ impl RuleSet {
         }))
     }
 
-    /// Whether a list, or a rule that can keep this request out, needs an attribute.
+    /// Whether a list, or an enforced rule that matches the request, needs an attribute.
     #[cfg(feature = "tower")]
     pub(crate) fn needs(&self, attribute: &str, request: &Request<'_>) -> bool {
         let Some(attribute) = self.attributes.get(attribute).copied() else { return false };
@@ -76,7 +76,7 @@ impl RuleSet {
         is_needed
     }
 
-    /// The attributes that the keys of enabled rules are made of, by name.
+    /// Returns the attributes in the keys of enabled rules, by name.
     pub fn needed_attributes(&self) -> impl Iterator<Item = NeededAttribute<'_>> {
         let mut needed: BTreeMap<&str, Vec<&Rule>> = BTreeMap::new();
         for compiled in self.rules.iter().filter(|compiled| compiled.rule.enabled) {
@@ -87,21 +87,22 @@ impl RuleSet {
         needed.into_iter().map(|(name, rules)| NeededAttribute { name, rules })
     }
 
-    /// The most rules that may apply to one request, candidates aside: a request that more apply to ends with an error.
+    /// The most rules that may apply to one request, not counting candidates. If more apply, the request
+    /// fails with an error.
     pub const MAX_APPLYING: usize = MAX_CHECKS;
 
-    /// The most rules that can apply to one request, candidates aside: an upper bound that may be too high and is never
-    /// too low. It assumes that a request has every attribute, counts a rule once for each of its endpoints that one
-    /// path can match, and takes the plan with the most rules at each endpoint. See
-    /// [`MAX_APPLYING`](Self::MAX_APPLYING).
+    /// Returns an upper bound on the number of rules that apply to one request, not counting candidates. It
+    /// may be too high, but is never too low: it assumes that a request has every attribute, counts a rule
+    /// once for each of its endpoints that one path can match, and takes the plan with the most rules at each
+    /// endpoint. Compare it with [`MAX_APPLYING`](Self::MAX_APPLYING).
     pub fn most_applying(&self) -> usize {
         self.most_applying
     }
 }
 
 impl Compiled {
-    /// The first attribute of the rule's key that a request lacks, for a rule that does not skip such requests. The
-    /// index finds the other rules only for requests with all of their attributes.
+    /// Returns the first attribute of the rule's key that a request lacks. Always `None` for rules that skip
+    /// such requests: the index finds those only if the request has all attributes.
     pub(super) fn missing(&self, facts: &Facts<'_>) -> Option<u16> {
         if self.rule.if_missing == IfMissing::Skip {
             return None;

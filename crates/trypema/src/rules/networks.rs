@@ -1,16 +1,16 @@
-//! Lists of networks, searched by bisection.
+//! Sets of networks, searched by bisection.
 
 use super::address::Network;
 
-/// A set of networks: the leaves of a prefix trie, in order. Networks inside others are left out, so those that remain
-/// do not overlap, and a client is found in logarithmic time however long the list is.
+/// A sorted set of networks that do not overlap: networks inside another one are left out. A lookup takes
+/// logarithmic time.
 #[derive(Debug, Default)]
 pub(super) struct Networks(Box<[Network]>);
 
 impl FromIterator<Network> for Networks {
     fn from_iter<I: IntoIterator<Item = Network>>(networks: I) -> Self {
         let mut sorted: Vec<Network> = networks.into_iter().collect();
-        // A network comes right before everything inside it.
+        // The order puts a network directly before all networks inside it.
         sorted.sort_unstable();
         let mut outer: Vec<Network> = Vec::with_capacity(sorted.len());
         for network in sorted {
@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
 
-    /// Few distinct bits, so that networks often contain each other.
+    /// Networks with few distinct bits, so that they often contain each other.
     fn any_network() -> impl Strategy<Value = Network> {
         let v4 = (any::<[bool; 4]>(), 0_u8..=32).prop_map(|(bits, prefix)| {
             let byte = |bit: bool| if bit { 255 } else { 10 };

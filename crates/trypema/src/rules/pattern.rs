@@ -1,9 +1,9 @@
-//! Key patterns: text with placeholders, `tenant:{api_key}`.
+//! Key patterns: text with placeholders, such as `tenant:{api_key}`.
 
-/// Names are part of every counter's name.
+/// The longest attribute name, in bytes. Attribute names are part of every counter name.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The placeholders of a pattern, each once; what is wrong with it otherwise.
+/// Returns the placeholders of a pattern, each once. The error is the reason why the pattern is invalid.
 pub(super) fn placeholders(pattern: &str) -> Result<Vec<&str>, String> {
     let mut names: Vec<&str> = Vec::new();
     let mut rest = pattern;
@@ -27,7 +27,7 @@ pub(super) fn placeholders(pattern: &str) -> Result<Vec<&str>, String> {
     Ok(names)
 }
 
-/// What is wrong with an attribute's name, if anything.
+/// Returns the reason why an attribute name is invalid, or `None` if it is valid.
 pub(super) fn problem_with_name(name: &str) -> Option<String> {
     let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let is_name = !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(is_fine);

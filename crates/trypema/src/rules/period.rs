@@ -1,4 +1,4 @@
-//! Lengths of time as people write them.
+//! Durations in the notation of rules.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,10 @@ use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use serde::ser::{Serialize, Serializer};
 use thiserror::Error as ErrorMessage;
 
-/// A length of time as it is written: `500ms`, `90s`, `1h30m`, `7d`, or a whole number of seconds.
+/// A duration in the notation of rules: `500ms`, `90s`, `1h30m`, `7d`, or a whole number of seconds.
 ///
-/// The units are `d`, `h`, `m`, `s`, `ms` and `us`, each at most once, the largest first, without spaces or
-/// fractions. It is written back with the fewest units, rounded up to a microsecond.
+/// The units are `d`, `h`, `m`, `s`, `ms` and `us`. Each may occur once, the largest first, without spaces or
+/// fractions. A period is displayed with as few units as possible, rounded up to a microsecond.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,7 +28,7 @@ use thiserror::Error as ErrorMessage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period(pub Duration);
 
-/// Text that is not a length of time.
+/// The error for text that is not a [`Period`].
 #[derive(Debug, Clone, PartialEq, Eq, ErrorMessage)]
 #[error("invalid length of time {given:?}: {reason}")]
 pub struct InvalidPeriod {
@@ -44,7 +44,7 @@ enum Reason {
     TooLong,
 }
 
-/// As much of a wrong text as an error repeats.
+/// The most characters of an invalid text that an error repeats.
 const SHOWN_CHARACTERS: usize = 40;
 
 struct Unit {
@@ -52,7 +52,7 @@ struct Unit {
     micros: u128,
 }
 
-/// From large to small, as they are written.
+/// The units, largest first: the order in which a period is written.
 const UNITS: [Unit; 6] = [
     Unit { name: "d", micros: 86_400_000_000 },
     Unit { name: "h", micros: 3_600_000_000 },
@@ -86,7 +86,7 @@ fn read(text: &str) -> Result<Duration, Reason> {
             return Err(Reason::Unreadable);
         }
         let number: u64 = digits.parse().map_err(|_| Reason::TooLong)?;
-        // Six products of 64 and 37 bits.
+        // Cannot overflow: a sum of six products of 64 and 37 bits.
         micros += u128::from(number) * unit.micros;
         rest = after;
     }

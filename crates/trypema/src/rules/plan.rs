@@ -1,4 +1,4 @@
-//! What is to be asked of a store for one request.
+//! The plan of one request: the checks that its rules require of the store.
 
 use std::sync::Arc;
 
@@ -11,20 +11,21 @@ use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::strategy::Limit;
 
-/// The rules that apply to a request, with their counters: a verdict that is still to be decided.
+/// The rules that apply to a request, with their counters. The verdict has no decisions yet, except for rules
+/// that need no counter.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) verdict: Verdict,
     cost: u64,
     is_blocked: bool,
-    /// How many rules are asked on their own: they only log, or are candidates.
+    /// The number of shadow rules: log-only rules and candidates.
     shadows: usize,
 }
 
-/// Room for the name of a usual counter, so that the names are seldom moved while they are written.
+/// The expected length of a counter name. Reserving this much per name avoids most reallocations.
 const USUAL_KEY_BYTES: usize = 32;
 
-/// Checks of a plan, and which of its answers each is for.
+/// Checks of a plan, and for each one the index of its answer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Checks<'p> {
     pub(super) checks: Vec<Check<'p>>,
@@ -35,7 +36,7 @@ pub(super) struct Checks<'p> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnMissing {
     Fail,
-    /// The rule denies it, which can be explained.
+    /// The rule denies the request, so that the explanation can show the reason.
     Deny,
 }
 
@@ -44,7 +45,7 @@ impl Plan {
         Self::planned(set, request, OnMissing::Fail)
     }
 
-    /// The same for a request that is only explained: a missing attribute is told, and no error.
+    /// The same as [`Plan::new`], for an explanation: a missing attribute is a denial and not an error.
     pub(super) fn explaining(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
         Self::planned(set, request, OnMissing::Deny)
     }
@@ -72,7 +73,7 @@ impl Plan {
                 if rule.is_failing() && on_missing == OnMissing::Fail {
                     return Err(rule.error_without(set.attribute_name(attribute)));
                 }
-                // Without a key it is not known whether a candidate's share has it.
+                // Without a key it is unknown whether the candidate's share includes the request.
                 if rule.rule.share.is_none() {
                     shadows += usize::from(rule.rule.is_shadow());
                     verdict.answers.push(Answer::missing(entry.rule, start, attribute));
@@ -101,7 +102,7 @@ impl Plan {
         Ok(Self { verdict, cost: request.cost(), is_blocked, shadows })
     }
 
-    /// The counter of this name, asked for nothing; `None` if no rule has such counters.
+    /// Returns a plan for the counter of this name, at a cost of 0; `None` if the name belongs to no rule.
     pub(super) fn of_key(set: Arc<RuleSet>, key: &str) -> Option<Self> {
         let rule = *set.ids.get(key.split('|').next()?)?;
         let compiled = set.at(rule)?;
@@ -124,7 +125,8 @@ impl Plan {
         Some(Self { verdict, cost: 0, is_blocked, shadows: 0 })
     }
 
-    /// The checks that are spent all or nothing: none where a rule denies the request whatever its counter says.
+    /// Returns the checks of the enforced rules, which are taken all or nothing. Empty if one of these rules
+    /// denies the request regardless of its counter.
     pub(super) fn together(&self) -> Checks<'_> {
         if self.is_blocked {
             return Checks::default();
@@ -133,7 +135,7 @@ impl Plan {
         self.checks(count, |rule| !rule.rule.is_shadow())
     }
 
-    /// The same checks under the limits that `set` has for their counters now.
+    /// Replaces the limits of `checks` with those that `set` has for the same counters now.
     pub(super) fn under<'p>(&'p self, set: &'p RuleSet, mut checks: Checks<'p>) -> Checks<'p> {
         for (check, answer) in checks.checks.iter_mut().zip(&checks.answers) {
             let old = self.verdict.answers.get(*answer).and_then(|answer| self.verdict.set.at(answer.rule));
@@ -145,12 +147,12 @@ impl Plan {
         checks
     }
 
-    /// The checks of rules that only log.
+    /// Returns the checks of log-only rules, and of candidates for log-only rules: each is taken on its own.
     pub(super) fn logging(&self) -> Checks<'_> {
         self.checks(self.shadows, |rule| rule.rule.is_shadow() && self.verdict.set.place_of(rule).is_none())
     }
 
-    /// The checks of candidates, each asked in place of a rule that may deny.
+    /// Returns the checks of candidates for rules that may deny a request.
     pub(super) fn candidates(&self) -> Checks<'_> {
         self.checks(self.shadows, |rule| self.verdict.set.place_of(rule).is_some())
     }
@@ -165,14 +167,14 @@ impl Plan {
                 .any(|answer| self.verdict.set.at(answer.rule).is_some_and(is_candidate))
     }
 
-    /// Whether the rule of an answer only logs, or is a candidate.
+    /// Whether the rule of an answer is a shadow rule.
     pub(super) fn is_shadow(&self, answer: usize) -> bool {
         let rule = self.verdict.answers.get(answer).and_then(|answer| self.verdict.set.at(answer.rule));
         rule.is_some_and(|rule| rule.rule.is_shadow())
     }
 
-    /// The checks to look at where nothing is spent: of enforced rules none where one denies the request whatever its
-    /// counter says.
+    /// Returns the checks for a verdict without spending. If an enforced rule denies the request regardless
+    /// of its counter, only those of shadow rules.
     pub(super) fn peeked(&self) -> Checks<'_> {
         if self.is_blocked {
             return self.checks(self.shadows, |rule| rule.rule.is_shadow());
@@ -180,18 +182,18 @@ impl Plan {
         self.everything()
     }
 
-    /// A check for every rule that applies.
+    /// Returns a check for every rule that applies.
     pub(super) fn everything(&self) -> Checks<'_> {
         self.checks(self.verdict.answers.len(), |_| true)
     }
 
-    /// The id of the rule of an answer.
+    /// Returns the id of the rule of an answer.
     pub(super) fn rule_of(&self, answer: usize) -> Option<&str> {
         let rule = self.verdict.answers.get(answer)?.rule;
         self.verdict.set.at(rule).map(|compiled| compiled.rule.id.as_str())
     }
 
-    /// Notes what was decided.
+    /// Stores decisions in their answers.
     pub(super) fn decide(&mut self, answers: &[usize], decisions: &[Option<Decision>]) {
         for (index, decision) in answers.iter().zip(decisions) {
             if let (Some(answer), Some(decision)) = (self.verdict.answers.get_mut(*index), decision) {
@@ -200,7 +202,7 @@ impl Plan {
         }
     }
 
-    /// The failure policy of the rule of an answer, if it has one of its own.
+    /// Returns the failure policy of the rule of an answer, if the rule has its own.
     pub(super) fn on_store_failure(&self, answer: usize) -> Option<OnStoreFailure> {
         let rule = self.verdict.answers.get(answer)?.rule;
         self.verdict.set.at(rule)?.rule.on_store_failure
@@ -224,7 +226,8 @@ impl Plan {
 }
 
 impl Answer {
-    /// The answer of a rule to a request without an attribute of its key. It has no counter, so its key is empty.
+    /// Returns the answer of a rule to a request that lacks an attribute of its key. There is no counter, so
+    /// its key is empty.
     fn missing(rule: u32, key_end: usize, attribute: u16) -> Self {
         Self {
             rule,
@@ -238,7 +241,7 @@ impl Answer {
 }
 
 impl Compiled {
-    /// Whether a missing attribute is an error: never of a rule that only logs, or of a candidate.
+    /// Whether a missing attribute is an error. Never for shadow rules.
     fn is_failing(&self) -> bool {
         self.rule.if_missing == IfMissing::Error && !self.rule.is_shadow()
     }
@@ -249,13 +252,14 @@ impl Compiled {
 }
 
 impl Checks<'_> {
-    /// The same checks at another cost.
+    /// Returns the same checks at another cost.
     pub(super) fn costing(mut self, cost: u64) -> Self {
         self.checks.iter_mut().for_each(|check| check.cost = cost);
         self
     }
 
-    /// The same checks, asking abuse rules only whether they block: an attempt is counted when it has failed.
+    /// Returns the same checks, with a cost of 0 for abuse rules: they are only checked for a block, because
+    /// an attempt counts only once it has failed.
     pub(super) fn looking(mut self) -> Self {
         for check in self.checks.iter_mut().filter(|check| matches!(check.limit, Limit::Abuse(_))) {
             check.cost = 0;

@@ -1,21 +1,21 @@
-//! What is wrong with rules, and where.
+//! Problems with rules, and their locations.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Rules that cannot be used, with everything that is wrong with them.
+/// The error for rules that cannot be used, with a list of all problems.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub struct InvalidRules {
-    /// The file they came from, if they came from one.
+    /// The file that the rules are from, if any.
     pub(super) file: Option<String>,
     pub(super) problems: Vec<Problem>,
-    /// How many more there are.
+    /// The number of problems that are not listed.
     pub(super) untold: usize,
 }
 
 impl InvalidRules {
-    /// What is wrong, in the order of the rules.
+    /// Returns the problems, in the order of the rules.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -45,7 +45,7 @@ impl fmt::Display for InvalidRules {
     }
 }
 
-/// One thing that is wrong with rules.
+/// One problem with a set of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub(super) field: Field,
@@ -59,22 +59,22 @@ impl Problem {
         Self { field, rule: None, reason: reason.into(), line: None }
     }
 
-    /// Where it is: `rules[3].strategy.token_bucket.burst`.
+    /// Returns the location of the problem, such as `rules[3].strategy.token_bucket.burst`.
     pub fn field(&self) -> &Field {
         &self.field
     }
 
-    /// The id of the rule it is about, if it has one.
+    /// Returns the id of the rule that has the problem, if any.
     pub fn rule(&self) -> Option<&str> {
         self.rule.as_deref()
     }
 
-    /// What is wrong, and what would be allowed.
+    /// Returns what is wrong and what is allowed.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The line of the file, counted from 1.
+    /// Returns the line in the file, counted from 1.
     pub fn line(&self) -> Option<u64> {
         self.line
     }
@@ -93,13 +93,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The way to a field of written rules.
+/// The path to a field of the written rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Field {
     pub(super) steps: Vec<Step>,
 }
 
-/// One step on the way to a field.
+/// One step of the path to a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     Name(String),
@@ -107,17 +107,17 @@ pub(super) enum Step {
 }
 
 impl Field {
-    /// A field of the whole.
+    /// Returns the path to a top-level field.
     pub(super) fn of(name: &str) -> Self {
         Self::default().then(name)
     }
 
-    /// A field of this one.
+    /// Returns the path to a field of this one.
     pub(super) fn then(&self, name: &str) -> Self {
         self.step(Step::Name(name.to_owned()))
     }
 
-    /// A member of this list.
+    /// Returns the path to an element of this list.
     pub(super) fn at(&self, index: usize) -> Self {
         self.step(Step::Index(index))
     }

@@ -1,15 +1,16 @@
-//! What is asked of rules: attributes and a cost.
+//! Requests to rules: attributes and a cost.
 
 use super::endpoint::Path;
 use crate::error::TrypemaError;
 
-/// More attributes than a request has use for, few enough to look through.
+/// The most attributes of a request: more than a request needs, and few enough for a linear search.
 const MAX_ATTRIBUTES: usize = 32;
 
-/// Who asks for what: attributes such as `user`, `ip` and `api_key`, and a cost.
+/// A request: attributes such as `user`, `ip` and `api_key`, and a cost.
 ///
-/// Three names have a meaning of their own: `endpoint` is the path that rules' endpoints are compared with, `method`
-/// its method, and `plan` the caller's plan. All can be placeholders.
+/// Three names have a special meaning: `endpoint` is the path, which is matched with the rules' endpoints;
+/// `method` is the HTTP method; and `plan` is the client's plan. Like all other attributes, they can be
+/// placeholders.
 ///
 /// ```
 /// use trypema::rules::Request;
@@ -24,38 +25,38 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A request of cost 1. Where a name is given twice the first value counts.
+    /// Creates a request of cost 1. If a name occurs twice, the first value counts.
     pub fn new(attributes: &'a [(&'a str, &'a str)]) -> Self {
         Self { attributes, cost: 1 }
     }
 
-    /// The same request at another cost.
+    /// Returns the same request at another cost.
     #[must_use]
     pub fn costing(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
 
-    /// What it spends.
+    /// Returns the cost, in units.
     pub fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     pub fn attribute(&self, name: &str) -> Option<&'a str> {
         self.attributes.iter().find(|(given, _)| *given == name).map(|(_, value)| *value)
     }
 
-    /// All attributes as they were given.
+    /// Returns all attributes, in the order in which they were given.
     pub fn attributes(&self) -> &'a [(&'a str, &'a str)] {
         self.attributes
     }
 }
 
-/// A request as a set of rules sees it.
+/// A request, prepared for lookups in a rule set.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     attributes: &'a [(&'a str, &'a str)],
-    /// The attributes that some rule asks about: their numbers, and their places among all.
+    /// The attributes that the rule set uses: the number of each, and its index in `attributes`.
     numbered: [(u16, u8); MAX_ATTRIBUTES],
     len: usize,
     pub(super) method: Option<&'a str>,
@@ -64,7 +65,7 @@ pub(super) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// `number` gives the numbers of attributes that matter.
+    /// Prepares a request. `number` returns the number of an attribute that the rule set uses.
     pub(super) fn of(
         request: &Request<'a>,
         number: impl Fn(&str) -> Option<u16>,
@@ -99,7 +100,7 @@ impl<'a> Facts<'a> {
         Ok(facts)
     }
 
-    /// The numbers of the attributes that matter.
+    /// Returns the numbers of the request's attributes, as far as the rule set uses them.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u16> {
         self.numbered[..self.len].iter().map(|(number, _)| *number)
     }

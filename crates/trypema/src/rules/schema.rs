@@ -1,12 +1,12 @@
-//! The JSON Schema of rules, for editors.
+//! The JSON Schema of rules.
 
 use schemars::generate::SchemaSettings;
 
 use super::definition::Rules;
 
 impl Rules {
-    /// The JSON Schema (draft 2020-12) of a file of rules: editors complete and check with it. What it cannot say,
-    /// such as that an id is used once, only compiling tells.
+    /// Returns the JSON Schema (draft 2020-12) of a rules file, for completion and checks in editors. The
+    /// schema does not express everything that compiling checks, for example that ids are unique.
     ///
     /// ```
     /// let schema = trypema::rules::Rules::schema();
@@ -15,7 +15,8 @@ impl Rules {
     pub fn schema() -> String {
         let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Self>();
         schema.insert("description".into(), "A file of rules for Trypema.".into());
-        // Databases may have none; a file that does not mention them is taken for the wrong file.
+        // Required in a file, because a file without `rules` is probably the wrong file. Rules from a
+        // database may be empty.
         schema.insert("required".into(), vec!["rules"].into());
         format!("{:#}\n", schema.as_value())
     }

@@ -1,4 +1,4 @@
-//! Rules that were checked and can be asked: immutable, and quick to search.
+//! Compiled rules: immutable and indexed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -16,10 +16,10 @@ use super::share;
 use crate::error::TrypemaError;
 use crate::strategy::Limit;
 
-/// The attribute that is a path.
+/// The attribute that contains a path.
 pub(super) const ENDPOINT: &str = "endpoint";
 
-/// Rules that were found valid, indexed so that those that cannot apply to a request cost it nothing.
+/// Valid rules, indexed so that rules that do not apply to a request cost it nothing.
 ///
 /// ```
 /// use trypema::rules::RuleSet;
@@ -39,37 +39,37 @@ pub(super) const ENDPOINT: &str = "endpoint";
 /// ```
 #[derive(Debug, Default)]
 pub struct RuleSet {
-    /// In the order of their priorities.
+    /// The rules, by priority.
     pub(super) rules: Vec<Compiled>,
     pub(super) index: Index,
-    /// The same for candidates.
+    /// The index of the candidates.
     pub(super) candidate_index: Index,
-    /// Where each is, by id.
+    /// The position of each rule in `rules`, by id.
     pub(super) ids: Map<Box<str>, u32>,
-    /// The numbers of the attributes that matter.
+    /// The numbers of the attributes that rules and lists use.
     pub(super) attributes: Map<Box<str>, u16>,
-    /// Their names, by number.
+    /// The names of these attributes, by number.
     pub(super) attribute_names: Vec<Box<str>>,
     pub(super) lists: Lists,
-    /// The candidates of each live rule that has some.
+    /// The candidates of each live rule that has any.
     pub(super) candidates: Map<u32, Vec<u32>>,
     /// See [`RuleSet::most_applying`].
     pub(super) most_applying: usize,
 }
 
-/// A rule that was checked.
+/// A compiled rule.
 #[derive(Debug)]
 pub(super) struct Compiled {
     pub(super) rule: Rule,
     pub(super) limit: Limit,
     pub(super) endpoints: Vec<EndpointPattern>,
-    /// In the order of their names.
+    /// The placeholders, in alphabetical order.
     pub(super) placeholders: Vec<Placeholder>,
-    /// What single keys get, by the names of their counters.
+    /// The overrides, by counter name.
     pub(super) specials: Map<Box<str>, Special>,
-    /// Of a candidate, the live rule.
+    /// For a candidate, the number of its live rule.
     pub(super) live: Option<u32>,
-    /// Of a rule that only logs: how many requests it would have denied since it was loaded.
+    /// For a log-only rule, the number of requests that it would have denied since it was loaded.
     pub(super) shadow_denials: AtomicU64,
 }
 
@@ -79,21 +79,21 @@ pub(super) struct Placeholder {
     pub(super) attribute: u16,
 }
 
-/// What a single key gets in place of the rule's limit.
+/// An override for a single key, in place of the rule's limit.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Special {
     Limit(Limit),
     Verdict(KeyVerdict),
 }
 
-/// Values that decide a request by themselves.
+/// The allow lists and block lists, which decide a request without any rule.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) allow: Vec<List>,
     pub(super) block: Vec<List>,
 }
 
-/// Values of one attribute.
+/// The listed values of one attribute.
 #[derive(Debug)]
 pub(super) struct List {
     pub(super) attribute: u16,
@@ -103,15 +103,16 @@ pub(super) struct List {
 #[derive(Debug)]
 pub(super) enum Values {
     Texts(Map<Box<str>, ()>),
-    /// Of `endpoint`, as they are compared.
+    /// Values of `endpoint`, in normal form.
     Paths(Map<Box<str>, ()>),
-    /// Of `ip`.
+    /// Values of `ip`.
     Networks(Networks),
 }
 
 impl List {
-    /// Whether a request has one of the values, for certain or perhaps: a path may be read in two ways, and of an IPv6
-    /// address only the network may be known.
+    /// Whether a request has one of the listed values. A match can be uncertain: a path may have two
+    /// readings, and an IPv6 client may be known only by its network. `is_doubt_enough` says whether an
+    /// uncertain match counts.
     fn holds(&self, facts: &Facts<'_>, is_doubt_enough: bool) -> bool {
         let Some(value) = facts.value(self.attribute) else { return false };
         match &self.values {
@@ -128,7 +129,7 @@ impl List {
     }
 }
 
-/// A list decided by itself.
+/// The verdict of a list, and the attribute that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) verdict: KeyVerdict,
@@ -136,17 +137,17 @@ pub(super) struct Listed {
 }
 
 impl RuleSet {
-    /// Checks and indexes rules; everything that is wrong with them otherwise.
+    /// Validates and indexes rules. The error contains all problems.
     pub fn compile(rules: &Rules) -> Result<Self, InvalidRules> {
         compile::compile(rules)
     }
 
-    /// The rules in the order of their priorities, those that are not enabled included.
+    /// Returns the rules by priority, including disabled ones.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().map(|compiled| &compiled.rule)
     }
 
-    /// The rule with this id.
+    /// Returns the rule with this id.
     pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.compiled(id).map(|compiled| &compiled.rule)
     }
@@ -155,19 +156,19 @@ impl RuleSet {
         self.at(*self.ids.get(id)?)
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The rules that apply to a request, by priority, wherever its counters are: lists, overrides and shares are
-    /// not looked at. Takes time for the rules that apply and not for the others, and allocates nothing for paths without
-    /// percent-encoding.
+    /// Returns the rules that match a request, by priority. Ignores lists, overrides and shares. The time
+    /// depends on the number of matching rules and not on the size of the set. Allocates nothing if the path
+    /// has no percent-encoding.
     pub fn matching(&self, request: &Request<'_>) -> Result<impl Iterator<Item = &Rule>, TrypemaError> {
         let found = self.find(&self.facts(request)?)?;
         Ok(found.into_iter().filter_map(|entry| self.at(entry.rule)).map(|compiled| &compiled.rule))
@@ -177,7 +178,7 @@ impl RuleSet {
         Facts::of(request, |name| self.attributes.get(name).copied())
     }
 
-    /// The rules that apply, in their order.
+    /// Returns the rules that match, by priority, including as many candidates as there is room for.
     pub(super) fn find(&self, facts: &Facts<'_>) -> Result<Found, TrypemaError> {
         let found = self.index.find(facts);
         if found.are_too_many {
@@ -190,7 +191,8 @@ impl RuleSet {
         Ok(found.with_room_for(self.candidate_index.find(facts)))
     }
 
-    /// The rule in whose place a candidate is asked; none of one that only logs, which counts whatever others say.
+    /// Returns the live rule that a candidate is evaluated in place of. `None` if that rule is log-only: then
+    /// the candidate counts on its own, as the log-only rule does.
     pub(super) fn place_of(&self, candidate: &Compiled) -> Option<u32> {
         candidate.live.filter(|live| self.at(*live).is_some_and(|live| !live.rule.is_shadow()))
     }
@@ -199,9 +201,9 @@ impl RuleSet {
         self.rules.get(rule as usize)
     }
 
-    /// Whether a list decides by itself, and by which attribute. Being blocked goes before being allowed.
+    /// Returns the list that decides the request, if any. Block lists take precedence over allow lists.
     pub(super) fn listed(&self, facts: &Facts<'_>) -> Option<Listed> {
-        // In doubt a request is blocked, and not allowed.
+        // When in doubt, a block list matches and an allow list does not.
         let blocking = self.lists.block.iter().find(|list| list.holds(facts, true));
         let allowing = || self.lists.allow.iter().find(|list| list.holds(facts, false));
         match blocking {
@@ -210,24 +212,25 @@ impl RuleSet {
         }
     }
 
-    /// The name of an attribute.
+    /// Returns the name of an attribute.
     pub(super) fn attribute_name(&self, attribute: u16) -> &str {
         self.attribute_names.get(usize::from(attribute)).map_or("", |name| name)
     }
 }
 
 impl Compiled {
-    /// What the key of this name gets in place of the rule's limit.
+    /// Returns the override for a counter name, if there is one.
     pub(super) fn special(&self, key: &str) -> Option<&Special> {
         if self.specials.is_empty() { None } else { self.specials.get(key) }
     }
 
-    /// Whether the key of this name is asked at all: of a candidate, that may be a share of them.
+    /// Whether the rule is evaluated for a counter name. Only candidates with a share leave names out.
     pub(super) fn is_asked_for(&self, key: &str) -> bool {
         self.rule.share.is_none_or(|share| share::holds(share, key))
     }
 
-    /// Whether a request may be counted under this name: the id, and a value for each placeholder or a digest of them.
+    /// Whether the rule has counters of this form: its id, and a value for each placeholder or a digest of
+    /// all values.
     pub(super) fn has_counter(&self, key: &str) -> bool {
         let Some(values) = key.strip_prefix(&*self.rule.id) else { return false };
         if values.starts_with(counter::DIGESTED) {
@@ -241,7 +244,7 @@ impl Compiled {
         self.placeholders.iter().all(is_named) && values.next().is_none()
     }
 
-    /// The limit that holds for the key of this name.
+    /// Returns the limit for a counter name: that of its override, or the rule's.
     pub(super) fn limit_of(&self, key: &str) -> &Limit {
         match self.special(key) {
             Some(Special::Limit(limit)) => limit,
@@ -249,7 +252,7 @@ impl Compiled {
         }
     }
 
-    /// Appends the name of the counter that a request is counted by.
+    /// Appends the name of the request's counter.
     pub(super) fn write_key(&self, text: &mut String, entry: Entry, facts: &Facts<'_>) {
         let value = |placeholder: &Placeholder| match (&*placeholder.name, &facts.path) {
             (ENDPOINT, Some(path)) => match self.endpoint_text(entry) {
@@ -262,8 +265,8 @@ impl Compiled {
         counter::write(text, &self.rule.id, values);
     }
 
-    /// The name of the counter of these values, each in any way that a request may write it: what overrides and operators
-    /// name is counted where requests are.
+    /// Returns the counter name for these values, which may have any spelling that a request may have. Thus
+    /// overrides and operators name the counter that requests use.
     pub(super) fn counter_of(&self, values: &BTreeMap<String, String>) -> String {
         let path = values.get(ENDPOINT).map(|text| Path::new(text));
         let value = |name: &str, text| match &path {
@@ -279,13 +282,14 @@ impl Compiled {
         text
     }
 
-    /// The endpoint of the rule that is written like this path, but for needless slashes and encodings.
+    /// Returns the rule's endpoint that equals this path, ignoring needless slashes and encodings.
     pub(super) fn endpoint_like(&self, path: &Path<'_>) -> Option<&str> {
         let mut endpoints = self.rule.endpoints.iter();
         endpoints.find(|endpoint| Path::new(endpoint).as_str() == path.as_str()).map(String::as_str)
     }
 
-    /// The endpoint as the rule names it: a caller cannot get a new counter by varying a path.
+    /// Returns the endpoint as written in the rule. It replaces the path in the counter name, so that a
+    /// client does not get a new counter by varying the path.
     fn endpoint_text(&self, entry: Entry) -> Option<&str> {
         self.rule.endpoints.get(entry.endpoint as usize).map(String::as_str)
     }

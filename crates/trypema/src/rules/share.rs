@@ -1,14 +1,15 @@
-//! Which keys belong to a share of all keys: the same ones on every server, in every version.
+//! Samples a share of all keys: the same keys on every server and in every version.
 
-/// Whether the counter of this name is within `share` of all names. What is within a share is within every larger one.
+/// Whether a counter name is in the sample of size `share`. A larger share includes all names of a smaller
+/// one.
 pub(super) fn holds(share: f64, name: &str) -> bool {
-    // Of 64 bits as many as a double can tell apart, so that the division is exact.
+    // Uses 53 of the 64 bits, which an `f64` represents exactly, so that the division is exact.
     let place = (hash(name) >> 11) as f64 / (1_u64 << 53) as f64;
     place < share
 }
 
-/// FNV-1a over the bytes of the name, then three rounds of shifting and multiplying, without which names that differ at their
-/// end alone would lie close together. Never to be changed: the keys that are asked would be others.
+/// FNV-1a, followed by three rounds of shifting and multiplying. Without those rounds, names that differ only
+/// at the end would get similar hashes. Must never change: a candidate's share would then select other keys.
 fn hash(name: &str) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -35,7 +36,7 @@ mod tests {
         let within = |share: f64| names.iter().filter(|name| holds(share, name)).count();
         for share in [0.001, 0.1, 0.5, 0.9] {
             let (found, expected) = (within(share) as f64, NAMES as f64 * share);
-            // Five standard deviations.
+            // A tolerance of five standard deviations.
             assert!((found - expected).abs() < 5.0 * (expected * (1.0 - share)).sqrt(), "{share}: {found}");
         }
         assert_eq!((within(1.0), within(f64::MIN_POSITIVE)), (NAMES, 0));

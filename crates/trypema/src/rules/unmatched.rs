@@ -3,19 +3,20 @@
 use super::definition::Rule;
 use super::set::{Compiled, ENDPOINT, RuleSet};
 
-/// An override that no request can match: its rule counts requests by its own endpoints, and this is none of them.
+/// An override that no request can match. Its rule is limited to certain endpoints and counts by endpoint,
+/// but the override names a different one.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct UnmatchedOverride<'s> {
     /// The rule.
     pub rule: &'s Rule,
-    /// The endpoint of the override.
+    /// The endpoint in the override.
     pub endpoint: String,
 }
 
 impl RuleSet {
-    /// The overrides that no request can match, by rule and endpoint: the rule names its endpoints, so that `{endpoint}`
-    /// stands for one of these, and the override names another.
+    /// Returns the overrides that no request can match, by rule and endpoint. If a rule lists endpoints,
+    /// `{endpoint}` is always one of them, so an override for another endpoint has no effect.
     pub fn unmatched_overrides(&self) -> impl Iterator<Item = UnmatchedOverride<'_>> {
         let by_endpoint = |compiled: &&Compiled| {
             let mut placeholders = compiled.placeholders.iter();

@@ -1,4 +1,4 @@
-//! What a request is told: one answer over all rules that apply to it.
+//! Verdicts: the combined result of all rules that apply to a request.
 
 mod comparison;
 
@@ -13,81 +13,83 @@ use super::set::{Listed, RuleSet};
 use crate::decision::{BlockScope, Decision};
 use crate::strategy::Limit;
 
-/// What a request may do.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Go ahead: every rule let it pass, and was spent.
+    /// The request may proceed. Either all rules allowed it and its cost was spent, or an allow list exempts
+    /// it.
     Allowed,
-    /// Wait for [`Verdict::retry_after`] and ask again: only throttling rules denied it, and not for long. Nothing was
-    /// spent or reserved.
+    /// The client should wait for [`Verdict::retry_after`] and try again: only throttling rules denied the
+    /// request, with short waits. Nothing was spent or reserved.
     Throttled,
-    /// Not go ahead. Nothing was spent.
+    /// The request must not proceed. Nothing was spent.
     Denied,
 }
 
-/// The answer to one request, by one version of the rules.
+/// The result of one request, decided by one version of the rules.
 #[derive(Debug, Clone)]
 pub struct Verdict {
     pub(super) set: Arc<RuleSet>,
     pub(super) listed: Option<Listed>,
-    /// The rules that apply, in the order of their priorities.
+    /// The rules that apply, by priority.
     pub(super) answers: Vec<Answer>,
-    /// The names of their counters, one after the other.
+    /// The counter names of all answers, concatenated.
     pub(super) keys: String,
 }
 
-/// What one rule answered.
+/// The part of one rule in a verdict.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) rule: u32,
-    /// Where its counter's name ends among all names.
+    /// The end of the counter name in [`Verdict::keys`]. It starts where that of the previous answer ends.
     pub(super) key_end: usize,
-    /// Whether the key has a limit of its own.
+    /// Whether the key has an override.
     pub(super) is_special: bool,
-    /// Whether the key is denied for good, so that its counter is not asked.
+    /// Whether the rule denies the request regardless of its counter, which is then not checked.
     pub(super) is_blocked: bool,
-    /// The attribute that the request lacks, where the rule is blocked because of that.
+    /// The attribute that the request lacks, if this is the reason for the denial.
     pub(super) missing: Option<u16>,
-    /// `None` until it was asked.
+    /// The decision of the rule; `None` until its counter was checked.
     pub(super) decision: Option<Decision>,
 }
 
-/// What one rule decided.
+/// The decision of one rule.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct RuleDecision<'v> {
     /// The rule.
     pub rule: &'v Rule,
-    /// The name of the counter it was asked for; empty where an attribute is `missing`.
+    /// The name of the counter; empty if an attribute is `missing`.
     pub key: &'v str,
-    /// The limit that holds for that counter.
+    /// The limit that applies to this counter.
     pub limit: &'v Limit,
-    /// What it decided by itself.
+    /// The decision of this rule alone.
     pub decision: &'v Decision,
-    /// The attribute of the rule's key that the request lacks, where the rule denies it because of that
+    /// The attribute of the rule's key that the request lacks, if the rule denies the request for this reason
     /// ([`IfMissing`](super::IfMissing)).
     pub missing: Option<&'v str>,
 }
 
 impl RuleDecision<'_> {
-    /// Whether this keeps the request from going ahead: a denial of a rule that neither only logs nor is a candidate.
+    /// Whether this decision denies the request. Never for shadow rules: log-only rules and candidates.
     pub fn is_denying(&self) -> bool {
         !self.decision.is_allowed() && !self.rule.is_shadow()
     }
 
-    /// Whether the request would have been denied if the rule, which only logs or is a candidate, were in force.
+    /// Whether the rule is a shadow rule and would have denied the request if it were enforced.
     pub fn is_shadowed(&self) -> bool {
         !self.decision.is_allowed() && self.rule.is_shadow()
     }
 
-    /// Which window of an abuse rule blocks the key; `None` for what other rules deny, and for what no count stands behind.
+    /// Returns the window of an abuse rule that blocks the key. `None` if no abuse rule denied the request,
+    /// or if the denial is not based on counted attempts.
     pub fn block_scope(&self) -> Option<BlockScope> {
         self.decision.block_scope()
     }
 }
 
 impl Verdict {
-    /// What the request may do.
+    /// Returns the outcome.
     pub fn outcome(&self) -> Outcome {
         if let Some(listed) = self.listed {
             return if listed.verdict == KeyVerdict::Allow { Outcome::Allowed } else { Outcome::Denied };
@@ -99,7 +101,7 @@ impl Verdict {
         if denying.all(|denied| self.is_throttle(&denied)) { Outcome::Throttled } else { Outcome::Denied }
     }
 
-    /// Whether the request may go ahead.
+    /// Whether the request may proceed.
     pub fn is_allowed(&self) -> bool {
         match self.listed {
             Some(listed) => listed.verdict == KeyVerdict::Allow,
@@ -107,8 +109,8 @@ impl Verdict {
         }
     }
 
-    /// How long to wait until every rule would let the request pass, if nobody else asks: zero when it is allowed,
-    /// `None` when it never will be.
+    /// Returns the time after which all rules would allow the request, if no other request comes first. Zero
+    /// if the request is allowed, `None` if it will never be.
     pub fn retry_after(&self) -> Option<Duration> {
         if self.listed.is_some_and(|listed| listed.verdict == KeyVerdict::Block) {
             return None;
@@ -117,8 +119,8 @@ impl Verdict {
         denying.try_fold(Duration::ZERO, |wait, rule| Some(wait.max(rule.decision.retry_after()?)))
     }
 
-    /// The rule that decided: the first that denies, by priority, where one that rejects goes before those that
-    /// throttle. `None` if the request is allowed, or a list decided.
+    /// Returns the rule that decided a denial: the first rule by priority that denies the request, where
+    /// rejecting rules precede throttling ones. `None` if the request is allowed, or if a list decided.
     pub fn decided_by(&self) -> Option<RuleDecision<'_>> {
         if self.listed.is_some() {
             return None;
@@ -127,17 +129,17 @@ impl Verdict {
         denying().find(|denied| !self.is_throttle(denied)).or_else(|| denying().next())
     }
 
-    /// The attribute by which an allow list or a block list decided.
+    /// Returns the attribute by which an allow list or a block list decided the request.
     pub fn listed_by(&self) -> Option<&str> {
         self.listed.map(|listed| self.set.attribute_name(listed.attribute))
     }
 
-    /// Every rule that applies, by priority, with what it decided and has left.
+    /// Returns the decisions of all rules that apply, by priority.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecision<'_>> {
         self.rules_by_answer().map(|(_, decided)| decided)
     }
 
-    /// The same, each with the place of its answer: answers without a decision are passed over.
+    /// The same as [`Verdict::rules`], with the index of each answer. Skips answers without a decision.
     pub(super) fn rules_by_answer(&self) -> impl Iterator<Item = (usize, RuleDecision<'_>)> {
         self.answers.iter().enumerate().filter_map(|(index, answer)| {
             let decision = answer.decision.as_ref()?;
@@ -148,20 +150,20 @@ impl Verdict {
         })
     }
 
-    /// The name of the counter of an answer.
+    /// Returns the counter name of an answer.
     pub(super) fn key(&self, index: usize) -> &str {
         let end_of = |index: usize| self.answers.get(index).map_or(0, |answer| answer.key_end);
         let start = index.checked_sub(1).map_or(0, end_of);
         self.keys.get(start..end_of(index)).unwrap_or_default()
     }
 
-    /// Whether the denial was made because the store could not be asked: a matter of the server's, not of the caller's. A cost that
-    /// never fits is the caller's.
+    /// Whether the denial was made because the store failed. This is the server's fault and not the client's.
+    /// A cost that can never fit does not count as such a denial.
     pub fn is_substitute(&self) -> bool {
         self.decided_by().is_some_and(|denied| denied.decision.is_substitute() && !denied.decision.is_never())
     }
 
-    /// The rules that answered.
+    /// Returns the rules that decided the request.
     pub fn set(&self) -> &Arc<RuleSet> {
         &self.set
     }

@@ -1,4 +1,4 @@
-//! Watches a file of rules on a thread, and puts it in force when it changes.
+//! Watches a rules file on a thread, and puts changes into force.
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -10,7 +10,7 @@ use super::file::RulesFile;
 use super::problem::InvalidRules;
 use super::set::RuleSet;
 
-/// A watched file: [`Engine::watch_file`] returns it. Dropping it ends the watch.
+/// A handle to a watched file, returned by [`Engine::watch_file`]. Dropping it ends the watch.
 #[derive(Debug)]
 #[must_use = "dropping it ends the watch; see `detach`"]
 pub struct FileWatcher {
@@ -24,27 +24,29 @@ enum Command {
 }
 
 impl FileWatcher {
-    /// Reads the file at once, whether or not it has changed: for a signal such as `SIGHUP`. Returns before it is read.
+    /// Reads the file now, whether or not it has changed. For signals such as `SIGHUP`. Returns before the
+    /// file is read.
     pub fn reload(&self) {
-        // The thread ends before the watcher only if the engine is gone: there is nothing to reload then.
+        // Sending fails only if the thread has ended: the engine was dropped, or `on_reload` panicked.
         let _ = self.commands.send(Command::Reload);
     }
 
-    /// Goes on watching until the engine is dropped.
+    /// Keeps watching until the engine is dropped.
     pub fn detach(self) {
         let _ = self.commands.send(Command::Detach);
     }
 }
 
 impl Engine {
-    /// Watches a file of rules: whenever it changes, compiles it and puts it in force.
+    /// Watches a rules file: compiles it after every change and puts it into force.
     ///
-    /// Invalid rules change nothing: those in force stay. `on_reload` is called for each version of the file, with the rules that are in
-    /// force now, or with what is wrong with the file.
+    /// An invalid file changes nothing: the rules in force stay. `on_reload` is called for each version of
+    /// the file, either with the rules now in force or with the problems of the file.
     ///
-    /// Starts one thread, which needs no async runtime and polls the file every [`POLL_INTERVAL`](RulesFile::POLL_INTERVAL); see
-    /// [`RulesFile`] for what it notices. The thread does not keep the engine alive. It ends within an interval after the last `Arc` of the
-    /// engine or the returned [`FileWatcher`] is dropped, and when `on_reload` panics.
+    /// Starts one thread, which needs no async runtime and polls the file every
+    /// [`POLL_INTERVAL`](RulesFile::POLL_INTERVAL); see [`RulesFile`] for the changes that it detects. The
+    /// thread does not keep the engine alive. It ends within one interval after the last `Arc` of the engine
+    /// or the returned [`FileWatcher`] is dropped, and if `on_reload` panics.
     ///
     /// ```
     /// use std::sync::{Arc, mpsc};
@@ -79,7 +81,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// That the system cannot start a thread.
+    /// The operating system cannot start a thread.
     pub fn watch_file(
         self: &Arc<Self>,
         file: RulesFile,
@@ -99,7 +101,7 @@ struct Watch<F> {
 }
 
 impl<F: FnMut(Result<Arc<RuleSet>, InvalidRules>)> Watch<F> {
-    /// Watches until the engine is gone, or the watcher is dropped without being detached.
+    /// Watches until the engine is dropped, or until the watcher is dropped without `detach`.
     fn run(mut self, commands: &mpsc::Receiver<Command>) {
         let mut is_detached = false;
         while self.engine.strong_count() > 0 {

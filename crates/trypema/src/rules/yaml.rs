@@ -1,7 +1,8 @@
-//! Rules from YAML, with the line of everything that is wrong.
+//! Reads rules from YAML, and reports the line of every problem.
 //!
-//! A file is one document: a mapping with the key `rules`, if only `rules: []`. Aliases work and are bounded, since a
-//! value counts each time it is read; merge keys, tags and fields that are written twice are refused.
+//! A file contains one document: a mapping with the key `rules`, which may be an empty list. Aliases are
+//! supported, and bounded: an aliased value counts each time it is read. Merge keys, tags and duplicate
+//! fields are refused.
 
 mod fault;
 mod parse;
@@ -24,11 +25,11 @@ use fault::Fault;
 use tree::Tree;
 use value::Value;
 
-/// The largest file: fifty thousand rules, and little enough to be read in one go.
+/// The largest file: enough for fifty thousand rules, and small enough to read at once.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 impl Rules {
-    /// Reads rules without checking what types cannot tell, such as a limit of 0.
+    /// Parses rules without validating them: a limit of 0, for example, is accepted.
     ///
     /// ```
     /// use trypema::rules::Rules;
@@ -50,15 +51,15 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// The first thing that is not YAML, or not a rule.
+    /// The first problem, if the text is not YAML or does not have the structure of rules.
     pub fn from_yaml(text: &str) -> Result<Self, InvalidRules> {
         read(text).map(|written| written.rules).map_err(|problem| only(problem, None))
     }
 }
 
 impl RuleSet {
-    /// Reads and compiles rules. What is wrong with them is told with its line in `file`, the name of where the text is
-    /// from.
+    /// Parses and compiles rules. `file` is the name of the source, and is reported with the line of each
+    /// problem.
     ///
     /// ```
     /// use trypema::rules::RuleSet;
@@ -76,7 +77,8 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// The first thing that is not YAML or not a rule, or else everything that is wrong with the rules.
+    /// The first problem, if the text is not YAML or does not have the structure of rules; otherwise all
+    /// problems of the rules.
     pub fn from_yaml(text: &str, file: &str) -> Result<Self, InvalidRules> {
         let Written { rules, tree } = read(text).map_err(|problem| only(problem, Some(file)))?;
         Self::compile(&rules).map_err(|mut invalid| {
@@ -92,7 +94,7 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// What [`from_yaml`](Self::from_yaml) finds, or that the file cannot be read.
+    /// The file cannot be read, or [`from_yaml`](Self::from_yaml) fails.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, InvalidRules> {
         let path = path.as_ref();
         let file = path.display().to_string();
@@ -101,7 +103,7 @@ impl RuleSet {
     }
 }
 
-/// A problem in a line.
+/// Creates a problem at a line.
 fn in_line(line: u64, field: Field, reason: impl Into<String>) -> Problem {
     Problem { line: Some(line), ..Problem::new(field, reason) }
 }
@@ -114,7 +116,7 @@ fn text_of(path: &Path) -> Result<String, Problem> {
     let unreadable = |error| Problem::new(Field::default(), format!("cannot be read: {error}"));
     let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    // One byte more than allowed is enough to see that there are too many.
+    // One byte more than allowed shows that the file is too large.
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     refuse_large(bytes.len())?;
     String::from_utf8(bytes).map_err(|error| {
@@ -132,7 +134,7 @@ fn refuse_large(bytes: usize) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Rules and where each part of them was written.
+/// Parsed rules, and the tree with the line of each value.
 struct Written<'a> {
     rules: Rules,
     tree: Tree<'a>,

@@ -1,4 +1,4 @@
-//! Candidates: that each names a live rule, and where that is.
+//! Candidates: checks that each one names a live rule, and links the two.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::rules::definition::Rule;
 use crate::rules::problem::Field;
 use crate::rules::set::RuleSet;
 
-/// The rule that a candidate names, if there is one.
+/// The id in a candidate's `candidate_for`, and the rule with that id if it exists.
 struct Named<'a> {
     id: &'a str,
     rule: Option<&'a Rule>,
@@ -47,7 +47,7 @@ impl Compiler {
         if rule.candidate_for.is_none() {
             self.refuse(field, "only a candidate (`candidate_for`) has a share");
         }
-        // This is false of what is no number, too.
+        // Written as a negation, so that NaN is refused as well.
         if !(share > 0.0 && share <= 1.0) {
             self.refuse(field, format!("invalid share {share}: need a number above 0 and up to 1"));
         }
@@ -55,7 +55,8 @@ impl Compiler {
 }
 
 impl RuleSet {
-    /// Notes where each candidate's live rule is, and which candidates a live rule has.
+    /// Links candidates and live rules: sets `live` of each candidate, and lists the candidates of each live
+    /// rule.
     pub(super) fn link_candidates(&mut self) {
         for (number, compiled) in (0..).zip(&mut self.rules) {
             let Some(live) = &compiled.rule.candidate_for else { continue };

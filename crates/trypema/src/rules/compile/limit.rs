@@ -1,4 +1,4 @@
-//! Limits made of written numbers.
+//! Converts the numbers of a rule into the limit of its strategy.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::strategy::{
 };
 use crate::units::{HardLimitFactor, MAX_WINDOW, RateGroupSizeMs, RateLimit};
 
-/// An error and the number it is about.
+/// The name of the invalid field, and the reason why it is invalid.
 type Refused = (&'static str, String);
 
 impl Compiler {
-    /// The limit that `numbers` at `field` describe.
+    /// Returns the limit that `numbers` describe. `field` is their location, for error messages.
     pub(super) fn limit(&mut self, numbers: &Numbers, field: &Field) -> Option<Limit> {
         let (name, made) = match numbers {
             Numbers::Absolute(numbers) => ("absolute", absolute(numbers).map(Limit::from)),
@@ -105,10 +105,11 @@ impl From<&BucketLimit> for BucketNumbers {
     }
 }
 
-/// A bucket of `burst` tokens, or of `limit` if that is not given, refilled at `refill_rate`, or else at `limit` per `window`.
+/// Returns a bucket of `burst` tokens (or of `limit`, if there is no `burst`), refilled at `refill_rate` (or
+/// at `limit` per `window`, if there is no `refill_rate`).
 ///
-/// A `window` beside a `refill_rate` decides nothing, as in a row of `rate_limit_rules`, where every rule has one. It is checked all
-/// the same: a length of time that no rule may have is a mistake.
+/// With a `refill_rate`, the `window` has no effect. It is allowed because every row of the table
+/// `rate_limit_rules` has one, and it is validated because an impossible window is a mistake anyway.
 fn bucket(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
     let missing = |name| (name, format!("a token bucket needs `{name}`"));
     let capacity = numbers.burst.or(numbers.limit).ok_or_else(|| missing("limit"))?;
@@ -127,7 +128,7 @@ fn bucket(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
     })
 }
 
-/// How long `capacity` tokens take at `rate` per second, rounded up.
+/// Returns the time in which `rate` tokens per second refill `capacity` tokens, rounded up to a microsecond.
 fn refill_time(capacity: u64, rate: f64) -> Result<Duration, Refused> {
     let rate = RateLimit::try_from(rate).map_err(|error| ("refill_rate", error.to_string()))?;
     let seconds = capacity as f64 / *rate;
@@ -139,7 +140,8 @@ fn refill_time(capacity: u64, rate: f64) -> Result<Duration, Refused> {
     Ok(Duration::from_micros((seconds * 1e6).ceil() as u64))
 }
 
-/// How long `capacity` tokens take if `limit` of them take a `window`, rounded up.
+/// Returns the time in which `limit` tokens per `window` refill `capacity` tokens, rounded up to a
+/// microsecond.
 fn scaled(window: Duration, capacity: u64, limit: u64) -> Result<Duration, Refused> {
     if limit == 0 {
         return Err(("limit", "invalid limit 0: need at least 1".to_owned()));
@@ -150,7 +152,7 @@ fn scaled(window: Duration, capacity: u64, limit: u64) -> Result<Duration, Refus
     Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
 }
 
-/// Whether a window is one that a rule may have.
+/// Checks that a window is longer than zero and at most [`MAX_WINDOW`].
 fn in_bounds(window: Duration) -> Result<(), Refused> {
     if window.is_zero() || window > MAX_WINDOW {
         return Err(about(TrypemaError::InvalidWindow { given: window, max: MAX_WINDOW }));
@@ -160,14 +162,15 @@ fn in_bounds(window: Duration) -> Result<(), Refused> {
 
 fn tier(numbers: &TierNumbers) -> Result<AbuseTier, Refused> {
     let TierNumbers { window, threshold, block } = numbers;
-    // Which of the two times is wrong, the tier does not say.
+    // `AbuseTier::new` reports an invalid window and an invalid block with the same error. Each is tried on
+    // its own, so that the problem names the right field.
     let (any, second) = (*threshold, Duration::from_secs(1));
     AbuseTier::new(window.0, 1, second).map_err(about)?;
     AbuseTier::new(second, 1, block.0).map_err(|error| ("block", error.to_string()))?;
     AbuseTier::new(window.0, any, block.0).map_err(about)
 }
 
-/// Which number an error is about.
+/// Adds the name of the field that an error is about.
 fn about(error: TrypemaError) -> Refused {
     let name = match error {
         TrypemaError::InvalidWindow { .. } => "window",

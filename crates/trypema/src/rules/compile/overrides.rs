@@ -1,4 +1,4 @@
-//! Special limits and verdicts for single keys.
+//! Compiles overrides: a limit or a verdict for a single key of a rule.
 
 use std::collections::BTreeMap;
 
@@ -27,11 +27,11 @@ impl Compiler {
             }
             self.name_rule(known, &special.rule);
         }
-        // Only now are those known that candidates have themselves.
+        // Runs last: only now are all of the candidates' own overrides known, and those take precedence.
         inherited.hand_on(rules, written);
     }
 
-    /// Adds an override to its rule, and says what it is.
+    /// Adds an override to its rule and returns what the override does.
     fn add(&mut self, rule: &mut Compiled, written: &Override, field: &Field) -> Option<Special> {
         let special = self.special(rule, written, field);
         let key = self.key(rule, written, &field.then("key"));
@@ -68,7 +68,7 @@ impl Compiler {
         }
     }
 
-    /// The name of the counter that the override is for.
+    /// Returns the name of the counter that the override applies to.
     fn key(&mut self, rule: &Compiled, written: &Override, field: &Field) -> Option<String> {
         let is_placeholder =
             |name: &String| rule.placeholders.iter().any(|placeholder| *placeholder.name == **name);
@@ -94,12 +94,12 @@ impl Compiler {
     }
 }
 
-/// Overrides of live rules, which hold for their candidates too: a key that is blocked, or has a limit of its own, would
-/// otherwise be a difference between the two that nobody asked for.
+/// Overrides of live rules that their candidates inherit. Without them, a key that the live rule blocks or
+/// limits separately would show up as a difference between the live rule and its candidate.
 struct Inherited {
-    /// The places of candidates, by the ids of their live rules.
+    /// The indexes of the candidates, by the id of their live rule.
     heirs: BTreeMap<String, Vec<usize>>,
-    /// Of each override that some candidate may have: its place among those that were written, and what it says.
+    /// Each override of a rule that has candidates: its index in the written list, and what it does.
     noted: Vec<(usize, Special)>,
 }
 
@@ -120,7 +120,8 @@ impl Inherited {
         }
     }
 
-    /// Gives candidates the overrides that fit them, where they have none for the key themselves.
+    /// Copies the overrides to the candidates that they fit, unless the candidate has its own override for
+    /// the key.
     fn hand_on(self, rules: &mut [Compiled], written: &[Override]) {
         for (index, special) in self.noted {
             let Some(written) = written.get(index) else { continue };
@@ -136,7 +137,8 @@ impl Inherited {
     }
 }
 
-/// Whether an override of a live rule says something about a key of a candidate.
+/// Whether an override of a live rule also works for a candidate: the placeholders and the strategy are the
+/// same.
 fn is_fit(candidate: &Compiled, written: &Override, special: &Special) -> bool {
     let names = candidate.placeholders.iter().map(|placeholder| &*placeholder.name);
     let is_same_strategy = match special {

@@ -1,7 +1,8 @@
-//! Candidates: rules that are tried beside the live rules they may replace.
+//! Candidates: rules that are tried alongside the live rules that they may replace.
 //!
-//! A candidate is asked as if it stood in the place of its live rule. So where any other rule denies a request, it is told no more
-//! than that rule would be if it were in force: nothing is spent, and only what its strategy counts of denials is counted.
+//! A candidate is evaluated as if it replaced its live rule. If another enforced rule denies the request, the
+//! candidate spends nothing, exactly as its live rule would in an all-or-nothing check. It then counts only
+//! what its strategy counts for denied requests.
 
 use super::{Decided, Engine};
 use crate::check::Deadline;
@@ -11,7 +12,7 @@ use crate::rules::plan::Plan;
 use crate::rules::set::RuleSet;
 use crate::rules::verdict::Denying;
 
-/// The candidates to ask about a request, once the other rules have decided it.
+/// The checks of the candidates, made after the other rules have decided the request.
 #[derive(Debug, Default)]
 pub(super) struct Candidates<'p> {
     pub(super) records: Vec<Record<'p>>,
@@ -19,7 +20,8 @@ pub(super) struct Candidates<'p> {
 }
 
 impl Engine {
-    /// Gives back what candidates spent on a request that was let pass. A failure of this concerns nobody.
+    /// Refunds the candidates for a request that was allowed. Failures are ignored: candidates never decide a
+    /// request.
     pub(super) async fn refund_candidates(&self, plan: &Plan, set: &RuleSet, deadline: Deadline) {
         if !plan.has_candidates() || !plan.verdict.is_allowed() {
             return;
@@ -39,7 +41,8 @@ impl Engine {
 }
 
 impl Plan {
-    /// The candidates, and whether each would have been spent in the place of its live rule.
+    /// Returns the checks of the candidates, and for each one whether it spends its cost or only observes the
+    /// request.
     pub(super) fn candidates_after(&self, decided: &Decided) -> Candidates<'_> {
         if !self.has_candidates() {
             return Candidates::default();
@@ -56,7 +59,8 @@ impl Plan {
         Candidates { records, answers: candidates.answers }
     }
 
-    /// Whether an answer is that of a candidate whose request is denied by another rule than its own.
+    /// Whether the request is denied by an enforced rule other than the live rule of the candidate at
+    /// `answer`.
     fn is_overruled(&self, answer: usize, denying: Denying) -> bool {
         let set = &self.verdict.set;
         let candidate = self.verdict.answers.get(answer).and_then(|answer| set.at(answer.rule));
@@ -66,7 +70,8 @@ impl Plan {
 }
 
 impl Decided {
-    /// The rules that deny the request: whatever their counters say, or by what was decided so far.
+    /// The enforced rules that deny the request: those with a fixed denial, and those that the decisions so
+    /// far deny.
     fn denying(&self, plan: &Plan) -> Denying {
         let answers = &plan.verdict.answers;
         let blocked = answers.iter().filter(|answer| answer.is_blocked);

@@ -1,4 +1,4 @@
-//! Single counters, by the names that verdicts tell: looking at them, giving back, forgetting.
+//! Operations on single counters, by the names that verdicts contain: inspect, refund, reset.
 
 use super::Engine;
 use crate::decision::Decision;
@@ -8,23 +8,25 @@ use crate::rules::plan::Plan;
 use crate::rules::request::Request;
 use crate::rules::verdict::Verdict;
 
-/// What one rule was given back.
+/// The refund of one rule.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Refunded {
     /// The rule's id.
     pub rule: String,
-    /// The name of its counter.
+    /// The name of the counter.
     pub key: String,
-    /// How many units were still counted, and are no more; or why that is not known.
+    /// The number of units that were still counted and are now refunded, or the error if this is unknown.
     pub units: Result<u64, TrypemaError>,
 }
 
 impl Engine {
-    /// Gives the request's cost back to every rule that applies to it, each on its own, the oldest units first: for a request
-    /// that cost less than was thought, or came to nothing. Where the whole of one [reservation](Engine::reserve) is to be given back,
-    /// [`Engine::refund`] does so exactly, and only once. On Redis some of the rules may fail: what was given back to the
-    /// others is given back again by a caller that repeats all of it.
+    /// Refunds the request's cost to every rule that applies, each on its own, the oldest units first. For a
+    /// request that cost less than expected, or that had no effect.
+    ///
+    /// To return a whole [reservation](Engine::reserve), use [`Engine::refund`], which is exact and cannot be
+    /// repeated. On Redis, some of the rules may fail. A caller that then repeats the whole call refunds the
+    /// other rules twice.
     pub async fn give_back(&self, request: &Request<'_>) -> Result<Vec<Refunded>, TrypemaError> {
         let (plan, provider) = (self.plan(request)?, self.provider());
         let everything = plan.everything();
@@ -40,8 +42,8 @@ impl Engine {
         Ok(refunded.collect())
     }
 
-    /// What the counter of this name has, as a verdict over a request that costs nothing; `None` if no rule has such counters. Spends
-    /// nothing. No failure policy applies: a store that cannot be asked is an `Err`.
+    /// Returns the state of a counter, as the verdict on a request of cost 0; `None` if the name belongs to
+    /// no rule. Spends nothing. No failure policy applies: a failure of the store is an `Err`.
     pub async fn inspect(&self, key: &str) -> Result<Option<Verdict>, TrypemaError> {
         let Some(mut plan) = Plan::of_key(self.set.load_full(), key) else { return Ok(None) };
         let (provider, everything) = (self.provider(), plan.everything());
@@ -53,7 +55,7 @@ impl Engine {
         Ok(Some(plan.verdict))
     }
 
-    /// Forgets what the counter of this name has counted; whether there was anything. `None` if no rule has such counters.
+    /// Resets a counter. Returns whether it had any counts; `None` if the name belongs to no rule.
     pub async fn reset(&self, key: &str) -> Result<Option<bool>, TrypemaError> {
         let Some(plan) = Plan::of_key(self.set.load_full(), key) else { return Ok(None) };
         match plan.everything().checks.first() {
@@ -61,7 +63,7 @@ impl Engine {
                 let provider = self.provider();
                 provider.reset(*check, provider.deadline()).wait().await.map(Some)
             }
-            // Its key is blocked or let pass by an override, and counts nothing.
+            // An override blocks or exempts the key, so it has no counter.
             None => Ok(Some(false)),
         }
     }
@@ -97,7 +99,7 @@ overrides:
         Engine::local(Arc::new(limiter), RuleSet::from_yaml(RULES, "rules").unwrap())
     }
 
-    /// Counters in this process answer at once.
+    /// Polls a future that is ready at once, as with counters in this process.
     fn now<T>(future: impl Future<Output = Result<T, TrypemaError>>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => answer.unwrap(),

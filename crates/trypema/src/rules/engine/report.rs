@@ -1,4 +1,4 @@
-//! Telling the observer what rules that only log would have denied.
+//! Reports the denials of log-only rules to the observer.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use crate::rules::request::Request;
 use crate::rules::verdict::Verdict;
 
 impl Engine {
-    /// Returns the verdict, after the observer was told of rules that only log and would have denied the request.
+    /// Reports the denials of log-only rules to the observer, and returns the verdict.
     pub(super) fn reported(&self, verdict: Verdict, request: &Request<'_>) -> Verdict {
         self.report(&verdict, request);
         verdict

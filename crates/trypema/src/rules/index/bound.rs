@@ -1,37 +1,39 @@
-//! An upper bound on the rules that apply to one request.
+//! An upper bound on the number of rules that apply to one request.
 //!
-//! The bound counts the rules filed for all endpoints and adds the fullest way down the tree of endpoints. It considers
-//! each method on its own, takes the fullest plan at each place, and assumes that a request has every attribute. A path
-//! that servers read in two ways ([`Path`](crate::rules::endpoint::Path)) goes down the tree twice, so the bound is over
-//! two ways at once. A rule with several endpoints on the way counts several times: the bound may be too high, never too
-//! low.
+//! The bound is the number of rules for all endpoints, plus the largest number of rules on one walk down the
+//! tree of endpoints. It considers each method separately, takes the plan with the most rules at each node,
+//! and assumes that a request has every attribute.
+//!
+//! A path with two readings ([`Path`](crate::rules::endpoint::Path)) walks down the tree twice, so the bound
+//! is over two walks. A rule with several endpoints on a walk is counted several times. The bound may
+//! therefore be too high, but is never too low.
 
 use std::collections::BTreeSet;
 
 use super::{Filed, Index, Methods, Node, Plans};
 
-/// Methods that are considered one by one: more than HTTP has. Beyond that the fullest method at each place counts,
-/// which bounds the work.
+/// The most methods that are considered separately: more than HTTP defines. With more methods, the one with
+/// the most rules at each node counts, which bounds the work.
 const MAX_METHODS: usize = 16;
 
-/// Rules on the way of one path, and of two paths together.
+/// The largest number of rules on one walk, and on two walks together.
 #[derive(Debug, Clone, Copy, Default)]
 struct Most {
     one: usize,
     two: usize,
 }
 
-/// Which methods a request has.
+/// The methods that a bound is computed for.
 #[derive(Debug, Clone, Copy)]
 enum Method<'a> {
-    /// This one, or none.
+    /// A single method, or a request without one.
     Only(Option<&'a str>),
-    /// The fullest one at each place.
+    /// The method with the most rules at each node.
     Fullest,
 }
 
 impl Index {
-    /// The most rules that can apply to one request; never too low.
+    /// Returns the bound. It is never too low.
     pub(in crate::rules) fn most_applying(&self) -> usize {
         let mut methods = BTreeSet::new();
         self.root.add_methods(&mut methods);
@@ -53,10 +55,10 @@ impl Node {
         self.children.values().for_each(|child| child.add_methods(methods));
     }
 
-    /// The tree is at most as deep as a pattern is long, which is bounded.
+    /// Recursive; the depth is bounded by the length of the longest pattern.
     fn most(&self, method: Method<'_>) -> Most {
         let any = self.any.as_ref().map(|any| any.most(method)).unwrap_or_default();
-        // Two paths go on through the same child, or through the two fullest ones.
+        // Two walks continue through the same child, or through the two children with the most rules.
         let (mut first, mut second, mut same) = (0, 0, 0);
         for child in self.children.values().map(|child| child.most(method)) {
             same = same.max(child.two);

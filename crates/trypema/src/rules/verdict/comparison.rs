@@ -1,27 +1,29 @@
-//! What candidates say of a request beside the rules that they might replace.
+//! Compares the decisions of candidates with those of their live rules.
 
 use super::{Answer, Verdict};
 use crate::rules::definition::Rule;
 use crate::rules::set::RuleSet;
 
-/// One request, as a live rule decided it and as its candidate would have.
+/// The decisions of a live rule and of its candidate on one request.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Comparison<'v> {
     /// The live rule.
     pub rule: &'v Rule,
-    /// The rule that might replace it.
+    /// The candidate.
     pub candidate: &'v Rule,
-    /// Whether the live rule lets the request pass; it does where it does not apply.
+    /// Whether the live rule allows the request. True if it does not apply.
     pub is_live_allowed: bool,
-    /// Whether the candidate would let it pass; it would where it does not apply.
+    /// Whether the candidate would allow the request. True if it does not apply.
     pub is_candidate_allowed: bool,
 }
 
 impl Verdict {
-    /// What each candidate says beside its live rule: for requests that either applies to, unless another rule denies them or a list
-    /// decides, so that they would get the same whichever is in force. What the store did not answer is left out, and so are candidates
-    /// with a share that were not asked. Costs nothing where there are no candidates.
+    /// Compares each candidate with its live rule, if at least one of the two applies to the request.
+    ///
+    /// Leaves out requests that a list decides or that another rule denies: for those, the outcome is the
+    /// same whichever of the two rules is in force. Also leaves out rules whose store failed, and candidates
+    /// whose share excludes the key. Costs nothing if there are no candidates.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -59,7 +61,7 @@ impl Verdict {
         asked.chain(unasked)
     }
 
-    /// A candidate that was asked, beside its live rule.
+    /// Compares a candidate that applies with its live rule.
     fn of_candidate(&self, answer: &Answer, denying: Denying) -> Option<Comparison<'_>> {
         let live = self.set.at(answer.rule)?.live?;
         let is_candidate_allowed = own(answer)?;
@@ -71,7 +73,7 @@ impl Verdict {
         pair.compared(&self.set, denying, [is_live_allowed, is_candidate_allowed])
     }
 
-    /// A live rule, beside those of its candidates that do not apply.
+    /// Compares a live rule that applies with those of its candidates that do not.
     fn of_live(&self, answer: &Answer, denying: Denying) -> impl Iterator<Item = Comparison<'_>> {
         let live = answer.rule;
         let candidates =
@@ -85,7 +87,7 @@ impl Verdict {
         })
     }
 
-    /// Whether a candidate that is asked for every key does not apply.
+    /// Whether a candidate for all keys does not apply to the request.
     fn is_passed_by(&self, candidate: u32) -> bool {
         let rule = self.set.at(candidate).map(|compiled| &compiled.rule);
         let is_for_every_key =
@@ -99,12 +101,12 @@ impl Verdict {
     }
 }
 
-/// Whether a rule lets a request pass, by its own count.
+/// Whether a rule allows the request by its own count; `None` if the store failed.
 fn own(answer: &Answer) -> Option<bool> {
     answer.decision.filter(|decision| !decision.is_substitute()).map(|decision| decision.is_allowed())
 }
 
-/// Two rules that are compared.
+/// The numbers of a live rule and its candidate.
 struct Pair {
     live: u32,
     candidate: u32,
@@ -124,7 +126,7 @@ impl Pair {
     }
 }
 
-/// The rules that keep a request out, as far as candidates have to know.
+/// The enforced rules that deny a request, in as much detail as candidates need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::rules) enum Denying {
     Nobody,
@@ -133,7 +135,7 @@ pub(in crate::rules) enum Denying {
 }
 
 impl Denying {
-    /// Of the numbers of the rules that deny, each given once.
+    /// Summarizes the numbers of the denying rules. Each number must occur once.
     pub(in crate::rules) fn of(mut rules: impl Iterator<Item = u32>) -> Self {
         match (rules.next(), rules.next()) {
             (None, _) => Self::Nobody,
@@ -142,7 +144,7 @@ impl Denying {
         }
     }
 
-    /// Whether a request would be kept out whatever this rule says.
+    /// Whether the request is denied regardless of this rule.
     pub(in crate::rules) fn is_by_other_than(self, rule: u32) -> bool {
         match self {
             Self::Nobody => false,

@@ -1,4 +1,4 @@
-//! What is wrong with a value, and the place of it.
+//! Deserialization errors with their locations.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use super::super::problem::{Field, Problem};
 use super::in_line;
 use super::tree::Node;
 
-/// As much of a wrong text as an error repeats.
+/// The most characters of an invalid text that an error repeats.
 const SHOWN_CHARACTERS: usize = 40;
 
-/// A value that cannot be what is asked for. It gets its place on the way out.
+/// A value that does not have the required type. The location is added while the error propagates outwards.
 #[derive(Debug)]
 pub(super) struct Fault {
     reason: String,
-    /// The field of the place that is missing.
+    /// The name of the missing field, if that is the problem.
     missing: Option<&'static str>,
     place: Option<Placed>,
 }
@@ -26,7 +26,7 @@ struct Placed {
     line: u64,
 }
 
-/// The way to a value, told from its end.
+/// The path to a value, linked from the value to the root.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'p> {
     pub(super) around: Option<&'p Place<'p>>,
@@ -57,12 +57,12 @@ impl Fault {
         Self { reason: reason.into(), missing: None, place: None }
     }
 
-    /// Something else is needed than what was written.
+    /// Creates an error: `what` is required, and `written` is something else.
     pub(super) fn need(what: impl fmt::Display, written: &Node<'_>) -> Self {
         Self::new(format!("need {what}, not {}", shown(written)))
     }
 
-    /// Gives the fault its place, unless it has one further in.
+    /// Adds the location, unless the error already has one further in.
     pub(super) fn at(mut self, place: &Place<'_>) -> Self {
         if self.place.is_none() {
             let around = place.field();
@@ -79,7 +79,7 @@ impl Fault {
     }
 }
 
-/// A value in a few words.
+/// Describes a value in a few words.
 fn shown(written: &Node<'_>) -> String {
     let scalar = match written {
         Node::List(_) => return "a list".to_owned(),

@@ -1,4 +1,4 @@
-//! From text to a tree, within bounds.
+//! Parses YAML into a tree, within bounds.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,23 +10,23 @@ use super::in_line;
 use super::scalar::Scalar;
 use super::tree::{Entry, Item, Node, NodeId, Tree};
 
-/// How deep values may be inside each other. Rules need seven levels.
+/// The deepest nesting of values. Rules need seven levels.
 const MAX_DEPTH: usize = 32;
 
-/// How many values a text may have, 25 to a rule: a tree stays within some 200 MB.
+/// The most values in a text, at about 25 values per rule. Bounds the memory of the tree to about 200 MB.
 pub(super) const MAX_VALUES: usize = 2_000_000;
 
-/// How many fields a mapping may have. A rule has a dozen, a request a handful of attributes; looking for a
-/// field that is written twice takes a pass over them.
+/// The most fields in a mapping. A rule has a dozen, and an override a handful. Detecting duplicates takes a
+/// linear search for each field.
 const MAX_FIELDS: usize = 100;
 
-/// The longest name of a field: an error repeats it.
+/// The longest name of a field. Errors repeat it.
 const MAX_NAME_BYTES: usize = 255;
 
-/// The longest text of a value: more than the longest tokens that callers are told apart by.
+/// The longest text of a value: longer than any token that identifies a client.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// The tree of a text, which is one YAML document.
+/// Parses a text that contains one YAML document.
 pub(super) fn parse(text: &str) -> Result<Tree<'_>, Problem> {
     let mut growth = Growth::default();
     for next in Parser::new_from_str(text) {
@@ -42,7 +42,7 @@ fn line_of(span: &Span) -> u64 {
     span.start.line() as u64
 }
 
-/// What is wrong with text that is not YAML.
+/// Converts a syntax error into a problem.
 fn broken(error: &ScanError, text: &str) -> Problem {
     let marked = (error.marker().line() as u64).max(1);
     let (line, reason) = match error.kind() {
@@ -59,7 +59,8 @@ fn broken(error: &ScanError, text: &str) -> Problem {
     in_line(line, Field::default(), reason)
 }
 
-/// The first line from here on that a tab indents: the parser may only say where the text before it began.
+/// Returns the first line, from line `from` on, that is indented with a tab. The parser may report only the
+/// start of the text before it.
 fn first_tab(text: &str, from: u64) -> Option<u64> {
     let is_tab_first = |line: &str| line.trim_start_matches(' ').starts_with('\t');
     let lines = (1..).zip(text.lines());
@@ -73,7 +74,7 @@ fn too_deep() -> String {
     format!("values more than {MAX_DEPTH} levels deep")
 }
 
-/// A tree while it is being read.
+/// A tree that is being built.
 #[derive(Default)]
 struct Growth<'a> {
     nodes: Vec<Node<'a>>,
@@ -83,12 +84,12 @@ struct Growth<'a> {
     documents: usize,
 }
 
-/// A list or mapping whose end has not come.
+/// A list or mapping whose end has not been read yet.
 struct Open<'a> {
     line: u64,
     anchor: usize,
     node: Node<'a>,
-    /// The field whose value comes next.
+    /// The field that the next value belongs to.
     name: Option<Name<'a>>,
 }
 
@@ -116,7 +117,7 @@ impl<'a> Growth<'a> {
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => self.add_alias(anchor, line),
-            // The stream's and the document's end; comments and what else is no value.
+            // The ends of the stream and the document, comments, and other events without a value.
             _ => Ok(()),
         }
     }
@@ -209,7 +210,7 @@ impl<'a> Growth<'a> {
         Ok(())
     }
 
-    /// Puts a value where it was written: into the innermost list or mapping that is open.
+    /// Adds a value to the innermost open list or mapping.
     fn place(&mut self, item: Item) {
         match self.open.last_mut() {
             None => self.root = Some(item),
@@ -236,7 +237,7 @@ impl<'a> Growth<'a> {
         in_line(line, self.here(), reason)
     }
 
-    /// The field that is being read.
+    /// Returns the path to the value that is being read.
     fn here(&self) -> Field {
         self.open.iter().fold(Field::default(), |field, open| match (&open.node, &open.name) {
             (Node::List(items), _) => field.at(items.len()),

@@ -1,4 +1,4 @@
-//! What a scalar says: text in quotes is text, plain text may be a number, a truth value or nothing.
+//! Scalars. Quoted text is always a string; plain text may be a number, a boolean or null.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -7,11 +7,11 @@ use std::str::FromStr;
 #[derive(Debug)]
 pub(super) struct Scalar<'a> {
     pub(super) text: Cow<'a, str>,
-    /// Written without quotes.
+    /// Whether the scalar is written without quotes.
     pub(super) is_plain: bool,
 }
 
-/// What a scalar is where nothing particular is asked for.
+/// The type and value of a scalar, if the target type does not determine them.
 #[derive(Debug, PartialEq)]
 pub(super) enum Meaning<'a> {
     Nothing,
@@ -23,7 +23,7 @@ pub(super) enum Meaning<'a> {
 }
 
 impl Scalar<'_> {
-    /// What YAML 1.2 takes it for.
+    /// Returns the interpretation of YAML 1.2.
     pub(super) fn meaning(&self) -> Meaning<'_> {
         if self.is_null() {
             return Meaning::Nothing;
@@ -36,12 +36,12 @@ impl Scalar<'_> {
             .unwrap_or(Meaning::Text(&self.text))
     }
 
-    /// Whether nothing was written.
+    /// Whether the scalar is null: empty, `~` or `null`.
     pub(super) fn is_null(&self) -> bool {
         matches!(self.plain(), Some("" | "~" | "null" | "Null" | "NULL"))
     }
 
-    /// True or false, in no other words.
+    /// Returns the value of a boolean. Only `true` and `false` are booleans, not `yes` or `on`.
     pub(super) fn truth(&self) -> Option<bool> {
         match self.plain()? {
             "true" | "True" | "TRUE" => Some(true),
@@ -50,7 +50,8 @@ impl Scalar<'_> {
         }
     }
 
-    /// A decimal number. One with leading zeros is none: there are readers of YAML that take it for octal.
+    /// Returns the value of a decimal integer. Leading zeros are refused, because some YAML parsers read such
+    /// a number as octal.
     pub(super) fn whole<N: FromStr>(&self) -> Option<N> {
         let text = self.plain()?;
         let digits = text.strip_prefix('-').unwrap_or(text);
@@ -58,13 +59,13 @@ impl Scalar<'_> {
         if has_leading_zero || digits.starts_with('+') { None } else { text.parse().ok() }
     }
 
-    /// A number, possibly one that no limit can use.
+    /// Returns the value of a number, including NaN and infinity, which no limit accepts.
     pub(super) fn number(&self) -> Option<f64> {
         match self.plain()? {
             ".nan" | ".NaN" | ".NAN" => Some(f64::NAN),
             ".inf" | ".Inf" | ".INF" => Some(f64::INFINITY),
             "-.inf" | "-.Inf" | "-.INF" => Some(f64::NEG_INFINITY),
-            // Without the words that Rust reads as numbers.
+            // Excludes `nan`, `inf` and `infinity`, which `f64::from_str` accepts.
             text => text.parse().ok().filter(|_| text.contains(|c: char| c.is_ascii_digit())),
         }
     }

@@ -1,20 +1,20 @@
-//! YAML as a tree that knows the line of every value. An alias is the value it names, not a copy of it, so a tree is
-//! never larger than its text.
+//! A YAML document as a tree that contains the line of every value. An alias refers to the original node and
+//! not to a copy, so that a tree is never larger than its text.
 
 use std::borrow::Cow;
 
 use super::super::problem::{Field, Step};
 use super::scalar::Scalar;
 
-/// The values of a text.
+/// The values of a document.
 #[derive(Debug)]
 pub(super) struct Tree<'a> {
     pub(super) nodes: Vec<Node<'a>>,
-    /// The outermost value; an empty text has none.
+    /// The outermost value; `None` for an empty text.
     pub(super) root: Option<Item>,
 }
 
-/// Where a value is among the nodes of its tree.
+/// The index of a node in its tree.
 pub(super) type NodeId = usize;
 
 /// A value.
@@ -25,10 +25,10 @@ pub(super) enum Node<'a> {
     Mapping(Vec<Entry<'a>>),
 }
 
-/// A place that a value was written at.
+/// An occurrence of a value: the value itself or an alias of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
-    /// In a list the line of the value or its alias, in a mapping the line of its name.
+    /// In a list, the line of the value or alias. In a mapping, the line of the field's name.
     pub(super) line: u64,
     pub(super) node: NodeId,
 }
@@ -41,19 +41,19 @@ pub(super) struct Entry<'a> {
 }
 
 impl Node<'_> {
-    /// Whether nothing was written.
+    /// Whether the value is null.
     pub(super) fn is_null(&self) -> bool {
         matches!(self, Self::Scalar(scalar) if scalar.is_null())
     }
 }
 
 impl<'a> Tree<'a> {
-    /// The line of a field, or of the nearest one around it that was written.
+    /// Returns the line of a field, or that of the innermost existing field around it.
     pub(super) fn line_of(&self, field: &Field) -> u64 {
         self.way_to(field).last().map_or(1, |item| item.line)
     }
 
-    /// The id of the rule that a field belongs to, if it has one.
+    /// Returns the id of the rule that contains a field, if the rule has one.
     pub(super) fn rule_of(&self, field: &Field) -> Option<String> {
         let [Step::Name(rules), Step::Index(index), ..] = field.steps.as_slice() else { return None };
         if rules != "rules" {
@@ -71,12 +71,12 @@ impl<'a> Tree<'a> {
     }
 
     fn node_of(&self, field: &Field) -> Option<&Node<'a>> {
-        // The whole comes before the steps.
+        // Index 0 is the root, which comes before the first step.
         let item = self.way_to(field).nth(field.steps.len())?;
         self.nodes.get(item.node)
     }
 
-    /// The places on the way to a field, as far as they were written.
+    /// Returns the values on the path to a field, as far as they exist.
     fn way_to(&self, field: &Field) -> impl Iterator<Item = Item> {
         let mut steps = field.steps.iter();
         std::iter::successors(self.root, move |item| self.step(self.nodes.get(item.node)?, steps.next()?))

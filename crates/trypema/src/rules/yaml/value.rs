@@ -1,7 +1,7 @@
-//! Reading written values as what they are asked to be.
+//! A serde deserializer for the tree.
 //!
-//! The types of the rules ask for what they need, and only plain text can be a number, a truth value or nothing: the
-//! text of a string is never interpreted, and a list or mapping that is needed must be written.
+//! The target type decides how a scalar is read: a string takes its text as written. Only plain (unquoted)
+//! scalars can be numbers, booleans or null. A required list or mapping must be present.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -16,18 +16,19 @@ use super::scalar::{Meaning, Scalar};
 use super::tree::{Entry, Item, Node, Tree};
 use super::variant::{Named, Tagged};
 
-/// A value of a tree that is being read.
+/// A value that is being deserialized.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'p> {
     tree: &'p Tree<'p>,
     node: &'p Node<'p>,
     place: Place<'p>,
-    /// How many values were read. A value is read once for each alias of it, so there can be more than were written.
+    /// The number of values read so far. A value is read once per alias, so this can exceed the number of
+    /// values in the tree.
     count: &'p Cell<usize>,
 }
 
 impl<'p> Value<'p> {
-    /// The outermost value.
+    /// Returns the outermost value.
     pub(super) fn root(tree: &'p Tree<'p>, count: &'p Cell<usize>) -> Option<Self> {
         let Item { line, node } = tree.root?;
         let place = Place { around: None, step: PlaceStep::Whole, line };
@@ -42,7 +43,7 @@ impl<'p> Value<'p> {
         &self.place
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub(super) fn field<'q>(&'q self, entry: &'q Entry<'q>) -> Result<Value<'q>, Fault> {
         self.inside(entry.item, PlaceStep::Name(&entry.name))
     }
@@ -68,7 +69,7 @@ impl<'p> Value<'p> {
         Fault::need(what, self.node)
     }
 
-    /// What a visitor made of this value, whose place a fault gets.
+    /// Adds the location of this value to an error.
     fn placed<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
         result.map_err(|fault| fault.at(&self.place))
     }
@@ -191,7 +192,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
     }
 }
 
-/// The values of a list, one after the other.
+/// Iterates over the values of a list.
 struct Items<'p> {
     list: &'p Value<'p>,
     items: &'p [Item],
@@ -209,7 +210,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
     }
 }
 
-/// The fields of a mapping, one after the other.
+/// Iterates over the fields of a mapping.
 struct Fields<'p> {
     mapping: &'p Value<'p>,
     entries: std::slice::Iter<'p, Entry<'p>>,

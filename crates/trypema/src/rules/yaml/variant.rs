@@ -1,4 +1,4 @@
-//! Choices, such as a scope or a strategy: a name alone, or a mapping with one name and what belongs to it.
+//! Enums such as a scope or a strategy: a name, or a mapping with one name and its contents.
 
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
@@ -7,19 +7,19 @@ use super::fault::{Fault, Place, PlaceStep};
 use super::tree::Entry;
 use super::value::Value;
 
-/// A name alone.
+/// A variant without contents.
 pub(super) struct Named<'p> {
     pub(super) name: &'p str,
 }
 
-/// A name and what belongs to it.
+/// A variant with contents.
 pub(super) struct Tagged<'p> {
     choice: &'p Value<'p>,
     entry: &'p Entry<'p>,
 }
 
 impl<'p> Tagged<'p> {
-    /// The one entry of a mapping that is one of the names.
+    /// Returns the only entry of a mapping. Its name must be one of `names`.
     pub(super) fn new(
         choice: &'p Value<'p>,
         entries: &'p [Entry<'p>],
