@@ -1,8 +1,8 @@
-//! Middleware for axum, tonic, hyper and everything else that is made of tower services.
+//! Rate limiting middleware for axum, tonic, hyper and everything else built on tower services.
 //!
-//! [`RateLimitLayer`] has one limit, or a set of rules. Requests beyond it are answered in place of the service inside:
-//! 429 with `Retry-After` and `application/problem+json`, or the gRPC status `RESOURCE_EXHAUSTED` with retry
-//! information, whichever the client speaks.
+//! [`RateLimitLayer`] enforces one limit or a set of rules. If it denies a request, it responds in place of
+//! the inner service: HTTP clients get 429 with `Retry-After` and `application/problem+json`, gRPC clients
+//! get the status `RESOURCE_EXHAUSTED` with retry information.
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -39,53 +39,73 @@
 //! # }
 //! ```
 //!
-//! # What to choose
+//! # Options
 //!
-//! | question | answer |
-//! | --- | --- |
-//! | which limit? | [`limit`](RateLimitLayerBuilder::limit) of any strategy; [`per_second`](RateLimitLayerBuilder::per_second) and [`burst_size`](RateLimitLayerBuilder::burst_size) for a token bucket; [`RateLimitLayer::rules`] for rules from a file |
-//! | counted where? | in the layer, in a [`limiter`](RateLimitLayerBuilder::limiter) that others use too, in Redis, or leased from it; rules, where their engine says |
-//! | counted for whom? | [`key_extractor`](RateLimitLayerBuilder::key_extractor): the peer's address, that of a client behind [proxies](SmartIpKeyExtractor), a [header](HeaderKeyExtractor), the [path](PathKeyExtractor), an [extension](ExtensionKeyExtractor), [everybody](GlobalKeyExtractor), or a function; for rules, [`attribute`](RateLimitLayerBuilder::attribute) |
-//! | how much? | [`cost`](RateLimitLayerBuilder::cost) |
-//! | which requests? | [`methods`](RateLimitLayerBuilder::methods), [`skip`](RateLimitLayerBuilder::skip) |
-//! | when? | before the request; with [`charge_if`](RateLimitLayerBuilder::charge_if) after the response (only failed logins count), with [`refund_if`](RateLimitLayerBuilder::refund_if) back again (failures of the server do not) |
-//! | in front of what? | services whose response body is `From<String>`, as axum's is; any others, such as tonic's, with [`any_body`](RateLimitLayer::any_body) |
-//! | what are clients told? | [`use_headers`](RateLimitLayerBuilder::use_headers), [`error_handler`](RateLimitLayerBuilder::error_handler) |
+//! - The limit: [`limit`](RateLimitLayerBuilder::limit) of any strategy;
+//!   [`per_second`](RateLimitLayerBuilder::per_second) and [`burst_size`](RateLimitLayerBuilder::burst_size)
+//!   for a token bucket; [`RateLimitLayer::rules`] for rules from a file.
+//! - The counters: in the layer itself by default; in a [`limiter`](RateLimitLayerBuilder::limiter) that is
+//!   shared; in Redis; or leased from Redis. Rules use the counters of their engine.
+//! - The key: [`key_extractor`](RateLimitLayerBuilder::key_extractor). It is the peer's address by default;
+//!   there are extractors for the address of a client behind [proxies](SmartIpKeyExtractor), a
+//!   [header](HeaderKeyExtractor), the [path](PathKeyExtractor), an [extension](ExtensionKeyExtractor) and
+//!   [one key for all](GlobalKeyExtractor), and closures work as well. Rules have
+//!   [`attribute`](RateLimitLayerBuilder::attribute)s instead.
+//! - The cost of a request: [`cost`](RateLimitLayerBuilder::cost).
+//! - The requests that are limited: [`methods`](RateLimitLayerBuilder::methods),
+//!   [`skip`](RateLimitLayerBuilder::skip).
+//! - The time of counting: before the request by default. [`charge_if`](RateLimitLayerBuilder::charge_if)
+//!   counts after the response, for example only failed logins.
+//!   [`refund_if`](RateLimitLayerBuilder::refund_if) refunds after the response, for example server errors.
+//! - The inner service: its response body has to be `From<String>`, as axum's is. With
+//!   [`any_body`](RateLimitLayer::any_body), all other services work, such as tonic's.
+//! - The responses: [`use_headers`](RateLimitLayerBuilder::use_headers),
+//!   [`error_handler`](RateLimitLayerBuilder::error_handler).
 //!
-//! # What clients are answered
+//! # Responses
 //!
-//! | | HTTP | gRPC |
+//! | cause | HTTP | gRPC |
 //! | --- | --- | --- |
-//! | a limit was reached, or a rule throttles | 429, `Retry-After` | `RESOURCE_EXHAUSTED`, `RetryInfo` |
-//! | the cost never fits, or the caller is on a block list | 429 | `RESOURCE_EXHAUSTED`, not to be retried |
-//! | the store could not be asked | 503, `Retry-After` | `UNAVAILABLE`, `RetryInfo` |
-//! | the request has no key, or the store answered nonsense | 500 | `INTERNAL` |
+//! | a limit is reached, or a rule throttles | 429, `Retry-After` | `RESOURCE_EXHAUSTED`, `RetryInfo` |
+//! | the cost can never fit, or a block list matches | 429 | `RESOURCE_EXHAUSTED`, without retries |
+//! | the store is unreachable | 503, `Retry-After` | `UNAVAILABLE`, `RetryInfo` |
+//! | an attribute is missing, and its rule has `if_missing: error` | 400 | `INVALID_ARGUMENT` |
+//! | the request has no key, or the store sent an invalid reply | 500 | `INTERNAL` |
 //!
-//! No answer repeats what the client sent. What it means that the store cannot be asked is chosen in
-//! [`RateLimiter::builder`](crate::RateLimiter::builder), or by each rule; a denial made in its place is 503 too, and
-//! never 429.
+//! No response repeats input from the client. The failure policy, which applies while the store is
+//! unreachable, is set in [`RateLimiter::builder`](crate::RateLimiter::builder) or per rule. A denial by this
+//! policy is a 503, never a 429.
 //!
-//! # For users of tower_governor
+//! # Migrating from tower_governor
 //!
-//! | tower_governor | here |
-//! | --- | --- |
-//! | `GovernorConfigBuilder::default()` … `.finish().unwrap()`, `GovernorLayer::new(config)` | [`RateLimitLayer::builder()`](RateLimitLayer::builder) … `.finish()?`, which is the layer |
-//! | `per_second`, `per_millisecond`, `period`, `burst_size` | the same. Nothing chosen is an error here, and there is no `per_nanosecond`: time is in microseconds |
-//! | `key_extractor`, `PeerIpKeyExtractor`, `GlobalKeyExtractor` | the same; IPv6 addresses count by their /64 |
-//! | `SmartIpKeyExtractor` | [`SmartIpKeyExtractor::new`], which is told whom to believe |
-//! | `impl KeyExtractor`, with a `Key` type and errors | a closure that returns an `Option<String>`, or [`KeyExtractor`] |
-//! | `methods`, `error_handler` | the same |
-//! | responses that are made `From<GovernorError>`: features `axum` and `tonic` | bodies that are made `From<String>`, or [`any_body`](RateLimitLayer::any_body) |
-//! | `use_headers()` | [`use_headers(HeaderStyle::XRateLimit)`](RateLimitLayerBuilder::use_headers), or the newer `Standard` |
-//! | `config.limiter().retain_recent()` in a thread | nothing: keys are forgotten as others come. In a limiter of the layer's own they are a million at most; one that you give says so itself ([`max_keys`](crate::RateLimiterBuilder::max_keys)) |
+//! - `GovernorConfigBuilder::default()` … `.finish().unwrap()` and `GovernorLayer::new(config)` become
+//!   [`RateLimitLayer::builder()`](RateLimitLayer::builder) … `.finish()?`, which returns the layer.
+//! - `per_second`, `per_millisecond`, `period` and `burst_size` are the same, but setting none of them is an
+//!   error. There is no `per_nanosecond`: the resolution is one microsecond.
+//! - `key_extractor`, `PeerIpKeyExtractor` and `GlobalKeyExtractor` are the same. IPv6 addresses are counted
+//!   by their /64 network.
+//! - `SmartIpKeyExtractor` needs the proxies to trust: [`SmartIpKeyExtractor::new`].
+//! - `impl KeyExtractor`, with a `Key` type and errors, becomes a closure that returns an `Option<String>`,
+//!   or an implementation of [`KeyExtractor`].
+//! - `methods` and `error_handler` are the same.
+//! - Responses that are `From<GovernorError>` (features `axum` and `tonic`) become bodies that are
+//!   `From<String>`, or [`any_body`](RateLimitLayer::any_body).
+//! - `use_headers()` becomes [`use_headers(HeaderStyle::XRateLimit)`](RateLimitLayerBuilder::use_headers), or
+//!   the newer `Standard`.
+//! - `config.limiter().retain_recent()` in a thread is not needed: expired keys are removed as new keys
+//!   arrive. The layer's own limiter keeps at most a million keys; for a shared limiter, set
+//!   [`max_keys`](crate::RateLimiterBuilder::max_keys).
 //!
-//! # What it costs
+//! # Cost
 //!
-//! Counters in this process are asked inside `call`, and the future is that of the service inside: nothing is boxed,
-//! the service is not cloned, and one limit in a limiter of the layer's own allocates nothing for a client that it knows.
-//! Redis, and rules with `charge_if` or `refund_if`, are asked by a boxed future that takes the service along and leaves
-//! a clone. Redis is one round trip before the service is called; `charge_if` and `refund_if`, where they apply to a
-//! response, are one more before it is sent. The middleware itself needs no async runtime.
+//! With counters in this process, the decision is made inside `call`, and the future is little more than that
+//! of the inner service: nothing is boxed and the service is not cloned. With one limit and the layer's own
+//! limiter, a request of a known client allocates nothing.
+//!
+//! With Redis, and for rules with `charge_if` or `refund_if`, the decision is made by a boxed future, which
+//! takes the ready inner service and leaves a clone in its place. Redis costs one round trip before the inner
+//! service is called. `charge_if` and `refund_if` cost one more before the response is sent, if they apply to
+//! it. The middleware needs no async runtime.
 
 mod any_body;
 #[cfg(feature = "axum")]

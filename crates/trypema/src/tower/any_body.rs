@@ -1,4 +1,4 @@
-//! Services whose response bodies cannot be made of text.
+//! Support for services whose response body is not `From<String>`.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,7 +12,8 @@ use super::body::ResponseBody;
 use super::layer::RateLimitLayer;
 use super::service::RateLimit;
 
-/// A [`RateLimitLayer`] for services with any response body. Made by [`any_body`](RateLimitLayer::any_body).
+/// A [`RateLimitLayer`] for services with any response body. Created by
+/// [`any_body`](RateLimitLayer::any_body).
 #[derive(Debug, Clone)]
 pub struct AnyBodyLayer {
     limit: RateLimitLayer,
@@ -32,7 +33,8 @@ impl<S> Layer<S> for AnyBodyLayer {
     }
 }
 
-/// A service whose responses have a [`ResponseBody`], which can be made of text. Made by [`AnyBodyLayer`].
+/// A service that converts response bodies to [`ResponseBody`], which is `From<String>`. Created by
+/// [`AnyBodyLayer`].
 #[derive(Debug, Clone)]
 pub struct AnyBody<S> {
     inner: S,
@@ -56,7 +58,7 @@ where
 }
 
 pin_project! {
-    /// The response to come of [`AnyBody`].
+    /// The response future of [`AnyBody`].
     #[derive(Debug)]
     pub struct AnyBodyFuture<F> {
         #[pin]

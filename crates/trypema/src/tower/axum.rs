@@ -1,4 +1,4 @@
-//! What axum's users get on top.
+//! Integration with axum.
 
 use std::net::SocketAddr;
 
@@ -9,17 +9,17 @@ use ::http::Extensions;
 
 use crate::http::ErrorResponse;
 
-/// The address that axum knows of a connection.
+/// Returns the peer address that axum recorded for the connection.
 pub(super) fn connected(extensions: &Extensions) -> Option<SocketAddr> {
     extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| *address)
 }
 
-/// The path that the client asked for, where a router inside another one sees only the rest of it.
+/// Returns the full path of the request. A nested router sees only the rest of it.
 pub(super) fn original_path(extensions: &Extensions) -> Option<&str> {
     extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri.path())
 }
 
-/// Handlers return it as it is, or with `?`.
+/// Handlers can return an [`ErrorResponse`] directly or with `?`.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Bodies of responses: the service's, or a text.
+//! Response bodies: the inner service's, or text.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,10 +8,10 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The body of a response behind [`any_body`](super::RateLimitLayer::any_body): that of the service inside, or a
+    /// The response body behind [`any_body`](super::RateLimitLayer::any_body): that of the inner service, or
     /// text.
     ///
-    /// It is a [`Body`] of [`Bytes`] wherever the inner one is, with the same error.
+    /// If the inner body is a [`Body`] of [`Bytes`], so is this one, with the same error type.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -24,13 +24,13 @@ pin_project! {
     #[derive(Debug)]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        // None once it was sent. Boxed, so that responses of the service inside do not grow by what they rarely are.
+        // `None` after the text was sent. Boxed, to keep the much more common inner variant small.
         Text { text: Option<Box<Bytes>> },
     }
 }
 
 impl<B> ResponseBody<B> {
-    /// What the service inside said.
+    /// Wraps the body of the inner service.
     pub(super) fn inner(body: B) -> Self {
         Self { kind: Kind::Inner { body } }
     }
@@ -43,7 +43,7 @@ impl<B> From<String> for ResponseBody<B> {
     }
 }
 
-/// Nothing: what layers further out answer with.
+/// An empty body, which outer layers need for their own responses.
 impl<B> Default for ResponseBody<B> {
     fn default() -> Self {
         Self { kind: Kind::Text { text: None } }
@@ -74,7 +74,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Inner { body } => body.size_hint(),
-            // A text is far shorter than the greatest length.
+            // The length of a text always fits into a `u64`.
             Kind::Text { text } => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
         }
     }

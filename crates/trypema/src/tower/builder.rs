@@ -1,4 +1,4 @@
-//! Making layers, step by step: what is the same whatever decides.
+//! The builder of layers: the options that one limit and rules have in common.
 
 mod by_limit;
 mod by_rules;
@@ -20,10 +20,10 @@ use crate::http::HeaderStyle;
 pub use by_limit::ByLimit;
 pub use by_rules::ByRules;
 
-/// Makes a [`RateLimitLayer`] step by step: [`ByLimit`] or [`ByRules`].
+/// A builder of [`RateLimitLayer`]s: with one limit ([`ByLimit`]) or with rules ([`ByRules`]).
 ///
-/// Every function that is given here sees the request without its body and runs for each request, before the service
-/// inside: it has to be quick and cannot wait.
+/// The closures passed to the builder see the request or response without its body. They run on the request's
+/// path and cannot wait, so they have to be fast.
 #[must_use]
 pub struct RateLimitLayerBuilder<G> {
     gate: G,
@@ -45,8 +45,8 @@ impl<G> RateLimitLayerBuilder<G> {
         Self { gate, options, charge_if: None, refund_if: None }
     }
 
-    /// What a request spends: one unit, unless told otherwise. A cost that can never fit is denied without
-    /// `Retry-After`; a cost of 0 spends nothing, and only a block denies it.
+    /// Sets the cost of a request. Defaults to 1. A cost that can never fit is denied without `Retry-After`.
+    /// A cost of 0 spends nothing and is denied only during a block.
     ///
     /// ```
     /// use trypema::tower::RateLimitLayer;
@@ -64,31 +64,31 @@ impl<G> RateLimitLayerBuilder<G> {
         self
     }
 
-    /// Requests that the layer has nothing to do with: they are not counted, and their responses have no headers.
-    /// Called again, it adds others.
+    /// Exempts requests from the layer: they are not counted, and their responses get no headers. Several
+    /// calls add up.
     pub fn skip(mut self, skip: impl Fn(&Incoming<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.options.skips.push(Box::new(skip));
         self
     }
 
-    /// The methods that the layer is for: all of them, unless told otherwise. Requests with others are skipped.
+    /// Restricts the layer to these methods. Defaults to all methods. Requests with other methods are exempt.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.options.methods = Some(methods.into_iter().collect());
         self
     }
 
-    /// How clients are told what is left, on responses to requests that are let in and on denials. Without it they are
-    /// not told; denials always say when to come back.
+    /// Sets the headers that report the remaining quota, on responses to admitted requests and on denials.
+    /// Defaults to none. Denials always report the wait, if there is one.
     ///
-    /// tower_governor's `use_headers()` is [`HeaderStyle::XRateLimit`], which has `x-ratelimit-reset` in place of
-    /// `x-ratelimit-after`, and no `x-ratelimit-whitelisted`.
+    /// The equivalent of tower_governor's `use_headers()` is [`HeaderStyle::XRateLimit`], with
+    /// `x-ratelimit-reset` instead of `x-ratelimit-after`, and without `x-ratelimit-whitelisted`.
     pub fn use_headers(mut self, style: HeaderStyle) -> Self {
         self.options.headers = style;
         self
     }
 
-    /// Makes the responses to requests that are not let in, gRPC included. The headers of the chosen style are added to
-    /// them, and `Retry-After` if it is missing.
+    /// Sets a function that creates the responses to denied requests, including gRPC requests. The layer adds
+    /// the headers of the chosen style and, for HTTP, `Retry-After` if it is missing.
     pub fn error_handler(
         mut self,
         handler: impl Fn(&Denial<'_>) -> Response<String> + Send + Sync + 'static,
@@ -97,13 +97,15 @@ impl<G> RateLimitLayerBuilder<G> {
         self
     }
 
-    /// Counts a request after its response, if that is so: only failed logins, say.
+    /// Counts a request only after its response, and only if `is_charged` returns true for the response. Use
+    /// it to count only failed logins, for example.
     ///
-    /// Before the service inside is called it is only looked whether the request would be let in; an abuse limit is
-    /// asked whether it blocks. So as many requests as run at the same time may pass before the first of them is
-    /// counted. The response is sent when it has been counted, whatever that found: who exceeds a limit hears of it
-    /// next time. An error of the service inside is no response and is not counted. Headers tell what is left after
-    /// counting, and what would be left for requests that are not counted.
+    /// Before calling the inner service, the layer only checks whether the request would be allowed; for an
+    /// abuse limit, whether the key is blocked. Concurrent requests may therefore all pass before the first
+    /// of them is counted. The response is sent after counting, whatever the result: exceeding a limit
+    /// affects only the next request. An error of the inner service is not a response and is not counted. For
+    /// counted requests, headers show what is left after counting. For others, they show what would be left
+    /// if the request were counted.
     ///
     /// ```
     /// use std::time::Duration;
@@ -129,10 +131,11 @@ impl<G> RateLimitLayerBuilder<G> {
         self
     }
 
-    /// Counts a request before it is let in, and gives that back if its response is so: when the server failed, say.
+    /// Counts a request before the inner service is called, and refunds it if `is_refunded` returns true for
+    /// its response. Use it to refund requests that failed because of the server, for example.
     ///
-    /// Stays spent: a request whose client went away before the response, or that ended in an error of the service
-    /// inside, and what a store that fails cannot give back. Headers tell what was left when the request was let in.
+    /// Nothing is refunded if the client disconnects before the response, if the inner service returns an
+    /// error, or if the store fails. Headers show what was left when the request was admitted.
     ///
     /// ```
     /// use trypema::tower::RateLimitLayer;
@@ -153,7 +156,7 @@ impl<G> RateLimitLayerBuilder<G> {
         self
     }
 
-    /// The layer, once what decides is known.
+    /// Builds the layer. `gate` creates the limit or the rules.
     fn build_with(
         self,
         gate: impl FnOnce(G) -> Result<Gate, InvalidLayer>,

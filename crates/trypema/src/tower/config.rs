@@ -1,4 +1,4 @@
-//! What the clones of a layer share, and the way of a request through it.
+//! The shared state of a layer and its clones, and the steps of handling a request.
 
 use std::sync::Arc;
 
@@ -12,33 +12,34 @@ use super::keyless::Keyless;
 use super::options::Options;
 use crate::http::{HeaderStyle, whole_seconds, write_retry_after};
 
-/// Everything that was chosen.
+/// All settings of a layer.
 pub(super) struct Config {
     pub(super) gate: Gate,
     pub(super) options: Options,
     pub(super) keyless: Keyless,
 }
 
-/// What becomes of a request.
+/// The next step for a request.
 pub(super) enum Step {
-    /// It is let in, and there is no more to do.
+    /// Call the inner service and return its response unchanged.
     In,
-    /// It is let in, and its response matters.
+    /// Call the inner service, then process its response.
     Watch(Passage),
-    /// It is not let in. Boxed, so that what most requests are does not grow by what they rarely are.
+    /// Return this response: the request is denied. Boxed, because denials are rare and the other variants
+    /// are small.
     Out(Box<Response<String>>),
-    /// That is not known yet.
+    /// Wait for the decision of the store.
     Wait(BoxFuture<Result<Found, Trouble>>),
 }
 
-/// What is left to do for a request that was let in, once it has a response.
+/// The work that remains for an admitted request, once its response is known.
 pub(super) struct Passage {
     finding: Finding,
     headers: HeaderStyle,
     unsettled: Option<Unsettled>,
 }
 
-/// What may have to be done, depending on the response.
+/// Counting or a refund that depends on the response.
 struct Unsettled {
     afterwards: Afterwards,
     config: Arc<Config>,
@@ -94,7 +95,8 @@ impl Config {
 }
 
 impl Passage {
-    /// Does what is to be done now that the response is known; what has to be waited for, if anything.
+    /// Counts or refunds the request, depending on the response. Returns a future if this has to wait for the
+    /// store.
     pub(super) fn settle(&mut self, response: &ResponseView<'_>) -> Option<BoxFuture<Option<Finding>>> {
         let Unsettled { afterwards, config } = self.unsettled.take()?;
         if !config.options.settles(response) {
@@ -109,14 +111,14 @@ impl Passage {
         }
     }
 
-    /// Notes a newer finding.
+    /// Replaces the finding with a newer one, if there is one.
     pub(super) fn note(&mut self, finding: Option<Finding>) {
         if let Some(finding) = finding {
             self.finding = finding;
         }
     }
 
-    /// Tells the client what was found.
+    /// Writes the headers for the client.
     pub(super) fn finish(self, headers: &mut HeaderMap) {
         match self.finding.told() {
             Told::Limit { policy, standing, .. } => self.headers.write_one(&policy, standing, headers),

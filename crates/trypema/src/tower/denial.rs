@@ -1,4 +1,4 @@
-//! Requests that are not let in, and what they are answered.
+//! Denied requests, and the responses to them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,8 +15,7 @@ use crate::http::{
 };
 use crate::rules::Verdict;
 
-/// A request that is not let in: what [`error_handler`](super::RateLimitLayerBuilder::error_handler) makes a
-/// response of.
+/// A denied request: the argument of [`error_handler`](super::RateLimitLayerBuilder::error_handler).
 ///
 /// ```
 /// use trypema::tower::{Denial, RateLimitLayer};
@@ -37,7 +36,7 @@ pub struct Denial<'a> {
     cause: Cause<'a>,
 }
 
-/// Why a request is not let in.
+/// The reason why a request is denied.
 #[derive(Clone, Copy)]
 pub(super) enum Cause<'a> {
     Denied(Told<'a>),
@@ -49,22 +48,26 @@ impl<'a> Denial<'a> {
         Self { request, cause }
     }
 
-    /// The request.
+    /// Returns the request.
     pub fn request(&self) -> &Incoming<'a> {
         &self.request
     }
 
-    /// Whether the request is gRPC: a `POST`, and of that type. Whatever else claims to be is answered in HTTP, where a
-    /// denial is no success that caches would keep.
+    /// Whether the request is gRPC: a `POST` with the content type of gRPC. Other methods with that content
+    /// type get an HTTP response, because a gRPC denial has the status 200 and caches might store it.
     pub fn is_grpc(&self) -> bool {
         self.request.method == Method::POST && is_grpc(self.request.headers)
     }
 
-    /// Why, in one word. [`RateLimited`](ErrorCode::RateLimited) and, where an abuse limit denied,
-    /// [`TooManyAttempts`](ErrorCode::TooManyAttempts) are 429;
-    /// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable), because the store could not be asked, is 503;
-    /// [`InternalServerError`](ErrorCode::InternalServerError), for a request without a key and for all other
-    /// failures, is 500.
+    /// Returns the error code.
+    ///
+    /// - [`RateLimited`](ErrorCode::RateLimited) and, for abuse limits,
+    ///   [`TooManyAttempts`](ErrorCode::TooManyAttempts): 429.
+    /// - [`ServiceUnavailable`](ErrorCode::ServiceUnavailable), if the store is unreachable: 503.
+    /// - [`BadRequest`](ErrorCode::BadRequest), if the request lacks an attribute that a rule with
+    ///   `if_missing: error` needs: 400.
+    /// - [`InternalServerError`](ErrorCode::InternalServerError), for a request without a key and for all
+    ///   other failures: 500.
     pub fn code(&self) -> ErrorCode {
         match self.cause {
             Cause::Denied(Told::Limit { policy, code, .. }) if is_by_limit(policy.decision) => code,
@@ -75,8 +78,8 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// How long to wait before the same request would be let in, if nobody else asks; `None` if it never will be, or
-    /// if that is not known.
+    /// Returns the time after which the same request would be allowed, if no other request comes first.
+    /// `None` if it will never be allowed, or if the time is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause {
             Cause::Denied(Told::Limit { policy, .. }) => policy.decision.retry_after(),
@@ -88,8 +91,8 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// The denial: of the one limit, or of the rule that decided. `None` if a block list did, or if nothing could be
-    /// decided.
+    /// Returns the decision of the limit, or of the rule that decided. `None` if a block list decided, or if
+    /// there was no decision.
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.cause {
             Cause::Denied(Told::Limit { policy, .. }) => Some(policy.decision),
@@ -98,7 +101,7 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// What the rules said, if it was them that were asked.
+    /// Returns the verdict of the rules, if the layer has rules.
     pub fn verdict(&self) -> Option<&'a Verdict> {
         match self.cause {
             Cause::Denied(Told::Rules(verdict)) => Some(verdict),
@@ -106,7 +109,8 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// The failure, if the store could not be asked. It may name hosts and keys: for logs, not for responses.
+    /// Returns the error if the store failed. It may contain host names and keys: log it, but do not send it
+    /// to clients.
     pub fn error(&self) -> Option<&'a TrypemaError> {
         match self.cause {
             Cause::Trouble(Trouble::Failed(error)) => Some(error),
@@ -114,7 +118,7 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// Whether the request has no key, and what to do about that.
+    /// Returns instructions for the developer, if the request has no key.
     pub fn missing_key(&self) -> Option<&'static str> {
         match self.cause {
             Cause::Trouble(Trouble::NoKey(advice)) => Some(advice),
@@ -122,7 +126,7 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// The body of the response that is sent without an error handler, unless the request is gRPC.
+    /// Returns the body of the default response to HTTP requests.
     pub fn problem(&self) -> Problem {
         match self.cause {
             Cause::Denied(_) => {
@@ -143,8 +147,8 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// The response that is sent without an error handler, but for the headers of the chosen style:
-    /// `application/problem+json`, or a gRPC status.
+    /// Returns the default response, without the headers of the chosen style: `application/problem+json`, or
+    /// a gRPC status.
     pub fn to_http_response(&self) -> Response<String> {
         if !self.is_grpc() {
             return self.problem().into_http_response();
@@ -158,8 +162,8 @@ impl<'a> Denial<'a> {
         GrpcDenial { code, message, retry_after: self.retry_after() }.to_http_response()
     }
 
-    /// What clients are told of the limits that were asked: nothing, where the store could not be asked and there are
-    /// no numbers.
+    /// Returns the limits to report to the client. Empty if the store failed, because then there are no
+    /// numbers.
     pub(super) fn policies(&self) -> impl Iterator<Item = Policy<'a>> {
         let told = match self.cause {
             Cause::Denied(told) if self.code() != ErrorCode::ServiceUnavailable => Some(told),
@@ -170,7 +174,8 @@ impl<'a> Denial<'a> {
     }
 }
 
-/// The response to a request without a key. In debug builds it tells the developer more than clients should know.
+/// Returns the detail of the response to a request without a key. Only debug builds include instructions for
+/// the developer.
 fn keyless_detail(advice: &'static str) -> &'static str {
     if cfg!(debug_assertions) {
         advice

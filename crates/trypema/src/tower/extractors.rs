@@ -1,4 +1,4 @@
-//! The usual keys.
+//! The built-in key extractors.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,11 +13,11 @@ const NO_PEER: &str = "The address of the peer is unknown: serve with \
     `into_make_service_with_connect_info::<SocketAddr>()` and the feature `axum`, or put a `SocketAddr` into the \
     extensions of requests.";
 
-/// The address that the request came from ([`Incoming::peer_ip`]); of IPv6, its /64.
+/// Uses the peer's address ([`Incoming::peer_ip`]) as the key; for IPv6, its /64 network.
 ///
-/// Behind a proxy all requests come from the proxy: see [`SmartIpKeyExtractor`].
+/// Behind a proxy, the peer of every request is the proxy: use [`SmartIpKeyExtractor`].
 ///
-/// tonic keeps the address in a type of its own. There a closure gets it:
+/// tonic stores the address in a type of its own. Use a closure to read it:
 ///
 /// ```
 /// use tonic::transport::server::TcpConnectInfo;
@@ -49,10 +49,10 @@ impl KeyExtractor for PeerIpKeyExtractor {
     }
 }
 
-/// The address of the client, which may be behind proxies that are trusted; of IPv6, its /64.
+/// Uses the client's address as the key, also behind trusted proxies; for IPv6, its /64 network.
 ///
-/// tower_governor's extractor of this name believes `X-Forwarded-For`, `X-Real-Ip` and `Forwarded` whoever sent
-/// them. This one is told which proxies there are and which header they write, and believes no other: see
+/// tower_governor's extractor of the same name trusts `X-Forwarded-For`, `X-Real-Ip` and `Forwarded` from any
+/// peer. This one trusts only the configured proxies and the one header that they write: see
 /// [`TrustedProxies`].
 ///
 /// ```
@@ -68,7 +68,7 @@ impl KeyExtractor for PeerIpKeyExtractor {
 pub struct SmartIpKeyExtractor(TrustedProxies);
 
 impl SmartIpKeyExtractor {
-    /// Believes `proxies`.
+    /// Creates an extractor that trusts `proxies`.
     pub fn new(proxies: TrustedProxies) -> Self {
         Self(proxies)
     }
@@ -88,7 +88,7 @@ impl KeyExtractor for SmartIpKeyExtractor {
     }
 }
 
-/// One key for all requests.
+/// Uses one key for all requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GlobalKeyExtractor;
 
@@ -98,11 +98,11 @@ impl KeyExtractor for GlobalKeyExtractor {
     }
 }
 
-/// The value of a header: the first, where there are several.
+/// Uses the value of a header as the key. If the header occurs several times, the first value counts.
 ///
-/// A client may write what it likes there, and have as many keys: use it where something else tells keys that
-/// exist from others, or limit by address as well. A value that is not UTF-8 shares its key with some others of
-/// that kind.
+/// A client can send any value and thus obtain any number of keys. Use this extractor only if an outer layer
+/// validates the header, or add a limit by address. Invalid UTF-8 is replaced, so that different invalid
+/// values may share a key.
 ///
 /// ```
 /// use trypema::tower::{HeaderKeyExtractor, Incoming, KeyExtractor};
@@ -116,7 +116,7 @@ impl KeyExtractor for GlobalKeyExtractor {
 pub struct HeaderKeyExtractor(HeaderName);
 
 impl HeaderKeyExtractor {
-    /// The value of the header `name`.
+    /// Creates an extractor for the header `name`.
     pub fn new(name: HeaderName) -> Self {
         Self(name)
     }
@@ -132,10 +132,10 @@ impl KeyExtractor for HeaderKeyExtractor {
     }
 }
 
-/// The path as the client wrote it, without the query.
+/// Uses the path as the key, as the client sent it and without the query.
 ///
-/// `/users/1` and `/users/2` are two keys. For one key per route, use a closure that reads what the router knows,
-/// such as axum's `MatchedPath`.
+/// `/users/1` and `/users/2` are different keys. For one key per route, use a closure that reads the matched
+/// route, such as axum's `MatchedPath`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathKeyExtractor;
 
@@ -145,7 +145,8 @@ impl KeyExtractor for PathKeyExtractor {
     }
 }
 
-/// What a layer further out knows of the caller, and has put into the extensions as a `T`.
+/// Uses a `T` from the request's extensions as the key. An outer layer, for example authentication, has to
+/// insert it.
 ///
 /// ```
 /// use trypema::tower::{ExtensionKeyExtractor, Incoming, KeyExtractor};
@@ -167,7 +168,7 @@ impl KeyExtractor for PathKeyExtractor {
 pub struct ExtensionKeyExtractor<T>(PhantomData<fn() -> T>);
 
 impl<T> ExtensionKeyExtractor<T> {
-    /// The `T` among the extensions.
+    /// Creates an extractor for the extension `T`.
     pub fn new() -> Self {
         Self(PhantomData)
     }

@@ -1,4 +1,4 @@
-//! The response to come.
+//! The response future of the middleware.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use super::gate::{BoxFuture, Finding, Found, Trouble};
 use super::incoming::{Incoming, ResponseView};
 
 pin_project! {
-    /// The response to come of [`RateLimit`](super::RateLimit).
+    /// The response future of [`RateLimit`](super::RateLimit).
     ///
-    /// With counters in this process the request was decided on before this exists, and it is the future of the
-    /// service inside and little more. Dropped before its end, it leaves things as they are: what
-    /// [`refund_if`](super::RateLimitLayerBuilder::refund_if) might have given back stays spent, and what
-    /// [`charge_if`](super::RateLimitLayerBuilder::charge_if) might have charged stays free.
+    /// With counters in this process, the request is decided before this future exists, and the future adds
+    /// little to that of the inner service. Dropping it early changes nothing in the counters:
+    /// [`refund_if`](super::RateLimitLayerBuilder::refund_if) then refunds nothing, and
+    /// [`charge_if`](super::RateLimitLayerBuilder::charge_if) charges nothing.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -35,20 +35,20 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        // The store is being asked.
+        // Waiting for the decision of the store.
         Waiting { waiting: Option<Box<Waiting<S, B>>> },
-        // The request was let in, and there is no more to do.
+        // The inner service is running, and its response needs no processing.
         Running { #[pin] future: S::Future },
-        // The request was let in, and its response matters. None once there is a response.
+        // The inner service is running, and its response will be processed. `passage` is `None` after that.
         Watched { #[pin] future: S::Future, passage: Option<Passage> },
-        // The response is there, and the store is being told what it means.
+        // The response is complete, and the store is counting or refunding the request.
         Settling { settling: Option<Box<Settling<S::Response>>> },
-        // The request was not let in.
+        // The request was denied.
         Refused { response: Option<Box<Response<String>>> },
     }
 }
 
-/// A request that the store is being asked about, and the service that was made ready for it.
+/// A request that waits for the store, and the inner service that was polled ready for it.
 pub(super) struct Waiting<S, B> {
     pub(super) asking: BoxFuture<Result<Found, Trouble>>,
     pub(super) service: S,
@@ -56,7 +56,7 @@ pub(super) struct Waiting<S, B> {
     pub(super) config: Arc<Config>,
 }
 
-/// A response that has to wait until it was settled.
+/// A response that waits until the request is counted or refunded.
 struct Settling<R> {
     settling: BoxFuture<Option<Finding>>,
     response: R,
@@ -91,7 +91,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
         loop {
-            // A place that is empty belongs to a future that has ended, and those are not polled again.
+            // A slot is empty only after the future has completed, and then it must not be polled again.
             let next = match state.as_mut().project() {
                 StateProjection::Running { future } => return future.poll(cx),
                 StateProjection::Watched { future, passage } => {
@@ -130,7 +130,7 @@ where
 }
 
 impl<S: Service<Request<B>>, B> Waiting<S, B> {
-    /// What comes after the answer of the store.
+    /// Returns the next state, given the decision of the store.
     fn judged(mut self: Box<Self>, found: Result<Found, Trouble>) -> State<S, B> {
         match self.config.judge(&Incoming::of(&self.request), found) {
             Step::In => State::Running { future: self.called() },

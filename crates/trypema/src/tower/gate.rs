@@ -1,4 +1,4 @@
-//! What decides over requests: one limit, or rules.
+//! Gates: the part of a layer that decides a request, by one limit or by rules.
 
 mod limit;
 mod rules;
@@ -17,82 +17,82 @@ pub(super) use rules::{Attribute, RulesGate};
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What decides.
+/// One limit or a set of rules.
 pub(super) enum Gate {
     Limit(Arc<LimitGate>),
     Rules(Arc<RulesGate>),
 }
 
-/// How a request is counted.
+/// The cost of a request, and the way it is counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     pub(super) cost: u64,
     pub(super) counting: Counting,
-    /// Whether clients that are let in are told what is left.
+    /// Whether responses to admitted requests report the remaining quota.
     pub(super) is_told: bool,
 }
 
-/// When a request is counted.
+/// The time at which a request is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counting {
-    /// Before it is let in.
+    /// Before it is admitted.
     Before,
-    /// Before, and perhaps undone after the response.
+    /// Before it is admitted, with a receipt, so that it can be refunded after the response.
     Reserving,
-    /// Perhaps after the response; before that it is only looked whether there is room.
+    /// After the response, if at all. Before, the gate only checks whether the request would be allowed.
     After,
 }
 
-/// Whether a decision is there already.
+/// A decision, or the future of one.
 pub(super) enum Asked {
-    /// The request is let in, and there is no more to say: the way of most requests, and the shortest.
+    /// The request is admitted, and no details are needed. This is the fast path.
     Passed,
     Now(Result<Found, Trouble>),
     Later(BoxFuture<Result<Found, Trouble>>),
 }
 
-/// What was decided.
+/// A decision, and the work that may follow the response.
 pub(super) struct Found {
     pub(super) finding: Finding,
-    /// What may have to be done after the response. Only where the request is let in.
+    /// Counts or refunds the request after its response. Only for admitted requests.
     pub(super) afterwards: Option<Afterwards>,
 }
 
-/// What was decided, by whom.
+/// A decision, and the gate that made it.
 pub(super) enum Finding {
     Limit {
         gate: Arc<LimitGate>,
         decision: Decision,
     },
-    /// Boxed, as it is the larger one and the rarer.
+    /// Boxed, because a verdict is larger and rules are used less often.
     Rules(Box<Verdict>),
 }
 
-/// Why nothing could be decided.
+/// The reason why there is no decision.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// A request without a key, and what to do about it.
+    /// The request has no key. Contains instructions for the developer.
     NoKey(&'static str),
-    /// The store could not be asked.
+    /// The store failed.
     Failed(TrypemaError),
 }
 
-/// Counts a request after the response, or gives back what was counted before.
+/// Counts a request after its response, or refunds it.
 pub(super) type Afterwards = Box<dyn FnOnce() -> Settled + Send>;
 
-/// Whether what was to be done after a response is done; with a newer finding, where one was made.
+/// The result of [`Afterwards`], or the future of it. Contains a newer finding, if there is one.
 pub(super) enum Settled {
     Now(Option<Finding>),
     Later(BoxFuture<Option<Finding>>),
 }
 
-/// A finding as clients are told of it.
+/// A finding in the form that responses need.
 #[derive(Clone, Copy)]
 pub(super) enum Told<'a> {
     Limit {
         policy: Policy<'a>,
         standing: &'a Standing,
-        /// What a denial by this limit means.
+        /// The error code of a denial by this limit.
         code: ErrorCode,
     },
     Rules(&'a Verdict),
@@ -109,7 +109,7 @@ impl Gate {
 }
 
 impl<'a> Told<'a> {
-    /// What may keep requests out: rules that only log are nobody's business.
+    /// Returns the limits that can deny requests. Shadow rules are not reported to clients.
     pub(super) fn policies(self) -> impl Iterator<Item = Policy<'a>> {
         let (one, verdict) = match self {
             Self::Limit { policy, .. } => (Some(policy), None),
@@ -149,14 +149,14 @@ impl From<TrypemaError> for Trouble {
 }
 
 impl Found {
-    /// A finding, and what may have to be done once a request that was let in has its response.
+    /// Creates a decision with work that follows the response. The work is dropped if the request is denied.
     fn new(finding: impl Into<Finding>, afterwards: impl FnOnce() -> Settled + Send + 'static) -> Self {
         let finding = finding.into();
         let afterwards = finding.is_allowed().then(|| Box::new(afterwards) as Afterwards);
         Self { finding, afterwards }
     }
 
-    /// A finding that nothing follows from after the response.
+    /// Creates a decision without any work after the response.
     fn settled(finding: impl Into<Finding>) -> Self {
         Self { finding: finding.into(), afterwards: None }
     }

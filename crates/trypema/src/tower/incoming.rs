@@ -1,10 +1,10 @@
-//! Requests and responses as the middleware sees them: everything but their bodies.
+//! The middleware's view of requests and responses: everything except their bodies.
 
 use std::net::{IpAddr, SocketAddr};
 
 use ::http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 
-/// A request without its body: what keys, costs and exceptions are functions of.
+/// A request without its body: the argument of key extractors and of the builder's closures.
 ///
 /// ```
 /// use trypema::tower::Incoming;
@@ -17,20 +17,20 @@ use ::http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri, 
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Incoming<'r> {
-    /// What is to be done.
+    /// The method.
     pub method: &'r Method,
-    /// With what.
+    /// The URI.
     pub uri: &'r Uri,
-    /// In which version of HTTP.
+    /// The version of HTTP.
     pub version: Version,
-    /// What the client says.
+    /// The headers from the client.
     pub headers: &'r HeaderMap,
-    /// What the server and the layers further out know: addresses, the user, the route.
+    /// The extensions from the server and from outer layers: addresses, the user, the route.
     pub extensions: &'r Extensions,
 }
 
 impl<'r> Incoming<'r> {
-    /// What there is to see of `request`.
+    /// Creates a view of `request`.
     pub fn of<B>(request: &'r Request<B>) -> Self {
         Self {
             method: request.method(),
@@ -41,8 +41,8 @@ impl<'r> Incoming<'r> {
         }
     }
 
-    /// The path that the client asked for: with the feature `axum` also inside of a nested router, which sees only the
-    /// rest of it.
+    /// Returns the path that the client requested. With the feature `axum`, this is the full path even inside
+    /// a nested router, which sees only the rest of it.
     pub fn path(&self) -> &'r str {
         #[cfg(feature = "axum")]
         if let Some(path) = super::axum::original_path(self.extensions) {
@@ -51,8 +51,8 @@ impl<'r> Incoming<'r> {
         self.uri.path()
     }
 
-    /// The address that the request came from, which may be a proxy's: axum's `ConnectInfo<SocketAddr>` (with the
-    /// feature `axum`), or else a [`SocketAddr`] or an [`IpAddr`] among the extensions.
+    /// Returns the peer's address, which may be that of a proxy: axum's `ConnectInfo<SocketAddr>` (with the
+    /// feature `axum`), or a [`SocketAddr`] or [`IpAddr`] from the extensions.
     pub fn peer_ip(&self) -> Option<IpAddr> {
         #[cfg(feature = "axum")]
         if let Some(address) = super::axum::connected(self.extensions) {
@@ -63,23 +63,24 @@ impl<'r> Incoming<'r> {
     }
 }
 
-/// A response without its body: what [`charge_if`](super::RateLimitLayerBuilder::charge_if) and
-/// [`refund_if`](super::RateLimitLayerBuilder::refund_if) decide by.
+/// A response without its body: the argument of [`charge_if`](super::RateLimitLayerBuilder::charge_if) and
+/// [`refund_if`](super::RateLimitLayerBuilder::refund_if).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ResponseView<'r> {
-    /// How it went. gRPC has 200 here whatever happened, and says it in the header `grpc-status` if at all.
+    /// The status. For gRPC it is always 200; the gRPC status is in the header `grpc-status`, or in the
+    /// trailers, which are not visible here.
     pub status: StatusCode,
-    /// In which version of HTTP.
+    /// The version of HTTP.
     pub version: Version,
-    /// What the handler says to the client.
+    /// The headers from the handler.
     pub headers: &'r HeaderMap,
-    /// What the handler says to the layers further out.
+    /// The extensions from the handler and from inner layers.
     pub extensions: &'r Extensions,
 }
 
 impl<'r> ResponseView<'r> {
-    /// What there is to see of `response`.
+    /// Creates a view of `response`.
     pub fn of<B>(response: &'r Response<B>) -> Self {
         Self {
             status: response.status(),

@@ -1,10 +1,10 @@
-//! What can be wrong with a layer.
+//! Errors in the settings of a layer.
 
 use thiserror::Error;
 
 use crate::error::TrypemaError;
 
-/// Why a layer cannot be built.
+/// The error for a layer with invalid settings.
 ///
 /// ```
 /// use trypema::tower::{InvalidLayer, RateLimitLayer};
@@ -15,35 +15,35 @@ use crate::error::TrypemaError;
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum InvalidLayer {
-    /// Numbers that make no limit.
+    /// The numbers of the limit are invalid.
     #[error(transparent)]
     Limit(#[from] TrypemaError),
-    /// No limit at all.
+    /// There is no limit.
     #[error("no limit: give `limit`, or `per_second` and `burst_size`")]
     NoLimit,
-    /// A limit, and numbers for another one.
+    /// There is a limit, and also a period or a burst size.
     #[error("two limits: give `limit`, or `per_second` and `burst_size`, but not both")]
     TwoLimits,
-    /// A name that cannot be part of a counter's name.
+    /// The name cannot be part of a counter name.
     #[error("invalid name {given:?}: need 1 to {max_bytes} letters, digits, `_`, `-` and `.`")]
     Name {
-        /// The name that was given, or its start.
+        /// The name, possibly truncated.
         given: String,
-        /// The longest name allowed.
+        /// The longest allowed name, in bytes.
         max_bytes: usize,
     },
-    /// A limiter that is shared, and no name that tells this layer's counters from those of others.
+    /// The limiter is shared, but there is no name to separate this layer's counters from others.
     #[error("no name: the counters of a limiter that is given need a `name` of their own")]
     NoName,
-    /// Requests that would be charged after the response and given back as well.
+    /// `charge_if` and `refund_if` are both set.
     #[error("`charge_if` and `refund_if` exclude each other")]
     ChargeAndRefund,
-    /// More attributes than a request of rules may have.
+    /// There are more attributes than a request to rules may have.
     #[error("{given} attributes: at most {max} are allowed")]
     Attributes {
-        /// How many were given.
+        /// The number of attributes.
         given: usize,
-        /// How many are allowed.
+        /// The most attributes allowed.
         max: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Who a request is counted for.
+//! Keys, and their extraction from requests.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use super::incoming::Incoming;
 use crate::http::AddressKey;
 
-/// Who a request is counted for: a text, or an address that needs no allocation to be one.
+/// The key that a request is counted under: text, or an address, which needs no allocation.
 ///
 /// ```
 /// use std::net::{IpAddr, Ipv6Addr};
@@ -24,18 +24,18 @@ pub struct Key<'r>(Form<'r>);
 enum Form<'r> {
     Text(Cow<'r, str>),
     Address(AddressKey),
-    /// An address, written when somebody reads it; never IPv4 in IPv6.
+    /// An address that is formatted only when its text is read. Never an IPv4-mapped IPv6 address.
     Unwritten {
         address: IpAddr,
         text: OnceLock<AddressKey>,
     },
 }
 
-/// Room for the bytes of an address: what tells them from text, and half of an IPv6 address.
+/// A buffer for an address as bytes: a tag that no text starts with, and at most half of an IPv6 address.
 pub(super) type Room = [u8; 1 + 8];
 
 impl Key<'_> {
-    /// The text.
+    /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Form::Text(text) => text,
@@ -44,8 +44,8 @@ impl Key<'_> {
         }
     }
 
-    /// The key as bytes, other keys having others: quicker than the text of an address. Bytes of an address start with
-    /// one that no text has.
+    /// Returns the key as bytes, which is faster than formatting an address. Different keys give different
+    /// bytes: an address starts with a byte that cannot occur in UTF-8 text.
     pub(super) fn bytes<'k>(&'k self, room: &'k mut Room) -> &'k [u8] {
         match &self.0 {
             Form::Unwritten { address: IpAddr::V4(address), .. } => {
@@ -54,7 +54,7 @@ impl Key<'_> {
                 &room[..5]
             }
             Form::Unwritten { address: IpAddr::V6(address), .. } => {
-                // Its /64: who has one address of it has them all.
+                // Only the /64 network: a client usually controls all addresses in it.
                 room[0] = 0xfe;
                 room[1..].copy_from_slice(&address.octets()[..8]);
                 room
@@ -94,16 +94,16 @@ impl From<AddressKey> for Key<'_> {
     }
 }
 
-/// As [`AddressKey::of`]: an IPv6 address by its /64.
+/// The same key as [`AddressKey::of`]: for IPv6, the /64 network.
 impl From<IpAddr> for Key<'_> {
     fn from(address: IpAddr) -> Self {
         Self(Form::Unwritten { address: address.to_canonical(), text: OnceLock::new() })
     }
 }
 
-/// Says who a request is counted for.
+/// Extracts the key that a request is counted under.
 ///
-/// Closures do, if they say what they are given:
+/// Closures implement this trait if their parameter type is annotated:
 ///
 /// ```
 /// use trypema::tower::{Incoming, RateLimitLayer};
@@ -117,7 +117,7 @@ impl From<IpAddr> for Key<'_> {
 /// # Ok::<(), trypema::tower::InvalidLayer>(())
 /// ```
 ///
-/// An implementation of the trait can borrow the key from the request, and allocate nothing:
+/// An implementation of the trait can borrow the key from the request and avoid the allocation:
 ///
 /// ```
 /// use trypema::tower::{Incoming, Key, KeyExtractor};
@@ -131,18 +131,18 @@ impl From<IpAddr> for Key<'_> {
 /// }
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Who `request` is counted for; `None` if that cannot be told.
+    /// Returns the key of `request`, or `None` if it has none.
     fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>>;
 
-    /// Advice about a request without a key: a sentence for the log and, in debug builds, for the response, which is
-    /// 500.
+    /// Returns instructions for the developer about a request without a key: a sentence for the log and, in
+    /// debug builds, for the body of the 500 response.
     fn advice(&self) -> &'static str {
         "The key extractor of the rate limit found no key in this request."
     }
 
-    /// Whether every request has this key unless the server is set up wrongly, as with addresses. If it is missing, a
-    /// layer with rules answers 500 to requests that a rule or a list needs it for, where it would otherwise do what
-    /// [`if_missing`](crate::rules::IfMissing) of the rule says.
+    /// Whether every request has this key unless the server is misconfigured, as with addresses. If such a
+    /// key is missing and a rule or a list needs it, a layer with rules responds with 500. For other keys,
+    /// the rule's [`if_missing`](crate::rules::IfMissing) applies.
     fn is_mandatory(&self) -> bool {
         false
     }

@@ -1,9 +1,10 @@
-//! The log of requests without a key, which a server that is set up wrongly answers with 500.
+//! Logs requests without a key: a misconfigured server, which responds with 500.
 
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts requests without a key and logs some of them: all may be, and the log must not grow with traffic.
+/// Counts requests without a key and logs some of them. If the server is misconfigured, every request may
+/// lack a key, and the log must not grow with the traffic.
 #[derive(Debug, Default)]
 pub(super) struct Keyless {
     #[cfg(feature = "tracing")]
@@ -11,7 +12,7 @@ pub(super) struct Keyless {
 }
 
 impl Keyless {
-    /// Logs the 1st, 2nd, 4th, 8th … request without a key as an error; without the feature `tracing` it logs nothing.
+    /// Logs the 1st, 2nd, 4th, 8th … request without a key as an error.
     #[cfg(feature = "tracing")]
     pub(super) fn log(&self, advice: &str) {
         let count = self.count.fetch_add(1, Ordering::Relaxed).saturating_add(1);

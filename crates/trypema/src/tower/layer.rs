@@ -1,4 +1,4 @@
-//! The layer: wraps services.
+//! The layer, which wraps services.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use super::config::Config;
 use super::service::RateLimit;
 use crate::rules::Engine;
 
-/// Wraps services in [`RateLimit`]. Clones, and all services that they wrap, count together.
+/// Wraps services in [`RateLimit`]. All clones of a layer, and all services they wrap, share their counters.
 ///
-/// The response body of a service has to be `From<String>`, as axum's is; for others, such as tonic's, there is
-/// [`any_body`](Self::any_body).
+/// The response body of the inner service has to be `From<String>`, as axum's is. For others, such as
+/// tonic's, use [`any_body`](Self::any_body).
 #[derive(Clone)]
 pub struct RateLimitLayer {
     config: Arc<Config>,
 }
 
 impl RateLimitLayer {
-    /// A layer with one limit.
+    /// Returns a builder of a layer with one limit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -42,10 +42,11 @@ impl RateLimitLayer {
         RateLimitLayerBuilder::by_limit()
     }
 
-    /// A layer with the rules of an engine, which may be [replaced](Engine::replace) while it runs.
+    /// Returns a builder of a layer with the rules of an engine. The rules can be [replaced](Engine::replace)
+    /// at any time.
     ///
-    /// Requests have the attributes `endpoint` (the path) and `method` by themselves; what else rules ask for is given
-    /// by [`attribute`](RateLimitLayerBuilder::attribute).
+    /// Requests always have the attributes `endpoint` (the path) and `method`. Set the other attributes that
+    /// the rules use with [`attribute`](RateLimitLayerBuilder::attribute).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -79,8 +80,9 @@ impl RateLimitLayer {
         RateLimitLayerBuilder::by_rules(engine)
     }
 
-    /// The same layer, for services whose response body is not `From<String>`: tonic's, boxed ones, those of layers
-    /// further in that compress or trace. It gives them a body type of its own, [`ResponseBody`](super::ResponseBody).
+    /// Converts the layer for services whose response body is not `From<String>`: tonic's bodies, boxed
+    /// bodies, or those of inner layers that compress or trace. Their responses then have the body type
+    /// [`ResponseBody`](super::ResponseBody).
     ///
     /// ```
     /// use trypema::tower::RateLimitLayer;

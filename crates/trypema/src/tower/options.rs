@@ -1,4 +1,4 @@
-//! What there is to choose about a layer, whatever decides.
+//! The options that one limit and rules have in common.
 
 use ::http::{Method, Response};
 
@@ -12,31 +12,31 @@ type Cost = Box<dyn Fn(&Incoming<'_>) -> u64 + Send + Sync>;
 type ErrorHandler = Box<dyn Fn(&Denial<'_>) -> Response<String> + Send + Sync>;
 pub(super) type Predicate = Box<dyn Fn(&ResponseView<'_>) -> bool + Send + Sync>;
 
-/// What there is to choose.
+/// The options of a layer.
 pub(super) struct Options {
-    /// All, if it is `None`.
+    /// The methods that are limited; `None` for all.
     pub(super) methods: Option<Vec<Method>>,
     pub(super) skips: Vec<Skip>,
-    /// One, if it is `None`.
+    /// The function that computes the cost; `None` for a cost of 1.
     pub(super) cost: Option<Cost>,
     pub(super) headers: HeaderStyle,
     pub(super) error_handler: Option<ErrorHandler>,
     pub(super) charging: Charging,
 }
 
-/// When requests pay.
+/// The time at which a request is counted.
 #[derive(Default)]
 pub(super) enum Charging {
     #[default]
     Before,
-    /// Before, and those whose response is so get it back.
+    /// Before the request, and refunded if the predicate holds for the response.
     RefundIf(Predicate),
-    /// After, and only those whose response is so.
+    /// After the response, if the predicate holds for it.
     ChargeIf(Predicate),
 }
 
 impl Options {
-    /// Whether the layer has nothing to do with a request.
+    /// Whether a request is exempt from the layer.
     #[inline]
     pub(super) fn passes(&self, request: &Incoming<'_>) -> bool {
         self.methods.as_ref().is_some_and(|methods| !methods.contains(request.method))
@@ -54,7 +54,7 @@ impl Options {
         Terms { cost, counting, is_told: self.headers != HeaderStyle::None }
     }
 
-    /// Whether something is to be done now that the response is known.
+    /// Whether the request has to be counted or refunded after this response.
     pub(super) fn settles(&self, response: &ResponseView<'_>) -> bool {
         match &self.charging {
             Charging::Before => false,

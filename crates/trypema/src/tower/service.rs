@@ -1,4 +1,4 @@
-//! The service: asks before it calls the one inside.
+//! The service: checks a request before it calls the inner service.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::config::{Config, Step};
 use super::future::{ResponseFuture, Waiting};
 use super::incoming::Incoming;
 
-/// A service that lets requests through to the one inside as far as limits allow. Made by
+/// A service that calls the inner service only for requests within the limits. Created by
 /// [`RateLimitLayer`](super::RateLimitLayer).
 ///
-/// It is ready when the service inside is: a request that has to wait for Redis takes the service that was made ready
-/// with it and leaves a clone. Clones share everything but the service inside.
+/// It is ready when the inner service is. A request that waits for Redis takes the inner service that was
+/// polled ready, and leaves a clone in its place. Clones share everything except the inner service.
 ///
-/// Responses have the body type of the service inside, which has to be made `From<String>` for those that deny: axum's
-/// is, and so is `http_body_util::Full`. For tonic's and all others see
+/// Responses have the body type of the inner service, which has to be `From<String>` because denials need a
+/// body: axum's is, and so is `http_body_util::Full`. For tonic's and all others, see
 /// [`any_body`](super::RateLimitLayer::any_body).
 #[derive(Clone)]
 pub struct RateLimit<S> {
@@ -31,17 +31,17 @@ impl<S> RateLimit<S> {
         Self { inner, config }
     }
 
-    /// The service inside.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service inside.
+    /// Returns a mutable reference to the inner service.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The service inside.
+    /// Returns the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -69,7 +69,8 @@ where
 }
 
 impl<S> RateLimit<S> {
-    /// The ways that fewer requests go. Apart, because what is moved for one of them would be moved for all.
+    /// Handles the less common steps. Not inlined, to keep the moves of the large values out of the fast
+    /// path.
     #[inline(never)]
     fn follow<B>(&mut self, step: Step, request: Request<B>) -> ResponseFuture<S, B>
     where

@@ -1,4 +1,4 @@
-//! Layers with one limit.
+//! The builder of layers with one limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,21 +14,22 @@ use crate::http::Standing;
 use crate::rate_limiter::RateLimiter;
 use crate::strategy::{Limit, TokenBucketLimits, TokenLimit};
 
-/// tower_governor's numbers, for those that are not given.
+/// The defaults of tower_governor for a period or burst size that is not set.
 const DEFAULT_PERIOD: Duration = Duration::from_millis(500);
 const DEFAULT_BURST_SIZE: u32 = 8;
 
-/// What a policy is called if nothing else is said.
+/// The policy name if none is set.
 const DEFAULT_NAME: &str = "default";
 
-/// The longest name, the same as of a rule's id: it is part of every counter's name and of response headers.
+/// The longest name in bytes, the same as for rule ids. The name is part of every counter name and of
+/// response headers.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Keys that a layer's own limiter keeps in memory: more than callers have, and few enough that those who make up
-/// addresses do not fill it. Beyond that, new keys share limits.
+/// The most keys in a layer's own limiter: more than a service has clients, and few enough that an attacker
+/// with many addresses does not exhaust the memory. Beyond it, new keys share counters.
 const MAX_OWN_KEYS: usize = 1_000_000;
 
-/// A layer with one limit in the making: see [`RateLimitLayer::builder`].
+/// The settings of a layer with one limit. See [`RateLimitLayer::builder`].
 pub struct ByLimit {
     limit: Option<Limit>,
     period: Option<Duration>,
@@ -38,7 +39,7 @@ pub struct ByLimit {
     key_extractor: Box<dyn KeyExtractor>,
 }
 
-/// Counters that others may use as well.
+/// A limiter that other layers and callers may use as well.
 struct Counters {
     limiter: Arc<RateLimiter>,
     place: Place,
@@ -56,84 +57,86 @@ impl RateLimitLayerBuilder<ByLimit> {
         })
     }
 
-    /// The limit, of any strategy.
+    /// Sets the limit, of any strategy.
     pub fn limit(mut self, limit: impl Into<Limit>) -> Self {
         self.gate.limit = Some(limit.into());
         self
     }
 
-    /// A token bucket that gains one token in every `period`; with [`burst_size`](Self::burst_size), in place of
-    /// [`limit`](Self::limit). 500 ms, if only the size is given.
+    /// Sets a token bucket that gains one token per `period`. Use it with [`burst_size`](Self::burst_size),
+    /// in place of [`limit`](Self::limit). Defaults to 500 ms if only the burst size is set.
     pub fn period(mut self, period: Duration) -> Self {
         self.gate.period = Some(period);
         self
     }
 
-    /// A [`period`](Self::period) in seconds. As with tower_governor, `per_second(4)` is one request every four
-    /// seconds, and not four requests a second.
+    /// Sets the [`period`](Self::period) in seconds. As in tower_governor, `per_second(4)` is one request
+    /// every four seconds, not four requests per second.
     pub fn per_second(self, seconds: u64) -> Self {
         self.period(Duration::from_secs(seconds))
     }
 
-    /// A [`period`](Self::period) in milliseconds.
+    /// Sets the [`period`](Self::period) in milliseconds.
     pub fn per_millisecond(self, milliseconds: u64) -> Self {
         self.period(Duration::from_millis(milliseconds))
     }
 
-    /// How many tokens a bucket holds that gains one in every [`period`](Self::period). It starts full. 8, if only
-    /// the period is given.
+    /// Sets the capacity of the token bucket that gains one token per [`period`](Self::period). The bucket
+    /// starts full. Defaults to 8 if only the period is set.
     pub fn burst_size(mut self, tokens: u32) -> Self {
         self.gate.burst_size = Some(tokens);
         self
     }
 
-    /// What the limit is called: in headers, and in the names of its counters. Layers on one limiter share counters if
-    /// they have one name, and never otherwise. Letters, digits, `_`, `-` and `.`, at most 64.
+    /// Sets the name of the limit, for headers and counter names. Layers on the same limiter share counters
+    /// if they have the same name. Letters, digits, `_`, `-` and `.`; at most 64.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.gate.name = Some(name.into());
         self
     }
 
-    /// Counts in this process, in `limiter`, which also gives the clock and the observer. It needs a
+    /// Counts in this process, in `limiter`, with its clock and its observer. Requires a
     /// [`name`](Self::name).
     ///
-    /// Without it the layer has a limiter of its own, for a million keys; beyond that, new ones share limits.
+    /// Without a limiter, the layer creates its own for a million keys. Beyond that number, new keys share
+    /// counters.
     pub fn limiter(mut self, limiter: Arc<RateLimiter>) -> Self {
         self.gate.counters = Some(Counters { limiter, place: Place::Shared(|limiter| limiter.local()) });
         self
     }
 
-    /// Counts in the Redis of `limiter`. It needs a [`name`](Self::name).
+    /// Counts in the Redis of `limiter`. Requires a [`name`](Self::name).
     ///
-    /// What a failure of Redis means is chosen in the limiter's builder: nothing chosen is 503, and so is
-    /// [`OnFailure::Deny`](crate::redis::OnFailure::Deny).
+    /// The limiter's failure policy applies while Redis is unreachable. By default, and with
+    /// [`OnFailure::Deny`](crate::redis::OnFailure::Deny), the response is a 503.
     #[cfg(feature = "_redis")]
     pub fn redis(mut self, limiter: Arc<RateLimiter>) -> Self {
         self.gate.counters = Some(Counters { limiter, place: Place::Shared(|limiter| limiter.redis()) });
         self
     }
 
-    /// Counts in the Redis of `limiter`, by leases: see [`hybrid`](crate::hybrid). It needs a [`name`](Self::name), and
-    /// [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync) running for it.
+    /// Counts in the Redis of `limiter`, with leases: see [`hybrid`](crate::hybrid). Requires a
+    /// [`name`](Self::name), and a running
+    /// [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync) task.
     #[cfg(feature = "_redis")]
     pub fn hybrid(mut self, limiter: Arc<RateLimiter>) -> Self {
         self.gate.counters = Some(Counters { limiter, place: Place::Shared(|limiter| limiter.hybrid()) });
         self
     }
 
-    /// Who a request is counted for: the peer's address ([`PeerIpKeyExtractor`]), unless told otherwise. A request
-    /// without a key is answered with 500.
+    /// Sets the extractor of the key that a request is counted under. Defaults to the peer's address
+    /// ([`PeerIpKeyExtractor`]). The response to a request without a key is a 500.
     pub fn key_extractor(mut self, key_extractor: impl KeyExtractor) -> Self {
         self.gate.key_extractor = Box::new(key_extractor);
         self
     }
 
-    /// The layer; an error if a choice is invalid.
+    /// Builds the layer. Fails if a setting is invalid.
     pub fn build(self) -> Result<RateLimitLayer, InvalidLayer> {
         self.build_with(|by_limit| Ok(Gate::Limit(Arc::new(by_limit.gate()?))))
     }
 
-    /// The same as [`build`](Self::build), in tower_governor's word.
+    /// The same as [`build`](Self::build), under tower_governor's name.
     pub fn finish(self) -> Result<RateLimitLayer, InvalidLayer> {
         self.build()
     }

@@ -1,4 +1,4 @@
-//! Layers with rules.
+//! The builder of layers with rules.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use super::super::layer::RateLimitLayer;
 use super::RateLimitLayerBuilder;
 use crate::rules::Engine;
 
-/// What rules take, less the two that every request has.
+/// The most attributes: the maximum of a request to rules, less `endpoint` and `method`, which every request
+/// has.
 const MAX_ATTRIBUTES: usize = 30;
 
-/// A layer with rules in the making: see [`RateLimitLayer::rules`].
+/// The settings of a layer with rules. See [`RateLimitLayer::rules`].
 pub struct ByRules {
     engine: Arc<Engine>,
     attributes: Vec<Attribute>,
@@ -24,18 +25,19 @@ impl RateLimitLayerBuilder<ByRules> {
         Self::new(ByRules { engine, attributes: Vec::new() })
     }
 
-    /// How to get an attribute that rules ask for: `ip`, `user`, `tenant`, `plan`, or any other name.
+    /// Sets the extractor of an attribute that rules use: `ip`, `user`, `tenant`, `plan`, or any other name.
     ///
-    /// Rules whose key has an attribute do not apply to requests without it, unless they have
-    /// [`if_missing: deny` or `error`](crate::rules::IfMissing). So beware of attributes that clients may leave out.
+    /// A rule does not apply to a request that lacks an attribute of its key, unless it has [`if_missing:
+    /// deny` or `error`](crate::rules::IfMissing). Be careful with attributes that a client can omit.
     ///
-    /// An address is never left out by clients: where a rule needs `ip` and the layer cannot tell it, because no
-    /// `PeerIpKeyExtractor` is given or nothing puts the address into the extensions, the request is answered with 500,
-    /// and the feature `tracing` logs an error that says what to do. See [`KeyExtractor::is_mandatory`].
+    /// Every request has an address. If a rule needs `ip` and the layer cannot determine it, the server is
+    /// misconfigured: either no `PeerIpKeyExtractor` is set, or nothing stores the address in the request's
+    /// extensions. The response is then a 500, and the feature `tracing` logs an error with instructions. See
+    /// [`KeyExtractor::is_mandatory`].
     ///
-    /// Given again for the same name, it is asked where those before it found nothing. In the same way the path and
-    /// the method stand in for an `endpoint` or a `method` given here: with the route that matched as the `endpoint`
-    /// (axum's `MatchedPath`), `/users/1` and `/users/2` are one.
+    /// If several extractors have the same name, the first one that finds a value counts. The path and the
+    /// method of the request are the last resort for `endpoint` and `method`. If you set `endpoint` to the
+    /// matched route (axum's `MatchedPath`), `/users/1` and `/users/2` are the same endpoint.
     ///
     /// ```
     /// use axum::extract::MatchedPath;
@@ -55,7 +57,7 @@ impl RateLimitLayerBuilder<ByRules> {
         self
     }
 
-    /// The layer; an error if a choice is invalid.
+    /// Builds the layer. Fails if a setting is invalid.
     pub fn build(self) -> Result<RateLimitLayer, InvalidLayer> {
         self.build_with(|ByRules { engine, attributes }| {
             let (given, max) = (attributes.len(), MAX_ATTRIBUTES);

@@ -1,4 +1,4 @@
-//! One limit, asked by a request's key.
+//! The gate with one limit.
 
 mod alone;
 mod shared;
@@ -15,7 +15,7 @@ use crate::rate_limiter::RateLimiter;
 use crate::rules::{SelectProvider, counter};
 use crate::strategy::Limit;
 
-/// A limit, where its counters are, and who is counted.
+/// A limit, the location of its counters, and the extractor of keys.
 pub(in super::super) struct LimitGate {
     pub(in super::super) name: Box<str>,
     pub(in super::super) limit: Limit,
@@ -27,12 +27,12 @@ pub(in super::super) struct LimitGate {
     pub(in super::super) key_extractor: Box<dyn KeyExtractor>,
 }
 
-/// Where a limit's counters are.
+/// The location of a limit's counters.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Place {
-    /// In this process, in a limiter that nobody else uses.
+    /// In this process, in a limiter that only this layer uses.
     Alone,
-    /// With a provider, beside those of others.
+    /// In a provider that other layers and callers may use.
     Shared(SelectProvider),
 }
 
@@ -52,7 +52,7 @@ impl LimitGate {
             return Asked::Now(Err(Trouble::NoKey(self.key_extractor.advice())));
         };
         match self.place {
-            // Nobody else's counters are there, so the key is enough of a name.
+            // No other counters are in this limiter, so the key alone is a sufficient name.
             Place::Alone if terms.counting == Counting::Before => {
                 self.ask_alone(key.bytes(&mut [0; 9]), terms)
             }
@@ -61,16 +61,16 @@ impl LimitGate {
         }
     }
 
-    /// The name of a key's counter, among those of others: no attribute of a rule has an empty name, so that no
-    /// rule's counter has this one.
+    /// Returns the name of a key's counter in a shared provider. Its only attribute name is empty, so it
+    /// cannot be the counter of a rule.
     fn counter(&self, key: &str) -> String {
         let mut text = String::with_capacity(self.name.len() + "|=".len() + key.len());
         counter::write(&mut text, &self.name, std::iter::once(("", counter::Value::Text(key))));
         text
     }
 
-    /// What is asked for before a request that is perhaps counted after its response: of attempts, only whether
-    /// they are blocked.
+    /// Returns the cost for checking a request that is counted after its response. It is 0 for abuse limits,
+    /// which are only checked for a block.
     fn looking(&self, cost: u64) -> u64 {
         if matches!(self.limit, Limit::Abuse(_)) { 0 } else { cost }
     }

@@ -1,4 +1,4 @@
-//! Rules, asked by the attributes of a request.
+//! The gate with rules.
 
 use std::sync::Arc;
 
@@ -7,26 +7,27 @@ use super::super::key::{Key, KeyExtractor};
 use super::{Asked, Counting, Finding, Found, Settled, Terms, Trouble};
 use crate::rules::{Engine, Request};
 
-/// The attribute that rules by address are made of. Every request has one, so a layer that cannot tell it is set up wrongly.
+/// The attribute for rules by address. Every request has an address, so a layer that cannot determine it is
+/// misconfigured.
 const ADDRESS: &str = "ip";
 
 const NO_ADDRESS_EXTRACTOR: &str = "A rule needs the attribute `ip`, which this layer does not set: add \
     `.attribute(\"ip\", PeerIpKeyExtractor)` or, behind proxies, a `SmartIpKeyExtractor`, and serve with \
     `into_make_service_with_connect_info::<SocketAddr>()`.";
 
-/// Rules, and how to get the attributes that they ask for.
+/// Rules, and the extractors of their attributes.
 pub(in super::super) struct RulesGate {
     pub(in super::super) engine: Arc<Engine>,
     pub(in super::super) attributes: Vec<Attribute>,
 }
 
-/// An attribute of requests.
+/// An attribute, and its extractor.
 pub(in super::super) struct Attribute {
     pub(in super::super) name: Box<str>,
     pub(in super::super) extractor: Box<dyn KeyExtractor>,
 }
 
-/// What rules are asked, for when the request itself is gone.
+/// An owned copy of the request's attributes, for the future that outlives the borrowed request.
 struct Question {
     gate: Arc<RulesGate>,
     values: Vec<Option<String>>,
@@ -61,8 +62,8 @@ impl RulesGate {
         Asked::Later(Box::pin(question.ask(terms.counting)))
     }
 
-    /// The advice about an attribute that a rule or a list needs for this request and that only a server that is set up
-    /// wrongly cannot tell: an address.
+    /// Returns instructions for the developer if a rule or a list needs a mandatory attribute that the layer
+    /// could not determine. Only a misconfigured server lacks one: an address.
     fn missing_mandatory(&self, asking: &Request<'_>) -> Option<&'static str> {
         let mandatory = self.attributes.iter().filter(|attribute| attribute.extractor.is_mandatory());
         let mandatory = mandatory.map(|attribute| (&*attribute.name, attribute.extractor.advice()));
@@ -75,7 +76,8 @@ impl RulesGate {
         missing.find(|(name, _)| rules.needs(name, asking)).map(|(_, advice)| advice)
     }
 
-    /// The attributes that have a value. What every request has comes last, because the first of a name counts.
+    /// Returns the attributes that have a value. `endpoint` and `method` come last, because the first value
+    /// of a name counts.
     fn attributes<'a>(
         &'a self,
         values: impl Iterator<Item = Option<&'a str>>,
@@ -101,7 +103,7 @@ impl Question {
                 let reservation = engine.reserve(&request).await?;
                 Found::new(reservation.verdict().clone(), move || {
                     Settled::Later(Box::pin(async move {
-                        // The observer knows of a failure; what cannot be given back stays spent.
+                        // The observer reports failures. Units that cannot be refunded stay spent.
                         let _ = engine.refund(reservation).await;
                         None
                     }))
@@ -115,7 +117,8 @@ impl Question {
         })
     }
 
-    /// Counts what has happened, on each rule. The response is made, so a denial or a failure changes nothing for it.
+    /// Counts a request after its response, on each rule independently. Neither a denial nor a failure
+    /// changes the response.
     async fn charge(self) -> Option<Finding> {
         let given = self.attributes();
         let verdict = self.gate.engine.record(&Request::new(&given).costing(self.cost)).await;

@@ -1,4 +1,4 @@
-//! Counters in a limiter of this layer's own: the shortest way, for the usual case.
+//! The fast path: counters in the layer's own limiter, in this process.
 
 use std::sync::Arc;
 
@@ -7,12 +7,13 @@ use crate::local::Holds;
 use crate::strategy::{Strategy, with_strategy};
 
 impl LimitGate {
-    /// Counts before the request is let in, in a limiter that nobody else uses and nobody watches.
+    /// Counts a request before it is admitted, in a limiter that only this layer uses and that has no
+    /// observer.
     #[inline]
     pub(super) fn ask_alone(self: &Arc<Self>, counter: &[u8], terms: Terms) -> Asked {
         with_strategy!(&self.limit, |S, limit| {
             let found = Holds::<S>::limiter(self.limiter.local()).taken_by_bytes(counter, limit, terms.cost);
-            // The remaining units are computed only if the response tells them.
+            // The remaining units are computed only if the response reports them.
             if S::is_admitted(&found.outcome) && !terms.is_told {
                 return Asked::Passed;
             }

@@ -1,4 +1,4 @@
-//! Counters that others use too, in this process or elsewhere.
+//! Counters in a provider that others may use, in this process or in Redis.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ use crate::provider::{Counting as Recording, Provider, Receipt, Record, Refund};
 use crate::rules::SelectProvider;
 
 impl LimitGate {
-    /// Asks for a request, at once where nobody has to be waited for.
+    /// Checks a request. Returns the decision at once if no waiting is needed, otherwise a future.
     pub(super) fn ask_shared(
         self: &Arc<Self>,
         select: SelectProvider,
@@ -37,14 +37,14 @@ impl LimitGate {
     }
 }
 
-/// The counter of one request, wherever it is.
+/// The counter of one request, in any provider.
 struct Store {
     gate: Arc<LimitGate>,
     select: SelectProvider,
     counter: String,
 }
 
-/// A decision, and the receipt for what it took.
+/// A decision, and the receipt for its units.
 struct Reserved {
     decision: Decision,
     receipt: Option<Receipt>,
@@ -116,7 +116,7 @@ impl Store {
         only(peeked)?
     }
 
-    /// The observer knows of a failure; what cannot be given back stays spent.
+    /// Failures are ignored: the observer reports them, and units that cannot be refunded stay spent.
     async fn refund(self, cost: u64, receipt: Receipt) -> Option<Finding> {
         let (provider, refund) =
             (self.provider(), [Refund { check: self.check(cost), receipt: Some(&receipt) }]);
@@ -124,7 +124,7 @@ impl Store {
         None
     }
 
-    /// Counts a request after its response, which neither a denial nor a failure changes.
+    /// Counts a request after its response. Neither a denial nor a failure changes the response.
     async fn record(self, cost: u64) -> Option<Finding> {
         let (provider, record) =
             (self.provider(), [Record { check: self.check(cost), counting: Recording::Take }]);
@@ -134,7 +134,7 @@ impl Store {
     }
 }
 
-/// The answer to the only check.
+/// Returns the result of the only check.
 fn only<T>(answers: impl IntoIterator<Item = T>) -> Result<T, TrypemaError> {
     let missing = || TrypemaError::InvalidChecks { reason: "the provider gave no answer".to_owned() };
     answers.into_iter().next().ok_or_else(missing)
