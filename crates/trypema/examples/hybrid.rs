@@ -1,4 +1,5 @@
-//! Four instances of a program share one limit: hardly a call reaches Redis, and together they never exceed it.
+//! Four instances share one limit. Few requests reach Redis, and together the instances never exceed the
+//! limit.
 //!
 //! ```text
 //! cargo run --release --example hybrid                            # redis://127.0.0.1, or REDIS_URL, or REDIS_PORT of this machine
@@ -17,23 +18,23 @@ use trypema::redis::{RedisConnection, RedisKey};
 use trypema::{AbsoluteLimit, RateLimiter, TrypemaError};
 
 const INSTANCES: u64 = 4;
-/// In any window.
+/// The limit of all instances together, in any window.
 const LIMIT: u64 = 40_000;
 const WINDOW: Duration = Duration::from_secs(2);
-/// Each instance calls so often: twice as often as the limit allows, all together.
+/// The rate of each instance. All instances together offer twice the limit.
 const CALLS_PER_SECOND: u64 = 10_000;
 const LASTING: Duration = Duration::from_secs(6);
-/// Calls come in small groups.
+/// The interval between two groups of requests.
 const TICK: Duration = Duration::from_millis(5);
 
-/// When a call began and when it was answered, in microseconds: it was admitted in between.
+/// The start and the end of an admitted call, in microseconds. The decision was made in between.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Admitted {
     began: u64,
     ended: u64,
 }
 
-/// What one instance saw.
+/// The results of one instance.
 struct Tally {
     admitted: Vec<Admitted>,
     calls: u64,
@@ -46,7 +47,7 @@ async fn main() -> ExitCode {
         Ok(is_within_limit) if is_within_limit => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            // The address may hold a password, so it is not printed.
+            // The URL may contain a password, so it is not printed.
             eprintln!("{error}");
             eprintln!("Start one (redis-server), or give its address: --example hybrid -- redis://host:port");
             ExitCode::FAILURE
@@ -54,16 +55,16 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Lets all instances call at once; whether they stayed within the limit.
+/// Runs all instances at the same time. Returns whether they stayed within the limit.
 async fn run(url: &str) -> Result<bool, TrypemaError> {
     println!(
         "limit: {LIMIT} calls in any {WINDOW:?}, shared by {INSTANCES} instances of {CALLS_PER_SECOND} calls a second\n"
     );
-    // A key of this run's own, so that an earlier one does not count.
+    // A new key for each run, so that earlier runs do not count.
     let key = RedisKey::encode(format!("example:{}", SystemClock.now().as_micros()));
     let mut tasks = JoinSet::new();
     for _ in 0..INSTANCES {
-        // In real life this is another process on another machine: nothing is shared but Redis.
+        // In production, each instance is a separate process. The instances share nothing but Redis.
         let connection = RedisConnection::connect(url).await?;
         let rl = RateLimiter::builder().redis(connection).redis_deadline(Duration::from_secs(1)).build()?;
         tasks.spawn(call(Arc::new(rl), key.clone()));
@@ -72,7 +73,7 @@ async fn run(url: &str) -> Result<bool, TrypemaError> {
     Ok(report(&tallies?))
 }
 
-/// One instance: calls as often as is due, and gives back what it holds at the end.
+/// Runs one instance at its rate, and releases its leases at the end.
 async fn call(rl: Arc<RateLimiter>, key: RedisKey) -> Result<Tally, TrypemaError> {
     tokio::spawn(rl.hybrid().keep_in_sync());
     let limit = AbsoluteLimit::per_window(LIMIT, WINDOW)?;
@@ -116,7 +117,7 @@ fn report(tallies: &[Tally]) -> bool {
     let surely_in_window = |(first, from): (usize, &Admitted)| {
         let end = from.began + WINDOW.as_micros() as u64;
         let last = admitted.partition_point(|call| call.began < end);
-        // What was answered later may have been admitted later.
+        // Calls that ended after the window may have been admitted after it.
         last - first - admitted[first..last].iter().rev().take_while(|call| call.ended >= end).count()
     };
     let most = admitted.iter().enumerate().map(surely_in_window).max().unwrap_or(0);

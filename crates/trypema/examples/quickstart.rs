@@ -1,4 +1,4 @@
-//! The smallest useful program: five calls a second for each user, and what the sixth is told.
+//! The smallest useful program: five requests per second for each user, and the denial of the sixth.
 //!
 //! ```text
 //! cargo run --example quickstart

@@ -1,4 +1,4 @@
-//! Two instances of a program share one limit through Redis: together they never exceed it.
+//! Two instances share one limit through Redis. Together they never exceed it.
 //!
 //! ```text
 //! cargo run --example redis                            # redis://127.0.0.1, or REDIS_URL, or REDIS_PORT of this machine
@@ -22,7 +22,7 @@ const CALLS: usize = 100;
 const WINDOW_SECONDS: u64 = 10;
 const CALLS_PER_SECOND: f64 = 10.0;
 
-/// What one task saw.
+/// The results of one task.
 #[derive(Default)]
 struct Tally {
     admitted: usize,
@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
         Ok(is_within_limit) if is_within_limit => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(TrypemaError::RedisError(failure)) => {
-            // The address may hold a password, so it is not printed.
+            // The URL may contain a password, so it is not printed.
             eprintln!("Redis gave no answer: {failure}");
             eprintln!("Start one (redis-server), or give its address: --example redis -- redis://host:port");
             ExitCode::FAILURE
@@ -48,21 +48,21 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Lets all instances call at once; whether they stayed within the limit.
+/// Runs all instances at the same time. Returns whether they stayed within the limit.
 async fn run(url: &str) -> Result<bool, TrypemaError> {
     let limit = AbsoluteLimit::new(
         RateLimit::try_from(CALLS_PER_SECOND)?,
         WindowSizeSeconds::try_from(WINDOW_SECONDS)?,
         RateGroupSizeMs::try_from(10)?,
     );
-    // A key of this run's own, so that an earlier one does not count.
+    // A new key for each run, so that earlier runs do not count.
     let key = RedisKey::encode(format!("example:{}", SystemClock.now().as_micros()));
 
     let mut tasks: JoinSet<Result<(usize, Tally), TrypemaError>> = JoinSet::new();
     for instance in 0..INSTANCES {
-        // In real life this is another process on another machine: nothing is shared but Redis.
+        // In production, each instance is a separate process. The instances share nothing but Redis.
         let connection = RedisConnection::connect(url).await?;
-        // A program that is short of time would keep the default of 50 ms.
+        // Longer than the default of 50 ms, which suits a server that must respond quickly.
         let deadline = Duration::from_secs(1);
         let rl = Arc::new(RateLimiter::builder().redis(connection).redis_deadline(deadline).build()?);
         for _ in 0..TASKS {
@@ -79,7 +79,7 @@ async fn run(url: &str) -> Result<bool, TrypemaError> {
     Ok(report(&tallies))
 }
 
-/// One task: takes one unit, again and again.
+/// Runs one task, which takes one unit at a time.
 async fn call(rl: &RateLimiter, key: &RedisKey, limit: &AbsoluteLimit) -> Result<Tally, TrypemaError> {
     let mut tally = Tally::default();
     for _ in 0..CALLS {

@@ -1,4 +1,5 @@
-//! A gRPC service with a limit per client, and a client that runs into it: `RESOURCE_EXHAUSTED`, with the time to wait.
+//! A gRPC service with a limit per client, and a client that exceeds it: the response is `RESOURCE_EXHAUSTED`
+//! with the time to wait.
 //!
 //! ```text
 //! cargo run --example tonic --features tower
@@ -34,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Starts a health service, of which each address may ask three times in ten seconds.
+/// Starts a health service with a limit of three requests per ten seconds for each address.
 async fn serve() -> Result<SocketAddr, Box<dyn std::error::Error>> {
     let limits = RateLimitLayer::builder()
         .limit(TokenBucketLimits::from(TokenLimit::new(3, Duration::from_secs(10))?))
@@ -48,7 +49,7 @@ async fn serve() -> Result<SocketAddr, Box<dyn std::error::Error>> {
     Ok(address)
 }
 
-/// The client's address, where tonic keeps it.
+/// Returns the client's address from the extension in which tonic stores it.
 fn peer(request: &Incoming<'_>) -> Option<String> {
     let address = request.extensions.get::<TcpConnectInfo>()?.remote_addr()?;
     Some(AddressKey::of(address.ip()).to_string())

@@ -1,14 +1,14 @@
-//! What a decision looks like over HTTP and gRPC, and whose request it was.
+//! Decisions as HTTP and gRPC responses, and the addresses of clients.
 //!
-//! Values go in, headers and bodies come out. Nothing waits or logs, a clock is read only for waits that count from
-//! now, and no text that a client or an operator wrote can end a header line or open an HTML tag.
+//! These functions convert values to headers and bodies. They do not wait or log, and read the clock only to
+//! compute waits. No text from a client or an operator can end a header line or open an HTML tag.
 //!
-//! | to | use |
+//! | task | item |
 //! | --- | --- |
-//! | tell clients what is left | [`HeaderStyle::write`] |
-//! | answer a denial or a failure | [`Problem`] (`application/problem+json`), [`ErrorResponse`], [`GrpcDenial`] |
+//! | report the remaining quota | [`HeaderStyle::write`] |
+//! | respond to a denial | [`Problem`] (`application/problem+json`), [`ErrorResponse`], [`GrpcDenial`] |
 //! | return an error from a handler | [`guard`], [`local::Limiter::limiter`](crate::local::Limiter::limiter) |
-//! | know who is calling | [`TrustedProxies::client_address`], [`AddressKey`] |
+//! | determine the client | [`TrustedProxies::client_address`], [`AddressKey`] |
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The API and its limits.
+//! The routes of the API, and its rate limits.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use trypema::tower::{HeaderKeyExtractor, Incoming, PeerIpKeyExtractor, RateLimit
 
 const RULES: &str = include_str!("rules.yaml");
 
-/// The rules of the example, in force.
+/// Returns an engine with the rules of this example.
 pub(crate) fn engine(limiter: RateLimiter) -> Result<Arc<Engine>, Box<dyn std::error::Error>> {
     let rules = RuleSet::from_yaml(RULES, "rules.yaml")?;
     Ok(Arc::new(Engine::local(Arc::new(limiter), rules)))
 }
 
-/// The API, with `engine` before it.
+/// Returns the API, behind a layer that enforces the rules of `engine`.
 pub(crate) fn app(engine: Arc<Engine>) -> Result<Router, Box<dyn std::error::Error>> {
     let limits = RateLimitLayer::rules(engine)
         .attribute("ip", PeerIpKeyExtractor)
@@ -39,7 +39,7 @@ pub(crate) fn app(engine: Arc<Engine>) -> Result<Router, Box<dyn std::error::Err
         .layer(limits))
 }
 
-/// The plan of a key. A real service would have looked it up when it authenticated the caller, and put it into the
+/// Returns the plan of an API key. A real service would look it up during authentication and store it in the
 /// request's extensions.
 fn plan(request: &Incoming<'_>) -> Option<String> {
     let key = request.headers.get("x-api-key")?.to_str().ok()?;

@@ -1,4 +1,4 @@
-//! An HTTP API whose limits are a file of rules: plans, costs, an override, an allow list, and every strategy.
+//! An HTTP API that is limited by a rules file: plans, costs, an override, an allow list, and every strategy.
 //!
 //! ```text
 //! cargo run --example axum --features axum
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "  curl -i -X POST http://{address}/verify                      # the third is blocked for ten minutes"
     );
     println!("  curl -i -H 'x-api-key: internal' http://{address}/search     # never limited");
-    // The peer's address is an attribute of requests.
+    // The rules need the peer's address: the layer takes it from the connection info.
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the user asked for, parsed by hand.
+//! Parses the command line.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -39,7 +39,7 @@ Try: --strategy suppressed --load steady       the limit holds, nobody is shut o
      --strategy fixed-window --window 5        see twice the limit around a boundary
 ";
 
-/// Longer runs would keep too many milliseconds to look back on.
+/// The longest run. The ledger keeps a counter for every millisecond of a run.
 const MAX_SECONDS: u64 = 600;
 
 #[derive(Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub(crate) enum Asked {
     Run(Plan),
 }
 
-/// A run as it was asked for.
+/// The parameters of a run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) strategies: Vec<Name>,
@@ -59,16 +59,16 @@ pub(crate) struct Plan {
     pub(crate) style: Style,
 }
 
-/// How the run is shown.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Style {
-    /// Drawn where the output is a terminal.
+    /// A chart, if the output is a terminal.
     Drawn,
-    /// Printed line by line.
+    /// One line per second.
     Plain,
 }
 
-/// The strategies by the names of the command line.
+/// The strategies, by their names on the command line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Name {
     Absolute,

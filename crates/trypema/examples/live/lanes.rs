@@ -13,35 +13,35 @@ use crate::arguments::{Name, Plan};
 use crate::ledger::Answer;
 use crate::status::Shown;
 
-/// The key that everybody calls.
+/// The key that all threads use.
 const KEY: &str = "everybody";
 
-/// More than this many attempts are not kept by the abuse strategy.
+/// The largest threshold of the abuse strategy.
 const MAX_ATTEMPTS: u64 = 10_000;
 
 /// One strategy with its limit.
 pub(crate) struct Lane {
     pub(crate) name: Name,
-    /// The most it may admit in an interval as long as the window.
+    /// The most requests that the strategy may admit in any interval as long as the window.
     pub(crate) bound: u64,
-    /// Why that is the most.
+    /// The reason for this bound.
     pub(crate) reason: &'static str,
     limited: Box<dyn Limited>,
 }
 
 impl Lane {
-    /// Calls once.
+    /// Makes one request.
     pub(crate) fn take(&self) -> Answer {
         self.limited.take()
     }
 
-    /// How it stands, in at most 19 characters.
+    /// Returns the state of the key, in at most 19 characters.
     pub(crate) fn status(&self) -> String {
         self.limited.status()
     }
 }
 
-/// The lanes of `plan`, all on one limiter; an error says which lane cannot have such a limit.
+/// Creates the lanes of `plan`, on one limiter. The error names the strategy that does not support the limit.
 pub(crate) fn of(plan: &Plan) -> Result<Vec<Lane>, String> {
     let window = WindowSizeSeconds::try_from(plan.window.as_secs());
     let rl = window.and_then(|window| RateLimiter::builder().window_size_seconds(window).build());
@@ -104,7 +104,7 @@ fn rate(limit: u64, window: Duration) -> Result<RateLimit, TrypemaError> {
     RateLimit::try_from(limit as f64 / window.as_secs_f64())
 }
 
-/// A strategy with its limit on the key, whatever the strategy.
+/// A strategy with its limit, as a trait object.
 trait Limited: Send + Sync {
     fn take(&self) -> Answer;
     fn status(&self) -> String;

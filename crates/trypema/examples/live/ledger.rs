@@ -1,27 +1,27 @@
-//! What was admitted and denied, millisecond by millisecond.
+//! Counts admitted and denied requests per millisecond.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What a call was told.
+/// The decision on a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Answer {
     Admitted,
     Denied,
 }
 
-/// Calls of one lane, counted in milliseconds since the run's start.
+/// The requests of one lane, per millisecond since the start of the run.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// Admitted calls by when they were made.
+    /// Admitted requests, by the time they were made.
     asked: Vec<AtomicU32>,
-    /// Admitted calls by when they were answered.
+    /// Admitted requests, by the time they were decided.
     admitted: Vec<AtomicU32>,
     denied: Vec<AtomicU32>,
 }
 
-/// Calls in some stretch of time.
+/// The requests in an interval.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) admitted: u64,
@@ -33,7 +33,7 @@ impl Tally {
         self.admitted + self.denied
     }
 
-    /// The same, per second, if it was counted over `span`.
+    /// Converts counts over `span` to counts per second.
     pub(crate) fn per_second(self, span: Duration) -> Self {
         let rate = |count: u64| (count as f64 / span.as_secs_f64().max(0.001)).round() as u64;
         Self { admitted: rate(self.admitted), denied: rate(self.denied) }
@@ -41,7 +41,7 @@ impl Tally {
 }
 
 impl Ledger {
-    /// Room for a run of `seconds`, and for calls that are answered a little late.
+    /// Creates a ledger for a run of `seconds`, with one second of space for late requests.
     pub(crate) fn new(seconds: u64) -> Self {
         let milliseconds = seconds as usize * 1_000 + 1_000;
         let empty = || (0..milliseconds).map(|_| AtomicU32::new(0)).collect();
@@ -58,7 +58,7 @@ impl Ledger {
         }
     }
 
-    /// What was answered from the start of `span` to before its end.
+    /// Returns the requests decided from the start of `span` to before its end.
     pub(crate) fn tally(&self, span: Range<Duration>) -> Tally {
         let sum = |counts: &[AtomicU32]| {
             let (start, end) = (place(counts, span.start), place(counts, span.end));
@@ -71,10 +71,11 @@ impl Ledger {
         self.tally(Duration::ZERO..Duration::MAX)
     }
 
-    /// The most that was surely admitted in any interval as long as `window`, in steps of a millisecond.
+    /// Returns a lower bound on the most requests admitted in any interval as long as `window`, at a
+    /// resolution of one millisecond.
     ///
-    /// A call is decided at some moment between being made and being answered. So an interval surely holds
-    /// those answered before its end, less those made before its start.
+    /// A request is decided at some time between its start and its end. So an interval certainly contains the
+    /// requests that ended before its end, except those that started before its start.
     pub(crate) fn worst(&self, window: Duration) -> u64 {
         let length = window.as_millis() as usize;
         let (mut answered, mut made, mut worst) = (0_u64, 0_u64, 0);
@@ -90,7 +91,7 @@ impl Ledger {
 }
 
 fn count(counts: &[AtomicU32], at: Duration) {
-    // What is answered after the end of the ledger counts in its last millisecond.
+    // A request that ends after the last millisecond of the ledger counts there.
     let last = counts.len() - 1;
     counts[place(counts, at).min(last)].fetch_add(1, Ordering::Relaxed);
 }

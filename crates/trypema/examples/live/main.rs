@@ -1,4 +1,4 @@
-//! Limits real traffic in the terminal and draws what happens.
+//! Limits real traffic, and draws the result in the terminal.
 //!
 //! ```text
 //! cargo run --release --example live
@@ -22,10 +22,10 @@ use lanes::Lane;
 use ledger::Ledger;
 use traffic::Run;
 
-/// Often enough to look alive, seldom enough to cost nothing.
+/// The redraw interval: short enough to look smooth, and long enough to cost little.
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
 
-/// A line per second is what a log can take.
+/// The interval between two lines of plain output, suitable for a log.
 const PRINT_EVERY: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -49,7 +49,7 @@ fn refuse(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Sends the traffic, shows it while it runs, and sums it up.
+/// Sends the traffic, shows it while it runs, and prints a summary.
 fn run(plan: &Plan, lanes: &[Lane]) -> ExitCode {
     let run = Run::starting_now(plan);
     let ledgers: Vec<Ledger> = lanes.iter().map(|_| Ledger::new(plan.seconds)).collect();

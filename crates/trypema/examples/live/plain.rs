@@ -1,4 +1,4 @@
-//! A line per second, for logs and pipes.
+//! Prints one line per second, for logs and pipes.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::ledger::{Ledger, Tally};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Prints a line. A reader that went away is no reason to panic.
+/// Prints a line. Ignores a closed pipe instead of panicking.
 pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
@@ -24,7 +24,7 @@ pub(crate) fn print_header(plan: &Plan, lanes: &[Lane]) {
     print_line(&format!("second   offered{columns}"));
 }
 
-/// What happened in the second before `now`: admitted of each lane, or all that is known of a single one.
+/// Prints the second before `now`: the admitted requests of each lane, or all details of a single lane.
 pub(crate) fn print_second(now: Duration, lanes: &[Lane], ledgers: &[Ledger]) {
     let tally = |ledger: &Ledger| ledger.tally(now.saturating_sub(SECOND)..now);
     let tallies: Vec<Tally> = ledgers.iter().map(tally).collect();

@@ -1,4 +1,4 @@
-//! The run as a picture that is drawn over itself.
+//! Draws the run as a chart that is redrawn in place.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -9,21 +9,21 @@ use crate::arguments::{Plan, Style};
 use crate::lanes::Lane;
 use crate::ledger::{Ledger, Tally};
 
-/// The picture fits into 80 columns: names, chart, numbers.
+/// The widths of the names and of the chart. With the numbers, a line fits into 80 columns.
 const NAMES: usize = 19;
 const COLUMNS: u32 = 40;
 
-/// A lane is at least this high, and this high when it is alone.
+/// The least height of a lane, and the height of a single lane.
 const LEAST_ROWS: usize = 2;
 const ALONE_ROWS: usize = 12;
 
-/// Lines that are not a lane's: title, blank, axis, and the cursor's own.
+/// The lines outside of lanes: the title, a blank line, the axis, and the line of the cursor.
 const OTHER_LINES: usize = 4;
 
-/// What a terminal is taken to have that does not say.
+/// The height of a terminal that does not report one.
 const USUAL_HEIGHT: usize = 24;
 
-/// Numbers are those of the last second.
+/// The numbers cover the last second.
 const RECENT: Duration = Duration::from_secs(1);
 
 const GREEN: &str = "\x1b[38;5;42m";
@@ -39,7 +39,7 @@ pub(crate) struct Screen {
     title: String,
     /// The limit, per second.
     allowed: f64,
-    /// What a full column stands for, per second.
+    /// The rate that a full column represents, per second.
     peak: f64,
     length: Duration,
     rows: usize,
@@ -47,7 +47,8 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// A screen, if the output is a terminal that is high enough and the user wants one.
+    /// Returns a screen if the output is a terminal of sufficient height and the user did not choose plain
+    /// output.
     pub(crate) fn of_terminal(plan: &Plan, lanes: &[Lane]) -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         if plan.style == Style::Plain || is_dumb || !std::io::stdout().is_terminal() {
@@ -72,7 +73,7 @@ impl Screen {
         }
     }
 
-    /// Draws the run as it is at `now`, in one write so that nothing flickers.
+    /// Draws the run at `now`, in one write to avoid flicker.
     pub(crate) fn draw(&mut self, now: Duration, lanes: &[Lane], ledgers: &[Ledger]) {
         let mut lines = vec![self.heading(), String::new()];
         for (lane, ledger) in lanes.iter().zip(ledgers) {
@@ -86,12 +87,13 @@ impl Screen {
             let _ = write!(frame, "\x1b[{}A", self.drawn_lines);
         }
         for line in &lines {
-            // What an earlier frame left to the right is cleared, and narrow terminals cut instead of wrapping.
+            // Clears the rest of the line from the previous frame. Narrow terminals truncate the line instead
+            // of wrapping it.
             let _ = write!(frame, "\r\x1b[?7l{line}\x1b[K\x1b[?7h\r\n");
         }
         self.drawn_lines = lines.len();
         let mut out = std::io::stdout().lock();
-        // A terminal that went away ends the program by itself.
+        // If the terminal is closed, the process ends anyway.
         let _ = out.write_all(frame.as_bytes()).and_then(|()| out.flush());
     }
 
@@ -107,7 +109,7 @@ impl Screen {
         format!(" {:NAMES$}{FAINT}└{dashes}{RESET} {clock:>14}", "")
     }
 
-    /// A lane: its name and how it stands, its chart, its numbers.
+    /// Draws a lane: its name and state, its chart and its numbers.
     fn lane(&self, now: Duration, lane: &Lane, ledger: &Ledger) -> Vec<String> {
         let columns = self.columns(now, ledger);
         let since = now.saturating_sub(RECENT);
@@ -134,7 +136,8 @@ impl Screen {
         (0..self.rows).map(row).collect()
     }
 
-    /// The columns of the chart up to `now`; the last one is of what has passed of it.
+    /// Returns the columns of the chart up to `now`. The last column covers only the elapsed part of its
+    /// interval.
     fn columns(&self, now: Duration, ledger: &Ledger) -> Vec<Column> {
         let width = self.length / COLUMNS;
         let column = |index: u32| {
@@ -149,7 +152,7 @@ impl Screen {
         Column { admitted: self.height(tally.admitted as f64), offered: self.height(tally.offered() as f64) }
     }
 
-    /// How high `rate` stands in the chart, in eighths of a row.
+    /// Returns the height of `rate` in the chart, in eighths of a row.
     fn height(&self, rate: f64) -> usize {
         let full = self.rows * 8;
         ((rate / self.peak * full as f64).round() as usize).min(full)
@@ -163,7 +166,7 @@ struct Column {
 }
 
 impl Column {
-    /// What is seen of it in the row that starts at height `base`.
+    /// Returns the cell of the column in the row that starts at height `base`.
     fn cell(&self, base: usize) -> String {
         let admitted = self.admitted.saturating_sub(base).min(8);
         let offered = self.offered.saturating_sub(base).min(8).max(admitted);
@@ -172,7 +175,8 @@ impl Column {
             (0, _) => format!("{RED}{}{RESET}", EIGHTHS[offered]),
             (8, _) => format!("{GREEN}█{RESET}"),
             (_, 8) => format!("{GREEN_ON_RED}{}{RESET}", EIGHTHS[admitted]),
-            // One cell has two colours, and here the ground is one: the larger part gives the other.
+            // A cell has two colours, and here one of them is the background. The larger part determines the
+            // other.
             _ if 2 * admitted >= offered => format!("{GREEN}{}{RESET}", EIGHTHS[offered]),
             _ => format!("{RED}{}{RESET}", EIGHTHS[offered]),
         }
@@ -183,7 +187,7 @@ fn per_second(what: &str, rate: u64) -> String {
     format!("{rate:>6}/s {what}")
 }
 
-/// How many lines the terminal has, as `stty` says.
+/// Returns the number of lines of the terminal, as reported by `stty`.
 fn terminal_height() -> Option<usize> {
     let mut stty = Command::new("stty");
     let output = stty.arg("size").stdin(Stdio::inherit()).output().ok()?;

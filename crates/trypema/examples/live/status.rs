@@ -1,4 +1,4 @@
-//! What a strategy says of itself, in a few words.
+//! Describes the state of a key in a few words.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use trypema::{
     AbuseDecision, BlockScope, Decision, LocalRateLimiterProvider, SuppressedDecision, TokenBucketDecision,
 };
 
-/// A strategy that can be shown.
+/// A strategy that the example can show.
 pub(crate) trait Shown: Strategy {
-    /// Its limiter among those of this process.
+    /// Returns the limiter of this strategy.
     fn limiter(local: &LocalRateLimiterProvider) -> &Limiter<Self>;
 
-    /// How a key stands that was looked at with this answer.
+    /// Describes the state of a key, given the decision of a peek.
     fn status(decision: &Self::Decision<'_>) -> String;
 }
 

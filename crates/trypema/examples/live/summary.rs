@@ -1,4 +1,4 @@
-//! What the run came to.
+//! Prints the summary of a run.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use crate::lanes::Lane;
 use crate::ledger::Ledger;
 use crate::plain::print_line;
 
-/// Prints totals and the worst window of each lane; fails if one admitted more than its bound.
+/// Prints the totals and the worst window of each lane. Fails if a lane admitted more than its bound.
 pub(crate) fn print(plan: &Plan, lanes: &[Lane], ledgers: &[Ledger]) -> ExitCode {
     let worst_of = format!("worst {} s", plan.window.as_secs());
     print_line(&format!(

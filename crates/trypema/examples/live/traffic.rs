@@ -1,4 +1,4 @@
-//! Threads that call in real time, and how much they offer.
+//! Generates traffic in real time with several threads.
 
 use std::time::Duration;
 
@@ -8,16 +8,17 @@ use crate::arguments::Plan;
 use crate::lanes::Lane;
 use crate::ledger::Ledger;
 
-/// Enough to contend for the key, few enough for a laptop.
+/// Enough threads for contention on the key, and few enough for a laptop.
 pub(crate) const WORKERS: u32 = 4;
 
-/// How often a worker looks how many calls are due.
+/// The interval at which a worker sends the requests that are due.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A worker that falls behind drops what it missed instead of sending it all at once.
+/// The most requests of one worker per pause. A worker that falls behind drops the rest instead of sending a
+/// burst.
 const MAX_CALLS_PER_PAUSE: f64 = 20_000.0;
 
-/// What is offered over time, as a multiple of the limit.
+/// The offered load over time, as a multiple of the limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Load {
     Waves,
@@ -38,7 +39,7 @@ impl Load {
         }
     }
 
-    /// The most that is ever offered.
+    /// Returns the highest load.
     pub(crate) fn peak(self) -> f64 {
         match self {
             Self::Waves => 3.0,
@@ -48,7 +49,7 @@ impl Load {
         }
     }
 
-    /// What is offered `at` seconds into a run of `whole` seconds.
+    /// Returns the load `at` seconds into a run of `whole` seconds.
     fn at(self, at: f64, whole: f64) -> f64 {
         match self {
             Self::Waves => match at % 10.0 {
@@ -67,7 +68,7 @@ impl Load {
     }
 }
 
-/// A run in time.
+/// The time frame and the load of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     starts_at: Timestamp,
@@ -87,7 +88,7 @@ impl Run {
         }
     }
 
-    /// How long it has been running.
+    /// Returns the time since the start.
     fn now(&self) -> Duration {
         let now = SystemClock.now().as_micros();
         Duration::from_micros(now - self.starts_at.as_micros())
@@ -97,13 +98,13 @@ impl Run {
         Duration::from_secs(self.seconds)
     }
 
-    /// Calls per second that are due at `now`.
+    /// Returns the number of requests per second that are due at `now`.
     fn rate(&self, now: Duration) -> f64 {
         let whole = self.ends_after().as_secs_f64();
         self.allowed * self.load.at(now.as_secs_f64(), whole)
     }
 
-    /// Shows the run every `period` until it ends, and then once more.
+    /// Calls `show` every `period` until the run ends, and once more at the end.
     pub(crate) fn every(&self, period: Duration, mut show: impl FnMut(Duration)) {
         let mut next = period;
         while next < self.ends_after() {
@@ -116,7 +117,7 @@ impl Run {
     }
 }
 
-/// Calls every lane at the same moments, as often as is due, until the run ends.
+/// Sends the requests that are due to all lanes at the same times, until the run ends.
 pub(crate) fn send(run: &Run, lanes: &[Lane], ledgers: &[Ledger]) {
     let mut last = run.now();
     let mut due = 0.0;

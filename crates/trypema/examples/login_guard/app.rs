@@ -1,4 +1,4 @@
-//! The login and its guard.
+//! A login route, and a layer that limits failed logins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use http::header::{AUTHORIZATION, HeaderMap};
 use trypema::tower::{Incoming, RateLimitLayer};
 use trypema::{AbuseLimit, AbuseTier, RateLimiter};
 
-/// A login, with a guard before it that counts what was answered with 401.
+/// Returns the login route behind a layer that counts responses with status 401.
 pub(crate) fn app(limiter: RateLimiter) -> Result<Router, Box<dyn std::error::Error>> {
     let minute = AbuseTier::new(Duration::from_secs(60), 3, Duration::from_secs(600))?;
     let hour = AbuseTier::new(Duration::from_secs(3_600), 10, Duration::from_secs(86_400))?;
@@ -24,8 +24,8 @@ pub(crate) fn app(limiter: RateLimiter) -> Result<Router, Box<dyn std::error::Er
     Ok(Router::new().route("/login", post(login)).layer(guard))
 }
 
-/// Attempts are counted by account, so that guessing from many addresses is no way around; those without credentials
-/// share one key.
+/// Returns the account of a login attempt. Counting by account also stops an attacker with many addresses.
+/// Requests without credentials share one key.
 fn account(request: &Incoming<'_>) -> Option<String> {
     Some(credentials(request.headers).map_or_else(String::new, |(user, _)| user))
 }
@@ -37,7 +37,7 @@ async fn login(headers: HeaderMap) -> (StatusCode, &'static str) {
     }
 }
 
-/// User and password of basic authentication.
+/// Returns the user and the password of basic authentication.
 fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     use base64::Engine as _;
     let encoded = headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Basic ")?;

@@ -1,5 +1,5 @@
-//! A login whose failures are counted, and nothing else: who knows the password may log in as often as they like, who
-//! guesses is blocked after three wrong ones in a minute, or ten in an hour.
+//! Counts only failed logins. A user with the right password can log in any number of times. An account is
+//! blocked after three wrong passwords in a minute, or ten in an hour.
 //!
 //! ```text
 //! cargo run --example login_guard --features axum

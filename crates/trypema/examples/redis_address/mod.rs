@@ -1,6 +1,7 @@
-//! Which Redis an example uses.
+//! Selects the Redis server of an example.
 
-/// The first argument, `REDIS_URL`, or `REDIS_PORT` of this machine, whichever is set first; the default port of this machine otherwise.
+/// Returns the first of these that is set: the first argument, `REDIS_URL`, or `REDIS_PORT` on this machine.
+/// Defaults to the standard port on this machine.
 pub(crate) fn chosen() -> String {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let on_port = || variable("REDIS_PORT").map(|port| format!("redis://127.0.0.1:{port}"));

@@ -1,15 +1,15 @@
-//! A response in the making.
+//! The parts that all HTTP error responses have in common.
 
 use ::http::header::{CONTENT_TYPE, HeaderValue};
 use ::http::{Response, StatusCode};
 
 use super::headers::{set, write_retry_after};
 
-/// When to try again after a failure of the store: it may be back by then, and clients that are told nothing
-/// come back at once.
+/// The `Retry-After` after a failure of the store. The store may have recovered by then. Without the header,
+/// clients would retry at once.
 pub(super) const STORE_RETRY_SECONDS: u64 = 1;
 
-/// What every response to a call that was turned away has.
+/// The parts of a response to a denied request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -30,7 +30,7 @@ impl Answer {
     }
 }
 
-/// "Try again in 5 seconds."
+/// Returns a sentence such as "Try again in 5 seconds."
 pub(super) fn try_again_in(seconds: u64) -> String {
     let unit = if seconds == 1 { "second" } else { "seconds" };
     format!("Try again in {seconds} {unit}.")

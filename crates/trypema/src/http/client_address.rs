@@ -1,4 +1,4 @@
-//! Whose request it is, when it came through proxies.
+//! Finds the client's address behind proxies.
 
 use std::net::IpAddr;
 
@@ -6,20 +6,21 @@ use super::forwarded::{Entries, Syntax};
 use super::network::Network;
 use ::http::header::{FORWARDED, HeaderMap, HeaderName};
 
-/// Entries that are looked at in one request, from the right: no chain of proxies is that long, and clients may
-/// write what they like to the left of it.
+/// The most entries that are read per request, from the right: more than any chain of proxies has. Clients
+/// can send any number of entries, to the left of those.
 const MAX_ENTRIES: usize = 64;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The proxies that are believed, and the one header that they write.
+/// The trusted proxies, and the one header that they write.
 ///
-/// A header is only as true as who wrote it. A proxy adds the address that called it at the right end, so the
-/// entries are read from the right, as long as they are of proxies that are trusted; the first that is not is the
-/// client. What the client itself wrote is to the left of that and is never reached.
+/// A forwarding header is only as trustworthy as the peer that wrote it. Each proxy appends the address of
+/// its peer at the right end. So the entries are read from the right, as long as they belong to trusted
+/// proxies. The first one that does not is the client. Entries that the client itself sent are further left
+/// and are never reached.
 ///
-/// Only one header is read, because a proxy writes one and passes the other on as the client sent it: whoever
-/// believes both believes the client.
+/// Only one header is read. A proxy writes one of the headers and passes the other one through from the
+/// client, so trusting both would mean trusting the client.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -41,7 +42,7 @@ pub struct TrustedProxies {
     header: ForwardingHeader,
 }
 
-/// The header that proxies add the address of their caller to.
+/// The header to which proxies append the address of their peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ForwardingHeader {
@@ -53,24 +54,24 @@ pub enum ForwardingHeader {
 }
 
 impl TrustedProxies {
-    /// Trusts the proxies in `networks`, which write `X-Forwarded-For`. Without a network nobody is trusted and
-    /// every peer is a client.
+    /// Trusts the proxies in `networks`, which write `X-Forwarded-For`. Without any network, every peer is a
+    /// client.
     pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
         Self { networks: networks.into_iter().collect(), header: ForwardingHeader::default() }
     }
 
-    /// The same proxies, writing `header`.
+    /// Returns the same proxies with another header.
     #[must_use]
     pub fn with_header(self, header: ForwardingHeader) -> Self {
         Self { header, ..self }
     }
 
-    /// The address of the client whose request came from `peer` with `headers`. Allocates nothing.
+    /// Returns the address of the client whose request came from `peer` with `headers`. Allocates nothing.
     ///
-    /// An entry that is no address (`unknown`, `_hidden`, anything else) ends the search at the proxy that wrote it:
-    /// all who come that way then share one key, which is stricter than letting them choose one. If every entry is a
-    /// trusted proxy's, the leftmost is the client. IPv4 addresses that are written as IPv6 are IPv4 addresses
-    /// everywhere.
+    /// An entry that is not an address (`unknown`, `_hidden` or anything else) ends the search, and the proxy
+    /// that wrote the entry counts as the client. All clients behind it then share one key, which is stricter
+    /// than letting them choose a key. If all entries belong to trusted proxies, the leftmost one is the
+    /// client. IPv4-mapped IPv6 addresses are always treated as IPv4.
     pub fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.trusts(client) {
@@ -88,7 +89,7 @@ impl TrustedProxies {
         client
     }
 
-    /// Whether what comes from `address` comes from a proxy that is believed.
+    /// Whether `address` belongs to a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(address))
     }

@@ -1,8 +1,9 @@
-//! Numbers in digits, without an allocation and without the machinery of formatting.
+//! Formats numbers without allocations and without `core::fmt`.
 
 use ::http::HeaderValue;
 
-/// Three digits each: numbers are written by threes, and one of them is most numbers.
+/// The numbers below 1000 with three digits each. Numbers are formatted in groups of three digits; most have
+/// one group.
 static THREES: [[u8; 3]; 1_000] = {
     let mut threes = [[b'0'; 3]; 1_000];
     let mut number = 0;
@@ -14,17 +15,17 @@ static THREES: [[u8; 3]; 1_000] = {
 };
 
 const fn digit(number: usize) -> u8 {
-    // A remainder of ten is a digit.
+    // Cannot truncate: the remainder is below ten.
     b'0' + (number % 10) as u8
 }
 
-/// Digits of the greatest number, by threes.
+/// The number of digits of `u64::MAX`, rounded up to whole groups of three.
 const MAX_DIGITS: usize = (u64::MAX.ilog10() as usize + 1).next_multiple_of(3);
 
-/// A number in digits.
+/// A number as decimal digits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Digits {
-    /// Those from `start` on.
+    /// The digits, from `start` to the end.
     bytes: [u8; MAX_DIGITS],
     start: usize,
 }
@@ -48,20 +49,20 @@ impl Digits {
     }
 }
 
-/// A number as a value of a header. One below a thousand allocates nothing and others once, where the library's own
-/// conversion allocates twice.
+/// Returns a number as a header value. A number below 1000 needs no allocation and any other needs one,
+/// compared with two in `HeaderValue::from`.
 pub(super) fn header_value(number: u64) -> HeaderValue {
     let three = usize::try_from(number).ok().filter(|number| *number < THREES.len());
     let small = three.and_then(|three| std::str::from_utf8(&THREES[three][zeros_before(three)..]).ok());
     match small {
         Some(digits) => HeaderValue::from_static(digits),
-        // Digits are always a value.
+        // Cannot fail: digits are always a valid header value.
         None => HeaderValue::from_bytes(Digits::of(number).as_bytes())
             .unwrap_or_else(|_| HeaderValue::from(number)),
     }
 }
 
-/// What is not written of the three digits that a number starts with.
+/// Returns the number of leading zeros to omit from the first group of three digits.
 fn zeros_before(three: usize) -> usize {
     match three {
         0..10 => 2,

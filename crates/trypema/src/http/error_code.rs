@@ -1,4 +1,4 @@
-//! Why a call was not answered, in one word.
+//! The reason for an error response, as a single code.
 
 use ::http::StatusCode;
 use serde::Serialize;
@@ -8,10 +8,10 @@ use crate::error::TrypemaError;
 #[cfg(feature = "_redis")]
 use crate::redis::RedisFailureKind;
 
-/// Why a call was not answered: what [`ErrorResponse`](super::ErrorResponse), [`Problem`](super::Problem) and
-/// [`GrpcDenial`](super::GrpcDenial) are made from.
+/// The reason for an error response: the basis of [`ErrorResponse`](super::ErrorResponse),
+/// [`Problem`](super::Problem) and [`GrpcDenial`](super::GrpcDenial).
 ///
-/// A failure of the store is never a matter of the caller's, and never 429.
+/// A failure of the store is not the client's fault and is never a 429.
 ///
 /// ```
 /// use trypema::http::ErrorCode;
@@ -28,22 +28,23 @@ pub enum ErrorCode {
     RateLimited,
     /// The request lacks an attribute that a rule with `if_missing: error` needs: 400.
     BadRequest,
-    /// The store cannot be asked at the moment: 503.
+    /// The store is unreachable: 503.
     ServiceUnavailable,
-    /// The store gave an answer that makes no sense, or was asked in a way it cannot answer: 500.
+    /// The store sent an invalid reply or refused the request, or another error occurred: 500.
     InternalServerError,
 }
 
 impl ErrorCode {
-    /// What a denial means: [`RateLimited`](Self::RateLimited), or
-    /// [`ServiceUnavailable`](Self::ServiceUnavailable) if it was made in place of a store that could not be asked. A
-    /// cost that never fits does not depend on the store.
+    /// Returns the code of a denial: [`RateLimited`](Self::RateLimited), or
+    /// [`ServiceUnavailable`](Self::ServiceUnavailable) if the failure policy denied the request because the
+    /// store failed. A cost that can never fit is always `RateLimited`, because it does not depend on the
+    /// store.
     pub fn of_denial(decision: &Decision) -> Self {
         let is_by_store = decision.is_substitute() && !decision.is_never();
         if is_by_store { Self::ServiceUnavailable } else { Self::RateLimited }
     }
 
-    /// The status of the response.
+    /// Returns the HTTP status.
     pub fn status(self) -> StatusCode {
         match self {
             Self::TooManyAttempts | Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
@@ -53,7 +54,7 @@ impl ErrorCode {
         }
     }
 
-    /// The same in a few words, for people.
+    /// Returns a short phrase for people.
     pub(super) fn phrase(self) -> &'static str {
         match self {
             Self::TooManyAttempts => "Too many attempts",

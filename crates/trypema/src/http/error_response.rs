@@ -1,4 +1,4 @@
-//! The error that handlers return, in the words of the abuse limiter's document.
+//! The error that handlers return, in plain JSON.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::error_code::ErrorCode;
 use super::text::html_safe_json;
 use crate::error::TrypemaError;
 
-/// An error that a handler returns and a client reads as JSON.
+/// An error that a handler returns and that clients receive as JSON.
 ///
 /// ```
 /// use trypema::http::{ErrorCode, ErrorResponse};
@@ -38,7 +38,7 @@ pub struct ErrorResponse {
     details: Option<String>,
 }
 
-/// The wait again, for clients that look for it here.
+/// The wait once more, for clients that read `context.retryAfter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Context {
@@ -46,62 +46,65 @@ struct Context {
 }
 
 impl ErrorResponse {
-    /// An error with the message that goes with `code`.
+    /// Creates an error with the default message of `code`.
     pub fn new(code: ErrorCode) -> Self {
         let message = format!("{}.", code.phrase());
         Self { code, message, retry_after: None, context: None, details: None }
     }
 
-    /// The same error with a message for people.
+    /// Replaces the message for people.
     #[must_use]
     pub fn with_message(self, message: impl Into<String>) -> Self {
         Self { message: message.into(), ..self }
     }
 
-    /// The same error, saying when to try again: in the header, in `retry_after` and in `context.retryAfter`.
+    /// Adds the wait: in the header `Retry-After`, in `retry_after` and in `context.retryAfter`.
     #[must_use]
     pub fn with_retry_after(self, seconds: u64) -> Self {
         Self { retry_after: Some(seconds), context: Some(Context { retry_after: seconds }), ..self }
     }
 
-    /// The same error with what developers want to know. Only debug builds keep it: it may name hosts and keys.
+    /// Adds details for developers. Only debug builds keep them, because they may contain host names and
+    /// keys.
     #[must_use]
     pub fn with_details(self, details: impl Into<String>) -> Self {
         let details = cfg!(debug_assertions).then(|| details.into());
         Self { details, ..self }
     }
 
-    /// Why the call was not answered.
+    /// Returns the error code.
     pub fn code(&self) -> ErrorCode {
         self.code
     }
 
-    /// The status of the response.
+    /// Returns the HTTP status.
     pub fn status(&self) -> StatusCode {
         self.code.status()
     }
 
-    /// What people are told.
+    /// Returns the message for people.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Seconds after which to try again, if that is known and helps.
+    /// Returns the number of seconds to wait before a retry. `None` if it is unknown, or if a retry cannot
+    /// succeed.
     pub fn retry_after(&self) -> Option<u64> {
         self.retry_after
     }
 
-    /// What developers are told, in debug builds.
+    /// Returns the details for developers, which only debug builds keep.
     pub fn details(&self) -> Option<&str> {
         self.details.as_deref()
     }
 
-    /// The error as JSON; `<`, `>` and `&` are escaped, so that it stays text inside an HTML page.
+    /// Returns the error as JSON. `<`, `>` and `&` are escaped, so that the JSON stays text inside an HTML
+    /// page.
     pub fn to_json(&self) -> String {
         html_safe_json(self)
     }
 
-    /// The response: status, `Content-Type`, `Retry-After` if there is a wait, and the JSON.
+    /// Returns the response: the status, `Content-Type`, `Retry-After` if there is a wait, and the JSON.
     pub fn into_http_response<B: From<String>>(self) -> Response<B> {
         let (status, retry_after, body) = (self.status(), self.retry_after, self.to_json());
         Answer { status, content_type: "application/json", retry_after, body }.into_http_response()
@@ -116,7 +119,7 @@ impl fmt::Display for ErrorResponse {
 
 impl std::error::Error for ErrorResponse {}
 
-/// Says what failed in [`details`](ErrorResponse::details) only.
+/// Only [`details`](ErrorResponse::details) contains the cause.
 impl From<&TrypemaError> for ErrorResponse {
     fn from(error: &TrypemaError) -> Self {
         let response = Self::new(ErrorCode::from(error)).with_details(error.to_string());

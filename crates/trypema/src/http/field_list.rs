@@ -1,10 +1,10 @@
-//! Structured fields that are lists of strings with parameters (RFC 9651).
+//! Structured fields (RFC 9651): lists of strings with integer parameters.
 
 use ::http::HeaderValue;
 
 use super::digits::Digits;
 
-/// The greatest integer of a structured field; greater numbers are shown as this one.
+/// The largest integer in a structured field. Larger numbers are written as this one.
 pub(super) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// A list of strings with integer parameters.
@@ -19,7 +19,7 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    /// What comes before the number, and the number.
+    /// Creates a parameter from the text before the number, such as `;q=`, and the number.
     pub(super) fn new(start: &'static str, number: u64) -> Self {
         Self { start, digits: Digits::of(number.min(MAX_INTEGER)) }
     }
@@ -30,12 +30,13 @@ impl Parameter {
 }
 
 impl FieldList {
-    /// Adds `name`, which is printable ASCII, and what is said of it.
+    /// Appends an item. `name` has to be printable ASCII.
     pub(super) fn push(&mut self, name: &str, parameters: &[Parameter]) {
         let text = &mut self.0;
         let escapes = name.bytes().filter(|byte| needs_escape(*byte)).count();
         if text.is_empty() {
-            // Mostly it is the only one. What fits exactly becomes a value without another allocation.
+            // Most lists have one item. With the exact capacity, converting the list to a header value does
+            // not allocate again.
             let numbers: usize = parameters.iter().map(Parameter::len).sum();
             text.reserve_exact(name.len() + escapes + "\"\"".len() + numbers);
         } else {
@@ -54,9 +55,9 @@ impl FieldList {
         }
     }
 
-    /// The list as a value; `None` if it is empty.
+    /// Returns the list as a header value; `None` if it is empty.
     pub(super) fn into_value(self) -> Option<HeaderValue> {
-        // Printable ASCII is always a value.
+        // Cannot fail: printable ASCII is always a valid header value.
         if self.0.is_empty() { None } else { HeaderValue::try_from(self.0).ok() }
     }
 }

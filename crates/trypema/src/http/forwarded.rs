@@ -1,30 +1,30 @@
-//! Reading what proxies wrote, from the right.
+//! Parses forwarding headers from the right.
 //!
-//! The left end of a line may be a client's, so nothing there may change how the right end is read: an open quote or
-//! a byte that is no text spoils the entry that it is in, and none to the right of it.
+//! The left end of a header may come from the client, so nothing there may change how the right end is
+//! parsed. An unclosed quote or invalid UTF-8 invalidates its own entry, and no entry further right.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest node of a quoted string; an address with a port is shorter.
+/// The longest unescaped node of a quoted string. An address with a port is shorter.
 const MAX_NODE: usize = 64;
 
-/// How the entries of a line are written.
+/// The syntax of the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syntax {
-    /// Addresses.
+    /// A list of addresses.
     Addresses,
-    /// Pairs of names and values, which may be quoted (RFC 7239).
+    /// A list of name-value pairs, whose values may be quoted (RFC 7239).
     Pairs,
 }
 
-/// The entries of a line, the last one first.
+/// An iterator over the entries of a header, the last one first.
 #[derive(Debug)]
 pub(super) struct Entries<'a> {
     rest: Option<&'a [u8]>,
     syntax: Syntax,
 }
 
-/// What one proxy wrote.
+/// An entry, written by one proxy.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     text: &'a [u8],
@@ -58,12 +58,12 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 impl Entry<'_> {
-    /// Lists may have empty entries, which mean nothing.
+    /// Whether the entry is empty. Lists may have empty entries, which are ignored.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// The address of whoever called the proxy, if it says so.
+    /// Returns the address of the proxy's peer, if the entry contains one.
     pub(super) fn address(&self) -> Option<IpAddr> {
         match self.syntax {
             Syntax::Addresses => address(self.text),
@@ -72,7 +72,7 @@ impl Entry<'_> {
     }
 }
 
-/// Going left, a quote is the end of a quoted string, and its start is the next one that no backslash escapes.
+/// Scans from right to left. A quote is the end of a quoted string, which starts at the next unescaped quote.
 fn last_unquoted_comma(line: &[u8]) -> Option<usize> {
     let mut end = line.len();
     loop {
@@ -96,7 +96,7 @@ fn opening_quote(line: &[u8]) -> Option<usize> {
     }
 }
 
-/// The address in the `for` pair of an element; there may be only one such pair.
+/// Returns the address in the `for` pair of an element. `None` if there is more than one such pair.
 fn for_node(element: &[u8]) -> Option<IpAddr> {
     let (mut found, mut rest) = (None, element);
     while !rest.is_empty() {
@@ -113,7 +113,7 @@ fn for_node(element: &[u8]) -> Option<IpAddr> {
     found
 }
 
-/// The first pair and what follows its semicolon; `None` if a quote is left open.
+/// Splits off the first pair, at its semicolon. `None` if a quote is not closed.
 fn split_pair(element: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, byte) in element.iter().enumerate() {
@@ -128,7 +128,8 @@ fn split_pair(element: &[u8]) -> Option<(&[u8], &[u8])> {
     (!is_quoted).then_some((element, &[]))
 }
 
-/// The address of a node, which is quoted where it has a colon; that it should be is no reason to refuse it.
+/// Parses the value of a `for` pair. RFC 7239 requires quotes around values with a colon; this parser also
+/// accepts them without quotes.
 fn node(value: &[u8]) -> Option<IpAddr> {
     let Some(quoted) = value.strip_prefix(b"\"") else { return address(value) };
     let mut escaped = quoted.strip_suffix(b"\"")?.iter();
@@ -141,7 +142,8 @@ fn node(value: &[u8]) -> Option<IpAddr> {
     address(&node[..len])
 }
 
-/// An address, with a port or without: `1.2.3.4`, `1.2.3.4:5`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:5`.
+/// Parses an address with an optional port: `1.2.3.4`, `1.2.3.4:5`, `2001:db8::1`, `[2001:db8::1]` or
+/// `[2001:db8::1]:5`.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let address = if let Some(bracketed) = text.strip_prefix('[') {
@@ -150,7 +152,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
         IpAddr::V6(address.parse::<Ipv6Addr>().ok().filter(|_| is_valid)?)
     } else {
         match text.split_once(':') {
-            // More than one colon is IPv6, which has a port only after brackets.
+            // Several colons mean IPv6, which has a port only after brackets.
             Some((address, port)) if !port.contains(':') => {
                 IpAddr::V4(address.parse::<Ipv4Addr>().ok().filter(|_| is_port(port))?)
             }
@@ -160,7 +162,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// A number, or a name in its place that begins with `_` (RFC 7239).
+/// Whether the text is a port number, or an obfuscated port that starts with `_` (RFC 7239).
 fn is_port(text: &str) -> bool {
     let is_number = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_name_character = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');

@@ -1,4 +1,4 @@
-//! A call that was turned away, as gRPC says it.
+//! Denials and failures as gRPC responses.
 
 use std::time::Duration;
 
@@ -17,23 +17,24 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 const GRPC_STATUS_DETAILS_BIN: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// The media type of gRPC, which a format may follow.
+/// The media type of gRPC. A format or a parameter may follow.
 const GRPC: &str = "application/grpc";
 
-/// The longest message, in characters: it is sent twice, once of them with up to twelve bytes a character, and
-/// clients commonly give 8 KiB to a header block.
+/// The longest message, in characters. It is sent twice, once percent-encoded with up to twelve bytes per
+/// character, and clients commonly limit a header block to 8 KiB.
 const MAX_MESSAGE: usize = 256;
 
-/// The greatest pushback: clients read a signed integer of 32 bits, and take what is none for "never".
+/// The largest pushback. Clients parse a signed 32-bit integer and treat anything else as "never retry".
 const MAX_PUSHBACK_MS: u128 = i32::MAX as u128;
 
-/// The greatest `google.protobuf.Duration`: 10,000 years.
+/// The largest `google.protobuf.Duration`: 10,000 years.
 const MAX_DELAY: Duration = Duration::from_secs(315_576_000_000);
 
-/// Whether a request is gRPC: its `Content-Type` is `application/grpc`, with any format (`+proto`) or parameter.
+/// Whether a request is gRPC: its `Content-Type` is `application/grpc`, possibly with a format (`+proto`) or
+/// a parameter.
 ///
-/// gRPC-Web is not: its clients take a status from a body or from other fields. A layer that translates it comes
-/// first, and leaves a request that is gRPC; without one, the HTTP status says enough.
+/// gRPC-Web is not gRPC: its clients expect the status in the body or in other headers. An outer layer that
+/// translates gRPC-Web turns such a request into gRPC. Without one, the HTTP status is sufficient.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -49,11 +50,13 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
     start.eq_ignore_ascii_case(GRPC.as_bytes()) && matches!(rest, [] | [b'+' | b';' | b' ' | b'\t', ..])
 }
 
-/// A call that was turned away, as gRPC says it: a response of headers alone with HTTP status 200.
+/// A denial or a failure as a gRPC response: headers only, with HTTP status 200.
 ///
-/// The status is `RESOURCE_EXHAUSTED` for denials, `UNAVAILABLE` if the store could not be asked, `INVALID_ARGUMENT` for
-/// a request that lacks an attribute, and `INTERNAL` for the rest. A wait is told twice: as `grpc-retry-pushback-ms`, which the retry policies of clients obey, and as a
-/// `google.rpc.RetryInfo` in the details, which programs read. A denial without a wait tells clients not to retry.
+/// The gRPC status is `RESOURCE_EXHAUSTED` for denials, `UNAVAILABLE` if the store is unreachable,
+/// `INVALID_ARGUMENT` if the request lacks an attribute, and `INTERNAL` for everything else.
+///
+/// The wait is sent twice: as `grpc-retry-pushback-ms`, for the retry policies of clients, and as a
+/// `google.rpc.RetryInfo` in the details, for programs. A denial without a wait tells clients not to retry.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,23 +74,23 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrpcDenial<'a> {
-    /// Why the call was turned away.
+    /// The reason.
     pub code: ErrorCode,
-    /// What people are told; at most 256 characters are sent.
+    /// The message for people. At most 256 characters are sent.
     pub message: &'a str,
-    /// When to try again, if that is known and helps.
+    /// The time to wait before a retry. `None` if it is unknown, or if a retry cannot succeed.
     pub retry_after: Option<Duration>,
 }
 
 impl GrpcDenial<'_> {
-    /// The response: an empty body, everything in headers.
+    /// Returns the response, with an empty body.
     pub fn to_http_response<B: Default>(&self) -> Response<B> {
         let mut response = Response::new(B::default());
         self.write(response.headers_mut());
         response
     }
 
-    /// Writes `content-type`, `grpc-status`, `grpc-message` and the wait into `headers`.
+    /// Writes `content-type`, `grpc-status`, `grpc-message` and the wait to `headers`.
     pub fn write(&self, headers: &mut HeaderMap) {
         set(headers, CONTENT_TYPE, HeaderValue::from_static(GRPC));
         set(headers, GRPC_STATUS, HeaderValue::from(self.status()));
@@ -102,7 +105,7 @@ impl GrpcDenial<'_> {
                 set(headers, GRPC_STATUS_DETAILS_BIN, details);
             }
         } else if self.status() == RESOURCE_EXHAUSTED {
-            // Clients take a negative number for "do not retry".
+            // Clients interpret a negative number as "do not retry".
             set(headers, GRPC_RETRY_PUSHBACK_MS, HeaderValue::from_static("-1"));
         }
     }
@@ -122,7 +125,7 @@ const INVALID_ARGUMENT: u16 = 3;
 const INTERNAL: u16 = 13;
 const UNAVAILABLE: u16 = 14;
 
-/// Whole milliseconds, rounded up and at least one.
+/// Returns the wait in whole milliseconds, rounded up, and at least 1.
 fn pushback_ms(wait: Duration) -> u64 {
     let ms = wait.as_nanos().div_ceil(1_000_000).clamp(1, MAX_PUSHBACK_MS);
     u64::try_from(ms).unwrap_or(u64::MAX)
@@ -136,7 +139,7 @@ fn percent_encoded(message: &str) -> String {
     encoded
 }
 
-/// A `google.rpc.Status` whose one detail is a `google.rpc.RetryInfo`, in the wire format of protocol buffers.
+/// Encodes a `google.rpc.Status` whose only detail is a `google.rpc.RetryInfo`, in the protobuf wire format.
 fn status_with_delay(status: u16, message: &str, wait: Duration) -> Vec<u8> {
     let wait = wait.min(MAX_DELAY);
     let mut delay = Vec::new();
@@ -154,7 +157,7 @@ fn status_with_delay(status: u16, message: &str, wait: Duration) -> Vec<u8> {
     bytes
 }
 
-/// A number as a field; a zero is what its absence means.
+/// Appends an integer field. Zero is the default in protobuf and is omitted.
 fn put_number(message: &mut Vec<u8>, field: u8, number: u64) {
     if number > 0 {
         message.push(field << 3);
@@ -162,14 +165,14 @@ fn put_number(message: &mut Vec<u8>, field: u8, number: u64) {
     }
 }
 
-/// A text or a message as a field.
+/// Appends a string field or a nested message.
 fn put_bytes(message: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     message.push(field << 3 | 2);
     put_varint(message, bytes.len() as u64);
     message.extend_from_slice(bytes);
 }
 
-/// Seven bits a byte, the lowest first; all but the last say that more follow.
+/// Appends a varint: seven bits per byte, the lowest first. All bytes except the last have the high bit set.
 fn put_varint(message: &mut Vec<u8>, mut number: u64) {
     while number > 0x7f {
         message.push(number as u8 & 0x7f | 0x80);

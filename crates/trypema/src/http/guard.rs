@@ -1,4 +1,4 @@
-//! Denials as errors, for handlers that return early.
+//! Converts denials to errors, for handlers that return early.
 
 use super::answer::try_again_in;
 use super::error_code::ErrorCode;
@@ -13,11 +13,12 @@ use crate::local;
 use crate::redis::{self, RedisKey};
 use crate::strategy::{Abuse, AbuseLimit};
 
-/// The longest action that a message names, in characters: a message is one short line.
+/// The longest name of an action in a message, in characters. A message is one short line.
 const MAX_ACTION: usize = 100;
 
-/// A denial as an error that names the action, for any strategy: [`ErrorCode::RateLimited`], or
-/// [`ErrorCode::ServiceUnavailable`] if it was made in place of a store that could not be asked.
+/// Converts a denial to an error that names the action: [`ErrorCode::RateLimited`], or
+/// [`ErrorCode::ServiceUnavailable`] if the failure policy denied the request because the store failed. Works
+/// for all strategies.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,7 +42,7 @@ pub fn guard(decision: &Decision, action: &str) -> Result<(), ErrorResponse> {
 }
 
 impl local::Limiter<Abuse> {
-    /// Records an attempt; a block is an error that names the action and the wait, ready to be returned.
+    /// Records an attempt. If the key is blocked, returns an error that names the action and the wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -64,8 +65,9 @@ impl local::Limiter<Abuse> {
 
 #[cfg(feature = "_redis")]
 impl redis::Limiter<Abuse> {
-    /// Records an attempt; a block is an error that names the action and the wait, ready to be returned. So is a
-    /// failure of Redis: [`ErrorCode::ServiceUnavailable`] or [`ErrorCode::InternalServerError`].
+    /// Records an attempt. If the key is blocked, returns an error that names the action and the wait. A
+    /// failure of Redis is also an error: [`ErrorCode::ServiceUnavailable`] or
+    /// [`ErrorCode::InternalServerError`].
     pub async fn limiter(
         &self,
         key: &RedisKey,
@@ -79,9 +81,9 @@ impl redis::Limiter<Abuse> {
 
 #[cfg(feature = "_redis")]
 impl hybrid::Limiter<Abuse> {
-    /// Records an attempt; a block is an error that names the action and the wait, ready to be returned. A client that is
-    /// blocked is answered in this process. A failure of Redis is an error, too, as on
-    /// [`redis::Limiter`](redis::Limiter#method.limiter).
+    /// Records an attempt. If the key is blocked, returns an error that names the action and the wait. A
+    /// block that this instance knows of is decided in this process. A failure of Redis is also an error, as
+    /// for [`redis::Limiter`](redis::Limiter#method.limiter).
     ///
     /// ```no_run
     /// use trypema::http::ErrorResponse;

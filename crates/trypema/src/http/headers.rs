@@ -1,4 +1,4 @@
-//! What is left, and when to come back, as header fields.
+//! Header fields for the remaining quota and for the wait.
 
 use std::time::Duration;
 
@@ -16,43 +16,44 @@ const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Policies that are listed before those that allowed the call are left out.
+/// Once a list has this many policies, only those that denied the request are added.
 const MAX_LISTED: usize = 12;
 
-/// Policies that are listed at most, so that a line stays below the 4 KiB that proxies commonly give to the head of
-/// a response.
+/// The most policies in a list. It keeps a line below 4 KiB, which is a common limit of proxies for response
+/// headers.
 pub(super) const MAX_DENIALS_LISTED: usize = 24;
 
-/// The most that an item of either list has beside its name.
+/// The longest item of either list, without its name.
 const MAX_BESIDE_NAME: usize = r#", "";q=;w="#.len() + 2 * (MAX_INTEGER.ilog10() as usize + 1);
 
 // Every character of the longest name may need a backslash.
 const _: () = assert!(MAX_DENIALS_LISTED * (2 * MAX_NAME + MAX_BESIDE_NAME) < 4096);
 
-/// How clients are told what is left. Independent of it, a denial has `Retry-After`.
+/// The header fields that report the remaining quota. Independently of the style, a denial has `Retry-After`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum HeaderStyle {
-    /// They are not.
+    /// No header fields.
     None,
-    /// `RateLimit-Policy` and `RateLimit` of the IETF draft `draft-ietf-httpapi-ratelimit-headers-10`, listing the
-    /// first 12 policies and, up to 24 in all, those that denied the call.
+    /// `RateLimit-Policy` and `RateLimit` of the IETF draft `draft-ietf-httpapi-ratelimit-headers-10`. Lists
+    /// the first 12 policies and, up to 24 in total, those that denied the request.
     ///
-    /// `q` is the quota and `w` its window, `r` what remains and `t` the seconds until more is available: the wait
-    /// of a call that was denied, else the time until all of the quota is. Windows and waits are whole seconds,
-    /// rounded up; a window is at least one. Of a key that is blocked for good there is no `t`. Added to what is there already: lists may be split over lines.
+    /// `q` is the quota and `w` its window. `r` is the remaining quota and `t` the time until more is
+    /// available: for a denied request its wait, otherwise the time until the full quota is available. Times
+    /// are whole seconds, rounded up; a window is at least one second. A key that is blocked forever has no
+    /// `t`. The fields are appended to existing ones, because lists may span several lines.
     #[default]
     Standard,
-    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset` of the tightest policy: one that denied, else the one with the
-    /// smallest share left, else the one with the longest wait.
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset` of the tightest policy: one that denied the request;
+    /// otherwise the one with the smallest share left; otherwise the one with the longest wait.
     ///
-    /// `-Reset` counts seconds from now, rounded up; it is not a time of day, which clients whose clock is wrong
-    /// could not use. If the fields are there already they stay, as whoever wrote them stood closer to the route.
+    /// `-Reset` is in seconds from now, rounded up. It is not a time of day, because a client's clock may be
+    /// wrong. Existing fields are kept, because a layer closer to the route wrote them.
     XRateLimit,
 }
 
 impl HeaderStyle {
-    /// Writes what `policies` decided into `headers`; without a policy, nothing.
+    /// Writes the results of `policies` to `headers`. Writes nothing if there are no policies.
     ///
     /// ```
     /// use std::time::Duration;
@@ -86,7 +87,7 @@ impl HeaderStyle {
         }
     }
 
-    /// The same for one policy, whose `standing` is known.
+    /// The same as [`HeaderStyle::write`] for one policy, with the precomputed values in `standing`.
     #[cfg(feature = "tower")]
     pub(crate) fn write_one(self, policy: &Policy<'_>, standing: &Standing, headers: &mut HeaderMap) {
         match self {
@@ -102,7 +103,7 @@ impl HeaderStyle {
     }
 }
 
-/// What is the same of a policy in all responses, as header values: made once, and shared.
+/// The header values of a policy that are the same in all responses, computed once.
 #[cfg(feature = "tower")]
 #[derive(Debug)]
 pub(crate) struct Standing {
@@ -119,8 +120,8 @@ impl Standing {
     }
 }
 
-/// `wait` in whole seconds as `Retry-After` counts them: rounded up, so that nobody comes back too early, and at
-/// least one, as clients take zero for "at once".
+/// Converts `wait` to whole seconds for `Retry-After`: rounded up, so that clients do not retry too early,
+/// and at least one, because clients interpret zero as "at once".
 ///
 /// ```
 /// use std::time::Duration;
@@ -134,7 +135,8 @@ pub fn whole_seconds(wait: Duration) -> u64 {
     rounded_up(wait).max(1)
 }
 
-/// The `Retry-After` of a denial; `None` for a call that was allowed and for one that can never be.
+/// Returns the `Retry-After` of a denial in seconds. `None` if the request was allowed, or if it can never be
+/// allowed.
 pub fn retry_after_seconds(decision: &Decision) -> Option<u64> {
     if decision.is_allowed() { None } else { decision.retry_after().map(whole_seconds) }
 }
@@ -144,12 +146,12 @@ pub fn write_retry_after(seconds: u64, headers: &mut HeaderMap) {
     set(headers, RETRY_AFTER, header_value(seconds));
 }
 
-/// A map that is full keeps what it has.
+/// Inserts a header. If the map has reached its maximum size, it stays unchanged.
 pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     let _ = headers.try_insert(name, value);
 }
 
-/// `wait` in whole seconds, rounded up.
+/// Converts `wait` to whole seconds, rounded up.
 pub(super) fn rounded_up(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }
@@ -171,7 +173,7 @@ fn write_standard<'a>(policies: impl IntoIterator<Item = Policy<'a>>, headers: &
     append(headers, RATELIMIT, left.into_value());
 }
 
-/// The units of a policy, and the window that they are for.
+/// The units of a policy, and their window.
 struct Quota {
     units: u64,
     window: Option<Duration>,
@@ -194,7 +196,7 @@ fn push_left(left: &mut FieldList, name: &str, policy: &Policy<'_>) {
     }
 }
 
-/// Adds a line to those that are there. A map that is full keeps what it has.
+/// Appends a header line. If the map has reached its maximum size, it stays unchanged.
 fn append(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) {
     if let Some(value) = value {
         let _ = headers.try_append(name, value);

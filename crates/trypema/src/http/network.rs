@@ -1,4 +1,4 @@
-//! Networks of addresses.
+//! Networks of IP addresses.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv4Net};
 use thiserror::Error;
 
-/// A network of addresses, as [`TrustedProxies`](super::TrustedProxies) are named by: `10.0.0.0/8`, or one address
-/// alone.
+/// A network of IP addresses, or a single address: `10.0.0.0/8`, `10.0.0.1`.
+/// [`TrustedProxies`](super::TrustedProxies) are given as networks.
 ///
-/// IPv4 addresses that are written as IPv6 are IPv4 addresses.
+/// IPv4-mapped IPv6 addresses are treated as IPv4.
 ///
 /// ```
 /// use trypema::http::Network;
@@ -24,13 +24,13 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network(IpNet);
 
-/// A text that is no [`Network`].
+/// The error for text that is not a [`Network`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not a network: need an address, or an address and the length of a prefix, as in 10.0.0.0/8")]
 pub struct InvalidNetwork;
 
 impl Network {
-    /// Whether `address` is one of its addresses.
+    /// Whether `address` is in this network.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }
@@ -46,14 +46,14 @@ impl FromStr for Network {
     }
 }
 
-/// The network of this address alone.
+/// Creates a network that contains only this address.
 impl From<IpAddr> for Network {
     fn from(address: IpAddr) -> Self {
         Self(IpNet::from(address.to_canonical()))
     }
 }
 
-/// A network of IPv4 addresses that are written as IPv6 is a network of IPv4 addresses.
+/// Converts a network of IPv4-mapped IPv6 addresses to an IPv4 network.
 fn folded(network: IpNet) -> IpNet {
     const MAPPED_BITS: u8 = 96;
     let IpNet::V6(mapped) = network else { return network };

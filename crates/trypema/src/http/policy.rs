@@ -1,4 +1,4 @@
-//! One limit as clients are told of it.
+//! Policies: limits in the form that clients see.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::headers::rounded_up;
 use crate::clock::{Source, Timestamp};
 use crate::decision::{Decision, When};
 
-/// One limit and what it decided, as headers and problems show it.
+/// A limit and its decision, as shown in headers and problems.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,18 +23,18 @@ use crate::decision::{Decision, When};
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
-    /// What it is called. Clients see printable ASCII of at most 64 characters: the rest is percent-encoded, and the
-    /// end of a longer name gives way to a digest.
+    /// The name. Clients see at most 64 characters of printable ASCII: other characters are percent-encoded,
+    /// and the end of a longer name is replaced with a digest.
     pub name: &'a str,
-    /// How many units it allows per window.
+    /// The number of units per window.
     pub quota: u64,
-    /// The time that the quota is for; `None` where that is not one number.
+    /// The window of the quota; `None` if there is more than one.
     pub window: Option<Duration>,
-    /// What it decided.
+    /// The decision.
     pub decision: &'a Decision,
 }
 
-/// By how much a policy stands in the way; the greatest is the tightest.
+/// The order of policies by tightness. The greatest is the tightest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Tightness {
     is_denied: bool,
@@ -42,7 +42,7 @@ struct Tightness {
     wait: Duration,
 }
 
-/// `of` a `whole`, compared exactly.
+/// A fraction, compared exactly.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     of: u64,
@@ -50,10 +50,10 @@ struct Share {
 }
 
 impl Policy<'_> {
-    /// The time until more is available, as far as it is known: for the call itself if it was denied and can fit,
-    /// else for everything that was spent.
+    /// Returns the time until more units are available: for a denied request that can fit, its wait;
+    /// otherwise the time until everything spent is available again.
     ///
-    /// Draft 10 wants this of `t`, and that `Retry-After` is never earlier.
+    /// Draft 10 defines `t` this way, and requires that `Retry-After` is not earlier.
     fn reset_after(&self) -> Duration {
         match self.decision.retry_after() {
             Some(wait) if !self.decision.is_allowed() => wait,
@@ -61,7 +61,7 @@ impl Policy<'_> {
         }
     }
 
-    /// The same in whole seconds, rounded up; `None` where nothing is ever available.
+    /// Returns the same time in whole seconds, rounded up. `None` if no units ever become available.
     pub(super) fn reset_seconds(&self) -> Option<u64> {
         if self.decision.is_never() && self.decision.limit() == 0 {
             return None;
@@ -69,8 +69,9 @@ impl Policy<'_> {
         Some(self.soon_reset_seconds().unwrap_or_else(|| rounded_up(self.reset_after())))
     }
 
-    /// The seconds until everything is there again, of an allowed call whose decision did not need the precise time: if
-    /// all of the moments that it may be by now say the same, then it need not be read here either.
+    /// Returns the seconds until the full quota is available, without reading the precise clock. Only for an
+    /// allowed request whose decision did not read it either, and only if all moments in the span of the
+    /// coarse clock give the same number of seconds.
     fn soon_reset_seconds(&self) -> Option<u64> {
         let Decision { is_allowed, when, resets_at, .. } = *self.decision;
         let now = Source::System.recent();
@@ -96,19 +97,19 @@ impl Policy<'_> {
     }
 }
 
-/// The policy that a client runs into first: one that denied, then the one with the smallest share left, then the
-/// one with the longest wait.
+/// Returns the policy that limits a client most: one that denied the request; otherwise the one with the
+/// smallest share left; otherwise the one with the longest wait.
 pub(super) fn tightest<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> Option<Policy<'a>> {
     let mut policies = policies.into_iter();
     let first = policies.next()?;
     match policies.next() {
-        // Mostly there is one, and nothing to compare.
+        // Most requests have one policy, and nothing to compare.
         None => Some(first),
         Some(second) => [first, second].into_iter().chain(policies).max_by_key(Policy::tightness),
     }
 }
 
-/// Nothing is left of a quota of nothing.
+/// A quota of zero has nothing left.
 impl Share {
     fn terms(self) -> (u128, u128) {
         match self.whole {
@@ -121,7 +122,7 @@ impl Share {
 impl Ord for Share {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let ((of, whole), (other_of, other_whole)) = (self.terms(), other.terms());
-        // Both products are below 2^128.
+        // Cannot overflow: both products are below 2^128.
         (of * other_whole).cmp(&(other_of * whole))
     }
 }
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
     use crate::clock::{Clock, Span, SystemClock};
 
-    /// Between what it is when asked and what it is when answered, whichever clock was read.
+    /// The result lies between the exact values before and after the call, whichever clock was read.
     #[test]
     fn seconds_of_a_decision_without_a_precise_time_are_exact() {
         let vaguely = Span { earliest: Timestamp::from_micros(1), latest: Timestamp::from_micros(2) };

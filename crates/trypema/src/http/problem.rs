@@ -1,4 +1,4 @@
-//! A call that was turned away, as `application/problem+json` (RFC 9457).
+//! Denials and failures as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::policy::Policy;
 use super::text::{html_safe_json, policy_name};
 use crate::error::TrypemaError;
 
-/// Why a call was turned away, for programs: `application/problem+json` (RFC 9457), with the problem types of
-/// the IETF draft that the `RateLimit` fields come from.
+/// A denial or a failure as `application/problem+json` (RFC 9457), with the problem types of the IETF draft
+/// that defines the `RateLimit` fields.
 ///
 /// ```
 /// use trypema::http::{ErrorCode, Problem};
@@ -42,10 +42,10 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The problem that goes with `code`.
+    /// Creates the problem for `code`.
     ///
-    /// Its type is `quota-exceeded`; `abnormal-usage-detected` for [`ErrorCode::TooManyAttempts`],
-    /// `temporary-reduced-capacity` for [`ErrorCode::ServiceUnavailable`], and none for
+    /// Its type is `quota-exceeded`, except `abnormal-usage-detected` for [`ErrorCode::TooManyAttempts`],
+    /// `temporary-reduced-capacity` for [`ErrorCode::ServiceUnavailable`], and `about:blank` for
     /// [`ErrorCode::BadRequest`] and [`ErrorCode::InternalServerError`].
     pub fn new(code: ErrorCode) -> Self {
         let kind = match code {
@@ -69,11 +69,12 @@ impl Problem {
         }
     }
 
-    /// The problem of a call that at least one of `policies` denied; `None` if all allowed it.
+    /// Creates the problem of a request that at least one of `policies` denied; `None` if all of them allowed
+    /// it.
     ///
-    /// Names the policies whose limit was reached, and the wait after which all would allow the call, unless one
-    /// never does. It is 429 if a limit was reached, and 503 if all denials were made in place of a store that
-    /// could not be asked: those violate nothing.
+    /// Names the policies whose limit is reached, and the time after which all would allow the request,
+    /// unless one never will. The status is 429 if a limit is reached. It is 503 if the failure policy made
+    /// all denials because the store failed; then no policy is violated.
     pub fn denied<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> Option<Self> {
         let (mut code, mut names, mut wait) = (None, Vec::new(), Some(Duration::ZERO));
         for Policy { name, decision, .. } in policies {
@@ -96,54 +97,56 @@ impl Problem {
         })
     }
 
-    /// The same problem, naming the policies that were violated as header fields name them; the first 24.
+    /// Adds the names of the violated policies, as in header fields. Keeps the first 24.
     #[must_use]
     pub fn with_violated_policies<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let names = names.into_iter().take(MAX_DENIALS_LISTED);
         Self { violated_policies: names.map(|name| policy_name(name).into_owned()).collect(), ..self }
     }
 
-    /// The same problem, saying when to try again: in the header, in `retry_after`, and in the detail if that is
-    /// not given.
+    /// Adds the wait: to the header `Retry-After`, to `retry_after` and, if there is no detail yet, to the
+    /// detail.
     #[must_use]
     pub fn with_retry_after(self, seconds: u64) -> Self {
         let detail = self.detail.or_else(|| Some(Cow::Owned(try_again_in(seconds))));
         Self { retry_after: Some(seconds), detail, ..self }
     }
 
-    /// The same problem with a sentence for people.
+    /// Sets the detail, a sentence for people.
     #[must_use]
     pub fn with_detail(self, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { detail: Some(detail.into()), ..self }
     }
 
-    /// The same problem under another status, for whoever asks for one: a proxy that only understands 403, say.
+    /// Replaces the status, for example for a proxy that only supports 403.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
         Self { status: status.as_u16(), ..self }
     }
 
-    /// Why the call was turned away.
+    /// Returns the error code.
     pub fn code(&self) -> ErrorCode {
         self.code
     }
 
-    /// The names of the policies that were violated.
+    /// Returns the names of the violated policies.
     pub fn violated_policies(&self) -> &[String] {
         &self.violated_policies
     }
 
-    /// Seconds after which to try again, if that is known and helps.
+    /// Returns the number of seconds to wait before a retry. `None` if it is unknown, or if a retry cannot
+    /// succeed.
     pub fn retry_after(&self) -> Option<u64> {
         self.retry_after
     }
 
-    /// The problem as JSON; `<`, `>` and `&` are escaped, so that it stays text inside an HTML page.
+    /// Returns the problem as JSON. `<`, `>` and `&` are escaped, so that the JSON stays text inside an HTML
+    /// page.
     pub fn to_json(&self) -> String {
         html_safe_json(self)
     }
 
-    /// The response: status, `Content-Type`, `Retry-After` if there is a wait, and the JSON.
+    /// Returns the response: the status, `Content-Type`, `Retry-After` if there is a wait, and the JSON.
     pub fn into_http_response<B: From<String>>(self) -> Response<B> {
         Answer {
             status: StatusCode::from_u16(self.status).unwrap_or(self.code.status()),
@@ -155,7 +158,7 @@ impl Problem {
     }
 }
 
-/// Says nothing of what failed, which may name hosts and keys, but for an attribute that the request lacks.
+/// Does not include the cause, which may contain host names and keys, except for a missing attribute.
 impl From<&TrypemaError> for Problem {
     fn from(error: &TrypemaError) -> Self {
         match ErrorCode::from(error) {
@@ -175,7 +178,7 @@ mod tests {
     use crate::decision::{Decision, When};
     use crate::redis::{RedisFailure, RedisFailureKind};
 
-    /// A denial by a limit until ten seconds after the epoch, or in place of a store that could not be asked.
+    /// A denial until ten seconds after the epoch, either by a limit or by the failure policy.
     fn denied(when: When) -> Decision {
         let end = Timestamp::from_micros(10_000_000);
         Decision {

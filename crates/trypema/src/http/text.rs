@@ -1,24 +1,25 @@
-//! Text that is safe to send, whoever wrote it.
+//! Converts text from any source to a form that is safe to send.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// The longest name of a policy that is shown, in characters: proxies commonly give all header lines of a
-/// response 4 KiB together, and several policies have to fit in.
+/// The longest policy name that is sent, in characters. Proxies commonly limit all header lines of a response
+/// to 4 KiB together, and several policies have to fit.
 pub(super) const MAX_NAME: usize = 64;
 
-/// What is kept of a longer name; the digest of all of it follows.
+/// The number of characters that are kept of a longer name. `~` and a digest of the whole name follow.
 const NAME_START: usize = MAX_NAME - 1 - DIGEST;
 
-/// Hexadecimal digits of a digest.
+/// The number of hexadecimal digits of a digest.
 const DIGEST: usize = 16;
 
-/// A policy's name as clients see it, in headers and in bodies: printable ASCII of at most 64 characters.
+/// Returns a policy name in the form that clients see, in headers and in bodies: at most 64 characters of
+/// printable ASCII.
 ///
-/// Other characters are percent-encoded as UTF-8, and of a longer name the end gives way to a digest, so that
-/// names that differ still differ. An ordinary name is not copied.
+/// Other characters are percent-encoded as UTF-8. The end of a longer name is replaced with a digest, so that
+/// different names stay different. A name that needs no change is not copied.
 pub(super) fn policy_name(name: &str) -> Cow<'_, str> {
     if name.len() <= MAX_NAME && name.bytes().all(is_printable) {
         return Cow::Borrowed(name);
@@ -35,7 +36,7 @@ pub(super) fn policy_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// `byte` as it is where `is_plain` says so, else as `%` and two digits.
+/// Appends `byte` unchanged if `is_plain` allows it, otherwise percent-encoded.
 pub(super) fn push_percent_encoded(text: &mut String, byte: u8, is_plain: fn(u8) -> bool) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     if byte.is_ascii() && is_plain(byte) {
@@ -47,12 +48,12 @@ pub(super) fn push_percent_encoded(text: &mut String, byte: u8, is_plain: fn(u8)
     }
 }
 
-/// Space and the visible characters of ASCII.
+/// Whether a byte is a space or a visible ASCII character.
 pub(super) fn is_printable(byte: u8) -> bool {
     (b' '..=b'~').contains(&byte)
 }
 
-/// `text` on one line and of at most `most` characters; a longer one ends in an ellipsis.
+/// Converts `text` to one line of at most `most` characters. Longer text ends in an ellipsis.
 pub(super) fn one_line(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most && !text.contains(char::is_control) {
         return Cow::Borrowed(text);
@@ -66,11 +67,11 @@ pub(super) fn one_line(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// JSON that stays text inside an HTML page and inside a script, whatever is in its strings.
+/// Serializes a value to JSON that stays text inside an HTML page or a script.
 ///
-/// The characters that are replaced occur nowhere in JSON but in strings, where they may be written as escapes.
+/// The replaced characters occur only inside JSON strings, where escapes are allowed.
 pub(super) fn html_safe_json(value: &impl Serialize) -> String {
-    // Structs of strings and numbers always have a JSON form.
+    // Cannot fail: structs of strings and numbers always have a JSON form.
     let json = serde_json::to_string(value).unwrap_or_default();
     if !json.contains(needs_escape) {
         return json;
@@ -86,12 +87,12 @@ pub(super) fn html_safe_json(value: &impl Serialize) -> String {
     safe
 }
 
-/// The last two end a line in scripts, though not in JSON.
+/// U+2028 and U+2029 end a line in scripts, though not in JSON.
 fn needs_escape(char: char) -> bool {
     matches!(char, '<' | '>' | '&' | '\u{2028}' | '\u{2029}')
 }
 
-/// FNV-1a: names come from an operator, so telling them apart is enough.
+/// FNV-1a. Names come from the operator, so the digest only has to prevent accidental collisions.
 fn digest(text: &str) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(policy_name(&one).len(), MAX_NAME);
         assert!(policy_name(&one).starts_with(&"n".repeat(NAME_START)));
         assert_ne!(policy_name(&one), policy_name(&other));
-        // Short enough as it is, too long once encoded.
+        // Short enough as written, but too long once encoded.
         assert_eq!(policy_name(&"é".repeat(20)).len(), MAX_NAME);
     }
 

@@ -1,4 +1,4 @@
-//! What rules decided, as clients are told of it.
+//! Verdicts of rules in the form that clients see.
 
 use std::borrow::Cow;
 use std::iter::once;
@@ -12,15 +12,15 @@ use crate::rules::{RuleDecision, Verdict};
 use crate::strategy::Limit;
 
 impl<'a> Policy<'a> {
-    /// What clients are told of the rules that were asked: those that only log, and candidates, are nobody's business, and those that could not be
-    /// asked have no numbers.
+    /// Returns the rules of a verdict to report to the client. Leaves out shadow rules (log-only rules and
+    /// candidates), and rules whose store failed, which have no numbers.
     pub fn of_verdict(verdict: &'a Verdict) -> impl Iterator<Item = Self> {
         let is_told = verdict.is_allowed() || ErrorCode::of_verdict(verdict) != ErrorCode::ServiceUnavailable;
         Self::of_rules(verdict)
             .filter(move |policy| is_told && (policy.decision.is_allowed() || is_by_limit(policy.decision)))
     }
 
-    /// The rules that may keep requests out.
+    /// Returns the enforced rules of a verdict.
     pub(crate) fn of_rules(verdict: &'a Verdict) -> impl Iterator<Item = Self> {
         let rules = verdict.rules().filter(|rule| !rule.rule.is_shadow());
         rules.map(|rule| Policy {
@@ -33,7 +33,8 @@ impl<'a> Policy<'a> {
 }
 
 impl ErrorCode {
-    /// What a verdict that denies a request means: a limit that was reached counts before a store that could not be asked.
+    /// Returns the code of a verdict that denies a request. A limit that is reached takes precedence over a
+    /// store that failed.
     pub fn of_verdict(verdict: &Verdict) -> Self {
         let Some(decided) = verdict.decided_by() else { return Self::RateLimited };
         let denying = verdict.rules().filter(RuleDecision::is_denying);
@@ -41,17 +42,18 @@ impl ErrorCode {
         by_limit.map_or(Self::ServiceUnavailable, |rule| Self::of_limit(rule.limit))
     }
 
-    /// What a denial by `limit` means.
+    /// Returns the code of a denial by `limit`.
     pub(crate) fn of_limit(limit: &Limit) -> Self {
         if matches!(limit, Limit::Abuse(_)) { Self::TooManyAttempts } else { Self::RateLimited }
     }
 }
 
 impl Problem {
-    /// The problem of a request that rules denied; `None` if they allowed it.
+    /// Creates the problem of a request that rules denied; `None` if they allowed it.
     ///
-    /// Names the rules whose limit was reached, and the wait after which all would let it pass, unless one never does;
-    /// and the attribute that the request lacks, if the rule that decided denies it because of that.
+    /// Names the rules whose limit is reached, and the time after which all rules would allow the request,
+    /// unless one never will. If the rule that decided denies the request because of a missing attribute,
+    /// names that attribute.
     pub fn of_verdict(verdict: &Verdict) -> Option<Self> {
         if verdict.is_allowed() {
             return None;
@@ -66,7 +68,7 @@ impl Problem {
     }
 }
 
-/// Why trying again does not help a request that rules denied.
+/// Returns the reason why a retry of a denied request cannot succeed.
 pub(crate) fn never_detail(verdict: &Verdict) -> Cow<'static, str> {
     let decided = verdict.decided_by();
     match decided.and_then(|decided| Some((decided.rule, decided.missing?))) {
@@ -77,7 +79,7 @@ pub(crate) fn never_detail(verdict: &Verdict) -> Cow<'static, str> {
     }
 }
 
-/// Whether a denial was made by a limit, and not in place of a store that could not be asked.
+/// Whether a limit made a denial, and not the failure policy.
 pub(crate) fn is_by_limit(denied: &Decision) -> bool {
     ErrorCode::of_denial(denied) != ErrorCode::ServiceUnavailable
 }
