@@ -66,9 +66,9 @@ impl ErrorCode {
     }
 }
 
-/// [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) if Redis could not be reached in time,
-/// [`BadRequest`](ErrorCode::BadRequest) if the request lacks an attribute, else
-/// [`InternalServerError`](ErrorCode::InternalServerError).
+/// Returns [`ServiceUnavailable`](ErrorCode::ServiceUnavailable) if Redis is unreachable or does not reply in
+/// time, [`BadRequest`](ErrorCode::BadRequest) if the request lacks an attribute, and
+/// [`InternalServerError`](ErrorCode::InternalServerError) otherwise.
 impl From<&TrypemaError> for ErrorCode {
     fn from(error: &TrypemaError) -> Self {
         match error {

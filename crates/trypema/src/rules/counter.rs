@@ -10,7 +10,7 @@ use crate::address_key::AddressKey;
 /// digest.
 const MAX_BYTES: usize = 255;
 
-/// The length of a digest: 160 bits, so that nobody can construct two values with the same digest.
+/// The length of a digest: 160 bits, so that a client cannot construct two values with the same digest.
 const DIGEST_BYTES: usize = 20;
 
 /// The separator between an id and a digest. Escaping never produces this sequence.

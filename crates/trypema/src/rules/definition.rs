@@ -33,7 +33,7 @@ pub struct Rule {
     /// A name for people. Defaults to the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What the rule limits: everything together, or each tenant, user, address or endpoint.
+    /// The subject of the limit: all requests together, or each tenant, user, address or endpoint.
     pub scope: Scope,
     /// The key that requests are counted under: text with placeholders, such as `tenant:{api_key}`. Each
     /// placeholder is an attribute of the request; `if_missing` applies if the request lacks one. Defaults to
@@ -112,7 +112,7 @@ fn default_enabled() -> bool {
     true
 }
 
-/// What a rule limits. The scope also provides the default key pattern.
+/// The subject of a rule's limit. The scope also provides the default key pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {

@@ -203,7 +203,7 @@ impl RuleSet {
 
     /// Returns the list that decides the request, if any. Block lists take precedence over allow lists.
     pub(super) fn listed(&self, facts: &Facts<'_>) -> Option<Listed> {
-        // When in doubt, a block list matches and an allow list does not.
+        // An uncertain match counts for a block list, but not for an allow list.
         let blocking = self.lists.block.iter().find(|list| list.holds(facts, true));
         let allowing = || self.lists.allow.iter().find(|list| list.holds(facts, false));
         match blocking {
