@@ -14,8 +14,8 @@ impl Limiter<Abuse> {
     /// Records an attempt: a [`take`](Limiter::take) of one unit, with the decision as a
     /// [`LimiterDecision`].
     ///
-    /// To count only failed attempts, call [`usage`](Limiter::usage) before the attempt, which is denied
-    /// only while the key is blocked, and `check` after it has failed.
+    /// To count only failed attempts, call [`usage`](Limiter::usage) before an attempt, and `check` after
+    /// it has failed. `usage` denies only while the key is blocked.
     pub async fn check(&self, key: &RedisKey, limit: &AbuseLimit) -> Result<LimiterDecision, TrypemaError> {
         Ok(LimiterDecision::from(&self.take(key, limit, 1).await?))
     }

@@ -129,7 +129,8 @@ pub(super) struct Told {
     facts_len: usize,
     /// Facts longer than [`INLINE_FACTS`].
     long_facts: Option<Arc<[u8]>>,
-    /// Units that earlier callers of the same [`Run`] spent after these facts were computed.
+    /// Units that earlier callers of the same [`Run`] spent after the script had computed the outcome in
+    /// `facts`.
     pub(super) spent: u64,
     /// For a lease: the number of instances that share the key, and the key's reset count.
     pub(super) sharers: u32,
@@ -143,8 +144,8 @@ pub(super) enum Answers {
     Many(Vec<Result<Told, RedisFailure>>),
 }
 
-/// The bytes of facts that are stored inline. Enough for every strategy, except a token bucket with more
-/// than four limits.
+/// The size of the inline buffer for facts, which are the encoded outcome. Enough for every strategy,
+/// except a token bucket with more than four limits.
 const INLINE_FACTS: usize = 64;
 
 impl Told {

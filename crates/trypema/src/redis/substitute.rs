@@ -48,7 +48,7 @@ pub enum OnFailure {
     Local {
         /// The number of instances that share the limit. If
         /// [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync) knows of more live
-        /// instances, their number counts.
+        /// instances, that number is used.
         instances: NonZeroU32,
     },
 }

@@ -22,7 +22,7 @@ pub(in crate::hybrid) struct LeaseRequest<S: Leasable> {
     pub(super) limit: S::Limit,
     pub(super) ask: LeaseAsk,
     pub(super) sharer: Sharer,
-    /// A time no later than that of sending. The lease is timed from here.
+    /// A time before the request is sent. The lease is timed from here.
     pub(super) asked_at: Timestamp,
     /// The time at which the request fails.
     pub(super) deadline: Timestamp,

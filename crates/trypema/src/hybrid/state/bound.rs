@@ -26,8 +26,8 @@ pub struct HybridBound {
     /// most this much longer than without leases.
     pub lease: Duration,
     /// The maximum share of the limit that is unused at any time. Instances hold at most the units that
-    /// they expect to spend in one and a half intervals, and spent units count for up to the length of a
-    /// lease longer.
+    /// they expect to spend in one and a half intervals, and a spent unit counts longer than without
+    /// leases, by up to the length of a lease.
     pub unused_share: f64,
 }
 

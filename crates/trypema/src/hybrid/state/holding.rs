@@ -27,7 +27,7 @@ pub struct Holding<S: Leasable> {
     /// A denial by an all-or-nothing request, of which only the decision is known.
     veto: Option<Denial<Decision>>,
     demand: Demand,
-    /// The earliest time at which a lease, a denial or the current draws end.
+    /// The earliest time at which a lease ends, a denial ends, or draws with the current share end.
     next_end: u64,
     /// The time of the last information from Redis.
     known_since: u64,
@@ -36,7 +36,8 @@ pub struct Holding<S: Leasable> {
     refill_at: u64,
     /// The time at which the lease request in progress was made.
     asking_since: Option<u64>,
-    /// Units of calls that were decided here and have to be reported to Redis.
+    /// Units of calls that were decided here and have to be reported to Redis, because the strategy counts
+    /// denied calls too.
     unreported: u64,
     drawn: u32,
 }
@@ -189,7 +190,8 @@ impl<S: Leasable> Holding<S> {
         self.find_next_end();
     }
 
-    /// Ends all leases, whose units are to be returned, and drops remembered denials and draws.
+    /// Ends all leases, whose units are to be returned. Drops the remembered denials and the share for
+    /// draws.
     pub fn end_all(&mut self) {
         self.leases.end_all();
         (self.told, self.denial, self.veto) = (None, None, None);
@@ -225,7 +227,7 @@ impl<S: Leasable> Holding<S> {
         is_idle && is_settled && !self.is_asking(now) && self.held(now) == 0
     }
 
-    /// Ends what is over, and returns the maintenance that the key needs.
+    /// Ends the leases, denials and draws that are over. Returns the maintenance that the key needs.
     pub fn chore(&mut self, now: Timestamp) -> Chore {
         self.end_until(Span::at(now));
         let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
@@ -245,7 +247,7 @@ impl<S: Leasable> Holding<S> {
         }
     }
 
-    /// Whether a lease, a denial or the current draws may be over.
+    /// Whether a lease, a denial or the share for draws may be over.
     #[inline]
     fn is_over(&self, now: Span) -> bool {
         now.latest.as_micros() >= self.next_end || self.is_stepped_back(now)

@@ -18,12 +18,12 @@ use super::within;
 use crate::redis::runtime::Runtime;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// The maximum time of a dial, with name lookup, TLS and login. TCP repeats a lost first packet after a
-/// second; it is faster to dial again.
+/// The maximum time of a dial, with name lookup, TLS and login. Shorter than the second after which TCP
+/// repeats a lost first packet: it is faster to dial again.
 const DIAL_BUDGET: Duration = Duration::from_millis(800);
 
-/// The maximum number of commands that wait to be written; more callers wait for room. Enough for the calls
-/// of a busy process within one deadline, and a bound on memory if the server stalls.
+/// The maximum number of commands that wait to be written. Callers beyond that wait for room. Enough for
+/// the calls of a busy process within one deadline, and a bound on memory if the server stalls.
 const UNWRITTEN_COMMANDS: usize = 1_024;
 
 /// TCP keepalive: the idle time before the first probe, the interval of further probes, and their number. A

@@ -8,8 +8,7 @@ use super::dial::Line;
 use super::within;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// The oldest supported version. Since 6.2 a script may write after it has read the time, which every
-/// script of this crate does.
+/// The oldest supported version, and the oldest that the tests run on.
 const OLDEST: (u32, u32) = (6, 2);
 
 /// The time that a server has to report its version.
