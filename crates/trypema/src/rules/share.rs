@@ -8,8 +8,8 @@ pub(super) fn holds(share: f64, name: &str) -> bool {
     place < share
 }
 
-/// FNV-1a, followed by three rounds of shifting and multiplying. Without those rounds, names that differ only
-/// at the end would get similar hashes. Must never change: a candidate's share would then select other keys.
+/// FNV-1a, followed by the 64-bit finalizer of MurmurHash3. Without the finalizer, names that differ only at
+/// the end would get similar hashes. Must never change: a candidate's share would then select other keys.
 fn hash(name: &str) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -59,8 +59,8 @@ fn broken(error: &ScanError, text: &str) -> Problem {
     in_line(line, Field::default(), reason)
 }
 
-/// Returns the first line, from line `from` on, that is indented with a tab. The parser may report only the
-/// start of the text before it.
+/// Returns the first line, from line `from` on, that is indented with a tab. The parser may report an earlier
+/// line, where the text before the tab starts.
 fn first_tab(text: &str, from: u64) -> Option<u64> {
     let is_tab_first = |line: &str| line.trim_start_matches(' ').starts_with('\t');
     let lines = (1..).zip(text.lines());
