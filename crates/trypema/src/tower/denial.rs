@@ -109,8 +109,8 @@ impl<'a> Denial<'a> {
         }
     }
 
-    /// Returns the error if the store failed. It may contain host names and keys: log it, but do not send it
-    /// to clients.
+    /// Returns the error if there is no decision, for example because the store failed. It may contain host
+    /// names and keys: log it, but do not send it to clients.
     pub fn error(&self) -> Option<&'a TrypemaError> {
         match self.cause {
             Cause::Trouble(Trouble::Failed(error)) => Some(error),

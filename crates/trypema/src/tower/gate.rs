@@ -73,7 +73,7 @@ pub(super) enum Finding {
 pub(super) enum Trouble {
     /// The request has no key. Contains instructions for the developer.
     NoKey(&'static str),
-    /// The store failed.
+    /// The store failed, or the request is invalid.
     Failed(TrypemaError),
 }
 
