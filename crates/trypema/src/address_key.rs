@@ -1,16 +1,16 @@
-//! The text that a client is keyed by.
+//! The key text of a client's address.
 
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest text: eight groups of four digits, and the prefix.
+/// The length of the longest text: eight groups of four digits, and the prefix.
 const MAX_TEXT: usize = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128".len();
 
-/// The text that a client is keyed by: an IPv4 address as it is, an IPv6 address by its network.
+/// The key text of a client's address: an IPv4 address as it is, an IPv6 address as its network.
 ///
-/// Whoever rents a line or a machine has at least a /64 of IPv6, which is 2^64 addresses to come back with; a limit
-/// per address would be none. An IPv4 address that is written as IPv6 (`::ffff:1.2.3.4`) is the IPv4 address.
-/// Allocates nothing.
+/// A client with a line or a machine has at least a /64 of IPv6, which is 2^64 addresses: a limit per address
+/// would have no effect. An IPv4 address that is written as IPv6 (`::ffff:1.2.3.4`) has the key of the IPv4
+/// address. Nothing is allocated.
 ///
 /// ```
 /// use trypema::http::{AddressKey, Ipv6Prefix};
@@ -31,7 +31,7 @@ pub struct AddressKey {
     len: u8,
 }
 
-/// How many bits of an IPv6 address are one client: 1 to 128, 64 by default.
+/// The number of leading bits of an IPv6 address that identify a client: 1 to 128, 64 by default.
 ///
 /// ```
 /// use trypema::http::Ipv6Prefix;
@@ -43,29 +43,29 @@ pub struct AddressKey {
 pub struct Ipv6Prefix(u8);
 
 impl AddressKey {
-    /// The key of an address; of IPv6, its /64.
+    /// Returns the key of an address. For IPv6, it is the /64 network.
     pub fn of(address: IpAddr) -> Self {
         Self::with_prefix(address, Ipv6Prefix::default())
     }
 
-    /// The key of an address; of IPv6, its network of `prefix`.
+    /// Returns the key of an address. For IPv6, it is the network of length `prefix`.
     pub fn with_prefix(address: IpAddr, prefix: Ipv6Prefix) -> Self {
         let mut key = Self { text: [0; MAX_TEXT], len: 0 };
         match address.to_canonical() {
             IpAddr::V4(address) => key.push_v4(address),
-            // Every text fits.
+            // The buffer fits every text, so writing cannot fail.
             IpAddr::V6(address) => drop(write!(key, "{}/{}", prefix.network_of(address), prefix.0)),
         }
         key
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
-        // Always ASCII.
+        // The text is always ASCII.
         std::str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
     }
 
-    /// The machinery of `write!` costs several times more, and this runs for every request.
+    /// Appends an IPv4 address. This runs for every request, and `write!` would cost several times more.
     fn push_v4(&mut self, address: Ipv4Addr) {
         for (index, octet) in address.octets().into_iter().enumerate() {
             if index > 0 {
@@ -90,12 +90,12 @@ impl AddressKey {
 }
 
 impl Ipv6Prefix {
-    /// `None` unless `bits` is 1 to 128.
+    /// Returns a prefix of `bits`, or `None` unless that is 1 to 128.
     pub const fn new(bits: u8) -> Option<Self> {
         if bits >= 1 && bits <= 128 { Some(Self(bits)) } else { None }
     }
 
-    /// How many bits it is.
+    /// Returns the number of bits.
     pub const fn bits(self) -> u8 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Several limits asked at once: what is asked, and what became of it.
+//! Checks of several limits in one request, and their results.
 
 #[cfg(any(feature = "_redis", feature = "rules"))]
 mod multi;
@@ -10,34 +10,37 @@ use crate::strategy::Limit;
 #[cfg(any(feature = "_redis", feature = "rules"))]
 pub(crate) use multi::{CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse};
 
-/// So much of one key's limit.
+/// A cost to take from the limit of one key.
 ///
-/// A key has one state per strategy: two checks of one strategy on one key cannot be asked together.
+/// A key has one state per strategy, so one request cannot contain two checks of the same key and strategy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Check<'a> {
-    /// Whose limit it is.
+    /// The key.
     pub key: &'a str,
-    /// What applies.
+    /// The limit that applies to the key.
     pub limit: &'a Limit,
-    /// What is asked for.
+    /// The units to take.
     pub cost: u64,
 }
 
-/// What became of checks that were asked together.
+/// The result of several checks in one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Together<R> {
-    /// Whether all were admitted. If not, none was spent; what strategies count of denials was counted.
+    /// Whether all checks were admitted. If not, nothing was spent, but strategies that count denials have
+    /// counted them.
     pub is_allowed: bool,
-    /// What each check was answered, in their order, as if it had been the only one.
+    /// The decision on each check, in their order, as if it had been the only one.
     pub decisions: Vec<Decision>,
-    /// Where receipts were asked for and all were admitted: what names each take, in their order.
+    /// The receipt of each take, in the order of the checks. Empty unless receipts were requested and all
+    /// checks were admitted.
     pub receipts: Vec<Option<R>>,
 }
 
-/// More checks than any set of rules applies to one request, few enough to bound the work of a call.
+/// The largest number of checks in one request: more than any set of rules applies to one request, and few
+/// enough to bound the work of a call.
 pub(crate) const MAX_CHECKS: usize = 64;
 
-/// Refuses checks that cannot be asked together.
+/// Rejects checks that cannot be in one request.
 pub(crate) fn validate(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
     let invalid = |reason: String| Err(TrypemaError::InvalidChecks { reason });
     if checks.len() > MAX_CHECKS {

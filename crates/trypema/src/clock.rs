@@ -1,4 +1,4 @@
-//! Where time comes from. Nothing else in the crate reads a clock.
+//! The sources of time. No other module reads a clock.
 
 mod manual;
 mod system;
@@ -13,7 +13,7 @@ pub use system::SystemClock;
 
 use crate::units::MAX_EXACT;
 
-/// A moment, in whole microseconds since the Unix epoch.
+/// A point in time, in whole microseconds since the Unix epoch.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,21 +26,21 @@ use crate::units::MAX_EXACT;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The last moment a clock can show (in the year 2250): whatever is added to it, windows and blocks, is
-    /// still counted exactly.
+    /// The last time that a clock can show, in the year 2250. The sum of this and any window or block is
+    /// still exact.
     pub const MAX: Self = Self(MAX_EXACT - (1 << 47));
 
-    /// The moment `micros` after the epoch; later ones than [`Timestamp::MAX`] become it.
+    /// Returns the time `micros` after the epoch, at most [`Timestamp::MAX`].
     pub const fn from_micros(micros: u64) -> Self {
         if micros > Self::MAX.0 { Self::MAX } else { Self(micros) }
     }
 
-    /// A moment that was worked out from others, and may lie after all that a clock can show.
+    /// Returns a computed time, which may be later than any that a clock can show.
     pub(crate) const fn derived(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
@@ -49,16 +49,16 @@ impl Timestamp {
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 
-    /// Fractions of a microsecond are dropped; the sum stops at [`Timestamp::MAX`].
+    /// Returns the sum, at most [`Timestamp::MAX`]. Fractions of a microsecond are dropped.
     fn add(self, duration: Duration) -> Self {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         Self::from_micros(self.0.saturating_add(micros))
     }
 }
 
-/// A source of time that a limiter can be given in place of the system's.
+/// A source of time that replaces the system's clock in a limiter.
 ///
-/// Time may stand still, leap or go back: limiters neither panic nor admit more because of it.
+/// The time may stand still, jump forward or go back: limiters neither panic nor admit more because of it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -76,35 +76,36 @@ impl std::ops::Add<Duration> for Timestamp {
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
 pub trait Clock: std::fmt::Debug + Send + Sync {
-    /// What time it is. Asked while a key is locked: it must be quick, and must not call a limiter.
+    /// Returns the current time. Limiters call this while a key is locked, so it must be quick, and must not
+    /// call a limiter.
     fn now(&self) -> Timestamp;
 
-    /// Wakes `waker` once the time is `at` or later. Waking more often or too early does no harm.
+    /// Wakes `waker` once the time is `at` or later. Waking it more often or too early does no harm.
     fn wake_at(&self, at: Timestamp, waker: &Waker);
 
-    /// `waker` need no longer be woken at `at`. Waking it all the same does no harm.
+    /// Cancels a wake-up that [`Clock::wake_at`] scheduled. Waking `waker` anyway does no harm.
     fn forget(&self, at: Timestamp, waker: &Waker) {
         let _ = (at, waker);
     }
 }
 
-/// A stretch of time that the present lies in; a point where the clock is precise.
+/// An interval that contains the present. It is a single point if the clock is precise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The present is not before this.
+    /// The earliest time that the present can be.
     pub earliest: Timestamp,
-    /// The present is not after this.
+    /// The latest time that the present can be.
     pub latest: Timestamp,
 }
 
 impl Span {
-    /// The span that is one moment.
+    /// Returns the span of a single point.
     pub const fn at(now: Timestamp) -> Self {
         Self { earliest: now, latest: now }
     }
 }
 
-/// The clock a limiter holds; an enum, so that the usual one costs no indirection.
+/// The clock of a limiter. As an enum, the system's clock needs no indirection.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     System,
@@ -120,7 +121,7 @@ impl Source {
         }
     }
 
-    /// A cheap bound on the present.
+    /// Returns a cheap bound on the present.
     #[inline(always)]
     pub(crate) fn recent(&self) -> Span {
         match self {
@@ -129,7 +130,7 @@ impl Source {
         }
     }
 
-    /// The precise time, after `span` turned out to be too wide to decide.
+    /// Returns the precise time, after `span` was too wide for a decision.
     #[inline]
     pub(crate) fn narrow(&self, span: Span) -> Timestamp {
         if span.earliest == span.latest {
@@ -137,7 +138,7 @@ impl Source {
         }
         let now = self.now();
         if now > span.latest {
-            // Either this thread was held up in between, or the bound on the lag does not hold here.
+            // Either this thread was suspended meanwhile, or the coarse clock lags more than assumed.
             system::check_recent(now);
         }
         now

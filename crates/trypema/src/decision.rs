@@ -1,4 +1,4 @@
-//! What a caller is told: one core decision, and the views of it that fit each strategy.
+//! Decisions: the part that all strategies share, and the additions of each strategy.
 
 mod abuse;
 mod rate_limit;
@@ -14,7 +14,7 @@ pub use token_bucket::{LimitBalance, TokenBucketDecision};
 
 use crate::clock::{Clock, Span, SystemClock, Timestamp};
 
-/// The answer to one call, whatever the strategy and the provider.
+/// The decision on one call, of any strategy and any provider.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,7 +35,7 @@ use crate::clock::{Clock, Span, SystemClock, Timestamp};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     pub(crate) is_allowed: bool,
-    /// Only of the abuse strategy.
+    /// Only set by the abuse strategy.
     pub(crate) attempts: Option<Attempts>,
     pub(crate) limit: u64,
     pub(crate) remaining: u64,
@@ -44,11 +44,12 @@ pub struct Decision {
     pub(crate) when: When,
 }
 
-/// The `not_before` of a cost that can never fit: later than every moment.
+/// The `not_before` of a cost that can never fit: later than any time.
 pub(crate) const NEVER: Timestamp = Timestamp::derived(u64::MAX);
 
 impl Decision {
-    /// A denial for good, by no count: also the place of a decision that is still to be made.
+    /// Returns a permanent denial that is not based on a count. It also stands for a decision that is still
+    /// to be made.
     pub(crate) fn refused() -> Self {
         let (not_before, resets_at) = (NEVER, Timestamp::default());
         Self {
@@ -68,18 +69,19 @@ impl Decision {
         self.is_allowed
     }
 
-    /// What fits at most.
+    /// Returns the largest number of units that fit.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// What is left after this call.
+    /// Returns the units that are left after this call.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// How long to wait before the same call is admitted if nobody else calls: zero when it was allowed, at
-    /// least a microsecond when it was denied, `None` when its cost can never fit.
+    /// Returns the time after which the same call would be admitted, if no other call is made. It is zero if
+    /// the call was allowed, and at least a microsecond if it was denied. Returns `None` if the cost can
+    /// never fit.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_us().map(Duration::from_micros)
     }
@@ -95,95 +97,96 @@ impl Decision {
         }
     }
 
-    /// Whether the cost is more than can ever fit.
+    /// Whether the cost can never fit.
     pub fn is_never(&self) -> bool {
         !self.is_allowed && self.not_before == NEVER
     }
 
-    /// Whether the store could not be asked, and this is what was chosen for that case (see
-    /// `redis::OnFailure`). Not a matter of the caller's: a server answers a denial of this kind with 503 and
-    /// not with 429, unless it [never](Decision::is_never) fits.
+    /// Whether the store failed, and the configured fallback decided instead (see `redis::OnFailure`). The
+    /// caller is not the cause: a server responds to such a denial with 503 instead of 429, unless the cost
+    /// can [never](Decision::is_never) fit.
     pub fn is_substitute(&self) -> bool {
         self.when.is_substitute()
     }
 
-    /// The attempts that an abuse limit has counted; `None` for other strategies, and for what no count stands behind.
+    /// Returns the attempts that an abuse limit has counted. Returns `None` for other strategies, and for
+    /// decisions that are not based on a count.
     pub fn attempts(&self) -> Option<Attempts> {
         self.attempts
     }
 
-    /// Which window of an abuse limit blocks the key; `None` where none does, for other strategies, and for what was
-    /// decided in place of a store that could not be asked.
+    /// Returns the window of an abuse limit that blocks the key. Returns `None` if there is no block, for
+    /// other strategies, and for decisions of a fallback.
     pub fn block_scope(&self) -> Option<BlockScope> {
         let is_blocked = !self.is_allowed && !self.is_never() && !self.is_substitute();
         self.attempts.filter(|_| is_blocked).map(|_| self.when.block_scope())
     }
 
-    /// Whether the store could not be asked and nothing was counted in its place (`redis::OnFailure::Allow` or
+    /// Whether the store failed, and nothing was counted instead (`redis::OnFailure::Allow` or
     /// `redis::OnFailure::Deny`).
     pub fn is_uncounted(&self) -> bool {
         self.when.is_uncounted()
     }
 
-    /// How long until nothing of what was spent counts any more (for windows aligned to the epoch: until the
-    /// current one ends), if nobody else calls.
+    /// Returns the time until no spent unit counts any more, if no other call is made. For windows aligned to
+    /// the epoch, it is the time until the current one ends.
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.when.micros_until(self.resets_at))
     }
 }
 
-/// When a decision was made, and by whom.
+/// The time of a decision, and whether a fallback made it.
 ///
-/// Reading the precise time is the dearest part of a check, so a decision that did not need it reads it only
-/// when it is asked for a wait; the wait then counts from being asked.
+/// Reading the precise time is the most expensive part of a check. A decision that did not need it reads it
+/// only when the caller calls a method that returns a wait. The wait then counts from that call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct When(u64);
 
 impl When {
-    /// In place of a time: a moment ago by the system's clock.
+    /// Stands for a time that is not known exactly: just now, by the system's clock.
     const RECENTLY: u64 = (1 << 61) - 1;
-    /// Set where the store could not be asked.
+    /// Set if a fallback decided because the store failed.
     const SUBSTITUTE: u64 = 1 << 63;
-    /// Set where nothing was counted at all.
+    /// Set if nothing was counted.
     const UNCOUNTED: u64 = 1 << 62;
-    /// Set where an abuse limit's long window blocks.
+    /// Set if the long window of an abuse limit blocks.
     const LONG_BLOCK: u64 = 1 << 61;
 
-    /// At this moment.
+    /// Returns the time `now`.
     pub const fn exactly(now: Timestamp) -> Self {
         Self(now.as_micros())
     }
 
-    /// Somewhere in `span`: a moment ago by the system's clock, unless it is a point.
+    /// Returns a time in `span`. Unless the span is a single point, it is just now, by the system's clock.
     #[inline]
     pub(crate) fn in_span(span: Span) -> Self {
         if span.earliest == span.latest { Self::exactly(span.earliest) } else { Self(Self::RECENTLY) }
     }
 
-    /// The same moment, decided in place of a store that could not be asked.
+    /// Returns the same time, for a decision of a fallback.
     #[cfg(feature = "_redis")]
     pub(crate) fn substitute(self) -> Self {
         Self(self.0 | Self::SUBSTITUTE)
     }
 
-    /// The same, by a rule that counts nothing.
+    /// Returns the same time, for a decision of a fallback that counts nothing.
     #[cfg(feature = "_redis")]
     pub(crate) fn uncounted(self) -> Self {
         Self(self.substitute().0 | Self::UNCOUNTED)
     }
 
-    /// The same moment, in a block by the long window.
+    /// Returns the same time, for a block of the long window.
     pub(crate) fn in_long_block(self) -> Self {
         Self(self.0 | Self::LONG_BLOCK)
     }
 
-    /// Another moment, in the same block.
+    /// Returns another time, for the same block.
     #[cfg(feature = "_redis")]
     pub(crate) fn moved_to(self, now: Timestamp) -> Self {
         Self(Self::exactly(now).0 | self.0 & Self::LONG_BLOCK)
     }
 
-    /// The moment, if it is known.
+    /// Returns the time, if it is known exactly and the store decided.
     #[cfg(feature = "_redis")]
     pub(crate) fn moment(self) -> Option<Timestamp> {
         let is_known =
@@ -199,7 +202,7 @@ impl When {
         self.0 & Self::UNCOUNTED != 0
     }
 
-    /// Which window of an abuse limit blocks, where one does.
+    /// Returns the window that blocks, if one does.
     fn block_scope(self) -> BlockScope {
         if self.0 & Self::LONG_BLOCK != 0 { BlockScope::Long } else { BlockScope::Temp }
     }
@@ -217,5 +220,5 @@ impl When {
     }
 }
 
-/// When to try again after a denial that no count stands behind: a store that failed may be back by then.
+/// The wait after a denial that is not based on a count. A store that failed may have recovered by then.
 const UNCOUNTED_RETRY_US: u64 = 1_000_000;

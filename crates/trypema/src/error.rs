@@ -1,13 +1,12 @@
-//! What can be wrong with an input.
+//! The error type of the crate.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// An input that cannot be used, with what would be allowed.
+/// An invalid input, with the values that are allowed, or a failure of the store.
 ///
-/// A denial is never an error: it is a decision. An error means that a value was invalid (and nothing
-/// was recorded).
+/// A denial is never an error: it is a decision. If an input is invalid, nothing was recorded.
 ///
 /// ```
 /// use trypema::{RateLimit, TrypemaError};
@@ -51,7 +50,7 @@ pub enum TrypemaError {
         /// The largest factor allowed.
         max: f64,
     },
-    /// A limit of zero or one beyond what is counted exactly.
+    /// A limit of zero, or one that is too large to be counted exactly.
     #[error("invalid limit {given}: need 1 to {max}")]
     InvalidLimit {
         /// The limit that was given.
@@ -62,9 +61,9 @@ pub enum TrypemaError {
     /// A token bucket without a limit, or with too many.
     #[error("{given} token bucket limits: need 1 to {max}")]
     InvalidLimitCount {
-        /// How many limits were given.
+        /// The number of limits that were given.
         given: usize,
-        /// How many are allowed.
+        /// The largest number of limits allowed.
         max: usize,
     },
     /// Capacity and refill time that share no unit small enough to be counted exactly.
@@ -78,7 +77,7 @@ pub enum TrypemaError {
         /// The refill time that was given.
         refill_every: Duration,
     },
-    /// A threshold of zero, or more attempts than are kept.
+    /// A threshold of zero, or of more attempts than a state keeps.
     #[error("invalid threshold {given}: need 1 to {max} attempts")]
     InvalidThreshold {
         /// The threshold that was given.
@@ -86,10 +85,10 @@ pub enum TrypemaError {
         /// The largest threshold allowed.
         max: u64,
     },
-    /// A bound on keys that leaves no room for any.
+    /// A bound of zero keys.
     #[error("invalid max_keys 0: need at least 1")]
     InvalidMaxKeys,
-    /// A key that cannot be part of a Redis key's name.
+    /// A key that cannot be part of the name of a Redis key.
     #[cfg(feature = "_redis")]
     #[error("invalid redis key {given:?}: need 1 to {max_bytes} bytes without `:`")]
     InvalidRedisKey {
@@ -98,24 +97,24 @@ pub enum TrypemaError {
         /// The longest key allowed.
         max_bytes: usize,
     },
-    /// An address that no connection can be made from.
+    /// An address from which no connection can be made.
     #[cfg(feature = "_redis")]
     #[error("invalid redis address: {reason}")]
     InvalidRedisAddress {
-        /// What is wrong with it; never a password.
+        /// The reason; it never contains a password.
         reason: String,
     },
-    /// Checks that cannot be asked together.
+    /// Checks that cannot be combined in one request.
     #[error("invalid checks: {reason}")]
     InvalidChecks {
-        /// What is wrong with them.
+        /// The reason.
         reason: String,
     },
-    /// A request that rules cannot be asked about.
+    /// A request to which rules cannot be applied.
     #[cfg(feature = "rules")]
     #[error("invalid request: {reason}")]
     InvalidRequest {
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A request without an attribute that a rule with `if_missing: error` needs.
@@ -131,32 +130,33 @@ pub enum TrypemaError {
     #[cfg(feature = "_redis")]
     #[error("invalid redis deadline 0: need at least 1 microsecond")]
     InvalidRedisDeadline,
-    /// A limit cannot be split into so many parts.
+    /// A limit that cannot be split into the given number of parts.
     #[cfg(feature = "_redis")]
     #[error(
         "the limit cannot be split into {parts} parts: each needs at least one unit, and abuse limits cannot be split"
     )]
     InvalidSplit {
-        /// How many.
+        /// The number of parts.
         parts: u32,
     },
-    /// The interval in which leases are asked for is too short or too long.
+    /// An interval between lease requests that is too short or too long.
     #[cfg(feature = "_redis")]
     #[error("invalid sync interval {given:?}: need 1 ms to {max:?}")]
     InvalidSyncInterval {
-        /// What was given.
+        /// The interval that was given.
         given: Duration,
-        /// The longest.
+        /// The longest interval allowed.
         max: Duration,
     },
-    /// Redis gave no answer; see [`RedisFailureKind`](crate::redis::RedisFailureKind) for what is known.
+    /// A failure of Redis; see [`RedisFailureKind`](crate::redis::RedisFailureKind) for what is known about
+    /// it.
     #[cfg(feature = "_redis")]
     #[error(transparent)]
     RedisError(#[from] crate::redis::RedisFailure),
 }
 
 impl TrypemaError {
-    /// Whether the store failed, as opposed to an input that is invalid: trying again later may help.
+    /// Whether the store failed, in which case a later retry may succeed. Otherwise an input is invalid.
     pub fn is_store_failure(&self) -> bool {
         match self {
             #[cfg(feature = "_redis")]

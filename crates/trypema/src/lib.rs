@@ -1,8 +1,9 @@
-//! Rate limiting that can be trusted: six strategies, exact decisions, in one process, shared through Redis, or leased from it.
+//! Rate limiting with six strategies and exact decisions: inside one process, shared through Redis, or with
+//! units leased from Redis.
 //!
-//! A *strategy* is the algorithm, a *provider* is where state lives, a *key* is who is limited, a *cost* is what one
-//! call spends. A denial is a decision and never an `Err`: an error means that a value was invalid, or that Redis
-//! gave no answer.
+//! A *strategy* is the algorithm. A *provider* is the place where the state is kept. A *key* names the caller
+//! that is limited. A *cost* is the number of units that one call spends. A denial is a decision and never an
+//! `Err`: an error means that a value was invalid, or that Redis failed.
 //!
 //! # Quick start
 //!
@@ -21,10 +22,10 @@
 //! # Ok::<(), trypema::TrypemaError>(())
 //! ```
 //!
-//! A [`RateLimiter`] is shared by reference or `Arc` between any number of threads. The absolute and the
-//! suppressed strategy also have [`inc`](AbsoluteLocalRateLimiter::inc) and
-//! [`is_allowed`](AbsoluteLocalRateLimiter::is_allowed), where a rate is given in units per second, the
-//! window is the limiter's, and the first rate that a key is called with holds until the key is forgotten.
+//! Any number of threads can share a [`RateLimiter`], by reference or `Arc`. The absolute and the suppressed
+//! strategy also have [`inc`](AbsoluteLocalRateLimiter::inc) and
+//! [`is_allowed`](AbsoluteLocalRateLimiter::is_allowed). These take a rate in units per second and use the
+//! window of the limiter. The first rate that a key is called with applies until the key is forgotten.
 //!
 //! ```
 //! use trypema::{RateLimit, RateLimitDecision, RateLimiter};
@@ -41,21 +42,21 @@
 //!
 //! # Which strategy
 //!
-//! | you want | take | most in any window (limit L) | state of a key |
+//! | you need | use | most in any window (limit L) | state of a key |
 //! | --- | --- | --- | --- |
-//! | a quota nobody may exceed, ever | [absolute](AbsoluteLimit) | L | grows with live groups |
-//! | to shed load smoothly instead of shutting the door | [suppressed](SuppressedLimit) | L × hard limit factor | up to twice that |
+//! | a quota that is never exceeded | [absolute](AbsoluteLimit) | L | grows with live groups |
+//! | to shed load gradually instead of denying everything at the limit | [suppressed](SuppressedLimit) | L × hard limit factor | up to twice that |
 //! | bursts, and a steady rate after them; several limits at once | [token bucket](TokenBucketLimits) | 2 L (a full bucket and its refill) | three words |
 //! | about L per window in two words | [sliding-window counter](SlidingWindowLimit) | 2 L − 1 | two words |
-//! | quotas that start anew on the hour | [fixed window](FixedWindowLimit) | 2 L (around a boundary) | two words |
+//! | quotas that restart on the hour | [fixed window](FixedWindowLimit) | 2 L (around a boundary) | two words |
 //! | to stop guessing: logins, codes, sign-ups | [abuse](AbuseLimit) | threshold − 1 | grows with attempts |
 //!
-//! In doubt: a token bucket for traffic, absolute for money, abuse for passwords.
+//! If in doubt, use a token bucket for traffic, absolute for money, and abuse for passwords.
 //!
 //! # How each admits a burst
 //!
-//! Four calls a second, evenly spaced, against a limit of 20 per 10 s, starting in the middle of an aligned window:
-//! how many of the four are admitted, second by second.
+//! A client makes four evenly spaced calls per second, against a limit of 20 per 10 s. It starts in the
+//! middle of an aligned window. The chart shows the number of admitted calls in each second.
 //!
 //! ```text
 //! offered          44444 44444 44444 44444 44444
@@ -68,12 +69,12 @@
 //!                        ^           ^     aligned windows start here
 //! ```
 //!
-//! Absolute gives capacity back when it is a window old, so a burst echoes. Suppressed admits up to its
-//! limit, then the share of calls that keeps the average. The token bucket admits what was saved up, then what
-//! refills. The counter lets the last window fade out, the fixed window forgets it at its end. Abuse blocks,
-//! and who keeps trying stays blocked.
+//! Absolute returns capacity when it is a window old, so a burst repeats. Suppressed admits calls up to its
+//! limit, then the share of them that keeps the average. The token bucket admits a full bucket, then the rate
+//! at which it refills. The sliding-window counter lets the weight of the previous window fall gradually, and
+//! the fixed window forgets it at once. Abuse blocks, and a client that keeps trying stays blocked.
 //!
-//! The chart is made like this, and checked with the documentation's other examples:
+//! This code makes the chart, and the documentation tests check it:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -126,34 +127,34 @@
 //!
 //! # The verbs
 //!
-//! Every strategy has the same ones, on its [`Limiter`](local::Limiter). The limit is an argument of each
-//! call: changing it keeps what was spent.
+//! Every strategy has the same operations, on its [`Limiter`](local::Limiter). The limit is an argument of
+//! each call: changing it keeps what was spent.
 //!
 //! | verb | |
 //! | --- | --- |
-//! | [`take`](local::Limiter::take) | spends the cost if all of it fits |
-//! | [`peek`](local::Limiter::peek) | the same answer, spending nothing |
-//! | [`usage`](local::Limiter::usage) | what is used and what is left |
-//! | [`take_up_to`](local::Limiter::take_up_to) | spends as much as fits |
-//! | [`reserve`](local::Limiter::reserve), [`reserve_for`](local::Limiter::reserve_for) | a take with a receipt; one that may be spent later |
-//! | [`refund`](local::Limiter::refund), [`refund_units`](local::Limiter::refund_units) | gives back, by receipt or the oldest first |
-//! | [`wait`](local::Limiter::wait) | an async take that waits its turn, on any executor |
+//! | [`take`](local::Limiter::take) | takes the cost if all of it fits |
+//! | [`peek`](local::Limiter::peek) | returns the same decision, but takes nothing |
+//! | [`usage`](local::Limiter::usage) | returns the used and the remaining units |
+//! | [`take_up_to`](local::Limiter::take_up_to) | takes as much of the cost as fits |
+//! | [`reserve`](local::Limiter::reserve), [`reserve_for`](local::Limiter::reserve_for) | takes with a receipt; takes units that may be spent later |
+//! | [`refund`](local::Limiter::refund), [`refund_units`](local::Limiter::refund_units) | refunds a take by its receipt; refunds the oldest units |
+//! | [`wait`](local::Limiter::wait) | waits in a queue until the cost is admitted, on any async executor |
 //! | [`reset`](local::Limiter::reset) | forgets a key |
-//! | [`key`](local::Limiter::key) | a handle to one key, for tight loops |
-//! | [`live_keys`](local::Limiter::live_keys), [`len`](local::Limiter::len) | who is in memory |
+//! | [`key`](local::Limiter::key) | returns a handle to one key, for tight loops |
+//! | [`live_keys`](local::Limiter::live_keys), [`len`](local::Limiter::len) | lists or counts the keys in memory |
 //!
-//! What they answer is a [`Decision`], or more than one: [`is_allowed`](Decision::is_allowed),
-//! [`remaining`](Decision::remaining), [`retry_after`](Decision::retry_after) (exact to the microsecond; `None`
-//! when the cost can never fit) and [`reset_after`](Decision::reset_after). Strategies add what they know: the
-//! balance of each limit, the suppression factor, the scope of a block.
+//! Most of them return a [`Decision`], or one with additions of the strategy: the balance of each limit, the
+//! suppression factor, the scope of a block. It has [`is_allowed`](Decision::is_allowed),
+//! [`remaining`](Decision::remaining), [`retry_after`](Decision::retry_after) (exact to the microsecond;
+//! `None` if the cost can never fit) and [`reset_after`](Decision::reset_after).
 //!
 //! # Redis
 //!
-//! With the feature `redis-tokio` (on by default) or `redis-smol`, `rl.redis()` has the same verbs, async, for limits
-//! that a fleet shares: one server, Sentinel or a Cluster. Each call is one script that decides and records, by
-//! the server's clock; every key expires by itself. A call has a deadline, and what a failure means is chosen in the
-//! builder: an `Err`, or a decision that says that it was made in place of Redis
-//! ([`is_substitute`](Decision::is_substitute)).
+//! With the feature `redis-tokio` (on by default) or `redis-smol`, `rl.redis()` has the same operations,
+//! async, for limits that several servers share: through one Redis server, Sentinel or a Cluster. Each call
+//! is one script that decides and records, by the clock of the Redis server. Every key expires by itself. A
+//! call has a deadline. The builder sets the result of a call when Redis fails: an `Err`, or a fallback
+//! decision, which is marked as such ([`is_substitute`](Decision::is_substitute)).
 #![cfg_attr(feature = "redis-tokio", doc = "```no_run")]
 #![cfg_attr(not(feature = "redis-tokio"), doc = "```ignore")]
 //! use std::time::Duration;
@@ -201,16 +202,15 @@
 //!
 //! # Rules, HTTP and middleware
 //!
-//! With the feature `rules`, limits on routes and callers come from a file: `rules::Engine` asks all that apply to a
-//! request, all or nothing, on any provider. The feature `http` has the answers (`Retry-After`, `RateLimit`,
-//! problems, gRPC statuses, client addresses), and `tower` the middleware for axum, hyper and tonic. See `docs/rules.md` and
-//! `docs/http.md` in the repository.
+//! With the feature `rules`, limits on routes and callers come from a file: `rules::Engine` checks all rules
+//! that apply to a request, all or nothing, on any provider. The feature `http` has the responses
+//! (`Retry-After`, `RateLimit`, problems, gRPC statuses) and client addresses. The feature `tower` has the
+//! middleware for axum, hyper and tonic. See `docs/rules.md` and `docs/http.md` in the repository.
 //!
 //! # Clocks and tests
 //!
-//! Time comes from the machine's monotonic clock (in Redis, from the server's), or from a [`Clock`](clock::Clock) that
-//! you give. With a
-//! [`ManualClock`](clock::ManualClock) tests need not sleep:
+//! Time comes from the machine's monotonic clock (in Redis, from the server's), or from a
+//! [`Clock`](clock::Clock) that you set. With a [`ManualClock`](clock::ManualClock), tests need not sleep:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -231,11 +231,10 @@
 //!
 //! # Memory
 //!
-//! In process a key is forgotten once a fresh one would be treated the same: a few are looked at whenever a new key
-//! comes, and [`run_cleanup_loop`](RateLimiter::run_cleanup_loop) does it when none do. With
-//! [`max_keys`](RateLimiterBuilder::max_keys) the number of keys is bounded, whoever makes them up: when all
-//! of them still matter, new keys share one state per shard, which is stricter and never looser
-//! ([`WhenFull`]).
+//! In process, a key is forgotten once it would be treated like a fresh one. Each new key sweeps a few
+//! others, and [`run_cleanup_loop`](RateLimiter::run_cleanup_loop) sweeps when no new keys arrive.
+//! [`max_keys`](RateLimiterBuilder::max_keys) bounds the number of keys, even if clients invent them. When
+//! all of them still matter, new keys share a state, which is stricter and never looser ([`WhenFull`]).
 //!
 //! ```
 //! use std::time::Duration;
@@ -252,20 +251,21 @@
 //!
 //! # Watching
 //!
-//! An [`Observer`](observer::Observer) is told of every take, with its decision and how long that took, and of
-//! every failure of Redis; without one this costs nothing. The feature `tracing` adds `observer::TracingObserver`, which turns
-//! each decision into a debug event.
+//! An [`Observer`](observer::Observer) is called for every take, with its decision and duration, and for
+//! every failure of Redis. Without one, this costs nothing. The feature `tracing` adds
+//! `observer::TracingObserver`, which emits a debug event for each decision.
 //!
 //! # Stability
 //!
-//! The crate follows semantic versioning. Items behind the feature `unstable-testkit` are excepted: they exist for this project's own
-//! tests, and change or go in any release.
+//! The crate follows semantic versioning, except for items behind the feature `unstable-testkit`. These exist
+//! for this project's own tests, and may change or disappear in any release.
 //!
 //! # Errors
 //!
-//! Numbers are checked when a limit is made, and a [`TrypemaError`] says what was wrong and what is allowed.
-//! After that no verb of the local provider can fail, except [`wait`](local::Limiter::wait), whose patience may end
-//! ([`WaitError`], on every provider). Verbs on Redis may give `TrypemaError::RedisError`, whose kind says whether anything was spent.
+//! Numbers are validated when a limit is created, and a [`TrypemaError`] says what was wrong and what is
+//! allowed. After that, no operation of a local [`Limiter`](local::Limiter) can fail, except
+//! [`wait`](local::Limiter::wait), which fails after the given time ([`WaitError`], on every provider).
+//! Operations on Redis may return `TrypemaError::RedisError`, whose kind says whether anything was spent.
 //!
 //! ```
 //! use trypema::RateLimit;
@@ -277,7 +277,7 @@
 //! );
 //! ```
 //!
-//! What each strategy guarantees, why, and which test holds it: `docs/guarantees.md` in the repository.
+//! `docs/guarantees.md` in the repository states the guarantees of each strategy, the reasons, and the tests.
 
 #[cfg(any(feature = "http", feature = "rules"))]
 mod address_key;
@@ -347,7 +347,8 @@ pub use strategy::{
 };
 pub use units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
-/// The README's examples, compiled and run with the documentation's. One of them needs the default feature.
+/// The examples of the README, compiled and run with the documentation tests. One of them needs the default
+/// feature.
 #[cfg(all(doctest, feature = "redis-tokio"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,4 +1,5 @@
-//! The local provider: limits inside this process, synchronous, exact, for any number of threads.
+//! The local provider: limits inside this process. It is synchronous and exact, and serves any number of
+//! threads.
 
 mod abuse;
 #[cfg(feature = "rules")]

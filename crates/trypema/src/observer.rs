@@ -1,4 +1,4 @@
-//! Seeing what limiters do: a hook that is called after every decision, and costs nothing when unused.
+//! Observing limiters: a hook that is called after every decision, and costs nothing when unused.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use crate::decision::Decision;
 use crate::decision::{Attempts, BlockScope};
 use crate::error::TrypemaError;
 
-/// Told of every take. Runs on the caller's thread, outside of any lock: be quick.
+/// A hook that is called for every take. It runs on the caller's thread, outside of any lock, and must be
+/// quick.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,21 +36,21 @@ use crate::error::TrypemaError;
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
 pub trait Observer: Debug + Send + Sync {
-    /// A take was decided.
+    /// Called when a take was decided.
     fn decided(&self, event: &Event<'_>);
 
-    /// A take could not be decided.
+    /// Called when a take could not be decided.
     fn failed(&self, failure: &Failure<'_>) {
         let _ = failure;
     }
 
-    /// A rule that only logs would have denied a request.
+    /// Called when a rule that only logs would have denied a request.
     fn shadowed(&self, denial: &ShadowDenial<'_>) {
         let _ = denial;
     }
 
-    /// The store was asked, for whatever reason: a take, a look, a lease. Calls that travelled together are told of one by
-    /// one.
+    /// Called after a call to the store, of any kind: a take, a peek, a lease. Calls that were sent in one
+    /// batch are reported one by one.
     fn asked(&self, call: &StoreCall<'_>) {
         let _ = call;
     }
@@ -63,12 +64,12 @@ pub struct Event<'a> {
     pub strategy: &'static str,
     /// The key as the caller gave it.
     pub key: &'a str,
-    /// What was asked for.
+    /// The units that the caller requested.
     pub cost: u64,
-    /// The decision; of an abuse limit with [`attempts`](Decision::attempts) and
+    /// The decision. For an abuse limit, it has [`attempts`](Decision::attempts) and
     /// [`block_scope`](Decision::block_scope).
     pub decision: &'a Decision,
-    /// How long that took.
+    /// The duration of the call.
     pub latency: Duration,
 }
 
@@ -80,7 +81,7 @@ pub struct Failure<'a> {
     pub strategy: &'static str,
     /// The key as the caller gave it.
     pub key: &'a str,
-    /// What went wrong.
+    /// The error.
     pub error: &'a TrypemaError,
 }
 
@@ -92,22 +93,23 @@ pub struct ShadowDenial<'a> {
     pub rule: &'a str,
     /// The name of the rule, or else its id.
     pub name: &'a str,
-    /// The name of the counter that the request was counted by; empty where the request lacks an attribute of the key.
+    /// The name of the counter for the request; empty if the request lacks an attribute of the key.
     pub key: &'a str,
     /// The cost of the request.
     pub cost: u64,
     /// The decision of the rule.
     pub decision: &'a Decision,
-    /// Requests that the rule would have denied since it was loaded, this one included.
+    /// The number of requests that the rule would have denied since it was loaded, including this one.
     pub count: u64,
 }
 
 impl ShadowDenial<'_> {
-    /// Every so many denials one is logged.
+    /// The interval of denials at which one is logged.
     const LOGGED_EVERY: u64 = 1_000;
 
-    /// Whether the denial of this number, counted from 1, is among those of a rule that are logged: the 1st, 2nd, 4th,
-    /// 8th … and every 1,000th, so that the first are seen at once and the log does not grow with traffic.
+    /// Whether the denial with this number, counted from 1, is logged. These are the 1st, 2nd, 4th, 8th … and
+    /// every 1,000th denial of a rule, so that the first ones are seen immediately and the log does not grow
+    /// with traffic.
     pub fn is_sampled(count: u64) -> bool {
         count.is_power_of_two() || count.is_multiple_of(Self::LOGGED_EVERY)
     }
@@ -117,14 +119,14 @@ impl ShadowDenial<'_> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct StoreCall<'a> {
-    /// How long its caller waited.
+    /// The time that the caller waited.
     pub latency: Duration,
-    /// What went wrong, if the store gave no answer.
+    /// The error, if the store failed.
     pub error: Option<&'a TrypemaError>,
 }
 
-/// Emits `tracing` events under the target `trypema`: debug for each decision, a warning for each failure, and info for
-/// [some](ShadowDenial::is_sampled) of the denials of rules that only log.
+/// Emits `tracing` events under the target `trypema`: debug for each decision, a warning for each failure,
+/// and info for [some](ShadowDenial::is_sampled) of the denials of rules that only log.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -1,17 +1,17 @@
-//! The pages of `docs/` whose examples are compiled, and run, with the documentation's. The README is beside the crate's
-//! own page.
+//! The pages of `docs/` whose examples are compiled and run with the documentation tests. The README is
+//! included in `lib.rs`.
 
 /// Rules.
 #[cfg(feature = "rules")]
 #[doc = include_str!("../../../docs/rules.md")]
 struct Rules;
 
-/// Answers over HTTP and gRPC, and the middleware.
+/// Responses over HTTP and gRPC, and the middleware.
 #[cfg(feature = "axum")]
 #[doc = include_str!("../../../docs/http.md")]
 struct Http;
 
-/// From governor and tower_governor.
+/// Migration from governor and tower_governor.
 #[cfg(feature = "axum")]
 #[doc = include_str!("../../../docs/migrating.md")]
 struct Migrating;

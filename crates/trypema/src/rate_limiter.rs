@@ -1,4 +1,4 @@
-//! The facade: one object that holds every provider.
+//! `RateLimiter`, the object that holds every provider, and its builder.
 
 mod cleanup;
 
@@ -19,7 +19,7 @@ use crate::redis::{
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 use cleanup::Cleanup;
 
-/// What a [`RateLimiter`] is made with.
+/// The options of [`RateLimiter::new`].
 #[derive(Debug, Clone)]
 pub struct RateLimiterOptions {
     /// Options of the local provider.
@@ -29,7 +29,7 @@ pub struct RateLimiterOptions {
     pub redis: RedisRateLimiterOptions,
 }
 
-/// Rate limits by any strategy, on any provider.
+/// Rate limits of any strategy, on any provider.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// A limiter with these options and the system's clock. Starts nothing.
+    /// Returns a limiter with these options and the system's clock. Starts no background work.
     pub fn new(options: RateLimiterOptions) -> Self {
         let builder = RateLimiterBuilder { local: options.local, ..RateLimiterBuilder::default() };
         #[cfg(feature = "_redis")]
@@ -66,50 +66,51 @@ impl RateLimiter {
         builder.build_checked()
     }
 
-    /// A limiter with more to choose: a window of 60 s in groups of 10 ms, unless told otherwise.
+    /// Returns a builder for a limiter. By default, windows are 60 s long, with groups of 10 ms.
     pub fn builder() -> RateLimiterBuilder {
         RateLimiterBuilder::default()
     }
 
-    /// The strategies inside this process.
+    /// Returns the strategies inside this process.
     #[inline]
     pub fn local(&self) -> &LocalRateLimiterProvider {
         &self.local
     }
 
-    /// The strategies that are shared through Redis. Without a connection every call is an error.
+    /// Returns the strategies that are shared through Redis. Without a connection, every call fails.
     #[cfg(feature = "_redis")]
     pub fn redis(&self) -> &RedisRateLimiterProvider {
         &self.redis
     }
 
-    /// The strategies that are shared through Redis and decided in this process where it holds a lease.
+    /// Returns the strategies that are shared through Redis, and decided in this process while it holds a
+    /// lease.
     #[cfg(feature = "_redis")]
     pub fn hybrid(&self) -> &HybridRateLimiterProvider {
         &self.hybrid
     }
 
-    /// Starts forgetting stale keys in the background: every 30 seconds, those that have been as good as
-    /// fresh for 10 minutes. See [`RateLimiter::run_cleanup_loop_with_config`].
+    /// Starts forgetting stale keys in the background: every 30 seconds, those that have been equivalent to
+    /// fresh ones for 10 minutes. See [`RateLimiter::run_cleanup_loop_with_config`].
     pub fn run_cleanup_loop(self: &Arc<Self>) {
         self.run_cleanup_loop_with_config(600_000, 30_000);
     }
 
-    /// Starts forgetting stale keys in the background: every `interval_ms`, those that have been as good as
-    /// fresh for `stale_after_ms`. Nothing that still matters is ever forgotten.
+    /// Starts forgetting stale keys in the background: every `interval_ms`, those that have been equivalent
+    /// to fresh ones for `stale_after_ms`. No state that still matters is forgotten.
     ///
-    /// Limits are correct without it, and keys are also forgotten as new ones come; the loop gives memory
-    /// back when no new ones do. It is a thread of its own, needs no async runtime, and ends with the last
-    /// `Arc` of the limiter. Called again, it goes on with the new numbers.
+    /// Limits are correct without the loop, and keys are also forgotten as new ones arrive. The loop releases
+    /// memory when no new keys arrive. It runs on a thread of its own, needs no async runtime, and ends with
+    /// the last `Arc` of the limiter. A second call changes the settings of the running loop.
     pub fn run_cleanup_loop_with_config(self: &Arc<Self>, stale_after_ms: u64, interval_ms: u64) {
-        // A pause of nothing would keep a core busy.
+        // An interval of zero would keep a core busy.
         let interval = Duration::from_millis(interval_ms.max(1));
         self.cleanup
             .run(self, cleanup::Config { stale_for: Duration::from_millis(stale_after_ms), interval });
     }
 }
 
-/// Makes a [`RateLimiter`] step by step.
+/// A builder for a [`RateLimiter`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -135,7 +136,7 @@ pub struct RateLimiterBuilder {
     redis: RedisChoices,
 }
 
-/// What there is to choose about Redis.
+/// The options of the Redis and the hybrid provider.
 #[cfg(feature = "_redis")]
 #[derive(Debug, Clone)]
 struct RedisChoices {
@@ -143,16 +144,17 @@ struct RedisChoices {
     prefix: RedisKey,
     deadline: Duration,
     on_failure: OnFailure,
-    /// The window of `inc`, where it is not the local one.
+    /// The window of `inc`, if it differs from the local one.
     windows: Option<Windows>,
     sync_interval: Duration,
 }
 
-/// How often the hybrid provider asks for leases, unless told otherwise: with windows of more than 140 s. It is shorter with shorter ones.
+/// The default interval between lease requests of the hybrid provider. It applies to windows longer than 140
+/// s (for token buckets, 163 s), and is shorter for shorter ones.
 #[cfg(feature = "_redis")]
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest interval that makes sense: units are held as long.
+/// The longest interval between lease requests. Units stay leased for about as long.
 #[cfg(feature = "_redis")]
 const LONGEST_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -190,49 +192,50 @@ impl Default for RateLimiterBuilder {
 }
 
 impl RateLimiterBuilder {
-    /// The window that `inc` counts in.
+    /// Sets the window in which `inc` counts.
     pub fn window_size_seconds(mut self, window: WindowSizeSeconds) -> Self {
         self.local.window_size_seconds = window;
         self
     }
 
-    /// How close calls must be to share a bucket of that window.
+    /// Sets the time within which calls share a bucket of that window.
     pub fn rate_group_size_ms(mut self, group: RateGroupSizeMs) -> Self {
         self.local.rate_group_size_ms = group;
         self
     }
 
-    /// How far the suppressed strategy may go above its limit.
+    /// Sets the ratio of the suppressed strategy's hard limit to its soft limit.
     pub fn hard_limit_factor(mut self, factor: HardLimitFactor) -> Self {
         self.local.hard_limit_factor = factor;
         self
     }
 
-    /// How many keys each strategy keeps in memory at most; see [`WhenFull`] for what then happens.
+    /// Sets the largest number of keys that each strategy keeps in memory. See [`WhenFull`] for new keys
+    /// beyond it.
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.max_keys = Some(keys);
         self
     }
 
-    /// What happens to a new key when `max_keys` keys still matter.
+    /// Sets the treatment of a new key when `max_keys` keys still matter.
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.when_full = when_full;
         self
     }
 
-    /// The clock to go by, in place of the system's and of Redis's own.
+    /// Sets the clock to use instead of the system's and of Redis's own.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Source::Custom(clock);
         self
     }
 
-    /// Who is told of every decision.
+    /// Sets the observer, which is called for every take.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// The Redis that limits are shared through.
+    /// Sets the connection to the Redis through which limits are shared.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -263,22 +266,23 @@ impl RateLimiterBuilder {
         self
     }
 
-    /// How long a call waits for Redis at most: 50 ms unless told otherwise.
+    /// Sets the longest time that a call waits for Redis. The default is 50 ms.
     #[cfg(feature = "_redis")]
     pub fn redis_deadline(mut self, deadline: Duration) -> Self {
         self.redis.deadline = deadline;
         self
     }
 
-    /// What a failure of Redis means: an `Err` unless told otherwise.
+    /// Sets the result of a call when Redis fails. The default is an `Err`.
     #[cfg(feature = "_redis")]
     pub fn on_redis_failure(mut self, on_failure: OnFailure) -> Self {
         self.redis.on_failure = on_failure;
         self
     }
 
-    /// How often the hybrid provider asks for leases of a key at most: every second unless told otherwise, and every 1/140 of the
-    /// window of a limit (of a token bucket 1/163) where that is shorter. Resets and blocks reach other instances as soon.
+    /// Sets the interval between the hybrid provider's lease requests for a key. The default is one second.
+    /// The interval is at most 1/140 of the window of a limit (1/163 for a token bucket). Resets and blocks
+    /// reach other instances within the same time.
     #[cfg(feature = "_redis")]
     pub fn sync_interval(mut self, interval: Duration) -> Self {
         self.redis.sync_interval = interval;
@@ -296,7 +300,7 @@ impl RateLimiterBuilder {
         self.redis(options.connection_manager)
     }
 
-    /// The limiter; an error if a choice is invalid. Starts nothing.
+    /// Returns the limiter, or an error if an option is invalid. Starts no background work.
     pub fn build(self) -> Result<RateLimiter, TrypemaError> {
         if self.max_keys == Some(0) {
             return Err(TrypemaError::InvalidMaxKeys);

@@ -1,29 +1,30 @@
-//! The numbers a limit is made of, each checked once, when it is made.
+//! The numbers that make up a limit. Each is validated once, when it is created.
 
 use std::time::Duration;
 
 use crate::error::TrypemaError;
 
-/// Integers up to here are exact in Lua's doubles, so Rust and Redis count alike.
+/// The largest integer up to which Lua's doubles are exact, so that Rust and Redis count alike.
 pub(crate) const MAX_EXACT: u64 = (1 << 53) - 1;
 
-/// The longest window: a leap year. Long enough for yearly quotas, short enough that a capacity (window
-/// times the largest rate) stays below 2^53.
+/// The longest window: a leap year. It is long enough for yearly quotas, and short enough that a capacity
+/// (window times the largest rate) stays below 2^53.
 pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The largest rate, in units per second: with [`MAX_WINDOW`] it gives the largest exact capacity.
+/// The largest rate, in units per second. Its product with [`MAX_WINDOW`] is the largest exact capacity.
 const MAX_RATE: f64 = 100_000_000.0;
 
-/// One hour: a group's span is kept in 32 bits of microseconds.
+/// The largest group, one hour: its length in microseconds fits into 32 bits.
 const MAX_GROUP_MS: u64 = 3_600_000;
 
-/// Far above any useful headroom; the hard limit itself saturates at 2^53 - 1.
+/// The largest factor, which is far above any useful headroom. The hard limit itself saturates at 2^53 - 1.
 const MAX_HARD_LIMIT_FACTOR: f64 = 1_000_000.0;
 
-/// A product such as 0.29 × 100 falls an ulp short of the integer that was meant; this lifts it over.
+/// A factor that corrects rounding errors: a product such as 0.29 × 100 is slightly below the intended
+/// integer.
 const CAPACITY_NUDGE: f64 = 1.0 + 1e-12;
 
-/// A rate in units per second; fractions are fine.
+/// A rate in units per second, which may be fractional.
 ///
 /// ```
 /// use trypema::RateLimit;
@@ -75,7 +76,7 @@ impl WindowSizeSeconds {
         self.0 * 1_000_000
     }
 
-    /// How much fits into the window at `rate`, rounded down.
+    /// Returns the units that fit into the window at `rate`, rounded down.
     #[inline]
     pub(crate) fn capacity(self, rate: RateLimit) -> u64 {
         (self.0 as f64 * rate.0 * CAPACITY_NUDGE) as u64
@@ -98,7 +99,7 @@ impl std::ops::Deref for WindowSizeSeconds {
     }
 }
 
-/// How close calls must be to share a bucket of a sliding window, in milliseconds.
+/// The time within which calls share a bucket of a sliding window, in milliseconds.
 ///
 /// ```
 /// use trypema::RateGroupSizeMs;
@@ -111,7 +112,7 @@ impl std::ops::Deref for WindowSizeSeconds {
 pub struct RateGroupSizeMs(u64);
 
 impl RateGroupSizeMs {
-    /// Fine enough that nobody notices, coarse enough that a busy key stays small.
+    /// Ten milliseconds: too fine to notice, and coarse enough that the state of a busy key stays small.
     pub(crate) const DEFAULT: Self = Self(10);
 
     pub(crate) fn as_micros(self) -> u64 {
@@ -139,9 +140,10 @@ impl std::ops::Deref for RateGroupSizeMs {
     }
 }
 
-/// How far the suppressed strategy may go above its limit before it rejects outright.
+/// The ratio of the suppressed strategy's hard limit, above which it denies all calls, to its soft limit.
 ///
-/// The default is 2.0: 1.0 leaves no room to suppress, and below 2 the opening burst echoes.
+/// The default is 2.0. A factor of 1.0 leaves no room to suppress, and below 2 the opening burst repeats in
+/// later windows.
 ///
 /// ```
 /// use trypema::HardLimitFactor;
@@ -154,7 +156,7 @@ impl std::ops::Deref for RateGroupSizeMs {
 pub struct HardLimitFactor(f64);
 
 impl HardLimitFactor {
-    /// The hard capacity that belongs to `soft`, rounded down, at most 2^53 - 1.
+    /// Returns the hard limit for a soft limit of `soft`, rounded down, at most 2^53 - 1.
     #[inline]
     pub(crate) fn hard_capacity(self, soft: u64) -> u64 {
         ((soft as f64 * self.0 * CAPACITY_NUDGE) as u64).clamp(soft, MAX_EXACT.max(soft))
@@ -187,7 +189,7 @@ impl std::ops::Deref for HardLimitFactor {
     }
 }
 
-/// A window in whole microseconds, rounded up (towards denial).
+/// Returns a window in whole microseconds, rounded up (towards denial).
 pub(crate) fn window_micros(given: Duration) -> Result<u64, TrypemaError> {
     let invalid = TrypemaError::InvalidWindow { given, max: MAX_WINDOW };
     if given.is_zero() || given > MAX_WINDOW {

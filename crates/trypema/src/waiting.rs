@@ -1,7 +1,7 @@
-//! Waiting until a take is admitted: on every provider, and on any executor.
+//! Waiting until a take is admitted, on every provider and any executor.
 //!
-//! The waiters of a key queue up in each process: only the first one watches the clock and asks again, and the next one moves
-//! up when it is done. So a thousand waiters cost a few thousand takes, not a million.
+//! The waiters of a key queue up in each process. Only the first one watches the clock and tries again; when
+//! it is done, the next one moves up. So a thousand waiters cost a few thousand takes, not a million.
 
 mod queue;
 mod sleep;
@@ -20,72 +20,75 @@ use queue::{MAX_WAITERS_PER_KEY, Position};
 pub(crate) use queue::WaitQueues;
 pub(crate) use sleep::{Sleep, before};
 
-/// Why waiting ended without being admitted. Nothing was spent, except perhaps by a call that the store did not answer; what a
-/// strategy counts of denials was counted.
+/// The reason why a wait ended without an admission. Nothing was spent, except possibly by a call that the
+/// store did not answer. Strategies that count denials have counted them.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The cost is more than can ever fit.
+    /// The cost can never fit.
     #[error("the cost is above the limit and can never be admitted")]
     Never,
-    /// It would take longer than the caller is willing to wait.
+    /// The wait would exceed the caller's patience.
     #[error("not admitted within {patience:?}")]
     TooLong {
-        /// How long the caller was willing to wait.
+        /// The longest time that the caller is willing to wait.
         patience: Duration,
     },
     /// Too many callers already wait for this key.
     #[error("{MAX_WAITERS_PER_KEY} callers already wait for this key")]
     TooManyWaiters,
-    /// The store gave no answer, and the failure policy makes that an error.
+    /// The store failed, and the failure policy makes that an error.
     #[error(transparent)]
     Store(#[from] TrypemaError),
 }
 
-/// The part of a wait that jitter may add: small beside what the caller waits anyway.
+/// The divisor of a wait that bounds its jitter: a sixteenth is small beside the wait itself.
 const JITTER_SHARE: u32 = 16;
 
-/// The longest jitter: ten thousand keys whose windows end together ask at a rate that one Redis serves.
+/// The longest jitter. It spreads ten thousand keys whose windows end together, so that one Redis server can
+/// serve their requests.
 const LONGEST_JITTER: Duration = Duration::from_millis(250);
 
-/// The shortest pause between two calls to a store: about a round trip, so that a waiter whose wait is a microsecond does not
-/// keep it busy.
+/// The shortest pause between two requests to a store. It is about a round trip, so that a waiter whose wait
+/// is a microsecond does not keep the store busy.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// A question of a caller that waits.
+/// A request that a waiting caller makes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ask {
-    /// Whether it would be admitted.
+    /// A peek: whether a take would be admitted.
     Peek,
-    /// To be admitted.
+    /// A take.
     Take,
 }
 
-/// One caller that waits: for how long at most, and when it asks again.
+/// The state of one waiting caller: its patience, and the time of its next try.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     clock: Source,
     patience: Duration,
     deadline: Timestamp,
     ask_at: Timestamp,
-    /// Whether other processes may wait for the same moment.
+    /// Whether other processes may wait for the same time.
     is_spread: bool,
 }
 
 impl Waiting {
-    /// A caller that waits from now on, by `clock`.
+    /// Returns a caller that waits from now on, by `clock`.
     pub(crate) fn new(clock: Source, patience: Duration) -> Self {
         let now = clock.now();
         Self { clock, patience, deadline: now + patience, ask_at: now, is_spread: false }
     }
 
-    /// The same caller of a store that processes share: it asks a little later than it could, so that they do not all ask at once.
+    /// Returns the same caller, with jitter added to its waits: other processes share the store, and must not
+    /// all call it at once.
     #[cfg(feature = "_redis")]
     pub(crate) fn spread(self) -> Self {
         Self { is_spread: true, ..self }
     }
 
-    /// Asks until the answer to [`Ask::Take`] is an admission. Callers that find nobody waiting for `key` take at once.
+    /// Tries until a take is admitted. A caller takes immediately if no other one waits for `key` and the
+    /// strategy does not count denials.
     pub(crate) async fn admitted<'l, S, F>(
         mut self,
         queues: &WaitQueues,
@@ -116,7 +119,8 @@ impl Waiting {
         }
     }
 
-    /// Notes when to ask again after `decision`; an error if that is never, or too late.
+    /// Schedules the next try after `decision`. Fails if the cost never fits, or fits only after the
+    /// deadline.
     fn plan(&mut self, decision: &Decision) -> Result<(), WaitError> {
         let now = self.clock.now();
         self.ask_at = now;
@@ -125,7 +129,7 @@ impl Waiting {
         }
         let wait = decision.retry_after().ok_or(WaitError::Never)?;
         let earliest = now + wait;
-        // A clock at the end of time never gets there.
+        // At the largest timestamp, a clock cannot advance: the wait would never end.
         if earliest > self.deadline || earliest == now {
             return Err(self.too_long());
         }
@@ -138,7 +142,8 @@ impl Waiting {
         Ok(())
     }
 
-    /// Queues up for `key` and waits until nobody is in front. Dropping the position lets the next one move up.
+    /// Queues up for `key`, and waits until this caller is the first. Dropping the returned position lets the
+    /// next one move up.
     async fn turn<'q>(&self, queues: &'q WaitQueues, key: &[u8]) -> Result<Position<'q>, WaitError> {
         let position = queues.join(key)?;
         let turn = poll_fn(|context| position.poll_turn(context));
@@ -146,7 +151,7 @@ impl Waiting {
         Ok(position)
     }
 
-    /// Sleeps until it is time to ask again.
+    /// Sleeps until the next try.
     async fn sleep(&self) {
         Sleep::until(&self.clock, self.ask_at).await;
     }
@@ -168,7 +173,7 @@ mod tests {
         Decision { not_before: now + wait, when: When::exactly(now), ..Decision::refused() }
     }
 
-    /// Ten thousand waiters for the same moment, in as many processes.
+    /// Ten thousand waiters for the same time, each in its own process.
     #[test]
     fn waiters_of_many_processes_are_spread_and_never_early() {
         let clock = Arc::new(ManualClock::default());
@@ -184,7 +189,7 @@ mod tests {
         waits.sort_unstable();
         assert!(waits[0] >= 60_000_000, "one asks early");
         assert!(waits[9_999] < 60_250_000, "one asks late");
-        // Even: in no hundredth of the 250 ms more than four times its share.
+        // Evenly: no hundredth of the 250 ms has more than four times its share.
         let crowd = waits.windows(400).map(|some| some[399] - some[0]).min();
         assert!(crowd > Some(2_500), "{crowd:?}");
     }

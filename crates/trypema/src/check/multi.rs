@@ -1,4 +1,4 @@
-//! Several checks asked of a provider at once: one deadline for all, and a result for each.
+//! Several checks in one request to a provider, with one deadline for all and a result for each.
 #![cfg_attr(
     not(all(feature = "_redis", feature = "rules")),
     allow(dead_code, reason = "deadlines and failures need Redis, receipts of any provider need rules")
@@ -14,12 +14,12 @@ use crate::error::TrypemaError;
 /// The decision on one check, or the failure of its store.
 pub(crate) type CheckResult = Result<Decision, TrypemaError>;
 
-/// Checks to spend in one request.
+/// The checks of one request.
 #[derive(Clone, Copy)]
 pub(crate) struct TakeRequest<'a> {
-    /// Spent all or nothing.
+    /// Checks that are taken all or nothing.
     pub(crate) together: &'a [Check<'a>],
-    /// Spent each on its own, whatever becomes of the others.
+    /// Checks that are each taken on their own, whatever the results of the others.
     pub(crate) alone: &'a [Check<'a>],
     /// One entry per check of `together`; a missing entry means [`IfUnreachable::Stop`].
     pub(crate) if_unreachable: &'a [IfUnreachable],
@@ -28,7 +28,7 @@ pub(crate) struct TakeRequest<'a> {
 }
 
 impl TakeRequest<'_> {
-    /// Whether the request goes on if the check at this place fails.
+    /// Returns whether the request continues if the check at `index` fails.
     pub(crate) fn if_unreachable(&self, index: usize) -> IfUnreachable {
         self.if_unreachable.get(index).copied().unwrap_or(IfUnreachable::Stop)
     }
@@ -43,7 +43,7 @@ pub(crate) enum IfUnreachable {
     Continue,
 }
 
-/// Whether the caller may want to refund what it takes.
+/// Whether the caller may refund the takes later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receipts {
     Unwanted,
@@ -56,39 +56,40 @@ pub(crate) enum Receipts {
 /// [`IfUnreachable::Continue`]; otherwise none was.
 #[derive(Debug)]
 pub(crate) struct TakeResponse<R> {
-    /// One entry per check of `together`. `None` for a failed check, and for one that was left out because another check
-    /// was denied first.
+    /// One entry per check of `together`. `None` for a check that failed, or that was skipped because another
+    /// one was denied first.
     pub(crate) decisions: Vec<Option<Decision>>,
     /// The checks of `together` whose store failed.
     pub(crate) failures: Vec<Failed>,
-    /// Receipts of what was spent, in the order of `together`. Empty if a check is denied, and unless they were wanted or a
-    /// check failed.
+    /// The receipts of the takes, in the order of `together`. Empty if a check was denied, or if receipts
+    /// were not requested and no check failed.
     pub(crate) receipts: Vec<Option<R>>,
     /// One result per check of `alone`.
     pub(crate) alone: Vec<CheckResult>,
 }
 
-/// A check that the store did not decide.
+/// A check whose store failed.
 #[derive(Debug, Clone)]
 pub(crate) struct Failed {
-    /// Its place among the checks.
+    /// The index of the check.
     pub(crate) index: usize,
     pub(crate) error: TrypemaError,
 }
 
 impl<R> TakeResponse<R> {
-    /// The response to a request without checks.
+    /// Returns the response to a request without checks.
     pub(crate) fn empty() -> Self {
         Self { decisions: Vec::new(), failures: Vec::new(), receipts: Vec::new(), alone: Vec::new() }
     }
 
-    /// The same response with other receipts.
+    /// Returns the same response with converted receipts.
     pub(crate) fn map_receipts<T>(self, map: impl Fn(R) -> T) -> TakeResponse<T> {
         let receipts = self.receipts.into_iter().map(|receipt| receipt.map(&map)).collect();
         TakeResponse { decisions: self.decisions, failures: self.failures, receipts, alone: self.alone }
     }
 
-    /// Drops the receipts of a request that spent nothing: a check that would fit has one although another denies.
+    /// Drops the receipts of a request that spent nothing. A check that would fit has a receipt even if
+    /// another one was denied.
     pub(crate) fn without_unspent_receipts(mut self) -> Self {
         if !self.is_allowed() {
             self.receipts.clear();
@@ -96,12 +97,12 @@ impl<R> TakeResponse<R> {
         self
     }
 
-    /// Whether every check that was decided is allowed.
+    /// Whether every decided check is allowed.
     pub(crate) fn is_allowed(&self) -> bool {
         self.decisions.iter().flatten().all(Decision::is_allowed)
     }
 
-    /// The public form, for callers without a failure policy.
+    /// Converts to the public form, for callers without a failure policy. Fails with the first failure.
     pub(crate) fn into_together(self) -> Result<Together<R>, TrypemaError> {
         if let Some(failed) = self.failures.into_iter().next() {
             return Err(failed.error);
@@ -112,7 +113,7 @@ impl<R> TakeResponse<R> {
     }
 }
 
-/// A provider that never fails.
+/// The conversion for a provider that never fails.
 impl<R> From<Together<R>> for TakeResponse<R> {
     fn from(together: Together<R>) -> Self {
         let decisions = together.decisions.into_iter().map(Some).collect();
@@ -120,7 +121,7 @@ impl<R> From<Together<R>> for TakeResponse<R> {
     }
 }
 
-/// The time that one request waits for its store, however many checks and calls it needs.
+/// The deadline by which a request stops waiting for its store, however many checks and calls it needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
     from: Timestamp,
@@ -128,25 +129,26 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Never passes: for providers that do not wait.
+    /// A deadline that never passes, for providers that do not wait.
     pub(crate) const NEVER: Self = Self { from: Timestamp::derived(0), time: Duration::MAX };
 
-    /// Passes when `time` has gone by from now.
+    /// Returns a deadline that passes after `time`.
     pub(crate) fn after(time: Duration) -> Self {
         Self { from: SystemClock.now(), time }
     }
 
-    /// The last moment to wait for an answer.
+    /// Returns the last time to wait for a reply.
     pub(crate) fn until(self) -> Timestamp {
         self.from + self.time
     }
 
-    /// The last moment to wait for an answer that others may have to be refunded after: a fifth is kept for that.
+    /// Returns the last time to wait for a reply after which others may have to be refunded. A fifth of the
+    /// time is reserved for the refunds.
     pub(crate) fn before_rollback(self) -> Timestamp {
         self.fifths(4).until()
     }
 
-    /// The deadline of a first step that a second one follows: one server that does not answer must not use up the
+    /// Returns the deadline of the first of two steps: one server that does not reply must not use up the
     /// time of the others.
     pub(crate) fn of_first_step(self) -> Self {
         self.fifths(2)

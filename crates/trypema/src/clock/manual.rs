@@ -1,4 +1,4 @@
-//! A clock for tests: it moves when it is told to.
+//! A clock for tests, which the test moves.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{Clock, Timestamp};
 
-/// A clock that stands still until it is moved, forward or back.
+/// A clock that stands still until a test moves it, forward or back.
 ///
-/// It starts at 2020-09-13 12:26:40 UTC (1,600,000,000 s), when windows of 1, 10 and 100 seconds start.
+/// It starts at 2020-09-13 12:26:40 UTC (1,600,000,000 s), where windows of 1, 10 and 100 seconds start.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,18 +31,18 @@ struct Inner {
 }
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Returns a clock that shows `now`.
     pub const fn starting_at(now: Timestamp) -> Self {
         Self(Mutex::new(Inner { now, sleepers: Vec::new() }))
     }
 
-    /// Moves forward by `by` and wakes who waited for that.
+    /// Moves forward by `by`, and wakes the wakers that are due.
     pub fn advance(&self, by: Duration) {
         let now = self.now();
         self.set(now + by);
     }
 
-    /// Moves to `to`, which may lie in the past, and wakes who waited for that.
+    /// Moves to `to`, which may be in the past, and wakes the wakers that are due.
     pub fn set(&self, to: Timestamp) {
         let mut inner = self.lock();
         inner.now = to;
@@ -53,7 +53,7 @@ impl ManualClock {
         due.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// The next moment somebody waits for.
+    /// Returns the time of the next scheduled wake-up.
     pub fn next_wake(&self) -> Option<Timestamp> {
         self.lock().sleepers.iter().map(|(at, _)| *at).min()
     }

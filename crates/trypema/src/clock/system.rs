@@ -1,4 +1,4 @@
-//! The system's clock: monotonic, anchored to the wall clock once, when it is first read.
+//! The system's clock: monotonic, and anchored to the wall clock when it is first read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -6,11 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Clock, Span, Timestamp, timer};
 
-/// The time of the machine.
+/// The clock of the machine.
 ///
-/// It only moves forward, at the rate of the monotonic clock: setting the machine's wall clock after the
-/// first use does not disturb limits. Windows that are aligned to the epoch are aligned to the wall clock
-/// as it was then.
+/// It only moves forward, at the rate of the monotonic clock. Setting the wall clock of the machine after the
+/// first use does not affect limits. Windows that are aligned to the epoch are aligned to the wall clock at
+/// the time of the first use.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -29,7 +29,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// What turns monotonic time into time since the epoch; 0 until it is first asked for.
+/// The difference between the time since the epoch and monotonic time; 0 until it is first needed.
 static OFFSET_US: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
@@ -47,18 +47,18 @@ fn anchor() -> u64 {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let wall_us = u64::try_from(wall.as_micros()).unwrap_or(0);
     let offset_us = wall_us.saturating_sub(precise_us()).max(1);
-    // Of several threads at once the first one's anchor holds.
+    // If several threads get here at once, the anchor of the first one is used.
     match OFFSET_US.compare_exchange(0, offset_us, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => offset_us,
         Err(first) => first,
     }
 }
 
-/// How far the recent time may lag behind the present; 0 once it may not be used, `UNKNOWN` at first.
+/// The largest lag of the coarse clock behind the present; 0 if it must not be used, `UNKNOWN` at first.
 static LAG_US: AtomicU64 = AtomicU64::new(UNKNOWN);
 const UNKNOWN: u64 = u64::MAX;
 
-/// A bound on the present that costs a fraction of reading the precise time.
+/// Returns a bound on the present, at a fraction of the cost of the precise time.
 #[inline(always)]
 pub(super) fn recent() -> Span {
     match LAG_US.load(Ordering::Relaxed) {
@@ -74,8 +74,7 @@ pub(super) fn recent() -> Span {
     }
 }
 
-/// If the recent time, read after it was precisely `now`, is seen to lag more than it may, only the precise
-/// one is used from here on.
+/// Stops using the coarse clock if it lags more than assumed. `now` is a precise time that was read before.
 #[cold]
 pub(super) fn check_recent(now: Timestamp) {
     if recent().latest < now {
@@ -99,19 +98,21 @@ fn precise_us() -> u64 {
     u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Linux keeps the time of the last timer tick: a fifth of the cost of the precise time, and on the same
-/// scale.
+/// The coarse clock: Linux keeps the time of the last timer tick, which is on the same scale as the precise
+/// time and costs a fifth of it.
 #[cfg(target_os = "linux")]
 mod coarse {
     use rustix::time::{ClockId, clock_getres, clock_gettime};
 
-    /// The lag was seen to reach two ticks; twice that is trusted until it is seen to be broken.
+    /// The assumed lag, in ticks. The largest one observed was two ticks. Twice that is trusted until a
+    /// larger one is observed.
     const TICKS: u64 = 4;
 
-    /// With ticks longer than this the recent time would rarely decide anything.
+    /// The longest tick with which the coarse clock is used. With longer ones, it would rarely decide
+    /// anything.
     const LONGEST_TICK_US: u64 = 10_000;
 
-    /// How far [`now_us`] may lag; 0 when it is of no use here.
+    /// Returns the largest lag of [`now_us`]; 0 if the coarse clock is of no use here.
     pub(super) fn lag_us() -> u64 {
         let resolution = clock_getres(ClockId::MonotonicCoarse);
         let tick_us = (resolution.tv_nsec as u64).div_ceil(1_000);
@@ -154,7 +155,7 @@ mod tests {
             let after = SystemClock.now();
             assert!(span.earliest <= after, "{span:?} starts after {after:?}");
             if span.latest < before {
-                // A machine that lags more than it may is found out, and its recent time no longer used.
+                // A lag that is larger than assumed is detected, and the coarse clock is no longer used.
                 check_recent(SystemClock.now());
                 assert!(recent().latest >= before, "{span:?} ends before {before:?}");
             }

@@ -1,6 +1,6 @@
-//! One thread that wakes sleepers, so that waiting needs no async runtime.
+//! A thread that wakes sleeping tasks, so that waiting needs no async runtime.
 //!
-//! It starts with the first sleeper and ends when nobody has slept for a while.
+//! It starts with the first sleeper, and ends after some time without any.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Clock, SystemClock, Timestamp};
 
-/// How long the thread stays without a sleeper.
+/// The time after which the thread ends if there is no sleeper.
 const LINGER: Duration = Duration::from_secs(10);
 
 static TIMER: Timer = Timer { queue: Mutex::new(Queue::new()), changed: Condvar::new() };
@@ -20,7 +20,7 @@ struct Timer {
 }
 
 struct Queue {
-    /// By time, then by arrival.
+    /// The wakers, ordered by time, then by arrival.
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
     arrivals: u64,
     is_running: bool,
@@ -32,7 +32,8 @@ impl Queue {
     }
 }
 
-/// Wakes `waker` at `at`; at once where no thread can be had, which makes the sleeper poll.
+/// Wakes `waker` at `at`. If the thread cannot be started, wakes it immediately, so that the sleeper polls
+/// instead.
 pub(super) fn wake_at(at: Timestamp, waker: Waker) {
     let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
     if !queue.is_running {
@@ -52,7 +53,7 @@ pub(super) fn wake_at(at: Timestamp, waker: Waker) {
     TIMER.changed.notify_one();
 }
 
-/// Removes what [`wake_at`] added, if it is still there.
+/// Removes a waker that [`wake_at`] added, if it is still there.
 pub(super) fn forget(at: Timestamp, waker: &Waker) {
     let mut queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);
     let found = queue.sleepers.range((at, 0)..=(at, u64::MAX)).find(|(_, other)| other.will_wake(waker));
@@ -70,7 +71,7 @@ fn run() {
         if !due.is_empty() {
             drop(queue);
             for waker in due.into_values() {
-                // A waker that panics must not take the others with it.
+                // A waker that panics must not prevent the others from being woken.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
             }
             queue = TIMER.queue.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,20 +1,20 @@
-//! What the abuse strategy adds to a decision.
+//! The abuse strategy's additions to a decision.
 
 use std::time::Duration;
 
 use super::Decision;
 
-/// Which of the two windows blocked.
+/// One of the two windows of an abuse limit, which blocks a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockScope {
-    /// The short one.
+    /// The short window.
     Temp,
-    /// The long one.
+    /// The long window.
     Long,
 }
 
 impl BlockScope {
-    /// Its name in logs, metrics and answers: `temp` or `long`.
+    /// Returns the name in logs, metrics and responses: `temp` or `long`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Temp => "temp",
@@ -23,7 +23,8 @@ impl BlockScope {
     }
 }
 
-/// The attempts that an abuse limit has counted, in each of its windows. Small, as every [`Decision`] has room for it.
+/// The attempts that an abuse limit has counted in each of its windows. The type is small, because every
+/// [`Decision`] contains one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempts {
     short: u16,
@@ -31,24 +32,25 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// No more attempts are kept than the largest threshold, which is far below the largest number here.
+    /// Returns the counts. They fit: a limit keeps at most as many attempts as its larger threshold, which is
+    /// far below `u16::MAX`.
     pub(crate) fn new(short_count: u64, long_count: u64) -> Self {
         let count = |count: u64| u16::try_from(count).unwrap_or(u16::MAX);
         Self { short: count(short_count), long: count(long_count) }
     }
 
-    /// Attempts in the short window, this one included if it counted.
+    /// Returns the attempts in the short window, including this one if it counted.
     pub fn short_count(self) -> u64 {
         u64::from(self.short)
     }
 
-    /// Attempts in the long window, this one included if it counted.
+    /// Returns the attempts in the long window, including this one if it counted.
     pub fn long_count(self) -> u64 {
         u64::from(self.long)
     }
 }
 
-/// The answer in the words of the abuse limiter's document.
+/// The decision on one attempt: allowed, or blocked with the details of the block.
 ///
 /// ```
 /// use trypema::{BlockScope, LimiterDecision};
@@ -63,13 +65,13 @@ pub enum LimiterDecision {
     Allowed,
     /// The attempt is blocked.
     Blocked {
-        /// Which window blocked.
+        /// The window that blocked.
         scope: BlockScope,
-        /// Whole seconds, rounded up, until this attempt would be allowed; `u64::MAX` for never.
+        /// The seconds, rounded up, until this attempt would be allowed; `u64::MAX` for never.
         retry_after_secs: u64,
-        /// Attempts in the short window, this one included if it counted.
+        /// The attempts in the short window, including this one if it counted.
         short_count: u64,
-        /// Attempts in the long window, this one included if it counted.
+        /// The attempts in the long window, including this one if it counted.
         long_count: u64,
     },
 }
@@ -109,23 +111,23 @@ pub struct AbuseDecision {
 }
 
 impl AbuseDecision {
-    /// Which window blocked; `None` when the attempt was allowed.
+    /// Returns the window that blocked, or `None` if the attempt was allowed.
     pub fn scope(&self) -> Option<BlockScope> {
         self.scope
     }
 
-    /// The time until the block in force ends. [`Decision::retry_after`] may be longer: it is the wait after
-    /// which this attempt would not be blocked again.
+    /// Returns the time until the block in force ends. [`Decision::retry_after`] may be longer: it is the
+    /// time after which this attempt would not be blocked again.
     pub fn block_ends_after(&self) -> Duration {
         Duration::from_micros(self.core.when.micros_until(self.block_ends_at))
     }
 
-    /// Attempts in the short window.
+    /// Returns the attempts in the short window.
     pub fn short_count(&self) -> u64 {
         self.short_count
     }
 
-    /// Attempts in the long window.
+    /// Returns the attempts in the long window.
     pub fn long_count(&self) -> u64 {
         self.long_count
     }

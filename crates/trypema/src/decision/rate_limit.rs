@@ -1,11 +1,11 @@
-//! The decision type of the seeds' API.
+//! The decision type of the trypema 1.x API.
 
 use std::time::Duration;
 
 use super::Decision;
 use crate::units::WindowSizeSeconds;
 
-/// The answer of `inc` and `is_allowed`.
+/// The decision of `inc` and `is_allowed`.
 ///
 /// ```
 /// use trypema::RateLimitDecision;
@@ -24,15 +24,16 @@ pub enum RateLimitDecision {
     Allowed,
     /// The call is denied and not recorded.
     Rejected {
-        /// The sliding window's length.
+        /// The length of the sliding window.
         window_size_seconds: u64,
-        /// How long to wait before the same call is admitted if nobody else calls;
-        /// [`RateLimitDecision::NEVER_MS`] when its cost can never fit.
+        /// The time after which the same call would be admitted, if no other call is made;
+        /// [`RateLimitDecision::NEVER_MS`] if the cost can never fit.
         retry_after_ms: u64,
-        /// What is still used in the window after waiting, if nobody else calls.
+        /// The units that still count after waiting, if no other call is made.
         remaining_after_waiting: u64,
     },
-    /// The suppressed strategy is shedding load; `is_allowed` is the answer for this call.
+    /// The call is above the limit of the suppressed strategy, and a draw decided; `is_allowed` is the
+    /// decision.
     Suppressed {
         /// The share of calls that is denied, from 0 to 1.
         suppression_factor: f64,
@@ -45,7 +46,7 @@ impl RateLimitDecision {
     /// The `retry_after_ms` of a cost that can never fit.
     pub const NEVER_MS: u64 = u64::MAX;
 
-    /// A denial, its wait rounded up to milliseconds.
+    /// Returns a denial, with the wait rounded up to milliseconds.
     #[inline(always)]
     pub(crate) fn rejected(window: WindowSizeSeconds, decision: &Decision, used_after_wait: u64) -> Self {
         Self::Rejected {
@@ -60,8 +61,9 @@ impl RateLimitDecision {
         matches!(self, Self::Allowed | Self::Suppressed { is_allowed: true, .. })
     }
 
-    /// How long to wait before the same call is admitted if nobody else calls. `None` where no wait can be
-    /// named: the cost can never fit, or the call was suppressed (try again at any time).
+    /// Returns the time after which the same call would be admitted, if no other call is made. Returns `None`
+    /// if there is no such time: the cost can never fit, or a draw denied the call (the caller may retry at
+    /// any time).
     pub fn retry_after(&self) -> Option<Duration> {
         match *self {
             Self::Rejected { retry_after_ms: Self::NEVER_MS, .. } => None,

@@ -1,4 +1,4 @@
-//! What the suppressed strategy adds to a decision.
+//! The suppressed strategy's additions to a decision.
 
 use super::Decision;
 
@@ -20,8 +20,8 @@ pub struct SuppressedDecision {
 }
 
 impl SuppressedDecision {
-    /// The share of calls being denied, where the answer was drawn; `None` below the limit and above the
-    /// hard limit, where nothing is drawn.
+    /// Returns the share of calls that is denied, if a draw decided. Returns `None` below the soft limit and
+    /// above the hard limit, where there is no draw.
     pub fn suppression_factor(&self) -> Option<f64> {
         self.factor
     }

@@ -1,4 +1,4 @@
-//! What the token bucket adds to a decision.
+//! The token bucket's additions to a decision.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Decision, NEVER, When};
 use crate::clock::Timestamp;
 use crate::strategy::{TokenBucketLimits, TokenBucketOutcome, TokenLimit};
 
-/// A decision of a token bucket over all its limits. What it tells is worked out when it is asked.
+/// A decision of a token bucket over all its limits. Its values are computed when a method is called.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,12 +32,12 @@ pub struct TokenBucketDecision<'l> {
     pub(crate) when: When,
 }
 
-/// What is left of one limit of a token bucket.
+/// The balance of one limit of a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LimitBalance {
     /// The limit.
     pub limit: TokenLimit,
-    /// Tokens left after the call, fractions included.
+    /// The tokens left after the call, with fractions.
     pub remaining: f64,
 }
 
@@ -48,53 +48,54 @@ impl TokenBucketDecision<'_> {
         self.outcome.is_admitted
     }
 
-    /// How long to wait before every limit has the cost, as [`Decision::retry_after`].
+    /// Returns the time after which every limit has the cost, see [`Decision::retry_after`].
     pub fn retry_after(&self) -> Option<Duration> {
         self.core().retry_after()
     }
 
-    /// Whole tokens left in the limit with the least.
+    /// Returns the whole tokens left in the limit that has the fewest.
     pub fn remaining(&self) -> u64 {
         self.core().remaining()
     }
 
-    /// Whether the cost is more than some limit can ever have.
+    /// Whether the cost exceeds the capacity of some limit.
     pub fn is_never(&self) -> bool {
         self.core().is_never()
     }
 
-    /// How long until every limit is full, if nobody else calls.
+    /// Returns the time until every limit is full, if no other call is made.
     pub fn reset_after(&self) -> Duration {
         self.core().reset_after()
     }
 
-    /// The capacity of the limit with the least left.
+    /// Returns the capacity of the limit that has the fewest tokens left.
     pub fn limit(&self) -> u64 {
         self.core().limit()
     }
 
-    /// Whether the store could not be asked, as [`Decision::is_substitute`].
+    /// Whether a fallback decided because the store failed, see [`Decision::is_substitute`].
     pub fn is_substitute(&self) -> bool {
         self.core().is_substitute()
     }
 
-    /// The position of the first limit that lacked the cost; `None` when the call was allowed.
+    /// Returns the position of the first limit that did not have the cost, or `None` if the call was allowed.
     pub fn failed_limit(&self) -> Option<usize> {
         (!self.outcome.is_admitted).then_some(self.outcome.failed)
     }
 
-    /// What is left of the limit at `position`.
+    /// Returns the balance of the limit at `position`.
     pub fn balance(&self, position: usize) -> Option<LimitBalance> {
         let limit = *self.limits.as_slice().get(position)?;
         Some(LimitBalance { limit, remaining: limit.balance(self.outcome.owed_after(position, &limit)) })
     }
 
-    /// What is left of each limit, in their order.
+    /// Returns the balance of each limit, in their order.
     pub fn balances(&self) -> impl Iterator<Item = LimitBalance> {
         (0..self.limits.as_slice().len()).filter_map(|position| self.balance(position))
     }
 
-    /// The decision as all strategies give it, for the limit with the least left.
+    /// Returns the decision in the form that all strategies share, for the limit that has the fewest tokens
+    /// left.
     pub fn core(&self) -> Decision {
         let outcome = &self.outcome;
         let (mut tightest, mut not_before, mut resets_at) = (None, outcome.at, outcome.at);

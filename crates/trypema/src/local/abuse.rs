@@ -1,4 +1,4 @@
-//! What only the abuse strategy has: its document's words, and blocks by hand.
+//! The operations that only the abuse strategy has: `check`, and blocks set by the operator.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::decision::{BlockScope, LimiterDecision};
 use crate::strategy::{Abuse, AbuseLimit};
 
 impl Limiter<Abuse> {
-    /// Records an attempt, in the words of the abuse limiter's document.
+    /// Records one attempt, and returns the decision as a [`LimiterDecision`].
     ///
-    /// To count failures only, look at the [`usage`](Limiter::usage) before the attempt, which only a block
-    /// denies, and `check` after it failed.
+    /// To count failures only, call [`usage`](Limiter::usage) before the attempt, which denies only during a
+    /// block, and `check` after the attempt has failed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -41,8 +41,8 @@ impl Limiter<Abuse> {
         LimiterDecision::from(&self.take(key, limit, 1))
     }
 
-    /// Blocks `key` for at least `duration`, whatever it has done; a block that lasts longer stays in force. A
-    /// block by hand is kept beyond `max_keys`.
+    /// Blocks `key` for at least `duration`, whatever it has done. A block that lasts longer stays in force.
+    /// A block set by this call is kept even beyond `max_keys`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -61,7 +61,7 @@ impl Limiter<Abuse> {
         match shard.find(key.hash, &key.key) {
             Some(state) => state.block(now, block_us, scope),
             None => {
-                // It may be blocked already, by a state that it shares for want of room.
+                // The key may be blocked already, by a state that it shares because there was no room.
                 let mut state = shard.start_under_any_limit(now);
                 state.block(now, block_us, scope);
                 self.map.keep_always(shard, &key, state);
@@ -69,8 +69,8 @@ impl Limiter<Abuse> {
         }
     }
 
-    /// Ends a block and forgets the attempts that led to it; whether `key` was blocked. Keys that share a state
-    /// because there is no room for their own cannot be unblocked one by one.
+    /// Ends all blocks of `key` and forgets its attempts. Returns whether it was blocked. Keys that share a
+    /// state because there is no room cannot be unblocked individually.
     pub fn unblock(&self, key: &str) -> bool {
         let key = self.map.hashed(key);
         let shard = &mut *self.map.shard(key.hash);

@@ -1,4 +1,4 @@
-//! The local provider as rules and middleware use it: it answers at once, and never fails.
+//! The local provider for rules and middleware. It answers immediately, and never fails.
 
 use super::provider::LocalRateLimiterProvider;
 use super::together::Holds;
@@ -67,8 +67,8 @@ impl LocalRateLimiterProvider {
         })
     }
 
-    /// Records a check as a request that another check denies: a denial counts as always, and an admission counts only
-    /// for a strategy that observes every request.
+    /// Records a check of a request that another check denies. A denial counts as always. An admission counts
+    /// only for a strategy that observes every request.
     fn forgo_one(&self, check: &Check<'_>) -> CheckResult {
         let peeked = self.peek_one(check);
         if !peeked.is_allowed() {

@@ -6,7 +6,7 @@ use super::limiter::Limiter;
 use super::map::Hashed;
 use crate::strategy::Strategy;
 
-/// One key of a limiter, hashed once and found where it was last time.
+/// A handle to one key of a limiter. It hashes the key once, and remembers its position in the table.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct KeyHandle<'a, S: Strategy> {
     limiter: &'a Limiter<S>,
     text: &'a str,
     key: Hashed<'a>,
-    /// Where the key was found; only a hint.
+    /// The position at which the key was last found. It is only a hint.
     place: AtomicUsize,
 }
 
@@ -33,7 +33,7 @@ impl<'a, S: Strategy> KeyHandle<'a, S> {
         Self { limiter, text, key: limiter.map.hashed(text), place: AtomicUsize::new(usize::MAX) }
     }
 
-    /// As [`Limiter::take`].
+    /// Takes like [`Limiter::take`].
     #[inline(always)]
     pub fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         let limiter = self.limiter;
@@ -51,17 +51,17 @@ impl<'a, S: Strategy> KeyHandle<'a, S> {
         found.decision(limit)
     }
 
-    /// As [`Limiter::peek`].
+    /// Peeks like [`Limiter::peek`].
     pub fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.limiter.peek(self.text, limit, cost)
     }
 
-    /// As [`Limiter::reset`].
+    /// Resets like [`Limiter::reset`].
     pub fn reset(&self) -> bool {
         self.limiter.reset(self.text)
     }
 
-    /// The key's name.
+    /// Returns the name of the key.
     pub fn name(&self) -> &str {
         self.text
     }

@@ -1,4 +1,4 @@
-//! A key as the map keeps it: short ones inline, long ones on the heap, endless ones as a digest.
+//! Keys as the map stores them: short ones inline, longer ones on the heap, very long ones as a digest.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
@@ -8,12 +8,12 @@ use foldhash::quality::FixedState as RandomState;
 #[cfg(not(loom))]
 use foldhash::quality::RandomState;
 
-/// Keys up to this long are kept as they are; longer ones are named by their start and a digest, so that a
-/// hostile key cannot take more memory than this.
+/// The length up to which keys are stored as they are. Longer ones are stored as their start and a digest, so
+/// that a hostile key takes no more memory than a digest.
 const MAX_BYTES: usize = 255;
 
-/// What a digest keeps of the key's start: with the hexadecimal digits it is longer than any key that is
-/// kept as it is, so that the two cannot meet.
+/// The number of bytes of the key's start in a digest. With the hexadecimal digits, a digest is longer than
+/// any key that is stored as it is, so the two cannot collide.
 const DIGEST_START: usize = MAX_BYTES - 31;
 
 const INLINE: usize = 22;
@@ -48,7 +48,7 @@ impl Key {
     }
 }
 
-/// A seeded hash of keys: who does not know the seed cannot aim at a shard.
+/// A randomly seeded hash of keys. A client that does not know the seed cannot aim at a shard.
 #[derive(Debug, Default)]
 pub(super) struct KeyHasher {
     place: RandomState,
@@ -61,13 +61,13 @@ impl KeyHasher {
         hash_with(&self.place, key)
     }
 
-    /// Whether a key is kept as it is.
+    /// Whether a key is stored as it is.
     #[inline(always)]
     pub(super) fn is_short(key: &[u8]) -> bool {
         key.len() <= MAX_BYTES
     }
 
-    /// The key as it is kept.
+    /// Returns the key as it is stored.
     pub(super) fn bounded<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
         if Self::is_short(key) { Cow::Borrowed(key) } else { self.digested(key) }
     }
@@ -81,7 +81,7 @@ impl KeyHasher {
     }
 }
 
-/// Compares keys of the usual length by two to three words, which is quicker than a call.
+/// Compares keys. For the usual lengths, two or three word comparisons are quicker than a call of `memcmp`.
 #[inline]
 fn are_equal(one: &[u8], other: &[u8]) -> bool {
     let len = one.len();

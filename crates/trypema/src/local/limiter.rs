@@ -1,4 +1,4 @@
-//! One strategy on the local provider: every verb, for every key.
+//! A limiter of one strategy on the local provider, with every operation on its keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,14 @@ use crate::observer::{Event, Observer};
 use crate::strategy::{Call, Refund, Strategy};
 use crate::waiting::WaitQueues;
 
-/// Limits by one strategy, inside this process.
+/// A rate limiter of one strategy, inside this process.
 ///
-/// A key has one state per strategy, whatever limits it is called with: to hold a key to two limits at once,
-/// use two keys (`"ann:second"`, `"ann:hour"`), or one token bucket with both.
+/// A key has one state per strategy, whatever limits it is called with. To apply two limits to one caller,
+/// use two keys (`"ann:second"`, `"ann:hour"`), or one token bucket with both limits.
 ///
-/// Every verb is atomic, takes the limit that applies, and may be called from any thread. Takes on known keys
-/// of up to 255 bytes allocate nothing, except for the answer of a token bucket of more than four limits. A key is forgotten once a fresh one would be treated the same.
+/// Every operation is atomic, applies the limit that it is given, and may be called from any thread. Takes on
+/// known keys of up to 255 bytes do not allocate, except for the decision of a token bucket with more than
+/// four limits. A key is forgotten once it would be treated like a fresh one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,13 +46,13 @@ pub struct Limiter<S: Strategy> {
     pub(super) waiters: WaitQueues,
 }
 
-/// What is reserved, and for how long it may be spent.
+/// A cost to reserve, and the time in which it may be spent.
 struct Reserved {
     cost: u64,
     lease: Duration,
 }
 
-/// What a verb found, before it is told.
+/// The outcome of a call, and the time of its decision.
 pub(crate) struct Found<S: Strategy> {
     pub(crate) outcome: S::Outcome,
     pub(crate) when: When,
@@ -64,12 +65,12 @@ impl<S: Strategy> Found<S> {
     }
 }
 
-/// A key that still matters.
+/// A key whose state still matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveKey {
-    /// The key; of one longer than 255 bytes its start and a digest.
+    /// The key. A key of more than 255 bytes is listed as its start and a digest.
     pub key: String,
-    /// How long until it is as good as never seen, if nobody calls.
+    /// The time until the key is treated like a fresh one, if no further call is made.
     pub fresh_after: Duration,
 }
 
@@ -78,23 +79,23 @@ impl<S: Strategy> Limiter<S> {
         Self { map: Map::new(bound), clock, observer, waiters: WaitQueues::default() }
     }
 
-    /// Takes `cost` if it fits. A cost of 0 reports what is used and records nothing.
+    /// Takes `cost` if all of it fits. A cost of 0 returns the usage and records nothing.
     #[inline(always)]
     pub fn take<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.found(key, limit, cost).decision(limit)
     }
 
-    /// A take that the observer is not told of.
+    /// Takes like [`Limiter::take`], but does not notify the observer.
     pub(super) fn take_untold<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.taken(key, limit, cost).decision(limit)
     }
 
-    /// What [`Limiter::take`] would answer; nothing is spent.
+    /// Returns the decision that [`Limiter::take`] would return, without taking anything.
     pub fn peek<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.foreseen(key, limit, cost).decision(limit)
     }
 
-    /// What is used and what is left: a [`Limiter::peek`] that asks for nothing.
+    /// Returns the used and the remaining units: a [`Limiter::peek`] with a cost of 0.
     pub fn usage<'l>(&self, key: &str, limit: &'l S::Limit) -> S::Decision<'l> {
         self.peek(key, limit, 0)
     }
@@ -114,7 +115,7 @@ impl<S: Strategy> Limiter<S> {
         let now = self.clock.now();
         self.with_state(shard, KeyCall { key, limit, now }, |state| {
             let units = S::fits(limit, state, Call::new(now, cost));
-            // Where nothing fits, the answer says why a single unit does not; it is not recorded.
+            // If nothing fits, the decision says why a single unit does not. It is not recorded.
             let call = Call::new(now, if units == 0 { cost.min(1) } else { units });
             let outcome = S::decide(limit, state, call);
             if units > 0 {
@@ -124,7 +125,7 @@ impl<S: Strategy> Limiter<S> {
         })
     }
 
-    /// Takes `cost` if it fits, and gives a receipt for handing it back with [`Limiter::refund`].
+    /// Takes `cost` if all of it fits, and returns a receipt for [`Limiter::refund`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -143,9 +144,11 @@ impl<S: Strategy> Limiter<S> {
         self.reserve_for(key, limit, cost, Duration::ZERO)
     }
 
-    /// As [`Limiter::reserve`], for units that may be spent at any time until `lease` has passed: they count
-    /// from its end on (or from the end of an aligned window, if that is sooner: see
-    /// [`Receipt::recorded_at`]), so that no interval sees more than is allowed.
+    /// Reserves units that may be spent until `lease` has passed, and otherwise works like
+    /// [`Limiter::reserve`].
+    ///
+    /// The units count from the end of the lease on, or from the end of an aligned window if that is sooner
+    /// (see [`Receipt::recorded_at`]). So no interval of a window's length exceeds the limit.
     pub fn reserve_for<'l>(
         &self,
         key: &str,
@@ -180,7 +183,7 @@ impl<S: Strategy> Limiter<S> {
         Reservation { decision: S::decision(limit, outcome, When::exactly(now)), receipt }
     }
 
-    /// What names a take that was committed, if it took anything.
+    /// Returns the receipt of a committed take, if it took anything.
     pub(super) fn receipt(shard: &mut Shard<S>, taken: Taken<'_, S>) -> Option<Receipt> {
         let Taken { key, limit, call, outcome } = taken;
         (S::is_admitted(outcome) && call.cost > 0).then(|| Receipt {
@@ -191,8 +194,8 @@ impl<S: Strategy> Limiter<S> {
         })
     }
 
-    /// Gives back what `receipt` names, as far as it still counts; returns how many units that were. A second
-    /// time, or with another key, nothing happens.
+    /// Refunds the units of `receipt` that still count. Returns the number of units refunded. A second
+    /// refund, or one with another key, changes nothing and returns 0.
     pub fn refund(&self, key: &str, limit: &S::Limit, receipt: &Receipt) -> u64 {
         let key = self.map.hashed(key);
         let shard = &mut *self.map.shard(key.hash);
@@ -206,8 +209,8 @@ impl<S: Strategy> Limiter<S> {
         self.refund_in(shard, &key, limit, refund)
     }
 
-    /// Gives back up to `units`, the oldest first; returns how many were still counted. Prefer
-    /// [`Limiter::refund`], which gives back where the take was recorded, and only once.
+    /// Refunds up to `units`, the oldest first. Returns the number of units that still counted. Prefer
+    /// [`Limiter::refund`], which refunds exactly the take of the receipt, and only once.
     pub fn refund_units(&self, key: &str, limit: &S::Limit, units: u64) -> u64 {
         let key = self.map.hashed(key);
         let shard = &mut *self.map.shard(key.hash);
@@ -215,20 +218,21 @@ impl<S: Strategy> Limiter<S> {
         self.refund_in(shard, &key, limit, refund)
     }
 
-    /// Forgets what `key` has spent; whether there was anything.
+    /// Forgets the state of `key`. Returns whether there was one.
     pub fn reset(&self, key: &str) -> bool {
         let key = self.map.hashed(key);
         let shard = &mut *self.map.shard(key.hash);
         self.map.remove(shard, &key)
     }
 
-    /// A handle to `key` that skips hashing and looking up, for callers that check it in a tight loop.
+    /// Returns a handle to `key` that skips hashing and the lookup, for callers that check one key in a tight
+    /// loop.
     pub fn key<'a>(&'a self, key: &'a str) -> KeyHandle<'a, S> {
         KeyHandle::new(self, key)
     }
 
-    /// The keys that still matter, in no order, for inspection. Only one shard at a time is copied and
-    /// locked, so keys that come or go meanwhile may be missed or listed.
+    /// Returns the keys whose state still matters, in no particular order, for inspection. Only one shard at
+    /// a time is locked and copied, so keys that are added or removed meanwhile may or may not be listed.
     pub fn live_keys(&self) -> impl Iterator<Item = LiveKey> {
         let now = self.clock.now();
         let shards = (0..).map_while(move |index| self.map.live_in(index, now));
@@ -238,8 +242,8 @@ impl<S: Strategy> Limiter<S> {
         })
     }
 
-    /// How many keys are in memory. Some may no longer matter: they go as new keys come, or with
-    /// [`Limiter::forget_stale`].
+    /// Returns the number of keys in memory. Some may no longer matter: they are removed as new keys arrive,
+    /// or by [`Limiter::forget_stale`].
     pub fn len(&self) -> usize {
         self.map.len()
     }
@@ -249,15 +253,15 @@ impl<S: Strategy> Limiter<S> {
         self.len() == 0
     }
 
-    /// Forgets every key that has been as good as fresh for `stale_for`, shard by shard. Nothing that still
-    /// matters is lost.
+    /// Forgets every key that has been equivalent to a fresh one for `stale_for`, shard by shard. No state
+    /// that still matters is lost.
     pub fn forget_stale(&self, stale_for: Duration) {
         let stale_us = u64::try_from(stale_for.as_micros()).unwrap_or(u64::MAX);
         let moment = self.clock.now().as_micros().saturating_sub(stale_us);
         self.map.forget_since(Timestamp::from_micros(moment));
     }
 
-    /// Takes, and tells the observer if there is one.
+    /// Takes, and notifies the observer if there is one.
     #[inline(always)]
     pub(crate) fn found(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
         if self.observer.is_none() {
@@ -267,7 +271,7 @@ impl<S: Strategy> Limiter<S> {
         self.telling(key, cost, core, || self.taken(key, limit, cost))
     }
 
-    /// What taking would find.
+    /// Returns the outcome that a take would have, without taking anything.
     pub(crate) fn foreseen(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
         let key = self.map.hashed(key);
         let shard = &mut *self.map.shard(key.hash);
@@ -291,7 +295,7 @@ impl<S: Strategy> Limiter<S> {
         self.taken_by_bytes(key.as_bytes(), limit, cost)
     }
 
-    /// Takes for a key that need not be text, without telling the observer.
+    /// Takes for a key of any bytes, without notifying the observer.
     #[inline(always)]
     pub(crate) fn taken_by_bytes(&self, key: &[u8], limit: &S::Limit, cost: u64) -> Found<S> {
         let Some(hash) = self.map.short_hash(key) else { return self.taken_long(key, limit, cost) };
@@ -313,7 +317,7 @@ impl<S: Strategy> Limiter<S> {
         }
     }
 
-    /// Decides and records, reading the precise time only where it matters.
+    /// Decides and records a take. Reads the precise time only if it matters.
     #[inline(always)]
     pub(super) fn take_known(&self, state: &mut S::State, limit: &S::Limit, cost: u64) -> Found<S> {
         let now = if S::needs_exact_time(limit, state, cost) {
@@ -351,7 +355,7 @@ impl<S: Strategy> Limiter<S> {
         Found { outcome, when: When::exactly(now) }
     }
 
-    /// Runs `change` on the state of the key that is called, which is kept if it then matters.
+    /// Runs `change` on the state of the called key, and keeps the state if it then matters.
     pub(super) fn with_state<R>(
         &self,
         shard: &mut Shard<S>,
@@ -375,18 +379,18 @@ impl<S: Strategy> Limiter<S> {
         result
     }
 
-    /// Changes the state of a key that is known; whether it is.
+    /// Changes the state of a key that is in memory. Returns whether it is.
     pub(super) fn change(&self, key: &str, change: impl FnOnce(&mut S::State)) -> bool {
         let key = self.map.hashed(key);
         self.map.shard(key.hash).find(key.hash, &key.key).map(change).is_some()
     }
 
     fn refund_in(&self, shard: &mut Shard<S>, key: &Hashed<'_>, limit: &S::Limit, refund: Refund) -> u64 {
-        // A key without a state of its own has nothing to give back, or shares it with others.
+        // A key without a state of its own has nothing to refund, or shares its state with other keys.
         shard.find(key.hash, &key.key).map_or(0, |state| S::refund(limit, state, refund))
     }
 
-    /// Runs `work` and tells the observer, if there is one, what it decided.
+    /// Runs `work`, and notifies the observer, if there is one, of the decision.
     fn telling<R>(&self, key: &str, cost: u64, core: impl Fn(&R) -> Decision, work: impl FnOnce() -> R) -> R {
         let Some(observer) = &self.observer else { return work() };
         let started = self.clock.now();

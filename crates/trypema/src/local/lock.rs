@@ -1,7 +1,7 @@
-//! The lock of a shard: a word beside the data, held for nanoseconds.
+//! The lock of a shard: a flag beside the data, held for nanoseconds.
 //!
-//! A waiter that keeps looking at the lock takes its cache line away from the holder, so it looks once and
-//! then stays away for twice as long as the last time. This is the only unsafe code of the crate; its
+//! A thread that keeps reading the flag takes its cache line away from the holder. So a waiting thread tries
+//! once, then pauses for twice as long as the last time. This is the only unsafe code of the crate. Its
 //! interleavings are explored with loom (`loom_tests.rs`).
 
 #![allow(unsafe_code)]
@@ -15,7 +15,7 @@ use loom::{cell::UnsafeCell, sync::atomic::AtomicBool, sync::atomic::Ordering, t
 #[cfg(not(loom))]
 use std::{sync::atomic::AtomicBool, sync::atomic::Ordering, thread::yield_now};
 
-/// Pauses double up to this; whoever waits longer lets another thread run.
+/// The limit up to which pauses double. A thread that waits longer yields to another one.
 const MAX_PAUSES: u32 = 256;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through `Held`, by one thread at a time, so sharing the lock between
+// SAFETY: the value is accessed only through `Held`, by one thread at a time, so sharing the lock between
 // threads only ever sends the value from one to the next.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
@@ -33,7 +33,7 @@ impl<T> Lock<T> {
         Self { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Waits until no other thread is inside. A thread must not ask twice.
+    /// Waits until no other thread holds the lock, and acquires it. A thread that already holds it deadlocks.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Held<'_, T> {
         if !self.is_taken() {
@@ -42,13 +42,13 @@ impl<T> Lock<T> {
         Held::of(self)
     }
 
-    /// As [`Lock::lock`], unless another thread is inside. Waits for nobody, so that a thread that is inside
-    /// one lock may try another.
+    /// Acquires the lock, unless another thread holds it. This never waits, so a thread that holds one lock
+    /// may try another.
     pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
         self.is_taken().then(|| Held::of(self))
     }
 
-    /// Whether the lock was free and is now held by the caller, who must go on to [`Held::of`].
+    /// Tries to acquire the lock, and returns whether it did. If so, the caller must go on to [`Held::of`].
     #[inline(always)]
     fn is_taken(&self) -> bool {
         self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -73,7 +73,7 @@ impl<T> Lock<T> {
     }
 }
 
-/// The value of a lock that is held; dropping it lets go, also in a panic.
+/// The guard of a lock, with access to the value. Dropping it releases the lock, also during a panic.
 pub(crate) struct Held<'a, T> {
     is_held: &'a AtomicBool,
     #[cfg(not(loom))]
@@ -83,7 +83,7 @@ pub(crate) struct Held<'a, T> {
 }
 
 impl<'a, T> Held<'a, T> {
-    /// Only for who has just set `is_held`.
+    /// Returns the guard. The caller must have just set `is_held`.
     #[inline(always)]
     fn of(lock: &'a Lock<T>) -> Self {
         #[cfg(not(loom))]
@@ -107,8 +107,9 @@ impl<T> Deref for Held<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: `is_held` was false when this was made and stays set as long as it lives, so no other
-        // thread is inside; and `self` is borrowed as the reference is, so it cannot be changed meanwhile.
+        // SAFETY: `is_held` was false when this guard was made, and stays set as long as the guard lives, so
+        // no other thread accesses the value. The reference borrows `self`, so the value cannot change
+        // meanwhile.
         unsafe { &*self.pointer() }
     }
 }
@@ -116,7 +117,7 @@ impl<T> Deref for Held<'_, T> {
 impl<T> DerefMut for Held<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above; and `self` is borrowed mutably, so there is no other reference.
+        // SAFETY: as above. `self` is borrowed mutably, so there is no other reference.
         unsafe { &mut *self.pointer() }
     }
 }

@@ -1,9 +1,9 @@
-//! Interleavings explored with loom: the lock of a shard, and the verbs that meet in one.
+//! Interleavings explored with loom: those of a shard's lock, and of operations on one shard.
 //!
-//! Two threads at a time: of three, two would wait for the third, and loom explores for ever how they take
-//! turns at waiting. Loom models the lock's word and cell. What is not modelled (the clock's mutex, the count
-//! of keys) is used as it is: it is never held while another thread could want it, since loom switches threads
-//! only at what it models.
+//! The tests use two threads. With three, two would wait for the third, and loom would never finish exploring
+//! how they alternate. Loom models the flag and the cell of the lock. It does not model the mutex of the
+//! clock and the count of keys, and does not need to: loom switches threads only at what it models, so no
+//! other thread can need them while they are in use.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,8 @@ use super::map::{Bound, WhenFull};
 use crate::clock::{ManualClock, Source};
 use crate::strategy::{FixedWindow, FixedWindowLimit, Strategy, TokenBucket, TokenBucketLimits, TokenLimit};
 
-/// Few enough switches that the exploration ends, enough for every race of two critical sections.
+/// The largest number of preemptions: few enough that the exploration ends, and enough for every race of two
+/// critical sections.
 const PREEMPTIONS: usize = 3;
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
@@ -37,7 +38,7 @@ fn together(work: impl Fn(usize) + Send + Sync + 'static) {
     thread.join().unwrap();
 }
 
-/// A limiter with few shards, on a clock that stands still.
+/// Returns a limiter with few shards, on a clock that does not advance.
 fn few_shards<S: Strategy>(max_keys: usize) -> Arc<Limiter<S>> {
     few_shards_on(std::sync::Arc::new(ManualClock::default()), max_keys)
 }
@@ -60,7 +61,7 @@ fn bucket(capacity: u64) -> TokenBucketLimits {
     TokenBucketLimits::from(TokenLimit::new(capacity, Duration::from_secs(3_600)).unwrap())
 }
 
-/// Counts in two steps, so that a second thread inside would be seen.
+/// Increments in two steps, so that a second thread in the critical section would be detected.
 fn increment(count: &mut u64) {
     let seen = *count;
     thread::yield_now();
@@ -107,7 +108,7 @@ fn loom_a_panic_lets_go_of_the_lock() {
     });
 }
 
-/// Two threads, two takes each, of a limit of three: exactly three pass.
+/// Two threads take twice each from a limit of three: exactly three takes are admitted.
 fn admits_three<S: Strategy>(limit: S::Limit) {
     explore(move || {
         let limiter = few_shards::<S>(8);
@@ -150,7 +151,7 @@ fn loom_handles_and_keys_meet() {
     });
 }
 
-/// Two keys in one shard, room for one: the other is counted in the shared state.
+/// Two keys in one shard with room for one: the other key is counted in the shared state.
 #[test]
 fn loom_two_keys_share_a_full_shard() {
     explore(|| {
@@ -168,8 +169,8 @@ fn loom_two_keys_share_a_full_shard() {
     });
 }
 
-/// A bucket of one token, which was taken: one thread does `work`, the other one takes again. `freed` tokens
-/// are taken or left in the end, and the numbers of takes seen over all interleavings are `admissions`.
+/// One thread runs `work` while the other takes from a bucket whose only token is taken. In the end, `freed`
+/// tokens are taken or left. `admissions` are the numbers of admitted takes over all interleavings.
 fn take_meets(
     work: impl Fn(&Limiter<TokenBucket>) + Copy + Send + Sync + 'static,
     freed: usize,
@@ -202,17 +203,17 @@ fn take_meets(
 
 #[test]
 fn loom_a_take_meets_a_reset() {
-    // A reset frees what was taken before it, and no more.
+    // A reset frees the units taken before it, and no others.
     take_meets(|limiter| assert!(limiter.reset("ann")), 1, &[0, 1]);
 }
 
 #[test]
 fn loom_a_take_meets_a_sweep() {
-    // A sweep frees nothing that still counts.
+    // A sweep frees no units that still count.
     take_meets(|limiter| limiter.forget_stale(Duration::ZERO), 0, &[0]);
 }
 
-/// A reset and a sweep of one key that no longer matters: it is gone once.
+/// A reset and a sweep of one key that no longer matters remove it once.
 #[test]
 fn loom_a_reset_meets_a_sweep() {
     explore(|| {
@@ -227,7 +228,7 @@ fn loom_a_reset_meets_a_sweep() {
                 shared.reset("ann");
             }
         });
-        // Counted out once: there is room for exactly one.
+        // The key is counted as removed once, so there is room for exactly one.
         assert!(limiter.is_empty());
         assert!(is_taken(&limiter, "bob", &fixed(1)));
         assert!(is_taken(&limiter, "cid", &fixed(1)), "from the shared state");
@@ -235,7 +236,7 @@ fn loom_a_reset_meets_a_sweep() {
     });
 }
 
-/// A receipt is good for one of two who hand it in at once.
+/// If two threads refund one receipt at the same time, one succeeds.
 #[test]
 fn loom_a_receipt_is_good_once() {
     explore(|| {

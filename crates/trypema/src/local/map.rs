@@ -9,21 +9,22 @@ use super::shard::Shard;
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
 
-/// Enough that threads rarely meet and that growing one shard takes microseconds. Three times a power of
-/// two, see [`place`].
+/// The largest number of shards: enough that threads rarely contend, and that growing one shard takes
+/// microseconds. It is three times a power of two, see [`place`].
 const MAX_SHARDS: usize = 3 << 8;
 
-/// With a bound on keys, shards are few enough to have this many keys each.
+/// The number of keys per shard that a map with a bound on its keys aims at.
 const KEYS_PER_SHARD: usize = 16;
 
-/// What happens to a new key when `max_keys` keys still matter.
+/// The treatment of a new key when `max_keys` keys still matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
-    /// New keys share one state per shard until there is room: stricter for them, never looser for anyone.
+    /// New keys share a state for each shard and limit until there is room. This is stricter for them, and
+    /// never looser for any key.
     #[default]
     Share,
-    /// One of a few known keys is forgotten, with what it has spent: whoever can make up keys can free one
-    /// that is at its limit. Choose it where memory matters more than limits.
+    /// One of a few known keys is forgotten, with what it has spent. A client that can invent keys can
+    /// thereby free a key that is at its limit. Choose this where memory matters more than limits.
     Evict,
 }
 
@@ -39,14 +40,14 @@ pub(super) struct Map<S: Strategy> {
     shards: Box<[Padded<S>]>,
     hasher: KeyHasher,
     bound: Option<Bound>,
-    /// Keys in all shards; kept only where they are bounded.
+    /// The number of keys in all shards. Maintained only if it is bounded.
     len: AtomicUsize,
-    /// The shard that is asked next for room.
+    /// The shard that is searched for room next.
     next_other: AtomicUsize,
 }
 
-/// How many other shards are asked for room when there is none: a few, so that a flood of new keys stays
-/// cheap.
+/// The number of other shards that are searched if there is no room. They are few, so that a flood of new
+/// keys stays cheap.
 const OTHERS_PER_MISS: usize = 8;
 
 /// A shard on a cache line of its own.
@@ -54,14 +55,14 @@ const OTHERS_PER_MISS: usize = 8;
 #[repr(align(64))]
 struct Padded<S: Strategy>(Lock<Shard<S>>);
 
-/// A state to keep, with the limit it was made by.
+/// A state to keep, with the limit under which it was made.
 pub(super) struct Kept<'a, S: Strategy> {
     pub(super) state: S::State,
     pub(super) limit: &'a S::Limit,
     pub(super) now: Timestamp,
 }
 
-/// A call of a key.
+/// A call: its key, limit and time.
 pub(super) struct KeyCall<'a, S: Strategy> {
     pub(super) key: &'a Hashed<'a>,
     pub(super) limit: &'a S::Limit,
@@ -89,7 +90,7 @@ impl<S: Strategy> Map<S> {
         }
     }
 
-    /// The hash of a key that is kept as it is; `None` for one that is too long for that.
+    /// Returns the hash of a key that is stored as it is. Returns `None` if the key is too long for that.
     #[inline(always)]
     pub(super) fn short_hash(&self, key: &[u8]) -> Option<u64> {
         KeyHasher::is_short(key).then(|| self.hasher.hash(key))
@@ -100,36 +101,37 @@ impl<S: Strategy> Map<S> {
         Hashed { hash: self.hasher.hash(&key), key }
     }
 
-    /// The shard of `hash`, for this thread alone.
+    /// Locks the shard of `hash`.
     #[inline(always)]
     pub(super) fn shard(&self, hash: u64) -> Held<'_, Shard<S>> {
         self.shard_at(self.shard_of(hash))
     }
 
-    /// Which shard `hash` belongs to.
+    /// Returns the index of the shard of `hash`.
     #[inline(always)]
     pub(super) fn shard_of(&self, hash: u64) -> usize {
         place(hash, self.shards.len())
     }
 
-    /// The shard at `index`, for this thread alone. Whoever locks several does it in the order of their indexes.
+    /// Locks the shard at `index`. A thread that locks several shards must lock them in the order of their
+    /// indexes.
     #[inline(always)]
     pub(super) fn shard_at(&self, index: usize) -> Held<'_, Shard<S>> {
         self.shards[index].0.lock()
     }
 
-    /// Whether keys may be without room.
+    /// Whether the number of keys is bounded.
     pub(super) fn is_bounded(&self) -> bool {
         self.bound.is_some()
     }
 
-    /// Whether a new key has to use a state that it shares with others. Otherwise, and if keys share at all,
-    /// room is now reserved for it, until [`Map::keep_own`] uses it or gives it up.
+    /// Whether a new key has to use a shared state. If not, and if keys share at all, reserves room for the
+    /// key, which [`Map::keep_own`] uses or releases.
     pub(super) fn must_share(&self, shard: &mut Shard<S>, now: Timestamp) -> bool {
         self.is_sharing() && !self.has_room(shard, now)
     }
 
-    /// Keeps the state of a key that [`Map::must_share`] found room for, if the state matters.
+    /// Keeps the state of a key for which [`Map::must_share`] found room, if the state matters.
     pub(super) fn keep_own(&self, shard: &mut Shard<S>, key: &Hashed<'_>, kept: Kept<'_, S>) {
         let matters = S::fresh_from(&kept.state) > kept.now;
         match (self.is_sharing(), matters) {
@@ -140,14 +142,14 @@ impl<S: Strategy> Map<S> {
         }
     }
 
-    /// Forgets what no longer matters in `shard`, a little at a time.
+    /// Forgets a few of the keys in `shard` that no longer matter.
     pub(super) fn sweep(&self, shard: &mut Shard<S>, now: Timestamp) {
         let forgotten = shard.sweep(now);
         self.count_removed(forgotten);
     }
 
-    /// Makes sure that a key that is not in `shard` has a state of its own there, if the keys are bounded and there is
-    /// room: who decides now and records later finds the same state again.
+    /// Gives a key that is not in `shard` a state of its own, if the number of keys is bounded and there is
+    /// room. A caller that decides now and records later then finds the same state again.
     pub(super) fn settle(&self, shard: &mut Shard<S>, call: KeyCall<'_, S>) {
         let KeyCall { key, limit, now } = call;
         if self.bound.is_some() && self.has_room(shard, now) {
@@ -156,8 +158,8 @@ impl<S: Strategy> Map<S> {
         }
     }
 
-    /// Keeps the state of a key that is not in `shard`: as its own where there is room, or can be made, else
-    /// as the shared one.
+    /// Keeps the state of a key that is not in `shard`: as its own if there is room or room can be made, and
+    /// as the shared one otherwise.
     fn keep(&self, shard: &mut Shard<S>, key: &Hashed<'_>, kept: Kept<'_, S>) {
         if self.has_room(shard, kept.now) {
             shard.insert(&key.key, kept.state, |key| self.hasher.hash(key));
@@ -166,7 +168,7 @@ impl<S: Strategy> Map<S> {
         }
     }
 
-    /// Keeps the state of a key that is not in `shard`, whether or not there is room.
+    /// Keeps the state of a key that is not in `shard`, even if there is no room.
     pub(super) fn keep_always(&self, shard: &mut Shard<S>, key: &Hashed<'_>, state: S::State) {
         self.len.fetch_add(usize::from(self.bound.is_some()), Ordering::Relaxed);
         shard.insert(&key.key, state, |key| self.hasher.hash(key));
@@ -178,7 +180,7 @@ impl<S: Strategy> Map<S> {
         is_removed
     }
 
-    /// Forgets every key that has been as good as fresh since `moment`, shard by shard.
+    /// Forgets every key that has been equivalent to a fresh one since `moment`, shard by shard.
     pub(super) fn forget_since(&self, moment: Timestamp) {
         for shard in &self.shards {
             let forgotten = shard.0.lock().forget_since(moment, |key| self.hasher.hash(key));
@@ -186,36 +188,36 @@ impl<S: Strategy> Map<S> {
         }
     }
 
-    /// The keys of shard `index` that still matter at `now`; `None` past the last shard.
+    /// Returns the keys of shard `index` that still matter at `now`, or `None` past the last shard.
     pub(super) fn live_in(&self, index: usize, now: Timestamp) -> Option<Vec<(String, Timestamp)>> {
         let text = |(key, until): (&[u8], Timestamp)| (String::from_utf8_lossy(key).into_owned(), until);
         Some(self.shards.get(index)?.0.lock().live(now).map(text).collect())
     }
 
-    /// How many keys are kept, those included that no longer matter but were not swept yet.
+    /// Returns the number of keys, including those that no longer matter but were not swept yet.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().len()).sum()
     }
 
-    /// Whether one more key may be kept; if so it is counted.
+    /// Whether one more key may be kept. If so, it is counted.
     fn has_room(&self, shard: &mut Shard<S>, now: Timestamp) -> bool {
         let Some(bound) = self.bound else { return true };
         if self.count_one_more(bound) {
             return true;
         }
-        // The sweep of this shard found nothing; another may have what no longer matters.
+        // This shard was swept already. Another one may have keys that no longer matter.
         let forgotten = self.first_of_others(|other| Some(other.sweep(now)).filter(|keys| *keys > 0));
         self.count_removed(forgotten.unwrap_or(0));
         if self.count_one_more(bound) {
             return true;
         }
-        // An evicted key makes room for this one: the count stays.
+        // The evicted key makes room for this one, so the count does not change.
         let evict = |shard: &mut Shard<S>| shard.evict().then_some(());
         bound.when_full == WhenFull::Evict
             && (evict(shard).is_some() || self.first_of_others(evict).is_some())
     }
 
-    /// Whether keys without room share a state; otherwise they evict others, or there is always room.
+    /// Whether keys without room share a state. If not, they evict other keys, or there is always room.
     fn is_sharing(&self) -> bool {
         self.bound.is_some_and(|bound| bound.when_full == WhenFull::Share)
     }
@@ -225,7 +227,7 @@ impl<S: Strategy> Map<S> {
         self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
-    /// What `work` finds first in the next few other shards that nobody is inside.
+    /// Returns the first result of `work` among the next few shards that are not locked.
     fn first_of_others<R>(&self, mut work: impl FnMut(&mut Shard<S>) -> Option<R>) -> Option<R> {
         (0..OTHERS_PER_MISS).find_map(|_| {
             let next = self.next_other.fetch_add(1, Ordering::Relaxed) % self.shards.len();
@@ -240,16 +242,16 @@ impl<S: Strategy> Map<S> {
     }
 }
 
-/// The shard of `hash` among `shards`, three times a power of two.
+/// Returns the shard of `hash` among `shards`, which is three times a power of two.
 ///
-/// Tables double when they are full; if every shard had the same share of the keys, all would double at
-/// once, and memory per key would swing by a factor of two. So the last shards get twice the share of the
-/// first: where the hash is the fraction u, the shard is u (4 - u) / 3 of the way.
+/// A table doubles when it is full. If all shards had equal shares of the keys, all would double at once, and
+/// the memory per key would swing by a factor of two. So the last shards get twice the share of the first: a
+/// hash at the fraction u of its range belongs to the shard at the fraction u (4 - u) / 3 of the shards.
 #[inline(always)]
 fn place(hash: u64, shards: usize) -> usize {
-    // Bits that the tables themselves use neither to place a key nor to tag it.
+    // These bits are not used by the tables, neither to place a key nor to tag it.
     let u = (hash >> 24) & ((1 << 31) - 1);
-    // At most 3 * 2^62; what is left of it after the shift is below 3 * 2^k.
+    // The product is at most 3 * 2^62. For 3 * 2^k shards, the shifted product is below 3 * 2^k.
     ((u * ((1 << 33) - u)) >> (62 - shards.trailing_zeros())) as usize
 }
 

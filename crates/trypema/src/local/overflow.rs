@@ -1,13 +1,14 @@
 //! The states that keys without room share: one per shard and limit.
 //!
-//! If calls under different limits shared one state, a short window could forget what counts in a long one.
-//! Takes change a shared state in place, and a key that gets room later starts with a condensed copy of it
-//! ([`Strategy::condensed`]), so the cost of a call does not depend on how much a shared state has counted.
+//! Calls under different limits must not share one state: a short window could forget units that still count
+//! in a long one. Takes change a shared state in place, and a key that gets room later starts with a
+//! condensed copy of it ([`Strategy::condensed`]). So the cost of a call does not depend on how much a shared
+//! state has counted.
 
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
 
-/// Limits of one shard that can have an overflow state each at a time; calls under a further limit use the
+/// The largest number of limits per shard that have a shared state each. Calls under a further limit use the
 /// last one. Operators choose the limits, so there are few.
 const MAX_LIMITS: usize = 256;
 
@@ -24,8 +25,8 @@ impl<S: Strategy> Default for Overflow<S> {
 }
 
 impl<S: Strategy> Overflow<S> {
-    /// Makes sure that `limit` has an entry. A new one starts with a copy of the state that a key may have
-    /// used under its previous limit.
+    /// Ensures that `limit` has an entry. A new entry starts with a copy of the state that a key may have
+    /// used under an earlier limit.
     pub(super) fn prepare(&mut self, limit: &S::Limit, now: Timestamp) {
         let own = self.entries.iter().position(|(other, _)| other == limit);
         if own.is_some_and(|index| self.matters(index, now)) {
@@ -44,27 +45,28 @@ impl<S: Strategy> Overflow<S> {
         }
     }
 
-    /// The place of the entry that calls under `limit` use, once [`Overflow::prepare`] has made sure of it.
+    /// Returns the index of the entry for calls under `limit`, after [`Overflow::prepare`] was called.
     pub(super) fn place(&self, limit: &S::Limit) -> Option<usize> {
         let own = self.entries.iter().position(|(other, _)| other == limit);
         own.or_else(|| self.entries.len().checked_sub(1))
     }
 
-    /// The state at `place`, to be used under `limit`.
+    /// Returns the state at `place`, switched to `limit`.
     pub(super) fn at(&mut self, place: usize, limit: &S::Limit) -> Option<&mut S::State> {
         let (_, state) = self.entries.get_mut(place)?;
         S::adopt(limit, state);
         Some(state)
     }
 
-    /// A small copy of the state at `place`, which decides the same at `now`.
+    /// Returns a condensed copy of the state at `place`, which decides the same at `now`.
     pub(super) fn copy_of(&self, place: usize, now: Timestamp) -> S::State {
         self.entries
             .get(place)
             .map_or_else(S::State::default, |(limit, state)| S::condensed(limit, state, now))
     }
 
-    /// Runs `look` on the state that a take of a key without room would use under `limit`; nothing is kept.
+    /// Runs `look` on the state that a take of a key without room would use under `limit`. No new entry is
+    /// kept.
     pub(super) fn peek<R>(
         &mut self,
         limit: &S::Limit,
@@ -82,7 +84,8 @@ impl<S: Strategy> Overflow<S> {
         }
     }
 
-    /// The state that a key under `limit` starts with: it may have spent what is counted here.
+    /// Returns the state with which a key under `limit` starts, because the key may have spent what is
+    /// counted here.
     pub(super) fn start(&self, limit: &S::Limit, now: Timestamp) -> S::State {
         let Some(place) = self.source(limit, now) else { return S::State::default() };
         let mut state = self.copy_of(place, now);
@@ -93,7 +96,8 @@ impl<S: Strategy> Overflow<S> {
         state
     }
 
-    /// The state that a key starts with whose limit is not known: the one that matters longest.
+    /// Returns the state with which a key starts whose limit is not known: a copy of the one that matters
+    /// longest.
     pub(super) fn start_under_any_limit(&self, now: Timestamp) -> S::State {
         let Some(place) = self.longest(now) else { return S::State::default() };
         let mut state = self.copy_of(place, now);
@@ -101,7 +105,7 @@ impl<S: Strategy> Overflow<S> {
         state
     }
 
-    /// Forgets every state that has been as good as fresh since `moment`.
+    /// Forgets every state that has been equivalent to a fresh one since `moment`.
     pub(super) fn forget_since(&mut self, moment: Timestamp) {
         self.entries.retain(|(_, state)| S::fresh_from(state) > moment);
     }
@@ -110,8 +114,8 @@ impl<S: Strategy> Overflow<S> {
         self.entries.is_empty()
     }
 
-    /// The place of the state that a key under `limit` may have spent from: that of its limit, or, as a key's
-    /// limit may have changed, the one that matters longest.
+    /// Returns the index of the state from which a key under `limit` may have spent: that of its limit. If
+    /// there is none, the limit of the key may have changed: then it is the state that matters longest.
     fn source(&self, limit: &S::Limit, now: Timestamp) -> Option<usize> {
         let own = self.entries.iter().position(|(other, _)| other == limit);
         let last = || (self.entries.len() == MAX_LIMITS).then_some(MAX_LIMITS - 1);
@@ -128,7 +132,7 @@ impl<S: Strategy> Overflow<S> {
         S::fresh_from(&self.entries[place].1) > now
     }
 
-    /// A block must outlast a change of limit, whichever of the states holds it.
+    /// Extends the blocks of `state` to those of all entries: a block must outlast a change of the limit.
     fn pass_on_blocks(&self, state: &mut S::State) {
         self.entries.iter().for_each(|(_, other)| S::keep_blocks_of(state, other));
     }

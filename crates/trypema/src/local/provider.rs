@@ -11,7 +11,7 @@ use crate::observer::Observer;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, Strategy, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 
-/// The window that `inc` of the absolute and the suppressed strategy counts in.
+/// The window in which `inc` of the absolute and the suppressed strategy counts.
 ///
 /// ```
 /// use trypema::{HardLimitFactor, LocalRateLimiterOptions, RateGroupSizeMs, WindowSizeSeconds};
@@ -28,13 +28,13 @@ use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 pub struct LocalRateLimiterOptions {
     /// The length of the sliding window.
     pub window_size_seconds: WindowSizeSeconds,
-    /// How close calls must be to share a bucket.
+    /// The time within which calls share a bucket.
     pub rate_group_size_ms: RateGroupSizeMs,
-    /// How far the suppressed strategy may go above its limit.
+    /// The ratio of the suppressed strategy's hard limit to its soft limit.
     pub hard_limit_factor: HardLimitFactor,
 }
 
-/// The strategies of this process, each with its own keys; made when first used.
+/// The strategies inside this process. Each has its own keys, and is created when it is first used.
 #[derive(Debug)]
 pub struct LocalRateLimiterProvider {
     options: LocalRateLimiterOptions,
@@ -47,7 +47,7 @@ pub struct LocalRateLimiterProvider {
     abuse: OnceLock<Limiter<Abuse>>,
 }
 
-/// What every limiter of a provider is made of.
+/// The parts that all limiters of a provider share.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts {
     pub(crate) clock: Source,
@@ -75,37 +75,37 @@ impl LocalRateLimiterProvider {
         }
     }
 
-    /// Sliding windows with strict limits.
+    /// Returns the limiter of sliding windows with strict limits.
     #[inline]
     pub fn absolute(&self) -> &AbsoluteLocalRateLimiter {
         self.absolute.get_or_init(|| AbsoluteLocalRateLimiter::new(self.parts.limiter(), self.options))
     }
 
-    /// Sliding windows that shed load by degrees.
+    /// Returns the limiter of sliding windows that deny a growing share of the calls above their limits.
     #[inline]
     pub fn suppressed(&self) -> &SuppressedLocalRateLimiter {
         self.suppressed.get_or_init(|| SuppressedLocalRateLimiter::new(self.parts.limiter(), self.options))
     }
 
-    /// Token buckets with one or more limits.
+    /// Returns the limiter of token buckets with one or more limits.
     #[inline]
     pub fn token_bucket(&self) -> &Limiter<TokenBucket> {
         self.token_bucket.get_or_init(|| self.parts.limiter())
     }
 
-    /// Sliding-window counters.
+    /// Returns the limiter of sliding-window counters.
     #[inline]
     pub fn sliding_window(&self) -> &Limiter<SlidingWindow> {
         self.sliding_window.get_or_init(|| self.parts.limiter())
     }
 
-    /// Fixed windows.
+    /// Returns the limiter of fixed windows.
     #[inline]
     pub fn fixed_window(&self) -> &Limiter<FixedWindow> {
         self.fixed_window.get_or_init(|| self.parts.limiter())
     }
 
-    /// Attempt limits with blocks.
+    /// Returns the limiter of attempts, with blocks.
     #[inline]
     pub fn abuse(&self) -> &Limiter<Abuse> {
         self.abuse.get_or_init(|| self.parts.limiter())
@@ -119,7 +119,7 @@ impl LocalRateLimiterProvider {
         self.parts.clock.now()
     }
 
-    /// How many keys are in memory, of all strategies.
+    /// Returns the number of keys in memory, of all strategies.
     pub fn len(&self) -> usize {
         self.absolute.get().map_or(0, |limiter| limiter.len())
             + self.suppressed.get().map_or(0, |limiter| limiter.len())
@@ -134,7 +134,7 @@ impl LocalRateLimiterProvider {
         self.len() == 0
     }
 
-    /// Forgets, in every strategy, the keys that have been as good as fresh for `stale_for`.
+    /// Forgets, in every strategy, the keys that have been equivalent to fresh ones for `stale_for`.
     pub fn forget_stale(&self, stale_for: Duration) {
         if let Some(limiter) = self.absolute.get() {
             limiter.forget_stale(stale_for);

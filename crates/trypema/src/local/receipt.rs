@@ -1,4 +1,4 @@
-//! Receipts: what names a take, so that it can be given back once.
+//! Receipts, which name takes so that each can be refunded once.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use super::map::Hashed;
 use crate::clock::Timestamp;
 use crate::strategy::{Call, Strategy};
 
-/// What one take recorded, for giving it back with [`Limiter::refund`](super::Limiter::refund).
+/// The receipt of one take, for [`Limiter::refund`](super::Limiter::refund).
 ///
-/// A receipt is good for the key and limiter it came from, once, and as long as the take still counts. It
-/// gives nothing back once a key of the same shard was reset, unblocked or evicted, or while 4,096 refunds of
-/// that shard are remembered: a refund can only be stricter.
+/// A receipt is valid for the key and limiter that it came from, once, and as long as the take still counts.
+/// It refunds nothing after a key of the same shard was reset, unblocked or evicted, or while 4,096 refunds
+/// of that shard are remembered. Refunding nothing can only make a limit stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     pub(super) id: u64,
@@ -20,33 +20,33 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The units that were taken.
+    /// Returns the number of units taken.
     pub fn units(&self) -> u64 {
         self.units
     }
 
-    /// The moment they are counted at. Units of [`Limiter::reserve_for`](super::Limiter::reserve_for) may be
-    /// spent until then, and no longer.
+    /// Returns the time at which the units are counted. Units of
+    /// [`Limiter::reserve_for`](super::Limiter::reserve_for) may be spent until then, and no longer.
     pub fn recorded_at(&self) -> Timestamp {
         self.recorded
     }
 }
 
-/// A decision with the receipt of what it took.
+/// A decision, with the receipt of the take.
 #[derive(Debug, Clone)]
 pub struct Reservation<D, R = Receipt> {
-    /// What was decided.
+    /// The decision.
     pub decision: D,
-    /// What names the take; `None` when nothing was taken.
+    /// The receipt; `None` if nothing was taken.
     pub receipt: Option<R>,
 }
 
-/// How much of what was asked for was granted.
+/// The part of a cost that was granted.
 #[derive(Debug, Clone)]
 pub struct Granted<D> {
-    /// The units that were taken; 0 when none fit.
+    /// The number of units taken; 0 if none fit.
     pub units: u64,
-    /// The decision for these units, or for a single one when none fit.
+    /// The decision for these units, or for a single one if none fit.
     pub decision: D,
 }
 
@@ -58,18 +58,18 @@ pub(super) struct Taken<'a, S: Strategy> {
     pub(super) outcome: &'a S::Outcome,
 }
 
-/// At most this many refunds are remembered per shard; while it is full, further ones change nothing, which
-/// is stricter.
+/// The largest number of refunds that a shard remembers. Further refunds are refused until some are
+/// forgotten, which is stricter.
 const MAX_REFUNDED: usize = 4_096;
 
-/// The receipts of a shard that were given back, each until its take no longer counts.
+/// The receipts of a shard that were refunded, each until its take no longer counts.
 #[derive(Debug, Default)]
 pub(super) struct Refunded {
     next_id: u64,
-    /// Receipts up to this one are of keys that may have been reset since.
+    /// The last receipt that is void, with all before it: their keys may have been reset since.
     void_through: u64,
     done: HashMap<u64, Timestamp>,
-    /// No receipt of `done` is forgotten before this.
+    /// A time before which no receipt of `done` can be forgotten.
     none_before: Timestamp,
 }
 
@@ -79,14 +79,14 @@ impl Refunded {
         self.next_id
     }
 
-    /// A key was reset, and what its receipts name with it. Those of its neighbours in the shard go as well,
-    /// which is stricter and needs no memory.
+    /// Voids all receipts given so far, because a key was reset. This includes the receipts of other keys in
+    /// the shard, which is stricter and needs no memory.
     pub(super) fn void_all(&mut self) {
         self.void_through = self.next_id;
         self.done.clear();
     }
 
-    /// Whether `id` is given back for the first time; it is remembered until `until`.
+    /// Whether `id` is refunded for the first time. If so, it is remembered until `until`.
     pub(super) fn is_first(&mut self, id: u64, until: Timestamp, now: Timestamp) -> bool {
         if id <= self.void_through || self.done.contains_key(&id) {
             return false;

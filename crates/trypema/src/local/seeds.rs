@@ -1,4 +1,4 @@
-//! The absolute and suppressed limiters with the calls that the published documentation names.
+//! The absolute and suppressed limiters, with the operations of the trypema 1.x API.
 
 use std::ops::Deref;
 
@@ -11,8 +11,8 @@ use crate::units::RateLimit;
 /// A sliding window that never admits more than its capacity in any interval of its length.
 ///
 /// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a key
-/// holds until the key is forgotten. The verbs of [`Limiter`], to which this derefs, take the limit with
-/// every call.
+/// applies until the key is forgotten. The operations of [`Limiter`], to which this type derefs, take the
+/// limit with every call.
 ///
 /// ```
 /// use trypema::{RateLimit, RateLimitDecision, RateLimiter};
@@ -34,7 +34,7 @@ impl AbsoluteLocalRateLimiter {
         Self { core, options }
     }
 
-    /// Takes `count` if it fits into the window at `rate_limit`, or at the rate the key was first called
+    /// Takes `count` if it fits into the window at `rate_limit`, or at the rate that the key was first called
     /// with.
     #[inline(always)]
     pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
@@ -42,20 +42,21 @@ impl AbsoluteLocalRateLimiter {
         self.view(&limit, self.core.found(key, &limit, count))
     }
 
-    /// Whether one more would be admitted; records nothing. A key never seen is allowed.
+    /// Decides one more unit without recording it. A key that is not in memory is allowed.
     pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
         let limit =
             AbsoluteLimit::of_live_state(self.options.window_size_seconds, self.options.rate_group_size_ms);
         self.view(&limit, self.core.foreseen(key, &limit, 1))
     }
 
-    /// `rate_limit` over this limiter's window, for the verbs that take a limit.
+    /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`Limiter`].
     #[inline]
     pub fn limit(&self, rate_limit: &RateLimit) -> AbsoluteLimit {
         AbsoluteLimit::new(*rate_limit, self.options.window_size_seconds, self.options.rate_group_size_ms)
     }
 
-    /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
+    /// Changes the rate that `inc` applies to a key in memory. The units that it has spent are kept. Returns
+    /// whether the key is in memory.
     ///
     /// ```
     /// use trypema::{RateLimit, RateLimiter};
@@ -92,7 +93,7 @@ impl Deref for AbsoluteLocalRateLimiter {
     }
 }
 
-/// A sliding window that sheds load by degrees instead of shutting at its limit.
+/// A sliding window that denies a growing share of the calls above its limit.
 ///
 /// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*, as in [`AbsoluteLocalRateLimiter`].
 ///
@@ -117,14 +118,15 @@ impl SuppressedLocalRateLimiter {
         Self { core, options }
     }
 
-    /// Observes `count` and admits it at `rate_limit`, or at the rate the key was first called with.
+    /// Observes `count` and decides it at `rate_limit`, or at the rate that the key was first called with.
     #[inline(always)]
     pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
         let limit = self.limit(rate_limit).sticky();
         self.view(&limit, self.core.found(key, &limit, count))
     }
 
-    /// What [`inc`](Self::inc) would answer for one more; observes nothing. A key never seen is allowed.
+    /// Returns the decision of [`inc`](Self::inc) for one more unit, without observing it. A key that is not
+    /// in memory is allowed.
     pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
         let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } =
             self.options;
@@ -133,7 +135,7 @@ impl SuppressedLocalRateLimiter {
         self.view(&limit, self.core.foreseen(key, &limit, 1))
     }
 
-    /// `rate_limit` over this limiter's window, for the verbs that take a limit.
+    /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`Limiter`].
     #[inline]
     pub fn limit(&self, rate_limit: &RateLimit) -> SuppressedLimit {
         let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } =
@@ -141,7 +143,8 @@ impl SuppressedLocalRateLimiter {
         SuppressedLimit::new(*rate_limit, window_size_seconds, rate_group_size_ms, hard_limit_factor)
     }
 
-    /// Changes the rate that `inc` goes by for a known key, keeping what was spent; whether the key is known.
+    /// Changes the rate that `inc` applies to a key in memory. The units that it has spent are kept. Returns
+    /// whether the key is in memory.
     pub fn set_rate_limit(&self, key: &str, rate_limit: &RateLimit) -> bool {
         let capacity = self.limit(rate_limit).soft();
         self.core.change(key, |state| state.set_capacity(capacity))

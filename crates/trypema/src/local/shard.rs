@@ -1,4 +1,4 @@
-//! One shard of the map: a table of keys with their states, cleaned a little with every new key.
+//! One shard of the map: a table of keys with their states. Each new key sweeps a small part of it.
 
 use hashbrown::HashTable;
 
@@ -8,11 +8,11 @@ use super::receipt::Refunded;
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
 
-/// How many places are looked at for forgotten keys when a new key comes: more than the one it fills, so
-/// that the table shrinks to what still matters.
+/// The number of slots that are swept when a new key arrives: more than the one that it fills, so that the
+/// table shrinks to the keys that still matter.
 const SWEPT_PER_MISS: usize = 8;
 
-/// A table gives memory back when three quarters of it are unused, above this size.
+/// The capacity above which a table releases memory when three quarters of it are unused.
 const SHRINK_ABOVE: usize = 64;
 
 #[derive(Debug)]
@@ -24,11 +24,11 @@ pub(super) struct Entry<S: Strategy> {
 #[derive(Debug)]
 pub(super) struct Shard<S: Strategy> {
     table: HashTable<Entry<S>>,
-    /// The states that keys without room share; `None` where there are none.
+    /// The states that keys without room share; `None` if there are none.
     overflow: Option<Box<Overflow<S>>>,
-    /// Receipts that were given and taken back.
+    /// The receipts of this shard that were refunded.
     pub(super) refunded: Option<Box<Refunded>>,
-    /// Where the next sweep goes on.
+    /// The slot at which the last sweep ended.
     cursor: usize,
 }
 
@@ -44,36 +44,36 @@ impl<S: Strategy> Shard<S> {
         self.table.find_mut(hash, |entry| entry.key.is(key)).map(|entry| &mut entry.state)
     }
 
-    /// The place of a key, good until the table changes.
+    /// Returns the slot of a key. It is valid until the table changes.
     pub(super) fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
         self.table.find_bucket_index(hash, |entry| entry.key.is(key))
     }
 
-    /// The state at `place`, if it is still that of `key`.
+    /// Returns the state in slot `place`, if it is still that of `key`.
     #[inline]
     pub(super) fn at(&mut self, place: usize, key: &[u8]) -> Option<&mut S::State> {
         let entry = self.table.get_bucket_mut(place)?;
         entry.key.is(key).then_some(&mut entry.state)
     }
 
-    /// The states that keys without room share, made when first used.
+    /// Returns the states that keys without room share, created when first used.
     pub(super) fn overflow(&mut self) -> &mut Overflow<S> {
         self.overflow.get_or_insert_default()
     }
 
-    /// The state that keys without room share under `limit`, to be changed in place.
+    /// Returns the state that keys without room share under `limit`, to be changed in place.
     pub(super) fn shared(&mut self, limit: &S::Limit, now: Timestamp) -> Option<&mut S::State> {
         self.overflow().prepare(limit, now);
         self.prepared(limit)
     }
 
-    /// The same where [`Overflow::prepare`] has made sure of it before.
+    /// Returns the same state as [`Shard::shared`], after [`Overflow::prepare`] was called.
     pub(super) fn prepared(&mut self, limit: &S::Limit) -> Option<&mut S::State> {
         let overflow = self.overflow.as_mut()?;
         overflow.place(limit).and_then(|place| overflow.at(place, limit))
     }
 
-    /// Runs `look` on the state that a key without one of its own is decided by under `limit`.
+    /// Runs `look` on the state that decides for a key without one of its own under `limit`.
     pub(super) fn peek_shared<R>(
         &mut self,
         limit: &S::Limit,
@@ -86,13 +86,13 @@ impl<S: Strategy> Shard<S> {
         }
     }
 
-    /// The state that a new key under `limit` starts with: fresh, or counting what it may have spent while
-    /// there was no room for it.
+    /// Returns the state with which a new key under `limit` starts. It is fresh, or counts what the key may
+    /// have spent while there was no room for it.
     pub(super) fn start(&self, limit: &S::Limit, now: Timestamp) -> S::State {
         self.overflow.as_ref().map_or_else(S::State::default, |overflow| overflow.start(limit, now))
     }
 
-    /// As [`Shard::start`], for a key whose limit is not known.
+    /// Returns the state with which a key starts whose limit is not known, see [`Shard::start`].
     pub(super) fn start_under_any_limit(&self, now: Timestamp) -> S::State {
         self.overflow.as_ref().map_or_else(S::State::default, |overflow| overflow.start_under_any_limit(now))
     }
@@ -113,7 +113,8 @@ impl<S: Strategy> Shard<S> {
         }
     }
 
-    /// Looks at the next few places and forgets who is as good as fresh; returns how many.
+    /// Sweeps the next few slots: forgets the keys that are equivalent to fresh ones. Returns the number of
+    /// keys forgotten.
     pub(super) fn sweep(&mut self, now: Timestamp) -> usize {
         let places = self.table.num_buckets();
         let mut forgotten = 0;
@@ -129,7 +130,8 @@ impl<S: Strategy> Shard<S> {
         forgotten
     }
 
-    /// Forgets, of the next few keys, the one that would be forgotten soonest: a live one, if need be.
+    /// Forgets one of the next few keys, which may still matter: the one that would be forgotten soonest.
+    /// Returns whether there was one.
     pub(super) fn evict(&mut self) -> bool {
         let places = self.table.num_buckets();
         let next = (1..=places).map(|step| (self.cursor + step) % places);
@@ -149,7 +151,8 @@ impl<S: Strategy> Shard<S> {
         }
     }
 
-    /// Forgets every key that has been as good as fresh since `moment`; returns how many.
+    /// Forgets every key that has been equivalent to a fresh one since `moment`. Returns the number of keys
+    /// forgotten.
     pub(super) fn forget_since(&mut self, moment: Timestamp, hash: impl Fn(&[u8]) -> u64) -> usize {
         let before = self.table.len();
         self.table.retain(|entry| S::fresh_from(&entry.state) > moment);
@@ -164,14 +167,14 @@ impl<S: Strategy> Shard<S> {
         before - self.table.len()
     }
 
-    /// What receipts name may be gone.
+    /// Voids all receipts, because the takes that they name may be gone.
     pub(super) fn void_receipts(&mut self) {
         if let Some(refunded) = &mut self.refunded {
             refunded.void_all();
         }
     }
 
-    /// Every key that still matters at `now`, and until when.
+    /// Returns every key that still matters at `now`, and the time until which it does.
     pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], Timestamp)> {
         let each = self.table.iter().map(|entry| (entry.key.as_bytes(), S::fresh_from(&entry.state)));
         each.filter(move |(_, fresh_from)| *fresh_from > now)

@@ -1,7 +1,8 @@
-//! Several checks that are spent all or nothing, inside this process.
+//! All-or-nothing takes of several checks, inside this process.
 //!
-//! The shards of all keys are locked, always in the same order; then everything is decided at one moment, and
-//! spent or not. Each lock lives in a stack frame of its own, so that nothing is allocated for them.
+//! The shards of all keys are locked, always in the same order. Then all checks are decided at one moment,
+//! and all are taken or none. Each lock guard lives in a stack frame of its own, so the guards need no
+//! allocation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +22,14 @@ use crate::strategy::{
     with_strategy,
 };
 
-/// The limiter of each strategy.
+/// A provider with a limiter of strategy `S`.
 pub(crate) trait Holds<S: LimitOf> {
     fn limiter(&self) -> &Limiter<S>;
 }
 
-/// Where a check's state is.
+/// The location of a check's state.
 struct Place<'c> {
-    /// Which of the checks it is.
+    /// The index of the check.
     index: usize,
     check: Check<'c>,
     strategy: &'static str,
@@ -42,7 +43,7 @@ impl Place<'_> {
     }
 }
 
-/// What is done with every check once all are locked: deciding first, recording after that.
+/// The two passes over all checks while their shards are locked: the first decides, the second records.
 struct Pass {
     now: Timestamp,
     is_recording: bool,
@@ -51,7 +52,8 @@ struct Pass {
 }
 
 impl LocalRateLimiterProvider {
-    /// Takes all of `checks`, which may be of any strategies, or none of them: no caller ever sees a part of it.
+    /// Takes all of `checks`, which may be of different strategies, or none of them. No other caller ever
+    /// sees a part of it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -75,13 +77,12 @@ impl LocalRateLimiterProvider {
         self.spend_all(checks, Spending::default())
     }
 
-    /// As [`take_all`](Self::take_all), with receipts for giving everything back by
-    /// [`refund_all`](Self::refund_all).
+    /// Takes like [`take_all`](Self::take_all), and returns receipts for [`refund_all`](Self::refund_all).
     pub fn reserve_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
         self.spend_all(checks, Spending { is_giving_receipts: true })
     }
 
-    /// What each check would be answered if it were the only one; nothing is spent.
+    /// Returns the decision on each check as if it were the only one, without taking anything.
     pub fn peek_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
         validate(checks)?;
         let peek = |check: &Check<'_>| {
@@ -94,7 +95,8 @@ impl LocalRateLimiterProvider {
         Ok(Together { is_allowed, decisions, receipts: Vec::new() })
     }
 
-    /// Gives back what `receipts` of [`reserve_all`](Self::reserve_all) name, for the same checks.
+    /// Refunds the takes of `receipts`, which [`reserve_all`](Self::reserve_all) returned for the same
+    /// checks.
     pub fn refund_all(&self, checks: &[Check<'_>], receipts: &[Option<Receipt>]) {
         for (check, receipt) in checks.iter().zip(receipts) {
             if let Some(receipt) = receipt {
@@ -153,8 +155,8 @@ impl LocalRateLimiterProvider {
         })
     }
 
-    /// Locks the shards of `places`, which are in order, one stack frame each; then `visit` goes through all of them,
-    /// to decide and again to record.
+    /// Locks the shards of `places`, which must be sorted, in one stack frame each. Then `visit` runs over
+    /// all of them twice: to decide, and to record.
     fn lock(&self, places: &[Place<'_>], pass: &mut Pass, visit: &mut dyn FnMut(&mut Pass)) {
         let Some(first) = places.first() else {
             pass.now = self.now();
@@ -179,7 +181,7 @@ impl LocalRateLimiterProvider {
     }
 }
 
-/// How checks are spent.
+/// The options of a take.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spending {
     is_giving_receipts: bool,
@@ -188,7 +190,8 @@ struct Spending {
 /// Decides the checks of one shard.
 fn decide<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<'_>], pass: &mut Pass) {
     if here.iter().any(|place| !is_known(shard, place)) {
-        // Only before the first is decided: what is forgotten after that could not be recorded as it was decided.
+        // Sweep only before the first decision: a state that is forgotten after that could not be recorded as
+        // it was decided.
         limiter.map.sweep(shard, pass.now);
     }
     if limiter.map.is_bounded() {
@@ -215,15 +218,17 @@ fn decide<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<
     }
 }
 
-/// How the checks of one shard are decided whose keys have no state of their own. Such keys may share a state, and each
-/// has to fit beside the ones before it: where there are several, they are spent on small copies.
+/// The shared states of the keys in one shard that have no state of their own. Several of these keys may
+/// share a state, and each check has to fit beside the ones before it. If there are several keys, they are
+/// decided on condensed copies.
 struct Sharing<S: Strategy> {
     keys: usize,
     copies: Vec<(usize, S::State)>,
 }
 
 impl<S: LimitOf> Sharing<S> {
-    /// Makes the states that the keys of `here` share. From then on their places stay until everything is recorded.
+    /// Creates the states that the keys of `here` share. Their positions then stay valid until everything is
+    /// recorded.
     fn prepare(limiter: &Limiter<S>, shard: &mut Shard<S>, here: &[Place<'_>], now: Timestamp) -> Self {
         let mut keys = 0;
         if limiter.map.is_bounded() {
@@ -265,8 +270,8 @@ fn is_known<S: LimitOf>(shard: &mut Shard<S>, place: &Place<'_>) -> bool {
     shard.find(place.key.hash, &place.key.key).is_some()
 }
 
-/// Records a check as all of them were decided. Deciding again finds the same: nobody else is inside, and nothing is
-/// forgotten in between.
+/// Records a check after all were decided. Deciding it again has the same outcome: the shard is still locked,
+/// and nothing was forgotten in between.
 fn record<S: LimitOf>(limiter: &Limiter<S>, shard: &mut Shard<S>, place: &Place<'_>, pass: &mut Pass) {
     let Some(limit) = S::limit_of(place.check.limit) else { return };
     let (call, is_allowed) = (Call::new(pass.now, place.check.cost), pass.together.is_allowed);

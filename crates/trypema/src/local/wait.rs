@@ -7,11 +7,13 @@ use crate::strategy::Strategy;
 use crate::waiting::{Ask, WaitError, Waiting};
 
 impl<S: Strategy> Limiter<S> {
-    /// Waits until `cost` is admitted, at most for `patience`; first come, first served for each key.
+    /// Waits until `cost` is admitted, for at most `patience`. The waiters of a key are served in the order
+    /// of their arrival.
     ///
-    /// Runs on any executor. Dropping the future leaves the line and spends nothing. A wait that is already
-    /// known to be longer than `patience` ends at once, without sleeping. Tries are takes: abuse counts them
-    /// as attempts, and suppressed observes them. A refund or a reset does not wake who already waits.
+    /// Runs on any executor. Dropping the future leaves the queue and spends nothing. A wait that is known to
+    /// exceed `patience` fails immediately, without sleeping. Each try is a take: the abuse strategy counts
+    /// it as an attempt, and the suppressed strategy observes it. A refund or a reset does not wake callers
+    /// that already wait.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use super::RateLimiter;
 
-/// What the loop does, and how often.
+/// The settings of the loop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Config {
     pub(super) stale_for: Duration,
     pub(super) interval: Duration,
 }
 
-/// The way to a running loop: dropping it ends the loop.
+/// The channel to a running loop. Dropping it ends the loop.
 #[derive(Debug, Default)]
 pub(super) struct Cleanup(Mutex<Option<Sender<Config>>>);
 
 impl Cleanup {
-    /// Starts the loop, or gives the running one its new numbers.
+    /// Starts the loop, or sends new settings to the running one.
     pub(super) fn run(&self, limiter: &Arc<RateLimiter>, config: Config) {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if running.as_ref().is_some_and(|running| running.send(config).is_ok()) {
@@ -27,7 +27,7 @@ impl Cleanup {
         let (sender, changes) = channel();
         let limiter = Arc::downgrade(limiter);
         let thread = std::thread::Builder::new().name("trypema-cleanup".into());
-        // Without a thread keys are still forgotten as new ones come.
+        // If the thread cannot be started, keys are still forgotten as new ones arrive.
         if thread.spawn(move || run(&limiter, config, &changes)).is_ok() {
             *running = Some(sender);
         }

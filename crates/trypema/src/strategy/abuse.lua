@@ -1,7 +1,8 @@
 -- abuse: the twin of abuse.rs. Change both or neither.
---   limit    for the short and the long tier <d window> <d threshold> <d block>, then <B attempts during a block:
---            0 do not count, 1 count, 2 count and lengthen it>
---   state    <B 'b'> <d last write> <d short block ends at, 0 = none> <d long block ends at, 0 = none> and a series
+--   limit    for the short and the long tier <d window> <d threshold> <d block>, then
+--            <B attempts during a block: 0 do not count, 1 count, 2 count and lengthen it>
+--   state    <B 'b'> <d last write> <d short block ends at, 0 = none> <d long block ends at, 0 = none>
+--            and a series
 --   outcome  <B admitted> <B scope: 0 short, 1 long> <d decided at> <d block ends at, 0 = none>
 --            <d not before, -1 = never> <d resets at> <d short count> <d long count>
 

@@ -3,10 +3,11 @@
 -- A state made of series is one string: the prefix of its strategy, the head of each series, then the closed
 -- buckets of each, oldest first.
 --   head    <I7 first> <I4 stretch> <I7 open> <I6 horizon, + 2^47 if there are closed buckets>
---           and, if there are, <I7 closed> <I7 oldest> <I7 through> <I3 start> <I3 stored> <I3 room> <B width>
+--           and then <I7 closed> <I7 oldest> <I7 through> <I3 start> <I3 stored> <I3 room> <B width>
 --   bucket  <I6 newest call> <I6, or I7 if width is 7: units counted up to and including it>, both wrapping
--- A short string is read and written as a whole. A long one has a ring of `room` slots for each series, of which
--- `stored` from `start` on are used. It is changed in place, so a take costs the same however long the string is.
+-- A short string is read and written as a whole. A long one has a ring of `room` slots for each series, of
+-- which `stored` from `start` on are used. It is changed in place, so a take costs the same however long the
+-- string is.
 
 local TIME_WRAP = 2 ^ 48
 local HAS_CLOSED = 2 ^ 47

@@ -1,9 +1,10 @@
 -- suppressed: the twin of suppressed.rs. Change both or neither.
 --   limit    <d soft> <d window> <d group> <d hard limit factor>
 --            <B 1 if sticky: the soft limit of a live state takes precedence>
---   state    <B 'S'> <I7 soft> <I4 drawn> <B series> and one series (accepted), or two if the observed one differs
+--   state    <B 'S'> <I7 soft> <I4 drawn> <B series> and one series (accepted), or two (then observed)
 --   outcome  <B zone: 0 rejected, 1 allowed, 2 drawn and denied, 3 drawn and admitted> <d factor> <d soft>
---            <d used before> <d not before, -1 = never> <d used after that wait> <d recorded at> <d resets at>
+--            <d used before> <d not before, -1 = never> <d used after that wait> <d recorded at>
+--            <d resets at>
 
 local SECOND = 1000000
 local GOLDEN = 0x9E3779B9

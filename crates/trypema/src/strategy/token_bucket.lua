@@ -69,8 +69,8 @@ local function save(key, limits, state, now)
     parts[#parts + 1] = struct.pack('<dI7', pending.stamp, pending.tokens)
   end
   if state.is_repaired then
-    -- The debts are still in the units of earlier limits. Keep the time to live, which exceeds the refill
-    -- time of those.
+    -- The debts are still in the units of earlier limits. Keep the time to live: because the clock went back,
+    -- it is longer than any limit takes to refill.
     redis.call('SET', key, table.concat(parts), 'KEEPTTL')
     return
   end

@@ -1,4 +1,4 @@
-//! The callers that wait for a key, in the order in which they came.
+//! The callers that wait for a key, in the order of their arrival.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,14 +6,14 @@ use std::task::{Context, Poll, Waker};
 
 use super::WaitError;
 
-/// A caller that finds this many waiters in front of a key is turned away: memory is bounded.
+/// The largest number of waiters per key, which bounds the memory. Further callers fail immediately.
 pub(super) const MAX_WAITERS_PER_KEY: usize = 10_000;
 
 /// The queues of waiters, by key.
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueues(Mutex<HashMap<Box<[u8]>, WaitQueue>>);
 
-/// The waiters of one key; it is the first one's turn.
+/// The waiters of one key. The first one may try to take.
 #[derive(Debug, Default)]
 struct WaitQueue {
     next_ticket: u64,
@@ -27,7 +27,7 @@ struct Waiter {
 }
 
 impl WaitQueues {
-    /// Whether somebody waits for `key`.
+    /// Whether any caller waits for `key`.
     pub(crate) fn is_waiting(&self, key: &[u8]) -> bool {
         self.lock().contains_key(key)
     }
@@ -58,7 +58,7 @@ pub(crate) struct Position<'a> {
 }
 
 impl Position<'_> {
-    /// Ready when nobody is in front.
+    /// Returns `Ready` when this waiter is the first.
     pub(super) fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&self.key) else { return Poll::Ready(()) };
@@ -66,7 +66,7 @@ impl Position<'_> {
             Ok(0) | Err(_) => Poll::Ready(()),
             Ok(index) => {
                 let old = queue.waiters[index].waker.replace(context.waker().clone());
-                // Dropping a waker may run code of the executor's: not under the lock.
+                // Drop the old waker after unlocking, because that may run code of the executor.
                 drop(queues);
                 drop(old);
                 Poll::Pending

@@ -1,4 +1,4 @@
-//! Sleeping by a limiter's clock.
+//! Sleeping by the clock of a limiter.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use crate::clock::{Source, Timestamp};
 
-/// Ready once a moment has come. The clock knows its waker once at a time, and no longer than it sleeps.
+/// A future that is ready at a given time. At most one waker is registered with the clock, and only while it
+/// sleeps.
 pub(crate) struct Sleep<'a> {
     clock: &'a Source,
     at: Timestamp,
@@ -29,7 +30,7 @@ impl Future for Sleep<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // The clock may have rung and gone back since: the alarm is set anew.
+        // The clock may have woken this task and gone back since, so the wake-up is scheduled again.
         self.cancel();
         if self.clock.now() >= self.at {
             return Poll::Ready(());

@@ -4,7 +4,7 @@ use super::Series;
 use super::ring::Ring;
 
 /// The number of closed buckets in a condensed copy, besides one for each window. Each stands for up to a
-/// 32nd of the original buckets, so capacity comes back at most that much later.
+/// 32nd of the original buckets, so capacity comes back later by at most the time that those span.
 const BUCKETS: usize = 32;
 
 impl Series {
