@@ -3,7 +3,8 @@
 //!
 //! Nothing here reads a clock, takes a lock, waits, draws a random number or logs. A provider stores the
 //! state, and calls [`Strategy::decide`] and [`Strategy::commit`]; it knows nothing else about an algorithm.
-//! All arithmetic uses integers below 2^53, so that a Lua twin can repeat it line by line.
+//! Counts and times are integers below 2^53, which Lua's doubles represent exactly, so that a Lua twin can
+//! repeat every step.
 //!
 //! ```
 //! use std::time::Duration;
@@ -131,9 +132,9 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
 
     /// Decides and commits a take whose time is only known to lie in `span`.
     ///
-    /// Succeeds if every moment of `span` leads to the same decision, or if the take can be recorded so that
-    /// it is at least as strict as at any of them. Returns `None` without changing the state if the exact
-    /// time is needed.
+    /// Succeeds if every moment of `span` leads to the same decision, or if the take can be recorded in a way
+    /// that is at least as strict as at any of these moments. Returns `None` without changing the state if
+    /// the exact time is needed.
     fn take_within(
         limit: &Self::Limit,
         state: &mut Self::State,

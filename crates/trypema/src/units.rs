@@ -11,7 +11,8 @@ pub(crate) const MAX_EXACT: u64 = (1 << 53) - 1;
 /// (window times the largest rate) stays below 2^53.
 pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The largest rate, in units per second. Its product with [`MAX_WINDOW`] is the largest exact capacity.
+/// The largest rate, in units per second. Its product with [`MAX_WINDOW`], the largest capacity, is below
+/// 2^53.
 const MAX_RATE: f64 = 100_000_000.0;
 
 /// The largest group, one hour: its length in microseconds fits into 32 bits.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Decision;
 
-/// One of the two windows of an abuse limit, which blocks a key.
+/// The window of an abuse limit that blocks a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockScope {
     /// The short window.

@@ -185,8 +185,8 @@ impl AbsoluteOutcome {
         }
     }
 
-    /// Returns the units that still count after a denied caller has waited in whole milliseconds, if no other
-    /// call is made.
+    /// Returns the units that still count after a denied caller has waited, if no other call is made. The
+    /// wait is rounded up to whole milliseconds.
     pub(crate) fn used_after_wait(&self) -> u64 {
         self.used_after_wait
     }
@@ -362,7 +362,7 @@ pub(super) struct Denied {
 
 impl Denied {
     /// Returns the time at which the cost fits under the capacity, and the units that still count after
-    /// waiting for it in whole milliseconds.
+    /// waiting for it. The second value assumes a wait in whole milliseconds, rounded up.
     #[inline(always)]
     pub(super) fn until_fits(series: &Series, excess: Excess) -> Self {
         let Excess { look, view, capacity, cost } = excess;

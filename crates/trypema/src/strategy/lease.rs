@@ -1,5 +1,5 @@
-//! Leases: units that an instance takes from the shared count in advance, to spend locally until the lease
-//! ends.
+//! Leases: units that an instance takes in advance from the shared count, which is the key's state in Redis,
+//! to spend locally until the lease ends.
 //!
 //! The units are recorded at the end of the lease. No unit is spent after the time it is recorded at, so no
 //! interval of a window's length exceeds the limit. The Lua twin is `lease` in `redis/script/driver.lua`, or

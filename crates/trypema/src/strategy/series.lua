@@ -276,7 +276,8 @@ local function leaves_at(s, now, window, used, is_back, units)
   return stamp_of(s, partition(s, units_through, s.closed + s.open - staying - 1)) + window
 end
 
--- Returns the time of `leaves_at`, and the units that still count after waiting for it in whole milliseconds.
+-- Returns the time of `leaves_at`, and the units that still count after waiting for it. The second value
+-- assumes a wait in whole milliseconds, rounded up.
 local function left_after(s, now, window, used, is_back, units)
   local at = leaves_at(s, now, window, used, is_back, units)
   local later = now + math.ceil(math.max(0, at - now) / 1000) * 1000
@@ -292,7 +293,7 @@ local function left_after(s, now, window, used, is_back, units)
 end
 
 -- Returns the time at which `cost` fits under `capacity`, -1 = never, and the units that still count after
--- waiting for it in whole milliseconds.
+-- waiting for it. The second value assumes a wait in whole milliseconds, rounded up.
 local function until_fits(s, now, window, used, is_back, capacity, cost)
   if cost > capacity then
     return -1, 0

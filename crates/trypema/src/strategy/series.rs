@@ -203,7 +203,7 @@ impl Series {
         if self.ring.is_empty() {
             self.oldest = newest;
         }
-        // After `refund_oldest`, the buckets count more units than `closed`.
+        // After `refund_oldest`, the buckets may count more units than `closed`.
         if self.closed.max(self.closed().counted_after_first()) + self.open > u64::from(u32::MAX) {
             self.ring.widen(newest);
         }
@@ -226,8 +226,8 @@ impl Series {
         closed.stamp(first_enough) + look.window_us
     }
 
-    /// Returns the time of [`Series::leaves_at`], and the units that still count after waiting for it in
-    /// whole milliseconds.
+    /// Returns the time of [`Series::leaves_at`], and the units that still count after waiting for it. The
+    /// second value assumes a wait in whole milliseconds, rounded up.
     #[inline(always)]
     pub(super) fn left_after(&self, look: Look, view: View, units: u64) -> Left {
         let at = self.leaves_at(look, view, units);

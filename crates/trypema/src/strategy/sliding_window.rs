@@ -296,8 +296,8 @@ fn first_of_step(step: u64, window_us: u64) -> u64 {
     (u128::from(step) * u128::from(window_us)).div_ceil(u128::from(STEPS)) as u64
 }
 
-/// Returns the first step at which the weighted `count` is at most `room`. Returns `None` if it is only at
-/// the end of the window.
+/// Returns the first step at which the weighted `count` is at most `room`. Returns `None` if that is not
+/// before the end of the window.
 fn fades_to(count: u64, room: u64) -> Option<u64> {
     if count <= room {
         return Some(0);

@@ -90,7 +90,7 @@ local function soft_of(limit, state, now, used)
   return limit.capacity
 end
 
--- Returns the time at which a denied call would be admitted, and the units that still count then.
+-- Returns the earliest time at which a denied call can be admitted, and the units that still count then.
 --
 -- A cost within the soft limit waits until it fits under that. A cost between the limits can only be admitted
 -- by a draw: it waits until it fits under the hard limit, and at least for one group. A cost above the hard

@@ -136,8 +136,8 @@ impl SuppressedOutcome {
         }
     }
 
-    /// Returns the units that still count after a denied caller has waited in whole milliseconds, if no other
-    /// call is made.
+    /// Returns the units that still count after a denied caller has waited, if no other call is made. The
+    /// wait is rounded up to whole milliseconds.
     pub(crate) fn used_after_wait(&self) -> u64 {
         self.used_after_wait
     }
@@ -362,7 +362,7 @@ fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, loo
     if limit.window.is_sticky && is_live { state.capacity } else { limit.window.capacity }
 }
 
-/// Returns the time at which a denied call would be admitted.
+/// Returns the earliest time at which a denied call can be admitted.
 ///
 /// A cost within the soft limit waits until it fits under that. A cost between the limits can only be
 /// admitted by a draw: it waits until it fits under the hard limit, and at least for one group. A cost above

@@ -57,7 +57,7 @@ local function refund_oldest(s, units)
   local from_closed = math.min(units, s.closed)
   if from_closed > 0 then
     relocate(s, linear(s))
-    -- The buckets that become empty keep their times, because the other buckets keep their positions.
+    -- The emptied buckets keep their times. Their counts are changed so that no units are left in them.
     local emptied = partition(s, units_through, from_closed)
     local left = s.closed - from_closed
     local format = s.width == 6 and '<I6I6' or '<I6I7'

@@ -1,6 +1,6 @@
 -- debt: the twin of debt.rs, for debts and pending tokens. Change both or neither.
 
--- The largest number of times at which pending tokens become due. Beyond it, tokens are merged.
+-- The largest number of pending entries. Beyond it, the two closest are merged.
 local MAX_PENDING = 8
 
 -- Returns the part of `owed` that is left after `elapsed`.

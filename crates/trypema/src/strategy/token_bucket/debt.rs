@@ -3,7 +3,7 @@
 
 use super::limits::{Rate, TokenLimit};
 
-/// The largest number of times at which pending units become due. Beyond it, units are merged.
+/// The largest number of pending entries. Beyond it, the two closest are merged.
 const MAX_PENDING: usize = 8;
 
 /// A debt at some moment, with the rate by which it was counted.

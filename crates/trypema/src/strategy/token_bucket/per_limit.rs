@@ -18,7 +18,7 @@ impl PerLimit {
         if limits <= INLINE { Self::Few([0; INLINE]) } else { Self::Many(vec![0; limits].into()) }
     }
 
-    /// Returns the number of a bucket with a single limit.
+    /// Returns the value for a bucket with a single limit.
     #[inline(always)]
     pub(super) fn one(number: u64) -> Self {
         let mut few = [0; INLINE];
