@@ -173,13 +173,14 @@
 //! # }
 //! ```
 //!
-//! What is stored, which permissions suffice, what is lost when: `docs/redis.md` in the repository.
+//! `docs/redis.md` in the repository describes the stored keys, the permissions that are needed, and the data
+//! that a failure of Redis can lose.
 //!
 //! # Hybrid
 //!
-//! `rl.hybrid()` has the same verbs and the same counters, for keys that are too hot for a call of Redis each time: an instance
-//! leases units in advance, spends them by itself, and gives back what is left. The fleet never passes the limit; how much may
-//! go unused is stated. `docs/hybrid.md` in the repository says more.
+//! `rl.hybrid()` has the same operations and the same counters, for keys that are too hot for a Redis call each
+//! time. An instance leases units in advance, spends them locally, and returns the rest. The instances together
+//! never exceed the limit. The share of it that may go unused is bounded: see `docs/hybrid.md` in the repository.
 //!
 #![cfg_attr(feature = "redis-tokio", doc = "```no_run")]
 #![cfg_attr(not(feature = "redis-tokio"), doc = "```ignore")]
