@@ -1,4 +1,4 @@
-//! The Redis provider for tests that are not async.
+//! A blocking interface of the Redis provider, for tests that are not async.
 #![allow(clippy::expect_used, reason = "a test whose Redis cannot be asked should stop right there")]
 
 use std::sync::{Arc, OnceLock};
@@ -12,10 +12,10 @@ use trypema::{Granted, RateLimiter, RateLimiterBuilder};
 
 use crate::verbs::{Lease, Reserved, Verbs};
 
-/// A machine that is busy with other tests may take its time.
+/// The deadline of calls: long, because the machine may be busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A runtime for all tests of a process.
+/// Returns a runtime that all tests of a process share.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -34,18 +34,18 @@ pub fn connect(url: &str) -> RedisConnection {
     wait_for(RedisConnection::connect(url)).expect("a connection")
 }
 
-/// A limiter on `connection` whose time is `clock` and whose keys are its own.
+/// Returns a builder of a limiter on `connection`, with its own time and key prefix.
 pub fn limiter(connection: &RedisConnection, prefix: &str, clock: &Arc<ManualClock>) -> RateLimiterBuilder {
     let prefix = RedisKey::try_from(prefix).expect("a prefix");
     let builder = RateLimiter::builder().redis(connection.clone()).redis_prefix(prefix);
     builder.redis_deadline(DEADLINE).clock(clock.clone())
 }
 
-/// A Redis limiter, one call at a time.
+/// A Redis limiter whose methods block.
 #[derive(Debug)]
 pub struct Blocking<'a, S: Strategy>(pub &'a Limiter<S>);
 
-/// The key of this name.
+/// Returns the key of this name.
 pub fn key(name: &str) -> RedisKey {
     RedisKey::encode(name)
 }

@@ -1,4 +1,4 @@
-//! The random differential test: one trace, two subjects, every field compared at every step.
+//! Random differential tests: one trace on two subjects, with every field compared at every step.
 
 mod step;
 mod walk;
@@ -15,18 +15,18 @@ use crate::subject::{RedisStrategy, RedisSubject};
 #[cfg(feature = "redis")]
 use trypema::redis::RedisConnection;
 
-/// Two subjects that answered differently, and how they were brought to it.
+/// Two subjects that answered differently, with the trace that led to it.
 #[derive(Debug)]
 pub struct Difference {
     /// The strategy.
     pub strategy: &'static str,
-    /// The seed that replays it.
+    /// The seed that replays the trace.
     pub seed: u64,
-    /// The steps and what the model answered, the differing one last.
+    /// The steps and the model's answers; the last one differs.
     pub trace: Vec<String>,
-    /// What the model answered to it.
+    /// The model's answer to the last step.
     pub expected: String,
-    /// What the subject answered to it.
+    /// The subject's answer to the last step.
     pub actual: String,
 }
 
@@ -41,19 +41,20 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Plays the trace of `seed` on the local provider and on its model; returns its length.
+/// Plays the trace of `seed` on the local provider and on its model. Returns the number of steps.
 pub fn local<M: LocalStrategy>(seed: u64) -> Result<usize, Box<Difference>> {
     against_model::<M, _>(seed, &mut LocalSubject::<M>::default())
 }
 
-/// Plays the trace of `seed` on the Redis provider, with keys of its own, and on its model; returns its length.
+/// Plays the trace of `seed` on the Redis provider, with its own keys, and on its model. Returns the number
+/// of steps.
 #[cfg(feature = "redis")]
 pub fn redis<M: RedisStrategy>(connection: &RedisConnection, seed: u64) -> Result<usize, Box<Difference>> {
     let prefix = format!("{}_{}_{seed}", M::NAME, std::process::id());
     against_model::<M, _>(seed, &mut RedisSubject::<M>::on(connection, &prefix))
 }
 
-/// Plays the trace of `seed` on a fresh `subject` and on its model; returns its length.
+/// Plays the trace of `seed` on a fresh `subject` and on its model. Returns the number of steps.
 pub fn against_model<M, S>(seed: u64, subject: &mut S) -> Result<usize, Box<Difference>>
 where
     M: Model,

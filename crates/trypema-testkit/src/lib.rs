@@ -1,4 +1,5 @@
-//! Tools for testing: slow models of every strategy, random traces, and what drives them.
+//! Test tools: slow reference models of every strategy, random traces, a simulator, and real Redis and
+//! PostgreSQL servers.
 
 #[cfg(feature = "redis")]
 pub mod blocking;

@@ -1,8 +1,8 @@
-//! A real PostgreSQL for tests, as [`redis`](crate::redis) has real servers of Redis.
+//! Real PostgreSQL servers for tests, like the Redis servers of [`redis`](crate::redis).
 //!
-//! [`Server`] listens on a free loopback port, writes nothing but to a directory of its own and is killed when
-//! dropped, also when the test panics or its process is killed. A [`FaultProxy`](crate::redis::FaultProxy) can stand
-//! before it.
+//! [`Server`] listens on a free loopback port and writes only to its own directory. It is killed when
+//! dropped, even if the test panics or its process is killed. A [`FaultProxy`](crate::redis::FaultProxy)
+//! can stand in front of it.
 //!
 //! ```
 //! use trypema_testkit::postgres::Server;

@@ -6,17 +6,18 @@ use std::process::{Command, ExitStatus};
 
 use crate::redis::{Directory, Port, Process, Result, poll};
 
-/// A running program with a directory of its own, killed when dropped, also when the test is killed.
+/// A running program with its own directory, killed when dropped, even if the test itself is killed.
 #[derive(Debug)]
 pub struct Program {
-    // The process goes before the directory it writes to.
+    // Fields are dropped in order: the process before the directory it writes to.
     process: Process,
     log: PathBuf,
     directory: Directory,
 }
 
 impl Program {
-    /// Starts what `command` makes of the directory, which is empty and the program's own. What it prints goes to its log.
+    /// Starts the command that `command` creates for an empty directory. The program's output goes to its
+    /// log.
     pub fn start(command: impl FnOnce(&Path) -> Command) -> Result<Self> {
         let directory = Directory::create()?;
         let log = directory.path().join("log");
@@ -24,23 +25,23 @@ impl Program {
         Ok(Self { process, log, directory })
     }
 
-    /// Its directory.
+    /// Returns the program's directory.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Everything it has printed.
+    /// Returns the program's output so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The first line of its log with `text` in it, waited for while it runs.
+    /// Waits for a line of the log that contains `text`, and returns it. Fails if the program ends before.
     pub fn line(&mut self, text: &str) -> Result<String> {
         let Self { process, log, .. } = self;
         let what = format!("a line with {text:?}");
         poll(&what, || {
             let printed = fs::read_to_string(&*log).unwrap_or_default();
-            // The last line may be half written.
+            // The last line may be incomplete.
             let mut lines = printed.split_inclusive('\n').filter(|line| line.ends_with('\n'));
             match lines.find(|line| line.contains(text)) {
                 Some(line) => Ok(line.trim_end().to_owned()),
@@ -52,7 +53,7 @@ impl Program {
         })
     }
 
-    /// The number of the process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -62,24 +63,24 @@ impl Program {
         self.process.signal(name)
     }
 
-    /// How it ended, waited for.
+    /// Waits for the program to end, and returns its exit status.
     pub fn end(&mut self) -> Result<ExitStatus> {
         let process = &mut self.process;
         poll("the program to end", || process.ended())
     }
 }
 
-/// A port that no other server of the tests has or will take.
+/// A port that no other server of the tests uses or will choose.
 #[derive(Debug)]
 pub struct FreePort(Port);
 
 impl FreePort {
-    /// Some port.
+    /// Returns a free port.
     pub fn any() -> Result<Self> {
         Port::any().map(Self)
     }
 
-    /// Its number.
+    /// Returns the port number.
     pub fn number(&self) -> u16 {
         self.0.number()
     }

@@ -1,12 +1,12 @@
-//! Real servers for tests, started on free ports and gone with the value that started them.
+//! Real Redis servers for tests. They listen on free ports, and end with the value that started them.
 //!
-//! [`Server`] is one Redis, [`Cluster`] three primaries with a replica each, [`Sentinel`] a primary, its replicas
-//! and three sentinels; [`FaultProxy`] stands before any of them and harms what passes. The servers speak on
-//! loopback only, write nothing but to a directory of their own and are killed when dropped, also when the test
-//! panics or its process is killed.
+//! [`Server`] is one Redis, [`Cluster`] three primaries with a replica each, [`Sentinel`] a primary with
+//! its replicas and three sentinels. [`FaultProxy`] stands in front of any of them and injects faults. The
+//! servers listen on loopback only and write only to their own directories. They are killed when dropped,
+//! even if the test panics or its process is killed.
 //!
-//! Every method blocks, for as long as a test would want to wait at most, so that they serve sync and async tests
-//! alike. A method that fails says what it waited for and shows the server's log.
+//! Every method blocks, with a timeout, so it works in sync and async tests alike. The error of a failed
+//! method names the condition that it waited for, and contains the server's log.
 //!
 //! ```
 //! use trypema_testkit::redis::Server;

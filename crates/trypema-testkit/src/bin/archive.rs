@@ -1,4 +1,4 @@
-//! `cargo xtask archive VERSION`: keeps the present scripts, for tests of upgrades from this version.
+//! `cargo xtask archive VERSION`: stores the current Lua scripts, for tests of upgrades from this version.
 
 use std::process::ExitCode;
 

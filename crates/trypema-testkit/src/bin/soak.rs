@@ -1,7 +1,8 @@
-//! Plays random traces on every strategy and its model, by the million.
+//! Compares every strategy with its model on millions of random traces.
 //!
-//! `soak [strategy] [--redis] [--traces N] [--seed S]`: on the local provider, or on a Redis of its own. The trace number i of a run has the seed S + i, so a
-//! difference is replayed by `soak <strategy> --traces 1 --seed <its seed>`.
+//! `soak [strategy] [--redis] [--traces N] [--seed S]` runs on the local provider, or on a Redis that it
+//! starts. Trace number i of a run has the seed S + i, so `soak <strategy> --traces 1 --seed <its seed>`
+//! replays a difference.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -21,15 +22,15 @@ use trypema_testkit::redis::Server;
 use trypema_testkit::subject::RedisStrategy;
 
 const USAGE: &str = "usage: soak [strategy] [--redis] [--traces N] [--seed S]";
-/// Playing on Redis is mostly waiting.
+/// The number of threads. With Redis, they mostly wait.
 const THREADS: usize = 4;
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
-/// More than these many differences of one strategy are only counted.
+/// The number of differences of one strategy that are printed; further ones are only counted.
 const SHOWN: u64 = 3;
 
 type Play = fn(u64) -> Result<usize, Box<Difference>>;
 
-/// Each strategy, with what plays a trace on the local provider and on Redis.
+/// Each strategy, with the functions that play a trace on the local provider and on Redis.
 const STRATEGIES: [(&str, [Play; 2]); 6] = [
     plays::<AbsoluteModel>(),
     plays::<SuppressedModel>(),
@@ -43,7 +44,7 @@ const fn plays<M: RedisStrategy>() -> (&'static str, [Play; 2]) {
     (M::NAME, [differential::local::<M>, on_redis::<M>])
 }
 
-/// The server that traces are played on, while the program runs.
+/// The connection to the Redis that traces are played on, while the program runs.
 static CONNECTION: OnceLock<RedisConnection> = OnceLock::new();
 
 fn on_redis<M: RedisStrategy>(seed: u64) -> Result<usize, Box<Difference>> {
@@ -53,7 +54,7 @@ fn on_redis<M: RedisStrategy>(seed: u64) -> Result<usize, Box<Difference>> {
     }
 }
 
-/// What to run.
+/// The parsed arguments.
 struct Plan {
     strategy: Option<String>,
     provider: Provider,
@@ -67,7 +68,7 @@ enum Provider {
     Redis,
 }
 
-/// What has been done of one strategy, by all threads.
+/// The progress of one strategy, over all threads.
 struct Progress {
     name: &'static str,
     play: Play,
@@ -130,7 +131,7 @@ impl Plan {
     }
 }
 
-/// Plays all traces of one strategy and prints its line; returns how many differed.
+/// Plays all traces of one strategy and prints its result. Returns the number of differences.
 fn soak(plan: &Plan, name: &'static str, play: Play) -> u64 {
     let started_us = now_us();
     let progress = Progress {
@@ -160,7 +161,7 @@ fn soak(plan: &Plan, name: &'static str, play: Play) -> u64 {
 }
 
 impl Progress {
-    /// Plays traces until all are played.
+    /// Plays traces until none is left.
     fn work(&self, plan: &Plan) {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);

@@ -4,65 +4,65 @@ use std::fmt;
 
 use crate::subject::{Answer, Reserved, Subject, UpTo};
 
-/// The keys a trace plays with.
+/// The keys of a trace.
 pub const KEYS: [&str; 3] = ["ann", "bob", "cy"];
 
-/// Something that is done to a subject.
+/// One call of a subject.
 #[derive(Debug, Clone)]
 pub struct Step<L> {
-    /// The clock it is done at.
+    /// The time of the call.
     pub now_us: u64,
-    /// The limit it is done under.
+    /// The limit of the call.
     pub limit: L,
-    /// The key it is done to.
+    /// The key of the call.
     pub key: &'static str,
-    /// What is done.
+    /// The verb.
     pub verb: Verb,
 }
 
-/// What is done.
+/// A verb with its arguments.
 #[derive(Debug, Clone, Copy)]
 pub enum Verb {
     /// A take of this cost.
     Take(u64),
-    /// A look at a take of this cost.
+    /// A peek of this cost.
     Peek(u64),
-    /// As much as fits of this cost.
+    /// A take of as much of this cost as fits.
     TakeUpTo(u64),
     /// A take with a receipt.
     Reserve {
         /// The units.
         cost: u64,
-        /// How long they may be spent.
+        /// The duration of the lease.
         lease_us: u64,
     },
-    /// A receipt given back.
+    /// A refund of the receipt at this position.
     Refund(usize),
-    /// Units given back without a receipt.
+    /// A refund of units without a receipt.
     RefundUnits(u64),
-    /// The key forgotten by hand.
+    /// A reset of the key.
     Reset,
-    /// What no longer matters forgotten.
+    /// A removal of stale keys, which must not change any answer.
     Forget,
 }
 
-/// What a subject answered.
+/// The answer of a subject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     /// To a take or a peek.
     Answer(Answer),
-    /// To a take of what fits.
+    /// To a take of as much as fits.
     UpTo(UpTo),
     /// To a reservation.
     Reserved(Reserved),
     /// To a refund.
     GivenBack(u64),
-    /// To what has no answer.
+    /// To a verb without an answer.
     Done,
 }
 
 impl Reply {
-    /// The decision in it.
+    /// Returns the decision in the reply, if it has one.
     pub fn answer(&self) -> Option<&Answer> {
         match self {
             Self::Answer(answer) => Some(answer),
@@ -74,7 +74,7 @@ impl Reply {
 }
 
 impl<L> Step<L> {
-    /// Does it.
+    /// Runs the step on `subject`.
     pub fn play<S: Subject<Limit = L>>(&self, subject: &mut S) -> Reply {
         let (key, limit) = (self.key, &self.limit);
         subject.set_clock(self.now_us);

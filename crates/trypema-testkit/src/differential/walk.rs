@@ -1,37 +1,38 @@
-//! Makes up a trace, step by step, from a seed and from what was answered so far.
+//! Generates a trace step by step, from a seed and the answers so far.
 
 use super::step::{KEYS, Reply, Step, Verb};
 use crate::model::Model;
 use crate::random::Random;
 
-/// How many steps a trace has.
+/// The minimum and maximum number of steps in a trace.
 const SHORTEST: u64 = 20;
 const LONGEST: u64 = 60;
 
-/// Where most traces start: 2020-09-13, on a whole ten minutes.
+/// The start of most traces: 2020-09-13, on a multiple of ten minutes.
 const USUAL_START_US: u64 = 1_600_000_000_000_000;
 
-/// No trace goes past this, so that nothing in it reaches the last moment that is counted (2^53 µs).
+/// The latest time in a trace, so that no time in it reaches the last one that is supported (2^53 µs).
 const LAST_MOMENT_US: u64 = 6_000_000_000_000_000;
 
 const YEAR_US: u64 = 365 * 86_400 * 1_000_000;
 
-/// Leases of one trace: as many as a token bucket keeps apart.
+/// The number of leases in one trace: as many as a token bucket tracks separately.
 const MOST_LEASES: u64 = 8;
 
-/// What changes in a trace, beside what is spent.
+/// The changes that a trace makes besides spending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changes {
-    /// Several keys; what is stale is forgotten now and then, which must change nothing.
+    /// Several keys. Stale keys are removed now and then, which must not change any answer.
     Forgetting,
-    /// One key; its limit changes. Nothing is forgotten: a key is stale by the limit it was last called with.
+    /// One key, whose limit changes. Nothing is removed, because a key is stale by the limit of its last
+    /// call.
     Limits,
-    /// One key; the clock goes back by a little or by a lot, and the limit changes. Nothing is forgotten: a key
-    /// that was dropped as stale is not there when the clock goes back to before that.
+    /// One key. The clock goes back by a little or by a lot, and the limit changes. Nothing is removed,
+    /// because a removed key would be missing after the clock goes back.
     ClockAndLimits,
 }
 
-/// A trace in the making.
+/// A generator of one trace.
 #[derive(Debug)]
 pub struct Walk<M: Model> {
     random: Random,
@@ -41,21 +42,21 @@ pub struct Walk<M: Model> {
     now_us: u64,
     limit: M::Limit,
     other_limit: M::Limit,
-    /// The wait and what was left in the last answer.
+    /// The wait and the remaining units of the last answer.
     last_wait_us: u64,
     last_remaining: u64,
-    /// The key of every receipt; `None` after another key was reset, which may void it.
+    /// The key of every receipt; `None` after another key was reset, which may invalidate the receipt.
     receipts: Vec<Option<&'static str>>,
 }
 
 impl<M: Model> Walk<M> {
-    /// The trace of `seed`.
+    /// Creates the trace of `seed`.
     pub fn new(seed: u64) -> Self {
         let kinds = [Changes::Forgetting, Changes::Limits, Changes::ClockAndLimits];
         Self::changing(seed, kinds[(seed % 3) as usize])
     }
 
-    /// The trace of `seed` in which this changes.
+    /// Creates the trace of `seed` with these changes.
     pub fn changing(seed: u64, changes: Changes) -> Self {
         let mut random = Random::seeded(seed);
         let limit = M::random_limit(&mut random);
@@ -80,7 +81,7 @@ impl<M: Model> Walk<M> {
         }
     }
 
-    /// The next step; `None` at the end.
+    /// Returns the next step; `None` at the end.
     pub fn next_step(&mut self) -> Option<Step<M::Limit>> {
         self.steps_left = self.steps_left.checked_sub(1)?;
         if self.random.once_in(2) {
@@ -97,7 +98,7 @@ impl<M: Model> Walk<M> {
         Some(Step { now_us: self.now_us, limit: self.limit.clone(), key, verb })
     }
 
-    /// Learns from the answer where the boundaries are.
+    /// Records an answer, which shows where the boundaries are.
     pub fn note(&mut self, step: &Step<M::Limit>, reply: &Reply) {
         if let Some(answer) = reply.answer() {
             self.last_remaining = answer.remaining;
@@ -130,7 +131,8 @@ impl<M: Model> Walk<M> {
         (key, verb)
     }
 
-    /// Any receipt, used or not, newer ones more often; now and then with a key it is not of.
+    /// Refunds any receipt, used or not, newer ones more often; sometimes with a key that it does not
+    /// belong to.
     fn refund(&mut self, key: &'static str) -> (&'static str, Verb) {
         let count = self.receipts.len() as u64;
         let back = self.random.below(count).min(self.random.below(count));
@@ -211,7 +213,7 @@ impl<M: Model> Walk<M> {
         }
     }
 
-    /// One of the lengths of time that matter, the longest most often.
+    /// Returns a duration at which something changes, mostly the longest one.
     fn span_us(&mut self) -> u64 {
         let spans = M::spans_us(&self.limit);
         if self.random.once_in(2) { longest_span_us::<M>(&self.limit) } else { self.random.pick(&spans) }

@@ -1,4 +1,4 @@
-//! Absolute: no interval of window length admits more than the capacity.
+//! Absolute: no interval of the window's length admits more than the capacity.
 
 use super::buckets::{Buckets, Window};
 use super::{Ask, Model, Refund, Taken, wait_until};
@@ -12,12 +12,12 @@ pub struct WindowLimit {
     pub rate: f64,
     /// The window.
     pub window_s: u64,
-    /// Calls this close share a bucket.
+    /// The time within which calls share a bucket.
     pub group_ms: u64,
 }
 
 impl WindowLimit {
-    /// What fits into a window.
+    /// Returns the maximum number of units in a window.
     pub fn capacity(&self) -> u64 {
         (self.window_s as f64 * self.rate * (1.0 + 1e-12)).floor() as u64
     }
@@ -38,7 +38,7 @@ impl WindowLimit {
     }
 }
 
-/// What one key has taken.
+/// The units that one key has taken.
 #[derive(Debug, Clone, Default)]
 pub struct AbsoluteModel {
     admitted: Buckets,

@@ -1,4 +1,4 @@
-//! Abuse: attempts over a short and a long window, and blocks that outlast them.
+//! Abuse: attempts in a short and a long window, and blocks that outlast them.
 
 use trypema::{AbuseLimit, BlockScope};
 
@@ -6,41 +6,41 @@ use super::{Ask, Model, Refund, Taken, first_moment, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
-/// A window, how many attempts in it are too many, and for how long that blocks.
+/// A window, its threshold of attempts, and the duration of its block.
 #[derive(Debug, Clone, Copy)]
 pub struct Tier {
     /// The window.
     pub window_us: u64,
-    /// The attempt that makes this many is denied.
+    /// The number of attempts that blocks. The attempt that reaches it is denied.
     pub threshold: u64,
-    /// For how long.
+    /// The duration of the block.
     pub block_us: u64,
 }
 
-/// The two tiers.
+/// Both tiers.
 #[derive(Debug, Clone, Copy)]
 pub struct AttemptLimit {
     /// The short tier.
     pub temp: Tier,
     /// The long tier.
     pub long: Tier,
-    /// What attempts during a block do.
+    /// The effect of attempts during a block.
     pub while_blocked: WhileBlocked,
 }
 
-/// What attempts during a block do.
+/// The effect of attempts during a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhileBlocked {
-    /// They count; a tier that is not blocked yet is when its threshold is reached.
+    /// They count. A tier that is not blocked yet is blocked when its threshold is reached.
     Count,
-    /// They count, and a threshold that is reached blocks from then on.
+    /// They count, and a threshold that is reached restarts the block.
     Lengthen,
     /// They are denied and not counted.
     Ignore,
 }
 
 impl WhileBlocked {
-    /// `limit` with this.
+    /// Returns `limit` with this setting.
     pub fn apply(self, limit: AbuseLimit) -> AbuseLimit {
         match self {
             Self::Count => limit,
@@ -59,12 +59,12 @@ impl AttemptLimit {
         self.temp.window_us.max(self.long.window_us) as i64
     }
 
-    /// How many attempts are kept at most.
+    /// Returns the maximum number of attempts that are kept.
     fn kept(&self) -> u64 {
         self.temp.threshold.max(self.long.threshold)
     }
 
-    /// How many attempts pass.
+    /// Returns the maximum number of attempts that are allowed.
     fn allowed(&self) -> u64 {
         self.temp.threshold.min(self.long.threshold) - 1
     }
@@ -76,20 +76,20 @@ struct Block {
     scope: BlockScope,
 }
 
-/// What one key has tried.
+/// The attempts of one key.
 #[derive(Debug, Clone, Default)]
 pub struct AbuseModel {
-    /// When each was made, the oldest first.
+    /// The times of the attempts, the oldest first.
     attempts: Vec<i64>,
-    /// When the block of the short and of the long tier ends.
+    /// The end of the block of the short and of the long tier.
     blocks_end: [Option<i64>; 2],
-    /// When something was last written.
+    /// The time of the last write.
     last: i64,
 }
 
 impl AbuseModel {
-    /// Time went back by more than the longest window: all that happened happens now, and a block lasts as long
-    /// as it would have.
+    /// Repairs the state after the clock went back by more than the longest window: all attempts move to
+    /// `now`, and blocks keep their remaining duration.
     fn repair(&mut self, limit: &AttemptLimit, now: i64) {
         if self.last > now + limit.longest_window() {
             self.attempts.fill(now);
@@ -100,7 +100,7 @@ impl AbuseModel {
         }
     }
 
-    /// The block in force: the one that ends last, and of two the long one.
+    /// Returns the block in force: the one that ends last, and the long one if both end together.
     fn block_at(&self, now: i64) -> Option<Block> {
         let scopes = [BlockScope::Temp, BlockScope::Long];
         let blocks = scopes.into_iter().zip(self.blocks_end).filter_map(|(scope, ends_at)| {
@@ -119,7 +119,7 @@ impl AbuseModel {
         self.attempts.retain(|at| at + window_us > now);
     }
 
-    /// Counts every unit as an attempt; only the newest are kept.
+    /// Counts every unit as an attempt. Only the newest attempts are kept.
     fn record(&mut self, limit: &AttemptLimit, now: i64, cost: u64) {
         self.drop_expired(limit, now);
         for _ in 0..cost.min(limit.kept()) {
@@ -131,7 +131,8 @@ impl AbuseModel {
         self.last = now;
     }
 
-    /// Blocks every tier that is reached, unless it is blocked and blocks are not lengthened.
+    /// Blocks every tier whose threshold is reached. A block in force is only extended if `while_blocked`
+    /// is `Lengthen`.
     fn block_if_reached(&mut self, limit: &AttemptLimit, now: i64) {
         for (position, (_, tier)) in limit.tiers().into_iter().enumerate() {
             let is_reached = self.count(tier.window_us, now) >= tier.threshold;
@@ -146,7 +147,7 @@ impl AbuseModel {
         }
     }
 
-    /// Whether `cost` more at `now` reach no threshold and no block holds.
+    /// Whether `cost` more attempts at `now` reach no threshold, and no block is in force.
     fn is_free(&self, limit: &AttemptLimit, now: i64, cost: u64) -> bool {
         let is_below = |(_, tier): (BlockScope, Tier)| {
             self.count(tier.window_us, now).saturating_add(cost) < tier.threshold
@@ -154,7 +155,7 @@ impl AbuseModel {
         self.block_at(now).is_none() && (cost == 0 || limit.tiers().into_iter().all(is_below))
     }
 
-    /// When nothing that is known counts any more.
+    /// Returns the time from which no attempt and no block counts any more.
     fn all_over_at(&self, limit: &AttemptLimit, now: i64) -> i64 {
         let counts = self.attempts.last().filter(|at| *at + limit.longest_window() > now);
         let forgotten_at = counts.map_or(0, |at| at + limit.longest_window());
@@ -223,7 +224,7 @@ impl Model for AbuseModel {
             !is_given_back
         });
         if self.attempts.is_empty() && self.blocks_end == [None; 2] {
-            // Nothing is remembered, not even the time.
+            // An empty state forgets the time of the last write as well.
             self.last = 0;
         }
         refund.units - left

@@ -2,7 +2,7 @@
 
 use super::{Ask, Refund};
 
-/// A sliding window has at most about this many groups.
+/// The maximum number of groups in a window, approximately.
 const MOST_GROUPS: u64 = 65_536;
 
 /// Calls that are counted together.
@@ -13,11 +13,11 @@ struct Bucket {
     units: u128,
 }
 
-/// All buckets, the oldest first. One that was emptied by refunds stays in its place, and in time.
+/// All buckets, the oldest first. A bucket that refunds have emptied keeps its place and its times.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Buckets(Vec<Bucket>);
 
-/// How calls are counted together, and for how long.
+/// The length of the window, and of the groups in which calls are counted together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) window_us: i64,
@@ -31,7 +31,8 @@ impl Window {
 }
 
 impl Buckets {
-    /// What happened more than a window in the future happens now: the clock was set back.
+    /// Repairs the buckets after the clock was set back: units more than a window in the future move to
+    /// `now`.
     pub(super) fn repair(&mut self, now: i64, window_us: i64) {
         let units = self.total();
         if units > 0 && self.newest() > now + window_us {
@@ -39,13 +40,13 @@ impl Buckets {
         }
     }
 
-    /// The units whose bucket is not yet `window_us` old at `now`.
+    /// Returns the units whose bucket is younger than `window_us` at `now`.
     pub(super) fn used(&self, now: i64, window_us: i64) -> u128 {
         let live = self.0.iter().filter(|bucket| bucket.newest + window_us > now);
         live.map(|bucket| bucket.units).sum()
     }
 
-    /// The first moment at which at most `room` units are used; never before `now`.
+    /// Returns the first time, not before `now`, at which at most `room` units are used.
     pub(super) fn fits_from(&self, now: i64, window_us: i64, room: u128) -> i64 {
         let leavings = self.0.iter().map(|bucket| bucket.newest + window_us);
         let mut moments: Vec<i64> = leavings.filter(|leaving| *leaving > now).collect();
@@ -55,12 +56,13 @@ impl Buckets {
         fitting.unwrap_or(now)
     }
 
-    /// When the last unit stops counting; `now` if none counts.
+    /// Returns the time at which the last unit stops counting; `now` if none counts.
     pub(super) fn empty_from(&self, now: i64, window_us: i64) -> i64 {
         self.fits_from(now, window_us, 0)
     }
 
-    /// Counts a call, which joins the newest bucket if that is young enough; returns the moment it counts at.
+    /// Counts a call, which joins the newest bucket if that is young enough. Returns the time at which the
+    /// call counts.
     pub(super) fn record(&mut self, window: Window, ask: Ask) -> i64 {
         self.drop_expired(ask.now, window.window_us);
         // A stamp more than a window ahead would look like a clock that went back.
@@ -78,7 +80,7 @@ impl Buckets {
         stamp
     }
 
-    /// Takes units out of the bucket of a take, or out of the oldest that count.
+    /// Takes units out of the bucket of a take, or out of the oldest buckets that count.
     pub(super) fn refund(&mut self, window: Window, refund: Refund) -> u64 {
         self.drop_expired(refund.now, window.window_us);
         let meant = match refund.recorded {
@@ -94,8 +96,8 @@ impl Buckets {
         refund.units - left as u64
     }
 
-    /// Where a take of `moment` was counted. Of all buckets but the newest only the last call's time is known,
-    /// and that its first was less than a group before.
+    /// Returns the position of the bucket that counted a take at `moment`. Of closed buckets only the time
+    /// of the last call is known; the first call was less than a group before.
     fn bucket_of(&self, window: Window, moment: i64) -> Option<usize> {
         let newest = self.0.last()?;
         if moment >= newest.first {
@@ -106,8 +108,8 @@ impl Buckets {
         (closed[place].newest - moment < window.group_us).then_some(place)
     }
 
-    /// Forgets what has left. Emptied buckets stay as long as only the newest one counts, so that receipts of
-    /// their takes still find them.
+    /// Removes expired buckets. Emptied buckets stay as long as only the newest one counts, so that
+    /// receipts of their takes still find them.
     fn drop_expired(&mut self, now: i64, window_us: i64) {
         if self.used(now, window_us) == 0 {
             self.0.clear();

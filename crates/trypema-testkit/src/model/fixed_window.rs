@@ -1,25 +1,26 @@
-//! Fixed window: a count that starts anew at every multiple of the window.
+//! Fixed window: a count that restarts at every multiple of the window.
 
 use super::{Ask, Model, Refund, Taken, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
-/// The limit of windows aligned to the epoch.
+/// The limit of windows that are aligned to the epoch.
 #[derive(Debug, Clone, Copy)]
 pub struct AlignedLimit {
-    /// What fits into a window.
+    /// The maximum number of units in a window.
     pub limit: u64,
     /// The window.
     pub window_us: u64,
 }
 
 impl AlignedLimit {
-    /// The start of the window that `now` lies in.
+    /// Returns the start of the window that contains `now`.
     pub(super) fn start_of(&self, now: i64) -> i64 {
         now - now % self.window()
     }
 
-    /// The end of the window that `known` ends in: itself, unless it was counted in windows of another length.
+    /// Returns the end of the window that `known` ends in. This is `known` itself, unless it was counted in
+    /// windows of another length.
     pub(super) fn end_of(&self, known: i64) -> i64 {
         self.start_of(known + self.window() - 1)
     }
@@ -37,7 +38,7 @@ impl AlignedLimit {
     }
 }
 
-/// What one key has taken in its last window.
+/// The units that one key has taken in its last window.
 #[derive(Debug, Clone, Default)]
 pub struct FixedWindowModel {
     ends_at: i64,
@@ -50,7 +51,7 @@ impl FixedWindowModel {
         self.counted > 0 && self.ends_at > now + 2 * limit.window()
     }
 
-    /// Enters the window that `now` lies in, or stays in the later one that is known.
+    /// Enters the window that contains `now`, or stays in a later one that is known.
     fn roll(&mut self, limit: &AlignedLimit, now: i64) {
         let starts_at = limit.start_of(now);
         let ends_at = starts_at + limit.window();
@@ -58,7 +59,7 @@ impl FixedWindowModel {
             self.counted = 0;
         }
         if self.counted == 0 {
-            // Nothing counts: as good as never seen.
+            // A state without units equals that of a new key.
             self.ends_at = ends_at;
         }
         self.ends_at =
@@ -97,7 +98,7 @@ impl Model for FixedWindowModel {
         };
         let recorded = ask.stamp.clamp(self.ends_at - limit.window(), self.ends_at - 1);
         if !is_allowed || ask.cost == 0 {
-            // Only the repair after a step back is written.
+            // A call that records nothing writes only the repair after a step back of the clock.
             *self = if is_far_future { rolled } else { before };
         }
         Taken { answer, recorded }

@@ -1,8 +1,8 @@
-//! The instances that are live: the model of `redis/script/instances.lua`.
+//! The live instances: the model of `redis/script/instances.lua`.
 
 use std::collections::BTreeMap;
 
-/// When each instance, whatever names it, was last heard of.
+/// The time of the last heartbeat of each instance.
 #[derive(Debug, Clone)]
 pub struct LiveInstances<I>(BTreeMap<I, u64>);
 
@@ -13,8 +13,8 @@ impl<I> Default for LiveInstances<I> {
 }
 
 impl<I: Ord> LiveInstances<I> {
-    /// Counts those whose last heartbeat was less than `live_for_us` ago, and `instance`, whose heartbeat this is; if `live_for_us` is 0,
-    /// it leaves. At least 1.
+    /// Records a heartbeat of `instance`, and returns the number of instances whose last heartbeat is less
+    /// than `live_for_us` old, at least 1. If `live_for_us` is 0, the instance leaves.
     pub fn heartbeat(&mut self, instance: I, now_us: u64, live_for_us: u64) -> u64 {
         if live_for_us == 0 {
             self.0.remove(&instance);

@@ -1,4 +1,4 @@
-//! Exact fractions, kept in lowest terms.
+//! Exact fractions in lowest terms.
 
 use std::cmp::Ordering;
 use std::ops::{Add, Sub};
@@ -34,15 +34,15 @@ impl Rational {
         -(-self.above).div_euclid(self.below)
     }
 
-    /// The nearest number.
+    /// Returns the nearest `f64`.
     pub(super) fn to_f64(self) -> f64 {
         self.above as f64 / self.below as f64
     }
 }
 
-/// The greatest common divisor of two numbers that are not negative.
+/// Returns the greatest common divisor of two non-negative numbers.
 pub(super) fn greatest_common_divisor(a: i128, b: i128) -> i128 {
-    // Dividing short numbers is many times faster, and almost all are short.
+    // A fast path for 64 bits: nearly all numbers fit, and division is many times faster.
     if let (Ok(mut a), Ok(mut b)) = (u64::try_from(a), u64::try_from(b)) {
         while b > 0 {
             (a, b) = (b, a % b);

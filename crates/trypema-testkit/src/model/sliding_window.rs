@@ -1,4 +1,4 @@
-//! Sliding-window counter: the previous window fades while the current one counts.
+//! Sliding-window counter: the count of the previous window fades while the current window counts.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use super::{Ask, Model, Refund, Taken, first_moment, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
-/// The previous window fades in this many steps.
+/// The number of steps in which the previous window fades.
 const STEPS: i128 = 1 << 20;
 
-/// No limit is larger, and no count.
+/// The maximum limit, and the maximum count.
 const MOST_COUNTED: u64 = u32::MAX as u64;
 
-/// What one key has taken in its last two windows.
+/// The units that one key has taken in its last two windows.
 #[derive(Debug, Clone, Default)]
 pub struct SlidingWindowModel {
     ends_at: i64,
@@ -27,12 +27,12 @@ impl SlidingWindowModel {
         self.previous + self.current > 0 && self.ends_at > now + 2 * limit.window()
     }
 
-    /// Enters the window that `now` lies in, or stays in the later one that is known.
+    /// Enters the window that contains `now`, or stays in a later one that is known.
     fn roll(&mut self, limit: &AlignedLimit, now: i64) {
         let starts_at = limit.start_of(now);
         let ends_at = starts_at + limit.window();
         if self.is_far_future(limit, now) {
-            // Everything becomes this window's.
+            // All units move to the current window.
             self.current = (self.current + self.previous).min(MOST_COUNTED);
             self.previous = 0;
             self.ends_at = ends_at;
@@ -45,13 +45,14 @@ impl SlidingWindowModel {
             self.previous = std::mem::take(&mut self.current);
         }
         if self.previous + self.current == 0 {
-            // Nothing counts: as good as never seen.
+            // A state without units equals that of a new key.
             self.ends_at = ends_at;
         }
         self.ends_at = limit.end_of(self.ends_at).max(ends_at);
     }
 
-    /// What counts at `now`, if nobody calls until then; the previous window rounded towards denial.
+    /// Returns the estimated count at `now` if no call comes before. The part of the previous window is
+    /// rounded up, towards denial.
     fn estimate(&self, limit: &AlignedLimit, now: i64) -> i128 {
         let mut then = self.clone();
         then.roll(limit, now);
@@ -98,7 +99,7 @@ impl Model for SlidingWindowModel {
         };
         let recorded = ask.stamp.clamp(self.ends_at - limit.window(), self.ends_at - 1);
         if !is_allowed || ask.cost == 0 {
-            // Only the repair after a step back is written.
+            // A call that records nothing writes only the repair after a step back of the clock.
             *self = if is_far_future { rolled } else { before };
         }
         Taken { answer, recorded }

@@ -1,4 +1,4 @@
-//! Suppressed: sheds a growing share of the calls between a soft and a hard limit.
+//! Suppressed: sheds a growing share of calls between a soft and a hard limit.
 
 use super::absolute::WindowLimit;
 use super::buckets::{Buckets, Window};
@@ -9,20 +9,20 @@ use crate::subject::{Answer, Detail, Wait};
 const SECOND_US: i64 = 1_000_000;
 const GOLDEN_RATIO: u32 = 0x9E37_79B9;
 
-/// What was observed saturates here.
+/// The number at which observed units saturate.
 const MOST_OBSERVED: u128 = (1 << 53) - 1;
 
-/// The limits between which load is shed.
+/// The limits between which calls are shed.
 #[derive(Debug, Clone, Copy)]
 pub struct SheddingLimit {
     /// The soft limit.
     pub soft: WindowLimit,
-    /// The hard limit is this many times the soft one.
+    /// The ratio of the hard limit to the soft one.
     pub hard_limit_factor: f64,
 }
 
 impl SheddingLimit {
-    /// What is never passed.
+    /// Returns the hard limit, which is never exceeded.
     pub fn hard(&self) -> u64 {
         let soft = self.soft.capacity();
         let hard = (soft as f64 * self.hard_limit_factor * (1.0 + 1e-12)).floor() as u64;
@@ -30,7 +30,7 @@ impl SheddingLimit {
     }
 }
 
-/// What one key has asked for and been given.
+/// The units that one key has requested and been granted.
 #[derive(Debug, Clone, Default)]
 pub struct SuppressedModel {
     observed: Buckets,
@@ -38,7 +38,7 @@ pub struct SuppressedModel {
     drawn: u32,
 }
 
-/// Which of the three answers a call gets.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Verdict {
     Allowed,
@@ -47,7 +47,7 @@ enum Verdict {
 }
 
 impl SuppressedModel {
-    /// Once nothing that was observed counts any more, the key is as good as never seen: draws start anew.
+    /// Restarts the sequence of draws once no observed unit counts: the key then equals a new one.
     fn start_anew_if_stale(&mut self, now: i64, window: Window) {
         let observed = self.observed.used(now, window.window_us);
         let accepted = self.accepted.used(now, window.window_us);
@@ -62,7 +62,7 @@ impl SuppressedModel {
         self.observed.record(window, Ask { cost, ..ask });
     }
 
-    /// The share of calls to admit, this one being observed, too.
+    /// Returns the share of calls to admit, with this call included in the observed load.
     fn share(&self, limit: &SheddingLimit, ask: Ask) -> f64 {
         let observed = |window_us| self.observed.used(ask.now, window_us) + u128::from(ask.cost);
         let in_window = observed(limit.soft.window().window_us) as f64;
@@ -88,8 +88,8 @@ impl SuppressedModel {
         }
     }
 
-    /// Until the cost fits under the soft limit. One above that can only be drawn: until it fits under the hard
-    /// limit, and at the least for another group.
+    /// Returns the wait until the cost fits under the soft limit. A cost above the soft limit depends on a
+    /// draw: its wait lasts until it fits under the hard limit, and at least for one group.
     fn wait(&self, limit: &SheddingLimit, ask: Ask) -> Wait {
         let window = limit.soft.window();
         let fits_under =

@@ -1,4 +1,4 @@
-//! Token bucket: limits that pay together or not at all, as debts that are paid off by time.
+//! Token bucket: a take pays all limits or none. The state is a debt per limit, which time pays off.
 
 use super::rational::{Rational, greatest_common_divisor};
 use super::{Ask, Model, Refund, Taken, first_moment, wait_until};
@@ -8,25 +8,25 @@ use crate::subject::{Answer, Detail, Wait};
 /// One limit of a token bucket.
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket {
-    /// Tokens when full.
+    /// The number of tokens in a full bucket.
     pub capacity: u64,
-    /// An empty one is full after this.
+    /// The time in which an empty bucket becomes full.
     pub refill_us: u64,
 }
 
 impl Bucket {
-    /// What is paid off in `elapsed_us`.
+    /// Returns the debt that is paid off in `elapsed_us`.
     fn paid_in(&self, elapsed_us: i64) -> Rational {
         Rational::new(i128::from(self.capacity) * i128::from(elapsed_us), i128::from(self.refill_us))
     }
 
-    /// How long it takes to pay `owed` off, exactly.
+    /// Returns the exact time in which `owed` is paid off.
     fn time_to_pay(&self, owed: Rational) -> Rational {
         owed.times(i128::from(self.refill_us), i128::from(self.capacity))
     }
 
-    /// What is owed under another limit is owed under this one, at most all of it, rounded up to the part of a
-    /// token that this one pays off in whole numbers.
+    /// Converts a debt under another limit to this one: at most the capacity, rounded up to the fraction of
+    /// a token that this limit pays off in whole numbers.
     fn takes_over(&self, owed: Rational) -> Rational {
         let refill_us = i128::from(self.refill_us);
         let parts = refill_us / greatest_common_divisor(refill_us, self.capacity.into());
@@ -38,14 +38,14 @@ impl Bucket {
     }
 }
 
-/// Units that are owed from a later moment on.
+/// Units that are owed from a later time on.
 #[derive(Debug, Clone, Copy)]
 struct Lease {
     stamp: i64,
     units: u64,
 }
 
-/// What one key owes.
+/// The debt of one key.
 #[derive(Debug, Clone, Default)]
 pub struct TokenBucketModel {
     last: i64,
@@ -53,11 +53,11 @@ pub struct TokenBucketModel {
     leases: Vec<Lease>,
 }
 
-/// What is owed to one limit at some moment.
+/// The debt to one limit at some time.
 #[derive(Debug, Clone, Copy)]
 struct Owed {
     due: Rational,
-    /// What is leased and not yet due.
+    /// The units that are leased and not yet due.
     later: Rational,
 }
 
@@ -68,14 +68,15 @@ impl Owed {
 }
 
 impl TokenBucketModel {
-    /// Time went back by more than any limit remembers: everything is owed from now on.
+    /// Repairs the state after the clock went back by more than the longest refill: the whole debt is due
+    /// from now on.
     fn repair(&mut self, limits: &[Bucket], now: i64) {
         if self.owed.iter().all(|owed| *owed == Rational::ZERO) && self.leases.is_empty() {
-            // Nothing is owed: as good as never seen.
+            // A state without debt equals that of a new key.
             self.last = 0;
         }
         if self.last > now + longest_refill(limits) {
-            // What is owed stays as it is, whatever the limits are now, and all leases are due.
+            // The debt stays the same, whatever the limits are now, and all leases become due.
             for lease in self.leases.drain(..) {
                 for owed in &mut self.owed {
                     *owed = *owed + Rational::whole(lease.units);
@@ -85,22 +86,22 @@ impl TokenBucketModel {
         }
     }
 
-    /// Writes what is due at `now`.
+    /// Stores the debt that is due at `now`.
     fn settle(&mut self, now: i64, due: Vec<Rational>) {
         self.last = now;
         self.owed = due;
         self.leases.retain(|lease| lease.stamp > now);
     }
 
-    /// What was owed to the limit at `position`: where the number of limits has changed, the most that was owed
-    /// to any.
+    /// Returns the stored debt to the limit at `position`. If the number of limits has changed, this is the
+    /// largest debt to any limit.
     fn owed_of(&self, limits: &[Bucket], position: usize) -> Rational {
         let most = || self.owed.iter().copied().max();
         let known = if self.owed.len() == limits.len() { self.owed.get(position).copied() } else { most() };
         known.unwrap_or(Rational::ZERO)
     }
 
-    /// What is owed to each limit at `now`; before the last time nothing of it was paid off.
+    /// Returns the debt to each limit at `now`. Before the last write, nothing was paid off.
     fn owed_at(&self, limits: &[Bucket], now: i64) -> Vec<Owed> {
         let each = limits.iter().enumerate().map(|(position, limit)| {
             let owed = self.owed_of(limits, position);
@@ -124,7 +125,7 @@ impl TokenBucketModel {
         Owed { due: paid(due, now - from), later: later.min(limit.full()) }
     }
 
-    /// The first limit that lacks `cost` at `now`.
+    /// Returns the first limit that lacks `cost` at `now`.
     fn lacking(&self, limits: &[Bucket], now: i64, cost: u64) -> Option<usize> {
         let cost = Rational::whole(cost);
         let owed = self.owed_at(limits, now);
@@ -132,7 +133,7 @@ impl TokenBucketModel {
         limits.iter().zip(&owed).position(lacks)
     }
 
-    /// From when on every limit has `cost`, which is at most its capacity.
+    /// Returns the time from which every limit has `cost`, which is at most its capacity.
     fn has_from(&self, limits: &[Bucket], now: i64, cost: u64) -> i64 {
         if self.lacking(limits, now, cost).is_none() {
             return now;
@@ -146,13 +147,13 @@ impl TokenBucketModel {
             });
             return now + waits.max().unwrap_or(0);
         }
-        // Leases come into force in between: try moments, up to a refill after the last of them.
+        // Leases become due in between, so search for the time, up to one refill after the last of them.
         let due_at = self.leases.iter().map(|lease| lease.stamp).max();
         let surely_at = due_at.unwrap_or(now).max(now) + longest_refill(limits);
         first_moment(now, surely_at, |moment| self.lacking(limits, moment, cost).is_none())
     }
 
-    /// From when on nothing is owed.
+    /// Returns the time from which nothing is owed.
     fn all_paid_from(&self, limits: &[Bucket], now: i64) -> i64 {
         let each = limits.iter().enumerate().map(|(position, limit)| {
             let mut alone = self.clone();
@@ -169,7 +170,7 @@ impl TokenBucketModel {
         wait_until(ask.now, Some(self.has_from(limits, now, ask.cost)))
     }
 
-    /// Records an admitted call; returns the moment that names it.
+    /// Records an admitted call. Returns the time that identifies it.
     fn record(&mut self, limits: &[Bucket], now: i64, ask: Ask) -> i64 {
         let owed = self.owed_at(limits, now);
         let stamp = ask.stamp.min(now + longest_refill(limits));
@@ -206,7 +207,7 @@ impl TokenBucketModel {
         }
     }
 
-    /// Takes units out of the lease that is named, if it has yet to come into force; returns how many.
+    /// Takes units out of the named lease if it is not due yet. Returns their number.
     fn end_lease(&mut self, now: i64, refund: Refund) -> u64 {
         let mut left = refund.units;
         for lease in &mut self.leases {
@@ -254,7 +255,8 @@ impl Model for TokenBucketModel {
         nothing.remaining.min(ask.cost)
     }
 
-    /// Each limit gets back what time has not paid off yet of the take; the answer is the least, in whole tokens.
+    /// Refunds to each limit the part of the take that time has not paid off yet. Returns the smallest
+    /// refund, in whole tokens.
     fn refund(&mut self, limits: &Vec<Bucket>, refund: Refund) -> u64 {
         self.repair(limits, refund.now);
         let now = refund.now.max(self.last);

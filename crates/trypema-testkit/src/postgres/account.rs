@@ -1,4 +1,4 @@
-//! Who runs a server.
+//! The user account that runs a server.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -9,10 +9,11 @@ use std::process::Command;
 use crate::redis::{Error, Result};
 
 const ROOT: u32 = 0;
-/// Debian's package creates it.
+/// The user that Debian's package creates.
 const STAND_IN: &str = "postgres";
 
-/// Whoever runs the tests; in the place of root, for whom PostgreSQL refuses to run, the system's user `postgres`.
+/// The account that runs a server: that of the tests, or the user `postgres` if the tests run as root,
+/// because PostgreSQL refuses to run as root.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Account {
     Own { uid: u32 },
@@ -20,7 +21,7 @@ pub(super) enum Account {
 }
 
 impl Account {
-    /// Who it is, seen from the owner of a directory that this process has created.
+    /// Finds the account by the owner of a directory that this process has created.
     pub(super) fn find(created: &Path) -> Result<Self> {
         let metadata =
             fs::metadata(created).map_err(Error::during("looking for the owner of a directory"))?;
@@ -42,7 +43,7 @@ impl Account {
         uid
     }
 
-    /// Makes it the owner of what this process has created.
+    /// Makes the account the owner of a path that this process has created.
     pub(super) fn own(self, path: &Path) -> Result<()> {
         match self {
             Self::Own { .. } => Ok(()),
@@ -52,7 +53,7 @@ impl Account {
         }
     }
 
-    /// Has the command run by it.
+    /// Makes the command run under the account.
     pub(super) fn run(self, command: &mut Command) -> &mut Command {
         match self {
             Self::Own { .. } => command,
@@ -61,7 +62,8 @@ impl Account {
     }
 }
 
-/// The stand-in, if this line of `/etc/passwd` (name, password, user, group, …) is its own.
+/// Parses a line of `/etc/passwd` (name, password, user, group, …). Returns the account if the line is that
+/// of [`STAND_IN`].
 fn stand_in(line: &str) -> Option<Account> {
     let mut fields = line.split(':');
     let is_named = fields.next() == Some(STAND_IN);

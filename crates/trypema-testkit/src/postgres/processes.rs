@@ -1,7 +1,7 @@
-//! The processes of one server: the postmaster, and those that it starts for sessions and for its own work.
+//! The processes of one server: the postmaster, and its children for sessions and background work.
 //!
-//! Each of them leads a process group of its own, so a signal to a group reaches but one. They are found as the children
-//! of the postmaster, which is stopped before, so that it starts no more.
+//! Each child leads its own process group, so a signal to a group reaches only one of them. They are found
+//! as children of the postmaster, which is stopped first so that it starts no more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::redis::{Error, Process, Result, Watchdog, poll};
 
-/// The same as dropping [`Processes`], for the watchdog.
+/// A shell script for the watchdog, with the effect of dropping [`Processes`].
 const ENDING: &str = r#"
     kill -s STOP "$0"
     children=$(grep -ls "^PPid:[[:space:]]*$0\$" /proc/[0-9]*/status | cut -d / -f 3)
@@ -17,12 +17,12 @@ const ENDING: &str = r#"
     ipcrm -m "$(sed -n '7s/.* //p' "$1/data/postmaster.pid")"
 "#;
 const SIGNAL: &str = r#"kill -s "$0" "$@""#;
-/// The line of `postmaster.pid` that names the shared memory: its key and its number.
+/// The line of `postmaster.pid` with the key and the id of the shared memory.
 const SHARED_MEMORY: usize = 6;
-/// The line that says `ready` once sessions are let in.
+/// The line of `postmaster.pid` that says `ready` once sessions are accepted.
 const STATE: usize = 7;
 
-/// All of them, killed when dropped; what they share is released then.
+/// All processes of a server. Dropping it kills them and releases their shared memory.
 #[derive(Debug)]
 pub(super) struct Processes {
     postmaster: Process,
@@ -36,10 +36,10 @@ impl Processes {
         Ok(Self { postmaster, data: directory.join("data") })
     }
 
-    /// Waits until sessions are let in; fails if the postmaster ends.
+    /// Waits until sessions are accepted. Fails if the postmaster ends.
     pub(super) fn wait_until_ready(&mut self) -> Result<()> {
         let ready = poll("the server to be ready", || {
-            // Ended is ended: the inner error ends the waiting.
+            // The inner error stops the polling: a postmaster that has ended will not become ready.
             if let Err(ended) = self.postmaster.check_running() {
                 return Ok(Err(ended));
             }
@@ -51,7 +51,7 @@ impl Processes {
         ready.and_then(|ready| ready)
     }
 
-    /// SIGSTOP for all: connections are accepted by the system, nothing is answered.
+    /// Sends SIGSTOP to all processes: the kernel still accepts connections, but nothing is answered.
     pub(super) fn stop(&mut self) -> Result<()> {
         self.postmaster.stop()?;
         let children = children_of(self.postmaster.id())?;
@@ -62,7 +62,7 @@ impl Processes {
         })
     }
 
-    /// SIGCONT for all.
+    /// Sends SIGCONT to all processes.
     pub(super) fn cont(&mut self) -> Result<()> {
         signal("CONT", &children_of(self.postmaster.id())?);
         self.postmaster.cont()
@@ -73,7 +73,7 @@ impl Processes {
     }
 
     fn kill(&mut self) -> Result<()> {
-        // One that has ended by itself has ended the others before, or they end when they see that it is gone.
+        // If the postmaster has ended, it has ended its children before, or they end when they notice.
         if self.postmaster.check_running().is_err() {
             return Ok(());
         }
@@ -86,8 +86,8 @@ impl Processes {
         })
     }
 
-    /// A killed server leaves a piece of shared memory behind, and a file that names it; the next may take the file for
-    /// that of a running one.
+    /// Releases the shared memory of a killed server, and removes the file that names it. Otherwise the
+    /// next server might take the file for that of a running one.
     fn release(&self) {
         let lines = self.lock_file();
         let number = lines.get(SHARED_MEMORY).and_then(|line| line.split_whitespace().nth(1));
@@ -106,7 +106,8 @@ impl Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        // Where it fails, the postmaster is killed all the same, and its children end when they see it.
+        // If killing fails, the postmaster is killed when it is dropped, and its children end when they
+        // notice.
         if self.kill().is_ok() {
             self.release();
         }
@@ -120,19 +121,20 @@ fn children_of(parent: u32) -> Result<Vec<u32>> {
     Ok(all.filter(|id| status(*id, "PPid:").is_some_and(|of| of == parent)).collect())
 }
 
-/// To those that are still there.
+/// Sends a signal to the processes that still exist.
 fn signal(name: &str, processes: &[u32]) {
     let numbers = processes.iter().map(u32::to_string);
-    // It complains of those that have just ended, and signals the others all the same.
+    // `kill` reports an error for processes that have just ended, and still signals the others.
     let _ = Command::new("sh").args(["-c", SIGNAL, name]).args(numbers).stderr(Stdio::null()).status();
 }
 
-/// Dead ones stay listed until their parent, or the first process of the system, takes notice.
+/// Whether a process has ended. A zombie stays listed until its parent or init reaps it.
 fn has_ended(process: u32) -> bool {
     state(process).is_none_or(|state| state == 'Z' || state == 'X')
 }
 
-/// `R` running, `S` sleeping, `T` stopped, `Z` dead; none if there is no such process.
+/// Returns the state of a process: `R` running, `S` sleeping, `T` stopped, `Z` zombie; `None` if there is
+/// no such process.
 fn state(process: u32) -> Option<char> {
     status(process, "State:")?.chars().next()
 }

@@ -1,4 +1,4 @@
-//! Where the programs of PostgreSQL are.
+//! The location of PostgreSQL's programs.
 
 use std::env;
 use std::fs;
@@ -7,16 +7,16 @@ use std::process::{Command, Stdio};
 
 use crate::redis::{Error, Result, on_path};
 
-/// Debian keeps each version below this, and only `psql` on the `PATH`, behind a slow wrapper.
+/// The directory of all versions on Debian. On the `PATH` Debian has only `psql`, behind a slow wrapper.
 const VERSIONS: &str = "/usr/lib/postgresql";
 const NEEDED: [&str; 3] = ["initdb", "postgres", "psql"];
 
-/// The directory that has all of them.
+/// A directory that contains all needed programs.
 #[derive(Debug)]
 pub(super) struct Programs(PathBuf);
 
 impl Programs {
-    /// Those of the highest version that Debian has installed, else those on the `PATH`.
+    /// Finds the programs of the highest version that Debian has installed, otherwise those on the `PATH`.
     pub(super) fn find() -> Result<Self> {
         let on_path = || on_path("initdb")?.canonicalize().ok()?.parent().map(PathBuf::from);
         match installed().or_else(on_path).filter(|directory| is_complete(directory)) {
@@ -25,19 +25,19 @@ impl Programs {
         }
     }
 
-    /// One of them, which nothing in the environment of the test misleads.
+    /// Creates a command for a program, without environment variables that PostgreSQL reads.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.0.join(program));
         let misleading = env::vars_os().map(|(name, _)| name);
         for name in misleading.filter(|name| name.as_encoded_bytes().starts_with(b"PG")) {
             command.env_remove(name);
         }
-        // Tests read what it says.
+        // Tests read the messages, so they must be in English.
         command.env("LC_ALL", "C");
         command
     }
 
-    /// Such as `15.18`.
+    /// Returns the version, for example `15.18`.
     pub(super) fn version(&self) -> Result<String> {
         let said = output(self.command("postgres").arg("--version"))?;
         match said.split_whitespace().nth(2) {
@@ -47,7 +47,7 @@ impl Programs {
     }
 }
 
-/// What the command prints; if it fails, an error with what it says of that.
+/// Runs a command and returns its output. If it fails, the error contains its error messages.
 pub(super) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().display().to_string();
     let output = command.stdin(Stdio::null()).output().map_err(Error::during(&program))?;

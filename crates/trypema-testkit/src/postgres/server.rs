@@ -14,16 +14,18 @@ use super::programs::Programs;
 use super::template::{self, PASSWORD, ROLE, SUPERUSER};
 use crate::redis::{Directory, Error, Port, Result};
 
-/// A port that is free when chosen may be taken by a stranger before the server has it; never three in a row.
+/// The number of attempts to start. Another program may take the port between its choice and its use; three
+/// times in a row is practically impossible.
 const ATTEMPTS: usize = 3;
-/// What is logged when the port is taken.
+/// The log message of a port that is taken.
 const PORT_TAKEN: &str = "Address already in use";
-/// How long a superuser's session is waited for, in seconds; as all that this module waits for.
+/// The timeout of a superuser's session in seconds, the same as all waits of this module.
 const CONNECT_TIMEOUT: &str = "30";
-/// A session ends at once unless it is stopped, in milliseconds.
+/// The timeout for a session to end, in milliseconds. A session ends immediately unless it is stopped.
 const TERMINATION_TIMEOUT_MS: u32 = 30_000;
-/// Nothing is forced to the disk, which matters only when the machine fails: a commit is written before it is answered,
-/// so a killed server keeps it. Memory between processes is in files, which go with the directory.
+/// The server's settings. `fsync` is off, which matters only if the machine fails: a commit is written
+/// before it is acknowledged, so it survives a killed server. Shared memory is in files, which are removed
+/// with the directory.
 const SETTINGS: [&str; 9] = [
     "listen_addresses=127.0.0.1",
     "unix_socket_permissions=0700",
@@ -36,13 +38,15 @@ const SETTINGS: [&str; 9] = [
     "jit=off",
 ];
 
-/// A real PostgreSQL on a loopback port of its own, killed when dropped.
+/// A real PostgreSQL on its own loopback port, killed when dropped.
 ///
-/// It has the database `trypema`, owned by the role `trypema`, which logs in with a password and is no superuser. What is
-/// committed outlives [`kill_9`](Server::kill_9). Its methods can be called from any thread.
+/// It has the database `trypema`, owned by the role `trypema`, which logs in with a password and is not a
+/// superuser. Committed data survives [`kill_9`](Server::kill_9). All methods can be called from any
+/// thread.
 #[derive(Debug)]
 pub struct Server {
-    // The processes go before the directory they write to, and that before the port they listen on.
+    // Fields are dropped in order: the processes before the directory they write to, and that before the
+    // port they listen on.
     processes: Mutex<Option<Processes>>,
     programs: Programs,
     account: Account,
@@ -51,8 +55,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the highest version that is installed and waits until it answers. The first start on a machine takes seconds
-    /// longer: it makes what the others copy.
+    /// Starts the highest installed version and waits until it answers. The first start on a machine takes
+    /// seconds longer, because it creates the template that the others copy.
     pub fn start() -> Result<Self> {
         let mut outcome = Self::start_once();
         for _ in 1..ATTEMPTS {
@@ -64,27 +68,27 @@ impl Server {
         outcome
     }
 
-    /// Where clients connect as `trypema`, with the password that the role has at first.
+    /// Returns the URL for the role `trypema`, with its initial password.
     pub fn url(&self) -> String {
         self.url_with_password(PASSWORD)
     }
 
-    /// Where clients connect as `trypema` with this password, of any characters.
+    /// Returns the URL for the role `trypema` with this password, of any characters.
     pub fn url_with_password(&self, password: &str) -> String {
         format!("postgres://{ROLE}:{}@{}/{ROLE}", percent_encoded(password), self.addr())
     }
 
-    /// The address it listens on.
+    /// Returns the address of the server.
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
-    /// The port it listens on, the same after a restart.
+    /// Returns the port of the server, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// Kills all of its processes, as `kill -9` does; they are gone when this returns.
+    /// Kills all processes of the server with SIGKILL. They have ended when this returns.
     pub fn kill_9(&self) -> Result<()> {
         match self.processes().take() {
             Some(processes) => {
@@ -95,7 +99,8 @@ impl Server {
         }
     }
 
-    /// Starts it again with the same data on the same port, killing it first if it runs, and waits until it answers.
+    /// Starts the server again with the same data on the same port, and waits until it answers. Kills it
+    /// first if it is running.
     pub fn restart(&self) -> Result<()> {
         let mut processes = self.processes();
         drop(processes.take());
@@ -113,18 +118,20 @@ impl Server {
         Ok(())
     }
 
-    /// Stops it and all of its sessions as SIGSTOP does: connections are accepted, nothing is answered.
+    /// Stops the server and all of its sessions with SIGSTOP: connections are accepted, but nothing is
+    /// answered.
     pub fn stop(&self) -> Result<()> {
         self.processes().as_mut().ok_or_else(not_running)?.stop()
     }
 
-    /// Lets a stopped server go on; what it was sent meanwhile is then carried out.
+    /// Continues a stopped server, which then processes the requests that were sent meanwhile.
     pub fn cont(&self) -> Result<()> {
         self.processes().as_mut().ok_or_else(not_running)?.cont()
     }
 
-    /// Runs the statements as superuser in the database `trypema`, up to the first that fails, and gives the rows: a line
-    /// for each, with `|` between values. Each statement is a transaction of its own, unless the script says `BEGIN`.
+    /// Runs statements as superuser in the database `trypema`, up to the first that fails. Returns the
+    /// rows, one per line, with `|` between values. Each statement is its own transaction, unless the
+    /// script contains `BEGIN`.
     pub fn sql(&self, script: &str) -> Result<String> {
         if self.processes().as_ref().ok_or_else(not_running)?.is_stopped() {
             return Err(Error::new("the server is stopped"));
@@ -138,7 +145,7 @@ impl Server {
         let mut psql = psql.spawn().map_err(failed())?;
         let input = psql.stdin.take();
         let output = thread::scope(|scope| {
-            // Beside reading: a script may have more rows than fit between two processes.
+            // Write on another thread while reading: the output may exceed a pipe's buffer.
             scope.spawn(|| input.map(|mut input| input.write_all(script.as_bytes())));
             psql.wait_with_output()
         });
@@ -149,19 +156,20 @@ impl Server {
         Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
     }
 
-    /// Gives the role `trypema` another password; sessions that are open stay so.
+    /// Changes the password of the role `trypema`. Open sessions stay open.
     pub fn set_password(&self, password: &str) -> Result<()> {
         let quoted = password.replace('\'', "''");
         self.sql(&format!("ALTER ROLE {ROLE} PASSWORD '{quoted}'")).map(drop)
     }
 
-    /// Ends all sessions of the role `trypema`; they are gone when this returns. New ones are let in.
+    /// Ends all sessions of the role `trypema`. They have ended when this returns. New sessions are
+    /// accepted.
     pub fn disconnect_all(&self) -> Result<()> {
         let sessions = format!("FROM pg_stat_activity WHERE usename = '{ROLE}'");
         self.sql(&format!("SELECT pg_terminate_backend(pid, {TERMINATION_TIMEOUT_MS}) {sessions}")).map(drop)
     }
 
-    /// All it has logged.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
@@ -195,7 +203,7 @@ fn not_running() -> Error {
     Error::new("the server is not running")
 }
 
-/// As a part of a URL: all but letters and digits by their numbers.
+/// Percent-encodes all bytes but letters, digits, `-`, `_` and `.`.
 fn percent_encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),

@@ -1,4 +1,4 @@
-//! The data of a new server, made once for a machine and copied for each.
+//! The data directory of a new server, created once per machine and copied for each server.
 
 use std::env;
 use std::fs::{self, File};
@@ -10,34 +10,37 @@ use super::account::Account;
 use super::programs::{Programs, output};
 use crate::redis::{Directory, Error, Result};
 
-/// The superuser, who logs in through the socket only.
+/// The superuser, who can only log in through the Unix socket.
 pub(super) const SUPERUSER: &str = "postgres";
-/// The role, and the database it owns.
+/// The role, and the database that it owns.
 pub(super) const ROLE: &str = "trypema";
-/// The password of the role until a test sets another.
+/// The initial password of the role.
 pub(super) const PASSWORD: &str = "open-sesame";
-/// Raised when what is made here changes: other templates stay behind in the temporary directory.
+/// The version of the template. Raise it when the template changes; older templates stay in the temporary
+/// directory.
 const EDITION: u32 = 1;
-/// Who may come in how. The socket itself is for its owner and root only.
+/// The content of `pg_hba.conf`. Only the socket's owner and root can open the socket.
 const LOGINS: &str = "\
 local all postgres trust
 host all all 127.0.0.1/32 scram-sha-256
 ";
-/// Without locale, so that texts are sorted alike on every machine; small segments are copied sooner.
+/// The options of `initdb`. Without a locale, texts are sorted alike on every machine; small segments are
+/// copied faster.
 const INITDB: [&str; 6] =
     ["--no-sync", "--locale=C", "--encoding=UTF8", "--auth=trust", "--wal-segsize=1", "--username"];
-/// The server that is no server: it carries out its input, a statement a line, and ends.
+/// The options of single-user mode, which executes its input, one statement per line, and ends.
 const SINGLE: [&str; 5] = ["--single", "-c", "fsync=off", "-c", "password_encryption=scram-sha-256"];
-/// Where it does that; what is left besides the role's database, for `CREATE DATABASE`.
+/// The database in which the statements run. Besides the role's database it is the only one that stays, for
+/// `CREATE DATABASE`.
 const TEMPLATE_DATABASE: &str = "template1";
 
-/// Puts the data of a new server into `data`, which must not exist yet.
+/// Copies the data directory of a new server to `data`, which must not exist yet.
 pub(super) fn copy_to(data: &Path, programs: &Programs, account: Account) -> Result<()> {
     let template = template(programs, account)?;
     output(Command::new("cp").arg("-a").arg(template).arg(data)).map(drop)
 }
 
-/// The template for this version and account, made now if it is not there.
+/// Returns the template of this version and account, and creates it if it is missing.
 fn template(programs: &Programs, account: Account) -> Result<PathBuf> {
     let name = format!("trypema-postgres-{}-{}-{EDITION}", programs.version()?, account.uid());
     let template = env::temp_dir().join(&name);
@@ -45,7 +48,7 @@ fn template(programs: &Programs, account: Account) -> Result<PathBuf> {
         return Ok(template);
     }
     let failed = || Error::during(format!("making {}", template.display()));
-    // One of the processes that miss it makes it; the others wait here.
+    // One of the processes that need the template creates it; the others wait for the lock.
     let lock = File::create(env::temp_dir().join(format!("{name}.lock"))).map_err(failed())?;
     lock.lock().map_err(failed())?;
     if !is_complete(&template) {
@@ -53,7 +56,7 @@ fn template(programs: &Programs, account: Account) -> Result<PathBuf> {
         account.own(partial.path())?;
         let data = partial.path().join("data");
         make(&data, programs, account)?;
-        // What a cleaner of the temporary directory has left of one.
+        // A cleaner of the temporary directory may have removed a part of an older template.
         let _ = fs::remove_dir_all(&template);
         fs::rename(data, &template).map_err(failed())?;
     }
@@ -83,14 +86,15 @@ fn create_role(data: &Path, programs: &Programs, account: Account) -> Result<()>
     }
     let output = single.wait_with_output().map_err(failed())?;
     let said = String::from_utf8_lossy(&output.stderr);
-    // It goes on after an error, and ends as if there had been none.
+    // Single-user mode continues after an error, and exits successfully.
     if !output.status.success() || said.contains("ERROR") {
         return Err(Error::new(format!("creating the role: {said}")));
     }
     Ok(())
 }
 
-/// Each database is three hundred files to copy, so one that is there becomes the role's and another goes.
+/// Returns the statements. Each database has three hundred files to copy, so an existing one is renamed,
+/// and another one is dropped.
 fn statements() -> String {
     format!(
         "CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'

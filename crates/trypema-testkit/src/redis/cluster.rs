@@ -10,23 +10,24 @@ use view::View;
 
 pub use migration::Migration;
 
-/// How many slots a Cluster has.
+/// The number of slots of a Cluster.
 pub const SLOTS: u16 = 16_384;
 const PRIMARIES: usize = 3;
 
-/// Three primaries with a replica each. A node that does not answer for a second is held to have failed.
+/// Three primaries with a replica each. A node that does not answer for a second counts as failed.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Server>,
 }
 
 impl Cluster {
-    /// Starts one of the `redis-server` on the `PATH`, and waits until it works; that takes some seconds.
+    /// Starts a Cluster of the `redis-server` on the `PATH`, and waits until it works, which takes some
+    /// seconds.
     pub fn start() -> Result<Self> {
         Self::start_on(Binary::redis()?)
     }
 
-    /// Starts one of another program.
+    /// Starts a Cluster of another program.
     pub fn start_on(binary: Binary) -> Result<Self> {
         let cluster = Self { nodes: forming::start(&binary)? };
         let (primaries, replicas) = cluster.nodes.split_at(PRIMARIES);
@@ -37,31 +38,32 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Where clients connect: `redis+cluster://host:port,host:port,…`, all six nodes.
+    /// Returns the URL of all six nodes: `redis+cluster://host:port,host:port,…`.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.nodes.iter().map(|node| node.addr().to_string()).collect();
         format!("redis+cluster://{}", addresses.join(","))
     }
 
-    /// All six nodes, whatever their part is at the moment.
+    /// Returns all six nodes, whatever their current role.
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }
 
-    /// The slot that a key belongs to.
+    /// Returns the slot of a key.
     pub fn slot_of(&self, key: &str) -> Result<u16> {
         let node = self.live().next().ok_or_else(|| Error::new("no node runs"))?;
         let slot = node.control()?.command(&["CLUSTER", "KEYSLOT", key])?.integer();
         slot.and_then(|slot| u16::try_from(slot).ok()).ok_or_else(|| Error::new("KEYSLOT gave no slot"))
     }
 
-    /// The running node that is in charge of the slot.
+    /// Returns the running primary of the slot.
     pub fn primary_of(&self, slot: u16) -> Result<&Server> {
         let mut found: Option<(u64, &Server)> = None;
         for node in self.live() {
             let view = View::of(node)?;
             let myself = view.myself()?;
-            // One that was replaced claims its slots until it hears of it: the later claim holds.
+            // A replaced primary claims its slots until it learns of the failover: the claim with the
+            // highest epoch wins.
             if myself.owns(slot) && found.is_none_or(|(epoch, _)| epoch < myself.epoch) {
                 found = Some((myself.epoch, node));
             }
@@ -69,7 +71,7 @@ impl Cluster {
         found.map(|(_, node)| node).ok_or_else(|| Error::new(format!("no running node owns slot {slot}")))
     }
 
-    /// A running replica of the slot's primary.
+    /// Returns a running replica of the slot's primary.
     pub fn replica_of(&self, slot: u16) -> Result<&Server> {
         let primary_id = View::of(self.primary_of(slot)?)?.myself()?.id.clone();
         for node in self.live() {
@@ -80,14 +82,14 @@ impl Cluster {
         Err(Error::new(format!("the primary of slot {slot} has no running replica")))
     }
 
-    /// A running primary that is not in charge of the slot.
+    /// Returns a running primary of other slots.
     pub fn other_primary(&self, slot: u16) -> Result<&Server> {
         let port = self.primary_of(slot)?.port();
         let mut others = self.live_primaries()?.into_iter().filter(|node| node.port() != port);
         others.next().ok_or_else(|| Error::new("there is no other primary"))
     }
 
-    /// Makes a replica of the slot's primary take over by `CLUSTER FAILOVER`; every node knows when this returns.
+    /// Promotes a replica of the slot's primary with `CLUSTER FAILOVER`. All nodes know when this returns.
     pub fn failover(&self, slot: u16) -> Result<()> {
         let (old, replica) = (self.primary_of(slot)?, self.replica_of(slot)?);
         replica.control()?.command(&["CLUSTER", "FAILOVER"])?;
@@ -96,30 +98,30 @@ impl Cluster {
             if primary == replica.port() { Ok(()) } else { Err(Error::new(format!("{primary} is primary"))) }
         })?;
         self.wait_until_ok()?;
-        // Redis 6.2 pauses writes to the old primary for ten seconds and forgets to end it, which a test would
-        // notice that promotes it again.
+        // Redis 6.2 pauses writes to the old primary for ten seconds and does not end the pause. A test
+        // that promotes it again would notice.
         old.control()?.command(&["CLIENT", "UNPAUSE"]).map(|_| ())
     }
 
-    /// Kills the slot's primary and returns it at once, before its replica has taken over.
+    /// Kills the slot's primary, and returns it immediately, before its replica has taken over.
     pub fn kill_primary_of(&self, slot: u16) -> Result<&Server> {
         let primary = self.primary_of(slot)?;
         primary.kill_9()?;
         Ok(primary)
     }
 
-    /// Moves the slot and its keys to another primary; every node knows when this returns.
+    /// Moves the slot and its keys to another primary. All nodes know when this returns.
     pub fn migrate_slot(&self, slot: u16, to: &Server) -> Result<()> {
         self.begin_migration(slot, to)?.finish()
     }
 
-    /// Opens the slot for its move to another primary, and leaves it so until [`Migration::finish`].
+    /// Begins to move the slot to another primary. It stays in this state until [`Migration::finish`].
     pub fn begin_migration<'a>(&'a self, slot: u16, to: &'a Server) -> Result<Migration<'a>> {
         Migration::begin(self, slot, to)
     }
 
-    /// Waits until every running node works, agrees with all others on who is in charge of which slot, and, if a
-    /// replica, follows its primary.
+    /// Waits until every running node is healthy, agrees with all others on the primary of every slot, and,
+    /// if it is a replica, follows its primary.
     pub fn wait_until_ok(&self) -> Result<()> {
         poll("the cluster to be ok", || {
             let mut agreed: Option<Vec<u16>> = None;

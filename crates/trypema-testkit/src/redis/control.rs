@@ -1,4 +1,4 @@
-//! A small client of the testkit's own, so that what it does to a server does not go through what is tested.
+//! A small Redis client, so that tests do not control servers through the code under test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -6,30 +6,30 @@ use std::time::Duration;
 
 use super::{Error, Result};
 
-/// No command of a test takes a second; a stopped server never answers.
+/// The timeout of a command: no command of a test takes a second, and a stopped server never answers.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One connection that sends a command and reads its reply (RESP2), each within 5 s.
+/// A connection that sends a command and reads its reply (RESP2), each within 5 s.
 #[derive(Debug)]
 pub struct Control {
     stream: BufReader<TcpStream>,
 }
 
-/// What a server answers.
+/// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {
-    /// `+OK` and the like.
+    /// A status such as `+OK`.
     Status(String),
-    /// An error, with its code: `WRONGTYPE …`.
+    /// An error with its code: `WRONGTYPE …`.
     Error(String),
-    /// A number.
+    /// An integer.
     Integer(i64),
-    /// Bytes.
+    /// A bulk string.
     Bulk(Vec<u8>),
-    /// A list.
+    /// An array.
     Array(Vec<Reply>),
-    /// Nothing: a missing value.
+    /// A missing value.
     Nil,
 }
 
@@ -44,7 +44,7 @@ impl Control {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// Connects as a `redis://[[user]:password@]host[:port][/database]` address says.
+    /// Connects to a URL of the form `redis://[[user]:password@]host[:port][/database]`.
     pub fn open(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("redis://");
         let rest = rest.ok_or_else(|| Error::new(format!("`{url}` does not begin with redis://")))?;
@@ -66,7 +66,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Sends a command and gives its reply; an error reply is an `Err`.
+    /// Sends a command and returns its reply. An error reply is an `Err`.
     pub fn command<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Reply> {
         match self.raw(words)? {
             Reply::Error(message) => Err(Error::new(format!("{}: {message}", shown(words)))),
@@ -74,7 +74,7 @@ impl Control {
         }
     }
 
-    /// Sends a command and gives its reply, also if it is a [`Reply::Error`].
+    /// Sends a command and returns its reply, even if it is a [`Reply::Error`].
     pub fn raw<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Reply> {
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words.iter().map(AsRef::as_ref) {
@@ -86,12 +86,12 @@ impl Control {
         self.read_reply().map_err(Error::during(shown(words)))
     }
 
-    /// Waits so long for a reply from now on; for ever if `None`.
+    /// Sets the timeout for replies; `None` waits forever.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.stream.get_ref().set_read_timeout(timeout).map_err(Error::during("setting the timeout"))
     }
 
-    /// The next line, without its end.
+    /// Returns the next line, without its end.
     pub(crate) fn read_line(&mut self) -> Result<Vec<u8>> {
         let mut line = Vec::new();
         self.stream.read_until(b'\n', &mut line).map_err(Error::during("reading"))?;
@@ -138,7 +138,8 @@ impl Control {
 }
 
 impl Reply {
-    /// The reply as text: a status, an error, bytes or a number; empty for a list or nothing.
+    /// Returns the reply as text: a status, an error, bytes or a number; empty for an array or a missing
+    /// value.
     pub fn text(&self) -> String {
         match self {
             Self::Status(text) | Self::Error(text) => text.clone(),
@@ -148,12 +149,12 @@ impl Reply {
         }
     }
 
-    /// The reply as a number, if it is one or is the text of one.
+    /// Returns the reply as a number, if it is one or its text is one.
     pub fn integer(&self) -> Option<i64> {
         self.text().parse().ok()
     }
 
-    /// What the list holds; nothing if this is none.
+    /// Returns the items of an array; empty for other replies.
     pub fn items(&self) -> &[Self] {
         match self {
             Self::Array(items) => items,
@@ -161,7 +162,7 @@ impl Reply {
         }
     }
 
-    /// The reply's bytes; empty if it has none.
+    /// Returns the bytes of the reply; empty if it has none.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Bulk(bytes) => bytes,
@@ -171,7 +172,7 @@ impl Reply {
     }
 }
 
-/// The command for a message, without what may be long.
+/// Formats a command for a message, without arguments that may be long.
 fn shown<W: AsRef<[u8]>>(words: &[W]) -> String {
     let words: Vec<_> = words.iter().take(4).map(|word| String::from_utf8_lossy(word.as_ref())).collect();
     format!("`{}`", words.join(" "))

@@ -1,11 +1,11 @@
-//! A directory of its own for each server.
+//! A separate directory for each server.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Error, Result};
 
-/// Created empty, removed with all it holds when dropped.
+/// A directory that is created empty, and removed with its contents when dropped.
 #[derive(Debug)]
 pub(crate) struct Directory(PathBuf);
 
@@ -14,7 +14,7 @@ impl Directory {
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let number = CREATED.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("trypema-{}-{number}", std::process::id()));
-        // A process killed with this number before may have left one behind.
+        // A killed process with the same id may have left one behind.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).map_err(Error::during(format!("creating {}", path.display())))?;
         Ok(Self(path))
@@ -27,7 +27,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Nobody is left to tell, and what stays is a few kilobytes in the temporary directory.
+        // Nobody could handle the error, and only a few kilobytes stay in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

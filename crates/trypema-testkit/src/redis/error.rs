@@ -1,13 +1,13 @@
-//! What a test is told when a server does not do as asked.
+//! The error type of test servers.
 
 use std::fmt;
 
-/// What the methods of this module give.
+/// The result type of this module.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A server could not be started, reached or brought where it should be.
+/// A server could not be started, reached or brought into the expected state.
 ///
-/// It prints the same with `{}` and `{:?}`, so that `unwrap` in a test shows a server's log line by line.
+/// `{}` and `{:?}` print the same, so that `unwrap` in a test shows a server's log line by line.
 pub struct Error(String);
 
 impl Error {
@@ -15,7 +15,7 @@ impl Error {
         Self(message.into())
     }
 
-    /// For `map_err`: what was being done when `cause` came up.
+    /// Returns a function for `map_err` that adds the failed action to its cause.
     pub(crate) fn during<C: fmt::Display>(doing: impl fmt::Display) -> impl FnOnce(C) -> Self {
         move |cause| Self(format!("{doing}: {cause}"))
     }

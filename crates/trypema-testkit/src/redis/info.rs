@@ -1,8 +1,8 @@
-//! What `INFO` and `CLUSTER INFO` say.
+//! The replies to `INFO` and `CLUSTER INFO`.
 
 use std::collections::BTreeMap;
 
-/// The fields of one answer.
+/// The fields of one reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info(BTreeMap<String, String>);
 
@@ -12,12 +12,12 @@ impl Info {
         Self(fields.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect())
     }
 
-    /// The field's text; empty if there is no such field.
+    /// Returns the text of a field; empty if there is no such field.
     pub fn text(&self, field: &str) -> &str {
         self.0.get(field).map_or("", String::as_str)
     }
 
-    /// The field's number, if there is one.
+    /// Returns the number of a field, if it is one.
     pub fn number(&self, field: &str) -> Option<u64> {
         self.text(field).parse().ok()
     }

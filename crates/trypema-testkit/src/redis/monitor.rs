@@ -1,10 +1,10 @@
-//! Every command that a server runs.
+//! Records every command that a server runs.
 
 use std::thread::{self, JoinHandle};
 
 use super::{Control, Error, Result, Server};
 
-/// Collects what a server runs, until [`finish`](Monitor::finish).
+/// A recording of the commands of a server, until [`finish`](Monitor::finish).
 #[derive(Debug)]
 pub struct Monitor {
     end: String,
@@ -16,7 +16,7 @@ pub struct Monitor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Monitored {
-    /// Whether a script issued it, rather than a client.
+    /// Whether a script issued the command, rather than a client.
     pub is_from_script: bool,
     /// The command and its arguments.
     pub words: Vec<Vec<u8>>,
@@ -26,7 +26,7 @@ impl Monitor {
     pub(crate) fn start(server: &Server) -> Result<Self> {
         let mut feed = server.control()?;
         feed.command(&["MONITOR"])?;
-        // A server may be idle for as long as it likes.
+        // The server may be idle for any time.
         feed.set_timeout(None)?;
         let end = format!("end-of-monitor-{}", server.port());
         let last = end.clone().into_bytes();
@@ -34,16 +34,18 @@ impl Monitor {
         Ok(Self { end, control: server.control()?, collector })
     }
 
-    /// Stops watching and gives, in order, all that the server ran since [`Server::monitor`] returned.
+    /// Stops recording. Returns, in order, all commands that the server ran since [`Server::monitor`]
+    /// returned.
     pub fn finish(mut self) -> Result<Vec<Monitored>> {
-        // The feed is in the order of execution: once it shows this, it has shown everything before.
+        // The feed is in the order of execution: once it shows this command, it has shown all previous
+        // ones.
         self.control.command(&["ECHO", &self.end])?;
         self.collector.join().unwrap_or_else(|_| Err(Error::new("the monitor panicked")))
     }
 }
 
 impl Monitored {
-    /// Reads `+1700000000.123456 [0 127.0.0.1:50000] "SET" "key" "value"`.
+    /// Parses `+1700000000.123456 [0 127.0.0.1:50000] "SET" "key" "value"`.
     fn parse(line: &[u8]) -> Option<Self> {
         let open = line.iter().position(|&byte| byte == b'[')?;
         let close = open + line[open..].iter().position(|&byte| byte == b']')?;
@@ -70,7 +72,7 @@ fn collect(mut feed: Control, last: &[u8]) -> Result<Vec<Monitored>> {
     }
 }
 
-/// The rest of a quoted word, as Redis escapes it.
+/// Reads the rest of a quoted word, with Redis's escapes.
 fn quoted(bytes: &mut impl Iterator<Item = u8>) -> Option<Vec<u8>> {
     let mut word = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Ports that no other server of ours has or will take, even while its own is down.
+//! Ports that no other test server uses or will choose, even while its own server is down.
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,20 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Error, Result};
 use crate::random::Random;
 
-/// Below the ports that systems lend to outgoing connections (32768 and up on Linux), so that none of those takes
-/// the port of a server between its kill and its restart.
+/// The first port. All are below the ephemeral ports (from 32768 on Linux), so that no outgoing connection
+/// takes the port of a server between its kill and its restart.
 const FIRST: u64 = 10_000;
-/// The ports of the Cluster buses, [`BUS_OFFSET`] above, are then nobody's port and below those lent out too.
+/// The last port. So the bus ports of Cluster nodes, [`BUS_OFFSET`] above, are outside the range, and below
+/// the ephemeral ports as well.
 const LAST: u64 = 19_999;
-/// A Cluster node listens for its peers at its port plus this; Redis 6.2 cannot be told otherwise.
+/// The distance of a Cluster node's bus port from its port; it cannot be configured in Redis 6.2.
 const BUS_OFFSET: u16 = 10_000;
-/// More than could ever be taken at once by the tests of one machine.
+/// The number of attempts: more than the tests of one machine could ever use at once.
 const ATTEMPTS: usize = 1_000;
 
-/// A TCP port held for one server for as long as this lives.
+/// A TCP port that is reserved for one server while this value lives.
 ///
-/// Redis itself listens on the TCP port, so it cannot be held by binding it. Every testkit process holds the UDP
-/// port of the same number instead, which nobody else wants and which a killed process gives back.
+/// The server itself listens on the TCP port, so it cannot be reserved by binding it. Instead, every
+/// testkit process binds the UDP port of the same number, which no other program uses, and which the system
+/// releases if the process is killed.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -27,7 +29,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Some port that is free now, and whose bus port is.
+    /// Reserves a free port whose bus port is free as well.
     pub(crate) fn any() -> Result<Self> {
         static DRAWN: AtomicU64 = AtomicU64::new(0);
         let draw = DRAWN.fetch_add(1, Ordering::Relaxed);
@@ -39,7 +41,7 @@ impl Port {
             .ok_or_else(|| Error::new(format!("none of {ATTEMPTS} ports tried is free")))
     }
 
-    /// This very port, if it is free.
+    /// Reserves this port, if it is free.
     pub(crate) fn exactly(number: u16) -> Result<Self> {
         match UdpSocket::bind((Ipv4Addr::LOCALHOST, number)) {
             Ok(held) if is_free(number) => Ok(Self { number, _held: held }),

@@ -7,18 +7,18 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use super::wait::poll;
 use super::{Error, Result};
 
-/// Waits for the end of its input, which comes with the end of the process that started it, however that ends.
-/// Signals meant for a whole process group must not end it before its task is done.
+/// The watchdog's script. It waits for the end of its input, which comes when the test's process ends, for
+/// whatever reason. It ignores signals to the whole process group, so that it can finish its work.
 const WATCHDOG: &str = r#"trap "" HUP INT TERM; read _; eval "$2"; rm -rf -- "$1""#;
 const KILL: &str = r#"kill -9 "$0""#;
 const SIGNAL: &str = r#"kill -s "$0" "$1""#;
 
-/// What a watchdog does when the test is killed.
+/// The actions of a watchdog when the test is killed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watchdog<'a> {
-    /// Ends the server: a shell script, for which `$0` is the server's process and `$1` its directory.
+    /// A shell script that ends the server. `$0` is the process id, `$1` the directory.
     pub(crate) ending: &'static str,
-    /// Removed then.
+    /// The directory to remove afterwards.
     pub(crate) directory: &'a Path,
 }
 
@@ -26,18 +26,19 @@ pub(crate) struct Watchdog<'a> {
 #[derive(Debug)]
 pub(crate) struct Process {
     server: Child,
-    /// Kills the server if this process is killed itself and so can drop nothing.
+    /// Kills the server if this process is killed and cannot drop it.
     watchdog: Child,
     is_stopped: bool,
 }
 
 impl Process {
-    /// Starts `command` in `directory`, which the watchdog removes; its output is appended to the file `log`.
+    /// Starts `command` in `directory`, which the watchdog removes. The output is appended to the file
+    /// `log`.
     pub(crate) fn start(command: &mut Command, directory: &Path, log: &Path) -> Result<Self> {
         Self::start_watched(command, Watchdog { ending: KILL, directory }, log)
     }
 
-    /// The same for a server that takes more than a kill to be gone.
+    /// Starts a server that needs more than a SIGKILL to end.
     pub(crate) fn start_watched(command: &mut Command, watched: Watchdog<'_>, log: &Path) -> Result<Self> {
         let Watchdog { ending, directory } = watched;
         let program = command.get_program().to_owned();
@@ -71,7 +72,7 @@ impl Process {
         }
     }
 
-    /// SIGSTOP: the server does nothing more, but the system still accepts connections for it.
+    /// Sends SIGSTOP: the server does nothing, but the kernel still accepts connections for it.
     pub(crate) fn stop(&mut self) -> Result<()> {
         self.signal("STOP")?;
         self.is_stopped = true;
@@ -81,7 +82,7 @@ impl Process {
         )
     }
 
-    /// SIGCONT: the server goes on where it was stopped.
+    /// Sends SIGCONT: the server continues.
     pub(crate) fn cont(&mut self) -> Result<()> {
         self.signal("CONT")?;
         self.is_stopped = false;
@@ -92,7 +93,7 @@ impl Process {
         self.is_stopped
     }
 
-    /// How it ended; fails while it runs.
+    /// Returns the exit status. Fails while the process runs.
     pub(crate) fn ended(&mut self) -> Result<ExitStatus> {
         match self.server.try_wait() {
             Ok(Some(status)) => Ok(status),
@@ -109,7 +110,7 @@ impl Process {
         }
     }
 
-    /// A signal takes effect a moment after it is sent. Where there is no `/proc` to see it, that has to do.
+    /// Whether SIGSTOP has taken effect, which takes a moment. Without `/proc`, this is assumed.
     fn has_come_to_rest(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id()));
         status.map_or(true, |status| status.lines().any(|line| line.starts_with("State:\tT")))
@@ -118,9 +119,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog first: once the server is reaped, its number may become another's.
+        // Kill the watchdog first: once the server is reaped, its process id may be reused.
         for child in [&mut self.watchdog, &mut self.server] {
-            // It fails only for a process that has ended already.
+            // This fails only if the process has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,4 +1,4 @@
-//! A proxy that harms what passes through it.
+//! A proxy that injects faults.
 
 mod connection;
 mod fault;
@@ -17,14 +17,16 @@ use fault::Fault;
 
 pub use rewrite::Rewrite;
 
-/// A server on loopback takes a connection at once, or its queue is full and never will.
+/// The timeout of connecting to the server. On loopback, a connection is accepted immediately, or never if
+/// the backlog is full.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Stands between clients and a server, passing everything on until told to do harm.
+/// A proxy between clients and a server. It forwards everything until a fault is set.
 ///
-/// A fault holds for the connections that are open and those to come, until another is chosen or
-/// [`heal`](FaultProxy::heal) ends it. A request sent after the method has returned meets the fault; a reply that was
-/// under way already may escape it. What does not pass is left unread or thrown away, never piled up.
+/// A fault applies to all open and future connections, until another one is set or
+/// [`heal`](FaultProxy::heal) ends it. It affects every request that is sent after the method has returned;
+/// a reply that was already on its way may still pass. Bytes that may not pass are left unread or
+/// discarded, never buffered without bound.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -33,12 +35,12 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Stands before the server at `upstream`, on a free loopback port.
+    /// Starts a proxy for the server at `upstream`, on a free loopback port.
     pub fn start(upstream: SocketAddr) -> Result<Self> {
         Self::rewriting(upstream, Vec::new())
     }
 
-    /// The same, with some strings of requests replaced on their way.
+    /// Starts a proxy that also replaces strings in requests.
     pub fn rewriting(upstream: SocketAddr, rewrites: Vec<Rewrite>) -> Result<Self> {
         if let Some(rewrite) = rewrites.iter().find(|rewrite| rewrite.from.len() != rewrite.to.len()) {
             return Err(Error::new(format!("{rewrite:?} would change the length of a request")));
@@ -52,54 +54,55 @@ impl FaultProxy {
         Ok(Self { address, connections, acceptor: Some(acceptor) })
     }
 
-    /// The address that clients connect to.
+    /// Returns the address for clients.
     pub fn addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where clients connect: `redis://127.0.0.1:port`.
+    /// Returns the URL for clients: `redis://127.0.0.1:port`.
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// Every reply comes this much later.
+    /// Delays every reply.
     pub fn delay(&self, by: Duration) {
         self.connections.set_fault(Fault::Delay(by));
     }
 
-    /// Closes all open connections; new ones are not harmed by it.
+    /// Closes all open connections. New connections are not affected.
     pub fn cut(&self) {
         self.connections.close_all();
     }
 
-    /// Closes all open connections, and new ones as soon as they are made.
+    /// Closes all open connections, and closes new ones immediately.
     pub fn refuse(&self) {
         self.connections.set_fault(Fault::Refuse);
         self.connections.close_all();
     }
 
-    /// Requests pass, replies are thrown away, connections stay open. A healed connection still lacks the replies
-    /// that were thrown away.
+    /// Forwards requests and discards replies. Connections stay open. After [`heal`](FaultProxy::heal), a
+    /// connection still lacks the discarded replies.
     pub fn drop_replies(&self) {
         self.connections.set_fault(Fault::DropReplies);
     }
 
-    /// Requests pass; where the reply would, the connection is closed instead.
+    /// Forwards requests, and closes the connection instead of forwarding a reply.
     pub fn cut_on_reply(&self) {
         self.connections.set_fault(Fault::CutOnReply);
     }
 
-    /// Nothing passes either way and nothing is closed: half-open. Once healed, what was sent meanwhile passes.
+    /// Forwards nothing in either direction, and closes nothing: a half-open connection. After
+    /// [`heal`](FaultProxy::heal), bytes that were sent meanwhile pass.
     pub fn freeze(&self) {
         self.connections.set_fault(Fault::Freeze);
     }
 
-    /// No fault from now on.
+    /// Ends all faults.
     pub fn heal(&self) {
         self.connections.set_fault(Fault::None);
     }
 
-    /// How many connections clients have made, also those refused.
+    /// Returns the number of connections that clients have made, including refused ones.
     pub fn accepted(&self) -> u64 {
         self.connections.accepted.load(Ordering::Relaxed)
     }
@@ -109,17 +112,17 @@ impl FaultProxy {
         self.connections.rewritten.load(Ordering::Relaxed)
     }
 
-    /// How many connections are open now.
+    /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         self.connections.open()
     }
 
-    /// Bytes passed on to the server.
+    /// Returns the number of bytes forwarded to the server.
     pub fn bytes_up(&self) -> u64 {
         self.connections.bytes_up.load(Ordering::Relaxed)
     }
 
-    /// Bytes passed on to clients.
+    /// Returns the number of bytes forwarded to clients.
     pub fn bytes_down(&self) -> u64 {
         self.connections.bytes_down.load(Ordering::Relaxed)
     }
@@ -128,7 +131,7 @@ impl FaultProxy {
 impl Drop for FaultProxy {
     fn drop(&mut self) {
         self.connections.end();
-        // The acceptor sees the end when it wakes, and this connection wakes it.
+        // This connection wakes the acceptor, which then sees that the proxy has ended.
         let is_awake = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT).is_ok();
         if let Some(acceptor) = self.acceptor.take().filter(|_| is_awake) {
             let _ = acceptor.join();
@@ -146,7 +149,7 @@ fn accept(listener: &TcpListener, upstream: SocketAddr, connections: &Arc<Connec
         if connections.fault() == Fault::Refuse {
             continue;
         }
-        // A server that is not there closes the connection, as dropping the client's does.
+        // If the server is unreachable, dropping the client's connection closes it.
         if let Ok(server) = TcpStream::connect_timeout(&upstream, CONNECT_TIMEOUT) {
             let _ = connections.begin(client, server);
         }

@@ -1,20 +1,21 @@
-//! A primary that sentinels watch over.
+//! A primary that sentinels monitor.
 
 use super::wait::poll;
 use super::{Binary, Error, Info, Result, Server};
 
-/// The name that the sentinels know the primary by.
+/// The name of the primary in the sentinels' configuration.
 const NAME: &str = "mymaster";
 const REPLICAS: usize = 2;
 const SENTINELS: usize = 3;
 const QUORUM: &str = "2";
-/// How soon a server that does not answer is held to be down: short, but longer than a loaded machine pauses.
+/// The time after which a server that does not answer counts as down: short, but longer than a loaded
+/// machine pauses.
 const DOWN_AFTER_MS: &str = "500";
-/// How long a failover may take before it is given up.
+/// The timeout of a failover.
 const FAILOVER_TIMEOUT_MS: &str = "5000";
 
-/// A primary, two replicas and three sentinels, two of which must agree. A server that does not answer for half a
-/// second is held to be down.
+/// A primary, two replicas and three sentinels with a quorum of two. A server that does not answer for half
+/// a second counts as down.
 #[derive(Debug)]
 pub struct Sentinel {
     servers: Vec<Server>,
@@ -22,13 +23,13 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// Starts all of the `redis-server` on the `PATH`, and waits until they know each other; that takes some
-    /// seconds.
+    /// Starts all servers with the `redis-server` on the `PATH`, and waits until they know each other,
+    /// which takes some seconds.
     pub fn start() -> Result<Self> {
         Self::start_on(Binary::redis()?)
     }
 
-    /// Starts all of another program.
+    /// Starts all servers with another program.
     pub fn start_on(binary: Binary) -> Result<Self> {
         let primary = Server::builder().binary(binary.clone()).start()?;
         let port = primary.port().to_string();
@@ -46,36 +47,36 @@ impl Sentinel {
         Ok(started)
     }
 
-    /// Where clients connect: `redis+sentinel://host:port,host:port,host:port/mymaster`.
+    /// Returns the URL: `redis+sentinel://host:port,host:port,host:port/mymaster`.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.sentinels.iter().map(|node| node.addr().to_string()).collect();
         format!("redis+sentinel://{}/{NAME}", addresses.join(","))
     }
 
-    /// The server that the sentinels name as primary.
+    /// Returns the server that the sentinels name as primary.
     pub fn primary(&self) -> Result<&Server> {
         let sentinel = self.live_sentinels().next().ok_or_else(|| Error::new("no sentinel runs"))?;
         self.primary_by(sentinel)
     }
 
-    /// The three servers of data, whatever their part is at the moment.
+    /// Returns the three data servers, whatever their current role.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
 
-    /// The three sentinels.
+    /// Returns the three sentinels.
     pub fn sentinels(&self) -> &[Server] {
         &self.sentinels
     }
 
-    /// Makes a replica take over by `SENTINEL FAILOVER`; every sentinel names it when this returns.
+    /// Promotes a replica with `SENTINEL FAILOVER`. All sentinels name it when this returns.
     ///
-    /// The old primary still takes itself for one then: the sentinels put it right some ten seconds later, see
+    /// The old primary still acts as one then. The sentinels reconfigure it about ten seconds later, see
     /// [`wait_until_replicating`](Sentinel::wait_until_replicating).
     pub fn failover(&self) -> Result<()> {
         let old = self.primary()?.port();
         let sentinel = self.live_sentinels().next().ok_or_else(|| Error::new("no sentinel runs"))?;
-        // Refused while the sentinel has not yet heard enough of the replicas since the last one.
+        // The sentinel refuses while it has not heard enough from the replicas since the last failover.
         poll("the sentinel to begin a failover", || {
             sentinel.control()?.command(&["SENTINEL", "FAILOVER", NAME]).map(|_| ())
         })?;
@@ -85,19 +86,20 @@ impl Sentinel {
         })
     }
 
-    /// Kills the primary and returns it at once, before a replica has taken over.
+    /// Kills the primary, and returns it immediately, before a replica has taken over.
     pub fn kill_primary(&self) -> Result<&Server> {
         let primary = self.primary()?;
         primary.kill_9()?;
         Ok(primary)
     }
 
-    /// Waits until all running sentinels name one running primary, which takes itself for one.
+    /// Waits until all running sentinels name the same running primary, and that server is a primary.
     pub fn wait_until_settled(&self) -> Result<()> {
         poll("the sentinels to settle", || self.settled_primary().map(|_| ()))
     }
 
-    /// Waits until, besides, every other running server follows the primary; up to some ten seconds.
+    /// Waits until, in addition, every other running server follows the primary, which takes up to about
+    /// ten seconds.
     pub fn wait_until_replicating(&self) -> Result<()> {
         self.wait_until_settled()?;
         self.wait_until_replicating_from(self.primary()?.port())
@@ -149,7 +151,7 @@ fn start_sentinel(binary: &Binary, primary: &str) -> Result<Server> {
         .start()
 }
 
-/// What a sentinel knows of the primary.
+/// Returns the fields that a sentinel reports about the primary.
 fn known(sentinel: &Server) -> Result<Info> {
     let reply = sentinel.control()?.command(&["SENTINEL", "MASTER", NAME])?;
     let pairs = reply.items().chunks(2);

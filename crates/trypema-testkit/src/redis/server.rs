@@ -12,12 +12,14 @@ use super::process::Process;
 use super::wait::poll;
 use super::{Binary, Control, Error, Info, Monitor, Result, ServerBuilder, Shared};
 
-/// A real server on a loopback port of its own, killed when dropped.
+/// A real server on its own loopback port, killed when dropped.
 ///
-/// It keeps nothing on disk unless told to (`set("appendonly", "yes")`). Its methods can be called from any thread.
+/// It keeps nothing on disk unless configured otherwise (`set("appendonly", "yes")`). All methods can be
+/// called from any thread.
 #[derive(Debug)]
 pub struct Server {
-    // The process goes before the directory it writes to, and that before the port it listens on.
+    // Fields are dropped in order: the process before the directory it writes to, and that before the port
+    // it listens on.
     pub(super) process: Mutex<Option<Process>>,
     pub(super) arguments: Vec<&'static str>,
     pub(super) password: Option<String>,
@@ -32,17 +34,18 @@ impl Server {
         Self::builder().start()
     }
 
-    /// A server with other settings.
+    /// Returns a builder for other settings.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
 
-    /// The server that `REDIS_URL` or `REDIS_PORT` names, else one started for this call; for tests that need no more of it.
+    /// Returns the server that `REDIS_URL` or `REDIS_PORT` names, otherwise a new one. For tests that only
+    /// need its address.
     pub fn shared() -> Result<Shared> {
         Shared::open()
     }
 
-    /// Where clients connect: `redis://127.0.0.1:port`, with the password if there is one.
+    /// Returns the URL: `redis://127.0.0.1:port`, with the password if there is one.
     pub fn url(&self) -> String {
         match &self.password {
             Some(password) => self.url_as("", password),
@@ -50,27 +53,27 @@ impl Server {
         }
     }
 
-    /// Where clients connect as a user given to [`ServerBuilder::user`].
+    /// Returns the URL for a user that was given to [`ServerBuilder::user`].
     pub fn url_as(&self, user: &str, password: &str) -> String {
         format!("redis://{user}:{password}@{}", self.addr())
     }
 
-    /// The address it listens on.
+    /// Returns the address of the server.
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
-    /// The port it listens on, the same after a restart.
+    /// Returns the port of the server, which stays the same after a restart.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// A new connection to command it through.
+    /// Opens a connection for commands.
     pub fn control(&self) -> Result<Control> {
         Control::open(&self.url())
     }
 
-    /// Kills it, as `kill -9` does; it is gone when this returns.
+    /// Kills the server with SIGKILL. It has ended when this returns.
     pub fn kill_9(&self) -> Result<()> {
         match self.process().take() {
             Some(process) => {
@@ -81,7 +84,8 @@ impl Server {
         }
     }
 
-    /// Starts it again on the same port, killing it first if it runs, and waits until it answers.
+    /// Starts the server again on the same port, and waits until it answers. Kills it first if it is
+    /// running.
     pub fn restart(&self) -> Result<()> {
         let mut process = self.process();
         drop(process.take());
@@ -93,33 +97,33 @@ impl Server {
         Ok(())
     }
 
-    /// Stops it as SIGSTOP does: connections are accepted, nothing is answered.
+    /// Stops the server with SIGSTOP: connections are accepted, but nothing is answered.
     pub fn stop(&self) -> Result<()> {
         self.running(Process::stop)
     }
 
-    /// Lets a stopped server go on; what it was sent meanwhile is then carried out.
+    /// Continues a stopped server, which then processes the requests that were sent meanwhile.
     pub fn cont(&self) -> Result<()> {
         self.running(Process::cont)
     }
 
-    /// A section of what it says of itself: `memory`, `clients`, `stats`, `commandstats`, …
+    /// Returns a section of `INFO`: `memory`, `clients`, `stats`, `commandstats`, …
     pub fn info(&self, section: &str) -> Result<Info> {
         let reply = self.control()?.command(&["INFO", section])?;
         Ok(Info::parse(&reply.text()))
     }
 
-    /// Watches every command that it runs from now on.
+    /// Starts recording the commands that the server runs.
     pub fn monitor(&self) -> Result<Monitor> {
         Monitor::start(self)
     }
 
-    /// All it has logged.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
-    /// Whether it was started, and neither killed nor stopped since.
+    /// Whether the server was started, and neither killed nor stopped since.
     pub(crate) fn is_running(&self) -> bool {
         self.process().as_ref().is_some_and(|process| !process.is_stopped())
     }
@@ -145,13 +149,13 @@ impl Server {
 
     fn wait_until_answering(&self, process: &mut Process) -> Result<()> {
         let answered = poll("the server to answer", || {
-            // Ended is ended: the inner error ends the waiting.
+            // The inner error stops the polling: a server that has ended will not answer.
             if let Err(ended) = process.check_running() {
                 return Ok(Err(ended));
             }
             let mut control = self.control()?;
             let info = Info::parse(&control.command(&["INFO", "server"])?.text());
-            // A stranger may listen on this port, while ours is about to find it taken.
+            // Another program may listen on this port, while our server is about to find it taken.
             if info.number("process_id") != Some(process.id().into()) {
                 return Err(Error::new("another process answers"));
             }

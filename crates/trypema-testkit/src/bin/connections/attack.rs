@@ -1,4 +1,4 @@
-//! Hostile clients, from addresses of their own, until their process is ended.
+//! Hostile clients, each kind from its own address, until their process is killed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,31 +11,32 @@ use tokio::time::{sleep, timeout};
 
 use crate::Failure;
 
-/// Connections that one address tries to hold: more than the 1,000 it may have.
+/// The number of connections that one address tries to hold: more than the 1,000 that it may have.
 const CONNECTIONS: usize = 1_200;
-/// Connections that all attackers may open, so that an attack ends whatever happens.
+/// The number of connections that all attackers may open, so that every attack ends.
 const MAX_OPENED: usize = 1_000_000;
-/// An attack that nobody ends, ends by itself.
+/// The time after which an attack ends by itself.
 const LONGEST: Duration = Duration::from_secs(60);
-/// A slow reader takes nothing from its socket, and has little room for what arrives.
+/// The size of a socket's receive buffer. A slow reader reads nothing, so this is all that the server can
+/// send.
 const RECEIVE_BUFFER: u32 = 16 * 1024;
-/// The largest body of a check.
+/// The size of the largest accepted body of a check.
 const BODY: usize = 1024 * 1024;
-/// How often a byte of a head is sent.
+/// The interval between two bytes of a trickled head.
 const TRICKLE: Duration = Duration::from_millis(50);
-/// The pause of a refused connection before the next: a very short round trip.
+/// The delay before a closed connection is opened again: a very short round trip.
 const RECONNECT: Duration = Duration::from_millis(1);
 
-/// An attack on the service.
+/// An attack on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attack {
-    /// Asks for long answers, and reads none.
+    /// Requests long responses, and reads none.
     SlowReaders,
     /// Sends all but the last byte of the largest body.
     LargeBodies,
-    /// Sends a head byte by byte.
+    /// Sends a request head byte by byte.
     TrickledHeads,
-    /// All of these, each from another address.
+    /// All of the above, each from another address.
     Everything,
 }
 
@@ -53,10 +54,10 @@ impl Attack {
     }
 }
 
-/// Connections that all attackers have opened.
+/// The number of connections that all attackers have opened.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
-/// Attacks until the process is ended.
+/// Attacks until the process is killed.
 pub(crate) fn run(name: &str, address: &str) -> Result<(), Failure> {
     let attack = Attack::ALL.into_iter().find(|attack| attack.name() == name).ok_or("no such attack")?;
     let address: SocketAddr = address.parse()?;
@@ -76,11 +77,11 @@ pub(crate) fn run(name: &str, address: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Connects again whenever it is closed.
+/// Repeats an attack, with a new connection whenever the last one is closed.
 async fn repeat(attack: Attack, source: Ipv4Addr, address: SocketAddr) {
     while OPENED.fetch_add(1, Ordering::Relaxed) < MAX_OPENED {
         if let Ok(stream) = connect(source, address).await {
-            // Whatever ends it, the next one follows.
+            // However the connection ended, open the next one.
             let _ = act(attack, &stream).await;
         }
         sleep(RECONNECT).await;
@@ -117,7 +118,7 @@ async fn act(attack: Attack, stream: &TcpStream) -> std::io::Result<()> {
             let head = b"GET /healthz HTTP/1.1\r\nx-slow: ".iter().chain(std::iter::repeat(&b'a'));
             for byte in head {
                 send(stream, &[*byte]).await?;
-                // Anything to read is the end of the connection.
+                // A readable socket means that the server has closed the connection.
                 if timeout(TRICKLE, stream.readable()).await.is_ok() {
                     break;
                 }

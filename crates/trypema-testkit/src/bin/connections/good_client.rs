@@ -1,4 +1,4 @@
-//! A client that behaves, and how long it waits for its answers.
+//! A well-behaved client, which measures the latency of its requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,29 +10,29 @@ use trypema::clock::{Clock, SystemClock};
 use crate::Failure;
 use crate::service::Service;
 
-/// It asks once in this time: what is measured is the service, and not how fast it can be asked.
+/// The delay between two requests: this measures latency, not throughput.
 const PACE: Duration = Duration::from_millis(2);
-/// Every so many requests are a batch, which needs some of the memory budget.
+/// The interval, in requests, between two batches, which need some of the memory budget.
 const BATCH_EVERY: usize = 10;
 const CHECKS: usize = 20;
-/// Every so many requests the service's memory is looked at, between them.
+/// The interval, in requests, between two readings of the server's memory.
 const LOOK_EVERY: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
 const CHECK: &str = r#"{"attributes":{"user":"ann"}}"#;
 
-/// The client: it asks in turn on a connection that stays and on a new one.
+/// The client. It alternates between a persistent connection and a new one.
 pub(crate) struct GoodClient<'s> {
     service: &'s Service,
     kept: BufReader<TcpStream>,
 }
 
-/// The answers it has seen.
+/// The results of the client's requests.
 #[derive(Default)]
 pub(crate) struct Seen {
     times_us: Vec<u64>,
-    /// Requests that were not answered with 200.
+    /// The number of requests without a 200 response.
     pub(crate) failed: usize,
-    /// The most bytes of bodies and unread answers, and of resident memory.
+    /// The maximum bytes of bodies and unread responses, and of resident memory.
     pub(crate) buffered: u64,
     pub(crate) resident: u64,
 }
@@ -45,7 +45,7 @@ impl Seen {
         self.resident = self.resident.max(more.resident);
     }
 
-    /// The time within which this part of the requests was answered; 0 if there was none.
+    /// Returns the latency within which this percentage of requests was answered; 0 without requests.
     pub(crate) fn percentile_us(&mut self, percent: usize) -> u64 {
         self.times_us.sort_unstable();
         self.times_us.get(self.times_us.len() * percent / 100).copied().unwrap_or(0)
@@ -57,7 +57,7 @@ impl<'s> GoodClient<'s> {
         Ok(Self { service, kept: connect(service)? })
     }
 
-    /// Asks for so long.
+    /// Sends requests for this long.
     pub(crate) fn ask_for(&mut self, time: Duration) -> Result<Seen, Failure> {
         let end = SystemClock.now() + time;
         let mut seen = Seen::default();
@@ -100,7 +100,7 @@ fn connect(service: &Service) -> std::io::Result<BufReader<TcpStream>> {
     Ok(BufReader::new(stream))
 }
 
-/// Sends a check and reads its answer; the status.
+/// Sends a check, reads the response, and returns its status.
 fn send(connection: &mut BufReader<TcpStream>, body: &str) -> std::io::Result<u16> {
     let length = body.len();
     let request = format!("POST /v1/check HTTP/1.1\r\nhost: soak\r\ncontent-length: {length}\r\n\r\n{body}");

@@ -1,13 +1,15 @@
-//! Attacks the service from addresses of its own, and measures what a good client notices.
+//! Attacks the server from several loopback addresses, and measures the effect on a well-behaved client.
 //!
-//! `connections`: seconds of each attack and of calm take turns. Attackers hold more connections than a peer may have, and
-//! reconnect as soon as they are closed. They run in a process that yields to all others: what is measured is the service, and not
-//! the lack of a processor. `connections attack NAME ADDRESS` is that process.
+//! `connections` alternates between seconds of each attack and of calm. Attackers hold more connections
+//! than a peer may have, and reconnect as soon as they are closed. They run in a process that yields to all
+//! others, so that the server is measured and not a lack of processors. `connections attack NAME ADDRESS`
+//! is that process.
 //!
-//! On a machine with few processors the traffic alone delays everybody. So the same attackers also attack a server that does nothing
-//! (`connections sink`) while the good client asks the service: the delay of that is the floor.
+//! On a machine with few processors the traffic alone delays everything. So the same attackers also attack
+//! a server that does nothing (`connections sink`) while the client calls the real server. The delay
+//! measured then is the floor.
 //!
-//! The service is the binary `trypema` beside this one; `cargo xtask soak connections` builds both.
+//! The server is the binary `trypema` in the same directory; `cargo xtask soak connections` builds both.
 
 mod attack;
 mod good_client;
@@ -24,20 +26,21 @@ use good_client::{GoodClient, Seen};
 use service::Service;
 
 const USAGE: &str = "usage: connections";
-/// Calm and attack take turns this often, so that a slow moment of the machine meets both.
+/// The number of alternations between calm and attack, so that a slow moment of the machine affects both.
 const ROUNDS: usize = 3;
-/// How long each of them lasts.
+/// The duration of each phase.
 const ROUND: Duration = Duration::from_secs(3);
-/// How long attackers have to open their connections before anything is measured.
+/// The time for attackers to open their connections before the measurement starts.
 const BEGIN: Duration = Duration::from_millis(500);
-/// The highest ratio of the p99 under attack to the p99 in calm.
+/// The maximum ratio of the p99 under attack to the p99 in calm.
 const MAX_RATIO: f64 = 2.0;
-/// Below this the scheduler of a small machine decides, and not the service.
+/// The latency below which the scheduler of a small machine dominates, and not the server.
 const NOISE_US: u64 = 2_000;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// A process that only runs while no other wants the processor, as if it were on another machine; it ends when dropped.
+/// A process that only runs while no other needs the processor, as if it ran on another machine. Killed
+/// when dropped.
 struct Background(Child);
 
 impl Background {
@@ -52,7 +55,7 @@ impl Background {
         Self::start(&["attack", attack.name(), &address.to_string()])
     }
 
-    /// A sink, and its address.
+    /// Starts a sink, and returns it with its address.
     fn sink() -> Result<(Self, SocketAddr), Failure> {
         let mut sink = Self::start(&["sink"])?;
         let output = sink.0.stdout.take().ok_or("the sink has no output")?;
@@ -88,7 +91,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays all attacks; whether every bar holds.
+/// Runs all attacks. Returns whether all results are within their bounds.
 fn soak() -> Result<bool, Failure> {
     println!(
         "| attack | p50, p99 µs in calm | p99 µs beside the same attack on a sink | p50, p99 µs beside it | p99 ratio | failed | closed: peer_limit, out_of_memory | \
@@ -102,7 +105,7 @@ fn soak() -> Result<bool, Failure> {
     Ok(is_good)
 }
 
-/// Plays one attack on a service of its own; whether the good client was served as it should be.
+/// Runs one attack on a new server. Returns whether the results of the client are within their bounds.
 fn measure(attack: Attack) -> Result<bool, Failure> {
     let service = Service::start()?;
     let mut client = GoodClient::new(&service)?;
@@ -139,13 +142,13 @@ fn measure(attack: Attack) -> Result<bool, Failure> {
     Ok(is_good)
 }
 
-/// Asks while a server is attacked.
+/// Sends requests while the server at `address` is attacked.
 fn ask_beside(attack: Attack, address: SocketAddr, client: &mut GoodClient<'_>) -> Result<Seen, Failure> {
     let attackers = Background::attackers(attack, address)?;
     client.ask_for(BEGIN)?;
     let seen = client.ask_for(ROUND)?;
     drop(attackers);
-    // The attacked server notices that their connections have ended.
+    // Give the attacked server time to notice that the connections have ended.
     client.ask_for(BEGIN)?;
     Ok(seen)
 }

@@ -1,4 +1,4 @@
-//! The service that is attacked.
+//! The server under attack.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,9 +10,9 @@ use trypema_testkit::program::Program;
 
 use crate::Failure;
 
-/// The memory it may use for bodies and unread answers: its default.
+/// The memory budget for bodies and unread responses: the server's default.
 pub(crate) const BUDGET: u64 = 64 * 1024 * 1024;
-/// Three rules apply to a check, and never deny it.
+/// Three rules that apply to every check and never deny it.
 const RULES: &str = "
 rules:
   - {id: per-user, scope: user, strategy: {fixed_window: {limit: 1000000000, window: 30d}}}
@@ -21,16 +21,17 @@ rules:
 ";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A running service.
+/// A running server.
 pub(crate) struct Service {
     program: Program,
     address: SocketAddr,
-    /// Where its metrics are.
+    /// The address of the metrics.
     admin: SocketAddr,
 }
 
 impl Service {
-    /// Starts it with its default bounds; only the good client's address is that of a trusted proxy.
+    /// Starts a server with its default bounds. Only the address of the well-behaved client is a trusted
+    /// proxy.
     pub(crate) fn start() -> Result<Self, Failure> {
         let binary = std::env::current_exe()?.with_file_name("trypema");
         if !binary.exists() {
@@ -61,24 +62,24 @@ impl Service {
         self.address
     }
 
-    /// Connections that it closed early for this reason.
+    /// Returns the number of connections that the server closed early for this reason.
     pub(crate) fn closed(&self, reason: &str) -> u64 {
         self.metric(&format!("trypema_connections_closed_early_total{{reason=\"{reason}\"}}"))
     }
 
-    /// Bytes of bodies and unread answers.
+    /// Returns the bytes of bodies and unread responses.
     pub(crate) fn buffered(&self) -> u64 {
         self.metric("trypema_buffered_bytes")
     }
 
-    /// Bytes of its memory.
+    /// Returns the bytes of resident memory.
     pub(crate) fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.program.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
     }
 
-    /// The value of a metric; 0 if it cannot be read.
+    /// Returns the value of a metric; 0 if it cannot be read.
     fn metric(&self, name: &str) -> u64 {
         let text = self.metrics().unwrap_or_default();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

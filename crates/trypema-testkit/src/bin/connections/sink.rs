@@ -1,4 +1,4 @@
-//! A server that does nothing: the same attack on it shows how much of a delay is the machine's.
+//! A server that does nothing. The same attack on it shows the part of a delay that the machine causes.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use tokio::runtime::Builder;
 
 use crate::Failure;
 
-/// Bytes that it reads from a connection: as much as the largest body.
+/// The number of bytes that the sink reads from a connection: as many as the largest body has.
 const MAX_READ: usize = 1024 * 1024;
 
-/// Accepts connections, reads a little and never answers, until the process is ended.
+/// Accepts connections, reads up to [`MAX_READ`] and never answers, until the process is killed.
 pub(crate) fn run() -> Result<(), Failure> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -34,6 +34,6 @@ async fn swallow(stream: TcpStream) {
             _ => return,
         }
     }
-    // Held until the attackers are gone.
+    // Hold the connection open until the process ends.
     std::future::pending::<()>().await;
 }

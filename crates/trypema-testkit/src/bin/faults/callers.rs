@@ -1,4 +1,4 @@
-//! Callers that take all the time and watch the clock.
+//! Tasks that call Redis in a loop and measure the duration of each call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,16 +12,16 @@ use trypema_testkit::redis::wait_until;
 
 use super::Seen;
 
-/// More callers than script calls are under way at once.
+/// The number of callers: more than the number of batches in flight.
 const CALLERS: usize = 8;
 
-/// The library's default.
+/// The library's default deadline.
 const DEADLINE: Duration = Duration::from_millis(50);
 
-/// Between a caller's calls: all of them together must not use up a small machine.
+/// The delay between two calls of one caller, so that all callers together do not saturate a small machine.
 const PACE: Duration = Duration::from_millis(1);
 
-/// Callers at work.
+/// Running callers.
 pub(crate) struct Callers {
     log: Arc<Log>,
     tasks: Vec<JoinHandle<()>>,
@@ -37,17 +37,17 @@ struct Log {
 #[derive(Default)]
 struct Progress {
     seen: Seen,
-    /// When the fault ended.
+    /// The time at which the fault ended.
     healed: Option<Timestamp>,
-    /// Callers that have been served since.
+    /// Whether each caller has been served since the fault ended.
     served: [bool; CALLERS],
-    /// Callers that have been served at all.
+    /// Whether each caller has been served at all.
     started: [bool; CALLERS],
     is_over: bool,
 }
 
 impl Callers {
-    /// Starts them and waits until all are served.
+    /// Starts the callers and waits until all have been served.
     pub(crate) fn start(url: &str) -> Result<Self, Box<dyn std::error::Error>> {
         let rl = RateLimiter::builder().redis(connect(url)).redis_deadline(DEADLINE).build()?;
         let log = Arc::new(Log {
@@ -67,12 +67,12 @@ impl Callers {
         };
         let tasks = (0..CALLERS).map(caller).collect();
         wait_until("calls to be served", || log.progress().started == [true; CALLERS])?;
-        // What a first call has to set up is not what is measured here.
+        // Exclude the first calls, which also set up connections.
         log.progress().seen = Seen::default();
         Ok(Self { log, tasks })
     }
 
-    /// From now on the fault is over; waits until every caller is served again.
+    /// Marks the end of the fault, and waits until every caller is served again.
     pub(crate) fn finish_when_served(self) -> Result<Seen, Box<dyn std::error::Error>> {
         self.log.progress().healed = Some(SystemClock.now());
         wait_until("calls to be served again", || self.log.progress().served == [true; CALLERS])?;

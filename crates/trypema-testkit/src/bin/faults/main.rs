@@ -1,7 +1,8 @@
-//! Measures the tight numbers of the fault table: how late calls return, and how soon they are served again.
+//! Measures two numbers for each fault: how far calls exceed their deadline, and how soon they are served
+//! again.
 //!
-//! `faults [row]`: all rows, or those whose name contains the word. What must hold in every run, with looser
-//! bounds, is asserted by `tests/redis/faults.rs`.
+//! `faults [row]` measures all faults, or those whose name contains the word. The looser bounds that must
+//! hold in every run are asserted by `tests/redis/faults.rs`.
 
 mod callers;
 mod rows;
@@ -12,19 +13,20 @@ use std::time::Duration;
 use callers::Callers;
 use rows::{ROWS, Row, Stage};
 
-/// How much later than its deadline a call may return.
+/// The maximum time by which a call may exceed its deadline.
 const LATENESS: Duration = Duration::from_millis(5);
 
-/// How soon after the fault calls are to be served again.
+/// The maximum time from the end of the fault until all callers are served again.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// How long a fault lasts: longer than the breaker's pause, so that it is met open, closed and probing.
+/// The duration of a fault: longer than the circuit breaker's pause, so that calls meet it closed, open and
+/// half-open.
 const FAULT: Duration = Duration::from_millis(700);
 
-/// Each row is measured so often; the worst counts.
+/// The number of measurements of each fault. The worst counts.
 const ROUNDS: usize = 5;
 
-/// What was seen of a row.
+/// The measurements of one fault.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     calls: u64,

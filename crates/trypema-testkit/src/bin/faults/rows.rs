@@ -14,14 +14,14 @@ pub(crate) struct Row {
     pub(crate) heal: Step,
 }
 
-/// How callers reach the server.
+/// The path from callers to the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Direct,
     Proxied,
 }
 
-/// A server and what stands before it.
+/// A server, and the proxy in front of it.
 pub(crate) struct Stage {
     server: Server,
     proxy: FaultProxy,
@@ -49,10 +49,11 @@ impl Stage {
     }
 }
 
-/// Longer than any deadline.
+/// A delay longer than any deadline.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// What ends at the moment it begins is all in `heal`, from which on recovery is timed.
+/// The beginning of a fault that has no duration. Such a fault is entirely in `heal`, where the recovery
+/// time starts.
 const NOTHING: Step = |_| Ok(());
 
 pub(crate) const ROWS: [Row; 12] = [

@@ -1,6 +1,7 @@
-//! `cargo xtask plot <picture>`: draws the pictures of the docs from the simulator.
+//! `cargo xtask plot <picture>`: draws the pictures of the docs from simulations.
 //!
-//! The same code always draws the same bytes, so a picture that changes in a diff is behaviour that changed.
+//! The same code always draws the same bytes, so a picture that changes in a diff shows a change of
+//! behaviour.
 
 mod panel;
 mod scene;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A picture, and its numbers for those who prefer to read them.
+/// A picture, and its numbers as a Markdown table.
 struct Picture {
     file_name: &'static str,
     svg: String,
@@ -49,7 +50,7 @@ struct Picture {
 type Drawn = Result<Picture, TrypemaError>;
 
 impl Picture {
-    /// Writes the picture into the docs and prints the numbers.
+    /// Writes the picture into the docs, and prints the numbers.
     fn publish(self) -> Result<(), String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/img");
         let file = folder.join(self.file_name);

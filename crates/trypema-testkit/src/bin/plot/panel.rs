@@ -1,10 +1,10 @@
-//! One of the small charts that a picture is made of.
+//! A small chart, several of which make up a picture.
 
 use trypema_testkit::simulator::Tally;
 
 use trypema_testkit::svg::{Area, Drawing, Point, thousands};
 
-/// What a panel shows from its left to its right and from its bottom to its top.
+/// The ranges of the axes, and the distances of their ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     pub(crate) seconds: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    /// The axes, their ticks, and the title above.
+    /// Draws the axes, their ticks, and the title above.
     pub(crate) fn frame(&self, drawing: &mut Drawing, title: &str) {
         let Area { left, top, width, height } = self.area;
         let (right, bottom) = (left + width, top + height);
@@ -42,7 +42,7 @@ impl Panel {
         }
     }
 
-    /// A line right across at `level`.
+    /// Draws a horizontal line at `level`.
     pub(crate) fn level(&self, drawing: &mut Drawing, level: f64, class: &str) {
         let y = self.y(level);
         let left = Point { x: self.area.left, y };
@@ -50,7 +50,8 @@ impl Panel {
         drawing.line(left, right, class);
     }
 
-    /// A bar per second: what was admitted. One that leaves the chart says its number.
+    /// Draws a bar of admitted calls for each second. A bar that exceeds the chart is labelled with its
+    /// number.
     pub(crate) fn admitted(&self, drawing: &mut Drawing, seconds: &[Tally]) {
         for (second, tally) in seconds.iter().enumerate() {
             self.bar(drawing, second, 0, tally.admitted, "admitted");
@@ -58,7 +59,7 @@ impl Panel {
         self.clip_mark(drawing, seconds);
     }
 
-    /// Bars for what was admitted, and on top of each what was denied.
+    /// Draws bars of admitted calls, and of denied calls on top of them.
     pub(crate) fn admitted_and_denied(&self, drawing: &mut Drawing, seconds: &[Tally]) {
         for (second, tally) in seconds.iter().enumerate() {
             self.bar(drawing, second, tally.admitted, tally.offered, "denied");
@@ -67,7 +68,7 @@ impl Panel {
         self.clip_mark(drawing, seconds);
     }
 
-    /// A curve through `values`, evenly spread over the whole width.
+    /// Draws a curve through `values`, evenly spaced over the whole width.
     pub(crate) fn curve(&self, drawing: &mut Drawing, values: &[u64]) {
         let step = self.scale.seconds as f64 / (values.len().max(2) - 1) as f64;
         let points = values
@@ -87,7 +88,7 @@ impl Panel {
         }
     }
 
-    /// Names the number admitted in the first second if its bar is cut.
+    /// Labels the number admitted in the first second if its bar exceeds the chart.
     fn clip_mark(&self, drawing: &mut Drawing, seconds: &[Tally]) {
         let is_cut = |tally: &&Tally| tally.admitted > self.scale.top;
         let cut = seconds.iter().take_while(is_cut).count();

@@ -1,4 +1,4 @@
-//! What the pictures have in common: a limiter in virtual time, and traffic that meets it.
+//! Common parts of the pictures: a limiter on virtual time, and simulated traffic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use trypema::clock::{ManualClock, Timestamp};
 use trypema::{RateLimiter, TrypemaError};
 use trypema_testkit::simulator::{Load, Series, Simulation};
 
-/// Asks a limiter whether a call for a key is admitted.
+/// A function that decides whether a limiter admits a call for a key.
 pub(crate) type Ask<'a> = dyn Fn(&RateLimiter, &str) -> bool + 'a;
 
-/// What is offered, from when on, and for how long.
+/// The traffic of a picture: its start, its loads and its duration.
 pub(crate) struct Scene<'a> {
     pub(crate) start: Timestamp,
     pub(crate) loads: &'a [Load],
@@ -18,7 +18,7 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// What happens when every call is answered by `ask`, which is given a new limiter.
+    /// Simulates the traffic against a new limiter, where `ask` decides every call.
     pub(crate) fn played(&self, ask: &Ask<'_>) -> Result<Series, TrypemaError> {
         let clock = Arc::new(ManualClock::starting_at(self.start));
         let limiter = RateLimiter::builder().clock(clock.clone()).build()?;
@@ -31,5 +31,5 @@ impl Scene<'_> {
     }
 }
 
-/// 2020-09-13 12:26:40 UTC, at which windows of ten seconds begin.
+/// 2020-09-13 12:26:40 UTC, a boundary of ten-second windows.
 pub(crate) const EPOCH: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);

@@ -1,4 +1,4 @@
-//! The six strategies beside each other: the same burst, then the same steady overload.
+//! The six strategies side by side: the same burst, then the same steady overload.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::scene::{Ask, EPOCH, Scene};
 use crate::{Drawn, Picture};
 use trypema_testkit::svg::{Area, Drawing, Point, thousands};
 
-/// The limit that all are given in their own words: 100 in ten seconds.
+/// The common limit, expressed for each strategy: 100 in ten seconds.
 const CAPACITY: u64 = 100;
 const WINDOW_S: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(WINDOW_S);
@@ -24,7 +24,7 @@ const PER_SECOND: f64 = 10.0;
 const BURST: u64 = 150;
 const OVERLOAD_PER_SECOND: f64 = 20.0;
 const SECONDS: u64 = 40;
-/// From the start of the nearest aligned window to the burst, so that alignment shows.
+/// The time from a window boundary to the burst, so that the effect of alignment is visible.
 const INTO_WINDOW: Duration = Duration::from_secs(4);
 
 const WIDTH: u32 = 860;
@@ -148,7 +148,7 @@ fn panel(index: usize) -> Panel {
     }
 }
 
-/// The same in numbers.
+/// Returns the same data as a Markdown table.
 fn table(subjects: &[Subject], series: &[Series]) -> String {
     let mut table = String::from(
         "| strategy | first second | 0-10 s | 10-20 s | 20-30 s | 30-40 s | most in any 10 s |\n\

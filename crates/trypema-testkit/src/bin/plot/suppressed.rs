@@ -1,4 +1,5 @@
-//! The suppressed strategy at several loads: it settles at its soft limit and never passes its hard one.
+//! The suppressed strategy at several loads: it settles at its soft limit, and never exceeds its hard
+//! limit.
 
 use std::fmt::Write;
 
@@ -12,7 +13,7 @@ use crate::scene::{EPOCH, Scene};
 use crate::{Drawn, Picture};
 use trypema_testkit::svg::{Area, Drawing, Point, thousands};
 
-/// Offered load, in multiples of the limit.
+/// The offered loads, in multiples of the limit.
 const LOADS: [f64; 4] = [1.3, 2.0, 5.0, 50.0];
 const PER_SECOND: f64 = 100.0;
 const WINDOW_S: u64 = 10;
@@ -107,7 +108,7 @@ fn panel(left: f64, top: f64, [highest, per_tick]: [u64; 2]) -> Panel {
     }
 }
 
-/// Calls admitted in the window that ends at each fifth of a second.
+/// Returns the number of calls admitted in the window that ends at each fifth of a second.
 fn last_window(series: &Series) -> Vec<u64> {
     const STEP_US: u64 = 200_000;
     const WINDOW_US: u64 = WINDOW_S * 1_000_000;
@@ -119,7 +120,8 @@ fn last_window(series: &Series) -> Vec<u64> {
         .collect()
 }
 
-/// The same in numbers: admitted per window, the worst interval of a window's length, silent seconds.
+/// Returns the same data as a Markdown table: calls admitted per window, the maximum in any interval of a
+/// window's length, and seconds without admitted calls.
 fn table(limit: SuppressedLimit, series: &[Series]) -> String {
     let mut table = String::from("| load | offered per window |");
     for window in 1..=WINDOWS {

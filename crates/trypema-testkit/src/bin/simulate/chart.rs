@@ -6,29 +6,29 @@ const WIDTH: u32 = 860;
 const HEIGHT: u32 = 320;
 const AREA: Area = Area { left: 56.0, top: 64.0, width: 560.0, height: 200.0 };
 
-/// How curves differ.
+/// The styles of the curves.
 const CLASSES: [&str; 4] = ["axis", "curve", "soft", "hard"];
 
-/// What a chart shows, but for its curves.
+/// The frame of a chart, without its curves.
 pub(crate) struct Chart<'a> {
     pub(crate) description: &'a str,
     pub(crate) title: &'a str,
-    /// What is under the lower edge.
+    /// The label below the horizontal axis.
     pub(crate) across: &'a str,
     pub(crate) xs: &'a [f64],
-    /// The number at the upper edge, and from one line to the next.
+    /// The value at the upper edge, and the distance of two grid lines.
     pub(crate) top: f64,
     pub(crate) step: f64,
 }
 
 impl Chart<'_> {
-    /// The drawing of these curves, each named, with a number for each of `xs`.
+    /// Draws named curves, each with a value for every element of `xs`.
     pub(crate) fn drawn(&self, curves: &[(String, Vec<f64>)]) -> String {
         let mut drawing = Drawing::new(WIDTH, HEIGHT, self.description);
         self.frame(&mut drawing);
         for (place, (name, ys)) in curves.iter().enumerate() {
             let class = CLASSES[place % CLASSES.len()];
-            // Each piece is a line, because a curve of several points is drawn in one class only.
+            // Draw each segment as a line, because `Drawing::curve` supports only one style.
             for (one, other) in (1..self.xs.len().min(ys.len())).map(|to| (to - 1, to)) {
                 drawing.line(self.point(one, ys[one]), self.point(other, ys[other]), class);
             }
@@ -60,7 +60,7 @@ impl Chart<'_> {
         drawing.text(below, "middle", self.across);
     }
 
-    /// Values are evenly spread, whatever their distance.
+    /// Returns the point of a value. Values are evenly spaced, whatever their distance.
     fn point(&self, place: usize, level: f64) -> Point {
         let steps = (self.xs.len().max(2) - 1) as f64;
         Point { x: AREA.left + AREA.width * place as f64 / steps, y: self.y(level) }

@@ -1,4 +1,4 @@
-//! A day of a large fleet, and what its Redis has to bear.
+//! A day of a large fleet, and the load on its Redis.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,30 +14,30 @@ use crate::report::{DATA_CENTRE, Picture, Section};
 
 const INSTANCES: u32 = 1_000;
 const KEYS: usize = 1_000_000;
-/// An hour of the day is played as one second, at the hour's own rate.
+/// The hours of the day. Each is simulated as one second, at the rate of that hour.
 const HOURS: u64 = 24;
-/// Calls per second on average, on all instances together; at four in the morning a fifth of that, twelve hours later the
-/// rest of twice as much.
+/// The mean rate of all instances together, in calls per second. At four in the morning the rate is a fifth
+/// of it, twelve hours later 1.8 times as much.
 const MEAN: f64 = 250_000.0;
 const SWING: f64 = 0.8;
 const QUIETEST_HOUR: f64 = 4.0;
 
-/// What each key may spend: 100 a second, 1,000 at once.
+/// The capacity of each key's bucket: 100 calls a second, 1,000 at once.
 const CAPACITY: u64 = 1_000;
 const REFILL: Duration = Duration::from_secs(10);
 
-/// Microseconds of a server's CPU for a take of a token bucket: measured, docs/performance.md.
+/// The CPU time of a take from a token bucket in Redis, in microseconds; measured, see docs/performance.md.
 const TAKE_US: f64 = 11.8;
-/// The same for a lease. Not measured: taken to be what the longest script call there costs, that of the abuse strategy,
-/// which like a lease runs through the long way of the script.
+/// The CPU time of a lease in Redis, in microseconds. Not measured: assumed to equal the slowest script
+/// call in docs/performance.md, that of the abuse strategy, because both run the complete script.
 const LEASE_US: f64 = 35.1;
-/// How busy a server should be at its peak.
+/// The maximum utilisation of a Redis server at peak.
 const BUSY: f64 = 0.6;
 
-/// Through how many instances the calls of one key come.
+/// The number of instances that receive calls of one key.
 const ROUTES: [u32; 3] = [1_000, 32, 1];
 
-/// Ranks of keys, from the first to before the second.
+/// Ranges of key ranks.
 const BANDS: [[usize; 2]; 5] = [[0, 10], [10, 100], [100, 1_000], [1_000, 10_000], [10_000, KEYS]];
 
 struct Day {
@@ -45,7 +45,7 @@ struct Day {
     journal: Journal,
 }
 
-/// Plays the day for each way of routing.
+/// Simulates the day for each routing.
 pub(crate) fn sections() -> Result<Vec<Section>, TrypemaError> {
     let limit = TokenBucketLimits::from(TokenLimit::new(CAPACITY, REFILL)?);
     let days: Vec<Day> = ROUTES.iter().map(|route| played(&limit, *route)).collect();
@@ -62,7 +62,8 @@ fn played(limit: &TokenBucketLimits, route: u32) -> Day {
     Day { route, journal: fleet.run(offers(route)) }
 }
 
-/// Calls that come as from many callers, more by day than by night; key k is called in proportion to 1 / (k + 1).
+/// Generates Poisson traffic, with more calls by day than by night. Key k is called in proportion to 1 / (k
+/// + 1).
 fn offers(route: u32) -> impl Iterator<Item = Offer> {
     let mut random = Random::seeded(24);
     let shares = shares();
@@ -94,7 +95,7 @@ fn chance(random: &mut Random) -> f64 {
     random.below(STEPS) as f64 / STEPS as f64
 }
 
-/// The share of calls for each key or one before it.
+/// Returns the cumulative share of calls for each key.
 fn shares() -> Vec<f64> {
     let total: f64 = (1..=KEYS).map(|rank| 1.0 / rank as f64).sum();
     let mut sum = 0.0;
@@ -105,7 +106,8 @@ fn shares() -> Vec<f64> {
     (1..=KEYS).map(share).collect()
 }
 
-/// One of the instances that a key is routed to: neighbouring keys go to unrelated ones.
+/// Returns one of the instances that a key is routed to. Neighbouring keys are routed to unrelated
+/// instances.
 fn scattered(key: u32, place: u32) -> u32 {
     let start = Random::seeded(u64::from(key)).next_u64() % u64::from(INSTANCES);
     ((start + u64::from(place)) % u64::from(INSTANCES)) as u32
@@ -179,7 +181,7 @@ fn bands(days: &[Day]) -> String {
     text
 }
 
-/// Seconds of a server's CPU.
+/// Returns the CPU time of requests in Redis, in seconds.
 fn cpu_s(requests: Requests) -> f64 {
     (requests.takes as f64 * TAKE_US + requests.leases as f64 * LEASE_US) / 1e6
 }

@@ -14,11 +14,11 @@ use trypema_testkit::svg::thousands;
 use crate::chart::Chart;
 use crate::report::{DATA_CENTRE, Picture, Section};
 
-/// What all instances together may admit.
+/// The limit of all instances together.
 const CAPACITY: u64 = 100_000;
 const WINDOW: Duration = Duration::from_secs(10);
 const WINDOW_US: u64 = 10_000_000;
-/// Calls per second, below the limit and far above it.
+/// The loads in calls per second: below the limit, and far above it.
 const LOADS: [f64; 2] = [9_000.0, 40_000.0];
 const SECONDS: u64 = 30;
 
@@ -33,7 +33,7 @@ struct Row {
     journal: Journal,
 }
 
-/// Everything about one hot key.
+/// Simulates all sections about one hot key.
 pub(crate) fn sections() -> Result<Vec<Section>, TrypemaError> {
     let sizes = sizes()?;
     Ok(vec![

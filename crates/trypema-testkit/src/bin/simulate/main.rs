@@ -1,6 +1,7 @@
-//! `cargo xtask simulate hybrid`: fleets of instances that lease from one store, on virtual time.
+//! `cargo xtask simulate hybrid`: simulates fleets of instances that lease from one store, on virtual time.
 //!
-//! The same code always gives the same numbers, so a page that changes in a diff is behaviour that changed.
+//! The same code always gives the same numbers, so a page that changes in a diff shows a change of
+//! behaviour.
 
 mod chart;
 mod day;

@@ -1,4 +1,4 @@
-//! Writes what was simulated into the docs.
+//! Writes the results of simulations into the docs.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,24 +7,24 @@ use trypema_testkit::simulator::fleet::Network;
 
 use crate::{day, hot_key};
 
-/// Between machines of one data centre.
+/// The network between machines of one data centre.
 pub(crate) const DATA_CENTRE: Network =
     Network { fastest_us: 150, slowest_us: 1_000, lost_requests: 0, lost_replies: 0, unsent: 0 };
 
-/// A table for the page, and perhaps a picture.
+/// A table for the page, and optionally a picture.
 pub(crate) struct Section {
     pub(crate) name: &'static str,
     pub(crate) text: String,
     pub(crate) picture: Option<Picture>,
 }
 
-/// A drawing, and the file it belongs in.
+/// A drawing, and the name of its file.
 pub(crate) struct Picture {
     pub(crate) file: &'static str,
     pub(crate) svg: String,
 }
 
-/// Simulates everything and rewrites what stands between the marks of the page.
+/// Runs all simulations, and replaces the text between the marks of the page.
 pub(crate) fn write() -> ExitCode {
     let sections = hot_key::sections().and_then(|mut sections| {
         sections.extend(day::sections()?);
@@ -57,7 +57,7 @@ fn publish(section: Section) -> Result<(), String> {
     std::fs::write(&page, after).map_err(|error| format!("docs/scale.md not written: {error}"))
 }
 
-/// The page with another text between the marks of this name.
+/// Returns the page with a new text between the marks of this name, or `None` if there are no such marks.
 fn replaced(page: &str, name: &str, text: &str) -> Option<String> {
     let [first, last] = [format!("<!-- simulated: {name} -->\n"), format!("<!-- end of {name} -->\n")];
     let (before, rest) = page.split_once(&first)?;

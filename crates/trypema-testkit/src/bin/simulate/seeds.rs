@@ -1,11 +1,11 @@
-//! Random fleets, as many as are asked for.
+//! Simulates any number of random fleets.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use trypema_testkit::simulator::fleet::chaos::{self, Played};
 
-/// Failures are printed up to this number; after that one knows.
+/// The number of failures that are printed.
 const SHOWN: usize = 10;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct Sums {
     messages: u64,
 }
 
-/// Plays `count` seeds from `first` on.
+/// Simulates `count` seeds, starting with `first`.
 pub(crate) fn play([count, first]: [u64; 2]) -> ExitCode {
     let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
     let mut failed = 0;

@@ -1,15 +1,17 @@
-//! How six servers become a Cluster.
+//! Forms a Cluster of six servers.
 
 use super::view::View;
 use super::{PRIMARIES, SLOTS};
 use crate::redis::wait::poll;
 use crate::redis::{Binary, Error, Result, Server};
 
-/// How soon a node that does not answer is held to have failed: short, but longer than a loaded machine pauses.
+/// The time after which a node that does not answer counts as failed: short, but longer than a loaded
+/// machine pauses.
 const NODE_TIMEOUT_MS: &str = "1000";
-/// Slots given to a node per command; Redis 6.2 knows no ranges.
+/// The number of slots per command; Redis 6.2 does not support ranges.
 const SLOTS_PER_COMMAND: usize = 1024;
-/// A replica whose primary lost its slots stays where it is; by default it would move to another primary.
+/// A migration barrier that keeps replicas with their primaries. By default, a replica whose primary lost
+/// its slots would move to another one.
 const NEVER_MIGRATE: &str = "100";
 
 /// Starts the nodes: the primaries, then as many replicas.
@@ -27,13 +29,13 @@ pub(super) fn start(binary: &Binary) -> Result<Vec<Server>> {
     (0..2 * PRIMARIES).map(|_| node()).collect()
 }
 
-/// Deals the slots out to the primaries, in ranges of about one size.
+/// Assigns the slots to the primaries, in ranges of about the same size.
 pub(super) fn deal_slots(primaries: &[Server]) -> Result<()> {
     let all: Vec<String> = (0..SLOTS).map(|slot| slot.to_string()).collect();
     let shares = all.chunks(all.len().div_ceil(primaries.len()));
     for (number, (primary, share)) in primaries.iter().zip(shares).enumerate() {
         let mut control = primary.control()?;
-        // Different from the start, so that the nodes need not settle who comes first.
+        // Distinct epochs from the start avoid a conflict resolution between the nodes.
         control.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
         for slots in share.chunks(SLOTS_PER_COMMAND) {
             let words: Vec<&str> =
@@ -44,10 +46,10 @@ pub(super) fn deal_slots(primaries: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// Makes every node known to every other.
+/// Introduces every node to every other.
 pub(super) fn introduce(nodes: &[Server]) -> Result<()> {
     poll("the nodes to know each other", || {
-        // A handshake that the machine was too slow for is forgotten by the node, and begun again here.
+        // A node forgets a handshake that took too long, so repeat it.
         let known: Vec<u16> = View::of(&nodes[0])?.nodes().iter().map(|node| node.port).collect();
         for stranger in nodes.iter().filter(|node| !known.contains(&node.port())) {
             let port = stranger.port().to_string();
@@ -57,7 +59,7 @@ pub(super) fn introduce(nodes: &[Server]) -> Result<()> {
     })
 }
 
-/// Gives each primary its replica.
+/// Assigns a replica to each primary.
 pub(super) fn attach(primaries: &[Server], replicas: &[Server]) -> Result<()> {
     for (primary, replica) in primaries.iter().zip(replicas) {
         let id = primary.control()?.command(&["CLUSTER", "MYID"])?.text();

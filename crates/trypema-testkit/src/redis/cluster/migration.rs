@@ -1,14 +1,14 @@
-//! Moving a slot from one primary to another.
+//! Moves a slot from one primary to another.
 
 use super::Cluster;
 use crate::redis::{Reply, Result, Server};
 
-/// Keys moved per command.
+/// The number of keys moved per command.
 const KEYS_PER_COMMAND: &str = "100";
-/// How long one node waits for the other while keys move.
+/// The timeout of moving keys between two nodes.
 const MOVE_TIMEOUT_MS: &str = "5000";
 
-/// A slot on its way: what its old primary does not have is asked for at the new one.
+/// A slot in migration. Clients are redirected to the new primary for keys that the old one no longer has.
 #[derive(Debug)]
 #[must_use = "the slot is between two primaries until `finish`"]
 pub struct Migration<'a> {
@@ -22,13 +22,13 @@ impl<'a> Migration<'a> {
     pub(super) fn begin(cluster: &'a Cluster, slot: u16, to: &'a Server) -> Result<Self> {
         let migration = Self { cluster, slot: slot.to_string(), from: cluster.primary_of(slot)?, to };
         let (from_id, to_id) = (id(migration.from)?, id(to)?);
-        // In this order: the old primary sends clients to one that expects them.
+        // The order matters: the old primary must redirect clients to a node that already expects them.
         migration.set_slot(to, &["IMPORTING", &from_id])?;
         migration.set_slot(migration.from, &["MIGRATING", &to_id])?;
         Ok(migration)
     }
 
-    /// Moves the keys and hands the slot over; every node knows when this returns.
+    /// Moves the keys and then the slot. All nodes know when this returns.
     pub fn finish(self) -> Result<()> {
         while self.move_some_keys()? {}
         let to_id = id(self.to)?;
@@ -41,7 +41,7 @@ impl<'a> Migration<'a> {
         self.cluster.wait_until_ok()
     }
 
-    /// False once there is none left.
+    /// Moves some keys. Returns `false` if none is left.
     fn move_some_keys(&self) -> Result<bool> {
         let mut control = self.from.control()?;
         let keys = control.command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, KEYS_PER_COMMAND])?;

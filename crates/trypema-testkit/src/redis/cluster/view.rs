@@ -1,20 +1,20 @@
-//! What one node of a Cluster knows of all.
+//! The view that one node has of the Cluster.
 
 use std::ops::RangeInclusive;
 
 use super::SLOTS;
 use crate::redis::{Error, Result, Server};
 
-/// The answer to `CLUSTER NODES`.
+/// The reply to `CLUSTER NODES`.
 pub(super) struct View(Vec<Node>);
 
-/// One node, as another or itself sees it.
+/// One node, as another node or itself sees it.
 pub(super) struct Node {
     pub(super) id: String,
     pub(super) port: u16,
-    /// The node that this one replicates; `-` if it is a primary.
+    /// The primary of this node; `-` if it is a primary itself.
     pub(super) primary_id: String,
-    /// The greatest of several claims to a slot holds.
+    /// The epoch of its claim to slots; the highest one wins.
     pub(super) epoch: u64,
     flags: Vec<String>,
     slots: Vec<RangeInclusive<u16>>,
@@ -31,13 +31,13 @@ impl View {
         &self.0
     }
 
-    /// The node that gave this view.
+    /// Returns the node that gave this view.
     pub(super) fn myself(&self) -> Result<&Node> {
         let myself = self.0.iter().find(|node| node.is("myself"));
         myself.ok_or_else(|| Error::new("CLUSTER NODES names no `myself`"))
     }
 
-    /// The port of the primary of each slot; 0 where there is none.
+    /// Returns the port of the primary of each slot; 0 if there is none.
     pub(super) fn owners(&self) -> Vec<u16> {
         let mut owners = vec![0; usize::from(SLOTS)];
         for node in &self.0 {
@@ -50,7 +50,7 @@ impl View {
 }
 
 impl Node {
-    /// Reads `id host:port@bus flags primary ping pong epoch link slot…`.
+    /// Parses `id host:port@bus flags primary ping pong epoch link slot…`.
     fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split(' ').collect();
         let [id, address, flags, primary_id, _ping, _pong, epoch, _link, slots @ ..] = words.as_slice()
@@ -64,7 +64,8 @@ impl Node {
             primary_id: (*primary_id).to_owned(),
             epoch: epoch.parse().ok()?,
             flags: flags.split(',').map(str::to_owned).collect(),
-            // What begins with `[` is on its way, and belongs to its old primary until it has arrived.
+            // A slot that begins with `[` is in migration, and belongs to its old primary until it has
+            // moved.
             slots: slots
                 .iter()
                 .filter(|word| !word.starts_with('['))

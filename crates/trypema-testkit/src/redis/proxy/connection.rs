@@ -1,4 +1,4 @@
-//! The open connections of a proxy, and what they share.
+//! The open connections of a proxy, and their shared state.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,14 +11,14 @@ use super::fault::Fault;
 use super::pump::{Direction, Pump};
 use super::rewrite::Rewrite;
 
-/// All that the threads of one proxy share.
+/// The state that the threads of one proxy share.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     pub(super) accepted: AtomicU64,
     pub(super) bytes_up: AtomicU64,
     pub(super) bytes_down: AtomicU64,
     pub(super) rewritten: AtomicU64,
-    /// Strings that are replaced in requests.
+    /// Strings to replace in requests.
     pub(super) rewrites: Vec<Rewrite>,
     fault: Mutex<Fault>,
     open: Mutex<HashMap<u64, Pair>>,
@@ -50,13 +50,13 @@ impl Connections {
         self.pairs().len()
     }
 
-    /// Passes bytes both ways between the two, on threads of their own, until either closes.
+    /// Forwards bytes in both directions, on separate threads, until either end closes.
     pub(super) fn begin(self: &Arc<Self>, client: TcpStream, server: TcpStream) -> io::Result<()> {
         let id = self.begun.fetch_add(1, Ordering::Relaxed);
         let requests = Pump::new(Direction::Requests, client.try_clone()?, server.try_clone()?)?;
         let replies = Pump::new(Direction::Replies, server.try_clone()?, client.try_clone()?)?;
         self.pairs().insert(id, Pair { client, server });
-        // It may have been refused or ended while the server was being reached.
+        // The proxy may have ended, or refuse connections, since the connection to the server began.
         if self.has_ended() || self.fault() == Fault::Refuse {
             self.close(id);
         }
@@ -97,10 +97,10 @@ impl Connections {
 }
 
 impl Pair {
-    /// Ends the connection for the peers and for the pumps, which hold it too.
+    /// Ends the connection for both peers, and for the pumps that hold clones of it.
     fn shut_down(&self) {
         for end in [&self.client, &self.server] {
-            // It fails only for a peer that is gone already.
+            // This fails only if the peer has closed already.
             let _ = end.shutdown(Shutdown::Both);
         }
     }

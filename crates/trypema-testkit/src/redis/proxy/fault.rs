@@ -1,8 +1,8 @@
-//! The faults a proxy knows.
+//! The faults of a proxy.
 
 use std::time::Duration;
 
-/// What happens to what passes.
+/// The effect on bytes that pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Fault {
     #[default]

@@ -14,29 +14,29 @@ use super::connection::Connections;
 use super::fault::Fault;
 use super::rewrite::Rewriter;
 
-/// How long a pump that holds something back rests before it looks again.
+/// The interval at which a pump that holds bytes back checks again.
 const GLANCE: Duration = Duration::from_millis(5);
-/// Read at once.
+/// The number of bytes per read.
 const CHUNK_BYTES: usize = 16 * 1024;
-/// Chunks held back by a delay; with more, the sender waits.
+/// The maximum number of chunks that a delay holds back. Beyond it, the sender has to wait.
 const HELD_CHUNKS: usize = 64;
 
-/// Which way the bytes go.
+/// The direction of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Requests,
     Replies,
 }
 
-/// Reads from one end and writes to the other, as the fault allows.
+/// Reads from one end and writes to the other, as the fault permits.
 pub(super) struct Pump {
     direction: Direction,
     from: TcpStream,
     to: TcpStream,
-    /// What a delay holds back, with the moment it goes.
+    /// Chunks that a delay holds back, with the time at which each is due.
     held: VecDeque<(Timestamp, Vec<u8>)>,
     rewriter: Rewriter,
-    /// How long to wait for something to read.
+    /// The current read timeout.
     patience: Option<Duration>,
 }
 
@@ -47,14 +47,14 @@ impl Pump {
         Ok(Self { direction, from, to, held: VecDeque::new(), rewriter: Rewriter::default(), patience: None })
     }
 
-    /// Goes on until either end is closed.
+    /// Forwards bytes until either end is closed.
     pub(super) fn run(mut self, connections: &Connections) {
         let mut chunk = vec![0; CHUNK_BYTES];
-        // An error is the end of the connection, as the fault or a peer wanted it.
+        // An error means that the fault or a peer has ended the connection.
         while let Ok(true) = self.step(&mut chunk, connections) {}
     }
 
-    /// False at the end of the connection.
+    /// Forwards one chunk. Returns `false` at the end of the connection.
     fn step(&mut self, chunk: &mut [u8], connections: &Connections) -> io::Result<bool> {
         if connections.fault() == Fault::Freeze || self.held.len() >= HELD_CHUNKS {
             thread::sleep(GLANCE);
@@ -76,7 +76,7 @@ impl Pump {
         Ok(true)
     }
 
-    /// With nothing held back there is nothing to do before something comes, whatever the fault.
+    /// Sets the read timeout. Without held chunks, a read may block: there is nothing else to do.
     fn be_ready_to_read(&mut self) -> io::Result<()> {
         let patience = (!self.held.is_empty()).then_some(GLANCE);
         if patience != self.patience {
@@ -96,16 +96,16 @@ impl Pump {
         rewritten.bytes.into()
     }
 
-    /// Does to a chunk what the fault says; false if that is the end of the connection.
+    /// Applies the fault to a chunk. Returns `false` if that ends the connection.
     fn pass(&mut self, chunk: &[u8], connections: &Connections) -> io::Result<bool> {
         let now = SystemClock.now();
         match (connections.fault(), self.direction) {
             (Fault::DropReplies, Direction::Replies) => {}
             (Fault::CutOnReply, Direction::Replies) => return Ok(false),
             (Fault::Delay(by), Direction::Replies) => self.held.push_back((now + by, chunk.to_vec())),
-            // Read just before it froze: it goes first when that ends.
+            // The chunk was read just before the freeze, so it goes first afterwards.
             (Fault::Freeze, _) => self.held.push_back((now, chunk.to_vec())),
-            // Nothing overtakes what is held back.
+            // No chunk may overtake those that are held back.
             _ if !self.held.is_empty() => self.held.push_back((now, chunk.to_vec())),
             _ => self.write(chunk, connections)?,
         }
@@ -129,13 +129,13 @@ impl Pump {
             Direction::Requests => &connections.bytes_up,
             Direction::Replies => &connections.bytes_down,
         };
-        // Before it is written: whoever has received a byte finds it counted.
+        // Count before writing, so that a receiver of a byte always finds it counted.
         counter.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         self.to.write_all(chunk)
     }
 }
 
-/// Nothing came within the read timeout.
+/// Whether the error only means that nothing arrived within the read timeout.
 fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

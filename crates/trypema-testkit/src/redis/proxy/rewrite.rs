@@ -1,25 +1,25 @@
-//! Replaces strings in what clients send.
+//! Replaces strings in requests.
 
-/// A string of requests, and the one of the same length that the server gets in its place.
+/// A string in requests, and its replacement of the same length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewrite {
     /// The string that clients send.
     pub from: Vec<u8>,
-    /// The string that the server gets instead.
+    /// The string that the server receives instead.
     pub to: Vec<u8>,
 }
 
 impl Rewrite {
-    /// Whether the rest of `from` may follow after `bytes`.
+    /// Whether `bytes` are a proper prefix of `from`, so that the rest may follow.
     fn may_follow(&self, bytes: &[u8]) -> bool {
         bytes.len() < self.from.len() && self.from.starts_with(bytes)
     }
 }
 
-/// Replaces strings in one direction of a connection, also those that arrive in two chunks.
+/// Replaces strings in one direction of a connection, even those that are split over two chunks.
 #[derive(Debug, Default)]
 pub(super) struct Rewriter {
-    /// The end of the last chunk, where it may be the beginning of a string to replace.
+    /// The end of the last chunk, if it may be the beginning of a string to replace.
     held: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Rewriter {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rewritten {
     pub(super) bytes: Vec<u8>,
-    /// How many strings were replaced.
+    /// The number of replaced strings.
     pub(super) count: u64,
 }
 
