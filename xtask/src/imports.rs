@@ -1,4 +1,5 @@
-//! Modules import in one direction: a module uses only those before it in its crate's order, and ARCHITECTURE.md states that order.
+//! Checks that modules import in one direction: a module uses only those before it in its crate's order,
+//! which ARCHITECTURE.md states.
 
 mod scan;
 
@@ -12,9 +13,10 @@ use crate::Step;
 /// A crate whose top-level modules import in one direction.
 struct Layered {
     source: &'static str,
-    /// From the modules that import nothing to those that nothing imports, as ARCHITECTURE.md writes it. A module may use those before it.
+    /// The modules in order, as ARCHITECTURE.md states them: first those that import nothing, last those
+    /// that nothing imports. A module may use those before it.
     order: &'static str,
-    /// Modules that import nothing and are not imported: pages, for example.
+    /// Modules that import nothing and are not imported, for example pages.
     left_out: &'static [&'static str],
     exceptions: &'static [Exception],
 }
@@ -104,7 +106,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The shortest way from one module to another along imports.
+/// Returns the shortest path from one module to another along imports.
 fn path(imports: &Imports, from: &str, to: &str) -> Option<Vec<String>> {
     let mut paths = VecDeque::from([vec![from.to_owned()]]);
     let mut seen = BTreeSet::new();

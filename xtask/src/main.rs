@@ -33,7 +33,8 @@ cargo xtask <command>
   plot strategies    draws docs/img/strategies.svg: one burst through all six strategies
 ";
 
-/// A workspace of its own: one of the peers it measures is also named trypema.
+/// The manifest of the benchmarks. They are a separate workspace, because one of the measured peers is also
+/// named trypema.
 const BENCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/trypema-bench/Cargo.toml");
 
 fn main() -> ExitCode {
@@ -78,14 +79,14 @@ fn soak(program: &str, arguments: &[&str]) -> Step {
     cargo(run.iter().chain(arguments))
 }
 
-/// What a step gives: nothing, or what to tell the user.
+/// The result of a step: nothing, or an error message for the user.
 type Step = Result<(), String>;
 
 fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Step {
     run(Command::new(env!("CARGO")).args(arguments))
 }
 
-/// Runs a program to its end, showing what it prints.
+/// Runs a program to its end, showing its output.
 fn run(command: &mut Command) -> Step {
     let shown = format!("{command:?}").replace('"', "");
     println!("$ {shown}");

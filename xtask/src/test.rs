@@ -1,4 +1,4 @@
-//! Everything that must hold before a change lands.
+//! All checks that must pass before a change lands.
 
 use std::process::Command;
 
@@ -13,7 +13,8 @@ pub(crate) fn run() -> Step {
     model_check()
 }
 
-/// The examples are not built here: Clippy has checked them, and tests include what they try of them.
+/// Runs all tests. Examples are not built here: clippy has checked them, and tests include the parts that
+/// they exercise.
 fn every_test() -> Step {
     if has_nextest() {
         cargo(["nextest", "run", "--all-features", "--tests"])
@@ -27,19 +28,19 @@ fn has_nextest() -> bool {
     version.is_ok_and(|output| output.status.success())
 }
 
-/// `cargo test --no-default-features`, the very command: the library alone, with neither a runtime nor Redis, and nothing installed. `lean`
-/// leaves out what only tests of features need, which takes minutes to build.
+/// Runs `cargo test --no-default-features`: the library alone, without a runtime, Redis or installed
+/// programs. `lean` leaves out the dependencies of feature tests, which take minutes to build.
 fn without_features() -> Step {
     build_apart("lean", &["test", "--no-default-features"])
 }
 
-/// Explores the interleavings of the lock and of concurrent takes. A build of its own, because the atomics
-/// are loom's.
+/// Explores the interleavings of the lock and of concurrent takes with loom. This needs a separate build,
+/// because the atomics are loom's.
 fn model_check() -> Step {
     build_apart("loom", &["test", "--package", "trypema", "--no-default-features", "--lib", "loom"])
 }
 
-/// Runs cargo in a build of its own, where `cfg` is set.
+/// Runs cargo in a separate target directory, with `cfg` set.
 fn build_apart(cfg: &str, arguments: &[&str]) -> Step {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).env("RUSTFLAGS", format!("--cfg {cfg}"));

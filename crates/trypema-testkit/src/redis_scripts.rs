@@ -1,5 +1,5 @@
-//! The scripts of earlier versions, kept in `testdata/redis-scripts`: a directory for each version, a file for each
-//! script. Tests of rolling upgrades run them beside those of the present version.
+//! The Lua scripts of earlier versions, in `testdata/redis-scripts`: a directory for each version, a file
+//! for each script. Tests of rolling upgrades run them beside the current scripts.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ pub struct ArchivedVersion {
 }
 
 impl ArchivedVersion {
-    /// Returns every version that was kept.
+    /// Returns all archived versions.
     pub fn all() -> io::Result<Vec<Self>> {
         let paths = fs::read_dir(root())?.map(|entry| entry.map(|entry| entry.path()));
         let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
@@ -25,8 +25,9 @@ impl ArchivedVersion {
         Ok(directories.map(|directory| Self { directory }).collect())
     }
 
-    /// Starts a proxy through which clients of the present version run this version's scripts on `server`. The
-    /// requests have not changed since this version; when they do, they have to be translated here, too.
+    /// Starts a proxy through which current clients run this version's scripts on `server`. The format of
+    /// requests has not changed since this version. When it does, this proxy has to translate requests as
+    /// well.
     pub fn proxy(&self, server: &Server) -> Result<FaultProxy> {
         let mut control = server.control()?;
         let mut rewrites = Vec::new();
@@ -41,7 +42,7 @@ impl ArchivedVersion {
     }
 }
 
-/// Keeps the scripts of the present version under `version`.
+/// Archives the current scripts as `version`.
 pub fn archive(version: &str) -> io::Result<()> {
     let directory = root().join(version);
     fs::create_dir_all(&directory)?;
@@ -56,7 +57,7 @@ fn file(directory: &Path, script: &str) -> PathBuf {
     directory.join(script).with_extension("lua")
 }
 
-/// Loads a script, so that it need not be sent; returns its digest.
+/// Loads a script into the server, and returns its digest.
 fn digest(control: &mut Control, source: &str) -> Result<Vec<u8>> {
     Ok(control.command(&["SCRIPT", "LOAD", source])?.bytes().to_vec())
 }

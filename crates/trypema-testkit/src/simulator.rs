@@ -1,8 +1,8 @@
 //! A deterministic simulator: virtual time, many instances, traffic shapes, seeds.
 //!
-//! A [`Simulation`] moves a [`ManualClock`] from call to call, so that an hour takes milliseconds and the same
-//! seed always gives the same [`Record`]. Each client is an instance of a service: it offers a
-//! [`Load`] and asks a limiter, its own or one that it shares with others.
+//! A [`Simulation`] moves a [`ManualClock`] from call to call, so an hour takes milliseconds and a seed
+//! always gives the same [`Record`]. Each client is an instance of a service: it offers a [`Load`] and
+//! calls a limiter, its own or a shared one.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -29,8 +29,8 @@
 //! # Ok::<(), trypema::TrypemaError>(())
 //! ```
 //!
-//! What happens, happens to an [`Actor`] by a [`Schedule`]: stores, wires and faults between instances are
-//! further actors with events of their own.
+//! Events happen to an [`Actor`] according to a [`Schedule`]. Stores, networks and faults between instances
+//! are further actors with their own events.
 
 mod chance;
 mod client;
@@ -55,7 +55,7 @@ pub use record::{Series, Summary, Tally};
 pub use schedule::{Actor, ActorId, Schedule};
 pub use traffic::{Arrivals, Shape, Spacing};
 
-/// Clients that call in virtual time; see the [module](self).
+/// Clients that make calls in virtual time; see the [module](self).
 pub struct Simulation<'a> {
     clock: Arc<ManualClock>,
     random: Random,
@@ -63,17 +63,17 @@ pub struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    /// A simulation without clients that moves `clock`; all its chance comes from `seed`.
+    /// Creates a simulation without clients that moves `clock`. All randomness comes from `seed`.
     pub fn new(clock: Arc<ManualClock>, seed: u64) -> Self {
         Self { clock, random: Random::seeded(seed), plans: Vec::new() }
     }
 
-    /// Adds a client that offers `load` and calls `ask` with a key, which tells whether the call is admitted.
+    /// Adds a client that offers `load`. `ask` decides whether a call for a key is admitted.
     pub fn add_client(&mut self, load: Load, ask: impl FnMut(&str) -> bool + 'a) {
         self.plans.push(Plan { load, ask: Box::new(ask), random: Random::seeded(self.random.next_u64()) });
     }
 
-    /// Lets `duration` pass, rounded up to whole seconds, and tells what happened.
+    /// Runs for `duration`, rounded up to whole seconds, and returns a record of all calls.
     pub fn run_for(self, duration: Duration) -> Record {
         let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
         let start = self.clock.now();
@@ -94,27 +94,28 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// What happened in a simulation.
+/// The calls of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     start: Timestamp,
     seconds: usize,
-    /// Per client and key.
+    /// One series per client and key.
     clients: Vec<Vec<Series>>,
 }
 
 impl Record {
-    /// The calls of all clients for all keys.
+    /// Returns the calls of all clients for all keys.
     pub fn total(&self) -> Series {
         self.merged(self.clients.iter().flatten())
     }
 
-    /// The calls of one client, numbered from 0 in the order of adding; none if there is no such client.
+    /// Returns the calls of one client, numbered from 0 in the order of adding; empty if there is no such
+    /// client.
     pub fn of_client(&self, client: usize) -> Series {
         self.merged(self.clients.iter().skip(client).take(1).flatten())
     }
 
-    /// The calls of all clients for one key, numbered from 0.
+    /// Returns the calls of all clients for one key, numbered from 0.
     pub fn of_key(&self, key: usize) -> Series {
         self.merged(self.clients.iter().filter_map(|keys| keys.get(key)))
     }

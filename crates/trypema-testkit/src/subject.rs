@@ -1,4 +1,4 @@
-//! What a random trace is played on: anything that has the verbs and answers in plain numbers.
+//! Subjects of random traces: anything that has the verbs and answers in plain numbers.
 
 #[cfg(feature = "redis")]
 mod hybrid;
@@ -22,62 +22,62 @@ pub use redis::{OnRedis, RedisStrategy, RedisSubject};
 #[cfg(feature = "redis")]
 pub use upgrade::{OnTwoVersions, UpgradeSubject, Versions};
 
-/// A provider, or a model of one, as a trace sees it.
+/// A provider, or a model of one, as a trace uses it.
 ///
-/// Time is what [`Subject::set_clock`] last said. Receipts are numbered by the order in which
-/// [`Subject::reserve`] gave them, so that two subjects that agree number them alike.
+/// [`Subject::set_clock`] sets the time. Receipts are numbered in the order in which [`Subject::reserve`]
+/// returns them, so that two subjects which agree number them alike.
 pub trait Subject {
     /// The limit, as plain numbers.
     type Limit;
 
-    /// Moves the clock, forward or back.
+    /// Sets the clock, forward or back.
     fn set_clock(&mut self, now_us: u64);
     /// Takes `cost` if it fits.
     fn take(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> Answer;
-    /// What [`Subject::take`] would answer.
+    /// Returns the answer that [`Subject::take`] would give.
     fn peek(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> Answer;
     /// Takes as much of `cost` as fits.
     fn take_up_to(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> UpTo;
-    /// Takes `cost` for units to be spent until `lease_us` from now, and keeps the receipt.
+    /// Takes `cost` for units that may be spent until `lease_us` from now, and keeps the receipt.
     fn reserve(&mut self, key: &str, limit: &Self::Limit, cost: u64, lease_us: u64) -> Reserved;
-    /// Gives back what a receipt names; returns how many units that were.
+    /// Refunds a receipt. Returns the number of refunded units.
     fn refund(&mut self, key: &str, limit: &Self::Limit, receipt: usize) -> u64;
-    /// Gives back the oldest units; returns how many that were.
+    /// Refunds the oldest units. Returns the number of refunded units.
     fn refund_units(&mut self, key: &str, limit: &Self::Limit, units: u64) -> u64;
-    /// Forgets what a key has spent.
+    /// Forgets the spent units of a key.
     fn reset(&mut self, key: &str);
-    /// Drops every state that is as good as fresh.
+    /// Removes every state that equals a fresh one.
     fn forget_stale(&mut self);
 }
 
-/// A decision, every field of it, comparable.
+/// A decision with all of its fields, for comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// Whether the call may go ahead.
+    /// Whether the call is admitted.
     pub is_allowed: bool,
-    /// What fits at most.
+    /// The maximum number of units.
     pub limit: u64,
-    /// What is left.
+    /// The number of units that are left.
     pub remaining: u64,
-    /// The wait until the same call is admitted: 0 when it was.
+    /// The wait until the same call is admitted; 0 if it was.
     pub wait: Wait,
-    /// How long until nothing spent counts any more, or an aligned window ends.
+    /// The time until no spent units count any more, or an aligned window ends.
     pub reset_us: u64,
-    /// What only this strategy tells.
+    /// The fields that only this strategy has.
     pub detail: Detail,
 }
 
-/// How long a denied call has to wait.
+/// The wait of a denied call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// This many microseconds.
     Micros(u64),
-    /// It can never be admitted.
+    /// The call can never be admitted.
     Never,
 }
 
 impl Wait {
-    /// The wait in microseconds, if waiting helps.
+    /// Returns the wait in microseconds, or `None` if waiting does not help.
     pub fn micros(self) -> Option<u64> {
         match self {
             Self::Micros(wait_us) => Some(wait_us),
@@ -86,32 +86,32 @@ impl Wait {
     }
 }
 
-/// What single strategies tell beside the common fields.
+/// The fields that only single strategies have.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Detail {
-    /// Nothing more.
+    /// None.
     Plain,
-    /// Suppressed: the share being denied, where the answer was drawn.
+    /// Suppressed: the share of calls that are denied, if the decision was drawn.
     Suppressed {
-        /// From 0 to 1.
+        /// A share from 0 to 1.
         factor: Option<f64>,
     },
     /// Token bucket.
     Tokens {
         /// The first limit that lacked the cost.
         failed: Option<usize>,
-        /// What is left of each limit.
+        /// The tokens that are left in each limit.
         balances: Vec<f64>,
     },
     /// Abuse.
     Abuse {
-        /// Which window blocked.
+        /// The window that blocks.
         scope: Option<BlockScope>,
         /// Attempts in the short window.
         short_count: u64,
         /// Attempts in the long window.
         long_count: u64,
-        /// How long the block lasts.
+        /// The remaining duration of the block.
         block_us: u64,
     },
 }
@@ -119,9 +119,9 @@ pub enum Detail {
 /// The answer to [`Subject::take_up_to`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpTo {
-    /// How many units were taken.
+    /// The number of units taken.
     pub units: u64,
-    /// The decision for them, or for a single one when none fit.
+    /// The decision for these units, or for a single one if none fit.
     pub answer: Answer,
 }
 
@@ -130,6 +130,6 @@ pub struct UpTo {
 pub struct Reserved {
     /// The decision.
     pub answer: Answer,
-    /// The number of the receipt, for [`Subject::refund`], if something was taken.
+    /// The number of the receipt, for [`Subject::refund`], if units were taken.
     pub receipt: Option<usize>,
 }

@@ -1,8 +1,8 @@
-//! A little SVG, written by hand, for the pictures of the docs.
+//! A minimal SVG writer for the pictures of the docs.
 
 use std::fmt::Write;
 
-/// Colours of middle lightness: readable on a white page and on a black one, whoever chose which.
+/// Colours of medium lightness, which are readable on light and dark pages.
 const STYLE: &str = "\
 text{font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;font-size:11px;fill:#6e7781}\
 .title{font-size:13px;font-weight:600}\
@@ -20,34 +20,34 @@ text{font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;f
 /// A point in pixels from the top left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// To the right.
+    /// The distance from the left.
     pub x: f64,
-    /// Down.
+    /// The distance from the top.
     pub y: f64,
 }
 
 /// A rectangle in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Area {
-    /// From the left.
+    /// The distance from the left.
     pub left: f64,
-    /// From the top.
+    /// The distance from the top.
     pub top: f64,
-    /// How wide.
+    /// The width.
     pub width: f64,
-    /// How high.
+    /// The height.
     pub height: f64,
 }
 
-/// A drawing being made. Classes are those of its style: `axis`, `grid`, `soft`, `hard`, `admitted`, `denied`, `curve`,
-/// `title`, `heading`, `end`, `middle`.
+/// A drawing in progress. The classes of its style are `axis`, `grid`, `soft`, `hard`, `admitted`,
+/// `denied`, `curve`, `title`, `heading`, `end` and `middle`.
 #[derive(Debug)]
 pub struct Drawing {
     text: String,
 }
 
 impl Drawing {
-    /// An empty drawing; `description` is for those who cannot see it.
+    /// Creates an empty drawing. `description` is for screen readers.
     pub fn new(width: u32, height: u32, description: &str) -> Self {
         let mut text = String::new();
         put(
@@ -60,7 +60,7 @@ impl Drawing {
         Self { text }
     }
 
-    /// Words that begin at a point, or are where the class says.
+    /// Adds text that begins at a point, or is aligned as the class says.
     pub fn text(&mut self, at: Point, class: &str, words: &str) {
         let Point { x, y } = at;
         put(
@@ -69,7 +69,7 @@ impl Drawing {
         );
     }
 
-    /// A line.
+    /// Adds a line.
     pub fn line(&mut self, from: Point, to: Point, class: &str) {
         put(
             &mut self.text,
@@ -80,7 +80,7 @@ impl Drawing {
         );
     }
 
-    /// A rectangle.
+    /// Adds a rectangle.
     pub fn rectangle(&mut self, area: Area, class: &str) {
         put(
             &mut self.text,
@@ -91,7 +91,7 @@ impl Drawing {
         );
     }
 
-    /// A line through many points.
+    /// Adds a line through many points.
     pub fn curve(&mut self, points: impl Iterator<Item = Point>, class: &str) {
         self.text.push_str("<polyline points=\"");
         for Point { x, y } in points {
@@ -100,19 +100,19 @@ impl Drawing {
         put(&mut self.text, format_args!("\" class=\"{class}\"/>\n"));
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
     }
 }
 
-/// Writing to a string cannot fail.
+/// Appends formatted text. Writing to a `String` cannot fail.
 fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(what);
 }
 
-/// 12345 as "12,345".
+/// Formats 12345 as "12,345".
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();

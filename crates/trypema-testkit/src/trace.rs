@@ -1,8 +1,8 @@
-//! Traces: timed calls with the answers they must get, written as text and replayed on any provider.
+//! Traces: timed calls with their expected answers, written as text and replayed on any provider.
 //!
-//! The format is described in `testdata/traces/README.md`. [`Trace::parse`] reads one, [`replay`] runs it on
-//! a [`Provider`]: [`Local`] and, with the feature `redis`, `OnRedis` (the library's own, on a manual clock), and
-//! [`Pure`] (the strategies alone, one state per key).
+//! `testdata/traces/README.md` describes the format. [`Trace::parse`] reads a trace, [`replay`] runs it on
+//! a [`Provider`]: [`Local`] and, with the feature `redis`, `OnRedis` (the library's providers on a manual
+//! clock), and [`Pure`] (the strategies alone, one state per key).
 //!
 //! ```
 //! use trypema_testkit::trace::{Local, Trace, replay};

@@ -1,4 +1,4 @@
-//! The verbs of a limiter, whatever the provider, for tests that run on all of them.
+//! The verbs of a limiter on any provider, for tests that run on all of them.
 
 use std::time::Duration;
 
@@ -7,39 +7,39 @@ use trypema::clock::Timestamp;
 use trypema::local::Limiter;
 use trypema::strategy::Strategy;
 
-/// A limiter of some provider. One that cannot be asked stops the test.
+/// A limiter of some provider. Its methods panic if the provider returns an error, so that the test stops.
 pub trait Verbs<S: Strategy> {
-    /// What names a take.
+    /// The type of receipts.
     type Receipt: Clone;
 
     /// Takes `cost` if it fits.
     fn take<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l>;
-    /// What a take would answer.
+    /// Returns the answer that a take would get.
     fn peek<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l>;
     /// Takes as much of `cost` as fits.
     fn take_up_to<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>>;
-    /// Takes `cost` for units to be spent until `lease` has passed.
+    /// Takes `cost` for units that may be spent until `lease` has passed.
     fn reserve_for<'l>(&self, key: &str, limit: &'l S::Limit, ask: Lease) -> Reserved<'l, S, Self::Receipt>;
-    /// Gives back what a receipt names.
+    /// Refunds a receipt.
     fn refund(&self, key: &str, limit: &S::Limit, receipt: &Self::Receipt) -> u64;
-    /// Gives back the oldest units.
+    /// Refunds the oldest units.
     fn refund_units(&self, key: &str, limit: &S::Limit, units: u64) -> u64;
-    /// Forgets a key.
+    /// Resets a key.
     fn reset(&self, key: &str) -> bool;
-    /// Where a take was recorded.
+    /// Returns the time at which a take was recorded.
     fn recorded_at(receipt: &Self::Receipt) -> Timestamp;
 }
 
-/// What is reserved.
+/// The units and the duration of a reservation.
 #[derive(Debug, Clone, Copy)]
 pub struct Lease {
-    /// The units.
+    /// The number of units.
     pub cost: u64,
-    /// How long they may be spent.
+    /// The time in which they may be spent.
     pub lease: Duration,
 }
 
-/// A decision and the receipt that came with it.
+/// A decision and its receipt.
 pub type Reserved<'l, S, R> = (<S as Strategy>::Decision<'l>, Option<R>);
 
 impl<S: Strategy> Verbs<S> for &Limiter<S> {

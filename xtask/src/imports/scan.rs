@@ -1,19 +1,19 @@
-//! Reads which top-level modules a crate's files mention.
+//! Finds the top-level modules that the files of a crate mention.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use super::read;
 
-/// The places where one module imports another, by importer and imported.
+/// The locations where one module imports another, by importer and imported module.
 pub(super) type Imports = BTreeMap<(String, String), Vec<String>>;
 
-/// The modules that a crate's root declares.
+/// Returns the modules that a crate's root declares.
 pub(super) fn modules(root: &str) -> impl Iterator<Item = &str> {
     root.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'))
 }
 
-/// Everything that top-level modules import of each other, outside of tests.
+/// Returns all imports between top-level modules, outside of tests.
 pub(super) fn imports_of(source: &Path, root: &str) -> Result<Imports, String> {
     let (mut imports, mut folders) = (Imports::new(), VecDeque::from([source.to_owned()]));
     while let Some(folder) = folders.pop_front() {
@@ -39,7 +39,8 @@ pub(super) fn imports_of(source: &Path, root: &str) -> Result<Imports, String> {
     Ok(imports)
 }
 
-/// The path of a file's module; `None` for the crate's root, for tests, and for files of other kinds.
+/// Returns the path of a file's module, or `None` for the crate's root, for tests and for other kinds of
+/// files.
 fn module_path(source: &Path, file: &Path) -> Option<Vec<String>> {
     let path: PathBuf = file.strip_prefix(source).ok()?.to_str()?.strip_suffix(".rs")?.into();
     let module: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -47,7 +48,8 @@ fn module_path(source: &Path, file: &Path) -> Option<Vec<String>> {
     (!module.iter().any(is_left_out)).then_some(module)
 }
 
-/// The code before the tests, without comments: each line that names a path, with the lines that its braces go on over.
+/// Returns the statements before the tests, without comments. A `use` with braces is joined into one
+/// statement.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut statements: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;
@@ -64,7 +66,7 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     statements
 }
 
-/// The names right under the crate's root that a statement mentions, in a module that is so deep below the root.
+/// Returns the top-level names that a statement mentions, in a module at this depth below the root.
 fn names(statement: &str, depth: usize) -> Vec<String> {
     let is_letter = |letter: char| letter.is_alphanumeric() || letter == '_';
     let mut names = Vec::new();
@@ -96,7 +98,7 @@ fn names(statement: &str, depth: usize) -> Vec<String> {
     names
 }
 
-/// The module whose item the crate's root exports under this name.
+/// Returns the module whose item the crate's root exports under this name.
 fn exporter(root: &str, name: &str) -> Option<String> {
     let uses = root.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next()?.split_once("::"));
     let names = |list: &str| list.split([',', '{', '}', ' ', '\n']).any(|exported| exported == name);

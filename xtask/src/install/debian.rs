@@ -1,4 +1,4 @@
-//! Installing a package of Debian.
+//! Installs Debian packages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::Step;
 
-/// Asked before a package starts its service; 101 is "no".
+/// The script that is run before a package starts its service. Exit code 101 forbids it.
 const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
 const START_NOTHING: &str = "#!/bin/sh\nexit 101\n";
 
@@ -20,7 +20,7 @@ pub(super) fn install(package: &str) -> Step {
         return Err(format!("only root may: `sudo apt-get install {package}`"));
     }
     let _policy = ServicePolicy::start_nothing()?;
-    // The lists of packages may be missing, as in a fresh container, or name versions that are gone.
+    // The package lists may be missing, as in a fresh container, or outdated.
     apt_get(&["install", package]).or_else(|_| {
         apt_get(&["update"])?;
         apt_get(&["install", package])
@@ -38,9 +38,9 @@ fn is_root() -> bool {
     output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// While it lives, no package starts a service.
+/// Prevents packages from starting services, until it is dropped.
 struct ServicePolicy {
-    /// The machine may have a policy of its own, which then stays.
+    /// Whether this process wrote the policy. An existing policy of the machine stays.
     is_ours: bool,
 }
 

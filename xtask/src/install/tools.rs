@@ -1,5 +1,5 @@
-//! Programs that Debian has: the servers that counters and rules live in, and the proxies and tools that `deploy/` is
-//! tried with.
+//! Programs from Debian packages: the servers that store counters and rules, and the proxies and tools that
+//! tests of `deploy/` use.
 
 use std::fs;
 use std::process::Command;
@@ -7,12 +7,12 @@ use std::process::Command;
 use super::{debian, succeeds};
 use crate::Step;
 
-/// Where Debian keeps nginx and HAProxy, and only root looks.
+/// The directory of nginx and HAProxy on Debian, which is only on root's `PATH`.
 const SYSTEM_PROGRAMS: &str = "/usr/sbin";
-/// Where Debian keeps PostgreSQL, each version in a directory of its own.
+/// The directory of PostgreSQL on Debian, with a subdirectory for each version.
 const POSTGRESQL_VERSIONS: &str = "/usr/lib/postgresql";
 
-/// A program, what it is asked to see whether it runs, and the package that has it.
+/// A program, the argument that shows whether it runs, and its package.
 struct Tool {
     program: &'static str,
     question: &'static str,
@@ -54,7 +54,7 @@ impl Tool {
     }
 }
 
-/// The directories of all versions that are installed, as they continue a `PATH`.
+/// Returns the directories of all installed versions, as the continuation of a `PATH`.
 fn postgresql_programs() -> String {
     let versions = fs::read_dir(POSTGRESQL_VERSIONS).into_iter().flatten().flatten();
     versions.map(|version| format!(":{}/bin", version.path().display())).collect()

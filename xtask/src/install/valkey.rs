@@ -1,4 +1,5 @@
-//! Valkey 8, unpacked from bookworm-backports. Nothing is installed into the system, so nobody need be root.
+//! Unpacks Valkey 8 from bookworm-backports. Nothing is installed into the system, so this does not need
+//! root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +12,14 @@ const DIRECTORY: &str = "valkey-8";
 const PROGRAM: &str = "usr/bin/valkey-server";
 const VERSION: &str = "v=8.";
 const SUITE: &str = "bookworm-backports";
-/// What the address of the release that this is backported to ends with, after that of the mirror.
+/// The end of a release URL, after that of the mirror.
 const RELEASE: &str = "/dists/bookworm/InRelease";
-/// The server is a link to a program of the tools.
+/// The packages: the server is a link to a program of the tools.
 const PACKAGES: [&str; 2] = ["valkey-server", "valkey-tools"];
-/// What apt keeps while it downloads: a source of packages of our own, its lists and the packages.
+/// The working directory of apt: its own source list, package lists and packages.
 const SCRATCH: &str = "valkey-8.apt";
 
-/// Tests run on Valkey where it can be had; where not, one line says so.
+/// Installs Valkey if possible. Otherwise prints one line, and nothing is tested on it.
 pub(super) fn install_if_possible() {
     if works(&servers().join(DIRECTORY).join(PROGRAM), VERSION) || works(Path::new("valkey-server"), VERSION)
     {
@@ -48,7 +49,8 @@ fn download_and_extract(directory: &Path) -> Step {
     Ok(())
 }
 
-/// apt with directories of its own, so that what the system knows of packages stays as it is.
+/// Returns an `apt-get` command with its own directories, so that the system's package lists stay
+/// unchanged.
 fn apt_get(scratch: &Path) -> Command {
     let mut apt_get = Command::new("apt-get");
     let settings = [
@@ -60,12 +62,12 @@ fn apt_get(scratch: &Path) -> Command {
     for (setting, place) in settings {
         apt_get.arg("--option").arg(format!("{setting}={}", scratch.join(place).display()));
     }
-    // The user that apt would download as cannot reach into this directory.
+    // apt's sandbox user cannot access this directory.
     apt_get.args(["--quiet", "--option", "APT::Sandbox::User=root"]);
     apt_get
 }
 
-/// Where this machine gets Debian bookworm from.
+/// Returns the URL from which this machine gets Debian bookworm.
 fn mirror() -> Result<String, String> {
     let output = Command::new("apt-get").args(["update", "--print-uris"]).output();
     let output = output.map_err(|error| format!("apt-get could not be started: {error}"))?;

@@ -249,8 +249,8 @@ impl Follower {
         }
         let keeping = match (&kept, rules) {
             (Ok(Kept::This), _) if self.has_kept => Ok(()),
-            // The entry is later, so another server has read a newer revision. It stays, unless the database still
-            // has this server's version: then the database has lost the later one.
+            // The entry is later, so another server has read a newer revision. It stays, unless the database
+            // still has this server's version: then the database has lost the later one.
             (Ok(Kept::Later), _) if self.book.database().version().await.ok() != Some(version.clone()) => {
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! A server that may be somebody else's.
+//! A Redis server that may already exist and be shared.
 
 use std::env;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use trypema::clock::{Clock, SystemClock};
 
 use super::{Control, Error, Result, Server};
 
-/// A server for tests that need no more than its address.
+/// A server for tests that only need its address.
 ///
-/// If `REDIS_URL` is set it is the server found there, and if `REDIS_PORT` is set the one on that port of this machine. Such a server is
-/// shared with whatever else uses it: nothing may be flushed, and keys begin with [`unique_prefix`](Shared::unique_prefix). Otherwise it is
-/// a server of this test's own, gone when this is dropped.
+/// If `REDIS_URL` is set, this is the server at that URL; if `REDIS_PORT` is set, the one on that local
+/// port. Such a server is shared with other users: tests must not flush it, and their keys begin with
+/// [`unique_prefix`](Shared::unique_prefix). Otherwise this is a new server, which is killed when dropped.
 #[derive(Debug)]
 pub struct Shared {
     url: String,
@@ -27,17 +27,17 @@ impl Shared {
         Ok(Self { url: server.url(), _server: Some(server) })
     }
 
-    /// Where clients connect.
+    /// Returns the URL of the server.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A new connection to command it through; only to an address that begins with `redis://`.
+    /// Opens a connection for commands. The URL has to begin with `redis://`.
     pub fn control(&self) -> Result<Control> {
         Control::open(&self.url)
     }
 
-    /// What keys can begin with that no other test, process or earlier run has used.
+    /// Returns a key prefix that no other test, process or earlier run has used.
     pub fn unique_prefix(&self) -> String {
         static GIVEN: AtomicU64 = AtomicU64::new(0);
         let given = GIVEN.fetch_add(1, Ordering::Relaxed);
@@ -45,7 +45,8 @@ impl Shared {
     }
 }
 
-/// The address of a server that runs already: a URL, or a port of this machine. The URL takes precedence; what is empty is not set.
+/// Returns the address of an existing server: a URL, or a local port. The URL takes precedence. An empty
+/// value counts as not set.
 fn existing(url: Option<String>, port: Option<String>) -> Result<Option<String>> {
     let is_set = |value: &String| !value.is_empty();
     if let Some(url) = url.filter(is_set) {

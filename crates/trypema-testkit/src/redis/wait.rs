@@ -1,4 +1,5 @@
-//! Waiting for a real process: poll until a deadline, then say what did not happen.
+//! Waits for conditions of real processes: polls until a deadline, then reports the condition that did not
+//! occur.
 
 use std::thread;
 use std::time::Duration;
@@ -7,17 +8,19 @@ use trypema::clock::{Clock, SystemClock};
 
 use super::{Error, Result};
 
-/// A loaded machine may take seconds to start six servers; nothing that works takes this long.
+/// The deadline. A loaded machine may take seconds to start six servers, but nothing that works takes this
+/// long.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Short beside everything that is waited for, long enough to leave the processor to it.
+/// The poll interval: short compared with every wait, long enough to leave the processor to other
+/// processes.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
-/// Returns once `is_so` does; fails after 30 s, naming `what` was waited for.
+/// Waits until `is_so` returns `true`. Fails after 30 s with an error that names `what`.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     poll(what, || if is_so() { Ok(()) } else { Err(Error::new("not yet")) })
 }
 
-/// Repeats `attempt` until it succeeds; after the deadline, fails with its last error.
+/// Repeats `attempt` until it succeeds. Fails after the deadline with the last error.
 pub(crate) fn poll<T>(what: &str, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let deadline = SystemClock.now() + PATIENCE;
     loop {

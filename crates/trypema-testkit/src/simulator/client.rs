@@ -1,4 +1,4 @@
-//! A client: it calls when its traffic says so and writes down the answers.
+//! A client: it makes calls according to its traffic, and records the answers.
 
 use trypema::clock::Timestamp;
 
@@ -8,7 +8,7 @@ use super::schedule::{Actor, ActorId, Schedule};
 use super::traffic::{Arrivals, Shape, Spacing};
 use crate::random::Random;
 
-/// What a client offers.
+/// The traffic of a client.
 ///
 /// ```
 /// use trypema_testkit::simulator::{Keys, Load, Shape, Spacing};
@@ -22,41 +22,41 @@ use crate::random::Random;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
-    /// How the rate moves.
+    /// The rate over time.
     pub shape: Shape,
-    /// How calls fall around the times at which they are due.
+    /// The distribution of calls around the times at which they are due.
     pub spacing: Spacing,
-    /// How they spread over keys.
+    /// The distribution of calls over keys.
     pub keys: Keys,
 }
 
 impl Load {
-    /// `per_second` calls for one key, evenly spaced.
+    /// Returns `per_second` calls for one key, evenly spaced.
     pub fn even(per_second: f64) -> Self {
         Self::shaped(Shape::Steady { per_second })
     }
 
-    /// Calls of this shape for one key, exactly when they are due.
+    /// Returns calls of this shape for one key, exactly when they are due.
     pub fn shaped(shape: Shape) -> Self {
         Self { shape, spacing: Spacing::Even, keys: Keys::One }
     }
 }
 
-/// What happens to a client.
+/// The only event of a client.
 #[derive(Debug)]
 pub(super) struct CallIsDue;
 
-/// Asks whether a call for a key is admitted.
+/// A function that decides whether a call for a key is admitted.
 pub(super) type Ask<'a> = Box<dyn FnMut(&str) -> bool + 'a>;
 
-/// What a client offers, and whom it asks.
+/// The traffic of a client, and the function that decides its calls.
 pub(super) struct Plan<'a> {
     pub(super) load: Load,
     pub(super) ask: Ask<'a>,
     pub(super) random: Random,
 }
 
-/// When a simulation begins and when it ends.
+/// The start and the end of a simulation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) start: Timestamp,
@@ -70,7 +70,7 @@ pub(super) struct Client<'a> {
     keys: KeyPicker,
     random: Random,
     ask: Ask<'a>,
-    /// What happened, per key.
+    /// The calls, per key.
     series: Vec<Series>,
 }
 

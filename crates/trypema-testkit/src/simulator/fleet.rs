@@ -1,9 +1,10 @@
-//! A fleet: instances that lease from one store over a network, with whatever can go wrong in between.
+//! A fleet: instances that lease from one store over a network, with faults.
 //!
-//! What an instance holds and what the store grants are the library's own ([`Holding`](trypema::hybrid::Holding) and
-//! [`Leasable::lease`]); everything around them is virtual: clocks that differ, messages that are late, overtake each
-//! other or get lost, stores that freeze or forget, instances that die. A [`Journal`] says what happened, and a
-//! [`Law`] whether that was too much.
+//! The state of an instance and the grants of the store are the library's own code
+//! ([`Holding`](trypema::hybrid::Holding) and [`Leasable::lease`]). Everything around them is virtual:
+//! clocks that differ, messages that are late, overtake each other or get lost, stores that freeze or lose
+//! data, instances that crash. A [`Journal`] records what happened, and a [`Law`] checks that the limit was
+//! not exceeded.
 //!
 //! ```
 //! use std::time::Duration;
@@ -49,52 +50,52 @@ use trypema::strategy::Leasable;
 use super::schedule::{ActorId, Schedule};
 use world::{Event, World};
 
-/// An instance is taken to be alive for this long after it last asked for a key.
+/// The time after its last request for a key during which an instance counts as live.
 pub const LIVE_FOR_US: u64 = 3_000_000;
 
-/// One call that somebody makes.
+/// One call to an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// When, from the start.
+    /// The time of the call, from the start.
     pub after_us: u64,
-    /// To which instance.
+    /// The instance that receives the call.
     pub instance: u32,
-    /// For which key.
+    /// The key.
     pub key: u32,
-    /// For how many units.
+    /// The number of units.
     pub cost: u64,
 }
 
-/// Instances, their store, and what happens to them.
+/// Instances, their store, and the faults that happen to them.
 #[derive(Debug, Clone)]
 pub struct Fleet<S: Leasable> {
-    /// The limits that instances go by: the first, until a fault lets one change to another.
+    /// The limits of the fleet. Instances use the first, until a fault changes the limit of one.
     pub limits: Vec<S::Limit>,
-    /// Instances ask no more often than this, each for each key.
+    /// The minimum interval between two lease requests of an instance for a key.
     pub sync_us: u64,
-    /// How long an instance waits for an answer.
+    /// The time that an instance waits for a reply.
     pub deadline_us: u64,
-    /// When it starts, by the store's clock.
+    /// The start, by the store's clock.
     pub start_us: u64,
     /// The clock of each instance.
     pub clocks: Vec<LocalClock>,
-    /// What is between instances and store.
+    /// The network between instances and store.
     pub network: Network,
-    /// Into how many each key is split; 1 for none. The limits are then those of a part.
+    /// The number of parts that each key is split into; 1 for no split. The limits are those of a part.
     pub parts: u32,
-    /// What goes wrong.
+    /// The faults.
     pub mishaps: Vec<Mishap>,
-    /// How often it is written down what is held; 0 for never.
+    /// The interval at which held units are sampled; 0 for never.
     pub sample_us: u64,
-    /// All chance of the network comes from this.
+    /// The seed of all randomness of the network.
     pub seed: u64,
 }
 
 impl<S: Leasable> Fleet<S> {
-    /// When fleets start unless told otherwise: at the beginning of a window of 1, 5, 10 or 100 seconds.
+    /// The default start: the beginning of a window of 1, 5, 10 or 100 seconds.
     pub const START_US: u64 = 1_600_000_000_000_000;
 
-    /// One instance with a perfect clock beside its store.
+    /// Creates a fleet of one instance with a perfect clock and no network delay.
     pub fn new(limit: S::Limit) -> Self {
         Self {
             limits: vec![limit],
@@ -110,19 +111,19 @@ impl<S: Leasable> Fleet<S> {
         }
     }
 
-    /// The same with `count` instances, whose clocks are perfect.
+    /// Sets the number of instances, all with perfect clocks.
     #[must_use]
     pub fn instances(self, count: usize) -> Self {
         Self { clocks: vec![LocalClock::PERFECT; count], ..self }
     }
 
-    /// The same with another network.
+    /// Sets the network.
     #[must_use]
     pub fn network(self, network: Network) -> Self {
         Self { network, ..self }
     }
 
-    /// Lets all of `offers`, which are in the order of their time, and everything that follows from them happen.
+    /// Plays all `offers`, which have to be in order of time, and everything that follows from them.
     pub fn run(self, offers: impl Iterator<Item = Offer>) -> Journal {
         let start = Timestamp::from_micros(self.start_us);
         let mut schedule: Schedule<Event<S>> = Schedule::new(Arc::new(ManualClock::starting_at(start)));
@@ -134,5 +135,5 @@ impl<S: Leasable> Fleet<S> {
     }
 }
 
-/// The only actor: instances and store know nothing of the schedule.
+/// The only actor: instances and store do not know the schedule.
 const WORLD: ActorId = ActorId(0);

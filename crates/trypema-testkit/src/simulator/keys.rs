@@ -1,32 +1,32 @@
-//! Which key a call is for.
+//! The distribution of calls over keys.
 
 use super::chance::share;
 use crate::random::Random;
 
-/// How calls spread over keys. Keys are numbered from 0.
+/// The distribution of calls over keys. Keys are numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Keys {
     /// All calls are for key 0.
     One,
-    /// Every key is as likely as any other.
+    /// All keys are equally likely.
     Uniform {
-        /// How many keys there are.
+        /// The number of keys.
         count: usize,
     },
     /// Key k is called in proportion to 1 / (k + 1)^exponent: a few hot keys and a long tail.
     Zipf {
-        /// How many keys there are.
+        /// The number of keys.
         count: usize,
-        /// How steep it is; 1 is the classic.
+        /// The steepness; 1 is the classic one.
         exponent: f64,
     },
 }
 
-/// Draws keys.
+/// Draws keys at random.
 #[derive(Debug, Clone)]
 pub(super) struct KeyPicker {
     names: Vec<String>,
-    /// The share of calls for this key or one before it, per key.
+    /// The cumulative share of calls, per key.
     cumulative: Vec<f64>,
 }
 
@@ -59,7 +59,7 @@ impl KeyPicker {
         &self.names[key]
     }
 
-    /// The next call's key. A single key needs no draw.
+    /// Returns the key of the next call. A single key needs no random number.
     pub(super) fn pick(&self, random: &mut Random) -> usize {
         if self.count() == 1 {
             return 0;

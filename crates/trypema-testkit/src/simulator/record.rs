@@ -1,40 +1,40 @@
-//! What happened: series over time and their summaries.
+//! Records of calls over time, and their summaries.
 
 use trypema::clock::Timestamp;
 
 const SECOND_US: u64 = 1_000_000;
 
-/// Calls in a stretch of time.
+/// Numbers of calls in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Calls made.
+    /// The number of calls made.
     pub offered: u64,
-    /// Calls admitted.
+    /// The number of calls admitted.
     pub admitted: u64,
 }
 
 impl Tally {
-    /// Calls denied.
+    /// Returns the number of calls denied.
     pub fn denied(&self) -> u64 {
         self.offered - self.admitted
     }
 }
 
-/// The smallest, largest and mean number admitted in stretches of time, and how many stretches had none.
+/// Statistics of the calls admitted in several intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// The fewest admitted.
+    /// The smallest number of admitted calls.
     pub min: u64,
-    /// The most admitted.
+    /// The largest number of admitted calls.
     pub max: u64,
-    /// Admitted on average.
+    /// The mean number of admitted calls.
     pub mean: f64,
-    /// Stretches in which nothing was admitted.
+    /// The number of intervals without admitted calls.
     pub zeros: usize,
 }
 
 impl Summary {
-    /// Sums up `tallies`; all zero if there are none.
+    /// Summarises `tallies`; all zero if there are none.
     pub fn of(tallies: &[Tally]) -> Self {
         let admitted = || tallies.iter().map(|tally| tally.admitted);
         Self {
@@ -46,7 +46,7 @@ impl Summary {
     }
 }
 
-/// The calls of one simulation, or of a part of it: when each admitted call came, and how many were offered
+/// The calls of a simulation, or of a part of it: the time of each admitted call, and the number of calls
 /// in each second from the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series {
@@ -56,7 +56,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Nothing yet, in a simulation that starts at `start`.
+    /// Creates an empty series of a simulation that starts at `start`.
     pub(super) fn new(start: Timestamp) -> Self {
         Self { start_us: start.as_micros(), offered: Vec::new(), admitted: Vec::new() }
     }
@@ -73,7 +73,7 @@ impl Series {
         self.admitted.push(at.as_micros() - self.start_us);
     }
 
-    /// The calls of all `parts` together, over at least `seconds` seconds.
+    /// Returns the calls of all `parts` together, over `seconds` seconds.
     pub(super) fn merged<'a>(
         start: Timestamp,
         seconds: usize,
@@ -91,17 +91,17 @@ impl Series {
         whole
     }
 
-    /// When each admitted call came, in microseconds from the start, in order.
+    /// Returns the times of admitted calls, in microseconds from the start, in order.
     pub fn admitted_at(&self) -> &[u64] {
         &self.admitted
     }
 
-    /// What happened in each second.
+    /// Returns the calls of each second.
     pub fn per_second(&self) -> Vec<Tally> {
         self.per_window(1)
     }
 
-    /// What happened in each window of `seconds` from the start; a last one that is not full is left out.
+    /// Returns the calls of each window of `seconds` from the start, without a last incomplete one.
     pub fn per_window(&self, seconds: usize) -> Vec<Tally> {
         let windows = self.offered.chunks_exact(seconds.max(1));
         let mut tallies: Vec<Tally> =
@@ -115,7 +115,8 @@ impl Series {
         tallies
     }
 
-    /// The most admitted in any half-open interval of `seconds`, wherever it begins.
+    /// Returns the maximum number of admitted calls in any half-open interval of `seconds`, wherever it
+    /// begins.
     pub fn worst_window(&self, seconds: u64) -> u64 {
         let mut oldest = 0;
         let mut worst = 0;

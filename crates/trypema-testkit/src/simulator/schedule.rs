@@ -1,4 +1,4 @@
-//! Virtual time: what happens next, and when.
+//! Virtual time: a queue of events.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use trypema::clock::{Clock, ManualClock, Timestamp};
 
-/// Somebody to whom things happen: a client today, a store or a faulty wire tomorrow.
+/// A receiver of events, such as a client or a fleet.
 pub trait Actor {
-    /// What can happen.
+    /// The type of events.
     type Event;
 
-    /// Reacts to `event`, which happens now, and schedules what follows from it.
+    /// Handles `event`, which happens now, and schedules the events that follow from it.
     fn on_event(&mut self, event: Self::Event, schedule: &mut Schedule<Self::Event>);
 }
 
-/// An actor's place among the actors of [`Schedule::run_until`].
+/// The position of an actor in the slice given to [`Schedule::run_until`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActorId(pub usize);
 
-/// The events to come, in the order of their time, and the clock that they move.
+/// The future events in order of time, and the clock that they move.
 ///
-/// Events at one moment happen in the order in which they were scheduled, so that a run can be repeated.
+/// Events at the same time happen in the order in which they were scheduled, so that a run can be repeated.
 #[derive(Debug)]
 pub struct Schedule<E> {
     clock: Arc<ManualClock>,
@@ -30,24 +30,24 @@ pub struct Schedule<E> {
 }
 
 impl<E> Schedule<E> {
-    /// An empty schedule that moves `clock`.
+    /// Creates an empty schedule that moves `clock`.
     pub fn new(clock: Arc<ManualClock>) -> Self {
         Self { clock, queue: BinaryHeap::new(), scheduled: 0 }
     }
 
-    /// What time it is.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Lets `event` happen to the actor `to` at `when`, or now if that has passed.
+    /// Schedules `event` for the actor `to` at `when`, or now if `when` has passed.
     pub fn at(&mut self, when: Timestamp, to: ActorId, event: E) {
         let entry = Entry { when: when.max(self.now()), turn: self.scheduled, to, event };
         self.scheduled += 1;
         self.queue.push(entry);
     }
 
-    /// Lets everything happen that happens before `end`, and leaves the clock there.
+    /// Runs all events before `end`, and leaves the clock at `end`.
     pub fn run_until<A: Actor<Event = E>>(&mut self, end: Timestamp, actors: &mut [A]) {
         while self.queue.peek().is_some_and(|next| next.when < end) {
             if let Some(next) = self.queue.pop() {
@@ -67,7 +67,7 @@ struct Entry<E> {
     event: E,
 }
 
-/// The heap gives its greatest first, so the earliest event is the greatest.
+/// Reversed: the heap returns its greatest element first, and the earliest event has to come first.
 impl<E> Ord for Entry<E> {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.when, other.turn).cmp(&(self.when, self.turn))
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes down what happens to it, and answers `ping` to its peer after a delay.
+    /// Records its events, and answers `ping` to its peer after a delay.
     struct Player {
         peer: ActorId,
         heard: Vec<(u64, &'static str)>,

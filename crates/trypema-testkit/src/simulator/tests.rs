@@ -7,7 +7,7 @@ use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Many users behind three instances, each instance limiting on its own.
+/// Simulates many users behind three instances, each with its own limiter.
 fn crowd(seed: u64) -> Record {
     let clock = Arc::new(ManualClock::default());
     let limiters: Vec<RateLimiter> = (0..3)

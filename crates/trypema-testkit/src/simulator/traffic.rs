@@ -1,4 +1,4 @@
-//! Traffic: how many calls are due by when.
+//! Traffic: the number of calls that are due at any time.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
@@ -8,52 +8,52 @@ use crate::random::Random;
 
 const SECOND_US: f64 = 1e6;
 
-/// How the offered rate moves over time. Rates are calls per second.
+/// The offered rate over time. Rates are calls per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shape {
-    /// Always the same.
+    /// A constant rate.
     Steady {
         /// The rate.
         per_second: f64,
     },
-    /// Calls that come together, the first of them at the start.
+    /// Bursts of simultaneous calls, the first at the start.
     Bursts {
-        /// Calls in a burst.
+        /// The number of calls in a burst.
         size: u64,
-        /// From one burst to the next.
+        /// The time from one burst to the next.
         every: Duration,
     },
-    /// From one rate to another, then steady.
+    /// A linear change from one rate to another, then a constant rate.
     Ramp {
         /// The rate at the start.
         from: f64,
         /// The rate after `over`.
         to: f64,
-        /// How long it takes.
+        /// The duration of the change.
         over: Duration,
     },
-    /// On and off in turn, on first.
+    /// Alternately on and off, on first.
     SquareWave {
         /// The rate while on.
         per_second: f64,
-        /// How long it is on.
+        /// The duration of the on phase.
         on: Duration,
-        /// How long it is off.
+        /// The duration of the off phase.
         off: Duration,
     },
-    /// A day: a sine around a mean, at the mean and rising at the start.
+    /// A sine around a mean, for example a day; at the mean and rising at the start.
     Sine {
         /// The mean rate.
         mean: f64,
-        /// How far it swings, as a share of the mean from 0 to 1.
+        /// The amplitude, as a share of the mean from 0 to 1.
         swing: f64,
-        /// The length of a day.
+        /// The period.
         period: Duration,
     },
 }
 
 impl Shape {
-    /// Calls that are due before the end of the microsecond `at_us`, counted from the start.
+    /// Returns the number of calls that are due before the end of the microsecond `at_us`, from the start.
     fn due_through(&self, at_us: u64) -> f64 {
         let elapsed_us = (at_us + 1) as f64;
         match *self {
@@ -82,29 +82,29 @@ impl Shape {
     }
 }
 
-/// How calls fall around the times at which they are due.
+/// The distribution of calls around the times at which they are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spacing {
     /// Exactly when they are due.
     Even,
-    /// As if from many callers who know nothing of each other: a Poisson process.
+    /// As from many independent callers: a Poisson process.
     Poisson,
 }
 
-/// The times of calls, one after the other.
+/// A generator of the times of calls.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     shape: Shape,
     spacing: Spacing,
     random: Random,
-    /// The next call comes when more than this many are due.
+    /// The next call is made when more than this many calls are due.
     level: f64,
-    /// The last call's time.
+    /// The time of the last call.
     last_us: u64,
 }
 
 impl Arrivals {
-    /// The calls of `shape`; chance, where `spacing` needs it, comes from `random`.
+    /// Creates the calls of `shape`. Randomness, if `spacing` needs it, comes from `random`.
     pub fn new(shape: Shape, spacing: Spacing, random: Random) -> Self {
         let mut arrivals = Self { shape, spacing, random, level: 0.0, last_us: 0 };
         if spacing == Spacing::Poisson {
@@ -113,10 +113,11 @@ impl Arrivals {
         arrivals
     }
 
-    /// When the next call comes, in microseconds from the start; `None` if not before `end_us`.
+    /// Returns the time of the next call, in microseconds from the start; `None` if it is not before
+    /// `end_us`.
     pub fn next_before(&mut self, end_us: u64) -> Option<u64> {
         let is_due = |at_us: u64| self.shape.due_through(at_us) > self.level;
-        // Leaps of doubling length until a call is due, then halving to its first moment.
+        // Exponential search until a call is due, then bisection to the first such time.
         let (mut early, mut reach) = (self.last_us, 1);
         let mut late = early;
         while !is_due(late) {
@@ -143,7 +144,7 @@ impl Arrivals {
         Some(late)
     }
 
-    /// How many more calls must be due before the next one.
+    /// Returns the number of calls that have to become due before the next call is made.
     fn gap(&mut self) -> f64 {
         match self.spacing {
             Spacing::Even => 1.0,

@@ -1,4 +1,4 @@
-//! The strategies as they are on the providers that share, with limits of one size.
+//! The strategies on the shared providers, with limits of one shape.
 #![allow(clippy::unwrap_used, reason = "a test that makes an invalid limit should stop right there")]
 
 use std::time::Duration;
@@ -10,19 +10,19 @@ use trypema::{
 };
 use trypema::{hybrid, redis};
 
-/// Calls of absolute limits that are this close share a bucket.
+/// The time within which calls of absolute limits share a bucket.
 const GROUP_MS: u64 = 10;
 
-/// A strategy that Redis shares, and that instances may hold leases of.
+/// A strategy that runs in Redis, and of which instances may hold leases.
 pub trait HybridStrategy: Leasable + Sync {
-    /// Where the hybrid provider decides it.
+    /// Returns its limiter of the hybrid provider.
     fn hybrid(limits: &RateLimiter) -> &hybrid::Limiter<Self>;
 
-    /// Where the Redis provider decides it.
+    /// Returns its limiter of the Redis provider.
     fn redis(limits: &RateLimiter) -> &redis::Limiter<Self>;
 
-    /// A limit under which `capacity` units fit into `window`; windows of absolute and suppressed limits are whole
-    /// seconds.
+    /// Returns a limit of `capacity` units per `window`. Windows of absolute and suppressed limits have to
+    /// be whole seconds.
     fn limit(capacity: u64, window: Duration) -> Self::Limit;
 }
 
@@ -99,7 +99,7 @@ impl HybridStrategy for FixedWindow {
     }
 }
 
-/// One more attempt than fits is blocked for a window.
+/// An attempt beyond the capacity is blocked for one window.
 impl HybridStrategy for Abuse {
     fn hybrid(limits: &RateLimiter) -> &hybrid::Limiter<Self> {
         limits.hybrid().abuse()

@@ -10,23 +10,23 @@ use super::local::LocalStrategy;
 use super::{Answer, Reserved, Subject, UpTo, Wait};
 use crate::verbs::{Lease, Verbs};
 
-/// Limiters of one strategy.
+/// The limiters of one strategy.
 pub trait Provides<M: LocalStrategy> {
-    /// What names a take.
+    /// The type of receipts.
     type Receipt: Clone;
-    /// Its verbs.
+    /// The type of its verbs.
     type Verbs<'a>: Verbs<M::Strategy, Receipt = Self::Receipt>
     where
         Self: 'a;
 
-    /// Its verbs.
+    /// Returns its verbs.
     fn verbs(&self) -> Self::Verbs<'_>;
 
-    /// Drops every state that is as good as fresh, where that does not happen by itself.
+    /// Removes every state that equals a fresh one, unless the provider does that by itself.
     fn forget_stale(&self) {}
 }
 
-/// A provider with a clock of its own.
+/// A provider with its own clock.
 #[derive(Debug)]
 pub struct LibrarySubject<M: LocalStrategy, P: Provides<M>> {
     clock: Arc<ManualClock>,
@@ -35,7 +35,7 @@ pub struct LibrarySubject<M: LocalStrategy, P: Provides<M>> {
 }
 
 impl<M: LocalStrategy, P: Provides<M>> LibrarySubject<M, P> {
-    /// A subject whose time is `clock`.
+    /// Creates a subject whose time is `clock`.
     pub fn new(clock: Arc<ManualClock>, provider: P) -> Self {
         Self { clock, provider, receipts: Vec::new() }
     }

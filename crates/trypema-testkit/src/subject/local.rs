@@ -25,30 +25,30 @@ pub trait LocalStrategy: Model {
     /// The strategy.
     type Strategy: Strategy;
 
-    /// Where the library keeps its keys.
+    /// Returns the library's limiter of the strategy.
     fn limiter(limits: &RateLimiter) -> &Limiter<Self::Strategy>;
 
-    /// The library's limit with these numbers.
+    /// Returns the library's limit with these numbers.
     fn limit(limit: &Self::Limit) -> <Self::Strategy as Strategy>::Limit;
 
-    /// What only this strategy's decisions tell.
+    /// Returns the fields that only decisions of this strategy have.
     fn detail(decision: &<Self::Strategy as Strategy>::Decision<'_>) -> Detail;
 }
 
-/// Local limiters of a strategy.
+/// The local limiters of a strategy.
 #[derive(Debug)]
 pub struct OnLocal<M> {
     limits: RateLimiter,
     strategy: std::marker::PhantomData<M>,
 }
 
-/// A limiter of its own with a clock of its own.
+/// A subject with its own limiter and clock.
 pub type LocalSubject<M> = LibrarySubject<M, OnLocal<M>>;
 
 impl<M: LocalStrategy> Default for LocalSubject<M> {
     fn default() -> Self {
         let clock = Arc::new(ManualClock::default());
-        // Room for all, in so few shards that keys share them.
+        // Enough for all keys, in so few shards that keys share them.
         let limits = RateLimiter::builder().max_keys(40).clock(clock.clone()).build().unwrap();
         Self::new(clock, OnLocal { limits, strategy: std::marker::PhantomData })
     }

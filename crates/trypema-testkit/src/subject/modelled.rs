@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Answer, Reserved, Subject, UpTo};
 use crate::model::{Ask, Model, Refund, Taken};
 
-/// Every key's model, and the receipts that were given.
+/// The model of every key, and all receipts.
 #[derive(Debug, Clone, Default)]
 pub struct ModelSubject<M: Model> {
     now_us: u64,
@@ -91,11 +91,11 @@ impl<M: Model> Subject for ModelSubject<M> {
 
     fn reset(&mut self, key: &str) {
         self.keys.remove(key);
-        // What the key's receipts name is forgotten with it.
+        // A reset invalidates the receipts of the key.
         let own = self.receipts.iter_mut().filter(|receipt| receipt.key == key);
         own.for_each(|receipt| receipt.is_spent = true);
     }
 
-    /// A model never needs to forget: whether forgetting changes anything is what is tested.
+    /// Does nothing: a model keeps everything, and so shows whether forgetting changes an answer.
     fn forget_stale(&mut self) {}
 }

@@ -15,24 +15,24 @@ use crate::model::{
     AbsoluteModel, AbuseModel, FixedWindowModel, SlidingWindowModel, SuppressedModel, TokenBucketModel,
 };
 
-/// A model whose strategy the library has on Redis.
+/// A model whose strategy the library has in Redis.
 pub trait RedisStrategy: LocalStrategy<Strategy: Wire> {
-    /// Where the library asks for its keys.
+    /// Returns the library's Redis limiter of the strategy.
     fn redis_limiter(limits: &RateLimiter) -> &Limiter<Self::Strategy>;
 }
 
-/// Redis limiters of a strategy.
+/// The Redis limiters of a strategy.
 #[derive(Debug)]
 pub struct OnRedis<M> {
     limits: RateLimiter,
     strategy: std::marker::PhantomData<M>,
 }
 
-/// A limiter of its own with a clock and keys of its own.
+/// A subject with its own limiter, clock and keys.
 pub type RedisSubject<M> = LibrarySubject<M, OnRedis<M>>;
 
 impl<M: RedisStrategy> RedisSubject<M> {
-    /// A subject on `connection` whose keys start with `prefix`.
+    /// Creates a subject on `connection` whose keys start with `prefix`.
     pub fn on(connection: &RedisConnection, prefix: &str) -> Self {
         let clock = Arc::new(ManualClock::default());
         let limits = blocking::limiter(connection, prefix, &clock).build().unwrap();

@@ -1,4 +1,4 @@
-//! The Redis provider as a subject in the middle of a rolling upgrade.
+//! The Redis provider as a subject during a rolling upgrade.
 #![allow(clippy::unwrap_used, reason = "a test that cannot make its limiter should stop right there")]
 
 use std::cell::RefCell;
@@ -19,11 +19,11 @@ use crate::random::Random;
 pub struct Versions {
     /// Runs the scripts of an earlier version.
     pub old: RedisConnection,
-    /// Runs the scripts of this one.
+    /// Runs the current scripts.
     pub new: RedisConnection,
 }
 
-/// A limiter of each version with the same keys; a seed decides which of them is asked.
+/// A limiter of each version with the same keys. A seed decides which of them receives a call.
 #[derive(Debug)]
 pub struct OnTwoVersions<M> {
     limits: [RateLimiter; 2],
@@ -31,11 +31,11 @@ pub struct OnTwoVersions<M> {
     strategy: PhantomData<M>,
 }
 
-/// Two versions with one clock: each call goes to either of them.
+/// Two versions with one clock: each call goes to one of them.
 pub type UpgradeSubject<M> = LibrarySubject<M, OnTwoVersions<M>>;
 
 impl<M: RedisStrategy> UpgradeSubject<M> {
-    /// A subject on both connections whose keys start with `prefix`.
+    /// Creates a subject on both connections whose keys start with `prefix`.
     pub fn on(versions: &Versions, prefix: &str, seed: u64) -> Self {
         let clock = Arc::new(ManualClock::default());
         let limits = [&versions.old, &versions.new]

@@ -1,4 +1,4 @@
-//! What a call is answered, in the words of the format; an expectation is an answer with fewer fields.
+//! Answers in the format's notation. An expectation is an answer with fewer fields.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use trypema::BlockScope;
 
 use super::time;
 
-/// Fractions are written with few digits: two are the same when they differ by no more than this.
+/// The tolerance of fractions, because traces write them with few digits.
 const FRACTION_TOLERANCE: f64 = 1e-6;
 
-/// An answer: what was decided, and the numbers that came with it.
+/// An answer: a decision and its numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// What was decided.
+    /// The decision.
     pub head: Head,
     /// The numbers, by name.
     pub fields: Vec<(&'static str, Value)>,
 }
 
-/// What was decided.
+/// The decision of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
     /// Admitted.
     Allowed,
-    /// Denied, for so long.
+    /// Denied, with the wait.
     Denied(Wait),
     /// Drawn by the suppressed strategy, and admitted.
     SuppressedAllowed,
@@ -32,24 +32,24 @@ pub enum Head {
     SuppressedDenied,
     /// Denied by the abuse strategy.
     Blocked(BlockScope, Wait),
-    /// Denied in the words of the seeds' `inc`.
+    /// Denied by `inc` of the trypema 1.x API.
     Rejected(Wait),
-    /// So many units of those asked for were taken.
+    /// The number of units taken of those requested.
     Granted(u64),
-    /// So many units were given back.
+    /// The number of units refunded.
     Refunded(u64),
-    /// The answer of a verb that says yes or no.
+    /// The answer of a verb that returns a boolean.
     Truth(bool),
-    /// The answer of a verb that has nothing to say.
+    /// The answer of a verb that returns nothing.
     Done,
 }
 
-/// How long to wait.
+/// A wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// So many microseconds.
+    /// This many microseconds.
     Micros(u64),
-    /// No wait helps.
+    /// Waiting does not help.
     Never,
 }
 
@@ -59,43 +59,43 @@ impl From<Option<Duration>> for Wait {
     }
 }
 
-/// A number that comes with an answer.
+/// A number of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A whole number.
     Count(u64),
-    /// A length of time.
+    /// A duration.
     Time(Wait),
     /// Fractions.
     Fractions(Vec<f64>),
 }
 
 impl Answer {
-    /// An answer without numbers.
+    /// Creates an answer without numbers.
     pub fn new(head: Head) -> Self {
         Self { head, fields: Vec::new() }
     }
 
-    /// The same with one more number.
+    /// Adds a number.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: Value) -> Self {
         self.fields.push((name, value));
         self
     }
 
-    /// The same with one more length of time.
+    /// Adds a duration.
     #[must_use]
     pub fn with_time(self, name: &'static str, time: Duration) -> Self {
         self.with(name, Value::Time(Wait::Micros(micros(time))))
     }
 
-    /// The same numbers under another decision.
+    /// Replaces the decision, and keeps the numbers.
     #[must_use]
     pub fn headed(self, head: Head) -> Self {
         Self { head, ..self }
     }
 
-    /// Whether this answer is the `expected` one: the same decision, and every number that is expected.
+    /// Whether this answer has the decision of `expected`, and every number of it.
     pub fn fulfils(&self, expected: &Answer) -> bool {
         let has = |(name, value): &(&str, Value)| {
             self.fields.iter().any(|(known, given)| known == name && given.is_close_to(value))

@@ -11,7 +11,7 @@ use super::step::Verb;
 use super::view::Worded;
 use crate::verbs::{Lease, Verbs};
 
-/// What was reserved, by name; `None` where nothing was.
+/// Receipts by name; `None` if nothing was reserved.
 pub(super) type Receipts<R> = HashMap<String, Option<R>>;
 
 /// Calls a verb that every strategy has.
@@ -47,7 +47,7 @@ pub(super) fn core<S: Worded, V: Verbs<S> + ?Sized>(
     })
 }
 
-/// Adds how far ahead the units are counted that were recorded there.
+/// Adds the field `stamp`: the time from the call until its units count.
 fn stamped(answer: Answer, call: TimedCall<'_>, recorded: Option<Timestamp>) -> Answer {
     let Some(recorded) = recorded else { return answer };
     let ahead_us = recorded.as_micros().saturating_sub(call.now.as_micros());

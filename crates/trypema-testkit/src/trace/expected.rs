@@ -1,11 +1,11 @@
-//! Reading expectations.
+//! Parses expectations.
 
 use trypema::BlockScope;
 
 use super::answer::{Answer, Head, Value, Wait};
 use super::time;
 
-/// What kind of number a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Count,
@@ -13,7 +13,7 @@ enum Kind {
     Fractions,
 }
 
-/// Every field there is.
+/// All fields.
 const FIELDS: [(&str, Kind); 13] = [
     ("left", Kind::Count),
     ("limit", Kind::Count),
@@ -30,14 +30,14 @@ const FIELDS: [(&str, Kind); 13] = [
     ("keys", Kind::Count),
 ];
 
-/// Reads the words after the arrow.
+/// Parses the words after the arrow.
 pub(super) fn expected(words: &[&str]) -> Result<Answer, String> {
     let (head, fields) = head(words)?;
     let fields = fields.iter().map(|word| field(word)).collect::<Result<_, _>>()?;
     Ok(Answer { head, fields })
 }
 
-/// Reads which block is meant.
+/// Parses the scope of a block.
 pub(super) fn scope(word: &str) -> Result<BlockScope, String> {
     match word {
         "short" => Ok(BlockScope::Temp),

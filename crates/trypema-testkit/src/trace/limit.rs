@@ -1,4 +1,4 @@
-//! Limit lines: what is allowed from there on.
+//! Limit lines: the limit of the following steps.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::provider::Unsupported;
 use super::time;
 use crate::model::WhileBlocked;
 
-/// What is allowed, for one of the six strategies.
+/// A limit of one of the six strategies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
     /// A sliding window.
@@ -29,7 +29,7 @@ pub enum Limit {
     Abuse(AbuseLimit),
 }
 
-/// What the seeds' `inc` is given: a rate with each call, the rest once.
+/// The arguments of `inc` of the trypema 1.x API: a rate with each call, the options once.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seed {
     /// The rate of each call.
@@ -39,7 +39,8 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// The seeds' calls take their window once: a trace may not change it under them.
+    /// Fails if the options changed: calls of the trypema 1.x API set them once, so a trace must not change
+    /// them.
     pub(super) fn check(&self, options: &LocalRateLimiterOptions) -> Result<(), Unsupported> {
         if self.options == *options {
             return Ok(());
@@ -48,12 +49,12 @@ impl Seed {
     }
 }
 
-/// Why a line gives no limit.
+/// The reason why a line has no limit.
 #[derive(Debug)]
 pub(super) enum NoLimit {
-    /// It is not in the format.
+    /// It is malformed.
     Unreadable(String),
-    /// The library refuses it.
+    /// The library rejects the limit.
     Refused(TrypemaError),
 }
 
@@ -75,7 +76,7 @@ pub(super) fn is_strategy(word: &str) -> bool {
     names.contains(&word)
 }
 
-/// Reads the words of a limit line.
+/// Parses the words of a limit line.
 pub(super) fn limit(words: &[&str]) -> Result<Limit, NoLimit> {
     match words {
         ["absolute", options @ ..] => windowed(options).map(|(window, seed)| Limit::Absolute(window, seed)),
@@ -101,7 +102,7 @@ pub(super) fn limit(words: &[&str]) -> Result<Limit, NoLimit> {
     }
 }
 
-/// Reads a rate such as `5/s` or `1/60s`.
+/// Parses a rate such as `5/s` or `1/60s`.
 pub(super) fn rate(text: &str) -> Result<RateLimit, NoLimit> {
     let unreadable = || NoLimit::Unreadable(format!("`{text}` is no rate"));
     let (units, per) = text.split_once('/').ok_or_else(unreadable)?;
@@ -165,7 +166,7 @@ fn abuse(options: &[&str]) -> Result<Limit, NoLimit> {
     Ok(Limit::Abuse(while_blocked.apply(limit)))
 }
 
-/// Reads a tier: window, threshold, block.
+/// Parses a tier: window, threshold, block.
 fn tier(text: &str) -> Result<AbuseTier, NoLimit> {
     let parts: Vec<&str> = text.split('/').collect();
     let [window, threshold, block] = parts[..] else {
@@ -176,7 +177,7 @@ fn tier(text: &str) -> Result<AbuseTier, NoLimit> {
     Ok(AbuseTier::new(duration(window)?, threshold, duration(block)?)?)
 }
 
-/// Reads so many per so long, such as `10/1s`.
+/// Parses a number per duration, such as `10/1s`.
 fn quota(text: &str) -> Result<(u64, Duration), NoLimit> {
     let read = text.split_once('/').and_then(|(units, per)| Some((time::count(units)?, per)));
     let (units, per) = read.ok_or_else(|| NoLimit::Unreadable(format!("`{text}` is no limit/window")))?;
@@ -188,7 +189,7 @@ fn hard_limit_factor(text: &str) -> Result<HardLimitFactor, NoLimit> {
     Ok(HardLimitFactor::try_from(factor)?)
 }
 
-/// Reads a time that is a whole number of `unit` (`s` or `ms`).
+/// Parses a duration that is a whole number of `unit` (`s` or `ms`).
 fn whole(text: &str, unit: &str) -> Result<u64, NoLimit> {
     let unit_us = if unit == "s" { 1_000_000 } else { 1_000 };
     let us = time::micros(text).filter(|us| us.is_multiple_of(unit_us));

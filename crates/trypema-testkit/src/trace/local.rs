@@ -16,7 +16,7 @@ use super::provider::{Provider, TimedCall, Unsupported};
 use super::step::Verb;
 use super::view::{check_answer, seed_answer};
 
-/// The local provider, every verb of it.
+/// The local provider with all of its verbs.
 #[derive(Debug)]
 pub struct Local {
     clock: Arc<ManualClock>,
@@ -26,7 +26,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// A provider without keys, whose options for the seeds' calls are those that `trace` wants.
+    /// Creates a provider without keys. Calls of the trypema 1.x API use the options of `trace`.
     pub fn for_trace(trace: &Trace) -> Result<Self, TrypemaError> {
         let options = trace.window_options()?;
         let clock = Arc::new(ManualClock::default());
@@ -38,7 +38,7 @@ impl Local {
         Ok(Self { clock, limiter, options, receipts: Receipts::new() })
     }
 
-    /// Forgets what is as good as fresh under the strategy of `limit`.
+    /// Removes stale keys. Returns the number of keys left under the strategy of `limit`.
     fn forget(&self, limit: &Limit) -> Answer {
         let local = self.limiter.local();
         local.forget_stale(Duration::ZERO);
@@ -94,7 +94,7 @@ impl Provider for Local {
     }
 }
 
-/// What only the abuse strategy has.
+/// Calls a verb of the abuse strategy.
 fn abuse(
     limiter: &Limiter<Abuse>,
     limit: &AbuseLimit,

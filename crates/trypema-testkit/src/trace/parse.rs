@@ -1,4 +1,4 @@
-//! Reading traces.
+//! Parses traces.
 
 use std::fmt;
 
@@ -13,43 +13,43 @@ use super::step::{Step, Verb, moment, verb};
 /// aligned to the epoch are easy to count.
 const START: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 
-/// A trace that was read.
+/// A parsed trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
-    /// The file it came from.
+    /// The name of its file.
     pub name: String,
-    /// What it says, in order.
+    /// Its lines, in order.
     pub lines: Vec<Line>,
 }
 
 /// One line of a trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// Counted from 1.
+    /// The line number, from 1.
     pub number: usize,
-    /// As it was written.
+    /// The text of the line.
     pub text: String,
-    /// What it says.
+    /// The meaning of the line.
     pub what: What,
 }
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
-    /// From here on this is the limit.
+    /// The limit from here on.
     Limit(Limit),
     /// A call and its answer.
     Step(Step),
 }
 
-/// A line that is not in the format.
+/// An error in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
-    /// The file.
+    /// The name of the file.
     pub name: String,
-    /// The line, counted from 1.
+    /// The line number, from 1.
     pub number: usize,
-    /// What is wrong with it.
+    /// The error message.
     pub message: String,
 }
 
@@ -62,9 +62,9 @@ impl fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 impl Trace {
-    /// Reads `text`, the contents of the file `name`.
+    /// Parses `text`, the contents of the file `name`.
     ///
-    /// Every word must be known: whatever is not in the format is an error that names the line.
+    /// Anything that is not in the format is an error that names the line.
     pub fn parse(name: &str, text: &str) -> Result<Self, ParseError> {
         let error = |number, message| ParseError { name: name.to_owned(), number, message };
         if !text.starts_with('#') {
@@ -81,7 +81,7 @@ impl Trace {
         Ok(Self { name: name.to_owned(), lines: reader.lines })
     }
 
-    /// The options that the seeds' calls need: those of the first limit that has any.
+    /// Returns the options for calls of the trypema 1.x API: those of the first limit that has any.
     pub fn window_options(&self) -> Result<LocalRateLimiterOptions, TrypemaError> {
         let options = self.lines.iter().find_map(|line| match &line.what {
             What::Limit(Limit::Absolute(_, seed) | Limit::Suppressed(_, seed)) => Some(seed.options),
@@ -98,7 +98,7 @@ impl Trace {
     }
 }
 
-/// What has been read of a trace.
+/// The state of the parser.
 struct Reader {
     lines: Vec<Line>,
     now: Timestamp,
@@ -135,7 +135,7 @@ impl Reader {
         Ok(Step { at, key: (*key).to_owned(), verb, expected })
     }
 
-    /// A receipt is named once, and before it is used.
+    /// Checks that a receipt is named once, and before it is used.
     fn check_receipt(&self, verb: &Verb) -> Result<(), String> {
         let is_named = |wanted: &str| {
             self.lines.iter().any(|line| match &line.what {
@@ -151,7 +151,7 @@ impl Reader {
     }
 }
 
-/// The limit of a line; `None` if it had to be refused and was.
+/// Parses a limit line. Returns `None` if it expects a rejection and the library rejects the limit.
 fn limit_line(words: &[&str]) -> Result<Option<Limit>, String> {
     let (words, is_refusal_expected) = match words {
         [words @ .., "->", "refused"] => (words, true),

@@ -1,4 +1,4 @@
-//! What a trace is replayed on.
+//! The interface on which a trace is replayed.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use super::step::Verb;
 /// One call of a trace.
 #[derive(Debug, Clone, Copy)]
 pub struct TimedCall<'t> {
-    /// When it is made; this may lie before the call made last.
+    /// The time of the call, which may be before that of the previous call.
     pub now: Timestamp,
-    /// The limit that holds.
+    /// The limit.
     pub limit: &'t Limit,
     /// The key.
     pub key: &'t str,
-    /// What is called.
+    /// The verb.
     pub verb: &'t Verb,
 }
 
-/// Something that answers the calls of a trace, in order, with states that start empty.
+/// A receiver of the calls of a trace, in order, whose keys are empty at the start.
 pub trait Provider {
     /// Makes one call.
     fn call(&mut self, call: TimedCall<'_>) -> Result<Answer, Unsupported>;
 }
 
-/// A call that a provider has no way to make, and why.
+/// The reason why a provider cannot make a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsupported(pub &'static str);
 

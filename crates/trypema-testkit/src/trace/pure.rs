@@ -15,7 +15,8 @@ use super::provider::{Provider, TimedCall, Unsupported};
 use super::step::Verb;
 use super::view::Worded;
 
-/// The pure model: what every provider must equal. It has no seeds' calls and no blocks by hand.
+/// The reference that every provider must equal. It lacks the calls of the trypema 1.x API and manual
+/// blocks.
 #[derive(Debug, Default)]
 pub struct Pure {
     absolute: Keys<Absolute>,
@@ -47,7 +48,7 @@ struct Keys<S: Strategy> {
     refunded: HashSet<String>,
 }
 
-/// What a receipt names.
+/// The units of a receipt.
 #[derive(Debug, Clone)]
 struct Taken {
     key: String,
@@ -143,7 +144,7 @@ impl<S: Worded> Keys<S> {
         self.states.get_mut(key).map_or(0, |state| S::refund(limit, state, refund))
     }
 
-    /// A state that is as good as fresh need not be kept.
+    /// Stores a state, unless it equals a fresh one.
     fn keep(&mut self, key: &str, state: S::State, now: Timestamp) {
         if S::fresh_from(&state) > now {
             self.states.insert(key.to_owned(), state);

@@ -17,7 +17,7 @@ use super::step::Verb;
 use super::view::{check_answer, seed_answer};
 use crate::blocking::{self, Blocking, key, wait_for};
 
-/// The Redis provider, every verb of it. What is stale it forgets by itself, so it has no `forget`.
+/// The Redis provider with all of its verbs but `forget`, because keys expire by themselves.
 #[derive(Debug)]
 pub struct OnRedis {
     clock: Arc<ManualClock>,
@@ -27,8 +27,8 @@ pub struct OnRedis {
 }
 
 impl OnRedis {
-    /// A provider whose keys start with `prefix`, and whose options for the seeds' calls are those that `trace`
-    /// wants.
+    /// Creates a provider whose keys start with `prefix`. Calls of the trypema 1.x API use the options of
+    /// `trace`.
     pub fn for_trace(
         trace: &Trace,
         connection: &RedisConnection,
@@ -86,7 +86,7 @@ impl Provider for OnRedis {
     }
 }
 
-/// What only the abuse strategy has.
+/// Calls a verb of the abuse strategy.
 fn abuse(
     limiter: &Limiter<Abuse>,
     limit: &AbuseLimit,

@@ -1,22 +1,22 @@
-//! Replaying a trace and saying where the answers differ.
+//! Replays a trace, and reports the answers that differ.
 
 use std::fmt;
 
 use super::parse::{Trace, What};
 use super::provider::{Provider, TimedCall, Unsupported};
 
-/// An answer that is not the expected one.
+/// An answer that differs from the expected one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The file.
+    /// The name of the file.
     pub name: String,
-    /// The line, counted from 1.
+    /// The line number, from 1.
     pub number: usize,
-    /// The line as it was written.
+    /// The text of the line.
     pub text: String,
-    /// What it expects.
+    /// The expected answer.
     pub expected: String,
-    /// What was answered, with every number that came with it.
+    /// The actual answer, with all of its numbers.
     pub got: String,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Makes every call of `trace` and gathers the answers that differ, in order. An unsupported call ends it.
+/// Makes every call of `trace` and returns the answers that differ, in order. Stops at an unsupported call.
 pub fn replay(trace: &Trace, provider: &mut dyn Provider) -> Result<Vec<Mismatch>, Unsupported> {
     let mut mismatches = Vec::new();
     let mut current = None;

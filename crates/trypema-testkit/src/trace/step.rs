@@ -1,4 +1,4 @@
-//! Steps: what is called, when, and what it must be answered.
+//! Steps: timed calls and their expected answers.
 
 use std::time::Duration;
 
@@ -13,59 +13,59 @@ use super::time;
 /// One call and its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// When it is made.
+    /// The time of the call.
     pub at: Timestamp,
-    /// The key it is made for.
+    /// The key.
     pub key: String,
-    /// What is called.
+    /// The verb.
     pub verb: Verb,
-    /// What it must be answered.
+    /// The expected answer.
     pub expected: Answer,
 }
 
-/// What can be called.
+/// A verb with its arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verb {
-    /// Spend so much, or nothing.
+    /// Takes all units of this cost, or none.
     Take(u64),
-    /// What a take of so much would be answered.
+    /// Returns the answer that a take of this cost would get.
     Peek(u64),
-    /// Spend the most of so much that fits.
+    /// Takes as much of this cost as fits.
     UpTo(u64),
-    /// Spend so much and keep a receipt.
+    /// Takes units, and keeps a receipt.
     Reserve {
-        /// How much.
+        /// The number of units.
         cost: u64,
-        /// What the receipt is called in later steps.
+        /// The name of the receipt in later steps.
         name: String,
-        /// How long the units may be spent.
+        /// The duration of the lease.
         lease: Duration,
     },
-    /// Give back what the receipt of this name took.
+    /// Refunds the receipt of this name.
     Refund(String),
-    /// Give back so much of the oldest.
+    /// Refunds this many of the oldest units.
     RefundUnits(u64),
-    /// Forget the key.
+    /// Resets the key.
     Reset,
-    /// What is left.
+    /// Returns the units that are left.
     Usage,
-    /// The seeds' sticky take.
+    /// `inc` of the trypema 1.x API: a take with a sticky rate.
     Inc(u64),
-    /// The seeds' sticky look.
+    /// `is_allowed` of the trypema 1.x API: a peek with the sticky rate.
     IsAllowed,
-    /// Change the rate that the seeds' calls stick to.
+    /// Changes the sticky rate of the trypema 1.x API.
     SetRate(RateLimit),
-    /// The abuse seed's take.
+    /// `check` of the abuse strategy: a take.
     Check,
-    /// Block by hand.
+    /// Blocks the key manually.
     Block(BlockScope, Duration),
-    /// End a block by hand.
+    /// Ends a block manually.
     Unblock,
-    /// Forget every key that is as good as fresh.
+    /// Removes every key whose state equals a fresh one.
     Forget,
 }
 
-/// Reads the words between the key and the arrow.
+/// Parses the words between the key and the arrow.
 pub(super) fn verb(words: &[&str]) -> Result<Verb, String> {
     Ok(match words {
         [] | ["take"] => Verb::Take(1),
@@ -97,7 +97,7 @@ pub(super) fn verb(words: &[&str]) -> Result<Verb, String> {
     })
 }
 
-/// Reads when a step is, counted from the step before: `+1s`, `-2s`, `@1600000000s`.
+/// Parses the time of a step, relative to the previous one or absolute: `+1s`, `-2s`, `@1600000000s`.
 pub(super) fn moment(word: &str, before: Timestamp) -> Result<Timestamp, String> {
     let unreadable = || format!("`{word}` is no time of a step");
     let sign = word.chars().next().ok_or_else(unreadable)?;

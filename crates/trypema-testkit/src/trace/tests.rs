@@ -1,4 +1,4 @@
-//! The reader: every mistake has its line, and no input makes it panic.
+//! Tests of the parser: every error names its line, and no input causes a panic.
 
 use super::{Local, Pure, Trace, replay};
 
@@ -82,7 +82,8 @@ fn mistakes_name_their_line() {
     assert_eq!(step(twice), "t.trace:4: two receipts are named `r`");
 }
 
-/// Mutants of a good trace: bytes changed, removed, doubled, lines swapped. What can be read is replayed, too.
+/// Parses mutants of a valid trace: changed, removed or inserted characters, and truncated texts. Valid
+/// mutants are replayed as well.
 #[test]
 fn no_input_panics() {
     let mut seed = 0x9E37_79B9_7F4A_7C15_u64;

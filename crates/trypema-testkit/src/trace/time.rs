@@ -1,6 +1,6 @@
-//! Times and numbers as traces write them.
+//! Durations and numbers in the format's notation.
 
-/// The units of time, the longest first, in microseconds.
+/// The units of time in microseconds, the longest first.
 const UNITS: [(&str, u64); 6] = [
     ("d", 86_400_000_000),
     ("h", 3_600_000_000),
@@ -10,8 +10,8 @@ const UNITS: [(&str, u64); 6] = [
     ("us", 1),
 ];
 
-/// The microseconds that `text` (`1.5s`, `10ms`, `0`) stands for; `None` where it is not a whole number of
-/// them.
+/// Returns the microseconds of `text` (`1.5s`, `10ms`, `0`), or `None` if it is malformed or not a whole
+/// number of them.
 pub(super) fn micros(text: &str) -> Option<u64> {
     if text == "0" {
         return Some(0);
@@ -24,7 +24,7 @@ pub(super) fn micros(text: &str) -> Option<u64> {
     whole_us.checked_add(fraction_us(fraction, *unit_us)?)
 }
 
-/// A whole number, in which underscores may stand between digits.
+/// Parses a whole number, which may contain underscores.
 pub(super) fn count(text: &str) -> Option<u64> {
     let is_digit = |c: char| c.is_ascii_digit() || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_digit()) || !text.chars().all(is_digit) {
@@ -33,7 +33,7 @@ pub(super) fn count(text: &str) -> Option<u64> {
     text.replace('_', "").parse().ok()
 }
 
-/// `us` in the longest unit that gives a whole number.
+/// Formats `us` in the longest unit up to seconds that gives a whole number.
 pub(super) fn shown(us: u64) -> String {
     let seconds_or_less = UNITS.iter().skip(3);
     match seconds_or_less.clone().find(|(_, unit)| us.is_multiple_of(*unit)) {
@@ -42,7 +42,7 @@ pub(super) fn shown(us: u64) -> String {
     }
 }
 
-/// The digits after the point, as a share of `unit_us`.
+/// Returns the decimal digits as a fraction of `unit_us`.
 fn fraction_us(digits: &str, unit_us: u64) -> Option<u64> {
     if digits.is_empty() {
         return Some(0);

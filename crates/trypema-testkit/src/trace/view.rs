@@ -1,4 +1,4 @@
-//! The library's decisions in the words of the format.
+//! Converts the library's decisions to the format's notation.
 
 use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket};
 use trypema::{
@@ -7,9 +7,9 @@ use trypema::{
 
 use super::answer::{Answer, Head, Value, Wait};
 
-/// A strategy whose decisions can be put into words.
+/// A strategy whose decisions can be converted.
 pub(super) trait Worded: Strategy {
-    /// The decision in words, with all its numbers.
+    /// Returns the answer of a decision, with all of its numbers.
     fn answer(decision: &Self::Decision<'_>) -> Answer;
 }
 
@@ -66,7 +66,7 @@ impl Worded for Abuse {
     }
 }
 
-/// What every decision has.
+/// Returns the fields that every decision has.
 fn core(decision: &Decision) -> Answer {
     let wait = Wait::from(decision.retry_after());
     let head = if decision.is_allowed() { Head::Allowed } else { Head::Denied(wait) };
@@ -77,7 +77,7 @@ fn core(decision: &Decision) -> Answer {
         .with_time("reset", decision.reset_after())
 }
 
-/// The answer of the seeds' `inc` and `is_allowed`.
+/// Returns the answer of `inc` and `is_allowed` of the trypema 1.x API.
 pub(super) fn seed_answer(decision: RateLimitDecision) -> Answer {
     match decision {
         RateLimitDecision::Allowed => Answer::new(Head::Allowed),
@@ -95,7 +95,7 @@ pub(super) fn seed_answer(decision: RateLimitDecision) -> Answer {
     }
 }
 
-/// The answer of the abuse seed's `check`.
+/// Returns the answer of the abuse strategy's `check`.
 pub(super) fn check_answer(decision: LimiterDecision) -> Answer {
     match decision {
         LimiterDecision::Allowed => Answer::new(Head::Allowed),

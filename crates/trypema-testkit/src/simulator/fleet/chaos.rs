@@ -1,6 +1,7 @@
-//! Random fleets: from a seed, a limit, instances, clocks, a network, traffic and what goes wrong.
+//! Random fleets: a seed determines a limit, instances, clocks, a network, traffic and faults.
 //!
-//! A seed always gives the same run. Seeds take turns at the strategies, so that any stretch of them plays all.
+//! A seed always gives the same run. Seeds alternate between the strategies, so any range of seeds covers
+//! all of them.
 
 mod limits;
 mod mishaps;
@@ -13,26 +14,26 @@ use super::{Fleet, Journal, Law, LocalClock, Network, Offer};
 use crate::random::Random;
 use limits::Drawn;
 
-/// What a seed gave.
+/// The result of a seed.
 #[derive(Debug, Clone)]
 pub struct Played {
-    /// The strategy that was played.
+    /// The strategy.
     pub strategy: &'static str,
-    /// Calls made.
+    /// The number of calls.
     pub calls: usize,
-    /// Calls let pass.
+    /// The number of admitted calls.
     pub admitted: usize,
-    /// Those of them that an instance let pass by itself.
+    /// The number of calls that instances admitted locally.
     pub admitted_here: u64,
-    /// Requests that the store carried out.
+    /// The number of requests that the store processed.
     pub messages: u64,
-    /// Whether the store forgot something.
+    /// Whether the store lost data.
     pub is_forgetting: bool,
-    /// What was wrong with it, if anything was.
+    /// The violation of the limit, if there was one.
     pub wrong: Option<String>,
 }
 
-/// The numbers that a random fleet is made around.
+/// The basic numbers of a random fleet.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     start_us: u64,
@@ -54,7 +55,7 @@ impl Frame {
         Self { start_us, window_us, sync_us, length_us, instances, keys }
     }
 
-    /// How long leases are, about.
+    /// Returns the approximate duration of leases.
     fn interval_us(&self) -> u64 {
         self.sync_us.min(self.window_us / 128)
     }
@@ -101,7 +102,7 @@ fn judged<S: Drawn>(laws: &[Law], frame: Frame, journal: &Journal, described: &s
 
 fn fleet<S: Drawn>(seed: u64, frame: Frame, offers: &[Offer], random: &mut Random) -> Fleet<S> {
     let offered: u64 = offers.iter().map(|offer| offer.cost).sum();
-    // What is offered in a window is from half of the limit to eight times of it.
+    // The load per window is between half of the limit and eight times the limit.
     let per_window = offered * frame.window_us / frame.length_us.max(frame.window_us) / u64::from(frame.keys);
     let capacity = (per_window * 2 / random.between(1, 16)).max(1);
     let other = random.pick(&[capacity / 2 + 1, capacity / 10 + 1, capacity * 3]);
@@ -121,7 +122,7 @@ fn fleet<S: Drawn>(seed: u64, frame: Frame, offers: &[Offer], random: &mut Rando
     }
 }
 
-/// A clock that is off by up to an hour and runs at a rate that differs by up to one in a thousand.
+/// Returns a clock with an offset of up to an hour and a drift of up to one in a thousand.
 fn clock(random: &mut Random) -> LocalClock {
     const HOUR_US: u64 = 3_600_000_000;
     const WORST_PPM: u64 = 1_000;

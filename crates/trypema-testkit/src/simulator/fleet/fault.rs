@@ -1,55 +1,55 @@
-//! What can go wrong.
+//! The faults of a fleet.
 
-/// A fault, and when it happens.
+/// A fault and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mishap {
-    /// When, from the start.
+    /// The time, from the start.
     pub after_us: u64,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// One thing that goes wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The store answers nothing for a while; what arrives meanwhile is carried out afterwards.
+    /// The store answers nothing for a while. It processes requests that arrive meanwhile afterwards.
     Freeze {
-        /// How long.
+        /// The duration.
         for_us: u64,
     },
-    /// An instance is killed and forgets everything; another takes its place later.
+    /// An instance is killed and loses its state. A new one replaces it later.
     Kill {
-        /// Which.
+        /// The instance.
         instance: u32,
-        /// How long until then.
+        /// The time until the replacement.
         for_us: u64,
     },
-    /// An instance stops, giving back what it holds; another takes its place later.
+    /// An instance stops after it returns its leases. A new one replaces it later.
     Stop {
-        /// Which.
+        /// The instance.
         instance: u32,
-        /// How long until then.
+        /// The time until the replacement.
         for_us: u64,
     },
-    /// The store forgets everything.
+    /// The store loses all data.
     FlushAll,
-    /// The store goes back to what it knew a while ago.
+    /// The store goes back to an earlier state.
     Failover {
-        /// How long ago.
+        /// The age of that state.
         lost_us: u64,
     },
     /// An instance resets a key.
     Reset {
-        /// Which instance.
+        /// The instance.
         instance: u32,
-        /// Which key.
+        /// The key.
         key: u32,
     },
-    /// An instance goes by another limit from here on.
+    /// An instance changes its limit.
     ChangeLimit {
-        /// Which instance.
+        /// The instance.
         instance: u32,
-        /// The limit's place in [`Fleet::limits`](super::Fleet::limits).
+        /// The position of the limit in [`Fleet::limits`](super::Fleet::limits).
         limit: usize,
     },
 }

@@ -1,6 +1,6 @@
-//! An instance: it answers calls from what it holds, and asks the store for the rest.
+//! An instance: it decides calls by its leases, and sends requests to the store for the rest.
 //!
-//! This is what `trypema::hybrid` does around its holdings, without tasks, locks and connections.
+//! This mirrors the code of `trypema::hybrid` around its holdings, without tasks, locks and connections.
 
 mod slot;
 
@@ -15,7 +15,7 @@ use super::local_clock::LocalClock;
 use super::message::{Reply, Request, Sender, What};
 use slot::Slot;
 
-/// A call that waited for others' answers this often is taken in the store.
+/// The number of waits for other calls' replies after which a call becomes a take in the store.
 const MAX_WAITS: u32 = 4;
 
 /// One instance of a service.
@@ -29,45 +29,45 @@ pub(super) struct Instance<S: Leasable> {
     pace: Pace,
     interval_us: u64,
     slots: BTreeMap<u32, Slot<S>>,
-    /// Questions that were not answered yet, by their number.
+    /// Lease requests without a reply yet, by their number.
     asked: BTreeMap<u64, Asked>,
     numbered: u64,
-    /// Into how many keys a key is split.
+    /// The number of parts that a key is split into.
     parts: u32,
 }
 
-/// A limit, and the times that go with it.
+/// A limit, with the times derived from it.
 #[derive(Debug)]
 pub(super) struct Rule<'a, S: Leasable> {
-    /// The limit's place among the fleet's.
+    /// The position of the limit among the fleet's.
     pub(super) place: usize,
     pub(super) limit: &'a S::Limit,
     pub(super) pace: Pace,
     pub(super) interval_us: u64,
 }
 
-/// Whether an instance answers calls.
+/// Whether an instance serves calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Running {
     Up,
     Down,
 }
 
-/// A call that waits to be decided.
+/// A call that is not decided yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
-    /// Its place in the journal.
+    /// Its position in the journal.
     pub(super) call: usize,
     pub(super) cost: u64,
-    /// When it no longer waits for others, by the clock of the instance.
+    /// The time, by the instance's clock, after which it no longer waits for others.
     pub(super) until: Timestamp,
-    /// How often it was tried.
+    /// The number of attempts.
     pub(super) tries: u32,
-    /// Other parts of the key that have not been asked yet.
+    /// The number of other parts of the key that have not been tried yet.
     pub(super) parts_left: u32,
 }
 
-/// A question that was not answered yet.
+/// A lease request without a reply yet.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     key: u32,
@@ -76,7 +76,8 @@ struct Asked {
     version: u64,
 }
 
-/// What an instance is given to act: the time, by the store's clock and its own, where to write and what to send.
+/// The context of an action: the time by the store's clock and by the instance's own, the journal, and the
+/// outgoing requests.
 #[derive(Debug)]
 pub(super) struct Moment<'a> {
     pub(super) now_us: u64,
@@ -85,7 +86,7 @@ pub(super) struct Moment<'a> {
     pub(super) outbox: &'a mut Vec<Request>,
 }
 
-/// Whether a question was sent.
+/// Whether a request may have been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sent {
     Perhaps,
@@ -109,24 +110,24 @@ impl<S: Leasable> Instance<S> {
         }
     }
 
-    /// The clock it goes by.
+    /// Returns the instance's clock.
     pub(super) fn clock(&self) -> LocalClock {
         self.clock
     }
 
-    /// The place of the limit it goes by.
+    /// Returns the position of the instance's limit.
     pub(super) fn limit_place(&self) -> usize {
         self.limit_place
     }
 
-    /// Answers a call for `key`, which its own part of it is asked for first.
+    /// Decides a call for `key`, starting with the instance's own part of it.
     pub(super) fn first_call(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
         let own = self.me.instance % self.parts;
         let waiting = Waiting { parts_left: self.parts - 1, ..waiting };
         self.call(key * self.parts + own, waiting, moment);
     }
 
-    /// Answers a call for `key`, or asks about it.
+    /// Decides a call for `key`, or sends a request for it.
     fn call(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
         let span = self.clock.span(moment.local);
         let slot = self.slots.entry(key).or_default();
@@ -147,7 +148,7 @@ impl<S: Leasable> Instance<S> {
         self.decide(key, waiting, moment);
     }
 
-    /// Decides a call by what is held, or waits for somebody's answer, or asks.
+    /// Decides a call by its leases, or waits for a reply in flight, or sends a request.
     fn decide(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
         let known = self.slots.get_mut(&key).filter(|slot| slot.holding.is_some());
         let Some(slot) = known.filter(|_| waiting.tries < MAX_WAITS && waiting.until > moment.local) else {
@@ -187,7 +188,7 @@ impl<S: Leasable> Instance<S> {
         self.post(key, What::Take(waiting), moment);
     }
 
-    /// Asks the next part of a key for a call that was denied, or gives up.
+    /// Tries the next part of a key for a denied call, or denies it if none is left.
     fn denied(&mut self, key: u32, waiting: Waiting, moment: &mut Moment<'_>) {
         let Some(parts_left) = waiting.parts_left.checked_sub(1) else {
             return moment.journal.deny(waiting.call);
@@ -209,7 +210,7 @@ impl<S: Leasable> Instance<S> {
         moment.outbox.push(Request { from, limit, key, what, asked_at });
     }
 
-    /// Notes an answer, unless it is too late for one.
+    /// Handles a reply, unless it is too late.
     pub(super) fn answered(&mut self, reply: &Reply<S>, deadline_us: u64, moment: &mut Moment<'_>) {
         let trip = Trip { asked_at: reply.request.asked_at, answered_at: moment.local };
         match reply.request.what {
@@ -248,7 +249,8 @@ impl<S: Leasable> Instance<S> {
         let outcome = if slot.version == asked.version {
             holding.granted(&asked.ask, trip, &reply.grant)
         } else {
-            // It was granted under a limit, or before a reset, that is no more: it stays counted until it leaves.
+            // The grant belongs to an old limit, or precedes a reset. It stays counted in the store until
+            // it expires.
             holding.failed(&asked.ask, false);
             None
         };
@@ -266,7 +268,7 @@ impl<S: Leasable> Instance<S> {
         }
     }
 
-    /// Notes that a question was not answered in time, or could not be asked. Whoever waited for it gets no answer.
+    /// Handles a request that timed out or could not be sent. The calls that waited for it stay undecided.
     pub(super) fn failed(&mut self, number: u64, sent: Sent) {
         let Some(asked) = self.asked.remove(&number) else { return };
         let Some(slot) = self.slots.get_mut(&asked.key) else { return };
@@ -276,7 +278,7 @@ impl<S: Leasable> Instance<S> {
         slot.waiting.clear();
     }
 
-    /// Looks after what nobody calls for; whether there is anything left to look after.
+    /// Looks after keys that receive no calls. Returns whether there are any keys left.
     pub(super) fn look_around(&mut self, moment: &mut Moment<'_>) -> bool {
         let local = moment.local;
         let interval = local.as_micros() / self.interval_us;
@@ -299,13 +301,13 @@ impl<S: Leasable> Instance<S> {
         !self.slots.is_empty()
     }
 
-    /// Goes by another limit from here on; each key notices when it is called.
+    /// Changes the limit. Each key applies it at its next call.
     pub(super) fn change_limit(&mut self, rule: Rule<'_, S>) {
         (self.limit_place, self.limit) = (rule.place, rule.limit.clone());
         (self.pace, self.interval_us) = (rule.pace, rule.interval_us);
     }
 
-    /// Resets a key: forgets what it holds of it, and lets the store do so too.
+    /// Resets a key: drops its leases, and sends the reset to the store.
     pub(super) fn reset(&mut self, key: u32, moment: &mut Moment<'_>) {
         if let Some(slot) = self.slots.get_mut(&key) {
             slot.version += 1;
@@ -314,7 +316,7 @@ impl<S: Leasable> Instance<S> {
         self.post(key, What::Reset, moment);
     }
 
-    /// Gives back everything it holds, and ends.
+    /// Returns all leases to the store, then stops.
     pub(super) fn leave(&mut self, moment: &mut Moment<'_>) {
         let mut slots = std::mem::take(&mut self.slots);
         for (key, slot) in &mut slots {
@@ -328,14 +330,14 @@ impl<S: Leasable> Instance<S> {
         self.die();
     }
 
-    /// Ends at once: whatever it held is lost.
+    /// Stops immediately: all leases are lost.
     pub(super) fn die(&mut self) {
         self.state = Running::Down;
         self.slots.clear();
         self.asked.clear();
     }
 
-    /// Units it holds.
+    /// Returns the number of units that the instance holds.
     pub(super) fn held(&self, local: Timestamp) -> u64 {
         self.slots.values().filter_map(|slot| slot.holding.as_ref()).map(|holding| holding.held(local)).sum()
     }

@@ -1,39 +1,39 @@
-//! What happened to a fleet.
+//! A record of a fleet's run.
 
 use super::message::What;
 
 /// Everything that happened.
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
-    /// The calls, in the order they were made.
+    /// The calls, in order.
     pub offers: Vec<Offered>,
-    /// What the store granted, in order.
+    /// The grants of the store, in order.
     pub grants: Vec<Granted>,
-    /// What the store forgot, in order.
+    /// The losses of the store, in order.
     pub forgotten: Vec<Forgotten>,
-    /// Requests that the store carried out.
+    /// The number of requests that the store processed.
     pub messages: u64,
-    /// The same for each key of the store, by its number.
+    /// The requests for each key of the store, by its number.
     pub per_key: Vec<Requests>,
-    /// The same for each second from the start.
+    /// The requests in each second from the start.
     pub per_second: Vec<Requests>,
-    /// Calls that instances let pass by themselves.
+    /// The number of calls that instances admitted locally.
     pub admitted_here: u64,
-    /// What was held, sampled.
+    /// Samples of the held units.
     pub held: Vec<Held>,
 }
 
-/// Requests to the store.
+/// Numbers of requests to the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// For one call each.
+    /// Requests for one call each.
     pub takes: u64,
-    /// For leases, and to give them back.
+    /// Requests that take or return leases.
     pub leases: u64,
 }
 
 impl Requests {
-    /// All of them.
+    /// Returns the number of all requests.
     pub fn total(&self) -> u64 {
         self.takes + self.leases
     }
@@ -47,102 +47,102 @@ impl Requests {
     }
 }
 
-/// A call, and what became of it.
+/// A call and its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offered {
-    /// When it was made, by the store's clock.
+    /// The time of the call, by the store's clock.
     pub at_us: u64,
-    /// To which instance.
+    /// The instance that received the call.
     pub instance: u32,
-    /// For which key.
+    /// The key.
     pub key: u32,
-    /// For how many units.
+    /// The number of units.
     pub cost: u64,
-    /// What became of it.
+    /// The result.
     pub fate: Fate,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Nobody decided it in time.
+    /// Not decided in time.
     Unanswered,
-    /// It was let pass.
+    /// Admitted.
     Admitted {
-        /// When that was decided, by the store's clock.
+        /// The time of the decision, by the store's clock.
         at_us: u64,
     },
-    /// It was not.
+    /// Denied.
     Denied,
 }
 
 /// Units that the store recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
-    /// When.
+    /// The time of the grant.
     pub at_us: u64,
-    /// Of which key.
+    /// The key.
     pub key: u32,
-    /// Under which of the fleet's limits.
+    /// The position of the limit in the fleet.
     pub limit: usize,
-    /// How many; none where it only took something back.
+    /// The number of units; 0 if leases were only returned.
     pub units: u64,
-    /// Until when they may be spent.
+    /// The time until which the units may be spent.
     pub until_us: u64,
 }
 
-/// Units that counted, and that the store forgot.
+/// Units that counted, and that the store lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forgotten {
-    /// When.
+    /// The time of the loss.
     pub at_us: u64,
-    /// Of which key.
+    /// The key.
     pub key: u32,
-    /// How many.
+    /// The number of units.
     pub units: u64,
 }
 
-/// What all instances together held at a moment.
+/// The units that all instances together hold at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
-    /// When.
+    /// The time.
     pub at_us: u64,
-    /// How much.
+    /// The number of units.
     pub units: u64,
 }
 
-/// Units that were let pass.
+/// Admitted units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Admission {
-    /// When.
+    /// The time.
     pub at_us: u64,
-    /// How many.
+    /// The number of units.
     pub units: u64,
 }
 
-/// What happened to one key.
+/// A record of one key.
 #[derive(Debug, Clone, Default)]
 pub struct KeyJournal {
-    /// In order.
+    /// Admissions, in order.
     pub admissions: Vec<Admission>,
-    /// In order.
+    /// Grants, in order.
     pub grants: Vec<Granted>,
-    /// In order.
+    /// Losses, in order.
     pub forgotten: Vec<Forgotten>,
 }
 
 impl Journal {
-    /// Units let pass.
+    /// Returns the number of admitted units.
     pub fn admitted(&self) -> u64 {
         self.offers.iter().filter(|offer| offer.is_admitted()).map(|offer| offer.cost).sum()
     }
 
-    /// Units asked for.
+    /// Returns the number of requested units.
     pub fn offered(&self) -> u64 {
         self.offers.iter().map(|offer| offer.cost).sum()
     }
 
-    /// What happened to one key.
+    /// Returns the record of one key.
     pub fn of_key(&self, key: u32) -> KeyJournal {
         let admission = |offer: &Offered| match offer.fate {
             Fate::Admitted { at_us } if offer.key == key => Some(Admission { at_us, units: offer.cost }),
@@ -171,25 +171,25 @@ impl Journal {
         Requests::count(&mut self.per_second, second as usize, one);
     }
 
-    /// Lets a call pass out of a lease.
+    /// Records that an instance admitted a call out of a lease.
     pub(super) fn admit_here(&mut self, call: usize, at_us: u64) {
         self.admitted_here += 1;
         self.admit(call, at_us);
     }
 
-    /// Lets a call pass at a moment.
+    /// Records that a call was admitted at some time.
     pub(super) fn admit(&mut self, call: usize, at_us: u64) {
         self.offers[call].fate = Fate::Admitted { at_us };
     }
 
-    /// Does not let a call pass.
+    /// Records that a call was denied.
     pub(super) fn deny(&mut self, call: usize) {
         self.offers[call].fate = Fate::Denied;
     }
 }
 
 impl Offered {
-    /// Whether it was let pass.
+    /// Whether the call was admitted.
     pub fn is_admitted(&self) -> bool {
         matches!(self.fate, Fate::Admitted { .. })
     }

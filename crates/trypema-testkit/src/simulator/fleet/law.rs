@@ -1,4 +1,4 @@
-//! What a limit forbids, worked out from what it means and from nothing else.
+//! The invariants of limits, derived from their meaning and not from the code of the library.
 
 mod aligned;
 mod estimated;
@@ -12,30 +12,32 @@ use trypema::strategy::{
 
 use super::journal::{Forgotten, KeyJournal};
 
-/// Calls that the simulated limits count together lie no further apart than this.
+/// The longest distance between calls that the simulated limits count together.
 const WIDEST_GROUP_US: u64 = 100_000;
 
-/// What is never passed.
+/// The invariant of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Law {
-    /// No interval of the window's length sees more than the capacity.
+    /// No interval of the window's length contains more units than the capacity.
     Sliding {
         /// The capacity.
         capacity: u64,
         /// The window.
         window_us: u64,
     },
-    /// No interval sees more than the capacity and what was refilled in it, for each of these limits.
+    /// For each of these limits, no interval contains more units than the capacity and its refill in that
+    /// interval.
     Refilled(Vec<Refill>),
-    /// No window that begins at a multiple of its length sees more than the limit.
+    /// No window that begins at a multiple of its length contains more units than the limit.
     Aligned {
         /// The limit.
         limit: u64,
         /// The window.
         window_us: u64,
     },
-    /// Whenever something is admitted, what was admitted in this aligned window and the share of the one before that
-    /// has not faded yet are within the limit. So an interval of the window's length sees less than twice the limit.
+    /// At every admission, the units admitted in this aligned window, and the share of the previous one
+    /// that has not faded yet, are within the limit. So an interval of the window's length contains less
+    /// than twice the limit.
     Estimated {
         /// The limit.
         limit: u64,
@@ -44,43 +46,43 @@ pub enum Law {
     },
 }
 
-/// One of a bucket's limits.
+/// One limit of a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refill {
-    /// Tokens at most.
+    /// The maximum number of tokens.
     pub capacity: u64,
-    /// How long an empty bucket takes to be full.
+    /// The time in which an empty bucket becomes full.
     pub refill_us: u64,
 }
 
-/// More than a law allows.
+/// A violation of a law.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken {
-    /// The first admission that counts.
+    /// The time of the first admission that counts.
     pub from_us: u64,
-    /// The last.
+    /// The time of the last admission.
     pub to_us: u64,
-    /// Units admitted from the one to the other.
+    /// The units admitted between them.
     pub admitted: u64,
-    /// Units that are allowed, with what was forgotten.
+    /// The units that are allowed, including those that the store lost.
     pub allowed: u64,
 }
 
-/// A strategy whose limits are laws.
+/// A strategy whose limits have a law.
 pub trait Legal: Leasable {
-    /// What `limit` forbids.
+    /// Returns the law of `limit`.
     fn law(limit: &Self::Limit) -> Law;
 }
 
 impl Law {
-    /// What in `journal`, of which all was granted under this law, breaks it. Where the store forgot, so much more is
-    /// allowed.
+    /// Returns the first violation in `journal`, all grants of which have to be under this law. Units that
+    /// the store lost are allowed in addition.
     pub fn broken_by(&self, journal: &KeyJournal) -> Option<Broken> {
         Self::any_broken_by(std::slice::from_ref(self), journal)
     }
 
-    /// The same where there are several laws of one kind, by the place of the limits that were granted under: of those
-    /// in use around an interval the loosest counts.
+    /// Returns the first violation where limits change. `laws` are of one kind, in the order of the fleet's
+    /// limits. For each interval, the loosest law in use around it counts.
     pub fn any_broken_by(laws: &[Self], journal: &KeyJournal) -> Option<Broken> {
         match laws.first()? {
             Self::Sliding { window_us, .. } => sliding::broken(laws, *window_us, journal),
@@ -92,7 +94,7 @@ impl Law {
         }
     }
 
-    /// Units at most, in whatever it counts them; of a bucket's limits, the one at `place`.
+    /// Returns the maximum number of units; for a token bucket that of the limit at `place`.
     fn units(&self, place: usize) -> u64 {
         match self {
             Self::Sliding { capacity, .. } => *capacity,
@@ -103,12 +105,12 @@ impl Law {
 }
 
 impl KeyJournal {
-    /// The longest that anything granted may wait to be spent.
+    /// Returns the longest time between a grant and the end of its lease.
     fn longest_lease_us(&self) -> u64 {
         self.grants.iter().map(|grant| grant.until_us.saturating_sub(grant.at_us)).max().unwrap_or(0)
     }
 
-    /// The most that any law in use allowed, for grants from `first_us` to `last_us`.
+    /// Returns the maximum that any law in use allows, for grants from `first_us` to `last_us`.
     fn loosest(&self, laws: &[Law], place: usize, (first_us, last_us): (u64, u64)) -> u64 {
         if let [law] = laws {
             return law.units(place);
@@ -118,20 +120,20 @@ impl KeyJournal {
         granted.map(|grant| laws[grant.limit].units(place)).max().unwrap_or(0)
     }
 
-    /// How long what was forgotten may go on to be missing: a lease that was forgotten ends, and what is left of it is
-    /// given back in place of what was counted together with it since.
+    /// Returns the time for which a loss can have effects. A lost lease ends, and its rest is returned in
+    /// place of units that were counted together with it since.
     fn aftermath_us(&self) -> u64 {
         self.longest_lease_us() + WIDEST_GROUP_US
     }
 
-    /// Moments from which on less is allowed than from just before: after something was forgotten, and after the store
-    /// was last asked under another limit.
+    /// Returns the times from which less is allowed than just before: after a loss, and after the last
+    /// request under another limit.
     fn cuts(&self) -> Vec<u64> {
         let lease_us = self.longest_lease_us();
         let mut cuts: Vec<u64> =
             self.forgotten.iter().map(|lost| lost.at_us + self.aftermath_us() + 1).collect();
         let changes = self.grants.windows(2).filter(|pair| pair[0].limit != pair[1].limit);
-        // Where limits alternate, only the last before a rest is of interest.
+        // If limits alternate, only the last change before a pause matters.
         let mut last = None;
         for pair in changes {
             if last.is_some_and(|at| pair[1].at_us > at + lease_us) {
@@ -145,7 +147,7 @@ impl KeyJournal {
     }
 }
 
-/// What was forgotten from `first_us` to `last_us`.
+/// Returns the units that the store lost from `first_us` to `last_us`.
 fn forgotten_between(forgotten: &[Forgotten], first_us: u64, last_us: u64) -> u64 {
     let within = |lost: &&Forgotten| (first_us..=last_us).contains(&lost.at_us);
     forgotten.iter().filter(within).map(|lost| lost.units).sum()
@@ -157,7 +159,7 @@ impl Legal for Absolute {
     }
 }
 
-/// What is held on average is no law; the hard limit is.
+/// The soft limit only holds on average, so the law is the hard limit.
 impl Legal for Suppressed {
     fn law(limit: &SuppressedLimit) -> Law {
         Law::Sliding { capacity: limit.hard(), window_us: limit.window().as_micros() as u64 }

@@ -1,4 +1,4 @@
-//! How well a fleet did, beside one limiter that saw every call at once.
+//! Compares a fleet with one exact limiter that decides every call immediately.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,27 @@ use trypema::strategy::{Call, Leasable};
 
 use super::journal::{Fate, Journal, KeyJournal, Offered};
 
-/// What came of a run.
+/// The measures of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measures {
-    /// Calls made.
+    /// The number of calls.
     pub calls: u64,
-    /// Units let pass.
+    /// The number of admitted units.
     pub admitted: u64,
-    /// Units that the exact limiter lets pass of the same calls.
+    /// The number of units that the exact limiter admits of the same calls.
     pub exact: u64,
-    /// Calls that were denied, or not decided, of those that the exact limiter lets pass.
+    /// The number of calls that the exact limiter admits, and that were denied or not decided.
     pub wrongly_denied: u64,
-    /// Requests that the store carried out.
+    /// The number of requests that the store processed.
     pub messages: u64,
-    /// Jain's index of the share that each instance's calls had of passing: 1 if all had the same.
+    /// Jain's fairness index of the admission rates of the instances: 1 if all are the same.
     pub fairness: f64,
-    /// The most that was held at once, as sampled.
+    /// The maximum of the sampled held units.
     pub most_held: u64,
 }
 
 impl Measures {
-    /// Measures what happened under one limit.
+    /// Measures a run under one limit.
     pub fn of<S: Leasable>(limit: &S::Limit, journal: &Journal) -> Self {
         let exact = journal.decided_exactly::<S>(limit);
         let both = || journal.offers.iter().zip(&exact.offers);
@@ -43,24 +43,24 @@ impl Measures {
         }
     }
 
-    /// What was let pass, as a share of what the exact limiter lets pass.
+    /// Returns the admitted units as a share of those that the exact limiter admits.
     pub fn share_of_exact(&self) -> f64 {
         self.admitted as f64 / self.exact.max(1) as f64
     }
 
-    /// Calls for each request to the store.
+    /// Returns the number of calls per request to the store.
     pub fn calls_per_message(&self) -> f64 {
         self.calls as f64 / self.messages.max(1) as f64
     }
 
-    /// The share of all calls that was denied though the exact limiter would not.
+    /// Returns the share of calls that were denied, although the exact limiter admits them.
     pub fn wrong_share(&self) -> f64 {
         self.wrongly_denied as f64 / self.calls.max(1) as f64
     }
 }
 
 impl Journal {
-    /// What becomes of the same calls where one limiter decides each of them when it is made.
+    /// Returns the results of the same calls if one limiter decides each of them immediately.
     pub fn decided_exactly<S: Leasable>(&self, limit: &S::Limit) -> Self {
         let mut states: BTreeMap<u32, S::State> = BTreeMap::new();
         let decide = |offer: &Offered| {
@@ -77,7 +77,7 @@ impl Journal {
 }
 
 impl KeyJournal {
-    /// The most units in any half-open interval of this length.
+    /// Returns the maximum number of units in any half-open interval of this length.
     pub fn worst_window(&self, window_us: u64) -> u64 {
         let (mut oldest, mut sum, mut worst) = (0, 0, 0);
         for one in &self.admissions {
@@ -91,7 +91,7 @@ impl KeyJournal {
         worst
     }
 
-    /// Units from `first_us` up to, but not including, `end_us`.
+    /// Returns the units from `first_us` (included) to `end_us` (excluded).
     pub fn between(&self, first_us: u64, end_us: u64) -> u64 {
         let within = self.admissions.iter().filter(|one| (first_us..end_us).contains(&one.at_us));
         within.map(|one| one.units).sum()

@@ -1,4 +1,4 @@
-//! What instances and store tell each other.
+//! Messages between instances and store.
 
 use trypema::clock::Timestamp;
 use trypema::hybrid::Grant;
@@ -6,22 +6,22 @@ use trypema::strategy::{Leasable, LeaseAsk};
 
 use super::instance::Waiting;
 
-/// Which instance, and which of those that took its place one after the other.
+/// An instance, and the number of its restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Sender {
     pub(super) instance: u32,
     pub(super) life: u32,
 }
 
-/// Something an instance asks of the store. It is carried out once, if it arrives.
+/// A request of an instance to the store. The store processes it once, if it arrives.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {
     pub(super) from: Sender,
-    /// The place of the limit it goes by.
+    /// The position of the limit that the instance uses.
     pub(super) limit: usize,
     pub(super) key: u32,
     pub(super) what: What,
-    /// When it was sent, by the clock of the instance.
+    /// The time at which it was sent, by the instance's clock.
     pub(super) asked_at: Timestamp,
 }
 
@@ -29,13 +29,13 @@ pub(super) struct Request {
 pub(super) enum What {
     /// A plain take for a call.
     Take(Waiting),
-    /// A lease, and whether the instance asks for the last time.
+    /// A lease, and whether this is the instance's last request.
     Lease { number: u64, ask: LeaseAsk, is_leaving: bool },
-    /// The key is to be forgotten.
+    /// A reset of the key.
     Reset,
 }
 
-/// What the store says to a request.
+/// The reply of the store to a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reply<S: Leasable> {
     pub(super) request: Request,

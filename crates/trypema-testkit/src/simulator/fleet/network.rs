@@ -1,35 +1,36 @@
-//! What is between instances and store.
+//! The network between instances and store.
 
 use crate::random::Random;
 
-/// How long messages are under way, and how many never arrive.
+/// The latency of messages, and the rates at which they get lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
-    /// The shortest way, either way.
+    /// The shortest latency in one direction.
     pub fastest_us: u64,
-    /// The longest.
+    /// The longest latency in one direction.
     pub slowest_us: u64,
-    /// Of a thousand requests, so many are lost.
+    /// The number of requests in a thousand that get lost.
     pub lost_requests: u64,
-    /// Of a thousand replies, so many are lost.
+    /// The number of replies in a thousand that get lost.
     pub lost_replies: u64,
-    /// Of a thousand requests, so many cannot be sent, and the instance knows it.
+    /// The number of requests in a thousand that cannot be sent, which the instance notices.
     pub unsent: u64,
 }
 
-/// What becomes of a message.
+/// The outcome of sending a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// It arrives so much later.
+    /// It arrives after this latency.
     Takes(u64),
-    /// It never arrives.
+    /// It gets lost.
     Lost,
-    /// It was never sent.
+    /// It is never sent.
     Unsent,
 }
 
 impl Network {
-    /// Nothing is lost; each way takes from `fastest` to `slowest` milliseconds.
+    /// Creates a network without losses, with a latency from `fastest` to `slowest` milliseconds in each
+    /// direction.
     pub fn of_millis(fastest: u64, slowest: u64) -> Self {
         let (fastest_us, slowest_us) = (fastest * 1_000, slowest * 1_000);
         Self { fastest_us, slowest_us, lost_requests: 0, lost_replies: 0, unsent: 0 }

@@ -1,4 +1,4 @@
-//! The store: what Redis keeps, and what it does with a request.
+//! The store: a model of Redis and its scripts.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +21,13 @@ pub(super) struct Store<S: Leasable> {
 /// One key.
 #[derive(Debug)]
 struct Key<S: Leasable> {
-    /// `None` where there is none, or none that matters any more.
+    /// `None` if there is no state, or if it has expired.
     state: Option<S::State>,
     resets: u32,
-    /// Who asked for it, and when last.
+    /// The instances that requested leases, with the time of their last request.
     sharers: LiveInstances<Sender>,
-    /// What counts, by another way of counting: for each moment that units were recorded at, how many.
+    /// An independent account of the units that count: their number, by the time at which they were
+    /// recorded.
     ledger: BTreeMap<u64, u64>,
 }
 
@@ -41,13 +42,13 @@ impl<S: Leasable> Store<S> {
         Self { keys: BTreeMap::new(), frozen_until: 0 }
     }
 
-    /// The same, as a replica has it.
+    /// Returns a copy, as a replica would have it.
     pub(super) fn copied(&self) -> Self {
         let keys = self.keys.iter().map(|(key, state)| (*key, state.copied())).collect();
         Self { keys, frozen_until: self.frozen_until }
     }
 
-    /// Until when nothing is carried out.
+    /// Returns the time until which the store is frozen.
     pub(super) fn frozen_until(&self) -> u64 {
         self.frozen_until
     }
@@ -56,7 +57,7 @@ impl<S: Leasable> Store<S> {
         self.frozen_until = self.frozen_until.max(until);
     }
 
-    /// Carries out a request under `limit`, and says what there is to answer.
+    /// Processes a request under `limit`. Returns the reply, if there is one.
     pub(super) fn answer(
         &mut self,
         request: Request,
@@ -100,7 +101,7 @@ impl<S: Leasable> Store<S> {
         Some(Reply { request, grant: Grant { leased, now, resets } })
     }
 
-    /// Forgets a key, and remembers only that it was reset.
+    /// Resets a key. Only the number of resets is kept.
     fn reset(&mut self, key: u32, now: u64, journal: &mut Journal) {
         if let Some(state) = self.keys.get_mut(&key) {
             journal.forgotten.push(Forgotten { at_us: now, key, units: state.counted() });
@@ -110,14 +111,14 @@ impl<S: Leasable> Store<S> {
         }
     }
 
-    /// Forgets everything.
+    /// Loses all keys.
     pub(super) fn flush(&mut self, now: u64, journal: &mut Journal) {
         for (key, state) in std::mem::take(&mut self.keys) {
             journal.forgotten.push(Forgotten { at_us: now, key, units: state.counted() });
         }
     }
 
-    /// Goes back to what was known `before`.
+    /// Goes back to the state `before`.
     pub(super) fn go_back(&mut self, before: Self, now: u64, journal: &mut Journal) {
         let frozen_until = self.frozen_until;
         for (key, state) in std::mem::replace(self, before).keys {
@@ -140,7 +141,7 @@ impl<S: Leasable> Key<S> {
         }
     }
 
-    /// Forgets a state that decides like a fresh one, as Redis lets keys expire.
+    /// Removes a state that equals a fresh one, as Redis expires keys.
     fn expire(&mut self, now: Timestamp, memory_us: u64) {
         if self.state.as_ref().is_some_and(|state| S::fresh_from(state) <= now) {
             self.state = None;

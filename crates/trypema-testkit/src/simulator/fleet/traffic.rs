@@ -5,40 +5,40 @@ use crate::random::Random;
 use crate::simulator::chance::share;
 use crate::simulator::keys::{KeyPicker, Keys};
 
-/// Calls at a steady rate, as from many callers who know nothing of each other.
+/// Calls at a steady rate, as from many independent callers (a Poisson process).
 #[derive(Debug, Clone)]
 pub struct Traffic {
-    /// Calls per second on all instances together.
+    /// The rate of all instances together, in calls per second.
     pub per_second: f64,
-    /// How long it goes on.
+    /// The duration.
     pub length_us: u64,
-    /// How many instances there are.
+    /// The number of instances.
     pub instances: u32,
-    /// From when on nine calls of ten go to one instance, in order.
+    /// The instances that receive nine of ten calls, each from a given time on, in order.
     pub favourites: Vec<Favourite>,
-    /// How calls spread over keys.
+    /// The distribution of calls over keys.
     pub keys: Keys,
-    /// All chance comes from this.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
-/// An instance that most calls go to.
+/// An instance that receives most calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Favourite {
-    /// From when on.
+    /// The time from which it does.
     pub from_us: u64,
-    /// Which one.
+    /// The instance.
     pub instance: u32,
 }
 
 impl Traffic {
-    /// Calls for one key, spread evenly over `instances`, for so many seconds.
+    /// Creates traffic for one key, spread evenly over `instances`, for `seconds`.
     pub fn steady(per_second: f64, instances: u32, seconds: u64) -> Self {
         let length_us = seconds * 1_000_000;
         Self { per_second, length_us, instances, favourites: Vec::new(), keys: Keys::One, seed: 1 }
     }
 
-    /// The calls, in order.
+    /// Returns the calls, in order.
     pub fn offers(&self) -> impl Iterator<Item = Offer> + '_ {
         let mut random = Random::seeded(self.seed);
         let keys = KeyPicker::new(self.keys);

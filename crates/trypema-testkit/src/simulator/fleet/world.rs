@@ -1,4 +1,4 @@
-//! Everything there is in a simulation, and what happens to it.
+//! The whole simulated world, and its events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{Fleet, Offer, WORLD};
 use crate::random::Random;
 use crate::simulator::schedule::{Actor, Schedule};
 
-/// Something that happens.
+/// An event.
 #[derive(Debug)]
 pub(super) enum Event<S: Leasable> {
     Offered(Offer),
@@ -29,7 +29,7 @@ pub(super) enum Event<S: Leasable> {
     },
     LooksAround(Sender),
     GoesWrong(usize),
-    /// What a failover will go back to.
+    /// A copy for a later failover is made.
     IsCopied(usize),
     Restarts(u32),
     IsSampled,
@@ -41,7 +41,7 @@ pub(super) struct World<S: Leasable, I> {
     paces: Vec<Pace>,
     intervals_us: Vec<u64>,
     instances: Vec<Instance<S>>,
-    /// Whether an instance will look around by itself.
+    /// Whether the periodic sweep of each instance is scheduled.
     is_looking: Vec<bool>,
     store: Store<S>,
     copies: BTreeMap<usize, Store<S>>,
@@ -86,7 +86,7 @@ impl<S: Leasable, I: Iterator<Item = Offer>> World<S, I> {
         Rule { place, limit: &self.fleet.limits[place], pace, interval_us }
     }
 
-    /// Schedules what is known from the start.
+    /// Schedules the events that are known from the start.
     pub(super) fn begin(&mut self, schedule: &mut Schedule<Event<S>>) {
         for (index, mishap) in self.fleet.mishaps.iter().enumerate() {
             if let Fault::Failover { lost_us } = mishap.fault {
@@ -116,7 +116,7 @@ impl<S: Leasable, I: Iterator<Item = Offer>> World<S, I> {
         }
     }
 
-    /// Lets an instance act, and sends what it has to say.
+    /// Lets an instance act, and sends its requests.
     fn act<R>(
         &mut self,
         instance: u32,
@@ -141,7 +141,7 @@ impl<S: Leasable, I: Iterator<Item = Offer>> World<S, I> {
                 schedule.at(now + Duration::from_micros(us), WORLD, Event::Arrived(Box::new(request)));
             }
             if let What::Lease { number, .. } = request.what {
-                // What cannot be sent is known at once.
+                // An instance notices immediately if a request cannot be sent.
                 let after_us = if way == Way::Unsent { 0 } else { self.fleet.deadline_us };
                 let number = if way == Way::Unsent { number | UNSENT } else { number };
                 let overdue = Event::Overdue { from: request.from, number };
@@ -242,7 +242,7 @@ impl<S: Leasable, I: Iterator<Item = Offer>> World<S, I> {
         }
     }
 
-    /// Another takes the place of an instance that was stopped or killed; what is left of the old one is gone.
+    /// Replaces an instance that was stopped or killed by a new one, without its state.
     fn restarts(&mut self, instance: u32) {
         let old = &self.instances[instance as usize];
         if old.state != Running::Up {
@@ -264,7 +264,7 @@ impl<S: Leasable, I: Iterator<Item = Offer>> World<S, I> {
     }
 }
 
-/// Marks the number of a question that was never asked.
+/// Marks the number of a request that was never sent.
 const UNSENT: u64 = 1 << 63;
 
 impl<S: Leasable, I: Iterator<Item = Offer>> Actor for World<S, I> {

@@ -1,4 +1,4 @@
-//! Limits for random fleets.
+//! Limits of random fleets.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use trypema::{HardLimitFactor, RateGroupSizeMs, TrypemaError};
 use crate::random::Random;
 use crate::simulator::fleet::Legal;
 
-/// A strategy whose limits can be drawn.
+/// A strategy with random limits.
 pub(super) trait Drawn: Legal {
-    /// A limit for each of `capacities` in `window_us`, alike but for that.
+    /// Returns a limit for each of `capacities` per `window_us`. They differ only in their capacity.
     fn drawn(capacities: [u64; 2], window_us: u64, random: &mut Random) -> Vec<Self::Limit> {
         let seed = random.next_u64();
         let limit = |capacity| Self::limit(capacity, window_us, &mut Random::seeded(seed));
-        // A limit that cannot be made is left out: then there is nothing to change to.
+        // An invalid limit is left out: then no fault can change the limit.
         capacities.into_iter().filter_map(|capacity| limit(capacity).ok()).collect()
     }
 

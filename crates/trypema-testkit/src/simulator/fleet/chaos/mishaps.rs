@@ -1,10 +1,11 @@
-//! What goes wrong in random fleets.
+//! Faults of random fleets.
 
 use super::Frame;
 use crate::random::Random;
 use crate::simulator::fleet::{Fault, Mishap};
 
-/// Some faults, in no order. In half of all fleets the store never forgets, so that the law holds as it stands.
+/// Returns some faults, in no order. In half of all fleets the store never loses data, so the law holds
+/// without exceptions.
 pub(super) fn drawn(frame: Frame, random: &mut Random) -> Vec<Mishap> {
     let mut mishaps = Vec::new();
     for _ in 0..random.pick(&[0, 1, 3, 6]) {
@@ -43,7 +44,8 @@ fn forgetting(frame: Frame, random: &mut Random) -> Fault {
     }
 }
 
-/// All instances change to the other limit, each a little later than the one before, and perhaps back again.
+/// Changes all instances to the other limit, each a little later than the one before, and sometimes back
+/// again.
 fn change_limit(frame: Frame, random: &mut Random, mishaps: &mut Vec<Mishap>) {
     let mut after_us = random.below(frame.length_us);
     let step_us = random.pick(&[0, 1_000, frame.interval_us(), frame.window_us / 10]);

@@ -1,10 +1,10 @@
-//! Traffic for random fleets: volleys, each on a key and an instance of its own or on all of them.
+//! Traffic of random fleets: volleys, each for one key, to one instance or to all of them.
 
 use super::Frame;
 use crate::random::Random;
 use crate::simulator::fleet::Offer;
 
-/// About `calls` calls within the frame, in order.
+/// Returns about `calls` calls within the frame, in order.
 pub(super) fn drawn(frame: Frame, calls: u64, random: &mut Random) -> Vec<Offer> {
     let mut offers = Vec::new();
     let dearest = random.pick(&[1, 1, 2, 5]);
@@ -21,7 +21,7 @@ fn volley(frame: Frame, [size, dearest]: [u64; 2], random: &mut Random, offers: 
     let spread_us = random.pick(&[1, interval_us / 2, 3 * interval_us, 20 * interval_us, frame.window_us]);
     let starts_us = moment(frame, random);
     let favourite = random.below(u64::from(frame.instances)) as u32;
-    // Out of ten calls, so many go to the favourite.
+    // The number of calls out of ten that go to the favourite instance.
     let favoured = random.pick(&[0, 9, 10]);
     let key = key(frame, random);
     for _ in 0..size {
@@ -34,16 +34,16 @@ fn volley(frame: Frame, [size, dearest]: [u64; 2], random: &mut Random, offers: 
     }
 }
 
-/// A time at which something is likely to go wrong: anywhere, or close to the end of a window.
+/// Returns a time at which errors are likely: any time, or near the end of a window.
 fn moment(frame: Frame, random: &mut Random) -> u64 {
     let anywhere = random.below(frame.length_us);
     let (window_us, interval_us) = (frame.window_us, frame.interval_us());
     match random.below(4) {
         0 => anywhere,
-        // A window after others that came so.
+        // A multiple of the window after the start, so that volleys repeat after a window.
         1 => anywhere / window_us * window_us,
         2 => anywhere / interval_us * interval_us,
-        // Shortly before a window ends that is aligned to the epoch.
+        // Shortly before the end of a window that is aligned to the epoch.
         _ => {
             let ends_us = (frame.start_us + anywhere).next_multiple_of(window_us) - frame.start_us;
             ends_us.saturating_sub(random.below(3 * interval_us))
@@ -51,7 +51,7 @@ fn moment(frame: Frame, random: &mut Random) -> u64 {
     }
 }
 
-/// The first key is called most, the next half as often, and so on.
+/// Returns a key. The first key is called most, the next half as often, and so on.
 fn key(frame: Frame, random: &mut Random) -> u32 {
     (0..frame.keys - 1).find(|_| random.once_in(2)).unwrap_or(frame.keys - 1)
 }

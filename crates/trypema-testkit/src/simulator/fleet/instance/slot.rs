@@ -1,4 +1,4 @@
-//! What an instance knows of one key.
+//! The state of one key in an instance.
 
 use trypema::hybrid::{CallTally, Holding, Pace};
 use trypema::strategy::Leasable;
@@ -7,13 +7,13 @@ use super::Waiting;
 
 #[derive(Debug)]
 pub(super) struct Slot<S: Leasable> {
-    /// `None` while it is only counted how often it is called.
+    /// The leases; `None` while only calls are counted.
     pub(super) holding: Option<Holding<S>>,
-    /// Who waits for an answer that is under way.
+    /// The calls that wait for a reply in flight.
     pub(super) waiting: Vec<Waiting>,
-    /// What was asked for before this changed is not wanted any more.
+    /// Increases when earlier requests become obsolete.
     pub(super) version: u64,
-    /// How often it is called, while nothing is held.
+    /// The number of calls, while there are no leases.
     pub(super) tally: CallTally,
 }
 
@@ -24,7 +24,7 @@ impl<S: Leasable> Default for Slot<S> {
 }
 
 impl<S: Leasable> Slot<S> {
-    /// What is held, nothing as yet if it is new.
+    /// Returns the leases, created empty for a new key.
     pub(super) fn known(&mut self, limit: &S::Limit, pace: Pace) -> &mut Holding<S> {
         self.holding.get_or_insert_with(|| Holding::new(limit, pace))
     }

@@ -3,7 +3,7 @@
 use super::{Broken, Law, forgotten_between};
 use crate::simulator::fleet::journal::KeyJournal;
 
-/// The first window with too much in it.
+/// Returns the first window with too many units.
 pub(super) fn broken(laws: &[Law], window_us: u64, journal: &KeyJournal) -> Option<Broken> {
     let windows = journal.admissions.chunk_by(|one, other| one.at_us / window_us == other.at_us / window_us);
     for window in windows {

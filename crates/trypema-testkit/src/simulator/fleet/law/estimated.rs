@@ -1,9 +1,9 @@
-//! Two aligned windows, of which the older fades.
+//! Two aligned windows, the older of which fades.
 
 use super::{Broken, Law, forgotten_between};
 use crate::simulator::fleet::journal::KeyJournal;
 
-/// The first admission at which too much was estimated.
+/// Returns the first admission at which the estimate exceeds the limit.
 pub(super) fn broken(laws: &[Law], window_us: u64, journal: &KeyJournal) -> Option<Broken> {
     let mut starts_us = 0;
     let (mut previous, mut current) = (0_u64, 0_u64);
@@ -15,7 +15,7 @@ pub(super) fn broken(laws: &[Law], window_us: u64, journal: &KeyJournal) -> Opti
         }
         current += one.units;
         let left_us = u128::from(window_us - (one.at_us - starts_us));
-        // Rounded down: what is never passed by the exact number is not passed by a whole one below it.
+        // Rounded down for the report only; the comparison below is exact.
         let faded = (u128::from(previous) * left_us / u128::from(window_us)) as u64;
         let lost = forgotten_between(&journal.forgotten, starts_us.saturating_sub(window_us), one.at_us);
         let allowed = journal.loosest(laws, 0, (starts_us, one.at_us)) + lost;

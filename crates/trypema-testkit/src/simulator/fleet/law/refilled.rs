@@ -1,16 +1,17 @@
-//! Buckets that refill all the time.
+//! Buckets that refill continuously.
 
 use super::{Broken, Law, forgotten_between};
 use crate::simulator::fleet::journal::{Forgotten, KeyJournal};
 
-/// The first interval with more in it than was there or came in, by the limit at `place` of each bucket.
+/// Returns the first interval with more units than the bucket held and refilled, for the limit at `place`
+/// of each bucket.
 pub(super) fn broken(laws: &[Law], place: usize, journal: &KeyJournal) -> Option<Broken> {
     let forgotten = with_clamped(laws, place, journal);
     journal.cuts().into_iter().find_map(|cut_us| broken_from((laws, place), journal, &forgotten, cut_us))
 }
 
-/// Under a smaller limit a bucket owes no more than that one holds, and going back to the larger does not bring it
-/// back: what is above it is forgotten, by the rule for changed limits.
+/// Returns the losses, and those caused by changed limits. Under a smaller limit a bucket owes at most that
+/// limit's capacity, and changing back to the larger limit does not restore the rest.
 fn with_clamped(laws: &[Law], place: usize, journal: &KeyJournal) -> Vec<Forgotten> {
     let mut forgotten = journal.forgotten.clone();
     let units = |limit: usize| laws.get(limit).map_or(0, |law| law.units(place));
@@ -24,10 +25,10 @@ fn with_clamped(laws: &[Law], place: usize, journal: &KeyJournal) -> Vec<Forgott
     forgotten
 }
 
-/// The same among intervals that begin at `cut_us` or later.
+/// Returns the first violation in intervals that begin at `cut_us` or later.
 ///
-/// From the admission i to j there may be capacity + rate × (time between them) + what was forgotten. Each side of that
-/// depends on one end only, so the interval that is closest to breaking it is found in one pass.
+/// From admission i to j, at most capacity + rate × (time between them) + losses are allowed. Each term
+/// depends on one end only, so a single pass finds the interval that is closest to a violation.
 fn broken_from(
     (laws, place): (&[Law], usize),
     journal: &KeyJournal,

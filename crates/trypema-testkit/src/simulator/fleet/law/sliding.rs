@@ -3,12 +3,13 @@
 use super::{Broken, Law, forgotten_between};
 use crate::simulator::fleet::journal::KeyJournal;
 
-/// The first interval of `window_us` with too much in it.
+/// Returns the first interval of `window_us` with too many units.
 pub(super) fn broken(laws: &[Law], window_us: u64, journal: &KeyJournal) -> Option<Broken> {
     journal.cuts().into_iter().find_map(|cut_us| broken_from(laws, window_us, journal, cut_us))
 }
 
-/// The same among intervals that begin at `cut_us` or later: for each last admission, the longest.
+/// Returns the first violation in intervals that begin at `cut_us` or later. Checks the longest interval
+/// for each last admission.
 fn broken_from(laws: &[Law], window_us: u64, journal: &KeyJournal, cut_us: u64) -> Option<Broken> {
     let (lease_us, aftermath_us) = (journal.longest_lease_us(), journal.aftermath_us());
     let admissions = &journal.admissions[journal.admissions.partition_point(|one| one.at_us < cut_us)..];
@@ -20,7 +21,7 @@ fn broken_from(laws: &[Law], window_us: u64, journal: &KeyJournal, cut_us: u64) 
             oldest += 1;
         }
         let (from_us, to_us) = (admissions[oldest].at_us, newest.at_us);
-        // What is spent in the interval was granted at most a lease before it.
+        // Units that are spent in the interval were granted at most one lease before it.
         let granted_us = from_us.saturating_sub(lease_us);
         let since_us = from_us.saturating_sub(aftermath_us);
         let lost = forgotten_between(&journal.forgotten, since_us, to_us);

@@ -1,4 +1,4 @@
-//! Laws allow what is just within them and nothing more.
+//! Tests that laws allow exactly what is within them.
 
 use super::*;
 use crate::simulator::fleet::journal::{Admission, Granted};
