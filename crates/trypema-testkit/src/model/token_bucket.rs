@@ -101,7 +101,7 @@ impl TokenBucketModel {
         known.unwrap_or(Rational::ZERO)
     }
 
-    /// Returns the debt to each limit at `now`. Before the last write, nothing was paid off.
+    /// Returns the debt to each limit at `now`. If `now` is before the last write, nothing is paid off yet.
     fn owed_at(&self, limits: &[Bucket], now: i64) -> Vec<Owed> {
         let each = limits.iter().enumerate().map(|(position, limit)| {
             let owed = self.owed_of(limits, position);
