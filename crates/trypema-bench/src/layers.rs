@@ -18,7 +18,7 @@ use tower_governor::key_extractor::PeerIpKeyExtractor as TheirPeer;
 use trypema::RateLimiter;
 use trypema::http::HeaderStyle;
 use trypema::rules::Engine;
-use trypema::tower::{HeaderKeyExtractor, Incoming, PeerIpKeyExtractor, RateLimitLayer};
+use trypema::tower::{HeaderKeyExtractor, PeerIpKeyExtractor, RateLimitLayer, RequestView};
 
 use crate::allocator::allocations;
 use crate::rules::{Runner, rules, time, verdict};
@@ -90,7 +90,7 @@ fn ours(burst: u32, headers: HeaderStyle) -> Router {
 fn by_rules() -> Router {
     let limiter = RateLimiter::builder().build().expect("a limiter");
     let engine = Arc::new(Engine::local(Arc::new(limiter), rules(9_995)));
-    let constant = |text: &'static str| move |_: &Incoming<'_>| Some(text.to_owned());
+    let constant = |text: &'static str| move |_: &RequestView<'_>| Some(text.to_owned());
     let layer = RateLimitLayer::rules(engine)
         .attribute("ip", PeerIpKeyExtractor)
         .attribute("api_key", HeaderKeyExtractor::new(http::HeaderName::from_static("x-api-key")))

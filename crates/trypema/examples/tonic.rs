@@ -14,7 +14,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
 use trypema::http::AddressKey;
-use trypema::tower::{Incoming, RateLimitLayer};
+use trypema::tower::{RateLimitLayer, RequestView};
 use trypema::{TokenBucketLimits, TokenLimit};
 
 #[tokio::main]
@@ -50,7 +50,7 @@ async fn serve() -> Result<SocketAddr, Box<dyn std::error::Error>> {
 }
 
 /// Returns the client's address from the extension in which tonic stores it.
-fn peer(request: &Incoming<'_>) -> Option<String> {
+fn peer(request: &RequestView<'_>) -> Option<String> {
     let address = request.extensions.get::<TcpConnectInfo>()?.remote_addr()?;
     Some(AddressKey::of(address.ip()).to_string())
 }

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | report the remaining quota | [`HeaderStyle::write`] |
 //! | respond to a denial | [`Problem`] (`application/problem+json`), [`ErrorResponse`], [`GrpcDenial`] |
-//! | return an error from a handler | [`guard`], [`local::Limiter::limiter`](crate::local::Limiter::limiter) |
+//! | return an error from a handler | [`guard`], [`local::Limiter::guard`](crate::local::Limiter::guard) |
 //! | determine the client | [`TrustedProxies::client_address`], [`AddressKey`] |
 //!
 //! ```
@@ -34,7 +34,6 @@
 //! # Ok::<(), trypema::TrypemaError>(())
 //! ```
 
-mod answer;
 mod client_address;
 mod digits;
 mod error_code;
@@ -47,6 +46,7 @@ mod headers;
 mod network;
 mod policy;
 mod problem;
+mod response_parts;
 mod text;
 #[cfg(feature = "rules")]
 mod verdict;
@@ -58,7 +58,7 @@ pub use error_response::ErrorResponse;
 pub use grpc::{GrpcDenial, is_grpc};
 pub use guard::guard;
 #[cfg(feature = "tower")]
-pub(crate) use headers::Standing;
+pub(crate) use headers::StaticHeaders;
 pub use headers::{HeaderStyle, retry_after_seconds, whole_seconds, write_retry_after};
 pub use network::{InvalidNetwork, Network};
 pub use policy::Policy;

@@ -1,6 +1,6 @@
 //! Rate limiting middleware for axum, tonic, hyper and everything else built on tower services.
 //!
-//! [`RateLimitLayer`] enforces one limit or a set of rules. If it denies a request, it responds in place of
+//! [`RateLimitLayer`] enforces one limit or a set of rules. If it denies a request, it responds in location of
 //! the inner service: HTTP clients get 429 with `Retry-After` and `application/problem+json`, gRPC clients
 //! get the status `RESOURCE_EXHAUSTED` with retry information.
 //!
@@ -103,7 +103,7 @@
 //! limiter, a request of a known client allocates nothing.
 //!
 //! With Redis, and for rules with `charge_if` or `refund_if`, the decision is made by a boxed future, which
-//! takes the ready inner service and leaves a clone in its place. Redis costs one round trip before the inner
+//! takes the ready inner service and leaves a clone in its location. Redis costs one round trip before the inner
 //! service is called. `charge_if` and `refund_if` cost one more before the response is sent, if they apply to
 //! it. The middleware needs no async runtime.
 
@@ -114,16 +114,16 @@ mod body;
 mod builder;
 mod config;
 mod denial;
+mod enforcer;
 mod extractors;
 mod future;
-mod gate;
-mod incoming;
 mod invalid;
 mod key;
-mod keyless;
 mod layer;
+mod missing_key_log;
 mod options;
 mod service;
+mod view;
 
 pub use any_body::{AnyBody, AnyBodyFuture, AnyBodyLayer};
 pub use body::ResponseBody;
@@ -134,8 +134,8 @@ pub use extractors::{
     SmartIpKeyExtractor,
 };
 pub use future::ResponseFuture;
-pub use incoming::{Incoming, ResponseView};
 pub use invalid::InvalidLayer;
 pub use key::{Key, KeyExtractor};
 pub use layer::RateLimitLayer;
-pub use service::RateLimit;
+pub use service::RateLimitService;
+pub use view::{RequestView, ResponseView};

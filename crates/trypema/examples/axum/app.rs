@@ -8,7 +8,7 @@ use http::HeaderName;
 use trypema::RateLimiter;
 use trypema::http::HeaderStyle;
 use trypema::rules::{Engine, RuleSet};
-use trypema::tower::{HeaderKeyExtractor, Incoming, PeerIpKeyExtractor, RateLimitLayer};
+use trypema::tower::{HeaderKeyExtractor, PeerIpKeyExtractor, RateLimitLayer, RequestView};
 
 const RULES: &str = include_str!("rules.yaml");
 
@@ -41,7 +41,7 @@ pub(crate) fn app(engine: Arc<Engine>) -> Result<Router, Box<dyn std::error::Err
 
 /// Returns the plan of an API key. A real service would look it up during authentication and store it in the
 /// request's extensions.
-fn plan(request: &Incoming<'_>) -> Option<String> {
+fn plan(request: &RequestView<'_>) -> Option<String> {
     let key = request.headers.get("x-api-key")?.to_str().ok()?;
     let plan = if key.starts_with("pro-") { "pro" } else { "free" };
     Some(plan.to_owned())

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::post;
 use http::StatusCode;
 use http::header::{AUTHORIZATION, HeaderMap};
-use trypema::tower::{Incoming, RateLimitLayer};
+use trypema::tower::{RateLimitLayer, RequestView};
 use trypema::{AbuseLimit, AbuseTier, RateLimiter};
 
 /// Returns the login route behind a layer that counts responses with status 401.
@@ -26,7 +26,7 @@ pub(crate) fn app(limiter: RateLimiter) -> Result<Router, Box<dyn std::error::Er
 
 /// Returns the account of a login attempt. Counting by account also stops an attacker with many addresses.
 /// Requests without credentials share one key.
-fn account(request: &Incoming<'_>) -> Option<String> {
+fn account(request: &RequestView<'_>) -> Option<String> {
     Some(credentials(request.headers).map_or_else(String::new, |(user, _)| user))
 }
 

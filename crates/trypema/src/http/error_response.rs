@@ -5,8 +5,8 @@ use std::fmt;
 use ::http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::answer::{Answer, STORE_RETRY_SECONDS};
 use super::error_code::ErrorCode;
+use super::response_parts::{ResponseParts, STORE_RETRY_SECONDS};
 use super::text::html_safe_json;
 use crate::error::TrypemaError;
 
@@ -107,7 +107,7 @@ impl ErrorResponse {
     /// Returns the response: the status, `Content-Type`, `Retry-After` if there is a wait, and the JSON.
     pub fn into_http_response<B: From<String>>(self) -> Response<B> {
         let (status, retry_after, body) = (self.status(), self.retry_after, self.to_json());
-        Answer { status, content_type: "application/json", retry_after, body }.into_http_response()
+        ResponseParts { status, content_type: "application/json", retry_after, body }.into_http_response()
     }
 }
 

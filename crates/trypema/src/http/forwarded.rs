@@ -26,7 +26,7 @@ pub(super) struct Entries<'a> {
 
 /// An entry, written by one proxy.
 #[derive(Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct ForwardedEntry<'a> {
     text: &'a [u8],
     syntax: Syntax,
 }
@@ -38,9 +38,9 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
+    type Item = ForwardedEntry<'a>;
 
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<ForwardedEntry<'a>> {
         let line = self.rest.take()?;
         let comma = match self.syntax {
             Syntax::Addresses => line.iter().rposition(|byte| *byte == b','),
@@ -53,11 +53,11 @@ impl<'a> Iterator for Entries<'a> {
             }
             None => line,
         };
-        Some(Entry { text: text.trim_ascii(), syntax: self.syntax })
+        Some(ForwardedEntry { text: text.trim_ascii(), syntax: self.syntax })
     }
 }
 
-impl Entry<'_> {
+impl ForwardedEntry<'_> {
     /// Whether the entry is empty. Lists may have empty entries, which are ignored.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()

@@ -1,9 +1,9 @@
 //! Converts denials to errors, for handlers that return early.
 
-use super::answer::try_again_in;
 use super::error_code::ErrorCode;
 use super::error_response::ErrorResponse;
 use super::headers::retry_after_seconds;
+use super::response_parts::try_again_in;
 use super::text::one_line;
 use crate::decision::Decision;
 #[cfg(feature = "_redis")]
@@ -53,12 +53,12 @@ impl local::Limiter<Abuse> {
     ///     AbuseTier::new(Duration::from_secs(60), 2, Duration::from_secs(600))?,
     ///     AbuseTier::new(Duration::from_secs(3600), 10, Duration::from_secs(86_400))?,
     /// );
-    /// assert!(rl.local().abuse().limiter("ann", &limit, "verification code").is_ok());
-    /// let error = rl.local().abuse().limiter("ann", &limit, "verification code").unwrap_err();
+    /// assert!(rl.local().abuse().guard("ann", &limit, "verification code").is_ok());
+    /// let error = rl.local().abuse().guard("ann", &limit, "verification code").unwrap_err();
     /// assert_eq!(error.to_string(), "Too many attempts for verification code. Try again in 600 seconds.");
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
-    pub fn limiter(&self, key: &str, limit: &AbuseLimit, action: &str) -> Result<(), ErrorResponse> {
+    pub fn guard(&self, key: &str, limit: &AbuseLimit, action: &str) -> Result<(), ErrorResponse> {
         unless_allowed(&self.take(key, limit, 1), ErrorCode::TooManyAttempts, action)
     }
 }
@@ -68,12 +68,7 @@ impl redis::Limiter<Abuse> {
     /// Records an attempt. If the key is blocked, returns an error that names the action and the wait. A
     /// failure of Redis is also an error: [`ErrorCode::ServiceUnavailable`] or
     /// [`ErrorCode::InternalServerError`].
-    pub async fn limiter(
-        &self,
-        key: &RedisKey,
-        limit: &AbuseLimit,
-        action: &str,
-    ) -> Result<(), ErrorResponse> {
+    pub async fn guard(&self, key: &RedisKey, limit: &AbuseLimit, action: &str) -> Result<(), ErrorResponse> {
         let decision = self.take(key, limit, 1).await?;
         unless_allowed(&decision, ErrorCode::TooManyAttempts, action)
     }
@@ -83,7 +78,7 @@ impl redis::Limiter<Abuse> {
 impl hybrid::Limiter<Abuse> {
     /// Records an attempt. If the key is blocked, returns an error that names the action and the wait. A
     /// block that this instance knows of is decided in this process. A failure of Redis is also an error, as
-    /// for [`redis::Limiter`](redis::Limiter#method.limiter).
+    /// for [`redis::Limiter`](redis::Limiter#method.guard).
     ///
     /// ```no_run
     /// use trypema::http::ErrorResponse;
@@ -91,16 +86,11 @@ impl hybrid::Limiter<Abuse> {
     /// use trypema::{AbuseLimit, RateLimiter};
     ///
     /// async fn send_code(rl: &RateLimiter, limit: &AbuseLimit, phone: &str) -> Result<(), ErrorResponse> {
-    ///     rl.hybrid().abuse().limiter(&RedisKey::encode(phone), limit, "verification code").await?;
+    ///     rl.hybrid().abuse().guard(&RedisKey::encode(phone), limit, "verification code").await?;
     ///     Ok(()) // send it
     /// }
     /// ```
-    pub async fn limiter(
-        &self,
-        key: &RedisKey,
-        limit: &AbuseLimit,
-        action: &str,
-    ) -> Result<(), ErrorResponse> {
+    pub async fn guard(&self, key: &RedisKey, limit: &AbuseLimit, action: &str) -> Result<(), ErrorResponse> {
         let decision = self.take(key, limit, 1).await?;
         unless_allowed(&decision, ErrorCode::TooManyAttempts, action)
     }

@@ -87,18 +87,23 @@ impl HeaderStyle {
         }
     }
 
-    /// The same as [`HeaderStyle::write`] for one policy, with the precomputed values in `standing`.
+    /// The same as [`HeaderStyle::write`] for one policy, with the precomputed values in `static_headers`.
     #[cfg(feature = "tower")]
-    pub(crate) fn write_one(self, policy: &Policy<'_>, standing: &Standing, headers: &mut HeaderMap) {
+    pub(crate) fn write_one(
+        self,
+        policy: &Policy<'_>,
+        static_headers: &StaticHeaders,
+        headers: &mut HeaderMap,
+    ) {
         match self {
             Self::None => {}
             Self::Standard => {
                 let mut left = FieldList::default();
                 push_left(&mut left, &policy_name(policy.name), policy);
-                append(headers, RATELIMIT_POLICY, standing.policy.clone());
+                append(headers, RATELIMIT_POLICY, static_headers.policy.clone());
                 append(headers, RATELIMIT, left.into_value());
             }
-            Self::XRateLimit => write_x_ratelimit(policy, || standing.quota.clone(), headers),
+            Self::XRateLimit => write_x_ratelimit(policy, || static_headers.quota.clone(), headers),
         }
     }
 }
@@ -106,13 +111,13 @@ impl HeaderStyle {
 /// The header values of a policy that are the same in all responses, computed once.
 #[cfg(feature = "tower")]
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct StaticHeaders {
     policy: Option<HeaderValue>,
     quota: HeaderValue,
 }
 
 #[cfg(feature = "tower")]
-impl Standing {
+impl StaticHeaders {
     pub(crate) fn new(name: &str, quota: u64, window: Duration) -> Self {
         let mut limits = FieldList::default();
         push_limit(&mut limits, &policy_name(name), Quota { units: quota, window: Some(window) });

@@ -6,10 +6,10 @@ use std::time::Duration;
 use ::http::{Response, StatusCode};
 use serde::Serialize;
 
-use super::answer::{Answer, STORE_RETRY_SECONDS, try_again_in};
 use super::error_code::ErrorCode;
 use super::headers::{MAX_DENIALS_LISTED, whole_seconds};
 use super::policy::Policy;
+use super::response_parts::{ResponseParts, STORE_RETRY_SECONDS, try_again_in};
 use super::text::{html_safe_json, policy_name};
 use crate::error::TrypemaError;
 
@@ -93,7 +93,7 @@ impl Problem {
         let problem = Self::new(code?).with_violated_policies(names);
         Some(match wait {
             Some(wait) => problem.with_retry_after(whole_seconds(wait)),
-            None => problem.with_detail("The call asks for more than the limit ever allows."),
+            None => problem.with_detail("The cost of the request exceeds the limit."),
         })
     }
 
@@ -148,7 +148,7 @@ impl Problem {
 
     /// Returns the response: the status, `Content-Type`, `Retry-After` if there is a wait, and the JSON.
     pub fn into_http_response<B: From<String>>(self) -> Response<B> {
-        Answer {
+        ResponseParts {
             status: StatusCode::from_u16(self.status).unwrap_or(self.code.status()),
             content_type: "application/problem+json",
             retry_after: self.retry_after,

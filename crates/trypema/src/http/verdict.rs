@@ -15,9 +15,11 @@ impl<'a> Policy<'a> {
     /// Returns the rules of a verdict to report to the client. Leaves out shadow rules (log-only rules and
     /// candidates), and rules whose store failed, which have no numbers.
     pub fn of_verdict(verdict: &'a Verdict) -> impl Iterator<Item = Self> {
-        let is_told = verdict.is_allowed() || ErrorCode::of_verdict(verdict) != ErrorCode::ServiceUnavailable;
-        Self::of_rules(verdict)
-            .filter(move |policy| is_told && (policy.decision.is_allowed() || is_by_limit(policy.decision)))
+        let is_reported =
+            verdict.is_allowed() || ErrorCode::of_verdict(verdict) != ErrorCode::ServiceUnavailable;
+        Self::of_rules(verdict).filter(move |policy| {
+            is_reported && (policy.decision.is_allowed() || is_by_limit(policy.decision))
+        })
     }
 
     /// Returns the enforced rules of a verdict.
@@ -75,7 +77,7 @@ pub(crate) fn never_detail(verdict: &Verdict) -> Cow<'static, str> {
         Some((rule, attribute)) => {
             Cow::Owned(format!("The request has no {attribute:?}, which rule {:?} needs.", rule.id))
         }
-        None => Cow::Borrowed("Trying again does not help."),
+        None => Cow::Borrowed("Retrying will not succeed."),
     }
 }
 

@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::body::ResponseBody;
 use super::layer::RateLimitLayer;
-use super::service::RateLimit;
+use super::service::RateLimitService;
 
 /// A [`RateLimitLayer`] for services with any response body. Created by
 /// [`any_body`](RateLimitLayer::any_body).
@@ -26,9 +26,9 @@ impl AnyBodyLayer {
 }
 
 impl<S> Layer<S> for AnyBodyLayer {
-    type Service = RateLimit<AnyBody<S>>;
+    type Service = RateLimitService<AnyBody<S>>;
 
-    fn layer(&self, inner: S) -> RateLimit<AnyBody<S>> {
+    fn layer(&self, inner: S) -> RateLimitService<AnyBody<S>> {
         self.limit.layer(AnyBody { inner })
     }
 }

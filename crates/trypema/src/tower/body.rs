@@ -15,14 +15,14 @@ pin_project! {
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
-        kind: Kind<B>,
+        kind: BodyKind<B>,
     }
 }
 
 pin_project! {
-    #[project = KindProjection]
+    #[project = BodyKindProjection]
     #[derive(Debug)]
-    enum Kind<B> {
+    enum BodyKind<B> {
         Inner { #[pin] body: B },
         // `None` after the text was sent. Boxed, to keep the much more common inner variant small.
         Text { text: Option<Box<Bytes>> },
@@ -32,21 +32,21 @@ pin_project! {
 impl<B> ResponseBody<B> {
     /// Wraps the body of the inner service.
     pub(super) fn inner(body: B) -> Self {
-        Self { kind: Kind::Inner { body } }
+        Self { kind: BodyKind::Inner { body } }
     }
 }
 
 impl<B> From<String> for ResponseBody<B> {
     fn from(text: String) -> Self {
         let text = (!text.is_empty()).then(|| Box::new(Bytes::from(text)));
-        Self { kind: Kind::Text { text } }
+        Self { kind: BodyKind::Text { text } }
     }
 }
 
 /// An empty body, which outer layers need for their own responses.
 impl<B> Default for ResponseBody<B> {
     fn default() -> Self {
-        Self { kind: Kind::Text { text: None } }
+        Self { kind: BodyKind::Text { text: None } }
     }
 }
 
@@ -59,23 +59,25 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
-            KindProjection::Inner { body } => body.poll_frame(cx),
-            KindProjection::Text { text } => Poll::Ready(text.take().map(|text| Ok(Frame::data(*text)))),
+            BodyKindProjection::Inner { body } => body.poll_frame(cx),
+            BodyKindProjection::Text { text } => Poll::Ready(text.take().map(|text| Ok(Frame::data(*text)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Text { text } => text.is_none(),
+            BodyKind::Inner { body } => body.is_end_stream(),
+            BodyKind::Text { text } => text.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
+            BodyKind::Inner { body } => body.size_hint(),
             // The length of a text always fits into a `u64`.
-            Kind::Text { text } => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            BodyKind::Text { text } => {
+                SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
+            }
         }
     }
 }

@@ -7,14 +7,14 @@ use std::fmt;
 
 use ::http::{Method, Response};
 
-use super::config::Config;
+use super::config::LayerConfig;
 use super::denial::Denial;
-use super::gate::Gate;
-use super::incoming::{Incoming, ResponseView};
+use super::enforcer::Enforcer;
 use super::invalid::InvalidLayer;
-use super::keyless::Keyless;
 use super::layer::RateLimitLayer;
-use super::options::{Charging, Options, Predicate};
+use super::missing_key_log::MissingKeyLog;
+use super::options::{ChargeMode, Options, Predicate};
+use super::view::{RequestView, ResponseView};
 use crate::http::HeaderStyle;
 
 pub use by_limit::ByLimit;
@@ -26,23 +26,23 @@ pub use by_rules::ByRules;
 /// path and cannot wait, so they have to be fast.
 #[must_use]
 pub struct RateLimitLayerBuilder<G> {
-    gate: G,
+    settings: G,
     options: Options,
     charge_if: Option<Predicate>,
     refund_if: Option<Predicate>,
 }
 
 impl<G> RateLimitLayerBuilder<G> {
-    fn new(gate: G) -> Self {
+    fn new(settings: G) -> Self {
         let options = Options {
             methods: None,
             skips: Vec::new(),
             cost: None,
             headers: HeaderStyle::None,
             error_handler: None,
-            charging: Charging::Before,
+            charge_mode: ChargeMode::Before,
         };
-        Self { gate, options, charge_if: None, refund_if: None }
+        Self { settings, options, charge_if: None, refund_if: None }
     }
 
     /// Sets the cost of a request. Defaults to 1. A cost that can never fit is denied without `Retry-After`.
@@ -59,14 +59,14 @@ impl<G> RateLimitLayerBuilder<G> {
     /// # let _ = layer;
     /// # Ok::<(), trypema::tower::InvalidLayer>(())
     /// ```
-    pub fn cost(mut self, cost: impl Fn(&Incoming<'_>) -> u64 + Send + Sync + 'static) -> Self {
+    pub fn cost(mut self, cost: impl Fn(&RequestView<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.options.cost = Some(Box::new(cost));
         self
     }
 
     /// Exempts requests from the layer: they are not counted, and their responses get no headers. Several
     /// calls add up.
-    pub fn skip(mut self, skip: impl Fn(&Incoming<'_>) -> bool + Send + Sync + 'static) -> Self {
+    pub fn skip(mut self, skip: impl Fn(&RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.options.skips.push(Box::new(skip));
         self
     }
@@ -156,19 +156,23 @@ impl<G> RateLimitLayerBuilder<G> {
         self
     }
 
-    /// Builds the layer. `gate` creates the limit or the rules.
+    /// Builds the layer. `enforcer` creates the enforcer from the settings.
     fn build_with(
         self,
-        gate: impl FnOnce(G) -> Result<Gate, InvalidLayer>,
+        enforcer: impl FnOnce(G) -> Result<Enforcer, InvalidLayer>,
     ) -> Result<RateLimitLayer, InvalidLayer> {
         let mut options = self.options;
-        options.charging = match (self.charge_if, self.refund_if) {
-            (None, None) => Charging::Before,
-            (Some(is_charged), None) => Charging::ChargeIf(is_charged),
-            (None, Some(is_refunded)) => Charging::RefundIf(is_refunded),
+        options.charge_mode = match (self.charge_if, self.refund_if) {
+            (None, None) => ChargeMode::Before,
+            (Some(is_charged), None) => ChargeMode::ChargeIf(is_charged),
+            (None, Some(is_refunded)) => ChargeMode::RefundIf(is_refunded),
             (Some(_), Some(_)) => return Err(InvalidLayer::ChargeAndRefund),
         };
-        Ok(RateLimitLayer::new(Config { gate: gate(self.gate)?, options, keyless: Keyless::default() }))
+        Ok(RateLimitLayer::new(LayerConfig {
+            enforcer: enforcer(self.settings)?,
+            options,
+            missing_key_log: MissingKeyLog::default(),
+        }))
     }
 }
 

@@ -6,78 +6,85 @@ use ::http::header::RETRY_AFTER;
 use ::http::{HeaderMap, Response};
 
 use super::denial::{Cause, Denial};
-use super::gate::{Afterwards, Asked, BoxFuture, Finding, Found, Gate, Settled, Told, Trouble};
-use super::incoming::{Incoming, ResponseView};
-use super::keyless::Keyless;
+use super::enforcer::{
+    AfterResponse, AfterResponseResult, BoxFuture, CheckOutcome, CheckedRequest, DecisionReport, Enforcer,
+    EnforcerError, LayerDecision,
+};
+use super::missing_key_log::MissingKeyLog;
 use super::options::Options;
+use super::view::{RequestView, ResponseView};
 use crate::http::{HeaderStyle, whole_seconds, write_retry_after};
 
 /// All settings of a layer.
-pub(super) struct Config {
-    pub(super) gate: Gate,
+pub(super) struct LayerConfig {
+    pub(super) enforcer: Enforcer,
     pub(super) options: Options,
-    pub(super) keyless: Keyless,
+    pub(super) missing_key_log: MissingKeyLog,
 }
 
 /// The next step for a request.
-pub(super) enum Step {
+pub(super) enum NextStep {
     /// Call the inner service and return its response unchanged.
-    In,
+    Call,
     /// Call the inner service, then process its response.
-    Watch(Passage),
+    CallThenProcess(AdmittedRequest),
     /// Return this response: the request is denied. Boxed, because denials are rare and the other variants
     /// are small.
-    Out(Box<Response<String>>),
+    Respond(Box<Response<String>>),
     /// Wait for the decision of the store.
-    Wait(BoxFuture<Result<Found, Trouble>>),
+    Wait(BoxFuture<Result<CheckedRequest, EnforcerError>>),
 }
 
 /// The work that remains for an admitted request, once its response is known.
-pub(super) struct Passage {
-    finding: Finding,
+pub(super) struct AdmittedRequest {
+    decision: LayerDecision,
     headers: HeaderStyle,
-    unsettled: Option<Unsettled>,
+    pending_count: Option<PendingCount>,
 }
 
-/// Counting or a refund that depends on the response.
-struct Unsettled {
-    afterwards: Afterwards,
-    config: Arc<Config>,
+/// CountWhen or a refund that depends on the response.
+struct PendingCount {
+    after_response: AfterResponse,
+    config: Arc<LayerConfig>,
 }
 
-impl Config {
-    pub(super) fn receive(self: &Arc<Self>, request: &Incoming<'_>) -> Step {
-        if self.options.passes(request) {
-            return Step::In;
+impl LayerConfig {
+    pub(super) fn check(self: &Arc<Self>, request: &RequestView<'_>) -> NextStep {
+        if self.options.is_exempt(request) {
+            return NextStep::Call;
         }
-        match self.gate.ask(request, self.options.terms(request)) {
-            Asked::Passed => Step::In,
-            Asked::Now(found) => self.judge(request, found),
-            Asked::Later(asking) => Step::Wait(asking),
+        match self.enforcer.check(request, self.options.counting_options(request)) {
+            CheckOutcome::Admitted => NextStep::Call,
+            CheckOutcome::Ready(checked) => self.next_step(request, checked),
+            CheckOutcome::Pending(decision) => NextStep::Wait(decision),
         }
     }
 
-    pub(super) fn judge(self: &Arc<Self>, request: &Incoming<'_>, found: Result<Found, Trouble>) -> Step {
-        match found {
-            Ok(Found { finding, afterwards }) if finding.is_allowed() => {
+    pub(super) fn next_step(
+        self: &Arc<Self>,
+        request: &RequestView<'_>,
+        checked: Result<CheckedRequest, EnforcerError>,
+    ) -> NextStep {
+        match checked {
+            Ok(CheckedRequest { decision, after_response }) if decision.is_allowed() => {
                 let headers = self.options.headers;
-                let unsettled =
-                    afterwards.map(|afterwards| Unsettled { afterwards, config: Arc::clone(self) });
-                if unsettled.is_none() && headers == HeaderStyle::None {
-                    return Step::In;
+                let pending_count = after_response
+                    .map(|after_response| PendingCount { after_response, config: Arc::clone(self) });
+                if pending_count.is_none() && headers == HeaderStyle::None {
+                    return NextStep::Call;
                 }
-                Step::Watch(Passage { finding, headers, unsettled })
+                NextStep::CallThenProcess(AdmittedRequest { decision, headers, pending_count })
             }
-            Ok(Found { finding, .. }) => self.refuse(request, Cause::Denied(finding.told())),
-            Err(trouble) => self.refuse(request, Cause::Trouble(&trouble)),
+            Ok(CheckedRequest { decision, .. }) => self.deny(request, Cause::Denied(decision.report())),
+            Err(error) => self.deny(request, Cause::Error(&error)),
         }
     }
 
     #[cold]
-    fn refuse(&self, request: &Incoming<'_>, cause: Cause<'_>) -> Step {
+    fn deny(&self, request: &RequestView<'_>, cause: Cause<'_>) -> NextStep {
         let denial = Denial::new(*request, cause);
         if let Some(advice) = denial.missing_key() {
-            self.keyless.log(advice);
+            self.missing_key_log.log(advice);
         }
         let mut response = match &self.options.error_handler {
             Some(handler) => handler(&denial),
@@ -90,39 +97,44 @@ impl Config {
         {
             write_retry_after(whole_seconds(wait), headers);
         }
-        Step::Out(Box::new(response))
+        NextStep::Respond(Box::new(response))
     }
 }
 
-impl Passage {
+impl AdmittedRequest {
     /// Counts or refunds the request, depending on the response. Returns a future if this has to wait for the
     /// store.
-    pub(super) fn settle(&mut self, response: &ResponseView<'_>) -> Option<BoxFuture<Option<Finding>>> {
-        let Unsettled { afterwards, config } = self.unsettled.take()?;
-        if !config.options.settles(response) {
+    pub(super) fn count_or_refund(
+        &mut self,
+        response: &ResponseView<'_>,
+    ) -> Option<BoxFuture<Option<LayerDecision>>> {
+        let PendingCount { after_response, config } = self.pending_count.take()?;
+        if !config.options.needs_follow_up(response) {
             return None;
         }
-        match afterwards() {
-            Settled::Now(finding) => {
-                self.note(finding);
+        match after_response() {
+            AfterResponseResult::Ready(decision) => {
+                self.update_decision(decision);
                 None
             }
-            Settled::Later(settling) => Some(settling),
+            AfterResponseResult::Pending(decision) => Some(decision),
         }
     }
 
-    /// Replaces the finding with a newer one, if there is one.
-    pub(super) fn note(&mut self, finding: Option<Finding>) {
-        if let Some(finding) = finding {
-            self.finding = finding;
+    /// Replaces the decision with a newer one, if there is one.
+    pub(super) fn update_decision(&mut self, decision: Option<LayerDecision>) {
+        if let Some(decision) = decision {
+            self.decision = decision;
         }
     }
 
     /// Writes the headers for the client.
-    pub(super) fn finish(self, headers: &mut HeaderMap) {
-        match self.finding.told() {
-            Told::Limit { policy, standing, .. } => self.headers.write_one(&policy, standing, headers),
-            told @ Told::Rules(_) => self.headers.write(told.policies(), headers),
+    pub(super) fn write_headers(self, headers: &mut HeaderMap) {
+        match self.decision.report() {
+            DecisionReport::Limit { policy, static_headers, .. } => {
+                self.headers.write_one(&policy, static_headers, headers)
+            }
+            report @ DecisionReport::Rules(_) => self.headers.write(report.policies(), headers),
         }
     }
 }

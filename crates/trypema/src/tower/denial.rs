@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ::http::{Method, Response};
 
-use super::gate::{Told, Trouble};
-use super::incoming::Incoming;
+use super::enforcer::{DecisionReport, EnforcerError};
+use super::view::RequestView;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::http::{
@@ -32,24 +32,24 @@ use crate::rules::Verdict;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Denial<'a> {
-    request: Incoming<'a>,
+    request: RequestView<'a>,
     cause: Cause<'a>,
 }
 
 /// The reason why a request is denied.
 #[derive(Clone, Copy)]
 pub(super) enum Cause<'a> {
-    Denied(Told<'a>),
-    Trouble(&'a Trouble),
+    Denied(DecisionReport<'a>),
+    Error(&'a EnforcerError),
 }
 
 impl<'a> Denial<'a> {
-    pub(super) fn new(request: Incoming<'a>, cause: Cause<'a>) -> Self {
+    pub(super) fn new(request: RequestView<'a>, cause: Cause<'a>) -> Self {
         Self { request, cause }
     }
 
     /// Returns the request.
-    pub fn request(&self) -> &Incoming<'a> {
+    pub fn request(&self) -> &RequestView<'a> {
         &self.request
     }
 
@@ -70,11 +70,11 @@ impl<'a> Denial<'a> {
     ///   other failures: 500.
     pub fn code(&self) -> ErrorCode {
         match self.cause {
-            Cause::Denied(Told::Limit { policy, code, .. }) if is_by_limit(policy.decision) => code,
-            Cause::Denied(Told::Limit { .. }) => ErrorCode::ServiceUnavailable,
-            Cause::Denied(Told::Rules(verdict)) => ErrorCode::of_verdict(verdict),
-            Cause::Trouble(Trouble::NoKey(_)) => ErrorCode::InternalServerError,
-            Cause::Trouble(Trouble::Failed(error)) => ErrorCode::from(error),
+            Cause::Denied(DecisionReport::Limit { policy, code, .. }) if is_by_limit(policy.decision) => code,
+            Cause::Denied(DecisionReport::Limit { .. }) => ErrorCode::ServiceUnavailable,
+            Cause::Denied(DecisionReport::Rules(verdict)) => ErrorCode::of_verdict(verdict),
+            Cause::Error(EnforcerError::MissingKey(_)) => ErrorCode::InternalServerError,
+            Cause::Error(EnforcerError::Failed(error)) => ErrorCode::from(error),
         }
     }
 
@@ -82,10 +82,10 @@ impl<'a> Denial<'a> {
     /// `None` if it will never be allowed, or if the time is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause {
-            Cause::Denied(Told::Limit { policy, .. }) => policy.decision.retry_after(),
-            Cause::Denied(Told::Rules(verdict)) => verdict.retry_after(),
-            Cause::Trouble(Trouble::NoKey(_)) => None,
-            Cause::Trouble(Trouble::Failed(error)) => {
+            Cause::Denied(DecisionReport::Limit { policy, .. }) => policy.decision.retry_after(),
+            Cause::Denied(DecisionReport::Rules(verdict)) => verdict.retry_after(),
+            Cause::Error(EnforcerError::MissingKey(_)) => None,
+            Cause::Error(EnforcerError::Failed(error)) => {
                 Problem::from(error).retry_after().map(Duration::from_secs)
             }
         }
@@ -95,16 +95,16 @@ impl<'a> Denial<'a> {
     /// there was no decision.
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.cause {
-            Cause::Denied(Told::Limit { policy, .. }) => Some(policy.decision),
-            Cause::Denied(Told::Rules(verdict)) => verdict.decided_by().map(|rule| rule.decision),
-            Cause::Trouble(_) => None,
+            Cause::Denied(DecisionReport::Limit { policy, .. }) => Some(policy.decision),
+            Cause::Denied(DecisionReport::Rules(verdict)) => verdict.decided_by().map(|rule| rule.decision),
+            Cause::Error(_) => None,
         }
     }
 
     /// Returns the verdict of the rules, if the layer has rules.
     pub fn verdict(&self) -> Option<&'a Verdict> {
         match self.cause {
-            Cause::Denied(Told::Rules(verdict)) => Some(verdict),
+            Cause::Denied(DecisionReport::Rules(verdict)) => Some(verdict),
             _ => None,
         }
     }
@@ -113,7 +113,7 @@ impl<'a> Denial<'a> {
     /// names and keys: log it, but do not send it to clients.
     pub fn error(&self) -> Option<&'a TrypemaError> {
         match self.cause {
-            Cause::Trouble(Trouble::Failed(error)) => Some(error),
+            Cause::Error(EnforcerError::Failed(error)) => Some(error),
             _ => None,
         }
     }
@@ -121,7 +121,7 @@ impl<'a> Denial<'a> {
     /// Returns instructions for the developer, if the request has no key.
     pub fn missing_key(&self) -> Option<&'static str> {
         match self.cause {
-            Cause::Trouble(Trouble::NoKey(advice)) => Some(advice),
+            Cause::Error(EnforcerError::MissingKey(advice)) => Some(advice),
             _ => None,
         }
     }
@@ -136,14 +136,14 @@ impl<'a> Denial<'a> {
                 match self.retry_after() {
                     Some(wait) => problem.with_retry_after(whole_seconds(wait)),
                     None => problem.with_detail(
-                        self.verdict().map_or(Cow::Borrowed("Trying again does not help."), never_detail),
+                        self.verdict().map_or(Cow::Borrowed("Retrying will not succeed."), never_detail),
                     ),
                 }
             }
-            Cause::Trouble(Trouble::NoKey(advice)) => {
-                Problem::new(self.code()).with_detail(keyless_detail(advice))
+            Cause::Error(EnforcerError::MissingKey(advice)) => {
+                Problem::new(self.code()).with_detail(missing_key_detail(advice))
             }
-            Cause::Trouble(Trouble::Failed(error)) => Problem::from(error),
+            Cause::Error(EnforcerError::Failed(error)) => Problem::from(error),
         }
     }
 
@@ -156,7 +156,7 @@ impl<'a> Denial<'a> {
         let code = self.code();
         let error = ErrorResponse::new(code);
         let message = match self.cause {
-            Cause::Trouble(Trouble::NoKey(advice)) => keyless_detail(advice),
+            Cause::Error(EnforcerError::MissingKey(advice)) => missing_key_detail(advice),
             _ => error.message(),
         };
         GrpcDenial { code, message, retry_after: self.retry_after() }.to_http_response()
@@ -165,22 +165,22 @@ impl<'a> Denial<'a> {
     /// Returns the limits to report to the client. Empty if the store failed, because then there are no
     /// numbers.
     pub(super) fn policies(&self) -> impl Iterator<Item = Policy<'a>> {
-        let told = match self.cause {
-            Cause::Denied(told) if self.code() != ErrorCode::ServiceUnavailable => Some(told),
+        let report = match self.cause {
+            Cause::Denied(report) if self.code() != ErrorCode::ServiceUnavailable => Some(report),
             _ => None,
         };
-        let policies = told.into_iter().flat_map(Told::policies);
+        let policies = report.into_iter().flat_map(DecisionReport::policies);
         policies.filter(|policy| policy.decision.is_allowed() || is_by_limit(policy.decision))
     }
 }
 
 /// Returns the detail of the response to a request without a key. Only debug builds include instructions for
 /// the developer.
-fn keyless_detail(advice: &'static str) -> &'static str {
+fn missing_key_detail(advice: &'static str) -> &'static str {
     if cfg!(debug_assertions) {
         advice
     } else {
-        "The server cannot tell who is calling: its rate limit is not set up correctly."
+        "The rate limiter cannot identify the client: server misconfiguration."
     }
 }
 

@@ -5,15 +5,15 @@ use std::marker::PhantomData;
 
 use ::http::HeaderName;
 
-use super::incoming::Incoming;
 use super::key::{Key, KeyExtractor};
+use super::view::RequestView;
 use crate::http::TrustedProxies;
 
 const NO_PEER: &str = "The address of the peer is unknown: serve with \
     `into_make_service_with_connect_info::<SocketAddr>()` and the feature `axum`, or put a `SocketAddr` into the \
     extensions of requests.";
 
-/// Uses the peer's address ([`Incoming::peer_ip`]) as the key; for IPv6, its /64 network.
+/// Uses the peer's address ([`RequestView::peer_ip`]) as the key; for IPv6, its /64 network.
 ///
 /// Behind a proxy, the peer of every request is the proxy: use [`SmartIpKeyExtractor`].
 ///
@@ -22,9 +22,9 @@ const NO_PEER: &str = "The address of the peer is unknown: serve with \
 /// ```
 /// use tonic::transport::server::TcpConnectInfo;
 /// use trypema::http::AddressKey;
-/// use trypema::tower::{Incoming, RateLimitLayer};
+/// use trypema::tower::{RateLimitLayer, RequestView};
 ///
-/// let peer = |request: &Incoming<'_>| {
+/// let peer = |request: &RequestView<'_>| {
 ///     let address = request.extensions.get::<TcpConnectInfo>()?.remote_addr()?;
 ///     Some(AddressKey::of(address.ip()).to_string())
 /// };
@@ -36,7 +36,7 @@ const NO_PEER: &str = "The address of the peer is unknown: serve with \
 pub struct PeerIpKeyExtractor;
 
 impl KeyExtractor for PeerIpKeyExtractor {
-    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+    fn extract<'r>(&self, request: &RequestView<'r>) -> Option<Key<'r>> {
         request.peer_ip().map(Key::from)
     }
 
@@ -75,7 +75,7 @@ impl SmartIpKeyExtractor {
 }
 
 impl KeyExtractor for SmartIpKeyExtractor {
-    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+    fn extract<'r>(&self, request: &RequestView<'r>) -> Option<Key<'r>> {
         request.peer_ip().map(|peer| Key::from(self.0.client_address(peer, request.headers)))
     }
 
@@ -93,7 +93,7 @@ impl KeyExtractor for SmartIpKeyExtractor {
 pub struct GlobalKeyExtractor;
 
 impl KeyExtractor for GlobalKeyExtractor {
-    fn extract<'r>(&self, _: &Incoming<'r>) -> Option<Key<'r>> {
+    fn extract<'r>(&self, _: &RequestView<'r>) -> Option<Key<'r>> {
         Some(Key::from("all"))
     }
 }
@@ -105,11 +105,11 @@ impl KeyExtractor for GlobalKeyExtractor {
 /// values may share a key.
 ///
 /// ```
-/// use trypema::tower::{HeaderKeyExtractor, Incoming, KeyExtractor};
+/// use trypema::tower::{HeaderKeyExtractor, KeyExtractor, RequestView};
 ///
 /// let request = http::Request::get("/").header("x-api-key", "k1").body(())?;
 /// let api_key = HeaderKeyExtractor::new(http::HeaderName::from_static("x-api-key"));
-/// assert_eq!(api_key.extract(&Incoming::of(&request)).expect("a header").as_str(), "k1");
+/// assert_eq!(api_key.extract(&RequestView::of(&request)).expect("a header").as_str(), "k1");
 /// # Ok::<(), http::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,12 +123,12 @@ impl HeaderKeyExtractor {
 }
 
 impl KeyExtractor for HeaderKeyExtractor {
-    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+    fn extract<'r>(&self, request: &RequestView<'r>) -> Option<Key<'r>> {
         request.headers.get(&self.0).map(|value| Key::from(String::from_utf8_lossy(value.as_bytes())))
     }
 
     fn advice(&self) -> &'static str {
-        "The header that says who is calling is missing."
+        "The header that identifies the client is missing."
     }
 }
 
@@ -140,7 +140,7 @@ impl KeyExtractor for HeaderKeyExtractor {
 pub struct PathKeyExtractor;
 
 impl KeyExtractor for PathKeyExtractor {
-    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+    fn extract<'r>(&self, request: &RequestView<'r>) -> Option<Key<'r>> {
         Some(Key::from(request.path()))
     }
 }
@@ -149,7 +149,7 @@ impl KeyExtractor for PathKeyExtractor {
 /// insert it.
 ///
 /// ```
-/// use trypema::tower::{ExtensionKeyExtractor, Incoming, KeyExtractor};
+/// use trypema::tower::{ExtensionKeyExtractor, KeyExtractor, RequestView};
 ///
 /// #[derive(Clone)]
 /// struct UserId(String);
@@ -162,7 +162,7 @@ impl KeyExtractor for PathKeyExtractor {
 ///
 /// let request = http::Request::get("/").extension(UserId("ann".to_owned())).body(())?;
 /// let user = ExtensionKeyExtractor::<UserId>::new();
-/// assert_eq!(user.extract(&Incoming::of(&request)).expect("a user").as_str(), "ann");
+/// assert_eq!(user.extract(&RequestView::of(&request)).expect("a user").as_str(), "ann");
 /// # Ok::<(), http::Error>(())
 /// ```
 pub struct ExtensionKeyExtractor<T>(PhantomData<fn() -> T>);
@@ -195,11 +195,11 @@ impl<T> fmt::Debug for ExtensionKeyExtractor<T> {
 }
 
 impl<T: AsRef<str> + Send + Sync + 'static> KeyExtractor for ExtensionKeyExtractor<T> {
-    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+    fn extract<'r>(&self, request: &RequestView<'r>) -> Option<Key<'r>> {
         request.extensions.get::<T>().map(|value| Key::from(value.as_ref()))
     }
 
     fn advice(&self) -> &'static str {
-        "The extension that says who is calling is missing: the layer that adds it has to be further out."
+        "The extension that identifies the client is missing: the layer that adds it has to be further out."
     }
 }

@@ -9,12 +9,12 @@ use ::http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::config::{Config, Passage, Step};
-use super::gate::{BoxFuture, Finding, Found, Trouble};
-use super::incoming::{Incoming, ResponseView};
+use super::config::{AdmittedRequest, LayerConfig, NextStep};
+use super::enforcer::{BoxFuture, CheckedRequest, EnforcerError, LayerDecision};
+use super::view::{RequestView, ResponseView};
 
 pin_project! {
-    /// The response future of [`RateLimit`](super::RateLimit).
+    /// The response future of [`RateLimitService`](super::RateLimitService).
     ///
     /// With counters in this process, the request is decided before this future exists, and the future adds
     /// little to that of the inner service. Dropping it early changes nothing in the counters:
@@ -25,59 +25,59 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S, B>,
+        state: ResponseState<S, B>,
     }
 }
 
 pin_project! {
-    #[project = StateProjection]
-    enum State<S, B>
+    #[project = ResponseStateProjection]
+    enum ResponseState<S, B>
     where
         S: Service<Request<B>>,
     {
         // Waiting for the decision of the store.
-        Waiting { waiting: Option<Box<Waiting<S, B>>> },
+        AwaitingDecision { request: Option<Box<AwaitingDecision<S, B>>> },
         // The inner service is running, and its response needs no processing.
         Running { #[pin] future: S::Future },
-        // The inner service is running, and its response will be processed. `passage` is `None` after that.
-        Watched { #[pin] future: S::Future, passage: Option<Passage> },
+        // The inner service is running, and its response will be processed. `admitted` is `None` after that.
+        RunningThenProcess { #[pin] future: S::Future, admitted: Option<AdmittedRequest> },
         // The response is complete, and the store is counting or refunding the request.
-        Settling { settling: Option<Box<Settling<S::Response>>> },
+        AwaitingCount { response: Option<Box<AwaitingCount<S::Response>>> },
         // The request was denied.
-        Refused { response: Option<Box<Response<String>>> },
+        Denied { response: Option<Box<Response<String>>> },
     }
 }
 
 /// A request that waits for the store, and the inner service that was polled ready for it.
-pub(super) struct Waiting<S, B> {
-    pub(super) asking: BoxFuture<Result<Found, Trouble>>,
+pub(super) struct AwaitingDecision<S, B> {
+    pub(super) decision: BoxFuture<Result<CheckedRequest, EnforcerError>>,
     pub(super) service: S,
     pub(super) request: Request<B>,
-    pub(super) config: Arc<Config>,
+    pub(super) config: Arc<LayerConfig>,
 }
 
 /// A response that waits until the request is counted or refunded.
-struct Settling<R> {
-    settling: BoxFuture<Option<Finding>>,
+struct AwaitingCount<R> {
+    decision: BoxFuture<Option<LayerDecision>>,
     response: R,
-    passage: Passage,
+    admitted: AdmittedRequest,
 }
 
 impl<S: Service<Request<B>>, B> ResponseFuture<S, B> {
     pub(super) fn running(future: S::Future) -> Self {
-        Self { state: State::Running { future } }
+        Self { state: ResponseState::Running { future } }
     }
 
-    pub(super) fn watched(future: S::Future, passage: Passage) -> Self {
-        Self { state: State::Watched { future, passage: Some(passage) } }
+    pub(super) fn running_then_process(future: S::Future, admitted: AdmittedRequest) -> Self {
+        Self { state: ResponseState::RunningThenProcess { future, admitted: Some(admitted) } }
     }
 
-    pub(super) fn refused(response: Box<Response<String>>) -> Self {
-        Self { state: State::Refused { response: Some(response) } }
+    pub(super) fn denied(response: Box<Response<String>>) -> Self {
+        Self { state: ResponseState::Denied { response: Some(response) } }
     }
 
-    pub(super) fn waiting(waiting: Waiting<S, B>) -> Self {
-        Self { state: State::Waiting { waiting: Some(Box::new(waiting)) } }
+    pub(super) fn awaiting_decision(request: AwaitingDecision<S, B>) -> Self {
+        Self { state: ResponseState::AwaitingDecision { request: Some(Box::new(request)) } }
     }
 }
 
@@ -93,34 +93,34 @@ where
         loop {
             // A slot is empty only after the future has completed, and then it must not be polled again.
             let next = match state.as_mut().project() {
-                StateProjection::Running { future } => return future.poll(cx),
-                StateProjection::Watched { future, passage } => {
+                ResponseStateProjection::Running { future } => return future.poll(cx),
+                ResponseStateProjection::RunningThenProcess { future, admitted } => {
                     let mut response = ready!(future.poll(cx))?;
-                    let Some(mut passage) = passage.take() else { return Poll::Pending };
-                    let Some(settling) = passage.settle(&ResponseView::of(&response)) else {
-                        passage.finish(response.headers_mut());
+                    let Some(mut admitted) = admitted.take() else { return Poll::Pending };
+                    let Some(decision) = admitted.count_or_refund(&ResponseView::of(&response)) else {
+                        admitted.write_headers(response.headers_mut());
                         return Poll::Ready(Ok(response));
                     };
-                    let settling = Box::new(Settling { settling, response, passage });
-                    State::Settling { settling: Some(settling) }
+                    let response = Box::new(AwaitingCount { decision, response, admitted });
+                    ResponseState::AwaitingCount { response: Some(response) }
                 }
-                StateProjection::Refused { response } => {
+                ResponseStateProjection::Denied { response } => {
                     let Some(response) = response.take() else { return Poll::Pending };
                     return Poll::Ready(Ok(response.map(R::from)));
                 }
-                StateProjection::Waiting { waiting } => {
-                    let Some(asked) = waiting else { return Poll::Pending };
-                    let found = ready!(asked.asking.as_mut().poll(cx));
-                    let Some(asked) = waiting.take() else { return Poll::Pending };
-                    asked.judged(found)
+                ResponseStateProjection::AwaitingDecision { request } => {
+                    let Some(waiting) = request else { return Poll::Pending };
+                    let checked = ready!(waiting.decision.as_mut().poll(cx));
+                    let Some(waiting) = request.take() else { return Poll::Pending };
+                    waiting.next_state(checked)
                 }
-                StateProjection::Settling { settling } => {
-                    let Some(settled) = settling else { return Poll::Pending };
-                    let finding = ready!(settled.settling.as_mut().poll(cx));
-                    let Some(settled) = settling.take() else { return Poll::Pending };
-                    let Settling { mut response, mut passage, .. } = *settled;
-                    passage.note(finding);
-                    passage.finish(response.headers_mut());
+                ResponseStateProjection::AwaitingCount { response } => {
+                    let Some(waiting) = response else { return Poll::Pending };
+                    let decision = ready!(waiting.decision.as_mut().poll(cx));
+                    let Some(waiting) = response.take() else { return Poll::Pending };
+                    let AwaitingCount { mut response, mut admitted, .. } = *waiting;
+                    admitted.update_decision(decision);
+                    admitted.write_headers(response.headers_mut());
                     return Poll::Ready(Ok(response));
                 }
             };
@@ -129,21 +129,26 @@ where
     }
 }
 
-impl<S: Service<Request<B>>, B> Waiting<S, B> {
+impl<S: Service<Request<B>>, B> AwaitingDecision<S, B> {
     /// Returns the next state, given the decision of the store.
-    fn judged(mut self: Box<Self>, found: Result<Found, Trouble>) -> State<S, B> {
-        match self.config.judge(&Incoming::of(&self.request), found) {
-            Step::In => State::Running { future: self.called() },
-            Step::Watch(passage) => State::Watched { future: self.called(), passage: Some(passage) },
-            Step::Out(response) => State::Refused { response: Some(response) },
-            Step::Wait(asking) => {
-                self.asking = asking;
-                State::Waiting { waiting: Some(self) }
+    fn next_state(
+        mut self: Box<Self>,
+        checked: Result<CheckedRequest, EnforcerError>,
+    ) -> ResponseState<S, B> {
+        match self.config.next_step(&RequestView::of(&self.request), checked) {
+            NextStep::Call => ResponseState::Running { future: self.call_inner() },
+            NextStep::CallThenProcess(admitted) => {
+                ResponseState::RunningThenProcess { future: self.call_inner(), admitted: Some(admitted) }
+            }
+            NextStep::Respond(response) => ResponseState::Denied { response: Some(response) },
+            NextStep::Wait(decision) => {
+                self.decision = decision;
+                ResponseState::AwaitingDecision { request: Some(self) }
             }
         }
     }
 
-    fn called(self) -> S::Future {
+    fn call_inner(self) -> S::Future {
         let Self { mut service, request, .. } = self;
         service.call(request)
     }

@@ -33,10 +33,10 @@ pub enum InvalidLayer {
         max_bytes: usize,
     },
     /// The limiter is shared, but there is no name to separate this layer's counters from others.
-    #[error("no name: the counters of a limiter that is given need a `name` of their own")]
+    #[error("no name: a layer on a shared limiter needs a `name`")]
     NoName,
     /// `charge_if` and `refund_if` are both set.
-    #[error("`charge_if` and `refund_if` exclude each other")]
+    #[error("`charge_if` and `refund_if` cannot both be set")]
     ChargeAndRefund,
     /// There are more attributes than a request to rules may have.
     #[error("{given} attributes: at most {max} are allowed")]

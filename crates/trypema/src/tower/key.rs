@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-use super::incoming::Incoming;
+use super::view::RequestView;
 use crate::http::AddressKey;
 
 /// The key that a request is counted under: text, or an address, which needs no allocation.
@@ -18,48 +18,50 @@ use crate::http::AddressKey;
 /// assert_eq!(Key::from(IpAddr::V6(Ipv6Addr::LOCALHOST)).as_str(), "::/64");
 /// ```
 #[derive(Clone)]
-pub struct Key<'r>(Form<'r>);
+pub struct Key<'r>(KeyForm<'r>);
 
 #[derive(Clone)]
-enum Form<'r> {
+enum KeyForm<'r> {
     Text(Cow<'r, str>),
     Address(AddressKey),
     /// An address that is formatted only when its text is read. Never an IPv4-mapped IPv6 address.
-    Unwritten {
+    UnformattedAddress {
         address: IpAddr,
         text: OnceLock<AddressKey>,
     },
 }
 
 /// A buffer for an address as bytes: a tag that no text starts with, and at most half of an IPv6 address.
-pub(super) type Room = [u8; 1 + 8];
+pub(super) type AddressBuffer = [u8; 1 + 8];
 
 impl Key<'_> {
     /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Form::Text(text) => text,
-            Form::Address(address) => address.as_str(),
-            Form::Unwritten { address, text } => text.get_or_init(|| AddressKey::of(*address)).as_str(),
+            KeyForm::Text(text) => text,
+            KeyForm::Address(address) => address.as_str(),
+            KeyForm::UnformattedAddress { address, text } => {
+                text.get_or_init(|| AddressKey::of(*address)).as_str()
+            }
         }
     }
 
     /// Returns the key as bytes, which is faster than formatting an address. Different keys give different
     /// bytes: an address starts with a byte that cannot occur in UTF-8 text.
-    pub(super) fn bytes<'k>(&'k self, room: &'k mut Room) -> &'k [u8] {
+    pub(super) fn bytes<'k>(&'k self, buffer: &'k mut AddressBuffer) -> &'k [u8] {
         match &self.0 {
-            Form::Unwritten { address: IpAddr::V4(address), .. } => {
-                room[0] = 0xff;
-                room[1..5].copy_from_slice(&address.octets());
-                &room[..5]
+            KeyForm::UnformattedAddress { address: IpAddr::V4(address), .. } => {
+                buffer[0] = 0xff;
+                buffer[1..5].copy_from_slice(&address.octets());
+                &buffer[..5]
             }
-            Form::Unwritten { address: IpAddr::V6(address), .. } => {
+            KeyForm::UnformattedAddress { address: IpAddr::V6(address), .. } => {
                 // Only the /64 network: a client usually controls all addresses in it.
-                room[0] = 0xfe;
-                room[1..].copy_from_slice(&address.octets()[..8]);
-                room
+                buffer[0] = 0xfe;
+                buffer[1..].copy_from_slice(&address.octets()[..8]);
+                buffer
             }
-            Form::Text(_) | Form::Address(_) => self.as_str().as_bytes(),
+            KeyForm::Text(_) | KeyForm::Address(_) => self.as_str().as_bytes(),
         }
     }
 }
@@ -72,32 +74,32 @@ impl fmt::Debug for Key<'_> {
 
 impl<'r> From<&'r str> for Key<'r> {
     fn from(text: &'r str) -> Self {
-        Self(Form::Text(Cow::Borrowed(text)))
+        Self(KeyForm::Text(Cow::Borrowed(text)))
     }
 }
 
 impl From<String> for Key<'_> {
     fn from(text: String) -> Self {
-        Self(Form::Text(Cow::Owned(text)))
+        Self(KeyForm::Text(Cow::Owned(text)))
     }
 }
 
 impl<'r> From<Cow<'r, str>> for Key<'r> {
     fn from(text: Cow<'r, str>) -> Self {
-        Self(Form::Text(text))
+        Self(KeyForm::Text(text))
     }
 }
 
 impl From<AddressKey> for Key<'_> {
     fn from(address: AddressKey) -> Self {
-        Self(Form::Address(address))
+        Self(KeyForm::Address(address))
     }
 }
 
 /// The same key as [`AddressKey::of`]: for IPv6, the /64 network.
 impl From<IpAddr> for Key<'_> {
     fn from(address: IpAddr) -> Self {
-        Self(Form::Unwritten { address: address.to_canonical(), text: OnceLock::new() })
+        Self(KeyForm::UnformattedAddress { address: address.to_canonical(), text: OnceLock::new() })
     }
 }
 
@@ -106,9 +108,9 @@ impl From<IpAddr> for Key<'_> {
 /// Closures implement this trait if their parameter type is annotated:
 ///
 /// ```
-/// use trypema::tower::{Incoming, RateLimitLayer};
+/// use trypema::tower::{RateLimitLayer, RequestView};
 ///
-/// let tenant = |request: &Incoming<'_>| {
+/// let tenant = |request: &RequestView<'_>| {
 ///     let host = request.headers.get("host")?.to_str().ok()?;
 ///     Some(host.split('.').next()?.to_ascii_lowercase())
 /// };
@@ -120,19 +122,19 @@ impl From<IpAddr> for Key<'_> {
 /// An implementation of the trait can borrow the key from the request and avoid the allocation:
 ///
 /// ```
-/// use trypema::tower::{Incoming, Key, KeyExtractor};
+/// use trypema::tower::{Key, KeyExtractor, RequestView};
 ///
 /// struct FirstSegment;
 ///
 /// impl KeyExtractor for FirstSegment {
-///     fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+///     fn extract<'r>(&self, request: &RequestView<'r>) -> Option<Key<'r>> {
 ///         request.uri.path().split('/').nth(1).map(Key::from)
 ///     }
 /// }
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Returns the key of `request`, or `None` if it has none.
-    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>>;
+    fn extract<'r>(&self, request: &RequestView<'r>) -> Option<Key<'r>>;
 
     /// Returns instructions for the developer about a request without a key: a sentence for the log and, in
     /// debug builds, for the body of the 500 response.
@@ -150,9 +152,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
 impl<F> KeyExtractor for F
 where
-    F: Fn(&Incoming<'_>) -> Option<String> + Send + Sync + 'static,
+    F: Fn(&RequestView<'_>) -> Option<String> + Send + Sync + 'static,
 {
-    fn extract<'r>(&self, request: &Incoming<'r>) -> Option<Key<'r>> {
+    fn extract<'r>(&self, request: &RequestView<'r>) -> Option<Key<'r>> {
         self(request).map(Key::from)
     }
 }

@@ -7,17 +7,17 @@ use tower_layer::Layer;
 
 use super::any_body::AnyBodyLayer;
 use super::builder::{ByLimit, ByRules, RateLimitLayerBuilder};
-use super::config::Config;
-use super::service::RateLimit;
+use super::config::LayerConfig;
+use super::service::RateLimitService;
 use crate::rules::Engine;
 
-/// Wraps services in [`RateLimit`]. All clones of a layer, and all services they wrap, share their counters.
+/// Wraps services in [`RateLimitService`]. All clones of a layer, and all services they wrap, share their counters.
 ///
 /// The response body of the inner service has to be `From<String>`, as axum's is. For others, such as
 /// tonic's, use [`any_body`](Self::any_body).
 #[derive(Clone)]
 pub struct RateLimitLayer {
-    config: Arc<Config>,
+    config: Arc<LayerConfig>,
 }
 
 impl RateLimitLayer {
@@ -96,16 +96,16 @@ impl RateLimitLayer {
         AnyBodyLayer::new(self)
     }
 
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(config: LayerConfig) -> Self {
         Self { config: Arc::new(config) }
     }
 }
 
 impl<S> Layer<S> for RateLimitLayer {
-    type Service = RateLimit<S>;
+    type Service = RateLimitService<S>;
 
-    fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.config))
+    fn layer(&self, inner: S) -> RateLimitService<S> {
+        RateLimitService::new(inner, Arc::clone(&self.config))
     }
 }
 

@@ -3,12 +3,12 @@
 use ::http::{Method, Response};
 
 use super::denial::Denial;
-use super::gate::{Counting, Terms};
-use super::incoming::{Incoming, ResponseView};
+use super::enforcer::{CountWhen, CountingOptions};
+use super::view::{RequestView, ResponseView};
 use crate::http::HeaderStyle;
 
-type Skip = Box<dyn Fn(&Incoming<'_>) -> bool + Send + Sync>;
-type Cost = Box<dyn Fn(&Incoming<'_>) -> u64 + Send + Sync>;
+type Skip = Box<dyn Fn(&RequestView<'_>) -> bool + Send + Sync>;
+type Cost = Box<dyn Fn(&RequestView<'_>) -> u64 + Send + Sync>;
 type ErrorHandler = Box<dyn Fn(&Denial<'_>) -> Response<String> + Send + Sync>;
 pub(super) type Predicate = Box<dyn Fn(&ResponseView<'_>) -> bool + Send + Sync>;
 
@@ -21,12 +21,12 @@ pub(super) struct Options {
     pub(super) cost: Option<Cost>,
     pub(super) headers: HeaderStyle,
     pub(super) error_handler: Option<ErrorHandler>,
-    pub(super) charging: Charging,
+    pub(super) charge_mode: ChargeMode,
 }
 
 /// The time at which a request is counted.
 #[derive(Default)]
-pub(super) enum Charging {
+pub(super) enum ChargeMode {
     #[default]
     Before,
     /// Before the request, and refunded if the predicate holds for the response.
@@ -38,27 +38,27 @@ pub(super) enum Charging {
 impl Options {
     /// Whether a request is exempt from the layer.
     #[inline]
-    pub(super) fn passes(&self, request: &Incoming<'_>) -> bool {
+    pub(super) fn is_exempt(&self, request: &RequestView<'_>) -> bool {
         self.methods.as_ref().is_some_and(|methods| !methods.contains(request.method))
             || self.skips.iter().any(|skip| skip(request))
     }
 
     #[inline]
-    pub(super) fn terms(&self, request: &Incoming<'_>) -> Terms {
+    pub(super) fn counting_options(&self, request: &RequestView<'_>) -> CountingOptions {
         let cost = self.cost.as_ref().map_or(1, |cost| cost(request));
-        let counting = match self.charging {
-            Charging::Before => Counting::Before,
-            Charging::RefundIf(_) => Counting::Reserving,
-            Charging::ChargeIf(_) => Counting::After,
+        let count_when = match self.charge_mode {
+            ChargeMode::Before => CountWhen::Before,
+            ChargeMode::RefundIf(_) => CountWhen::BeforeWithReceipt,
+            ChargeMode::ChargeIf(_) => CountWhen::After,
         };
-        Terms { cost, counting, is_told: self.headers != HeaderStyle::None }
+        CountingOptions { cost, count_when, reports_quota: self.headers != HeaderStyle::None }
     }
 
     /// Whether the request has to be counted or refunded after this response.
-    pub(super) fn settles(&self, response: &ResponseView<'_>) -> bool {
-        match &self.charging {
-            Charging::Before => false,
-            Charging::RefundIf(predicate) | Charging::ChargeIf(predicate) => predicate(response),
+    pub(super) fn needs_follow_up(&self, response: &ResponseView<'_>) -> bool {
+        match &self.charge_mode {
+            ChargeMode::Before => false,
+            ChargeMode::RefundIf(predicate) | ChargeMode::ChargeIf(predicate) => predicate(response),
         }
     }
 }

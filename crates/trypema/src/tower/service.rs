@@ -7,27 +7,27 @@ use std::task::{Context, Poll};
 use ::http::{Request, Response};
 use tower_service::Service;
 
-use super::config::{Config, Step};
-use super::future::{ResponseFuture, Waiting};
-use super::incoming::Incoming;
+use super::config::{LayerConfig, NextStep};
+use super::future::{AwaitingDecision, ResponseFuture};
+use super::view::RequestView;
 
 /// A service that calls the inner service only for requests within the limits. Created by
 /// [`RateLimitLayer`](super::RateLimitLayer).
 ///
 /// It is ready when the inner service is. A request that waits for Redis takes the inner service that was
-/// polled ready, and leaves a clone in its place. Clones share everything except the inner service.
+/// polled ready, and leaves a clone in its location. Clones share everything except the inner service.
 ///
 /// Responses have the body type of the inner service, which has to be `From<String>` because denials need a
 /// body: axum's is, and so is `http_body_util::Full`. For tonic's and all others, see
 /// [`any_body`](super::RateLimitLayer::any_body).
 #[derive(Clone)]
-pub struct RateLimit<S> {
+pub struct RateLimitService<S> {
     inner: S,
-    config: Arc<Config>,
+    config: Arc<LayerConfig>,
 }
 
-impl<S> RateLimit<S> {
-    pub(super) fn new(inner: S, config: Arc<Config>) -> Self {
+impl<S> RateLimitService<S> {
+    pub(super) fn new(inner: S, config: Arc<LayerConfig>) -> Self {
         Self { inner, config }
     }
 
@@ -47,7 +47,7 @@ impl<S> RateLimit<S> {
     }
 }
 
-impl<S, B, R> Service<Request<B>> for RateLimit<S>
+impl<S, B, R> Service<Request<B>> for RateLimitService<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone,
     R: From<String>,
@@ -61,37 +61,39 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.config.receive(&Incoming::of(&request)) {
-            Step::In => ResponseFuture::running(self.inner.call(request)),
-            step => self.follow(step, request),
+        match self.config.check(&RequestView::of(&request)) {
+            NextStep::Call => ResponseFuture::running(self.inner.call(request)),
+            step => self.run_step(step, request),
         }
     }
 }
 
-impl<S> RateLimit<S> {
+impl<S> RateLimitService<S> {
     /// Handles the less common steps. Not inlined, to keep the moves of the large values out of the fast
     /// path.
     #[inline(never)]
-    fn follow<B>(&mut self, step: Step, request: Request<B>) -> ResponseFuture<S, B>
+    fn run_step<B>(&mut self, step: NextStep, request: Request<B>) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>> + Clone,
     {
         match step {
-            Step::In => ResponseFuture::running(self.inner.call(request)),
-            Step::Watch(passage) => ResponseFuture::watched(self.inner.call(request), passage),
-            Step::Out(response) => ResponseFuture::refused(response),
-            Step::Wait(asking) => {
+            NextStep::Call => ResponseFuture::running(self.inner.call(request)),
+            NextStep::CallThenProcess(admitted) => {
+                ResponseFuture::running_then_process(self.inner.call(request), admitted)
+            }
+            NextStep::Respond(response) => ResponseFuture::denied(response),
+            NextStep::Wait(decision) => {
                 let clone = self.inner.clone();
                 let service = std::mem::replace(&mut self.inner, clone);
                 let config = Arc::clone(&self.config);
-                ResponseFuture::waiting(Waiting { asking, service, request, config })
+                ResponseFuture::awaiting_decision(AwaitingDecision { decision, service, request, config })
             }
         }
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
+impl<S: fmt::Debug> fmt::Debug for RateLimitService<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimit").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("RateLimitService").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

@@ -101,7 +101,7 @@ fn what_never_fits_has_no_time_to_come_back() {
     let service = InProcess::with_rules(ONE_IN_TEN_SECONDS);
     let body = json!({"attributes": {"user": "ann"}, "cost": 2}).to_string();
     let reply = service.client().send("POST", "/v1/check?deny_status=429", &[], &body);
-    assert_eq!(problem(&reply, 429), "Trying again does not help.");
+    assert_eq!(problem(&reply, 429), "Retrying will not succeed.");
     assert_eq!(reply.header("retry-after"), None);
     assert_eq!(reply.json().get("retry_after"), None);
 }

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::enforcer::{CounterLocation, Enforcer, LimitEnforcer};
 use super::super::extractors::PeerIpKeyExtractor;
-use super::super::gate::{Gate, LimitGate, Place};
 use super::super::invalid::InvalidLayer;
 use super::super::key::KeyExtractor;
 use super::super::layer::RateLimitLayer;
 use super::RateLimitLayerBuilder;
-use crate::http::Standing;
+use crate::http::StaticHeaders;
 use crate::rate_limiter::RateLimiter;
 use crate::strategy::{Limit, TokenBucketLimits, TokenLimit};
 
@@ -35,14 +35,14 @@ pub struct ByLimit {
     period: Option<Duration>,
     burst_size: Option<u32>,
     name: Option<String>,
-    counters: Option<Counters>,
+    counters: Option<CounterStore>,
     key_extractor: Box<dyn KeyExtractor>,
 }
 
 /// A limiter that other layers and callers may use as well.
-struct Counters {
+struct CounterStore {
     limiter: Arc<RateLimiter>,
-    place: Place,
+    location: CounterLocation,
 }
 
 impl RateLimitLayerBuilder<ByLimit> {
@@ -59,14 +59,14 @@ impl RateLimitLayerBuilder<ByLimit> {
 
     /// Sets the limit, of any strategy.
     pub fn limit(mut self, limit: impl Into<Limit>) -> Self {
-        self.gate.limit = Some(limit.into());
+        self.settings.limit = Some(limit.into());
         self
     }
 
     /// Sets a token bucket that gains one token per `period`. Use it with [`burst_size`](Self::burst_size),
-    /// in place of [`limit`](Self::limit). Defaults to 500 ms if only the burst size is set.
+    /// in location of [`limit`](Self::limit). Defaults to 500 ms if only the burst size is set.
     pub fn period(mut self, period: Duration) -> Self {
-        self.gate.period = Some(period);
+        self.settings.period = Some(period);
         self
     }
 
@@ -84,14 +84,14 @@ impl RateLimitLayerBuilder<ByLimit> {
     /// Sets the capacity of the token bucket that gains one token per [`period`](Self::period). The bucket
     /// starts full. Defaults to 8 if only the period is set.
     pub fn burst_size(mut self, tokens: u32) -> Self {
-        self.gate.burst_size = Some(tokens);
+        self.settings.burst_size = Some(tokens);
         self
     }
 
     /// Sets the name of the limit, for headers and counter names. Layers on the same limiter share counters
     /// if they have the same name. Letters, digits, `_`, `-` and `.`; at most 64.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.gate.name = Some(name.into());
+        self.settings.name = Some(name.into());
         self
     }
 
@@ -101,7 +101,8 @@ impl RateLimitLayerBuilder<ByLimit> {
     /// Without a limiter, the layer creates its own for a million keys. Beyond that number, new keys share
     /// counters.
     pub fn limiter(mut self, limiter: Arc<RateLimiter>) -> Self {
-        self.gate.counters = Some(Counters { limiter, place: Place::Shared(|limiter| limiter.local()) });
+        self.settings.counters =
+            Some(CounterStore { limiter, location: CounterLocation::Shared(|limiter| limiter.local()) });
         self
     }
 
@@ -111,7 +112,8 @@ impl RateLimitLayerBuilder<ByLimit> {
     /// [`OnFailure::Deny`](crate::redis::OnFailure::Deny), the response is a 503.
     #[cfg(feature = "_redis")]
     pub fn redis(mut self, limiter: Arc<RateLimiter>) -> Self {
-        self.gate.counters = Some(Counters { limiter, place: Place::Shared(|limiter| limiter.redis()) });
+        self.settings.counters =
+            Some(CounterStore { limiter, location: CounterLocation::Shared(|limiter| limiter.redis()) });
         self
     }
 
@@ -120,20 +122,21 @@ impl RateLimitLayerBuilder<ByLimit> {
     /// [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync) task.
     #[cfg(feature = "_redis")]
     pub fn hybrid(mut self, limiter: Arc<RateLimiter>) -> Self {
-        self.gate.counters = Some(Counters { limiter, place: Place::Shared(|limiter| limiter.hybrid()) });
+        self.settings.counters =
+            Some(CounterStore { limiter, location: CounterLocation::Shared(|limiter| limiter.hybrid()) });
         self
     }
 
     /// Sets the extractor of the key that a request is counted under. Defaults to the peer's address
     /// ([`PeerIpKeyExtractor`]). The response to a request without a key is a 500.
     pub fn key_extractor(mut self, key_extractor: impl KeyExtractor) -> Self {
-        self.gate.key_extractor = Box::new(key_extractor);
+        self.settings.key_extractor = Box::new(key_extractor);
         self
     }
 
     /// Builds the layer. Fails if a setting is invalid.
     pub fn build(self) -> Result<RateLimitLayer, InvalidLayer> {
-        self.build_with(|by_limit| Ok(Gate::Limit(Arc::new(by_limit.gate()?))))
+        self.build_with(|settings| Ok(Enforcer::Limit(Arc::new(settings.into_enforcer()?))))
     }
 
     /// The same as [`build`](Self::build), under tower_governor's name.
@@ -143,27 +146,27 @@ impl RateLimitLayerBuilder<ByLimit> {
 }
 
 impl ByLimit {
-    fn gate(self) -> Result<LimitGate, InvalidLayer> {
+    fn into_enforcer(self) -> Result<LimitEnforcer, InvalidLayer> {
         let limit = self.chosen_limit()?;
         if let Some(name) = self.name.as_deref().filter(|name| !is_name(name)) {
             let given = name.chars().take(MAX_NAME_BYTES).collect();
             return Err(InvalidLayer::Name { given, max_bytes: MAX_NAME_BYTES });
         }
-        let Counters { limiter, place } = match (self.counters, &self.name) {
+        let CounterStore { limiter, location } = match (self.counters, &self.name) {
             (Some(_), None) => return Err(InvalidLayer::NoName),
             (Some(counters), Some(_)) => counters,
-            (None, _) => Counters::own()?,
+            (None, _) => CounterStore::own()?,
         };
         let name = self.name.as_deref().unwrap_or(DEFAULT_NAME);
         let (quota, window) = (limit.quota(), limit.window());
-        Ok(LimitGate {
+        Ok(LimitEnforcer {
             name: name.into(),
             quota,
             window,
-            standing: Standing::new(name, quota, window),
+            static_headers: StaticHeaders::new(name, quota, window),
             limit,
             limiter,
-            place,
+            location,
             key_extractor: self.key_extractor,
         })
     }
@@ -183,10 +186,10 @@ impl ByLimit {
     }
 }
 
-impl Counters {
+impl CounterStore {
     fn own() -> Result<Self, InvalidLayer> {
         let limiter = RateLimiter::builder().max_keys(MAX_OWN_KEYS).build()?;
-        Ok(Self { limiter: Arc::new(limiter), place: Place::Alone })
+        Ok(Self { limiter: Arc::new(limiter), location: CounterLocation::OwnLimiter })
     }
 }
 

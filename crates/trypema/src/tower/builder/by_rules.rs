@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::super::gate::{Attribute, Gate, RulesGate};
+use super::super::enforcer::{Attribute, Enforcer, RulesEnforcer};
 use super::super::invalid::InvalidLayer;
 use super::super::key::KeyExtractor;
 use super::super::layer::RateLimitLayer;
@@ -41,10 +41,10 @@ impl RateLimitLayerBuilder<ByRules> {
     ///
     /// ```
     /// use axum::extract::MatchedPath;
-    /// use trypema::tower::{Incoming, RateLimitLayer};
+    /// use trypema::tower::{RateLimitLayer, RequestView};
     ///
     /// # fn layer(engine: std::sync::Arc<trypema::rules::Engine>) {
-    /// let route = |request: &Incoming<'_>| {
+    /// let route = |request: &RequestView<'_>| {
     ///     let matched = request.extensions.get::<MatchedPath>()?;
     ///     Some(matched.as_str().to_owned())
     /// };
@@ -53,7 +53,7 @@ impl RateLimitLayerBuilder<ByRules> {
     /// ```
     pub fn attribute(mut self, name: impl Into<String>, extractor: impl KeyExtractor) -> Self {
         let name = name.into().into_boxed_str();
-        self.gate.attributes.push(Attribute { name, extractor: Box::new(extractor) });
+        self.settings.attributes.push(Attribute { name, extractor: Box::new(extractor) });
         self
     }
 
@@ -64,7 +64,7 @@ impl RateLimitLayerBuilder<ByRules> {
             if given > max {
                 return Err(InvalidLayer::Attributes { given, max });
             }
-            Ok(Gate::Rules(Arc::new(RulesGate { engine, attributes })))
+            Ok(Enforcer::Rules(Arc::new(RulesEnforcer { engine, attributes })))
         })
     }
 

@@ -23,8 +23,8 @@ fn limiter(server: &Server, on_failure: OnFailure) -> RateLimiter {
 type Attempt = fn(&RateLimiter) -> Result<(), ErrorResponse>;
 
 const ATTEMPTS: [Attempt; 2] = [
-    |rl| wait_for(rl.redis().abuse().limiter(&key("ann"), &limit(), "login")),
-    |rl| wait_for(rl.hybrid().abuse().limiter(&key("ann"), &limit(), "login")),
+    |rl| wait_for(rl.redis().abuse().guard(&key("ann"), &limit(), "login")),
+    |rl| wait_for(rl.hybrid().abuse().guard(&key("ann"), &limit(), "login")),
 ];
 
 #[test]

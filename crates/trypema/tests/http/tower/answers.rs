@@ -119,7 +119,7 @@ async fn what_never_fits_has_no_wait() {
     let denied = send(&layer, request()).await;
     assert_eq!((denied.status.as_u16(), denied.header("retry-after")), (429, None));
     let problem = denied.json();
-    assert_eq!(problem["detail"], "Trying again does not help.");
+    assert_eq!(problem["detail"], "Retrying will not succeed.");
     assert_eq!(problem.get("retry_after"), None);
     // Nothing was spent.
     assert_eq!(denied.field("ratelimit", ["r", "t"]).1[0], 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trypema::RateLimiter;
 use trypema::rules::Engine;
-use trypema::tower::{Incoming, PeerIpKeyExtractor, RateLimitLayer};
+use trypema::tower::{PeerIpKeyExtractor, RateLimitLayer, RequestView};
 
 use super::scene::{hourly, hourly_layer, limiter, request, rule_set, send, statuses, to};
 
@@ -54,7 +54,7 @@ async fn layers_and_rules_do_not_meet() {
 /// Whatever a key looks like, it has one counter, and the counter one key.
 #[tokio::test]
 async fn odd_keys_have_counters_of_their_own() {
-    let query = |request: &Incoming<'_>| request.uri.query().map(str::to_owned);
+    let query = |request: &RequestView<'_>| request.uri.query().map(str::to_owned);
     let (rl, _) = limiter();
     let layer = |name: &str| {
         let builder = RateLimitLayer::builder().limit(hourly(1)).limiter(rl.clone()).name(name);

@@ -11,7 +11,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
 use trypema::http::{AddressKey, HeaderStyle};
-use trypema::tower::{ByLimit, Incoming, RateLimitLayer, RateLimitLayerBuilder};
+use trypema::tower::{ByLimit, RateLimitLayer, RateLimitLayerBuilder, RequestView};
 
 use super::scene::{grpc_call, hourly_layer, send};
 
@@ -28,7 +28,7 @@ async fn client_of(layer: RateLimitLayer) -> HealthClient<Channel> {
 
 /// Counts by the address that tonic knows.
 fn by_peer(limit: u64) -> RateLimitLayerBuilder<ByLimit> {
-    let peer = |request: &Incoming<'_>| {
+    let peer = |request: &RequestView<'_>| {
         let address = request.extensions.get::<TcpConnectInfo>()?.remote_addr()?;
         Some(AddressKey::of(address.ip()).to_string())
     };

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use http::HeaderName;
 use trypema::http::{ForwardingHeader, TrustedProxies};
 use trypema::tower::{
-    ExtensionKeyExtractor, GlobalKeyExtractor, HeaderKeyExtractor, Incoming, Key, KeyExtractor,
-    PathKeyExtractor, PeerIpKeyExtractor, SmartIpKeyExtractor,
+    ExtensionKeyExtractor, GlobalKeyExtractor, HeaderKeyExtractor, Key, KeyExtractor, PathKeyExtractor,
+    PeerIpKeyExtractor, RequestView, SmartIpKeyExtractor,
 };
 
 use super::scene::{hourly_layer, request, request_from, send, statuses, to, with_header};
 
 fn key_of(extractor: &dyn KeyExtractor, request: &http::Request<()>) -> Option<String> {
-    extractor.extract(&Incoming::of(request)).map(|key: Key<'_>| key.as_str().to_owned())
+    extractor.extract(&RequestView::of(request)).map(|key: Key<'_>| key.as_str().to_owned())
 }
 
 #[test]
@@ -108,7 +108,7 @@ async fn each_key_has_a_limit_of_its_own() {
     let layer = hourly_layer(1).key_extractor(GlobalKeyExtractor).build().unwrap();
     assert_eq!(statuses(&layer, from.map(request_from)).await, [200, 429, 429, 429, 429]);
 
-    let query = |request: &Incoming<'_>| request.uri.query().map(str::to_owned);
+    let query = |request: &RequestView<'_>| request.uri.query().map(str::to_owned);
     let layer = hourly_layer(1).key_extractor(query).build().unwrap();
     let requests = ["/?a", "/?b", "/?a"].map(|path| to(request(), path));
     assert_eq!(statuses(&layer, requests).await, [200, 200, 429]);
@@ -122,10 +122,10 @@ async fn a_request_without_a_key_is_the_servers_fault() {
         (hourly_layer(1).build().unwrap(), "into_make_service_with_connect_info"),
         (
             hourly_layer(1).key_extractor(api_key).build().unwrap(),
-            "The header that says who is calling is missing.",
+            "The header that identifies the client is missing.",
         ),
         (
-            hourly_layer(1).key_extractor(|_: &Incoming<'_>| None).build().unwrap(),
+            hourly_layer(1).key_extractor(|_: &RequestView<'_>| None).build().unwrap(),
             "found no key in this request.",
         ),
     ];

@@ -2,7 +2,9 @@
 
 use http::{HeaderName, Request};
 use trypema::http::TrustedProxies;
-use trypema::tower::{HeaderKeyExtractor, Incoming, PeerIpKeyExtractor, RateLimitLayer, SmartIpKeyExtractor};
+use trypema::tower::{
+    HeaderKeyExtractor, PeerIpKeyExtractor, RateLimitLayer, RequestView, SmartIpKeyExtractor,
+};
 
 use super::scene::{engine, grpc_call, hourly_layer, request, send, to, with_header};
 
@@ -76,7 +78,7 @@ async fn whatever_else_needs_addresses_fails_too() {
 
 #[tokio::test]
 async fn an_address_that_an_application_looks_up_itself_may_be_missing() {
-    let header = |request: &Incoming<'_>| Some(request.headers.get("x-client")?.to_str().ok()?.to_owned());
+    let header = |request: &RequestView<'_>| Some(request.headers.get("x-client")?.to_str().ok()?.to_owned());
     let layer = RateLimitLayer::rules(engine(BY_ADDRESS)).attribute("ip", header).build().unwrap();
     assert_eq!(send(&layer, without_address("/api/x")).await.status, 200);
     let fallback = RateLimitLayer::rules(engine(BY_ADDRESS)).attribute("ip", PeerIpKeyExtractor);

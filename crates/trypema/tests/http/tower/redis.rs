@@ -7,7 +7,9 @@ use trypema::RateLimiter;
 use trypema::http::HeaderStyle;
 use trypema::redis::{OnFailure, RedisConnection};
 use trypema::rules::Engine;
-use trypema::tower::{ByLimit, ByRules, Incoming, PeerIpKeyExtractor, RateLimitLayer, RateLimitLayerBuilder};
+use trypema::tower::{
+    ByLimit, ByRules, PeerIpKeyExtractor, RateLimitLayer, RateLimitLayerBuilder, RequestView,
+};
 use trypema_testkit::redis::Server;
 
 use super::charging::{GUESSES, HOURLY, failures_of_the_server_are_free, only_failures_count};
@@ -67,7 +69,7 @@ async fn rules_are_shared_through_redis() {
 #[tokio::test]
 async fn keys_of_any_kind_are_keys_of_redis() {
     let server = Server::start().unwrap();
-    let query = |request: &Incoming<'_>| request.uri.query().map(str::to_owned);
+    let query = |request: &RequestView<'_>| request.uri.query().map(str::to_owned);
     let builder = by_limit(&limiter(&server, OnFailure::Fail).await);
     let layer = builder.cost(|_| 2).key_extractor(query).build().unwrap();
     let long = format!("/?{}", "k".repeat(10_000));

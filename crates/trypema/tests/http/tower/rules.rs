@@ -8,7 +8,8 @@ use tower::ServiceExt;
 use trypema::http::HeaderStyle;
 use trypema::rules::Outcome;
 use trypema::tower::{
-    ByRules, Denial, HeaderKeyExtractor, Incoming, PeerIpKeyExtractor, RateLimitLayer, RateLimitLayerBuilder,
+    ByRules, Denial, HeaderKeyExtractor, PeerIpKeyExtractor, RateLimitLayer, RateLimitLayerBuilder,
+    RequestView,
 };
 
 use super::scene::{engine, request, request_from, rule_set, send, statuses, to, with_header};
@@ -94,7 +95,8 @@ async fn routed(router: &Router, paths: &[&str]) -> Vec<u16> {
 #[tokio::test]
 async fn an_endpoint_may_be_the_route_that_matched() {
     let rules = "rules: [{id: route, scope: endpoint, strategy: {fixed_window: {limit: 1, window: 1h}}}]";
-    let route = |request: &Incoming<'_>| Some(request.extensions.get::<MatchedPath>()?.as_str().to_owned());
+    let route =
+        |request: &RequestView<'_>| Some(request.extensions.get::<MatchedPath>()?.as_str().to_owned());
     let router = |layer| {
         let routes = Router::new().route("/users/{id}", get(|| async { "user" }));
         routes.fallback(|| async { "nothing" }).layer(layer)
@@ -171,7 +173,7 @@ async fn lists_decide_before_rules() {
     let problem = blocked.json();
     assert_eq!(
         (&problem["detail"], problem.get("violated-policies")),
-        (&"Trying again does not help.".into(), None)
+        (&"Retrying will not succeed.".into(), None)
     );
     assert!(!blocked.body.contains("192.0.2.9"));
 }

@@ -1,4 +1,4 @@
-//! Gates: the part of a layer that decides a request, by one limit or by rules.
+//! The enforcer of a layer: decides a request, by one limit or by rules.
 
 mod limit;
 mod rules;
@@ -6,62 +6,62 @@ mod rules;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::incoming::Incoming;
+use super::view::RequestView;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::http::{ErrorCode, Policy, Standing};
+use crate::http::{ErrorCode, Policy, StaticHeaders};
 use crate::rules::Verdict;
 
-pub(super) use limit::{LimitGate, Place};
-pub(super) use rules::{Attribute, RulesGate};
+pub(super) use limit::{CounterLocation, LimitEnforcer};
+pub(super) use rules::{Attribute, RulesEnforcer};
 
 pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// One limit or a set of rules.
-pub(super) enum Gate {
-    Limit(Arc<LimitGate>),
-    Rules(Arc<RulesGate>),
+pub(super) enum Enforcer {
+    Limit(Arc<LimitEnforcer>),
+    Rules(Arc<RulesEnforcer>),
 }
 
 /// The cost of a request, and the way it is counted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct CountingOptions {
     pub(super) cost: u64,
-    pub(super) counting: Counting,
+    pub(super) count_when: CountWhen,
     /// Whether responses to admitted requests report the remaining quota.
-    pub(super) is_told: bool,
+    pub(super) reports_quota: bool,
 }
 
 /// The time at which a request is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Counting {
+pub(super) enum CountWhen {
     /// Before it is admitted.
     Before,
     /// Before it is admitted, with a receipt, so that it can be refunded after the response.
-    Reserving,
-    /// After the response, if at all. Before, the gate only checks whether the request would be allowed.
+    BeforeWithReceipt,
+    /// After the response, if at all. Before, the enforcer only checks whether the request would be allowed.
     After,
 }
 
 /// A decision, or the future of one.
-pub(super) enum Asked {
+pub(super) enum CheckOutcome {
     /// The request is admitted, and no details are needed. This is the fast path.
-    Passed,
-    Now(Result<Found, Trouble>),
-    Later(BoxFuture<Result<Found, Trouble>>),
+    Admitted,
+    Ready(Result<CheckedRequest, EnforcerError>),
+    Pending(BoxFuture<Result<CheckedRequest, EnforcerError>>),
 }
 
 /// A decision, and the work that may follow the response.
-pub(super) struct Found {
-    pub(super) finding: Finding,
+pub(super) struct CheckedRequest {
+    pub(super) decision: LayerDecision,
     /// Counts or refunds the request after its response. Only for admitted requests.
-    pub(super) afterwards: Option<Afterwards>,
+    pub(super) after_response: Option<AfterResponse>,
 }
 
-/// A decision, and the gate that made it.
-pub(super) enum Finding {
+/// A decision of a layer, with the data that responses need.
+pub(super) enum LayerDecision {
     Limit {
-        gate: Arc<LimitGate>,
+        enforcer: Arc<LimitEnforcer>,
         decision: Decision,
     },
     /// Boxed, because a verdict is larger and rules are used less often.
@@ -70,45 +70,45 @@ pub(super) enum Finding {
 
 /// The reason why there is no decision.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum EnforcerError {
     /// The request has no key. Contains instructions for the developer.
-    NoKey(&'static str),
+    MissingKey(&'static str),
     /// The store failed, or the request is invalid.
     Failed(TrypemaError),
 }
 
 /// Counts a request after its response, or refunds it.
-pub(super) type Afterwards = Box<dyn FnOnce() -> Settled + Send>;
+pub(super) type AfterResponse = Box<dyn FnOnce() -> AfterResponseResult + Send>;
 
-/// The result of [`Afterwards`], or the future of it. Contains a newer finding, if there is one.
-pub(super) enum Settled {
-    Now(Option<Finding>),
-    Later(BoxFuture<Option<Finding>>),
+/// The result of [`AfterResponse`], or the future of it. Contains a newer decision, if there is one.
+pub(super) enum AfterResponseResult {
+    Ready(Option<LayerDecision>),
+    Pending(BoxFuture<Option<LayerDecision>>),
 }
 
-/// A finding in the form that responses need.
+/// A decision in the form that responses need.
 #[derive(Clone, Copy)]
-pub(super) enum Told<'a> {
+pub(super) enum DecisionReport<'a> {
     Limit {
         policy: Policy<'a>,
-        standing: &'a Standing,
+        static_headers: &'a StaticHeaders,
         /// The error code of a denial by this limit.
         code: ErrorCode,
     },
     Rules(&'a Verdict),
 }
 
-impl Gate {
+impl Enforcer {
     #[inline]
-    pub(super) fn ask(&self, request: &Incoming<'_>, terms: Terms) -> Asked {
+    pub(super) fn check(&self, request: &RequestView<'_>, options: CountingOptions) -> CheckOutcome {
         match self {
-            Self::Limit(gate) => gate.ask(request, terms),
-            Self::Rules(gate) => gate.ask(request, terms),
+            Self::Limit(enforcer) => enforcer.check(request, options),
+            Self::Rules(enforcer) => enforcer.check(request, options),
         }
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> DecisionReport<'a> {
     /// Returns the limits that can deny requests. Shadow rules are not reported to clients.
     pub(super) fn policies(self) -> impl Iterator<Item = Policy<'a>> {
         let (one, verdict) = match self {
@@ -120,7 +120,7 @@ impl<'a> Told<'a> {
     }
 }
 
-impl Finding {
+impl LayerDecision {
     pub(super) fn is_allowed(&self) -> bool {
         match self {
             Self::Limit { decision, .. } => decision.is_allowed(),
@@ -128,36 +128,39 @@ impl Finding {
         }
     }
 
-    pub(super) fn told(&self) -> Told<'_> {
+    pub(super) fn report(&self) -> DecisionReport<'_> {
         match self {
-            Self::Limit { gate, decision } => gate.told(decision),
-            Self::Rules(verdict) => Told::Rules(verdict),
+            Self::Limit { enforcer, decision } => enforcer.report(decision),
+            Self::Rules(verdict) => DecisionReport::Rules(verdict),
         }
     }
 }
 
-impl From<Verdict> for Finding {
+impl From<Verdict> for LayerDecision {
     fn from(verdict: Verdict) -> Self {
         Self::Rules(Box::new(verdict))
     }
 }
 
-impl From<TrypemaError> for Trouble {
+impl From<TrypemaError> for EnforcerError {
     fn from(error: TrypemaError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl Found {
+impl CheckedRequest {
     /// Creates a decision with work that follows the response. The work is dropped if the request is denied.
-    fn new(finding: impl Into<Finding>, afterwards: impl FnOnce() -> Settled + Send + 'static) -> Self {
-        let finding = finding.into();
-        let afterwards = finding.is_allowed().then(|| Box::new(afterwards) as Afterwards);
-        Self { finding, afterwards }
+    fn new(
+        decision: impl Into<LayerDecision>,
+        after_response: impl FnOnce() -> AfterResponseResult + Send + 'static,
+    ) -> Self {
+        let decision = decision.into();
+        let after_response = decision.is_allowed().then(|| Box::new(after_response) as AfterResponse);
+        Self { decision, after_response }
     }
 
     /// Creates a decision without any work after the response.
-    fn settled(finding: impl Into<Finding>) -> Self {
-        Self { finding: finding.into(), afterwards: None }
+    fn without_follow_up(decision: impl Into<LayerDecision>) -> Self {
+        Self { decision: decision.into(), after_response: None }
     }
 }

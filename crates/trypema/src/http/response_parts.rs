@@ -11,14 +11,14 @@ pub(super) const STORE_RETRY_SECONDS: u64 = 1;
 
 /// The parts of a response to a denied request.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ResponseParts {
     pub(super) status: StatusCode,
     pub(super) content_type: &'static str,
     pub(super) retry_after: Option<u64>,
     pub(super) body: String,
 }
 
-impl Answer {
+impl ResponseParts {
     pub(super) fn into_http_response<B: From<String>>(self) -> Response<B> {
         let mut response = Response::new(B::from(self.body));
         *response.status_mut() = self.status;

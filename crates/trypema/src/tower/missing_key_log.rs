@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counts requests without a key and logs some of them. If the server is misconfigured, every request may
 /// lack a key, and the log must not grow with the traffic.
 #[derive(Debug, Default)]
-pub(super) struct Keyless {
+pub(super) struct MissingKeyLog {
     #[cfg(feature = "tracing")]
     count: AtomicU64,
 }
 
-impl Keyless {
+impl MissingKeyLog {
     /// Logs the 1st, 2nd, 4th, 8th … request without a key as an error.
     #[cfg(feature = "tracing")]
     pub(super) fn log(&self, advice: &str) {
@@ -20,7 +20,7 @@ impl Keyless {
             tracing::error!(
                 target: "trypema",
                 count,
-                "rate limit: answering 500 to a request without a key. {advice}"
+                "rate limit: responded 500, the request has no key: {advice} (logged at 1, 2, 4, 8 … occurrences)"
             );
         }
     }

@@ -1,63 +1,78 @@
-//! The gate with one limit.
+//! The enforcer with one limit.
 
-mod alone;
+mod own;
 mod shared;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::incoming::Incoming;
 use super::super::key::KeyExtractor;
-use super::{Asked, Counting, Finding, Found, Settled, Terms, Told, Trouble};
+use super::super::view::RequestView;
+use super::{
+    AfterResponseResult, CheckOutcome, CheckedRequest, CountWhen, CountingOptions, DecisionReport,
+    EnforcerError, LayerDecision,
+};
 use crate::decision::Decision;
-use crate::http::{ErrorCode, Policy, Standing};
+use crate::http::{ErrorCode, Policy, StaticHeaders};
 use crate::rate_limiter::RateLimiter;
 use crate::rules::{SelectProvider, counter};
 use crate::strategy::Limit;
 
 /// A limit, the location of its counters, and the extractor of keys.
-pub(in super::super) struct LimitGate {
+pub(in super::super) struct LimitEnforcer {
     pub(in super::super) name: Box<str>,
     pub(in super::super) limit: Limit,
     pub(in super::super) quota: u64,
     pub(in super::super) window: Duration,
-    pub(in super::super) standing: Standing,
+    pub(in super::super) static_headers: StaticHeaders,
     pub(in super::super) limiter: Arc<RateLimiter>,
-    pub(in super::super) place: Place,
+    pub(in super::super) location: CounterLocation,
     pub(in super::super) key_extractor: Box<dyn KeyExtractor>,
 }
 
 /// The location of a limit's counters.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) enum Place {
+pub(in super::super) enum CounterLocation {
     /// In this process, in a limiter that only this layer uses.
-    Alone,
+    OwnLimiter,
     /// In a provider that other layers and callers may use.
     Shared(SelectProvider),
 }
 
-impl LimitGate {
-    fn finding(self: &Arc<Self>, decision: Decision) -> Finding {
-        Finding::Limit { gate: Arc::clone(self), decision }
+impl LimitEnforcer {
+    fn layer_decision(self: &Arc<Self>, decision: Decision) -> LayerDecision {
+        LayerDecision::Limit { enforcer: Arc::clone(self), decision }
     }
 
-    pub(super) fn told<'a>(&'a self, decision: &'a Decision) -> Told<'a> {
+    pub(super) fn report<'a>(&'a self, decision: &'a Decision) -> DecisionReport<'a> {
         let policy = Policy { name: &self.name, quota: self.quota, window: Some(self.window), decision };
-        Told::Limit { policy, standing: &self.standing, code: ErrorCode::of_limit(&self.limit) }
+        DecisionReport::Limit {
+            policy,
+            static_headers: &self.static_headers,
+            code: ErrorCode::of_limit(&self.limit),
+        }
     }
 
     #[inline]
-    pub(super) fn ask(self: &Arc<Self>, request: &Incoming<'_>, terms: Terms) -> Asked {
+    pub(super) fn check(
+        self: &Arc<Self>,
+        request: &RequestView<'_>,
+        options: CountingOptions,
+    ) -> CheckOutcome {
         let Some(key) = self.key_extractor.extract(request) else {
-            return Asked::Now(Err(Trouble::NoKey(self.key_extractor.advice())));
+            return CheckOutcome::Ready(Err(EnforcerError::MissingKey(self.key_extractor.advice())));
         };
-        match self.place {
+        match self.location {
             // No other counters are in this limiter, so the key alone is a sufficient name.
-            Place::Alone if terms.counting == Counting::Before => {
-                self.ask_alone(key.bytes(&mut [0; 9]), terms)
+            CounterLocation::OwnLimiter if options.count_when == CountWhen::Before => {
+                self.check_in_own_limiter(key.bytes(&mut [0; 9]), options)
             }
-            Place::Alone => self.ask_shared(|limiter| limiter.local(), key.as_str().to_owned(), terms),
-            Place::Shared(select) => self.ask_shared(select, self.counter(key.as_str()), terms),
+            CounterLocation::OwnLimiter => {
+                self.check_in_provider(|limiter| limiter.local(), key.as_str().to_owned(), options)
+            }
+            CounterLocation::Shared(select) => {
+                self.check_in_provider(select, self.counter(key.as_str()), options)
+            }
         }
     }
 
@@ -71,7 +86,7 @@ impl LimitGate {
 
     /// Returns the cost for checking a request that is counted after its response. It is 0 for abuse limits,
     /// which are only checked for a block.
-    fn looking(&self, cost: u64) -> u64 {
+    fn peek_cost(&self, cost: u64) -> u64 {
         if matches!(self.limit, Limit::Abuse(_)) { 0 } else { cost }
     }
 }

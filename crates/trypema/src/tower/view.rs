@@ -7,16 +7,16 @@ use ::http::{Extensions, HeaderMap, Method, Request, Response, StatusCode, Uri, 
 /// A request without its body: the argument of key extractors and of the builder's closures.
 ///
 /// ```
-/// use trypema::tower::Incoming;
+/// use trypema::tower::RequestView;
 ///
 /// let request = http::Request::get("/search?q=rust").body(())?;
-/// let incoming = Incoming::of(&request);
-/// assert_eq!((incoming.method.as_str(), incoming.uri.path()), ("GET", "/search"));
+/// let view = RequestView::of(&request);
+/// assert_eq!((view.method.as_str(), view.uri.path()), ("GET", "/search"));
 /// # Ok::<(), http::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Incoming<'r> {
+pub struct RequestView<'r> {
     /// The method.
     pub method: &'r Method,
     /// The URI.
@@ -29,7 +29,7 @@ pub struct Incoming<'r> {
     pub extensions: &'r Extensions,
 }
 
-impl<'r> Incoming<'r> {
+impl<'r> RequestView<'r> {
     /// Creates a view of `request`.
     pub fn of<B>(request: &'r Request<B>) -> Self {
         Self {
