@@ -25,7 +25,7 @@ pub struct Check<'a> {
 
 /// The result of several checks in one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Together<R> {
+pub struct MultiDecision<R> {
     /// Whether all checks were admitted. If not, nothing was spent, but strategies that count denials have
     /// counted them.
     pub is_allowed: bool,
@@ -44,7 +44,7 @@ pub(crate) const MAX_CHECKS: usize = 64;
 pub(crate) fn validate(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
     let invalid = |reason: String| Err(TrypemaError::InvalidChecks { reason });
     if checks.len() > MAX_CHECKS {
-        return invalid(format!("{} of them: at most {MAX_CHECKS} can be asked together", checks.len()));
+        return invalid(format!("{} checks in one request: at most {MAX_CHECKS} are allowed", checks.len()));
     }
     let is_repeated = |(index, check): (usize, &Check<'_>)| {
         let is_same = |other: &Check<'_>| {
@@ -54,7 +54,7 @@ pub(crate) fn validate(checks: &[Check<'_>]) -> Result<(), TrypemaError> {
         checks[..index].iter().any(is_same)
     };
     if checks.iter().enumerate().any(is_repeated) {
-        return invalid("a key is asked for twice by one strategy".to_owned());
+        return invalid("two checks use the same key and strategy".to_owned());
     }
     Ok(())
 }

@@ -107,17 +107,17 @@ impl Span {
 
 /// The clock of a limiter. As an enum, the system's clock needs no indirection.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum ClockSource {
     System,
     Custom(Arc<dyn Clock>),
 }
 
-impl Source {
+impl ClockSource {
     #[inline]
     pub(crate) fn now(&self) -> Timestamp {
         match self {
-            Source::System => SystemClock.now(),
-            Source::Custom(clock) => clock.now(),
+            ClockSource::System => SystemClock.now(),
+            ClockSource::Custom(clock) => clock.now(),
         }
     }
 
@@ -125,8 +125,8 @@ impl Source {
     #[inline(always)]
     pub(crate) fn recent(&self) -> Span {
         match self {
-            Source::System => system::recent(),
-            Source::Custom(clock) => Span::at(clock.now()),
+            ClockSource::System => system::recent(),
+            ClockSource::Custom(clock) => Span::at(clock.now()),
         }
     }
 
@@ -146,15 +146,15 @@ impl Source {
 
     pub(crate) fn wake_at(&self, at: Timestamp, waker: &Waker) {
         match self {
-            Source::System => SystemClock.wake_at(at, waker),
-            Source::Custom(clock) => clock.wake_at(at, waker),
+            ClockSource::System => SystemClock.wake_at(at, waker),
+            ClockSource::Custom(clock) => clock.wake_at(at, waker),
         }
     }
 
     pub(crate) fn forget(&self, at: Timestamp, waker: &Waker) {
         match self {
-            Source::System => SystemClock.forget(at, waker),
-            Source::Custom(clock) => clock.forget(at, waker),
+            ClockSource::System => SystemClock.forget(at, waker),
+            ClockSource::Custom(clock) => clock.forget(at, waker),
         }
     }
 }

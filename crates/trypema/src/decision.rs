@@ -41,7 +41,7 @@ pub struct Decision {
     pub(crate) remaining: u64,
     pub(crate) not_before: Timestamp,
     pub(crate) resets_at: Timestamp,
-    pub(crate) when: When,
+    pub(crate) decided_at: DecisionTime,
 }
 
 /// The `not_before` of a cost that can never fit: later than any time.
@@ -59,7 +59,7 @@ impl Decision {
             remaining: 0,
             not_before,
             resets_at,
-            when: When::exactly(resets_at),
+            decided_at: DecisionTime::exactly(resets_at),
         }
     }
 
@@ -93,7 +93,7 @@ impl Decision {
         } else if self.not_before == NEVER {
             None
         } else {
-            Some(self.when.micros_until(self.not_before).max(1))
+            Some(self.decided_at.micros_until(self.not_before).max(1))
         }
     }
 
@@ -106,7 +106,7 @@ impl Decision {
     /// caller is not the cause: a server responds to such a denial with 503 instead of 429, unless the cost
     /// can [never](Decision::is_never) fit.
     pub fn is_substitute(&self) -> bool {
-        self.when.is_substitute()
+        self.decided_at.is_substitute()
     }
 
     /// Returns the attempts that an abuse limit has counted. Returns `None` for other strategies, and for
@@ -119,19 +119,19 @@ impl Decision {
     /// other strategies, and for decisions of a fallback.
     pub fn block_scope(&self) -> Option<BlockScope> {
         let is_blocked = !self.is_allowed && !self.is_never() && !self.is_substitute();
-        self.attempts.filter(|_| is_blocked).map(|_| self.when.block_scope())
+        self.attempts.filter(|_| is_blocked).map(|_| self.decided_at.block_scope())
     }
 
     /// Whether the store failed, and nothing was counted instead (`redis::OnFailure::Allow` or
     /// `redis::OnFailure::Deny`).
     pub fn is_uncounted(&self) -> bool {
-        self.when.is_uncounted()
+        self.decided_at.is_uncounted()
     }
 
     /// Returns the time until no spent unit counts any more, if no other call is made. For windows aligned to
     /// the epoch, it is the time until the current one ends.
     pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.when.micros_until(self.resets_at))
+        Duration::from_micros(self.decided_at.micros_until(self.resets_at))
     }
 }
 
@@ -140,9 +140,9 @@ impl Decision {
 /// Reading the precise time is the most expensive part of a check. A decision that did not need it reads it
 /// only when the caller calls a method that returns a wait. The wait then counts from that call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct When(u64);
+pub struct DecisionTime(u64);
 
-impl When {
+impl DecisionTime {
     /// Stands for a time that is not known exactly: just now, by the system's clock.
     const RECENTLY: u64 = (1 << 61) - 1;
     /// Set if a fallback decided because the store failed.

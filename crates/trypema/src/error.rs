@@ -13,13 +13,13 @@ use thiserror::Error;
 ///
 /// let error = RateLimit::try_from(0.0).unwrap_err();
 /// assert!(matches!(error, TrypemaError::InvalidRateLimit { .. }));
-/// assert_eq!(error.to_string(), "invalid rate limit 0.0: need a normal number above 0 and at most 100000000 per second");
+/// assert_eq!(error.to_string(), "invalid rate limit 0.0: need a number above 0 and at most 100000000 per second");
 /// ```
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum TrypemaError {
     /// A rate that is zero, negative, not finite, subnormal or too large.
-    #[error("invalid rate limit {given:?}: need a normal number above 0 and at most {max} per second")]
+    #[error("invalid rate limit {given:?}: need a number above 0 and at most {max} per second")]
     InvalidRateLimit {
         /// The rate that was given.
         given: f64,
@@ -59,7 +59,7 @@ pub enum TrypemaError {
         max: u64,
     },
     /// A token bucket without a limit, or with too many.
-    #[error("{given} token bucket limits: need 1 to {max}")]
+    #[error("invalid number of token bucket limits {given}: need 1 to {max}")]
     InvalidLimitCount {
         /// The number of limits that were given.
         given: usize,

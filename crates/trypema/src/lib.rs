@@ -274,7 +274,7 @@
 //! let error = RateLimit::try_from(f64::NAN).unwrap_err();
 //! assert_eq!(
 //!     error.to_string(),
-//!     "invalid rate limit NaN: need a normal number above 0 and at most 100000000 per second",
+//!     "invalid rate limit NaN: need a number above 0 and at most 100000000 per second",
 //! );
 //! ```
 //!
@@ -318,10 +318,10 @@ mod waiting;
 
 #[cfg(any(feature = "http", feature = "rules"))]
 pub use address_key::{AddressKey, Ipv6Prefix};
-pub use check::{Check, Together};
+pub use check::{Check, MultiDecision};
 pub use decision::{
-    AbuseDecision, Attempts, BlockScope, Decision, LimitBalance, LimiterDecision, RateLimitDecision,
-    SuppressedDecision, TokenBucketDecision, When,
+    AbuseDecision, Attempts, BlockScope, Decision, DecisionTime, LimitBalance, LimiterDecision,
+    RateLimitDecision, SuppressedDecision, TokenBucketDecision,
 };
 pub use error::TrypemaError;
 #[cfg(feature = "_redis")]

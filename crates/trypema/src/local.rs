@@ -4,6 +4,7 @@
 mod abuse;
 #[cfg(feature = "rules")]
 mod as_provider;
+mod compat;
 mod handle;
 mod key;
 mod limiter;
@@ -11,26 +12,25 @@ mod lock;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod map;
+mod multi;
 mod overflow;
 mod provider;
 mod receipt;
-mod seeds;
 mod shard;
-mod together;
 mod wait;
 
 pub use crate::waiting::WaitError;
+pub use compat::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
 pub use handle::KeyHandle;
 pub use limiter::{Limiter, LiveKey};
 pub use map::WhenFull;
 pub use provider::{LocalRateLimiterOptions, LocalRateLimiterProvider};
 pub use receipt::{Granted, Receipt, Reservation};
-pub use seeds::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
 
 pub(crate) use map::Bound;
-pub(crate) use provider::Parts;
 #[cfg(feature = "tower")]
-pub(crate) use together::Holds;
+pub(crate) use multi::HasLocalLimiter;
+pub(crate) use provider::LimiterConfig;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 

@@ -156,7 +156,7 @@ impl Observer for TracingObserver {
             short_count = event.decision.attempts().map(Attempts::short_count),
             long_count = event.decision.attempts().map(Attempts::long_count),
             latency = ?event.latency,
-            "decided"
+            "rate limit decision"
         );
     }
 
@@ -166,7 +166,7 @@ impl Observer for TracingObserver {
             strategy = failure.strategy,
             key = failure.key,
             error = %failure.error,
-            "not decided"
+            "rate limit check failed"
         );
     }
 

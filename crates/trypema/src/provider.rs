@@ -25,28 +25,40 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
     /// Returns the deadline of a request that starts now.
     fn deadline(&self) -> Deadline;
 
-    /// Whether every verb returns [`Answer::Now`], because the store is in this process.
+    /// Whether every verb returns [`MaybeReady::Ready`], because the store is in this process.
     fn is_immediate(&self) -> bool;
 
-    /// Takes all checks of `request.together`, or none of them. Takes each check of `request.alone`
+    /// Takes all checks of `request.checks`, or none of them. Takes each check of `request.independent`
     /// independently.
-    fn take_all<'a>(&'a self, request: TakeRequest<'a>) -> Answer<'a, Taken>;
+    fn take_all<'a>(&'a self, request: TakeRequest<'a>) -> MaybeReady<'a, TakeResult>;
 
     /// Decides each check independently. Spends nothing.
-    fn peek_all<'a>(&'a self, checks: &'a [Check<'a>], deadline: Deadline) -> Answer<'a, Vec<CheckResult>>;
+    fn peek_all<'a>(
+        &'a self,
+        checks: &'a [Check<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<CheckResult>>;
 
     /// Records each check independently of the others.
     fn record_all<'a>(
         &'a self,
-        records: &'a [Record<'a>],
+        records: &'a [RecordRequest<'a>],
         deadline: Deadline,
-    ) -> Answer<'a, Vec<CheckResult>>;
+    ) -> MaybeReady<'a, Vec<CheckResult>>;
 
     /// Makes each refund independently. Returns the units that still counted and were refunded, for each.
-    fn refund_all<'a>(&'a self, refunds: &'a [Refund<'a>], deadline: Deadline) -> Answer<'a, Vec<Refunded>>;
+    fn refund_all<'a>(
+        &'a self,
+        refunds: &'a [RefundRequest<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<RefundResult>>;
 
     /// Deletes the counter of a check. Returns whether there was one.
-    fn reset<'a>(&'a self, check: Check<'a>, deadline: Deadline) -> Answer<'a, Result<bool, TrypemaError>>;
+    fn reset<'a>(
+        &'a self,
+        check: Check<'a>,
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Result<bool, TrypemaError>>;
 
     /// Returns whether a failed check with this policy stops its request. `None` is the policy that the
     /// limiter was built with.
@@ -67,83 +79,83 @@ pub(crate) trait Provider: fmt::Debug + Send + Sync {
 }
 
 /// The result of [`Provider::take_all`].
-pub(crate) type Taken = Result<TakeResponse<Receipt>, TrypemaError>;
+pub(crate) type TakeResult = Result<TakeResponse<AnyReceipt>, TrypemaError>;
 
 /// The number of units that a refund returned, or the failure of the store.
-pub(crate) type Refunded = Result<u64, TrypemaError>;
+pub(crate) type RefundResult = Result<u64, TrypemaError>;
 
 /// A result that is available immediately, or a future. A future that is dropped before its first poll has
 /// no effect.
-pub(crate) enum Answer<'a, T> {
-    Now(T),
-    Later(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
+pub(crate) enum MaybeReady<'a, T> {
+    Ready(T),
+    Pending(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
 }
 
-impl<'a, T> Answer<'a, T> {
+impl<'a, T> MaybeReady<'a, T> {
     #[cfg(feature = "_redis")]
-    pub(crate) fn later(future: impl Future<Output = T> + Send + 'a) -> Self {
-        Self::Later(Box::pin(future))
+    pub(crate) fn pending(future: impl Future<Output = T> + Send + 'a) -> Self {
+        Self::Pending(Box::pin(future))
     }
 
     /// Returns the result if it is available immediately.
-    pub(crate) fn now(self) -> Option<T> {
+    pub(crate) fn ready(self) -> Option<T> {
         match self {
-            Self::Now(answer) => Some(answer),
-            Self::Later(_) => None,
+            Self::Ready(answer) => Some(answer),
+            Self::Pending(_) => None,
         }
     }
 
     pub(crate) async fn wait(self) -> T {
         match self {
-            Self::Now(answer) => answer,
-            Self::Later(answer) => answer.await,
+            Self::Ready(answer) => answer,
+            Self::Pending(answer) => answer.await,
         }
     }
 }
 
 /// A check to record independently of others.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Record<'a> {
+pub(crate) struct RecordRequest<'a> {
     pub(crate) check: Check<'a>,
-    pub(crate) counting: Counting,
+    pub(crate) mode: RecordMode,
 }
 
 /// The way in which a check is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counting {
+pub(crate) enum RecordMode {
     /// Spends the cost if it fits. A denial is recorded as far as the strategy counts denials.
     Take,
     /// Spends nothing. Records what the strategy counts when another check denies the request.
-    Forgo,
+    DeniedElsewhere,
 }
 
 /// A refund of one check.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Refund<'a> {
+pub(crate) struct RefundRequest<'a> {
     pub(crate) check: Check<'a>,
     /// Identifies the take. Without a receipt, the cost of the check is refunded, oldest units first.
-    pub(crate) receipt: Option<&'a Receipt>,
+    pub(crate) receipt: Option<&'a AnyReceipt>,
 }
 
 /// A check to decide because its store has failed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fallback<'a> {
     pub(crate) check: Check<'a>,
-    pub(crate) spending: Spending,
+    pub(crate) verb: CheckVerb,
     /// `None` is the policy that the limiter was built with.
     pub(crate) policy: Option<OnStoreFailure>,
 }
 
 /// Whether a decision spends its cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spending {
+pub(crate) enum CheckVerb {
     Take,
     Peek,
 }
 
 /// Identifies a take of any provider, so that it can be refunded once.
 #[derive(Debug)]
-pub(crate) enum Receipt {
+pub(crate) enum AnyReceipt {
     Local(crate::local::Receipt),
     #[cfg(feature = "_redis")]
     Redis(crate::redis::Receipt),

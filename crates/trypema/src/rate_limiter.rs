@@ -5,7 +5,7 @@ mod cleanup;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, Source};
+use crate::clock::{Clock, ClockSource};
 use crate::error::TrypemaError;
 #[cfg(feature = "_redis")]
 use crate::hybrid::{HybridOptions, HybridRateLimiterProvider};
@@ -106,7 +106,7 @@ impl RateLimiter {
         // An interval of zero would keep a core busy.
         let interval = Duration::from_millis(interval_ms.max(1));
         self.cleanup
-            .run(self, cleanup::Config { stale_for: Duration::from_millis(stale_after_ms), interval });
+            .run(self, cleanup::CleanupConfig { stale_for: Duration::from_millis(stale_after_ms), interval });
     }
 }
 
@@ -130,16 +130,16 @@ pub struct RateLimiterBuilder {
     local: LocalRateLimiterOptions,
     max_keys: Option<usize>,
     when_full: WhenFull,
-    clock: Source,
+    clock: ClockSource,
     observer: Option<Arc<dyn Observer>>,
     #[cfg(feature = "_redis")]
-    redis: RedisChoices,
+    redis: RedisSettings,
 }
 
 /// The options of the Redis and the hybrid provider.
 #[cfg(feature = "_redis")]
 #[derive(Debug, Clone)]
-struct RedisChoices {
+struct RedisSettings {
     connection: Option<RedisConnection>,
     prefix: RedisKey,
     deadline: Duration,
@@ -159,7 +159,7 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 const LONGEST_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(feature = "_redis")]
-impl Default for RedisChoices {
+impl Default for RedisSettings {
     fn default() -> Self {
         Self {
             connection: None,
@@ -183,10 +183,10 @@ impl Default for RateLimiterBuilder {
             local,
             max_keys: None,
             when_full: WhenFull::Share,
-            clock: Source::System,
+            clock: ClockSource::System,
             observer: None,
             #[cfg(feature = "_redis")]
-            redis: RedisChoices::default(),
+            redis: RedisSettings::default(),
         }
     }
 }
@@ -225,7 +225,7 @@ impl RateLimiterBuilder {
 
     /// Sets the clock to use instead of the system's and of Redis's own.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Source::Custom(clock);
+        self.clock = ClockSource::Custom(clock);
         self
     }
 
@@ -321,8 +321,8 @@ impl RateLimiterBuilder {
         #[cfg(feature = "_redis")]
         let (redis, hybrid) = self.redis_providers();
         let bound = self.max_keys.map(|max_keys| Bound { max_keys, when_full: self.when_full });
-        let parts = crate::local::Parts { clock: self.clock, bound, observer: self.observer };
-        let local = LocalRateLimiterProvider::new(self.local, parts);
+        let config = crate::local::LimiterConfig { clock: self.clock, bound, observer: self.observer };
+        let local = LocalRateLimiterProvider::new(self.local, config);
         RateLimiter {
             local,
             #[cfg(feature = "_redis")]
@@ -335,11 +335,11 @@ impl RateLimiterBuilder {
 
     #[cfg(feature = "_redis")]
     fn redis_providers(&self) -> (RedisRateLimiterProvider, HybridRateLimiterProvider) {
-        let RedisChoices { connection, prefix, deadline, on_failure, windows, sync_interval } =
+        let RedisSettings { connection, prefix, deadline, on_failure, windows, sync_interval } =
             self.redis.clone();
         let clock = match &self.clock {
-            Source::System => None,
-            Source::Custom(_) => Some(self.clock.clone()),
+            ClockSource::System => None,
+            ClockSource::Custom(_) => Some(self.clock.clone()),
         };
         let observer = self.observer.clone();
         let windows = windows.unwrap_or(Windows {

@@ -28,6 +28,7 @@
 mod abuse;
 mod ask;
 mod batcher;
+mod compat;
 mod failure;
 mod handle;
 mod heartbeat;
@@ -36,14 +37,13 @@ mod key;
 mod key_call;
 mod lease;
 mod limiter;
+mod multi;
 mod provider;
 mod receipt;
 mod runtime;
 mod script;
-mod seeds;
 mod store;
 mod substitute;
-mod together;
 mod transport;
 mod wait;
 
@@ -51,6 +51,7 @@ mod wait;
 pub use ::redis as client;
 
 pub use crate::local::Granted;
+pub use compat::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use failure::{RedisFailure, RedisFailureKind};
 pub use handle::KeyHandle;
 pub use key::RedisKey;
@@ -64,16 +65,15 @@ pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::{Receipt, Reservation};
 #[doc(hidden)]
 pub use script::{ScriptSource, script_sources, script_sources_without_quick};
-pub use seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
 pub use substitute::OnFailure;
 pub use transport::{RedisConnection, RedisStats};
 
+pub(crate) use compat::Windowed;
 pub(crate) use join::{all, both};
+pub(crate) use multi::holds;
 pub(crate) use provider::Windows;
 pub(crate) use receipt::random;
-pub(crate) use seeds::Windowed;
 pub(crate) use store::Parts;
-pub(crate) use together::holds;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 

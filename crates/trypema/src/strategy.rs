@@ -48,20 +48,20 @@ pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedS
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
 
 #[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
-pub(crate) use lease::{Back, Leasable, LeaseAsk, LeaseCall, Leased, Turn};
+pub(crate) use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LocalCall, UnspentUnits};
 #[cfg(all(feature = "_redis", feature = "unstable-testkit"))]
 #[doc(hidden)]
-pub use lease::{Back, Leasable, LeaseAsk, LeaseCall, Leased, Turn};
+pub use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LocalCall, UnspentUnits};
 #[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
 pub(crate) use wire::Wire;
 #[cfg(all(feature = "_redis", feature = "unstable-testkit"))]
 #[doc(hidden)]
 pub use wire::Wire;
 #[cfg(feature = "_redis")]
-pub(crate) use wire::{Facts, LUA, Lua, put_count, put_number};
+pub(crate) use wire::{LUA_SOURCES, LuaSource, ReplyReader, put_count, put_number};
 
 use crate::clock::{Span, Timestamp};
-use crate::decision::{Decision, When};
+use crate::decision::{Decision, DecisionTime};
 
 /// One request to an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,12 +82,12 @@ impl Call {
     }
 
     /// Returns the same call, counted at `stamp` if that is later than `now`.
-    pub fn stamped(self, stamp: Timestamp) -> Self {
+    pub fn with_stamp(self, stamp: Timestamp) -> Self {
         Self { stamp: stamp.max(self.now), ..self }
     }
 
     /// Returns the same call with another cost.
-    pub const fn costing(self, cost: u64) -> Self {
+    pub const fn with_cost(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
 }
@@ -145,7 +145,7 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// Corrects times that [`Strategy::take_within`] recorded too late, now that the exact time is known. No
     /// take that it recorded happened after `now`.
     #[inline(always)]
-    fn sharpen(state: &mut Self::State, now: Timestamp) {
+    fn correct_time(state: &mut Self::State, now: Timestamp) {
         let _ = (state, now);
     }
 
@@ -158,7 +158,12 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
 
     /// Records a call that `outcome` would have admitted, but that was denied for another reason. This
     /// changes the state only if the strategy counts denials.
-    fn forgo(limit: &Self::Limit, state: &mut Self::State, call: Call, outcome: &Self::Outcome) {
+    fn record_denied_elsewhere(
+        limit: &Self::Limit,
+        state: &mut Self::State,
+        call: Call,
+        outcome: &Self::Outcome,
+    ) {
         let _ = (limit, state, call, outcome);
     }
 
@@ -179,24 +184,24 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     }
 
     /// Extends the blocks of `state` to last at least as long as those of `other`.
-    fn keep_blocks_of(state: &mut Self::State, other: &Self::State) {
+    fn merge_blocks(state: &mut Self::State, other: &Self::State) {
         let _ = (state, other);
     }
 
     /// Returns the largest number of units, up to `call.cost`, that is certain to be admitted now.
-    fn fits(limit: &Self::Limit, state: &Self::State, call: Call) -> u64;
+    fn available(limit: &Self::Limit, state: &Self::State, call: Call) -> u64;
 
     /// Refunds units. Returns the number of them that still counted.
     fn refund(limit: &Self::Limit, state: &mut Self::State, refund: Refund) -> u64;
 
     /// Returns the time in microseconds during which recorded units can still count.
-    fn memory_us(limit: &Self::Limit) -> u64;
+    fn retention_us(limit: &Self::Limit) -> u64;
 
     /// Returns the time from which on `state` decides like a fresh one, so that it may be forgotten.
     fn fresh_from(state: &Self::State) -> Timestamp;
 
-    /// Returns the decision for `outcome`, which was decided at `when`.
-    fn decision(limit: &Self::Limit, outcome: Self::Outcome, when: When) -> Self::Decision<'_>;
+    /// Returns the decision for `outcome`, which was decided at `decided_at`.
+    fn decision(limit: &Self::Limit, outcome: Self::Outcome, decided_at: DecisionTime) -> Self::Decision<'_>;
 
     /// Returns the part of a decision that all strategies have in common.
     fn core(decision: &Self::Decision<'_>) -> Decision;

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::clock::{Source, Timestamp};
+use crate::clock::{ClockSource, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::strategy::Strategy;
 use queue::{MAX_WAITERS_PER_KEY, Position};
 
 pub(crate) use queue::WaitQueues;
-pub(crate) use sleep::{Sleep, before};
+pub(crate) use sleep::{Sleep, with_timeout};
 
 /// The reason why a wait ended without an admission. Nothing was spent, except possibly by a call that the
 /// store did not answer. Strategies that count denials have counted them.
@@ -35,7 +35,7 @@ pub enum WaitError {
         patience: Duration,
     },
     /// Too many callers already wait for this key.
-    #[error("{MAX_WAITERS_PER_KEY} callers already wait for this key")]
+    #[error("too many waiters: {MAX_WAITERS_PER_KEY} callers already wait for this key")]
     TooManyWaiters,
     /// The store failed, and the failure policy makes that an error.
     #[error(transparent)]
@@ -55,7 +55,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// A request that a waiting caller makes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Ask {
+pub(crate) enum WaitVerb {
     /// A peek: whether a take would be admitted.
     Peek,
     /// A take.
@@ -64,66 +64,66 @@ pub(crate) enum Ask {
 
 /// The state of one waiting caller: its patience, and the time of its next try.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    clock: Source,
+pub(crate) struct WaitState {
+    clock: ClockSource,
     patience: Duration,
     deadline: Timestamp,
-    ask_at: Timestamp,
+    retry_at: Timestamp,
     /// Whether other processes may wait for the same time.
-    is_spread: bool,
+    has_jitter: bool,
 }
 
-impl Waiting {
+impl WaitState {
     /// Returns a caller that waits from now on, by `clock`.
-    pub(crate) fn new(clock: Source, patience: Duration) -> Self {
+    pub(crate) fn new(clock: ClockSource, patience: Duration) -> Self {
         let now = clock.now();
-        Self { clock, patience, deadline: now + patience, ask_at: now, is_spread: false }
+        Self { clock, patience, deadline: now + patience, retry_at: now, has_jitter: false }
     }
 
     /// Returns the same caller, with jitter added to its waits: other processes share the store, and must not
     /// all call it at once.
     #[cfg(feature = "_redis")]
-    pub(crate) fn spread(self) -> Self {
-        Self { is_spread: true, ..self }
+    pub(crate) fn with_jitter(self) -> Self {
+        Self { has_jitter: true, ..self }
     }
 
     /// Tries until a take is admitted. A caller takes immediately if no other one waits for `key` and the
     /// strategy does not count denials.
-    pub(crate) async fn admitted<'l, S, F>(
+    pub(crate) async fn until_admitted<'l, S, F>(
         mut self,
         queues: &WaitQueues,
         key: &[u8],
-        ask: impl Fn(Ask) -> F,
+        ask: impl Fn(WaitVerb) -> F,
     ) -> Result<S::Decision<'l>, WaitError>
     where
         S: Strategy,
         F: Future<Output = Result<S::Decision<'l>, TrypemaError>>,
     {
         if S::COUNTS_DENIALS || queues.is_waiting(key) {
-            self.plan(&S::core(&ask(Ask::Peek).await?))?;
+            self.schedule_retry(&S::core(&ask(WaitVerb::Peek).await?))?;
         } else {
-            let decision = ask(Ask::Take).await?;
+            let decision = ask(WaitVerb::Take).await?;
             if S::core(&decision).is_allowed() {
                 return Ok(decision);
             }
-            self.plan(&S::core(&decision))?;
+            self.schedule_retry(&S::core(&decision))?;
         }
-        let _position = self.turn(queues, key).await?;
+        let _position = self.wait_for_turn(queues, key).await?;
         loop {
             self.sleep().await;
-            let decision = ask(Ask::Take).await?;
+            let decision = ask(WaitVerb::Take).await?;
             if S::core(&decision).is_allowed() {
                 return Ok(decision);
             }
-            self.plan(&S::core(&decision))?;
+            self.schedule_retry(&S::core(&decision))?;
         }
     }
 
     /// Schedules the next try after `decision`. Fails if the cost never fits, or fits only after the
     /// deadline.
-    fn plan(&mut self, decision: &Decision) -> Result<(), WaitError> {
+    fn schedule_retry(&mut self, decision: &Decision) -> Result<(), WaitError> {
         let now = self.clock.now();
-        self.ask_at = now;
+        self.retry_at = now;
         if decision.is_allowed() {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl Waiting {
         if earliest > self.deadline || earliest == now {
             return Err(self.too_long());
         }
-        self.ask_at = if self.is_spread {
+        self.retry_at = if self.has_jitter {
             let jitter = crate::jitter::below((wait / JITTER_SHARE).min(LONGEST_JITTER));
             (earliest + jitter).max(now + SHORTEST_PAUSE).min(self.deadline)
         } else {
@@ -144,16 +144,16 @@ impl Waiting {
 
     /// Queues up for `key`, and waits until this caller is the first. Dropping the returned position lets the
     /// next one move up.
-    async fn turn<'q>(&self, queues: &'q WaitQueues, key: &[u8]) -> Result<Position<'q>, WaitError> {
+    async fn wait_for_turn<'q>(&self, queues: &'q WaitQueues, key: &[u8]) -> Result<Position<'q>, WaitError> {
         let position = queues.join(key)?;
         let turn = poll_fn(|context| position.poll_turn(context));
-        before(turn, Sleep::until(&self.clock, self.deadline)).await.ok_or_else(|| self.too_long())?;
+        with_timeout(turn, Sleep::until(&self.clock, self.deadline)).await.ok_or_else(|| self.too_long())?;
         Ok(position)
     }
 
     /// Sleeps until the next try.
     async fn sleep(&self) {
-        Sleep::until(&self.clock, self.ask_at).await;
+        Sleep::until(&self.clock, self.retry_at).await;
     }
 
     fn too_long(&self) -> WaitError {
@@ -167,23 +167,23 @@ mod tests {
 
     use super::*;
     use crate::clock::ManualClock;
-    use crate::decision::When;
+    use crate::decision::DecisionTime;
 
     fn denied(now: Timestamp, wait: Duration) -> Decision {
-        Decision { not_before: now + wait, when: When::exactly(now), ..Decision::refused() }
+        Decision { not_before: now + wait, decided_at: DecisionTime::exactly(now), ..Decision::refused() }
     }
 
     /// Ten thousand waiters for the same time, each in its own process.
     #[test]
     fn waiters_of_many_processes_are_spread_and_never_early() {
         let clock = Arc::new(ManualClock::default());
-        let source = Source::Custom(clock);
+        let source = ClockSource::Custom(clock);
         let (now, minute) = (source.now(), Duration::from_secs(60));
         let mut waits: Vec<u64> = (0..10_000)
             .map(|_| {
-                let mut waiting = Waiting::new(source.clone(), minute * 2).spread();
-                waiting.plan(&denied(now, minute)).unwrap();
-                waiting.ask_at.as_micros() - now.as_micros()
+                let mut waiting = WaitState::new(source.clone(), minute * 2).with_jitter();
+                waiting.schedule_retry(&denied(now, minute)).unwrap();
+                waiting.retry_at.as_micros() - now.as_micros()
             })
             .collect();
         waits.sort_unstable();
@@ -196,15 +196,15 @@ mod tests {
 
     #[test]
     fn jitter_never_goes_beyond_patience() {
-        let source = Source::Custom(Arc::new(ManualClock::default()));
+        let source = ClockSource::Custom(Arc::new(ManualClock::default()));
         let (now, patience) = (source.now(), Duration::from_secs(1));
         for _ in 0..100 {
-            let mut waiting = Waiting::new(source.clone(), patience).spread();
-            waiting.plan(&denied(now, patience)).unwrap();
-            assert_eq!(waiting.ask_at, now + patience);
-            waiting.plan(&denied(now, Duration::from_micros(1))).unwrap();
-            assert_eq!(waiting.ask_at, now + SHORTEST_PAUSE);
-            let late = waiting.plan(&denied(now, patience + Duration::from_micros(1)));
+            let mut waiting = WaitState::new(source.clone(), patience).with_jitter();
+            waiting.schedule_retry(&denied(now, patience)).unwrap();
+            assert_eq!(waiting.retry_at, now + patience);
+            waiting.schedule_retry(&denied(now, Duration::from_micros(1))).unwrap();
+            assert_eq!(waiting.retry_at, now + SHORTEST_PAUSE);
+            let late = waiting.schedule_retry(&denied(now, patience + Duration::from_micros(1)));
             assert_eq!(late, Err(WaitError::TooLong { patience }));
         }
     }

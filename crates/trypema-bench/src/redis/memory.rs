@@ -23,7 +23,7 @@ const GROUP: Duration = Duration::from_millis(10);
 /// What one contender's subject takes.
 pub struct Bytes {
     pub name: &'static str,
-    /// One hit for the key that the seeds' documents use.
+    /// One hit for the key that the documents of trypema 1.x use.
     pub seeds_key: f64,
     /// With a key of 19 bytes, for each of [`BUCKETS`].
     pub buckets: Vec<f64>,

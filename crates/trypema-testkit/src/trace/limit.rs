@@ -45,7 +45,9 @@ impl Seed {
         if self.options == *options {
             return Ok(());
         }
-        Err(Unsupported("the seeds' calls keep the window, group and factor of the first limit line"))
+        Err(Unsupported(
+            "calls of the trypema 1.x API keep the window, group and factor of the first limit line",
+        ))
     }
 }
 

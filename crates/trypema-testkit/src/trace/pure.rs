@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use trypema::When;
+use trypema::DecisionTime;
 use trypema::clock::Timestamp;
 use trypema::strategy::{
     Absolute, Abuse, Call, FixedWindow, Refund, SlidingWindow, Strategy, Suppressed, TokenBucket,
@@ -71,7 +71,7 @@ impl<S: Worded> Keys<S> {
             Verb::Usage => self.peek(limit, key, Call::new(now, 0)),
             Verb::UpTo(cost) => self.up_to(limit, key, Call::new(now, *cost)),
             Verb::Reserve { cost, name, lease } => {
-                let call = Call::new(now, *cost).stamped(now + *lease);
+                let call = Call::new(now, *cost).with_stamp(now + *lease);
                 self.reserve(limit, key, call, name)
             }
             Verb::Refund(name) => self.refund_receipt(limit, key, now, name)?,
@@ -97,20 +97,20 @@ impl<S: Worded> Keys<S> {
         self.keep(key, state, call.now);
         let is_recorded = S::is_admitted(&outcome) && call.cost > 0;
         let recorded = is_recorded.then(|| S::recorded_at(limit, &outcome, call));
-        (S::answer(&S::decision(limit, outcome, When::exactly(call.now))), recorded)
+        (S::answer(&S::decision(limit, outcome, DecisionTime::exactly(call.now))), recorded)
     }
 
     fn peek(&self, limit: &S::Limit, key: &str, call: Call) -> Answer {
         let fresh = S::State::default();
         let outcome = S::decide(limit, self.states.get(key).unwrap_or(&fresh), call);
-        S::answer(&S::decision(limit, outcome, When::exactly(call.now)))
+        S::answer(&S::decision(limit, outcome, DecisionTime::exactly(call.now)))
     }
 
     fn up_to(&mut self, limit: &S::Limit, key: &str, call: Call) -> Answer {
         let fresh = S::State::default();
-        match S::fits(limit, self.states.get(key).unwrap_or(&fresh), call) {
-            0 => self.peek(limit, key, call.costing(call.cost.min(1))).headed(Head::Granted(0)),
-            units => self.take(limit, key, call.costing(units)).0.headed(Head::Granted(units)),
+        match S::available(limit, self.states.get(key).unwrap_or(&fresh), call) {
+            0 => self.peek(limit, key, call.with_cost(call.cost.min(1))).headed(Head::Granted(0)),
+            units => self.take(limit, key, call.with_cost(units)).0.headed(Head::Granted(units)),
         }
     }
 
@@ -133,7 +133,7 @@ impl<S: Worded> Keys<S> {
         name: &str,
     ) -> Result<Answer, Unsupported> {
         let taken = self.receipts.get(name).cloned().ok_or(Unsupported("a refund of what was not taken"))?;
-        let until = taken.recorded + Duration::from_micros(S::memory_us(limit));
+        let until = taken.recorded + Duration::from_micros(S::retention_us(limit));
         let is_good = taken.key == key && until > now && self.refunded.insert(name.to_owned());
         let refund = Refund { now, units: taken.units, recorded: Some(taken.recorded) };
         let units = if is_good { self.refund(limit, key, refund) } else { 0 };

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Check, Together};
+use super::{Check, MultiDecision};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -18,10 +18,10 @@ pub(crate) type CheckResult = Result<Decision, TrypemaError>;
 #[derive(Clone, Copy)]
 pub(crate) struct TakeRequest<'a> {
     /// Checks that are taken all or nothing.
-    pub(crate) together: &'a [Check<'a>],
+    pub(crate) checks: &'a [Check<'a>],
     /// Checks that are each taken on their own, whatever the results of the others.
-    pub(crate) alone: &'a [Check<'a>],
-    /// One entry per check of `together`; a missing entry means [`IfUnreachable::Stop`].
+    pub(crate) independent: &'a [Check<'a>],
+    /// One entry per check of `checks`; a missing entry means [`IfUnreachable::Stop`].
     pub(crate) if_unreachable: &'a [IfUnreachable],
     pub(crate) receipts: Receipts,
     pub(crate) deadline: Deadline,
@@ -52,20 +52,20 @@ pub(crate) enum Receipts {
 
 /// The results of a [`TakeRequest`].
 ///
-/// The checks of `together` were spent if every decision allows and every failure was
+/// The checks of `checks` were spent if every decision allows and every failure was
 /// [`IfUnreachable::Continue`]; otherwise none was.
 #[derive(Debug)]
 pub(crate) struct TakeResponse<R> {
-    /// One entry per check of `together`. `None` for a check that failed, or that was skipped because another
+    /// One entry per check of `checks`. `None` for a check that failed, or that was skipped because another
     /// one was denied first.
     pub(crate) decisions: Vec<Option<Decision>>,
-    /// The checks of `together` whose store failed.
+    /// The checks of `checks` whose store failed.
     pub(crate) failures: Vec<Failed>,
-    /// The receipts of the takes, in the order of `together`. Empty if a check was denied, or if receipts
+    /// The receipts of the takes, in the order of `checks`. Empty if a check was denied, or if receipts
     /// were not requested and no check failed.
     pub(crate) receipts: Vec<Option<R>>,
-    /// One result per check of `alone`.
-    pub(crate) alone: Vec<CheckResult>,
+    /// One result per check of `independent`.
+    pub(crate) independent: Vec<CheckResult>,
 }
 
 /// A check whose store failed.
@@ -79,13 +79,18 @@ pub(crate) struct Failed {
 impl<R> TakeResponse<R> {
     /// Returns the response to a request without checks.
     pub(crate) fn empty() -> Self {
-        Self { decisions: Vec::new(), failures: Vec::new(), receipts: Vec::new(), alone: Vec::new() }
+        Self { decisions: Vec::new(), failures: Vec::new(), receipts: Vec::new(), independent: Vec::new() }
     }
 
     /// Returns the same response with converted receipts.
     pub(crate) fn map_receipts<T>(self, map: impl Fn(R) -> T) -> TakeResponse<T> {
         let receipts = self.receipts.into_iter().map(|receipt| receipt.map(&map)).collect();
-        TakeResponse { decisions: self.decisions, failures: self.failures, receipts, alone: self.alone }
+        TakeResponse {
+            decisions: self.decisions,
+            failures: self.failures,
+            receipts,
+            independent: self.independent,
+        }
     }
 
     /// Drops the receipts of a request that spent nothing. A check that would fit has a receipt even if
@@ -103,21 +108,21 @@ impl<R> TakeResponse<R> {
     }
 
     /// Converts to the public form, for callers without a failure policy. Fails with the first failure.
-    pub(crate) fn into_together(self) -> Result<Together<R>, TrypemaError> {
+    pub(crate) fn into_multi_decision(self) -> Result<MultiDecision<R>, TrypemaError> {
         if let Some(failed) = self.failures.into_iter().next() {
             return Err(failed.error);
         }
         let is_allowed = self.decisions.iter().flatten().all(Decision::is_allowed);
         let decisions = self.decisions.into_iter().flatten().collect();
-        Ok(Together { is_allowed, decisions, receipts: self.receipts })
+        Ok(MultiDecision { is_allowed, decisions, receipts: self.receipts })
     }
 }
 
 /// The conversion for a provider that never fails.
-impl<R> From<Together<R>> for TakeResponse<R> {
-    fn from(together: Together<R>) -> Self {
-        let decisions = together.decisions.into_iter().map(Some).collect();
-        Self { decisions, failures: Vec::new(), receipts: together.receipts, alone: Vec::new() }
+impl<R> From<MultiDecision<R>> for TakeResponse<R> {
+    fn from(multi: MultiDecision<R>) -> Self {
+        let decisions = multi.decisions.into_iter().map(Some).collect();
+        Self { decisions, failures: Vec::new(), receipts: multi.receipts, independent: Vec::new() }
     }
 }
 

@@ -10,23 +10,23 @@ use std::time::Duration;
 use super::{Clock, SystemClock, Timestamp};
 
 /// The time after which the thread ends if there is no sleeper.
-const LINGER: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-static TIMER: Timer = Timer { queue: Mutex::new(Queue::new()), changed: Condvar::new() };
+static TIMER: Timer = Timer { queue: Mutex::new(TimerQueue::new()), changed: Condvar::new() };
 
 struct Timer {
-    queue: Mutex<Queue>,
+    queue: Mutex<TimerQueue>,
     changed: Condvar,
 }
 
-struct Queue {
+struct TimerQueue {
     /// The wakers, ordered by time, then by arrival.
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
     arrivals: u64,
     is_running: bool,
 }
 
-impl Queue {
+impl TimerQueue {
     const fn new() -> Self {
         Self { sleepers: BTreeMap::new(), arrivals: 0, is_running: false }
     }
@@ -79,11 +79,11 @@ fn run() {
         }
         let pause = match queue.sleepers.keys().next() {
             Some((at, _)) => Duration::from_micros(at.as_micros() - now.as_micros()),
-            None => LINGER,
+            None => IDLE_TIMEOUT,
         };
         let (woken, wait) = TIMER.changed.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner);
         queue = woken;
-        if wait.timed_out() && queue.sleepers.is_empty() && pause == LINGER {
+        if wait.timed_out() && queue.sleepers.is_empty() && pause == IDLE_TIMEOUT {
             queue.is_running = false;
             return;
         }

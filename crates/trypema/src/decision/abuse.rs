@@ -119,7 +119,7 @@ impl AbuseDecision {
     /// Returns the time until the block in force ends. [`Decision::retry_after`] may be longer: it is the
     /// time after which this attempt would not be blocked again.
     pub fn block_ends_after(&self) -> Duration {
-        Duration::from_micros(self.core.when.micros_until(self.block_ends_at))
+        Duration::from_micros(self.core.decided_at.micros_until(self.block_ends_at))
     }
 
     /// Returns the attempts in the short window.

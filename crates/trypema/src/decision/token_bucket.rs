@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Decision, NEVER, When};
+use super::{Decision, DecisionTime, NEVER};
 use crate::clock::Timestamp;
 use crate::strategy::{TokenBucketLimits, TokenBucketOutcome, TokenLimit};
 
@@ -29,7 +29,7 @@ use crate::strategy::{TokenBucketLimits, TokenBucketOutcome, TokenLimit};
 pub struct TokenBucketDecision<'l> {
     pub(crate) limits: &'l TokenBucketLimits,
     pub(crate) outcome: TokenBucketOutcome,
-    pub(crate) when: When,
+    pub(crate) decided_at: DecisionTime,
 }
 
 /// The balance of one limit of a token bucket.
@@ -118,7 +118,7 @@ impl TokenBucketDecision<'_> {
             remaining,
             not_before: if is_never { NEVER } else { not_before },
             resets_at: Timestamp::derived(outcome.resets_at.unwrap_or(resets_at)),
-            when: self.when,
+            decided_at: self.decided_at,
         }
     }
 }

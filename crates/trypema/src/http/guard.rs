@@ -131,7 +131,7 @@ fn message(code: ErrorCode, action: &str, wait: Option<u64>) -> String {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
-    use crate::decision::When;
+    use crate::decision::DecisionTime;
 
     #[test]
     fn a_denial_in_place_of_a_store_is_not_the_callers_fault() {
@@ -143,7 +143,7 @@ mod tests {
             remaining: 0,
             not_before: now,
             resets_at: now,
-            when: When::exactly(now).uncounted(),
+            decided_at: DecisionTime::exactly(now).uncounted(),
         };
         for code in [ErrorCode::RateLimited, ErrorCode::TooManyAttempts] {
             let error = unless_allowed(&denied, code, "login").map_err(|error| error.to_string());

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::headers::rounded_up;
-use crate::clock::{Source, Timestamp};
-use crate::decision::{Decision, When};
+use crate::clock::{ClockSource, Timestamp};
+use crate::decision::{Decision, DecisionTime};
 
 /// A limit and its decision, as shown in headers and problems.
 ///
@@ -73,9 +73,9 @@ impl Policy<'_> {
     /// allowed request whose decision did not read it either, and only if all moments in the span of the
     /// coarse clock give the same number of seconds.
     fn soon_reset_seconds(&self) -> Option<u64> {
-        let Decision { is_allowed, when, resets_at, .. } = *self.decision;
-        let now = Source::System.recent();
-        if !is_allowed || when != When::in_span(now) {
+        let Decision { is_allowed, decided_at, resets_at, .. } = *self.decision;
+        let now = ClockSource::System.recent();
+        if !is_allowed || decided_at != DecisionTime::in_span(now) {
             return None;
         }
         let seconds_from =
@@ -154,7 +154,7 @@ mod tests {
             let start = SystemClock.now();
             let resets_at = start + Duration::from_micros(100 * tenths_of_ms);
             let not_before = Timestamp::default();
-            let when = When::in_span(vaguely);
+            let decided_at = DecisionTime::in_span(vaguely);
             let decision = Decision {
                 is_allowed: true,
                 attempts: None,
@@ -162,7 +162,7 @@ mod tests {
                 remaining: 1,
                 not_before,
                 resets_at,
-                when,
+                decided_at,
             };
             let policy = Policy { name: "any", quota: 9, window: None, decision: &decision };
             let seconds = policy.reset_seconds().unwrap_or(u64::MAX);

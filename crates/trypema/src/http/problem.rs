@@ -175,11 +175,11 @@ impl From<&TrypemaError> for Problem {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
-    use crate::decision::{Decision, When};
+    use crate::decision::{Decision, DecisionTime};
     use crate::redis::{RedisFailure, RedisFailureKind};
 
     /// A denial until ten seconds after the epoch, either by a limit or by the failure policy.
-    fn denied(when: When) -> Decision {
+    fn denied(decided_at: DecisionTime) -> Decision {
         let end = Timestamp::from_micros(10_000_000);
         Decision {
             is_allowed: false,
@@ -188,13 +188,13 @@ mod tests {
             remaining: 0,
             not_before: end,
             resets_at: end,
-            when,
+            decided_at,
         }
     }
 
     #[test]
     fn only_a_limit_that_was_reached_is_429() {
-        let epoch = When::exactly(Timestamp::default());
+        let epoch = DecisionTime::exactly(Timestamp::default());
         let (by_limit, in_place) = (denied(epoch), denied(epoch.uncounted()));
         let policy = |decision| Policy { name: "any", quota: 1, window: None, decision };
         let both = [policy(&by_limit), policy(&in_place)];
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn who_could_not_be_asked_is_not_violated() {
-        let epoch = When::exactly(Timestamp::default());
+        let epoch = DecisionTime::exactly(Timestamp::default());
         let (by_limit, in_place) = (denied(epoch), denied(epoch.uncounted()));
         let named = |name, decision| Policy { name, quota: 1, window: None, decision };
         let violated =
@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn a_cost_that_never_fits_is_429_whoever_says_so() {
-        let when = When::exactly(Timestamp::default()).uncounted();
-        let never = Decision { not_before: crate::decision::NEVER, ..denied(when) };
+        let decided_at = DecisionTime::exactly(Timestamp::default()).uncounted();
+        let never = Decision { not_before: crate::decision::NEVER, ..denied(decided_at) };
         let problem = Problem::denied([Policy { name: "any", quota: 1, window: None, decision: &never }]);
         let problem = problem.map(|problem| (problem.status, problem.retry_after, problem.violated_policies));
         assert_eq!(problem, Some((429, None, vec!["any".to_owned()])));

@@ -1,20 +1,20 @@
 //! The verbs of the hybrid provider.
 
 mod abuse;
+mod compat;
 mod decide;
 mod handle;
 mod limiter;
+mod multi;
 mod provider;
 mod receipt;
-mod seeds;
 mod split;
-mod together;
 mod wait;
 
+pub use compat::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter, WindowLimiter};
 pub use handle::KeyHandle;
 pub use limiter::Limiter;
 pub(crate) use provider::HybridOptions;
 pub use provider::{HybridRateLimiterProvider, HybridStats};
 pub use receipt::{Receipt, Reservation};
-pub use seeds::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter, WindowLimiter};
 pub use split::Split;

@@ -54,7 +54,7 @@ impl Limiter<Abuse> {
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
     pub fn block(&self, key: &str, duration: Duration, scope: BlockScope) {
-        let key = self.map.hashed(key);
+        let key = self.map.hash_key(key);
         let block_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
@@ -64,7 +64,7 @@ impl Limiter<Abuse> {
                 // The key may be blocked already, by a state that it shares because there was no room.
                 let mut state = shard.start_under_any_limit(now);
                 state.block(now, block_us, scope);
-                self.map.keep_always(shard, &key, state);
+                self.map.insert_always(shard, &key, state);
             }
         }
     }
@@ -72,7 +72,7 @@ impl Limiter<Abuse> {
     /// Ends all blocks of `key` and forgets its attempts. Returns whether it was blocked. Keys that share a
     /// state because there is no room cannot be unblocked individually.
     pub fn unblock(&self, key: &str) -> bool {
-        let key = self.map.hashed(key);
+        let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
         shard.void_receipts();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::limiter::Limiter;
-use super::map::Hashed;
+use super::map::HashedKey;
 use crate::strategy::Strategy;
 
 /// A handle to one key of a limiter. It hashes the key once, and remembers its position in the table.
@@ -23,14 +23,14 @@ use crate::strategy::Strategy;
 pub struct KeyHandle<'a, S: Strategy> {
     limiter: &'a Limiter<S>,
     text: &'a str,
-    key: Hashed<'a>,
+    key: HashedKey<'a>,
     /// The position at which the key was last found. It is only a hint.
-    place: AtomicUsize,
+    bucket: AtomicUsize,
 }
 
 impl<'a, S: Strategy> KeyHandle<'a, S> {
     pub(super) fn new(limiter: &'a Limiter<S>, text: &'a str) -> Self {
-        Self { limiter, text, key: limiter.map.hashed(text), place: AtomicUsize::new(usize::MAX) }
+        Self { limiter, text, key: limiter.map.hash_key(text), bucket: AtomicUsize::new(usize::MAX) }
     }
 
     /// Takes like [`Limiter::take`].
@@ -41,12 +41,12 @@ impl<'a, S: Strategy> KeyHandle<'a, S> {
             return limiter.take(self.text, limit, cost);
         }
         let shard = &mut *limiter.map.shard(self.key.hash);
-        if let Some(state) = shard.at(self.place.load(Ordering::Relaxed), &self.key.key) {
+        if let Some(state) = shard.state_at(self.bucket.load(Ordering::Relaxed), &self.key.key) {
             return limiter.take_known(state, limit, cost).decision(limit);
         }
         let found = limiter.take_new(shard, &self.key, limit, cost);
-        if let Some(place) = shard.place(self.key.hash, &self.key.key) {
-            self.place.store(place, Ordering::Relaxed);
+        if let Some(place) = shard.bucket_index(self.key.hash, &self.key.key) {
+            self.bucket.store(place, Ordering::Relaxed);
         }
         found.decision(limit)
     }

@@ -19,12 +19,12 @@ const DIGEST_START: usize = MAX_BYTES - 31;
 const INLINE: usize = 22;
 
 #[derive(Debug)]
-pub(super) enum Key {
+pub(super) enum StoredKey {
     Inline { len: u8, bytes: [u8; INLINE] },
     Heap(Box<[u8]>),
 }
 
-impl Key {
+impl StoredKey {
     pub(super) fn new(key: &[u8]) -> Self {
         if key.len() > INLINE {
             return Self::Heap(key.into());
@@ -110,9 +110,9 @@ mod tests {
     fn keys_are_kept_and_told_apart() {
         for len in [0, 1, INLINE - 1, INLINE, INLINE + 1, MAX_BYTES] {
             let text = "k".repeat(len);
-            assert_eq!(Key::new(text.as_bytes()).as_bytes(), text.as_bytes());
+            assert_eq!(StoredKey::new(text.as_bytes()).as_bytes(), text.as_bytes());
         }
-        assert_eq!(size_of::<Key>(), 24);
+        assert_eq!(size_of::<StoredKey>(), 24);
     }
 
     #[test]

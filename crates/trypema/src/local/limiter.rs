@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::handle::KeyHandle;
-use super::map::{Bound, Hashed, Kept, KeyCall, Map};
-use super::receipt::{Granted, Receipt, Reservation, Taken};
+use super::map::{Bound, HashedKey, KeyCall, NewState, StateMap};
+use super::receipt::{CommittedTake, Granted, Receipt, Reservation};
 use super::shard::Shard;
-use crate::clock::{Source, Timestamp};
-use crate::decision::{Decision, When};
+use crate::clock::{ClockSource, Timestamp};
+use crate::decision::{Decision, DecisionTime};
 use crate::observer::{Event, Observer};
 use crate::strategy::{Call, Refund, Strategy};
 use crate::waiting::WaitQueues;
@@ -40,28 +40,28 @@ use crate::waiting::WaitQueues;
 /// ```
 #[derive(Debug)]
 pub struct Limiter<S: Strategy> {
-    pub(super) map: Map<S>,
-    pub(super) clock: Source,
+    pub(super) map: StateMap<S>,
+    pub(super) clock: ClockSource,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) waiters: WaitQueues,
 }
 
 /// A cost to reserve, and the time in which it may be spent.
-struct Reserved {
+struct ReserveRequest {
     cost: u64,
     lease: Duration,
 }
 
 /// The outcome of a call, and the time of its decision.
-pub(crate) struct Found<S: Strategy> {
+pub(crate) struct TimedOutcome<S: Strategy> {
     pub(crate) outcome: S::Outcome,
-    pub(crate) when: When,
+    pub(crate) decided_at: DecisionTime,
 }
 
-impl<S: Strategy> Found<S> {
+impl<S: Strategy> TimedOutcome<S> {
     #[inline(always)]
     pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
-        S::decision(limit, self.outcome, self.when)
+        S::decision(limit, self.outcome, self.decided_at)
     }
 }
 
@@ -75,24 +75,24 @@ pub struct LiveKey {
 }
 
 impl<S: Strategy> Limiter<S> {
-    pub(crate) fn new(clock: Source, bound: Option<Bound>, observer: Option<Arc<dyn Observer>>) -> Self {
-        Self { map: Map::new(bound), clock, observer, waiters: WaitQueues::default() }
+    pub(crate) fn new(clock: ClockSource, bound: Option<Bound>, observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { map: StateMap::new(bound), clock, observer, waiters: WaitQueues::default() }
     }
 
     /// Takes `cost` if all of it fits. A cost of 0 returns the usage and records nothing.
     #[inline(always)]
     pub fn take<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
-        self.found(key, limit, cost).decision(limit)
+        self.take_observed(key, limit, cost).decision(limit)
     }
 
     /// Takes like [`Limiter::take`], but does not notify the observer.
-    pub(super) fn take_untold<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
-        self.taken(key, limit, cost).decision(limit)
+    pub(super) fn take_unobserved<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
+        self.take_at(key, limit, cost).decision(limit)
     }
 
     /// Returns the decision that [`Limiter::take`] would return, without taking anything.
     pub fn peek<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
-        self.foreseen(key, limit, cost).decision(limit)
+        self.peek_at(key, limit, cost).decision(limit)
     }
 
     /// Returns the used and the remaining units: a [`Limiter::peek`] with a cost of 0.
@@ -102,26 +102,31 @@ impl<S: Strategy> Limiter<S> {
 
     /// Takes as much of `cost` as fits, possibly nothing.
     pub fn take_up_to<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>> {
-        self.telling(
+        self.with_observer(
             key,
             cost,
             |granted: &Granted<_>| S::core(&granted.decision),
-            || self.granted(&self.map.hashed(key), limit, cost),
+            || self.take_up_to_at(&self.map.hash_key(key), limit, cost),
         )
     }
 
-    fn granted<'l>(&self, key: &Hashed<'_>, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>> {
+    fn take_up_to_at<'l>(
+        &self,
+        key: &HashedKey<'_>,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Granted<S::Decision<'l>> {
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
         self.with_state(shard, KeyCall { key, limit, now }, |state| {
-            let units = S::fits(limit, state, Call::new(now, cost));
+            let units = S::available(limit, state, Call::new(now, cost));
             // If nothing fits, the decision says why a single unit does not. It is not recorded.
             let call = Call::new(now, if units == 0 { cost.min(1) } else { units });
             let outcome = S::decide(limit, state, call);
             if units > 0 {
                 S::commit(limit, state, call, &outcome);
             }
-            Granted { units, decision: S::decision(limit, outcome, When::exactly(now)) }
+            Granted { units, decision: S::decision(limit, outcome, DecisionTime::exactly(now)) }
         })
     }
 
@@ -156,36 +161,36 @@ impl<S: Strategy> Limiter<S> {
         cost: u64,
         lease: Duration,
     ) -> Reservation<S::Decision<'l>> {
-        self.telling(
+        self.with_observer(
             key,
             cost,
             |reserved: &Reservation<_>| S::core(&reserved.decision),
-            || self.reserved(&self.map.hashed(key), limit, Reserved { cost, lease }),
+            || self.reserve_at(&self.map.hash_key(key), limit, ReserveRequest { cost, lease }),
         )
     }
 
-    fn reserved<'l>(
+    fn reserve_at<'l>(
         &self,
-        key: &Hashed<'_>,
+        key: &HashedKey<'_>,
         limit: &'l S::Limit,
-        reserved: Reserved,
+        request: ReserveRequest,
     ) -> Reservation<S::Decision<'l>> {
-        let Reserved { cost, lease } = reserved;
+        let ReserveRequest { cost, lease } = request;
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
-        let call = Call::new(now, cost).stamped(now + lease);
+        let call = Call::new(now, cost).with_stamp(now + lease);
         let outcome = self.with_state(shard, KeyCall { key, limit, now }, |state| {
             let outcome = S::decide(limit, state, call);
             S::commit(limit, state, call, &outcome);
             outcome
         });
-        let receipt = Self::receipt(shard, Taken { key, limit, call, outcome: &outcome });
-        Reservation { decision: S::decision(limit, outcome, When::exactly(now)), receipt }
+        let receipt = Self::receipt(shard, CommittedTake { key, limit, call, outcome: &outcome });
+        Reservation { decision: S::decision(limit, outcome, DecisionTime::exactly(now)), receipt }
     }
 
     /// Returns the receipt of a committed take, if it took anything.
-    pub(super) fn receipt(shard: &mut Shard<S>, taken: Taken<'_, S>) -> Option<Receipt> {
-        let Taken { key, limit, call, outcome } = taken;
+    pub(super) fn receipt(shard: &mut Shard<S>, take: CommittedTake<'_, S>) -> Option<Receipt> {
+        let CommittedTake { key, limit, call, outcome } = take;
         (S::is_admitted(outcome) && call.cost > 0).then(|| Receipt {
             id: shard.refunded.get_or_insert_default().next_id(),
             hash: key.hash,
@@ -197,12 +202,12 @@ impl<S: Strategy> Limiter<S> {
     /// Refunds the units of `receipt` that still count. Returns the number of units refunded. A second
     /// refund, or one with another key, changes nothing and returns 0.
     pub fn refund(&self, key: &str, limit: &S::Limit, receipt: &Receipt) -> u64 {
-        let key = self.map.hashed(key);
+        let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
-        let until = receipt.recorded + Duration::from_micros(S::memory_us(limit));
+        let until = receipt.recorded + Duration::from_micros(S::retention_us(limit));
         let refunded = shard.refunded.get_or_insert_default();
-        if receipt.hash != key.hash || until <= now || !refunded.is_first(receipt.id, until, now) {
+        if receipt.hash != key.hash || until <= now || !refunded.mark_refunded(receipt.id, until, now) {
             return 0;
         }
         let refund = Refund { now, units: receipt.units, recorded: Some(receipt.recorded) };
@@ -212,7 +217,7 @@ impl<S: Strategy> Limiter<S> {
     /// Refunds up to `units`, the oldest first. Returns the number of units that still counted. Prefer
     /// [`Limiter::refund`], which refunds exactly the take of the receipt, and only once.
     pub fn refund_units(&self, key: &str, limit: &S::Limit, units: u64) -> u64 {
-        let key = self.map.hashed(key);
+        let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         let refund = Refund { now: self.clock.now(), units, recorded: None };
         self.refund_in(shard, &key, limit, refund)
@@ -220,7 +225,7 @@ impl<S: Strategy> Limiter<S> {
 
     /// Forgets the state of `key`. Returns whether there was one.
     pub fn reset(&self, key: &str) -> bool {
-        let key = self.map.hashed(key);
+        let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         self.map.remove(shard, &key)
     }
@@ -235,7 +240,7 @@ impl<S: Strategy> Limiter<S> {
     /// a time is locked and copied, so keys that are added or removed meanwhile may or may not be listed.
     pub fn live_keys(&self) -> impl Iterator<Item = LiveKey> {
         let now = self.clock.now();
-        let shards = (0..).map_while(move |index| self.map.live_in(index, now));
+        let shards = (0..).map_while(move |index| self.map.live_keys_in(index, now));
         shards.flatten().map(move |(key, fresh_from)| LiveKey {
             key,
             fresh_after: Duration::from_micros(fresh_from.as_micros() - now.as_micros()),
@@ -258,28 +263,29 @@ impl<S: Strategy> Limiter<S> {
     pub fn forget_stale(&self, stale_for: Duration) {
         let stale_us = u64::try_from(stale_for.as_micros()).unwrap_or(u64::MAX);
         let moment = self.clock.now().as_micros().saturating_sub(stale_us);
-        self.map.forget_since(Timestamp::from_micros(moment));
+        self.map.forget_fresh_since(Timestamp::from_micros(moment));
     }
 
     /// Takes, and notifies the observer if there is one.
     #[inline(always)]
-    pub(crate) fn found(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
+    pub(crate) fn take_observed(&self, key: &str, limit: &S::Limit, cost: u64) -> TimedOutcome<S> {
         if self.observer.is_none() {
-            return self.taken(key, limit, cost);
+            return self.take_at(key, limit, cost);
         }
-        let core = |found: &Found<S>| S::core(&S::decision(limit, found.outcome.clone(), found.when));
-        self.telling(key, cost, core, || self.taken(key, limit, cost))
+        let core =
+            |found: &TimedOutcome<S>| S::core(&S::decision(limit, found.outcome.clone(), found.decided_at));
+        self.with_observer(key, cost, core, || self.take_at(key, limit, cost))
     }
 
     /// Returns the outcome that a take would have, without taking anything.
-    pub(crate) fn foreseen(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
-        let key = self.map.hashed(key);
+    pub(crate) fn peek_at(&self, key: &str, limit: &S::Limit, cost: u64) -> TimedOutcome<S> {
+        let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
         let call = Call::new(now, cost);
         let outcome = match shard.find(key.hash, &key.key) {
             Some(state) => {
-                S::sharpen(state, now);
+                S::correct_time(state, now);
                 S::decide(limit, state, call)
             }
             None => {
@@ -287,29 +293,29 @@ impl<S: Strategy> Limiter<S> {
                 shard.peek_shared(limit, now, |state| S::decide(limit, state, call))
             }
         };
-        Found { outcome, when: When::exactly(now) }
+        TimedOutcome { outcome, decided_at: DecisionTime::exactly(now) }
     }
 
     #[inline(always)]
-    fn taken(&self, key: &str, limit: &S::Limit, cost: u64) -> Found<S> {
-        self.taken_by_bytes(key.as_bytes(), limit, cost)
+    fn take_at(&self, key: &str, limit: &S::Limit, cost: u64) -> TimedOutcome<S> {
+        self.take_bytes(key.as_bytes(), limit, cost)
     }
 
     /// Takes for a key of any bytes, without notifying the observer.
     #[inline(always)]
-    pub(crate) fn taken_by_bytes(&self, key: &[u8], limit: &S::Limit, cost: u64) -> Found<S> {
-        let Some(hash) = self.map.short_hash(key) else { return self.taken_long(key, limit, cost) };
+    pub(crate) fn take_bytes(&self, key: &[u8], limit: &S::Limit, cost: u64) -> TimedOutcome<S> {
+        let Some(hash) = self.map.short_hash(key) else { return self.take_long(key, limit, cost) };
         let shard = &mut *self.map.shard(hash);
         if let Some(state) = shard.find(hash, key) {
             return self.take_known(state, limit, cost);
         }
-        self.take_new(shard, &Hashed { key: key.into(), hash }, limit, cost)
+        self.take_new(shard, &HashedKey { key: key.into(), hash }, limit, cost)
     }
 
     #[cold]
     #[inline(never)]
-    fn taken_long(&self, key: &[u8], limit: &S::Limit, cost: u64) -> Found<S> {
-        let key = self.map.hashed(key);
+    fn take_long(&self, key: &[u8], limit: &S::Limit, cost: u64) -> TimedOutcome<S> {
+        let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         match shard.find(key.hash, &key.key) {
             Some(state) => self.take_known(state, limit, cost),
@@ -319,21 +325,21 @@ impl<S: Strategy> Limiter<S> {
 
     /// Decides and records a take. Reads the precise time only if it matters.
     #[inline(always)]
-    pub(super) fn take_known(&self, state: &mut S::State, limit: &S::Limit, cost: u64) -> Found<S> {
+    pub(super) fn take_known(&self, state: &mut S::State, limit: &S::Limit, cost: u64) -> TimedOutcome<S> {
         let now = if S::needs_exact_time(limit, state, cost) {
             self.clock.now()
         } else {
             let span = self.clock.recent();
             if let Some(outcome) = S::take_within(limit, state, span, cost) {
-                return Found { outcome, when: When::in_span(span) };
+                return TimedOutcome { outcome, decided_at: DecisionTime::in_span(span) };
             }
             self.clock.narrow(span)
         };
-        S::sharpen(state, now);
+        S::correct_time(state, now);
         let call = Call::new(now, cost);
         let outcome = S::decide(limit, state, call);
         S::commit(limit, state, call, &outcome);
-        Found { outcome, when: When::exactly(now) }
+        TimedOutcome { outcome, decided_at: DecisionTime::exactly(now) }
     }
 
     #[cold]
@@ -341,10 +347,10 @@ impl<S: Strategy> Limiter<S> {
     pub(super) fn take_new(
         &self,
         shard: &mut Shard<S>,
-        key: &Hashed<'_>,
+        key: &HashedKey<'_>,
         limit: &S::Limit,
         cost: u64,
-    ) -> Found<S> {
+    ) -> TimedOutcome<S> {
         let now = self.clock.now();
         let call = Call::new(now, cost);
         let outcome = self.with_state(shard, KeyCall { key, limit, now }, |state| {
@@ -352,7 +358,7 @@ impl<S: Strategy> Limiter<S> {
             S::commit(limit, state, call, &outcome);
             outcome
         });
-        Found { outcome, when: When::exactly(now) }
+        TimedOutcome { outcome, decided_at: DecisionTime::exactly(now) }
     }
 
     /// Runs `change` on the state of the called key, and keeps the state if it then matters.
@@ -364,34 +370,40 @@ impl<S: Strategy> Limiter<S> {
     ) -> R {
         let KeyCall { key, limit, now } = call;
         if let Some(state) = shard.find(key.hash, &key.key) {
-            S::sharpen(state, now);
+            S::correct_time(state, now);
             return change(state);
         }
         self.map.sweep(shard, now);
-        if self.map.must_share(shard, now)
+        if !self.map.try_reserve(shard, now)
             && let Some(state) = shard.shared(limit, now)
         {
             return change(state);
         }
         let mut state = shard.start(limit, now);
         let result = change(&mut state);
-        self.map.keep_own(shard, key, Kept { state, limit, now });
+        self.map.insert_reserved(shard, key, NewState { state, limit, now });
         result
     }
 
     /// Changes the state of a key that is in memory. Returns whether it is.
     pub(super) fn change(&self, key: &str, change: impl FnOnce(&mut S::State)) -> bool {
-        let key = self.map.hashed(key);
+        let key = self.map.hash_key(key);
         self.map.shard(key.hash).find(key.hash, &key.key).map(change).is_some()
     }
 
-    fn refund_in(&self, shard: &mut Shard<S>, key: &Hashed<'_>, limit: &S::Limit, refund: Refund) -> u64 {
+    fn refund_in(&self, shard: &mut Shard<S>, key: &HashedKey<'_>, limit: &S::Limit, refund: Refund) -> u64 {
         // A key without a state of its own has nothing to refund, or shares its state with other keys.
         shard.find(key.hash, &key.key).map_or(0, |state| S::refund(limit, state, refund))
     }
 
     /// Runs `work`, and notifies the observer, if there is one, of the decision.
-    fn telling<R>(&self, key: &str, cost: u64, core: impl Fn(&R) -> Decision, work: impl FnOnce() -> R) -> R {
+    fn with_observer<R>(
+        &self,
+        key: &str,
+        cost: u64,
+        core: impl Fn(&R) -> Decision,
+        work: impl FnOnce() -> R,
+    ) -> R {
         let Some(observer) = &self.observer else { return work() };
         let started = self.clock.now();
         let result = work();

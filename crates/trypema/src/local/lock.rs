@@ -24,7 +24,7 @@ pub(crate) struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is accessed only through `Held`, by one thread at a time, so sharing the lock between
+// SAFETY: the value is accessed only through `LockGuard`, by one thread at a time, so sharing the lock between
 // threads only ever sends the value from one to the next.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
@@ -35,22 +35,22 @@ impl<T> Lock<T> {
 
     /// Waits until no other thread holds the lock, and acquires it. A thread that already holds it deadlocks.
     #[inline(always)]
-    pub(crate) fn lock(&self) -> Held<'_, T> {
-        if !self.is_taken() {
+    pub(crate) fn lock(&self) -> LockGuard<'_, T> {
+        if !self.try_acquire() {
             self.wait();
         }
-        Held::of(self)
+        LockGuard::new(self)
     }
 
     /// Acquires the lock, unless another thread holds it. This never waits, so a thread that holds one lock
     /// may try another.
-    pub(crate) fn try_lock(&self) -> Option<Held<'_, T>> {
-        self.is_taken().then(|| Held::of(self))
+    pub(crate) fn try_lock(&self) -> Option<LockGuard<'_, T>> {
+        self.try_acquire().then(|| LockGuard::new(self))
     }
 
-    /// Tries to acquire the lock, and returns whether it did. If so, the caller must go on to [`Held::of`].
+    /// Tries to acquire the lock, and returns whether it did. If so, the caller must go on to [`LockGuard::new`].
     #[inline(always)]
-    fn is_taken(&self) -> bool {
+    fn try_acquire(&self) -> bool {
         self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -66,7 +66,7 @@ impl<T> Lock<T> {
             }
             #[cfg(loom)]
             yield_now();
-            if self.is_taken() {
+            if self.try_acquire() {
                 return;
             }
         }
@@ -74,7 +74,7 @@ impl<T> Lock<T> {
 }
 
 /// The guard of a lock, with access to the value. Dropping it releases the lock, also during a panic.
-pub(crate) struct Held<'a, T> {
+pub(crate) struct LockGuard<'a, T> {
     is_held: &'a AtomicBool,
     #[cfg(not(loom))]
     value: &'a UnsafeCell<T>,
@@ -82,10 +82,10 @@ pub(crate) struct Held<'a, T> {
     value: Option<loom::cell::MutPtr<T>>,
 }
 
-impl<'a, T> Held<'a, T> {
+impl<'a, T> LockGuard<'a, T> {
     /// Returns the guard. The caller must have just set `is_held`.
     #[inline(always)]
-    fn of(lock: &'a Lock<T>) -> Self {
+    fn new(lock: &'a Lock<T>) -> Self {
         #[cfg(not(loom))]
         let value = &lock.value;
         #[cfg(loom)]
@@ -102,7 +102,7 @@ impl<'a, T> Held<'a, T> {
     }
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
 
     #[inline(always)]
@@ -114,7 +114,7 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for LockGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above. `self` is borrowed mutably, so there is no other reference.
@@ -122,7 +122,7 @@ impl<T> DerefMut for Held<'_, T> {
     }
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for LockGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         #[cfg(loom)]

@@ -16,7 +16,7 @@ use loom::thread;
 use super::limiter::Limiter;
 use super::lock::Lock;
 use super::map::{Bound, WhenFull};
-use crate::clock::{ManualClock, Source};
+use crate::clock::{ClockSource, ManualClock};
 use crate::strategy::{FixedWindow, FixedWindowLimit, Strategy, TokenBucket, TokenBucketLimits, TokenLimit};
 
 /// The largest number of preemptions: few enough that the exploration ends, and enough for every race of two
@@ -30,7 +30,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Runs `work` in two threads and waits for both.
-fn together(work: impl Fn(usize) + Send + Sync + 'static) {
+fn run_threads(work: impl Fn(usize) + Send + Sync + 'static) {
     let work = Arc::new(work);
     let other = Arc::clone(&work);
     let thread = thread::spawn(move || other(1));
@@ -44,7 +44,7 @@ fn few_shards<S: Strategy>(max_keys: usize) -> Arc<Limiter<S>> {
 }
 
 fn few_shards_on<S: Strategy>(clock: std::sync::Arc<ManualClock>, max_keys: usize) -> Arc<Limiter<S>> {
-    let clock = Source::Custom(clock);
+    let clock = ClockSource::Custom(clock);
     let bound = Bound { max_keys, when_full: WhenFull::Share };
     Arc::new(Limiter::new(clock, Some(bound), None))
 }
@@ -73,7 +73,7 @@ fn loom_two_threads_exclude_each_other() {
     explore(|| {
         let lock = Arc::new(Lock::new(0));
         let shared = Arc::clone(&lock);
-        together(move |_| increment(&mut shared.lock()));
+        run_threads(move |_| increment(&mut shared.lock()));
         assert_eq!(*lock.lock(), 2);
     });
 }
@@ -83,7 +83,7 @@ fn loom_threads_that_come_back_exclude_each_other() {
     explore(|| {
         let lock = Arc::new(Lock::new(0));
         let shared = Arc::clone(&lock);
-        together(move |_| (0..2).for_each(|_| increment(&mut shared.lock())));
+        run_threads(move |_| (0..2).for_each(|_| increment(&mut shared.lock())));
         assert_eq!(*lock.lock(), 4);
     });
 }
@@ -93,7 +93,7 @@ fn loom_a_panic_lets_go_of_the_lock() {
     explore(|| {
         let lock = Arc::new(Lock::new(0));
         let shared = Arc::clone(&lock);
-        together(move |number| match number {
+        run_threads(move |number| match number {
             0 => {
                 let panicking = || {
                     let _held = shared.lock();
@@ -115,7 +115,7 @@ fn admits_three<S: Strategy>(limit: S::Limit) {
         let (shared, given) = (Arc::clone(&limiter), limit.clone());
         let admitted = Arc::new(Lock::new(0));
         let total = Arc::clone(&admitted);
-        together(move |_| {
+        run_threads(move |_| {
             let taken = (0..2).filter(|_| is_taken(&shared, "ann", &given)).count();
             *total.lock() += taken;
         });
@@ -138,7 +138,7 @@ fn loom_handles_and_keys_meet() {
     explore(|| {
         let limiter = few_shards::<FixedWindow>(8);
         let shared = Arc::clone(&limiter);
-        together(move |number| {
+        run_threads(move |number| {
             let handle = shared.key("ann");
             if number == 0 {
                 handle.take(&fixed(2), 1);
@@ -159,7 +159,7 @@ fn loom_two_keys_share_a_full_shard() {
         let shared = Arc::clone(&limiter);
         let admitted = Arc::new(Lock::new([0; 2]));
         let totals = Arc::clone(&admitted);
-        together(move |number| {
+        run_threads(move |number| {
             let key = ["ann", "bob"][number];
             let taken = (0..2).filter(|_| is_taken(&shared, key, &fixed(1))).count();
             totals.lock()[number] += taken;
@@ -184,7 +184,7 @@ fn take_meets(
         let shared = Arc::clone(&limiter);
         let admitted = Arc::new(Lock::new(0));
         let total = Arc::clone(&admitted);
-        together(move |number| match number {
+        run_threads(move |number| match number {
             0 => work(&shared),
             _ => {
                 let taken = usize::from(is_taken(&shared, "ann", &bucket(1)));
@@ -222,7 +222,7 @@ fn loom_a_reset_meets_a_sweep() {
         assert!(is_taken(&limiter, "ann", &fixed(1)));
         clock.advance(Duration::from_secs(7_200));
         let shared = Arc::clone(&limiter);
-        together(move |number| match number {
+        run_threads(move |number| match number {
             0 => shared.forget_stale(Duration::ZERO),
             _ => {
                 shared.reset("ann");
@@ -245,7 +245,7 @@ fn loom_a_receipt_is_good_once() {
         let shared = Arc::clone(&limiter);
         let given_back = Arc::new(Lock::new(0));
         let total = Arc::clone(&given_back);
-        together(move |_| {
+        run_threads(move |_| {
             let units = shared.refund("ann", &fixed(2), &receipt);
             *total.lock() += units;
         });

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::key::KeyHasher;
-use super::lock::{Held, Lock};
+use super::lock::{Lock, LockGuard};
 use super::shard::Shard;
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
 
 /// The largest number of shards: enough that threads rarely contend, and that growing one shard takes
-/// microseconds. It is three times a power of two, see [`place`].
+/// microseconds. It is three times a power of two, see [`index_for_hash`].
 const MAX_SHARDS: usize = 3 << 8;
 
 /// The number of keys per shard that a map with a bound on its keys aims at.
@@ -36,8 +36,8 @@ pub(crate) struct Bound {
 }
 
 #[derive(Debug)]
-pub(super) struct Map<S: Strategy> {
-    shards: Box<[Padded<S>]>,
+pub(super) struct StateMap<S: Strategy> {
+    shards: Box<[PaddedShard<S>]>,
     hasher: KeyHasher,
     bound: Option<Bound>,
     /// The number of keys in all shards. Maintained only if it is bounded.
@@ -53,10 +53,10 @@ const OTHERS_PER_MISS: usize = 8;
 /// A shard on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Padded<S: Strategy>(Lock<Shard<S>>);
+struct PaddedShard<S: Strategy>(Lock<Shard<S>>);
 
 /// A state to keep, with the limit under which it was made.
-pub(super) struct Kept<'a, S: Strategy> {
+pub(super) struct NewState<'a, S: Strategy> {
     pub(super) state: S::State,
     pub(super) limit: &'a S::Limit,
     pub(super) now: Timestamp,
@@ -64,23 +64,23 @@ pub(super) struct Kept<'a, S: Strategy> {
 
 /// A call: its key, limit and time.
 pub(super) struct KeyCall<'a, S: Strategy> {
-    pub(super) key: &'a Hashed<'a>,
+    pub(super) key: &'a HashedKey<'a>,
     pub(super) limit: &'a S::Limit,
     pub(super) now: Timestamp,
 }
 
 /// A key with its hash.
 #[derive(Debug, Clone)]
-pub(super) struct Hashed<'k> {
+pub(super) struct HashedKey<'k> {
     pub(super) key: Cow<'k, [u8]>,
     pub(super) hash: u64,
 }
 
-impl<S: Strategy> Map<S> {
+impl<S: Strategy> StateMap<S> {
     pub(super) fn new(bound: Option<Bound>) -> Self {
         let wanted = bound.map_or(MAX_SHARDS, |bound| bound.max_keys / KEYS_PER_SHARD);
         let shards = 3 * (wanted.min(MAX_SHARDS) / 3).max(1).next_power_of_two();
-        let shards = (0..shards).map(|_| Padded(Lock::new(Shard::default()))).collect();
+        let shards = (0..shards).map(|_| PaddedShard(Lock::new(Shard::default()))).collect();
         Self {
             shards,
             hasher: KeyHasher::default(),
@@ -96,27 +96,27 @@ impl<S: Strategy> Map<S> {
         KeyHasher::is_short(key).then(|| self.hasher.hash(key))
     }
 
-    pub(super) fn hashed<'k, K: AsRef<[u8]> + ?Sized>(&self, key: &'k K) -> Hashed<'k> {
+    pub(super) fn hash_key<'k, K: AsRef<[u8]> + ?Sized>(&self, key: &'k K) -> HashedKey<'k> {
         let key = self.hasher.bounded(key.as_ref());
-        Hashed { hash: self.hasher.hash(&key), key }
+        HashedKey { hash: self.hasher.hash(&key), key }
     }
 
     /// Locks the shard of `hash`.
     #[inline(always)]
-    pub(super) fn shard(&self, hash: u64) -> Held<'_, Shard<S>> {
-        self.shard_at(self.shard_of(hash))
+    pub(super) fn shard(&self, hash: u64) -> LockGuard<'_, Shard<S>> {
+        self.shard_at(self.shard_index(hash))
     }
 
     /// Returns the index of the shard of `hash`.
     #[inline(always)]
-    pub(super) fn shard_of(&self, hash: u64) -> usize {
-        place(hash, self.shards.len())
+    pub(super) fn shard_index(&self, hash: u64) -> usize {
+        index_for_hash(hash, self.shards.len())
     }
 
     /// Locks the shard at `index`. A thread that locks several shards must lock them in the order of their
     /// indexes.
     #[inline(always)]
-    pub(super) fn shard_at(&self, index: usize) -> Held<'_, Shard<S>> {
+    pub(super) fn shard_at(&self, index: usize) -> LockGuard<'_, Shard<S>> {
         self.shards[index].0.lock()
     }
 
@@ -125,19 +125,19 @@ impl<S: Strategy> Map<S> {
         self.bound.is_some()
     }
 
-    /// Whether a new key has to use a shared state. If not, and if keys share at all, reserves room for the
-    /// key, which [`Map::keep_own`] uses or releases.
-    pub(super) fn must_share(&self, shard: &mut Shard<S>, now: Timestamp) -> bool {
-        self.is_sharing() && !self.has_room(shard, now)
+    /// Reserves room for a new key, if keys without room share a state. [`StateMap::insert_reserved`] uses or
+    /// releases it. Returns false if there is no room, so that the key has to use the shared state.
+    pub(super) fn try_reserve(&self, shard: &mut Shard<S>, now: Timestamp) -> bool {
+        !self.is_sharing() || self.make_room(shard, now)
     }
 
-    /// Keeps the state of a key for which [`Map::must_share`] found room, if the state matters.
-    pub(super) fn keep_own(&self, shard: &mut Shard<S>, key: &Hashed<'_>, kept: Kept<'_, S>) {
-        let matters = S::fresh_from(&kept.state) > kept.now;
+    /// Keeps the state of a key for which [`StateMap::try_reserve`] found room, if the state matters.
+    pub(super) fn insert_reserved(&self, shard: &mut Shard<S>, key: &HashedKey<'_>, new: NewState<'_, S>) {
+        let matters = S::fresh_from(&new.state) > new.now;
         match (self.is_sharing(), matters) {
-            (true, true) => shard.insert(&key.key, kept.state, |key| self.hasher.hash(key)),
+            (true, true) => shard.insert(&key.key, new.state, |key| self.hasher.hash(key)),
             (true, false) => self.count_removed(1),
-            (false, true) => self.keep(shard, key, kept),
+            (false, true) => self.insert_or_share(shard, key, new),
             (false, false) => {}
         }
     }
@@ -150,9 +150,9 @@ impl<S: Strategy> Map<S> {
 
     /// Gives a key that is not in `shard` a state of its own, if the number of keys is bounded and there is
     /// room. A caller that decides now and records later then finds the same state again.
-    pub(super) fn settle(&self, shard: &mut Shard<S>, call: KeyCall<'_, S>) {
+    pub(super) fn ensure_state(&self, shard: &mut Shard<S>, call: KeyCall<'_, S>) {
         let KeyCall { key, limit, now } = call;
-        if self.bound.is_some() && self.has_room(shard, now) {
+        if self.bound.is_some() && self.make_room(shard, now) {
             let state = shard.start(limit, now);
             shard.insert(&key.key, state, |key| self.hasher.hash(key));
         }
@@ -160,36 +160,36 @@ impl<S: Strategy> Map<S> {
 
     /// Keeps the state of a key that is not in `shard`: as its own if there is room or room can be made, and
     /// as the shared one otherwise.
-    fn keep(&self, shard: &mut Shard<S>, key: &Hashed<'_>, kept: Kept<'_, S>) {
-        if self.has_room(shard, kept.now) {
-            shard.insert(&key.key, kept.state, |key| self.hasher.hash(key));
-        } else if let Some(shared) = shard.shared(kept.limit, kept.now) {
-            *shared = kept.state;
+    fn insert_or_share(&self, shard: &mut Shard<S>, key: &HashedKey<'_>, new: NewState<'_, S>) {
+        if self.make_room(shard, new.now) {
+            shard.insert(&key.key, new.state, |key| self.hasher.hash(key));
+        } else if let Some(shared) = shard.shared(new.limit, new.now) {
+            *shared = new.state;
         }
     }
 
     /// Keeps the state of a key that is not in `shard`, even if there is no room.
-    pub(super) fn keep_always(&self, shard: &mut Shard<S>, key: &Hashed<'_>, state: S::State) {
+    pub(super) fn insert_always(&self, shard: &mut Shard<S>, key: &HashedKey<'_>, state: S::State) {
         self.len.fetch_add(usize::from(self.bound.is_some()), Ordering::Relaxed);
         shard.insert(&key.key, state, |key| self.hasher.hash(key));
     }
 
-    pub(super) fn remove(&self, shard: &mut Shard<S>, key: &Hashed<'_>) -> bool {
+    pub(super) fn remove(&self, shard: &mut Shard<S>, key: &HashedKey<'_>) -> bool {
         let is_removed = shard.remove(key.hash, &key.key);
         self.count_removed(usize::from(is_removed));
         is_removed
     }
 
     /// Forgets every key that has been equivalent to a fresh one since `moment`, shard by shard.
-    pub(super) fn forget_since(&self, moment: Timestamp) {
+    pub(super) fn forget_fresh_since(&self, moment: Timestamp) {
         for shard in &self.shards {
-            let forgotten = shard.0.lock().forget_since(moment, |key| self.hasher.hash(key));
+            let forgotten = shard.0.lock().forget_fresh_since(moment, |key| self.hasher.hash(key));
             self.count_removed(forgotten);
         }
     }
 
     /// Returns the keys of shard `index` that still matter at `now`, or `None` past the last shard.
-    pub(super) fn live_in(&self, index: usize, now: Timestamp) -> Option<Vec<(String, Timestamp)>> {
+    pub(super) fn live_keys_in(&self, index: usize, now: Timestamp) -> Option<Vec<(String, Timestamp)>> {
         let text = |(key, until): (&[u8], Timestamp)| (String::from_utf8_lossy(key).into_owned(), until);
         Some(self.shards.get(index)?.0.lock().live(now).map(text).collect())
     }
@@ -199,22 +199,22 @@ impl<S: Strategy> Map<S> {
         self.shards.iter().map(|shard| shard.0.lock().len()).sum()
     }
 
-    /// Whether one more key may be kept. If so, it is counted.
-    fn has_room(&self, shard: &mut Shard<S>, now: Timestamp) -> bool {
+    /// Counts one more key if there is room, or if room can be made. Returns whether it did.
+    fn make_room(&self, shard: &mut Shard<S>, now: Timestamp) -> bool {
         let Some(bound) = self.bound else { return true };
-        if self.count_one_more(bound) {
+        if self.try_count_key(bound) {
             return true;
         }
         // This shard was swept already. Another one may have keys that no longer matter.
-        let forgotten = self.first_of_others(|other| Some(other.sweep(now)).filter(|keys| *keys > 0));
+        let forgotten = self.find_in_other_shards(|other| Some(other.sweep(now)).filter(|keys| *keys > 0));
         self.count_removed(forgotten.unwrap_or(0));
-        if self.count_one_more(bound) {
+        if self.try_count_key(bound) {
             return true;
         }
         // The evicted key makes room for this one, so the count does not change.
         let evict = |shard: &mut Shard<S>| shard.evict().then_some(());
         bound.when_full == WhenFull::Evict
-            && (evict(shard).is_some() || self.first_of_others(evict).is_some())
+            && (evict(shard).is_some() || self.find_in_other_shards(evict).is_some())
     }
 
     /// Whether keys without room share a state. If not, they evict other keys, or there is always room.
@@ -222,13 +222,13 @@ impl<S: Strategy> Map<S> {
         self.bound.is_some_and(|bound| bound.when_full == WhenFull::Share)
     }
 
-    fn count_one_more(&self, bound: Bound) -> bool {
+    fn try_count_key(&self, bound: Bound) -> bool {
         let one_more = |len: usize| (len < bound.max_keys).then_some(len + 1);
         self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
     /// Returns the first result of `work` among the next few shards that are not locked.
-    fn first_of_others<R>(&self, mut work: impl FnMut(&mut Shard<S>) -> Option<R>) -> Option<R> {
+    fn find_in_other_shards<R>(&self, mut work: impl FnMut(&mut Shard<S>) -> Option<R>) -> Option<R> {
         (0..OTHERS_PER_MISS).find_map(|_| {
             let next = self.next_other.fetch_add(1, Ordering::Relaxed) % self.shards.len();
             self.shards[next].0.try_lock().and_then(|mut other| work(&mut other))
@@ -248,7 +248,7 @@ impl<S: Strategy> Map<S> {
 /// the memory per key would swing by a factor of two. So the last shards get twice the share of the first: a
 /// hash at the fraction u of its range belongs to the shard at the fraction u (4 - u) / 3 of the shards.
 #[inline(always)]
-fn place(hash: u64, shards: usize) -> usize {
+fn index_for_hash(hash: u64, shards: usize) -> usize {
     // These bits are not used by the tables, neither to place a key nor to tag it.
     let u = (hash >> 24) & ((1 << 31) - 1);
     // The product is at most 3 * 2^62. For 3 * 2^k shards, the shifted product is below 3 * 2^k.
@@ -260,19 +260,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_cover_all_shards_and_no_more() {
+    fn indices_cover_all_shards_and_no_more() {
         for shards in [3, 6, 192, MAX_SHARDS] {
-            assert_eq!(place(0, shards), 0);
-            assert_eq!(place(u64::MAX, shards), shards - 1);
+            assert_eq!(index_for_hash(0, shards), 0);
+            assert_eq!(index_for_hash(u64::MAX, shards), shards - 1);
         }
         let mut keys = vec![0_u32; MAX_SHARDS];
-        (0..1_u64 << 20).for_each(|i| keys[place(i << 35, MAX_SHARDS)] += 1);
+        (0..1_u64 << 20).for_each(|i| keys[index_for_hash(i << 35, MAX_SHARDS)] += 1);
         let share = f64::from(keys[MAX_SHARDS - 3]) / f64::from(keys[3]);
         assert!((1.9..2.1).contains(&share), "{share}");
     }
 
     #[test]
     fn a_shard_fills_one_cache_line() {
-        assert_eq!(size_of::<Padded<crate::strategy::Absolute>>(), 64);
+        assert_eq!(size_of::<PaddedShard<crate::strategy::Absolute>>(), 64);
     }
 }

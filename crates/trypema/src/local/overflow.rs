@@ -38,7 +38,7 @@ impl<S: Strategy> Overflow<S> {
             return;
         }
         if self.entries.len() == MAX_LIMITS {
-            self.forget_since(now);
+            self.forget_fresh_since(now);
         }
         if self.entries.len() < MAX_LIMITS {
             self.entries.push((limit.clone(), state));
@@ -46,51 +46,51 @@ impl<S: Strategy> Overflow<S> {
     }
 
     /// Returns the index of the entry for calls under `limit`, after [`Overflow::prepare`] was called.
-    pub(super) fn place(&self, limit: &S::Limit) -> Option<usize> {
+    pub(super) fn index_of(&self, limit: &S::Limit) -> Option<usize> {
         let own = self.entries.iter().position(|(other, _)| other == limit);
         own.or_else(|| self.entries.len().checked_sub(1))
     }
 
-    /// Returns the state at `place`, switched to `limit`.
-    pub(super) fn at(&mut self, place: usize, limit: &S::Limit) -> Option<&mut S::State> {
-        let (_, state) = self.entries.get_mut(place)?;
+    /// Returns the state at `index`, switched to `limit`.
+    pub(super) fn state_at(&mut self, index: usize, limit: &S::Limit) -> Option<&mut S::State> {
+        let (_, state) = self.entries.get_mut(index)?;
         S::adopt(limit, state);
         Some(state)
     }
 
-    /// Returns a condensed copy of the state at `place`, which decides the same at `now`.
-    pub(super) fn copy_of(&self, place: usize, now: Timestamp) -> S::State {
+    /// Returns a condensed copy of the state at `index`, which decides the same at `now`.
+    pub(super) fn copy_of(&self, index: usize, now: Timestamp) -> S::State {
         self.entries
-            .get(place)
+            .get(index)
             .map_or_else(S::State::default, |(limit, state)| S::condensed(limit, state, now))
     }
 
-    /// Runs `look` on the state that a take of a key without room would use under `limit`. No new entry is
+    /// Runs `peek` on the state that a take of a key without room would use under `limit`. No new entry is
     /// kept.
     pub(super) fn peek<R>(
         &mut self,
         limit: &S::Limit,
         now: Timestamp,
-        look: impl FnOnce(&S::State) -> R,
+        peek: impl FnOnce(&S::State) -> R,
     ) -> R {
         let own = self.entries.iter().position(|(other, _)| other == limit);
-        let own = own.filter(|place| self.matters(*place, now));
+        let own = own.filter(|index| self.matters(*index, now));
         let is_full =
-            self.entries.len() == MAX_LIMITS && (0..MAX_LIMITS).all(|place| self.matters(place, now));
+            self.entries.len() == MAX_LIMITS && (0..MAX_LIMITS).all(|index| self.matters(index, now));
         let last = || is_full.then_some(MAX_LIMITS - 1);
-        match own.or_else(last).and_then(|place| self.at(place, limit)) {
-            Some(state) => look(state),
-            None => look(&self.start(limit, now)),
+        match own.or_else(last).and_then(|index| self.state_at(index, limit)) {
+            Some(state) => peek(state),
+            None => peek(&self.start(limit, now)),
         }
     }
 
     /// Returns the state with which a key under `limit` starts, because the key may have spent what is
     /// counted here.
     pub(super) fn start(&self, limit: &S::Limit, now: Timestamp) -> S::State {
-        let Some(place) = self.source(limit, now) else { return S::State::default() };
-        let mut state = self.copy_of(place, now);
-        if self.entries[place].0 != *limit {
-            self.pass_on_blocks(&mut state);
+        let Some(index) = self.start_index(limit, now) else { return S::State::default() };
+        let mut state = self.copy_of(index, now);
+        if self.entries[index].0 != *limit {
+            self.merge_all_blocks(&mut state);
         }
         S::adopt(limit, &mut state);
         state
@@ -99,14 +99,14 @@ impl<S: Strategy> Overflow<S> {
     /// Returns the state with which a key starts whose limit is not known: a copy of the one that matters
     /// longest.
     pub(super) fn start_under_any_limit(&self, now: Timestamp) -> S::State {
-        let Some(place) = self.longest(now) else { return S::State::default() };
-        let mut state = self.copy_of(place, now);
-        self.pass_on_blocks(&mut state);
+        let Some(index) = self.longest_live(now) else { return S::State::default() };
+        let mut state = self.copy_of(index, now);
+        self.merge_all_blocks(&mut state);
         state
     }
 
     /// Forgets every state that has been equivalent to a fresh one since `moment`.
-    pub(super) fn forget_since(&mut self, moment: Timestamp) {
+    pub(super) fn forget_fresh_since(&mut self, moment: Timestamp) {
         self.entries.retain(|(_, state)| S::fresh_from(state) > moment);
     }
 
@@ -116,24 +116,24 @@ impl<S: Strategy> Overflow<S> {
 
     /// Returns the index of the state from which a key under `limit` may have spent: that of its limit. If
     /// there is none, the limit of the key may have changed: then it is the state that matters longest.
-    fn source(&self, limit: &S::Limit, now: Timestamp) -> Option<usize> {
+    fn start_index(&self, limit: &S::Limit, now: Timestamp) -> Option<usize> {
         let own = self.entries.iter().position(|(other, _)| other == limit);
         let last = || (self.entries.len() == MAX_LIMITS).then_some(MAX_LIMITS - 1);
-        let matters = |place: &usize| self.matters(*place, now);
-        own.filter(matters).or_else(|| last().filter(matters)).or_else(|| self.longest(now))
+        let matters = |index: &usize| self.matters(*index, now);
+        own.filter(matters).or_else(|| last().filter(matters)).or_else(|| self.longest_live(now))
     }
 
-    fn longest(&self, now: Timestamp) -> Option<usize> {
-        let live = (0..self.entries.len()).filter(|place| self.matters(*place, now));
-        live.max_by_key(|place| S::fresh_from(&self.entries[*place].1))
+    fn longest_live(&self, now: Timestamp) -> Option<usize> {
+        let live = (0..self.entries.len()).filter(|index| self.matters(*index, now));
+        live.max_by_key(|index| S::fresh_from(&self.entries[*index].1))
     }
 
-    fn matters(&self, place: usize, now: Timestamp) -> bool {
-        S::fresh_from(&self.entries[place].1) > now
+    fn matters(&self, index: usize, now: Timestamp) -> bool {
+        S::fresh_from(&self.entries[index].1) > now
     }
 
     /// Extends the blocks of `state` to those of all entries: a block must outlast a change of the limit.
-    fn pass_on_blocks(&self, state: &mut S::State) {
-        self.entries.iter().for_each(|(_, other)| S::keep_blocks_of(state, other));
+    fn merge_all_blocks(&self, state: &mut S::State) {
+        self.entries.iter().for_each(|(_, other)| S::merge_blocks(state, other));
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::compat::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
 use super::limiter::Limiter;
 use super::map::Bound;
-use super::seeds::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
-use crate::clock::{Source, Timestamp};
+use crate::clock::{ClockSource, Timestamp};
 use crate::observer::Observer;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, Strategy, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
@@ -38,7 +38,7 @@ pub struct LocalRateLimiterOptions {
 #[derive(Debug)]
 pub struct LocalRateLimiterProvider {
     options: LocalRateLimiterOptions,
-    parts: Parts,
+    config: LimiterConfig,
     absolute: OnceLock<AbsoluteLocalRateLimiter>,
     suppressed: OnceLock<SuppressedLocalRateLimiter>,
     token_bucket: OnceLock<Limiter<TokenBucket>>,
@@ -49,23 +49,23 @@ pub struct LocalRateLimiterProvider {
 
 /// The parts that all limiters of a provider share.
 #[derive(Debug, Clone)]
-pub(crate) struct Parts {
-    pub(crate) clock: Source,
+pub(crate) struct LimiterConfig {
+    pub(crate) clock: ClockSource,
     pub(crate) bound: Option<Bound>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
-impl Parts {
+impl LimiterConfig {
     fn limiter<S: Strategy>(&self) -> Limiter<S> {
         Limiter::new(self.clock.clone(), self.bound, self.observer.clone())
     }
 }
 
 impl LocalRateLimiterProvider {
-    pub(crate) fn new(options: LocalRateLimiterOptions, parts: Parts) -> Self {
+    pub(crate) fn new(options: LocalRateLimiterOptions, config: LimiterConfig) -> Self {
         Self {
             options,
-            parts,
+            config,
             absolute: OnceLock::new(),
             suppressed: OnceLock::new(),
             token_bucket: OnceLock::new(),
@@ -78,45 +78,45 @@ impl LocalRateLimiterProvider {
     /// Returns the limiter of sliding windows with strict limits.
     #[inline]
     pub fn absolute(&self) -> &AbsoluteLocalRateLimiter {
-        self.absolute.get_or_init(|| AbsoluteLocalRateLimiter::new(self.parts.limiter(), self.options))
+        self.absolute.get_or_init(|| AbsoluteLocalRateLimiter::new(self.config.limiter(), self.options))
     }
 
     /// Returns the limiter of sliding windows that deny a growing share of the calls above their limits.
     #[inline]
     pub fn suppressed(&self) -> &SuppressedLocalRateLimiter {
-        self.suppressed.get_or_init(|| SuppressedLocalRateLimiter::new(self.parts.limiter(), self.options))
+        self.suppressed.get_or_init(|| SuppressedLocalRateLimiter::new(self.config.limiter(), self.options))
     }
 
     /// Returns the limiter of token buckets with one or more limits.
     #[inline]
     pub fn token_bucket(&self) -> &Limiter<TokenBucket> {
-        self.token_bucket.get_or_init(|| self.parts.limiter())
+        self.token_bucket.get_or_init(|| self.config.limiter())
     }
 
     /// Returns the limiter of sliding-window counters.
     #[inline]
     pub fn sliding_window(&self) -> &Limiter<SlidingWindow> {
-        self.sliding_window.get_or_init(|| self.parts.limiter())
+        self.sliding_window.get_or_init(|| self.config.limiter())
     }
 
     /// Returns the limiter of fixed windows.
     #[inline]
     pub fn fixed_window(&self) -> &Limiter<FixedWindow> {
-        self.fixed_window.get_or_init(|| self.parts.limiter())
+        self.fixed_window.get_or_init(|| self.config.limiter())
     }
 
     /// Returns the limiter of attempts, with blocks.
     #[inline]
     pub fn abuse(&self) -> &Limiter<Abuse> {
-        self.abuse.get_or_init(|| self.parts.limiter())
+        self.abuse.get_or_init(|| self.config.limiter())
     }
 
     pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
-        self.parts.observer.as_ref()
+        self.config.observer.as_ref()
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        self.parts.clock.now()
+        self.config.clock.now()
     }
 
     /// Returns the number of keys in memory, of all strategies.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::map::Hashed;
+use super::map::HashedKey;
 use crate::clock::Timestamp;
 use crate::strategy::{Call, Strategy};
 
@@ -51,8 +51,8 @@ pub struct Granted<D> {
 }
 
 /// A take that was committed.
-pub(super) struct Taken<'a, S: Strategy> {
-    pub(super) key: &'a Hashed<'a>,
+pub(super) struct CommittedTake<'a, S: Strategy> {
+    pub(super) key: &'a HashedKey<'a>,
     pub(super) limit: &'a S::Limit,
     pub(super) call: Call,
     pub(super) outcome: &'a S::Outcome,
@@ -64,7 +64,7 @@ const MAX_REFUNDED: usize = 4_096;
 
 /// The receipts of a shard that were refunded, each until its take no longer counts.
 #[derive(Debug, Default)]
-pub(super) struct Refunded {
+pub(super) struct RefundedReceipts {
     next_id: u64,
     /// The last receipt that is void, with all before it: their keys may have been reset since.
     void_through: u64,
@@ -73,7 +73,7 @@ pub(super) struct Refunded {
     none_before: Timestamp,
 }
 
-impl Refunded {
+impl RefundedReceipts {
     pub(super) fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
@@ -87,7 +87,7 @@ impl Refunded {
     }
 
     /// Whether `id` is refunded for the first time. If so, it is remembered until `until`.
-    pub(super) fn is_first(&mut self, id: u64, until: Timestamp, now: Timestamp) -> bool {
+    pub(super) fn mark_refunded(&mut self, id: u64, until: Timestamp, now: Timestamp) -> bool {
         if id <= self.void_through || self.done.contains_key(&id) {
             return false;
         }

@@ -2,9 +2,9 @@
 
 use hashbrown::HashTable;
 
-use super::key::Key;
+use super::key::StoredKey;
 use super::overflow::Overflow;
-use super::receipt::Refunded;
+use super::receipt::RefundedReceipts;
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
 
@@ -16,18 +16,18 @@ const SWEPT_PER_MISS: usize = 8;
 const SHRINK_ABOVE: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Entry<S: Strategy> {
-    key: Key,
+pub(super) struct StateEntry<S: Strategy> {
+    key: StoredKey,
     pub(super) state: S::State,
 }
 
 #[derive(Debug)]
 pub(super) struct Shard<S: Strategy> {
-    table: HashTable<Entry<S>>,
+    table: HashTable<StateEntry<S>>,
     /// The states that keys without room share; `None` if there are none.
     overflow: Option<Box<Overflow<S>>>,
     /// The receipts of this shard that were refunded.
-    pub(super) refunded: Option<Box<Refunded>>,
+    pub(super) refunded: Option<Box<RefundedReceipts>>,
     /// The slot at which the last sweep ended.
     cursor: usize,
 }
@@ -45,14 +45,14 @@ impl<S: Strategy> Shard<S> {
     }
 
     /// Returns the slot of a key. It is valid until the table changes.
-    pub(super) fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
+    pub(super) fn bucket_index(&self, hash: u64, key: &[u8]) -> Option<usize> {
         self.table.find_bucket_index(hash, |entry| entry.key.is(key))
     }
 
-    /// Returns the state in slot `place`, if it is still that of `key`.
+    /// Returns the state in slot `bucket`, if it is still that of `key`.
     #[inline]
-    pub(super) fn at(&mut self, place: usize, key: &[u8]) -> Option<&mut S::State> {
-        let entry = self.table.get_bucket_mut(place)?;
+    pub(super) fn state_at(&mut self, bucket: usize, key: &[u8]) -> Option<&mut S::State> {
+        let entry = self.table.get_bucket_mut(bucket)?;
         entry.key.is(key).then_some(&mut entry.state)
     }
 
@@ -70,7 +70,7 @@ impl<S: Strategy> Shard<S> {
     /// Returns the same state as [`Shard::shared`], after [`Overflow::prepare`] was called.
     pub(super) fn prepared(&mut self, limit: &S::Limit) -> Option<&mut S::State> {
         let overflow = self.overflow.as_mut()?;
-        overflow.place(limit).and_then(|place| overflow.at(place, limit))
+        overflow.index_of(limit).and_then(|place| overflow.state_at(place, limit))
     }
 
     /// Runs `look` on the state that decides for a key without one of its own under `limit`.
@@ -78,11 +78,11 @@ impl<S: Strategy> Shard<S> {
         &mut self,
         limit: &S::Limit,
         now: Timestamp,
-        look: impl FnOnce(&S::State) -> R,
+        peek: impl FnOnce(&S::State) -> R,
     ) -> R {
         match &mut self.overflow {
-            Some(overflow) => overflow.peek(limit, now, look),
-            None => look(&S::State::default()),
+            Some(overflow) => overflow.peek(limit, now, peek),
+            None => peek(&S::State::default()),
         }
     }
 
@@ -98,7 +98,7 @@ impl<S: Strategy> Shard<S> {
     }
 
     pub(super) fn insert(&mut self, key: &[u8], state: S::State, hash: impl Fn(&[u8]) -> u64) {
-        let entry = Entry { key: Key::new(key), state };
+        let entry = StateEntry { key: StoredKey::new(key), state };
         self.table.insert_unique(hash(key), entry, |entry| hash(entry.key.as_bytes()));
     }
 
@@ -153,7 +153,7 @@ impl<S: Strategy> Shard<S> {
 
     /// Forgets every key that has been equivalent to a fresh one since `moment`. Returns the number of keys
     /// forgotten.
-    pub(super) fn forget_since(&mut self, moment: Timestamp, hash: impl Fn(&[u8]) -> u64) -> usize {
+    pub(super) fn forget_fresh_since(&mut self, moment: Timestamp, hash: impl Fn(&[u8]) -> u64) -> usize {
         let before = self.table.len();
         self.table.retain(|entry| S::fresh_from(&entry.state) > moment);
         let capacity = self.table.capacity();
@@ -161,7 +161,7 @@ impl<S: Strategy> Shard<S> {
             self.table.shrink_to(self.table.len() * 2, |entry| hash(entry.key.as_bytes()));
         }
         if let Some(overflow) = &mut self.overflow {
-            overflow.forget_since(moment);
+            overflow.forget_fresh_since(moment);
         }
         self.overflow.take_if(|overflow| overflow.is_empty());
         before - self.table.len()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::limiter::Limiter;
 use crate::strategy::Strategy;
-use crate::waiting::{Ask, WaitError, Waiting};
+use crate::waiting::{WaitError, WaitState, WaitVerb};
 
 impl<S: Strategy> Limiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`. The waiters of a key are served in the order
@@ -56,11 +56,11 @@ impl<S: Strategy> Limiter<S> {
     ) -> Result<S::Decision<'l>, WaitError> {
         let ask = |ask| async move {
             Ok(match ask {
-                Ask::Peek => self.peek(key, limit, cost),
-                Ask::Take => self.take(key, limit, cost),
+                WaitVerb::Peek => self.peek(key, limit, cost),
+                WaitVerb::Take => self.take(key, limit, cost),
             })
         };
-        let waiting = Waiting::new(self.clock.clone(), patience);
-        waiting.admitted::<S, _>(&self.waiters, &self.map.hashed(key).key, ask).await
+        let waiting = WaitState::new(self.clock.clone(), patience);
+        waiting.until_admitted::<S, _>(&self.waiters, &self.map.hash_key(key).key, ask).await
     }
 }

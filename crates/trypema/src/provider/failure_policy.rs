@@ -12,7 +12,9 @@
 //! A refund or reset that did not happen is never reported as done. Decisions made here are marked as such
 //! ([`Decision::is_substitute`]).
 
-use super::{Fallback, OnStoreFailure, Provider, Receipt, Record, Refund, Refunded, Spending};
+use super::{
+    AnyReceipt, CheckVerb, Fallback, OnStoreFailure, Provider, RecordRequest, RefundRequest, RefundResult,
+};
 use crate::check::{
     Check, CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse,
 };
@@ -46,26 +48,26 @@ pub(crate) fn if_unreachable(
 pub(crate) async fn after_take(
     provider: &dyn Provider,
     request: TakeRequest<'_>,
-    mut response: TakeResponse<Receipt>,
+    mut response: TakeResponse<AnyReceipt>,
     policy_of: &PolicyOf<'_>,
-) -> Result<TakeResponse<Receipt>, TrypemaError> {
+) -> Result<TakeResponse<AnyReceipt>, TrypemaError> {
     if response.failures.is_empty() || !response.is_allowed() {
         return Ok(response);
     }
-    let decided = decide_failed(provider, request.together, &response, policy_of);
+    let decided = decide_failed(provider, request.checks, &response, policy_of);
     let is_allowed = decided.as_ref().is_ok_and(|decisions| decisions.iter().all(Decision::is_allowed));
     if !is_allowed {
         roll_back(provider, request, &mut response).await;
     }
     if is_allowed && request.receipts == Receipts::Wanted {
-        response.receipts.resize_with(request.together.len(), || None);
+        response.receipts.resize_with(request.checks.len(), || None);
     }
     for (failed, decision) in response.failures.iter().zip(decided?) {
         if let Some(place) = response.decisions.get_mut(failed.index) {
             *place = Some(decision);
         }
         if let Some(place) = response.receipts.get_mut(failed.index) {
-            *place = (!decision.is_uncounted()).then_some(Receipt::Fallback);
+            *place = (!decision.is_uncounted()).then_some(AnyReceipt::Fallback);
         }
     }
     Ok(response)
@@ -75,22 +77,22 @@ pub(crate) async fn after_take(
 fn decide_failed(
     provider: &dyn Provider,
     checks: &[Check<'_>],
-    response: &TakeResponse<Receipt>,
+    response: &TakeResponse<AnyReceipt>,
     policy_of: &PolicyOf<'_>,
 ) -> Result<Vec<Decision>, TrypemaError> {
-    let decide_one = |failed: &Failed, spending: Spending| {
+    let decide_one = |failed: &Failed, verb: CheckVerb| {
         let check = checks.get(failed.index).ok_or_else(|| failed.error.clone())?;
-        let fallback = Fallback { check: *check, spending, policy: policy_of(failed.index) };
+        let fallback = Fallback { check: *check, verb, policy: policy_of(failed.index) };
         decide(provider, fallback, failed.error.clone())
     };
-    let peeked = response.failures.iter().map(|failed| decide_one(failed, Spending::Peek));
+    let peeked = response.failures.iter().map(|failed| decide_one(failed, CheckVerb::Peek));
     let mut decisions: Vec<Decision> = peeked.collect::<Result<_, _>>()?;
     let is_denied = !decisions.iter().all(Decision::is_allowed);
     for (failed, decision) in response.failures.iter().zip(&mut decisions) {
         // Denied checks are taken as well, so that the observer sees them and the strategy can count the
         // denial.
         if !is_denied || !decision.is_allowed() {
-            *decision = decide_one(failed, Spending::Take)?;
+            *decision = decide_one(failed, CheckVerb::Take)?;
         }
     }
     if !is_denied && !decisions.iter().all(Decision::is_allowed) {
@@ -115,13 +117,19 @@ fn decide(provider: &dyn Provider, fallback: Fallback<'_>, error: TrypemaError) 
 
 /// Refunds the units that a request spent on the checks that did not fail. If a refund fails, its units
 /// stay spent, which is the stricter outcome.
-async fn roll_back(provider: &dyn Provider, request: TakeRequest<'_>, response: &mut TakeResponse<Receipt>) {
+async fn roll_back(
+    provider: &dyn Provider,
+    request: TakeRequest<'_>,
+    response: &mut TakeResponse<AnyReceipt>,
+) {
     let receipts = std::mem::take(&mut response.receipts);
-    let refunds: Vec<Refund<'_>> = request
-        .together
+    let refunds: Vec<RefundRequest<'_>> = request
+        .checks
         .iter()
         .zip(&receipts)
-        .filter_map(|(check, receipt)| Some(Refund { check: *check, receipt: Some(receipt.as_ref()?) }))
+        .filter_map(|(check, receipt)| {
+            Some(RefundRequest { check: *check, receipt: Some(receipt.as_ref()?) })
+        })
         .collect();
     if !refunds.is_empty() {
         provider.refund_all(&refunds, request.deadline).wait().await;
@@ -141,12 +149,12 @@ pub(crate) fn after_each(
 /// the units counted in this process, if there are any.
 pub(crate) async fn refund_all(
     provider: &dyn Provider,
-    refunds: &[Refund<'_>],
+    refunds: &[RefundRequest<'_>],
     deadline: Deadline,
     policy_of: &PolicyOf<'_>,
-) -> Vec<Refunded> {
+) -> Vec<RefundResult> {
     let results = provider.refund_all(refunds, deadline).wait().await;
-    let fall_back = |(index, (refund, result)): (usize, (&Refund<'_>, Refunded))| match result {
+    let fall_back = |(index, (refund, result)): (usize, (&RefundRequest<'_>, RefundResult))| match result {
         Err(error) if refund.receipt.is_none() && error.is_certainly_unspent() => {
             let refunded = provider.refund_without_store(&refund.check, policy_of(index));
             refunded.filter(|units| *units > 0).ok_or(error)
@@ -159,13 +167,13 @@ pub(crate) async fn refund_all(
 /// Records each check, and applies the policy of the checks whose store failed.
 pub(crate) async fn record_all(
     provider: &dyn Provider,
-    records: &[Record<'_>],
+    records: &[RecordRequest<'_>],
     deadline: Deadline,
     policy_of: &PolicyOf<'_>,
 ) -> Vec<CheckResult> {
     let results = provider.record_all(records, deadline).wait().await;
-    let apply = |(index, (record, result)): (usize, (&Record<'_>, CheckResult))| {
-        let fallback = Fallback { check: record.check, spending: Spending::Take, policy: policy_of(index) };
+    let apply = |(index, (record, result)): (usize, (&RecordRequest<'_>, CheckResult))| {
+        let fallback = Fallback { check: record.check, verb: CheckVerb::Take, policy: policy_of(index) };
         after_each(provider, result, fallback)
     };
     records.iter().zip(results).enumerate().map(apply).collect()
@@ -180,7 +188,7 @@ pub(crate) async fn peek_all(
 ) -> Vec<CheckResult> {
     let results = provider.peek_all(checks, deadline).wait().await;
     let apply = |(index, (check, result)): (usize, (&Check<'_>, CheckResult))| {
-        let fallback = Fallback { check: *check, spending: Spending::Peek, policy: policy_of(index) };
+        let fallback = Fallback { check: *check, verb: CheckVerb::Peek, policy: policy_of(index) };
         after_each(provider, result, fallback)
     };
     checks.iter().zip(results).enumerate().map(apply).collect()

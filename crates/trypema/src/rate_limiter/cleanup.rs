@@ -8,18 +8,18 @@ use super::RateLimiter;
 
 /// The settings of the loop.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Config {
+pub(super) struct CleanupConfig {
     pub(super) stale_for: Duration,
     pub(super) interval: Duration,
 }
 
 /// The channel to a running loop. Dropping it ends the loop.
 #[derive(Debug, Default)]
-pub(super) struct Cleanup(Mutex<Option<Sender<Config>>>);
+pub(super) struct Cleanup(Mutex<Option<Sender<CleanupConfig>>>);
 
 impl Cleanup {
     /// Starts the loop, or sends new settings to the running one.
-    pub(super) fn run(&self, limiter: &Arc<RateLimiter>, config: Config) {
+    pub(super) fn run(&self, limiter: &Arc<RateLimiter>, config: CleanupConfig) {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if running.as_ref().is_some_and(|running| running.send(config).is_ok()) {
             return;
@@ -34,7 +34,7 @@ impl Cleanup {
     }
 }
 
-fn run(limiter: &Weak<RateLimiter>, mut config: Config, changes: &Receiver<Config>) {
+fn run(limiter: &Weak<RateLimiter>, mut config: CleanupConfig, changes: &Receiver<CleanupConfig>) {
     loop {
         match changes.recv_timeout(config.interval) {
             Ok(changed) => config = changed,

@@ -6,7 +6,7 @@ use super::failure::{RedisFailure, RedisFailureKind};
 use super::script;
 use super::transport::ScriptCall;
 use crate::clock::Timestamp;
-use crate::strategy::{Facts, LeaseAsk, put_count, put_number};
+use crate::strategy::{LeaseParams, ReplyReader, put_count, put_number};
 
 /// The verbs of the driver script, with their numbers in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) enum Verb {
     Block = 9,
     Unblock = 10,
     /// Decides without spending. Records what the strategy counts when another check denies the request.
-    Forgo = 11,
+    DeniedElsewhere = 11,
     /// Takes units that only this instance will spend.
     Lease = 12,
     /// Announces that an instance is live, or leaves. Returns the number of live instances.
@@ -37,7 +37,10 @@ pub(super) enum Verb {
 impl Verb {
     /// Whether the reply contains a decision.
     fn is_deciding(self) -> bool {
-        matches!(self, Self::Take | Self::Peek | Self::UpTo | Self::Reserve | Self::Forgo | Self::Lease)
+        matches!(
+            self,
+            Self::Take | Self::Peek | Self::UpTo | Self::Reserve | Self::DeniedElsewhere | Self::Lease
+        )
     }
 }
 
@@ -59,7 +62,7 @@ pub(super) struct Ask {
     pub(super) resets: u32,
     /// The limit, as the strategy's Lua twin reads it. Empty for verbs without a limit.
     pub(super) limit: Vec<u8>,
-    pub(super) facts_len: usize,
+    pub(super) outcome_len: usize,
     /// The further arguments of [`Verb::Lease`].
     pub(super) lease: Option<LeaseTerms>,
 }
@@ -67,7 +70,7 @@ pub(super) struct Ask {
 /// A request for a lease, and the instance that makes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LeaseTerms {
-    pub(super) ask: LeaseAsk,
+    pub(super) ask: LeaseParams,
     pub(super) instance: u64,
     /// The time for which the instance counts as sharing the key; 0 if it leaves.
     pub(super) live_for_us: u64,
@@ -75,8 +78,9 @@ pub(super) struct LeaseTerms {
 
 impl LeaseTerms {
     fn write(&self, argument: &mut Vec<u8>) {
-        let back = self.ask.back;
-        let numbers = [self.ask.want, back.units, back.recorded.as_micros(), self.ask.seen, self.live_for_us];
+        let back = self.ask.unspent;
+        let numbers =
+            [self.ask.want, back.units, back.recorded.as_micros(), self.ask.reported, self.live_for_us];
         numbers.into_iter().for_each(|number| put_count(argument, number));
         argument.extend_from_slice(&back.resets.to_le_bytes());
         argument.extend_from_slice(&self.instance.to_le_bytes());
@@ -126,14 +130,14 @@ pub(super) struct Told {
     /// The numeric result of the verb.
     pub(super) number: u64,
     facts: [u8; INLINE_FACTS],
-    facts_len: usize,
+    outcome_len: usize,
     /// Facts longer than [`INLINE_FACTS`].
     long_facts: Option<Arc<[u8]>>,
     /// Units that earlier callers of the same [`Run`] spent after the script had computed the outcome in
     /// `facts`.
     pub(super) spent: u64,
     /// For a lease: the number of instances that share the key, and the key's reset count.
-    pub(super) sharers: u32,
+    pub(super) instances: u32,
     pub(super) resets: u32,
 }
 
@@ -151,11 +155,11 @@ const INLINE_FACTS: usize = 64;
 impl Told {
     fn at(now: Timestamp, number: u64) -> Self {
         let facts = [0; INLINE_FACTS];
-        Self { now, number, facts, facts_len: 0, long_facts: None, spent: 0, sharers: 0, resets: 0 }
+        Self { now, number, facts, outcome_len: 0, long_facts: None, spent: 0, instances: 0, resets: 0 }
     }
 
-    pub(super) fn facts(&self) -> Facts<'_> {
-        Facts::new(self.long_facts.as_deref().unwrap_or(&self.facts[..self.facts_len]))
+    pub(super) fn facts(&self) -> ReplyReader<'_> {
+        ReplyReader::new(self.long_facts.as_deref().unwrap_or(&self.facts[..self.outcome_len]))
     }
 }
 
@@ -231,7 +235,7 @@ impl<'a> Cargo<'a> {
 
     /// Decodes `reply` into a result for each check, in order. Returns `None` if the reply is malformed.
     pub(super) fn read(&self, reply: &[u8]) -> Option<Vec<Result<Told, RedisFailure>>> {
-        let mut facts = Facts::new(reply);
+        let mut facts = ReplyReader::new(reply);
         let now = Timestamp::from_micros(facts.count()?);
         let mut told = Vec::new();
         if let Some(run) = self.single() {
@@ -306,7 +310,7 @@ impl Packing {
 
 /// Reads the reply of the driver script to one check.
 fn read_check(
-    facts: &mut Facts<'_>,
+    facts: &mut ReplyReader<'_>,
     run: &Run<'_>,
     now: Timestamp,
     told: &mut Vec<Result<Told, RedisFailure>>,
@@ -321,7 +325,7 @@ fn read_check(
     let number = facts.count()?;
     let mut answer = Told::at(now, number);
     if run.ask.verb == Verb::Lease {
-        (answer.sharers, answer.resets) = (facts.word()?, facts.word()?);
+        (answer.instances, answer.resets) = (facts.word()?, facts.word()?);
     }
     if run.ask.verb.is_deciding() {
         return read_stretches(facts, run, answer, told);
@@ -332,7 +336,7 @@ fn read_check(
 
 /// Reads the replies for all callers of `run`. Each is a copy of `told_of` with its own facts.
 fn read_stretches(
-    facts: &mut Facts<'_>,
+    facts: &mut ReplyReader<'_>,
     run: &Run<'_>,
     told_of: Told,
     told: &mut Vec<Result<Told, RedisFailure>>,
@@ -340,12 +344,12 @@ fn read_stretches(
     let mut left = run.times;
     while left > 0 {
         let count = facts.word().filter(|count| (1..=left).contains(count))?;
-        let bytes = facts.bytes(run.ask.facts_len)?;
+        let bytes = facts.bytes(run.ask.outcome_len)?;
         let mut answer = told_of.clone();
         match answer.facts.get_mut(..bytes.len()) {
             Some(facts) => {
                 facts.copy_from_slice(bytes);
-                answer.facts_len = bytes.len();
+                answer.outcome_len = bytes.len();
             }
             None => answer.long_facts = Some(bytes.into()),
         }

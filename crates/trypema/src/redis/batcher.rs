@@ -33,7 +33,7 @@ use std::time::Duration;
 use super::ask::{Answers, Asks};
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::transport::RedisConnection;
-use crate::clock::{Clock, Source, SystemClock, Timestamp};
+use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
 use batch::Batch;
 use driver::Driver;
 use pending_request::{PendingRequest, Stage, WaitForReply};
@@ -65,7 +65,7 @@ pub(super) struct BatcherOptions {
     /// The time that callers usually wait before they give up.
     pub(super) call_timeout: Duration,
     /// The clock that scripts use in place of the server's, if the limiter was built with one.
-    pub(super) clock: Option<Source>,
+    pub(super) clock: Option<ClockSource>,
 }
 
 /// A queue of requests from many callers, and the driver that sends them.
@@ -199,7 +199,7 @@ impl Batcher {
 
     /// Returns the time that replaces the server's, if there is a clock for it.
     fn now(&self) -> Option<Timestamp> {
-        self.options.clock.as_ref().map(Source::now)
+        self.options.clock.as_ref().map(ClockSource::now)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

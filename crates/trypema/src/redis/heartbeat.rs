@@ -35,7 +35,7 @@ impl RedisRateLimiterProvider {
             resets: 0,
             // This verb has no limit: the script reads the instance's id in its place.
             limit: instance.to_le_bytes().to_vec(),
-            facts_len: 0,
+            outcome_len: 0,
             lease: None,
         }
     }

@@ -8,17 +8,17 @@ use super::key_call::{Asking, KeyCall};
 use super::limiter::Limiter;
 use super::receipt::Reservation;
 use crate::clock::Timestamp;
-use crate::strategy::{Call, Leasable, LeaseAsk, Leased};
+use crate::strategy::{Call, Leasable, LeaseGrant, LeaseParams};
 
 /// The reply to a lease request.
 #[derive(Debug, Clone, Copy)]
 pub struct ToldLease<O> {
     /// The granted lease.
-    pub leased: Leased<O>,
+    pub leased: LeaseGrant<O>,
     /// The time of the grant, by the clock of Redis.
     pub now: Timestamp,
     /// The number of instances that share the key.
-    pub sharers: u32,
+    pub instances: u32,
     /// The key's reset count at the grant.
     pub resets: u32,
 }
@@ -39,7 +39,7 @@ impl<S: Leasable> Limiter<S> {
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        (ask, sharer): (LeaseAsk, Sharer),
+        (ask, sharer): (LeaseParams, Sharer),
     ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
         self.lease_by(self.deadline_from_now(), (key, limit), (ask, sharer)).await
     }
@@ -49,7 +49,7 @@ impl<S: Leasable> Limiter<S> {
         &self,
         deadline: Timestamp,
         (key, limit): (&RedisKey, &S::Limit),
-        (ask, sharer): (LeaseAsk, Sharer),
+        (ask, sharer): (LeaseParams, Sharer),
     ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
         let terms = Terms::until(deadline);
         if ask.want > 0 || ask.need > 0 {
@@ -63,15 +63,15 @@ impl<S: Leasable> Limiter<S> {
         if told.number > ask.need.max(ask.want) {
             return Err(RedisFailure::new(RedisFailureKind::BadReply, "more was granted than asked for"));
         }
-        let (now, units, sharers, resets) = (told.now, told.number, told.sharers, told.resets);
+        let (now, units, instances, resets) = (told.now, told.number, told.instances, told.resets);
         let decided = Asking { cost: if units == 0 { ask.need.max(1) } else { units }, ..asking };
         let outcome = self.read(limit, decided, told)?.outcome;
-        if units > 0 && units < ask.need && !S::is_drawing(&outcome) {
+        if units > 0 && units < ask.need && !S::allows_local_draws(&outcome) {
             return Err(RedisFailure::new(RedisFailureKind::BadReply, "less was granted than needed"));
         }
-        let call = Call::new(now, units).stamped(ask.end(now, units));
+        let call = Call::new(now, units).with_stamp(ask.end(now, units));
         let recorded = if units == 0 { now } else { S::recorded_at(limit, &outcome, call) };
-        Ok(ToldLease { leased: Leased { units, recorded, outcome }, now, sharers, resets })
+        Ok(ToldLease { leased: LeaseGrant { units, recorded, outcome }, now, instances, resets })
     }
 
     /// Returns the time until which a call with this `deadline` waits for a reply to another call's

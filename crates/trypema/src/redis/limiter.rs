@@ -13,8 +13,8 @@ use super::key::RedisKey;
 use super::key_call::{Asking, KeyCall};
 use super::store::Store;
 use super::substitute::Substitute;
-use crate::clock::{Source, Timestamp};
-use crate::decision::{Decision, When};
+use crate::clock::{ClockSource, Timestamp};
+use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
 use crate::local::Granted;
 use crate::observer::{Event, Failure};
@@ -74,7 +74,7 @@ pub(super) struct Found<S: Strategy> {
 
 impl<S: Wire> Found<S> {
     pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
-        S::decision(limit, self.outcome, When::exactly(self.told.now))
+        S::decision(limit, self.outcome, DecisionTime::exactly(self.told.now))
     }
 }
 
@@ -262,7 +262,7 @@ impl<S: Wire> Limiter<S> {
     ) -> Result<Found<S>, RedisFailure> {
         let lease = if asking.verb == Verb::Reserve { asking.extra } else { 0 };
         let stamp = told.now + Duration::from_micros(lease);
-        let call = Call::new(told.now, asking.cost).stamped(stamp);
+        let call = Call::new(told.now, asking.cost).with_stamp(stamp);
         match S::read_outcome(limit, &mut told.facts(), call, told.spent) {
             Some(outcome) => Ok(Found { outcome, told, call }),
             None => Err(RedisFailure::new(RedisFailureKind::BadReply, "an outcome that cannot be")),
@@ -297,7 +297,7 @@ impl<S: Wire> Limiter<S> {
             extra: asking.extra,
             resets: 0,
             limit: written,
-            facts_len: limit.map_or(0, S::facts_len),
+            outcome_len: limit.map_or(0, S::outcome_len),
             lease: None,
         }
     }
@@ -364,7 +364,7 @@ impl<S: Wire> Limiter<S> {
 
     /// Returns the start time of a call, if there is an observer that needs it.
     pub(crate) fn started(&self) -> Option<Timestamp> {
-        self.store.observer().map(|_| Source::System.now())
+        self.store.observer().map(|_| ClockSource::System.now())
     }
 
     /// Notifies the observer of a decision.
@@ -376,7 +376,7 @@ impl<S: Wire> Limiter<S> {
         decision: Option<Decision>,
     ) {
         if let (Some(observer), Some(started), Some(decision)) = (self.store.observer(), started, &decision) {
-            let elapsed_us = Source::System.now().as_micros().saturating_sub(started.as_micros());
+            let elapsed_us = ClockSource::System.now().as_micros().saturating_sub(started.as_micros());
             let latency = Duration::from_micros(elapsed_us);
             observer.decided(&Event { strategy: S::NAME, key: key.as_str(), cost, decision, latency });
         }

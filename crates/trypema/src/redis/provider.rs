@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::compat::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 use super::key::RedisKey;
 use super::limiter::Limiter;
-use super::seeds::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 use super::store::{Parts, Store};
 use super::transport::RedisStats;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};

@@ -51,6 +51,6 @@ pub(super) fn next_id() -> u128 {
 /// the time add to that.
 pub(crate) fn random() -> u64 {
     use std::hash::BuildHasher;
-    let seed = (std::process::id(), crate::clock::Source::System.now());
+    let seed = (std::process::id(), crate::clock::ClockSource::System.now());
     std::hash::RandomState::new().hash_one(seed)
 }

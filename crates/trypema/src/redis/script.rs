@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::transport::Script;
-use crate::strategy::{LUA, Lua};
+use crate::strategy::{LUA_SOURCES, LuaSource};
 
 const TIME: &str = include_str!("script/time.lua");
 const TAKE: &str = include_str!("script/take.lua");
@@ -16,9 +16,10 @@ const DRIVER: &str = include_str!("script/driver.lua");
 
 /// Returns the script for takes of one cost from one key, for the strategy with this number.
 pub(super) fn single(number: u8) -> Arc<Script> {
-    static SINGLES: [OnceLock<Arc<Script>>; LUA.len()] = [const { OnceLock::new() }; LUA.len()];
+    static SINGLES: [OnceLock<Arc<Script>>; LUA_SOURCES.len()] =
+        [const { OnceLock::new() }; LUA_SOURCES.len()];
     let index = usize::from(number - 1);
-    let made = || Arc::new(Script::new(single_source(&LUA[index])));
+    let made = || Arc::new(Script::new(single_source(&LUA_SOURCES[index])));
     Arc::clone(SINGLES[index].get_or_init(made))
 }
 
@@ -26,7 +27,7 @@ pub(super) fn single(number: u8) -> Arc<Script> {
 /// request needs them.
 pub(super) fn driver() -> Arc<Script> {
     static SCRIPT: OnceLock<Arc<Script>> = OnceLock::new();
-    Arc::clone(SCRIPT.get_or_init(|| Arc::new(Script::new(driver_source(&LUA)))))
+    Arc::clone(SCRIPT.get_or_init(|| Arc::new(Script::new(driver_source(&LUA_SOURCES)))))
 }
 
 /// One script, as Redis receives it.
@@ -41,26 +42,26 @@ pub struct ScriptSource {
 /// Returns every script of this version, for tests that store them.
 #[doc(hidden)]
 pub fn script_sources() -> Vec<ScriptSource> {
-    sources_of(&LUA)
+    sources_of(&LUA_SOURCES)
 }
 
 /// Returns every script without the fast paths (`quick/*.lua`), for measuring what the fast paths save.
 #[doc(hidden)]
 pub fn script_sources_without_quick() -> Vec<ScriptSource> {
-    sources_of(&LUA.map(Lua::without_quick))
+    sources_of(&LUA_SOURCES.map(LuaSource::without_quick))
 }
 
-fn sources_of(strategies: &[Lua]) -> Vec<ScriptSource> {
+fn sources_of(strategies: &[LuaSource]) -> Vec<ScriptSource> {
     let singles = strategies.iter().map(|lua| ScriptSource { name: lua.name, source: single_source(lua) });
     singles.chain([ScriptSource { name: "driver", source: driver_source(strategies) }]).collect()
 }
 
-fn single_source(lua: &Lua) -> String {
+fn single_source(lua: &LuaSource) -> String {
     let parts = [TIME, "local quick", lua.quick_base, lua.quick, FIRST, lua.base, lua.source, TAKE, SINGLE];
     parts.join("\n")
 }
 
-fn driver_source(strategies: &[Lua]) -> String {
+fn driver_source(strategies: &[LuaSource]) -> String {
     let mut source = format!("{TIME}\nlocal quick_of = {{}}\n");
     for (index, lua) in strategies.iter().enumerate().filter(|(_, lua)| !lua.quick.is_empty()) {
         let quick = [lua.quick_base, lua.quick].join("\n");

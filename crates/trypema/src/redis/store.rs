@@ -12,7 +12,7 @@ use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::{RedisKey, state_name};
 use super::substitute::OnFailure;
 use super::transport::{RedisConnection, RedisStats, slot_of};
-use crate::clock::{Clock, Source, SystemClock};
+use crate::clock::{Clock, ClockSource, SystemClock};
 use crate::error::TrypemaError;
 use crate::observer::{Observer, StoreCall};
 
@@ -27,7 +27,7 @@ pub(crate) struct Parts {
     pub(crate) deadline: Duration,
     pub(crate) on_failure: OnFailure,
     /// The clock that scripts use in place of the server's, if the limiter was built with one.
-    pub(crate) clock: Option<Source>,
+    pub(crate) clock: Option<ClockSource>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
@@ -80,8 +80,8 @@ impl Store {
     }
 
     /// Returns the clock that the limiter was built with, or the system's.
-    pub(super) fn clock(&self) -> Source {
-        self.parts.clock.clone().unwrap_or(Source::System)
+    pub(super) fn clock(&self) -> ClockSource {
+        self.parts.clock.clone().unwrap_or(ClockSource::System)
     }
 
     pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {

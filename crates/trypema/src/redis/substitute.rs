@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::ask::Verb;
 use super::key::RedisKey;
 use super::key_call::{Asking, KeyCall};
-use crate::clock::{Source, Timestamp};
-use crate::decision::When;
+use crate::clock::{ClockSource, Timestamp};
+use crate::decision::DecisionTime;
 use crate::local::{Bound, Limiter as LocalLimiter, WhenFull};
 use crate::strategy::{Call, Strategy, Wire};
 
@@ -83,13 +83,13 @@ impl<S: Wire> Substitute<S> {
         on_failure: OnFailure,
         call: KeyCall<'_, 'l, S::Limit>,
     ) -> Option<S::Decision<'l>> {
-        let (now, limit, cost) = (Source::System.now(), call.limit, call.asking.cost);
+        let (now, limit, cost) = (ClockSource::System.now(), call.limit, call.asking.cost);
         let fresh = || S::decide(limit, &S::State::default(), Call::new(now, cost));
-        let when = When::exactly(now).uncounted();
+        let decided_at = DecisionTime::exactly(now).uncounted();
         match on_failure {
             OnFailure::Fail => None,
-            OnFailure::Allow => Some(S::decision(limit, fresh(), when)),
-            OnFailure::Deny => Some(S::decision(limit, S::denied(fresh()), when)),
+            OnFailure::Allow => Some(S::decision(limit, fresh(), decided_at)),
+            OnFailure::Deny => Some(S::decision(limit, S::denied(fresh()), decided_at)),
             OnFailure::Local { instances } => Some(self.decide_here(instances, call)),
         }
     }
@@ -97,17 +97,17 @@ impl<S: Wire> Substitute<S> {
     fn decide_here<'l>(&self, instances: NonZeroU32, call: KeyCall<'_, 'l, S::Limit>) -> S::Decision<'l> {
         let KeyCall { key, limit, asking: Asking { verb, cost, .. } } = call;
         let bound = Bound { max_keys: MAX_KEYS, when_full: WhenFull::Share };
-        let local = self.local.get_or_init(|| LocalLimiter::new(Source::System, Some(bound), None));
+        let local = self.local.get_or_init(|| LocalLimiter::new(ClockSource::System, Some(bound), None));
         let weight = weight_of::<S>(instances, limit, cost);
         let found = match verb {
-            Verb::Peek => local.foreseen(key.as_str(), limit, weight),
-            _ => local.found(key.as_str(), limit, weight),
+            Verb::Peek => local.peek_at(key.as_str(), limit, weight),
+            _ => local.take_observed(key.as_str(), limit, weight),
         };
         if S::is_admitted(&found.outcome) && cost > 0 && verb != Verb::Peek {
-            let counts_until = Source::System.now() + Duration::from_micros(S::memory_us(limit));
+            let counts_until = ClockSource::System.now() + Duration::from_micros(S::retention_us(limit));
             self.note(key, Debt { units: cost, counts_until });
         }
-        S::decision(limit, found.outcome, found.when.substitute())
+        S::decision(limit, found.outcome, found.decided_at.substitute())
     }
 
     /// Adds to the units that Redis is to be charged for. If there are too many such keys, the units are
@@ -115,7 +115,7 @@ impl<S: Wire> Substitute<S> {
     fn note(&self, key: &RedisKey, debt: Debt) {
         let mut unsettled = self.unsettled();
         if unsettled.len() >= MAX_KEYS && !unsettled.contains_key(key) {
-            let now = Source::System.now();
+            let now = ClockSource::System.now();
             unsettled.retain(|_, debt| debt.counts_until > now);
             if unsettled.len() >= MAX_KEYS {
                 return;
@@ -159,7 +159,8 @@ impl<S: Wire> Substitute<S> {
     /// Removes and returns the units of a key that Redis is to be charged for now.
     pub(super) fn settling<'a>(&'a self, key: &'a RedisKey) -> Option<Settling<'a, S>> {
         self.local.get()?;
-        let debt = self.unsettled().remove(key).filter(|debt| debt.counts_until > Source::System.now())?;
+        let debt =
+            self.unsettled().remove(key).filter(|debt| debt.counts_until > ClockSource::System.now())?;
         Some(Settling { substitute: self, key, debt, unsent: Arc::default() })
     }
 
@@ -186,7 +187,7 @@ fn weight_of<S: Strategy>(instances: NonZeroU32, limit: &S::Limit, cost: u64) ->
 
 /// Returns the units that a fresh key admits.
 fn capacity_of<S: Strategy>(limit: &S::Limit) -> u64 {
-    S::fits(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
+    S::available(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
 }
 
 /// Units that Redis is being charged for. Dropping it restores them if they were certainly not charged.

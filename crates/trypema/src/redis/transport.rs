@@ -32,8 +32,8 @@ use self::sentinel::Sentinels;
 use super::runtime::Runtime;
 use super::{RedisFailure, RedisFailureKind};
 use crate::TrypemaError;
-use crate::clock::{Clock, Source, SystemClock};
-use crate::waiting::{Sleep, before};
+use crate::clock::{Clock, ClockSource, SystemClock};
+use crate::waiting::{Sleep, with_timeout};
 
 pub(crate) use self::script::{Script, ScriptCall};
 pub(crate) use self::slots::slot_of;
@@ -275,7 +275,7 @@ impl Channel {
 
 /// Returns the output of `future`, or `None` if it takes longer than `timeout`.
 async fn within<F: Future>(timeout: Duration, future: F) -> Option<F::Output> {
-    before(future, Sleep::until(&Source::System, SystemClock.now() + timeout)).await
+    with_timeout(future, Sleep::until(&ClockSource::System, SystemClock.now() + timeout)).await
 }
 
 fn refused(message: &'static str) -> RedisFailure {

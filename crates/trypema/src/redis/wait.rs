@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::key::RedisKey;
 use super::limiter::Limiter;
 use crate::strategy::Wire;
-use crate::waiting::{Ask, WaitError, Waiting};
+use crate::waiting::{WaitError, WaitState, WaitVerb};
 
 impl<S: Wire> Limiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`.
@@ -51,11 +51,11 @@ impl<S: Wire> Limiter<S> {
     ) -> Result<S::Decision<'l>, WaitError> {
         let ask = |ask| async move {
             match ask {
-                Ask::Peek => self.peek(key, limit, cost).await,
-                Ask::Take => self.take(key, limit, cost).await,
+                WaitVerb::Peek => self.peek(key, limit, cost).await,
+                WaitVerb::Take => self.take(key, limit, cost).await,
             }
         };
-        let waiting = Waiting::new(self.store.clock(), patience).spread();
-        waiting.admitted::<S, _>(&self.waiters, key.as_str().as_bytes(), ask).await
+        let waiting = WaitState::new(self.store.clock(), patience).with_jitter();
+        waiting.until_admitted::<S, _>(&self.waiters, key.as_str().as_bytes(), ask).await
     }
 }

@@ -19,7 +19,7 @@ use super::verdict::Verdict;
 use crate::check::{CheckResult, Deadline, Receipts, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::provider::{Counting, Provider, Receipt, Record, Refund, failure_policy};
+use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, RefundRequest, failure_policy};
 use crate::rate_limiter::RateLimiter;
 
 /// The rules in force. Checks a request against all rules that apply, and spends its cost on all of them or
@@ -70,7 +70,7 @@ pub(crate) type SelectProvider = fn(&RateLimiter) -> &dyn Provider;
 #[derive(Debug)]
 pub struct Reservation {
     plan: Plan,
-    receipts: Vec<Option<Receipt>>,
+    receipts: Vec<Option<AnyReceipt>>,
 }
 
 impl Reservation {
@@ -92,7 +92,7 @@ struct Decided {
     answers: Vec<usize>,
     /// `None` if the store failed and the rule is a shadow rule.
     decisions: Vec<Option<Decision>>,
-    receipts: Vec<Option<Receipt>>,
+    receipts: Vec<Option<AnyReceipt>>,
 }
 
 impl Engine {
@@ -196,9 +196,9 @@ impl Engine {
         let (plan, deadline) = (&reservation.plan, provider.deadline());
         let together = plan.under(&set, plan.together());
         let spent = together.checks.iter().zip(&together.answers).zip(&reservation.receipts);
-        let (refunds, answers): (Vec<Refund<'_>>, Vec<usize>) = spent
+        let (refunds, answers): (Vec<RefundRequest<'_>>, Vec<usize>) = spent
             .filter_map(|((check, answer), receipt)| {
-                Some((Refund { check: *check, receipt: Some(receipt.as_ref()?) }, *answer))
+                Some((RefundRequest { check: *check, receipt: Some(receipt.as_ref()?) }, *answer))
             })
             .unzip();
         let policy_of = plan.policy_of(&answers);
@@ -237,8 +237,8 @@ impl Engine {
             let policy_of = plan.policy_of(&together.answers);
             let if_unreachable = failure_policy::if_unreachable(provider, &together.checks, &policy_of);
             let request = TakeRequest {
-                together: &together.checks,
-                alone: &logging.checks,
+                checks: &together.checks,
+                independent: &logging.checks,
                 if_unreachable: &if_unreachable,
                 receipts,
                 deadline,
@@ -262,20 +262,20 @@ impl Engine {
             return None;
         }
         let request = TakeRequest {
-            together: &together.checks,
-            alone: &logging.checks,
+            checks: &together.checks,
+            independent: &logging.checks,
             if_unreachable: &[],
             receipts: Receipts::Unwanted,
             deadline: Deadline::NEVER,
         };
-        let response = match provider.take_all(request).now()? {
+        let response = match provider.take_all(request).ready()? {
             Ok(response) => response,
             Err(error) => return Some(Err(error)),
         };
         let mut decided = Decided::of_take(together, logging, response);
         let candidates = plan.candidates_after(&decided);
         if !candidates.records.is_empty() {
-            let asked = provider.record_all(&candidates.records, Deadline::NEVER).now();
+            let asked = provider.record_all(&candidates.records, Deadline::NEVER).ready();
             decided.add(candidates.answers, asked.unwrap_or_default());
         }
         Some(Ok(decided))
@@ -284,8 +284,8 @@ impl Engine {
     /// Records every check of a plan on its own.
     async fn record_each(&self, plan: &Plan) -> Result<Decided, TrypemaError> {
         let (provider, everything) = (self.provider(), plan.everything());
-        let record = |check: &_| Record { check: *check, counting: Counting::Take };
-        let records: Vec<Record<'_>> = everything.checks.iter().map(record).collect();
+        let record = |check: &_| RecordRequest { check: *check, mode: RecordMode::Take };
+        let records: Vec<RecordRequest<'_>> = everything.checks.iter().map(record).collect();
         let policy_of = plan.policy_of(&everything.answers);
         let results = failure_policy::record_all(provider, &records, provider.deadline(), &policy_of).await;
         Decided::of_each(plan, &everything.answers, results)
@@ -307,10 +307,10 @@ impl Engine {
 impl Decided {
     /// Combines the decisions of a take: those of `together`, then those of `logging`. A log-only rule has no
     /// decision if its store failed.
-    fn of_take(together: Checks<'_>, logging: Checks<'_>, response: TakeResponse<Receipt>) -> Self {
-        let TakeResponse { decisions, receipts, alone, .. } = response;
+    fn of_take(together: Checks<'_>, logging: Checks<'_>, response: TakeResponse<AnyReceipt>) -> Self {
+        let TakeResponse { decisions, receipts, independent, .. } = response;
         let mut decided = Self { answers: together.answers, decisions, receipts };
-        decided.add(logging.answers, alone);
+        decided.add(logging.answers, independent);
         decided
     }
 

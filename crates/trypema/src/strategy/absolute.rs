@@ -7,10 +7,10 @@ mod wire;
 
 use std::time::Duration;
 
-use super::series::{Joined, Left, Look, Record, Series, View, bounded_group_us};
+use super::series::{AfterWait, JoinResult, NewUnits, Series, View, WindowAt, bounded_group_us};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{Decision, NEVER, When};
+use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, RateGroupSizeMs, RateLimit, WindowSizeSeconds, window_micros};
 
@@ -124,20 +124,21 @@ impl AbsoluteLimit {
     /// comparison with the window.
     pub(super) fn call_within(&self, span: Span, cost: u64) -> Option<Call> {
         let lag = span.latest.as_micros().saturating_sub(span.earliest.as_micros());
-        (lag <= self.window_us / WINDOW_PER_LAG).then(|| Call::new(span.earliest, cost).stamped(span.latest))
+        (lag <= self.window_us / WINDOW_PER_LAG)
+            .then(|| Call::new(span.earliest, cost).with_stamp(span.latest))
     }
 
-    pub(super) fn look(&self, call: Call) -> Look {
-        Look { now: call.now.as_micros(), window_us: self.window_us }
+    pub(super) fn window_at(&self, call: Call) -> WindowAt {
+        WindowAt { now: call.now.as_micros(), window_us: self.window_us }
     }
 
-    pub(super) fn record(&self, call: Call) -> Record {
-        Record { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost, is_late: false }
+    pub(super) fn new_units(&self, call: Call) -> NewUnits {
+        NewUnits { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost, is_late: false }
     }
 
     /// Returns the record of a call that [`AbsoluteLimit::call_within`] made.
-    pub(super) fn late_record(&self, call: Call) -> Record {
-        Record { is_late: call.stamp > call.now, ..self.record(call) }
+    pub(super) fn late_units(&self, call: Call) -> NewUnits {
+        NewUnits { is_late: call.stamp > call.now, ..self.new_units(call) }
     }
 }
 
@@ -172,7 +173,7 @@ pub struct AbsoluteOutcome {
 impl AbsoluteOutcome {
     /// Returns the outcome of a call that joined the open bucket.
     #[inline(always)]
-    fn joined(limit: &AbsoluteLimit, capacity: u64, joined: Joined) -> Self {
+    fn joined(limit: &AbsoluteLimit, capacity: u64, joined: JoinResult) -> Self {
         Self {
             is_admitted: true,
             capacity,
@@ -201,21 +202,21 @@ impl Strategy for Absolute {
 
     #[inline(always)]
     fn decide(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> AbsoluteOutcome {
-        let look = limit.look(call);
-        let view = state.series.view(look);
+        let window = limit.window_at(call);
+        let view = state.series.view(window);
         let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
         let free = capacity.saturating_sub(view.used);
         let is_admitted = call.cost <= free || call.cost == 0;
-        let recorded = state.series.recorded_at(look, view, limit.latest_stamp(call));
+        let recorded = state.series.recorded_at(window, view, limit.latest_stamp(call));
         let resets_at = if is_admitted && call.cost > 0 {
             recorded + limit.window_us
         } else {
-            state.series.empty_at(look, view)
+            state.series.empty_at(window, view)
         };
         let denied = if is_admitted {
-            Denied { not_before: look.now, used_after_wait: 0 }
+            RetryAt { not_before: window.now, used_after_wait: 0 }
         } else {
-            Denied::until_fits(&state.series, Excess { look, view, capacity, cost: call.cost })
+            RetryAt::until_fits(&state.series, OverLimit { window, view, capacity, cost: call.cost })
         };
         AbsoluteOutcome {
             is_admitted,
@@ -246,14 +247,18 @@ impl Strategy for Absolute {
         let call = limit.call_within(span, cost)?;
         let capacity =
             if limit.is_sticky && state.series.total() > 0 { state.capacity } else { limit.capacity };
-        if let Some(joined) = state.series.join(limit.look(call), limit.late_record(call), capacity) {
+        if let Some(joined) = state.series.join(limit.window_at(call), limit.late_units(call), capacity) {
             state.capacity = capacity;
             return Some(AbsoluteOutcome::joined(limit, capacity, joined));
         }
         let outcome = Self::decide(limit, state, call);
         let is_certain = outcome.is_admitted || span.earliest == span.latest;
         is_certain.then(|| {
-            commit_record(limit, state, Decided { call, record: limit.late_record(call), outcome: &outcome });
+            commit_units(
+                limit,
+                state,
+                AbsoluteCommit { call, new_units: limit.late_units(call), outcome: &outcome },
+            );
             outcome
         })
     }
@@ -265,12 +270,12 @@ impl Strategy for Absolute {
 
     #[inline(always)]
     fn commit(limit: &AbsoluteLimit, state: &mut AbsoluteState, call: Call, outcome: &AbsoluteOutcome) {
-        commit_record(limit, state, Decided { call, record: limit.record(call), outcome });
+        commit_units(limit, state, AbsoluteCommit { call, new_units: limit.new_units(call), outcome });
     }
 
     #[inline(always)]
-    fn sharpen(state: &mut AbsoluteState, now: Timestamp) {
-        state.series.sharpen(now.as_micros());
+    fn correct_time(state: &mut AbsoluteState, now: Timestamp) {
+        state.series.correct_time(now.as_micros());
     }
 
     fn recorded_at(_: &AbsoluteLimit, outcome: &AbsoluteOutcome, _: Call) -> Timestamp {
@@ -288,18 +293,18 @@ impl Strategy for Absolute {
         AbsoluteState { series, capacity: state.capacity }
     }
 
-    fn fits(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {
-        let view = state.series.view(limit.look(call));
+    fn available(limit: &AbsoluteLimit, state: &AbsoluteState, call: Call) -> u64 {
+        let view = state.series.view(limit.window_at(call));
         let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
         capacity.saturating_sub(view.used).min(call.cost)
     }
 
     fn refund(limit: &AbsoluteLimit, state: &mut AbsoluteState, refund: Refund) -> u64 {
-        let look = limit.look(Call::new(refund.now, 0));
-        refund_series(&mut state.series, look, limit.group_us, refund)
+        let window = limit.window_at(Call::new(refund.now, 0));
+        refund_series(&mut state.series, window, limit.group_us, refund)
     }
 
-    fn memory_us(limit: &AbsoluteLimit) -> u64 {
+    fn retention_us(limit: &AbsoluteLimit) -> u64 {
         limit.window_us
     }
 
@@ -308,7 +313,7 @@ impl Strategy for Absolute {
     }
 
     #[inline(always)]
-    fn decision(_: &AbsoluteLimit, outcome: AbsoluteOutcome, when: When) -> Decision {
+    fn decision(_: &AbsoluteLimit, outcome: AbsoluteOutcome, decided_at: DecisionTime) -> Decision {
         Decision {
             is_allowed: outcome.is_admitted,
             attempts: None,
@@ -316,7 +321,7 @@ impl Strategy for Absolute {
             remaining: outcome.remaining,
             not_before: Timestamp::derived(outcome.not_before),
             resets_at: Timestamp::derived(outcome.resets_at),
-            when,
+            decided_at,
         }
     }
 
@@ -326,59 +331,59 @@ impl Strategy for Absolute {
     }
 }
 
-/// A decided call, and the record that counts it.
-struct Decided<'o> {
+/// A decided call, and the units that it records.
+struct AbsoluteCommit<'o> {
     call: Call,
-    record: Record,
+    new_units: NewUnits,
     outcome: &'o AbsoluteOutcome,
 }
 
 #[inline(always)]
-fn commit_record(limit: &AbsoluteLimit, state: &mut AbsoluteState, decided: Decided<'_>) {
-    let Decided { call, record, outcome } = decided;
-    let look = limit.look(call);
+fn commit_units(limit: &AbsoluteLimit, state: &mut AbsoluteState, commit: AbsoluteCommit<'_>) {
+    let AbsoluteCommit { call, new_units, outcome } = commit;
+    let window = limit.window_at(call);
     if outcome.is_admitted && call.cost > 0 {
-        state.series.record(look, outcome.view, record);
+        state.series.record(window, outcome.view, new_units);
         state.capacity = outcome.capacity;
     } else if outcome.view.is_stepped_back {
-        state.series.settle(look, outcome.view);
+        state.series.forget_expired(window, outcome.view);
     }
 }
 
 /// A cost that exceeds what a series leaves of a capacity.
 #[derive(Clone, Copy)]
-pub(super) struct Excess {
-    pub(super) look: Look,
+pub(super) struct OverLimit {
+    pub(super) window: WindowAt,
     pub(super) view: View,
     pub(super) capacity: u64,
     pub(super) cost: u64,
 }
 
 /// The time at which a denied call would be admitted, and the units that still count then.
-pub(super) struct Denied {
+pub(super) struct RetryAt {
     pub(super) not_before: u64,
     pub(super) used_after_wait: u64,
 }
 
-impl Denied {
+impl RetryAt {
     /// Returns the time at which the cost fits under the capacity, and the units that still count after
     /// waiting for it. The second value assumes a wait in whole milliseconds, rounded up.
     #[inline(always)]
-    pub(super) fn until_fits(series: &Series, excess: Excess) -> Self {
-        let Excess { look, view, capacity, cost } = excess;
+    pub(super) fn until_fits(series: &Series, excess: OverLimit) -> Self {
+        let OverLimit { window, view, capacity, cost } = excess;
         if cost > capacity {
             return Self { not_before: NEVER.as_micros(), used_after_wait: 0 };
         }
         let excess = view.used + cost - capacity;
-        let Left { at: not_before, staying } = series.left_after(look, view, excess);
+        let AfterWait { at: not_before, staying } = series.after_wait(window, view, excess);
         Self { not_before, used_after_wait: staying }
     }
 }
 
 /// Refunds units to a series, after forgetting those that have left the window.
-pub(super) fn refund_series(series: &mut Series, look: Look, group_us: u64, refund: Refund) -> u64 {
-    let view = series.view(look);
-    series.settle(look, view);
+pub(super) fn refund_series(series: &mut Series, window: WindowAt, group_us: u64, refund: Refund) -> u64 {
+    let view = series.view(window);
+    series.forget_expired(window, view);
     match refund.recorded {
         Some(moment) => series.refund_at(moment.as_micros(), group_us, refund.units),
         None => series.refund_oldest(refund.units),

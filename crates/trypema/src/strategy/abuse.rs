@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use blocks::Blocks;
 
-use super::series::{Look, Record, Series, View};
+use super::series::{NewUnits, Series, View, WindowAt};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{AbuseDecision, Attempts, BlockScope, Decision, NEVER, When};
+use crate::decision::{AbuseDecision, Attempts, BlockScope, Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, window_micros};
 
@@ -110,7 +110,7 @@ impl AbuseLimit {
         Duration::from_micros(first.window_us)
     }
 
-    fn memory_us(&self) -> u64 {
+    fn retention_us(&self) -> u64 {
         self.temp.window_us.max(self.long.window_us)
     }
 
@@ -123,8 +123,8 @@ impl AbuseLimit {
         self.temp.threshold.min(self.long.threshold) - 1
     }
 
-    fn look(&self, now: u64) -> Look {
-        Look { now, window_us: self.memory_us() }
+    fn window_at(&self, now: u64) -> WindowAt {
+        WindowAt { now, window_us: self.retention_us() }
     }
 }
 
@@ -183,19 +183,19 @@ impl Strategy for Abuse {
     type Decision<'l> = AbuseDecision;
 
     fn decide(limit: &AbuseLimit, state: &AbuseState, call: Call) -> AbuseOutcome {
-        let present = Present::of(limit, state, call.now.as_micros());
-        let is_counted = present.blocks.is_none() || limit.blocked_attempts != BlockedAttempts::Ignore;
+        let current = StateAt::of(limit, state, call.now.as_micros());
+        let is_counted = current.blocks.is_none() || limit.blocked_attempts != BlockedAttempts::Ignore;
         let is_recording = call.cost > 0 && is_counted;
         let recorded = if is_recording { call.cost } else { 0 };
-        let count = |tier| present.view(state, tier).used.saturating_add(recorded).min(limit.kept());
+        let count = |tier| current.view(state, tier).used.saturating_add(recorded).min(limit.kept());
         let (short_count, long_count) = (count(&limit.temp), count(&limit.long));
-        let mut blocks = present.blocks;
+        let mut blocks = current.blocks;
         for (scope, tier, count) in
             [(BlockScope::Temp, &limit.temp, short_count), (BlockScope::Long, &limit.long, long_count)]
         {
             let may_start = !blocks.has(scope) || limit.blocked_attempts == BlockedAttempts::Lengthen;
             if is_recording && count >= tier.threshold && may_start {
-                blocks.extend(scope, present.at + tier.block_us);
+                blocks.extend(scope, current.at + tier.block_us);
             }
         }
         let not_before = match blocks.in_force() {
@@ -204,13 +204,16 @@ impl Strategy for Abuse {
             Some(_) if call.cost > limit.allowed() => NEVER.as_micros(),
             // The attempts that this call records count against a repetition of it.
             Some(block) => [&limit.temp, &limit.long]
-                .map(|tier| present.allowed_at(state, tier, Repeated { recorded, cost: call.cost }))
+                .map(|tier| current.allowed_at(state, tier, RepeatedAttempt { recorded, cost: call.cost }))
                 .into_iter()
                 .fold(block.ends_at, u64::max),
         };
-        let (at, view) = (present.at, present.attempts);
-        let forgotten_at =
-            if is_recording { at + limit.memory_us() } else { state.attempts.empty_at(limit.look(at), view) };
+        let (at, view) = (current.at, current.attempts);
+        let forgotten_at = if is_recording {
+            at + limit.retention_us()
+        } else {
+            state.attempts.empty_at(limit.window_at(at), view)
+        };
         AbuseOutcome {
             is_admitted: blocks.is_none(),
             is_recording,
@@ -241,15 +244,19 @@ impl Strategy for Abuse {
         if !outcome.is_recording && !outcome.view.is_stepped_back {
             return;
         }
-        let look = limit.look(outcome.at);
+        let window = limit.window_at(outcome.at);
         if outcome.is_recording {
             // An attempt counts when it is made, so a later stamp is ignored.
-            let record =
-                Record { stamp: outcome.at, group_us: 0, units: call.cost.min(limit.kept()), is_late: false };
-            state.attempts.record(look, outcome.view, record);
+            let new_units = NewUnits {
+                stamp: outcome.at,
+                group_us: 0,
+                units: call.cost.min(limit.kept()),
+                is_late: false,
+            };
+            state.attempts.record(window, outcome.view, new_units);
             state.attempts.keep_newest(limit.kept());
         } else {
-            state.attempts.settle(look, outcome.view);
+            state.attempts.forget_expired(window, outcome.view);
         }
         state.blocks = outcome.blocks;
         state.last = outcome.at;
@@ -265,13 +272,13 @@ impl Strategy for Abuse {
         AbuseState { attempts, blocks: state.blocks, last: state.last }
     }
 
-    fn keep_blocks_of(state: &mut AbuseState, other: &AbuseState) {
+    fn merge_blocks(state: &mut AbuseState, other: &AbuseState) {
         state.blocks.extend(BlockScope::Temp, other.blocks.temp_ends_at);
         state.blocks.extend(BlockScope::Long, other.blocks.long_ends_at);
     }
 
-    fn fits(limit: &AbuseLimit, state: &AbuseState, call: Call) -> u64 {
-        let seen = Self::decide(limit, state, call.costing(0));
+    fn available(limit: &AbuseLimit, state: &AbuseState, call: Call) -> u64 {
+        let seen = Self::decide(limit, state, call.with_cost(0));
         if !seen.is_admitted {
             return 0;
         }
@@ -282,22 +289,23 @@ impl Strategy for Abuse {
 
     fn refund(limit: &AbuseLimit, state: &mut AbuseState, refund: Refund) -> u64 {
         let now = refund.now.as_micros().max(state.last());
-        super::absolute::refund_series(&mut state.attempts, limit.look(now), 0, refund)
+        super::absolute::refund_series(&mut state.attempts, limit.window_at(now), 0, refund)
     }
 
-    fn memory_us(limit: &AbuseLimit) -> u64 {
-        limit.memory_us()
+    fn retention_us(limit: &AbuseLimit) -> u64 {
+        limit.retention_us()
     }
 
     fn fresh_from(state: &AbuseState) -> Timestamp {
         Timestamp::derived(state.attempts.fresh_from().max(state.blocks.ends_at()))
     }
 
-    fn decision(limit: &AbuseLimit, outcome: AbuseOutcome, when: When) -> AbuseDecision {
+    fn decision(limit: &AbuseLimit, outcome: AbuseOutcome, decided_at: DecisionTime) -> AbuseDecision {
         let short_left = (limit.temp.threshold - 1).saturating_sub(outcome.short_count);
         let long_left = (limit.long.threshold - 1).saturating_sub(outcome.long_count);
         let scope = outcome.blocks.in_force().map(|block| block.scope);
-        let when = if scope == Some(BlockScope::Long) { when.in_long_block() } else { when };
+        let decided_at =
+            if scope == Some(BlockScope::Long) { decided_at.in_long_block() } else { decided_at };
         let core = Decision {
             is_allowed: outcome.is_admitted,
             attempts: Some(Attempts::new(outcome.short_count, outcome.long_count)),
@@ -305,7 +313,7 @@ impl Strategy for Abuse {
             remaining: if outcome.is_admitted { short_left.min(long_left) } else { 0 },
             not_before: Timestamp::derived(outcome.not_before),
             resets_at: Timestamp::derived(outcome.resets_at),
-            when,
+            decided_at,
         };
         AbuseDecision {
             core,
@@ -324,14 +332,14 @@ impl Strategy for Abuse {
 
 /// A denied attempt that is made again later.
 #[derive(Clone, Copy)]
-struct Repeated {
+struct RepeatedAttempt {
     /// The attempts that the denied call recorded.
     recorded: u64,
     cost: u64,
 }
 
 /// A state as it counts at some moment.
-struct Present {
+struct StateAt {
     at: u64,
     /// The blocks that have not ended.
     blocks: Blocks,
@@ -339,15 +347,15 @@ struct Present {
     attempts: View,
 }
 
-impl Present {
+impl StateAt {
     fn of(limit: &AbuseLimit, state: &AbuseState, now: u64) -> Self {
-        if state.last() > now + limit.memory_us() {
+        if state.last() > now + limit.retention_us() {
             // All history counts as happening now, and each block keeps its remaining time.
             let attempts = View::stepped_back(state.attempts.total());
             return Self { at: now, blocks: state.blocks.moved(state.last(), now), attempts };
         }
         let at = now.max(state.last());
-        let attempts = state.attempts.view(limit.look(at));
+        let attempts = state.attempts.view(limit.window_at(at));
         Self { at, blocks: state.blocks.live(at), attempts }
     }
 
@@ -356,17 +364,17 @@ impl Present {
         if self.attempts.is_stepped_back {
             return self.attempts;
         }
-        state.attempts.view(Look { now: self.at, window_us: tier.window_us })
+        state.attempts.view(WindowAt { now: self.at, window_us: tier.window_us })
     }
 
     /// Returns the time from which on a repeated attempt reaches no threshold of `tier`.
-    fn allowed_at(&self, state: &AbuseState, tier: &AbuseTier, repeated: Repeated) -> u64 {
-        let Repeated { recorded, cost } = repeated;
-        let look = Look { now: self.at, window_us: tier.window_us };
+    fn allowed_at(&self, state: &AbuseState, tier: &AbuseTier, repeated: RepeatedAttempt) -> u64 {
+        let RepeatedAttempt { recorded, cost } = repeated;
+        let window = WindowAt { now: self.at, window_us: tier.window_us };
         let view = self.view(state, tier);
         match (view.used + recorded + cost).saturating_sub(tier.threshold - 1) {
             0 => self.at,
-            excess if excess <= view.used => state.attempts.leaves_at(look, view, excess),
+            excess if excess <= view.used => state.attempts.leaves_at(window, view, excess),
             _ => self.at + tier.window_us,
         }
     }

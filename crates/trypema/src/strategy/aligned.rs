@@ -2,13 +2,13 @@
 
 /// The length of a window, with its reciprocal, so that dividing by the length is a multiplication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Aligned {
+pub(super) struct AlignedWindow {
     pub(super) window_us: u64,
     /// 2^64 divided by the length, rounded down.
     reciprocal: u64,
 }
 
-impl Aligned {
+impl AlignedWindow {
     pub(super) fn new(window_us: u64) -> Self {
         let reciprocal = (u128::from(u64::MAX) + 1) / u128::from(window_us.max(1));
         Self { window_us, reciprocal: u64::try_from(reciprocal).unwrap_or(u64::MAX) }
@@ -38,7 +38,7 @@ mod tests {
     fn starts_are_multiples() {
         let mut now = 0x9E37_79B9_7F4A_7C15_u64;
         for window_us in [1, 2, 3, 7, 1_000, 999_999, 3_600_000_000, 31_622_400_000_000] {
-            let aligned = Aligned::new(window_us);
+            let aligned = AlignedWindow::new(window_us);
             for edge in [0, window_us - 1, window_us, window_us * 5, window_us * 5 - 1] {
                 assert_eq!(aligned.start_of(edge), edge - edge % window_us);
                 assert_eq!(aligned.end_from(edge.max(1)), edge.max(1).next_multiple_of(window_us));

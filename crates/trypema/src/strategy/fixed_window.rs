@@ -7,10 +7,10 @@ mod wire;
 
 use std::time::Duration;
 
-use super::aligned::Aligned;
+use super::aligned::AlignedWindow;
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{Decision, NEVER, When};
+use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::{MAX_EXACT, window_micros};
 
@@ -32,7 +32,7 @@ pub struct FixedWindow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FixedWindowLimit {
     limit: u64,
-    window: Aligned,
+    window: AlignedWindow,
 }
 
 impl FixedWindowLimit {
@@ -41,7 +41,7 @@ impl FixedWindowLimit {
         if limit == 0 || limit > MAX_EXACT {
             return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_EXACT });
         }
-        Ok(Self { limit, window: Aligned::new(window_micros(window)?) })
+        Ok(Self { limit, window: AlignedWindow::new(window_micros(window)?) })
     }
 
     /// Returns the units that fit into a window.
@@ -82,7 +82,7 @@ impl Strategy for FixedWindow {
 
     #[inline(always)]
     fn decide(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> FixedWindowOutcome {
-        let Counted { ends_at, used, is_stepped_back } = counted(limit, state, call.now.as_micros());
+        let WindowCount { ends_at, used, is_stepped_back } = count_at(limit, state, call.now.as_micros());
         let free = limit.limit.saturating_sub(used);
         let is_admitted = call.cost <= free || call.cost == 0;
         FixedWindowOutcome {
@@ -131,8 +131,8 @@ impl Strategy for FixedWindow {
         Timestamp::derived(call.stamp.as_micros().clamp(start, end))
     }
 
-    fn fits(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> u64 {
-        Self::decide(limit, state, call.costing(0)).remaining.min(call.cost)
+    fn available(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> u64 {
+        Self::decide(limit, state, call.with_cost(0)).remaining.min(call.cost)
     }
 
     fn refund(limit: &FixedWindowLimit, state: &mut FixedWindowState, refund: Refund) -> u64 {
@@ -150,7 +150,7 @@ impl Strategy for FixedWindow {
         refunded
     }
 
-    fn memory_us(limit: &FixedWindowLimit) -> u64 {
+    fn retention_us(limit: &FixedWindowLimit) -> u64 {
         limit.window.window_us
     }
 
@@ -159,7 +159,7 @@ impl Strategy for FixedWindow {
     }
 
     #[inline(always)]
-    fn decision(limit: &FixedWindowLimit, outcome: FixedWindowOutcome, when: When) -> Decision {
+    fn decision(limit: &FixedWindowLimit, outcome: FixedWindowOutcome, decided_at: DecisionTime) -> Decision {
         let ends_at = Timestamp::derived(outcome.ends_at);
         Decision {
             is_allowed: outcome.is_admitted,
@@ -168,7 +168,7 @@ impl Strategy for FixedWindow {
             remaining: outcome.remaining,
             not_before: if outcome.is_never { NEVER } else { ends_at },
             resets_at: ends_at,
-            when,
+            decided_at,
         }
     }
 
@@ -179,7 +179,7 @@ impl Strategy for FixedWindow {
 }
 
 /// The window that counts at some moment.
-struct Counted {
+struct WindowCount {
     ends_at: u64,
     used: u64,
     /// Whether the clock went back by more than a window, so that all history counts as happening now.
@@ -187,18 +187,18 @@ struct Counted {
 }
 
 #[inline(always)]
-fn counted(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> Counted {
+fn count_at(limit: &FixedWindowLimit, state: &FixedWindowState, now: u64) -> WindowCount {
     let starts_at = limit.window.start_of(now);
     let ends_at = starts_at + limit.window.window_us;
     if state.ends_at <= starts_at || state.counted == 0 {
-        return Counted { ends_at, used: 0, is_stepped_back: false };
+        return WindowCount { ends_at, used: 0, is_stepped_back: false };
     }
     // The state's window starts more than a window in the future.
     if state.ends_at > now + 2 * limit.window.window_us {
-        return Counted { ends_at, used: state.counted, is_stepped_back: true };
+        return WindowCount { ends_at, used: state.counted, is_stepped_back: true };
     }
     // The state's window is the current one, the next one (the clock went back), or one of another length
     // (the limit changed).
     let ends_at = if state.ends_at <= ends_at { ends_at } else { limit.window.end_from(state.ends_at) };
-    Counted { ends_at, used: state.counted, is_stepped_back: false }
+    WindowCount { ends_at, used: state.counted, is_stepped_back: false }
 }

@@ -14,7 +14,7 @@ const SHORTEST: f64 = 0.25;
 
 /// A request for a lease, which an instance sends to the shared count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LeaseAsk {
+pub struct LeaseParams {
     /// The cost of a call that waits for the lease. If it cannot be granted completely, nothing is granted.
     pub need: u64,
     /// The units that the instance expects to spend until the lease ends.
@@ -22,14 +22,14 @@ pub struct LeaseAsk {
     /// The length of the lease, in microseconds.
     pub length_us: u64,
     /// Unspent units of an earlier lease, which has ended.
-    pub back: Back,
+    pub unspent: UnspentUnits,
     /// The units that callers requested from the instance, and that it has not reported yet.
-    pub seen: u64,
+    pub reported: u64,
 }
 
 /// Leased units to return to the shared count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Back {
+pub struct UnspentUnits {
     /// The number of units.
     pub units: u64,
     /// The time at which they were recorded.
@@ -39,11 +39,11 @@ pub struct Back {
     pub resets: u32,
 }
 
-impl Back {
-    /// Whether the units still count at `now`, which they do for `memory_us` after they were recorded. Units
+impl UnspentUnits {
+    /// Whether the units still count at `now`, which they do for `retention_us` after they were recorded. Units
     /// that have left the window must not be refunded: the refund would come out of other units.
-    pub fn is_counting(&self, now: Timestamp, memory_us: u64) -> bool {
-        self.units > 0 && self.recorded.as_micros() + memory_us > now.as_micros()
+    pub fn is_counted(&self, now: Timestamp, retention_us: u64) -> bool {
+        self.units > 0 && self.recorded.as_micros() + retention_us > now.as_micros()
     }
 }
 
@@ -53,14 +53,14 @@ pub struct LeaseCall<'a> {
     /// The time of the request.
     pub now: Timestamp,
     /// The request.
-    pub ask: &'a LeaseAsk,
+    pub params: &'a LeaseParams,
     /// The number of instances that share the key.
-    pub sharers: u64,
+    pub instances: u64,
 }
 
 /// A grant.
 #[derive(Debug, Clone, Copy)]
-pub struct Leased<O> {
+pub struct LeaseGrant<O> {
     /// The number of units: 0, or at most the larger of `need` and `want`.
     pub units: u64,
     /// The time at which the units are recorded. The instance may spend them until then.
@@ -72,7 +72,7 @@ pub struct Leased<O> {
 
 /// A call that an instance decides with the units that it holds.
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub struct LocalCall<'a> {
     /// The cost of the call.
     pub cost: u64,
     /// The units that the instance holds for the key.
@@ -90,51 +90,59 @@ pub trait Leasable: Wire {
 
     /// Whether unspent units must be refunded before the lease ends. After that, refilling pays them off, and
     /// a refund returns less.
-    const IS_RETURNED_EARLY: bool = false;
+    const REFUND_BEFORE_END: bool = false;
 
     /// Returns the shortest window of `limit`. Leases must be short compared with it.
     fn window_us(limit: &Self::Limit) -> u64;
 
     /// Grants a lease. Refunds the unspent units of an earlier lease, then records the new units at the end
     /// of the new lease.
-    fn lease(limit: &Self::Limit, state: &mut Self::State, call: LeaseCall<'_>) -> Leased<Self::Outcome> {
-        let LeaseCall { now, ask, sharers } = call;
-        if ask.back.is_counting(now, Self::memory_us(limit)) {
-            let (units, recorded) = (ask.back.units, Some(ask.back.recorded));
+    fn lease(limit: &Self::Limit, state: &mut Self::State, call: LeaseCall<'_>) -> LeaseGrant<Self::Outcome> {
+        let LeaseCall { now, params, instances } = call;
+        if params.unspent.is_counted(now, Self::retention_us(limit)) {
+            let (units, recorded) = (params.unspent.units, Some(params.unspent.recorded));
             Self::refund(limit, state, Refund { now, units, recorded });
         }
-        let free = Self::fits(limit, state, Call::new(now, u64::MAX));
-        let units = ask.share_of(free, sharers);
+        let free = Self::available(limit, state, Call::new(now, u64::MAX));
+        let units = params.share_of(free, instances);
         if units == 0 {
-            let outcome = Self::decide(limit, state, Call::new(now, ask.need.max(1)));
-            return Leased { units, recorded: now, outcome };
+            let outcome = Self::decide(limit, state, Call::new(now, params.need.max(1)));
+            return LeaseGrant { units, recorded: now, outcome };
         }
-        let call = Call::new(now, units).stamped(ask.end(now, units));
+        let call = Call::new(now, units).with_stamp(params.end(now, units));
         let outcome = Self::decide(limit, state, call);
         Self::commit(limit, state, call, &outcome);
-        Leased { units, recorded: Self::recorded_at(limit, &outcome, call), outcome }
+        LeaseGrant { units, recorded: Self::recorded_at(limit, &outcome, call), outcome }
     }
 
-    /// Decides a call with the units that the instance holds. `told` is the outcome of the last grant.
+    /// Decides a call with the units that the instance holds. `last_outcome` is the outcome of the last grant.
     /// Returns `None` if the shared count has to decide. The caller spends the cost if the returned outcome
     /// admits it.
-    fn spend(limit: &Self::Limit, told: &Self::Outcome, turn: Turn<'_>) -> Option<Self::Outcome> {
-        (turn.cost <= turn.left).then(|| Self::of_lease(limit, told, turn))
+    fn spend(
+        limit: &Self::Limit,
+        last_outcome: &Self::Outcome,
+        call: LocalCall<'_>,
+    ) -> Option<Self::Outcome> {
+        (call.cost <= call.left).then(|| Self::leased_outcome(limit, last_outcome, call))
     }
 
     /// Returns the outcome of a call that is admitted with leased units.
-    fn of_lease(limit: &Self::Limit, told: &Self::Outcome, turn: Turn<'_>) -> Self::Outcome;
+    fn leased_outcome(
+        limit: &Self::Limit,
+        last_outcome: &Self::Outcome,
+        call: LocalCall<'_>,
+    ) -> Self::Outcome;
 
     /// Whether the instance must report the calls that it decided itself, because the strategy counts denied
     /// calls as well.
-    fn is_counting_denied(limit: &Self::Limit) -> bool {
+    fn reports_local_calls(limit: &Self::Limit) -> bool {
         let _ = limit;
         false
     }
 
     /// Whether the instance may decide further calls by drawing with the share in `outcome` until the lease
     /// ends, even if no units were granted.
-    fn is_drawing(outcome: &Self::Outcome) -> bool {
+    fn allows_local_draws(outcome: &Self::Outcome) -> bool {
         let _ = outcome;
         false
     }
@@ -144,10 +152,10 @@ pub trait Leasable: Wire {
     fn part(limit: &Self::Limit, index: u32, count: u32) -> Option<Self::Limit>;
 }
 
-impl LeaseAsk {
-    /// Returns the units to grant, out of `free`, to one of `sharers` instances.
-    pub(super) fn share_of(&self, free: u64, sharers: u64) -> u64 {
-        let fair = (free / sharers.max(1)).max(1);
+impl LeaseParams {
+    /// Returns the units to grant, out of `free`, to one of `instances` instances.
+    pub(super) fn share_of(&self, free: u64, instances: u64) -> u64 {
+        let fair = (free / instances.max(1)).max(1);
         if self.need > free { 0 } else { self.want.min(fair).max(self.need).min(free) }
     }
 

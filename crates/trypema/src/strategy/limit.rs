@@ -79,7 +79,7 @@ impl Limit {
     /// several limits, this is the smallest capacity.
     pub fn quota(&self) -> u64 {
         let call = Call::new(Timestamp::default(), u64::MAX);
-        with_strategy!(self, |S, limit| S::fits(limit, &Default::default(), call))
+        with_strategy!(self, |S, limit| S::available(limit, &Default::default(), call))
     }
 
     /// Returns the period that [`Limit::quota`] refers to. For a token bucket, this is the refill time of the

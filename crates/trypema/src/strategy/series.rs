@@ -31,11 +31,11 @@ pub(super) struct Series {
     oldest: u64,
     ring: Ring,
     /// The time from the first call in the open bucket to the newest, in microseconds.
-    stretch: u32,
+    open_span_us: u32,
     /// The time from the newest call until nothing of the series counts, see [`Horizon`].
     horizon: Horizon,
     /// Whether the newest time is only an upper bound on the time of the newest call, see
-    /// [`Series::sharpen`].
+    /// [`Series::correct_time`].
     is_late: bool,
     /// Whether the newest time is the end of a lease, whose units may be spent until then.
     is_leased: bool,
@@ -67,34 +67,34 @@ impl View {
 
 /// The moment and the window for which a series is evaluated.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct WindowAt {
     pub(super) now: u64,
     pub(super) window_us: u64,
 }
 
 impl Series {
-    /// Returns the part that counts at `look.now`. A bucket is in the window until its newest call is a
+    /// Returns the part that counts at `window.now`. A bucket is in the window until its newest call is a
     /// window old.
     #[inline(always)]
-    pub(super) fn view(&self, look: Look) -> View {
+    pub(super) fn view(&self, window: WindowAt) -> View {
         let total = self.closed + self.open;
         let whole = View { used: total, expired: 0, is_stepped_back: false };
         let newest = self.newest();
-        if look.now >= newest + look.window_us {
+        if window.now >= newest + window.window_us {
             return View { used: 0, ..whole };
         }
-        if newest > look.now + look.window_us {
+        if newest > window.now + window.window_us {
             return View { is_stepped_back: total > 0, ..whole };
         }
-        if self.closed == 0 || look.now < self.oldest + look.window_us {
+        if self.closed == 0 || window.now < self.oldest + window.window_us {
             return whole;
         }
-        self.view_past_oldest(look)
+        self.view_past_oldest(window)
     }
 
-    fn view_past_oldest(&self, look: Look) -> View {
+    fn view_past_oldest(&self, window: WindowAt) -> View {
         let closed = self.closed();
-        let expired = closed.partition(|i| closed.stamp(i) + look.window_us <= look.now);
+        let expired = closed.partition(|i| closed.stamp(i) + window.window_us <= window.now);
         let left = if expired == 0 { self.closed } else { closed.units_after(expired - 1) };
         View { used: left + self.open, expired: expired as u32, is_stepped_back: false }
     }
@@ -103,43 +103,48 @@ impl Series {
     /// forgotten first. This is the usual case on a busy key, and reads no closed bucket. Returns `None`,
     /// with nothing changed, in all other cases.
     #[inline(always)]
-    pub(super) fn join(&mut self, look: Look, record: Record, capacity: u64) -> Option<Joined> {
+    pub(super) fn join(
+        &mut self,
+        window: WindowAt,
+        new_units: NewUnits,
+        capacity: u64,
+    ) -> Option<JoinResult> {
         let newest = self.newest();
-        let recorded = record.stamp.max(newest);
-        let stretch = recorded - self.first;
-        let used = self.total().checked_add(record.units)?;
+        let recorded = new_units.stamp.max(newest);
+        let open_span_us = recorded - self.first;
+        let used = self.total().checked_add(new_units.units)?;
         let is_whole = self.closed == 0
-            || look.now < self.oldest + look.window_us && recorded - self.oldest <= u64::from(u32::MAX);
+            || window.now < self.oldest + window.window_us && recorded - self.oldest <= u64::from(u32::MAX);
         let is_joining = self.open > 0
-            && stretch < record.group_us
-            && look.now < newest + look.window_us
-            && newest <= look.now + look.window_us
-            && self.horizon.micros() >= look.window_us
+            && open_span_us < new_units.group_us
+            && window.now < newest + window.window_us
+            && newest <= window.now + window.window_us
+            && self.horizon.micros() >= window.window_us
             && is_whole
             && used <= capacity;
-        if !is_joining || record.units == 0 {
+        if !is_joining || new_units.units == 0 {
             return None;
         }
-        self.mark(look, record);
-        self.open += record.units;
-        self.stretch = stretch as u32;
-        Some(Joined { recorded, view: View { used, expired: 0, is_stepped_back: false } })
+        self.update_flags(window, new_units);
+        self.open += new_units.units;
+        self.open_span_us = open_span_us as u32;
+        Some(JoinResult { recorded, view: View { used, expired: 0, is_stepped_back: false } })
     }
 
-    /// Counts `record.units` at `record.stamp`, which is not before `look.now`. `view` is this series at
-    /// `look`.
+    /// Counts `new_units.units` at `new_units.stamp`, which is not before `window.now`. `view` is this series at
+    /// `window`.
     ///
     /// Returns the time at which the units are counted.
     #[inline]
-    pub(super) fn record(&mut self, look: Look, view: View, record: Record) -> u64 {
-        self.settle(look, view);
-        if self.horizon.micros() < look.window_us {
-            self.horizon = Horizon::at_least(look.window_us);
+    pub(super) fn record(&mut self, window: WindowAt, view: View, new_units: NewUnits) -> u64 {
+        self.forget_expired(window, view);
+        if self.horizon.micros() < window.window_us {
+            self.horizon = Horizon::at_least(window.window_us);
         }
-        self.mark(look, record);
+        self.update_flags(window, new_units);
         let newest = self.newest();
-        let stamp = record.stamp.max(newest);
-        let is_joining = self.open > 0 && stamp - self.first < record.group_us.max(1);
+        let stamp = new_units.stamp.max(newest);
+        let is_joining = self.open > 0 && stamp - self.first < new_units.group_us.max(1);
         if !is_joining && self.open > 0 {
             self.close();
         }
@@ -147,10 +152,10 @@ impl Series {
             self.ring.widen(newest);
         }
         if is_joining {
-            self.open += record.units;
-            self.stretch = (stamp - self.first) as u32;
+            self.open += new_units.units;
+            self.open_span_us = (stamp - self.first) as u32;
         } else {
-            (self.first, self.stretch, self.open) = (stamp, 0, record.units);
+            (self.first, self.open_span_us, self.open) = (stamp, 0, new_units.units);
         }
         stamp
     }
@@ -158,22 +163,22 @@ impl Series {
     /// Updates the flags of the newest time for `record`: it is an upper bound if the time of the record is,
     /// unless a lease is still running.
     #[inline(always)]
-    fn mark(&mut self, look: Look, record: Record) {
-        let is_lease = !record.is_late && record.stamp > look.now;
-        self.is_leased = is_lease || self.is_leased && self.newest() > look.now;
-        self.is_late = record.is_late && !self.is_leased;
+    fn update_flags(&mut self, window: WindowAt, new_units: NewUnits) {
+        let is_lease = !new_units.is_late && new_units.stamp > window.now;
+        self.is_leased = is_lease || self.is_leased && self.newest() > window.now;
+        self.is_late = new_units.is_late && !self.is_leased;
     }
 
     /// Moves a newest time that was recorded too late back to `now`, the exact time, but not to before a
     /// closed bucket.
     #[inline]
-    pub(super) fn sharpen(&mut self, now: u64) {
+    pub(super) fn correct_time(&mut self, now: u64) {
         if self.is_late && self.newest() > now {
             let closed = self.closed();
             let last = if closed.len() == 0 { 0 } else { closed.stamp(closed.len() - 1) };
             let newest = now.max(last);
             self.first = self.first.min(newest);
-            self.stretch = (newest - self.first) as u32;
+            self.open_span_us = (newest - self.first) as u32;
         }
         self.is_late = false;
     }
@@ -181,10 +186,10 @@ impl Series {
     /// Forgets the buckets that have left the window according to `view`. If the clock went back by more than
     /// a window, moves all history to now.
     #[inline]
-    pub(super) fn settle(&mut self, look: Look, view: View) {
+    pub(super) fn forget_expired(&mut self, window: WindowAt, view: View) {
         if view.is_stepped_back {
             let horizon = self.horizon;
-            *self = Self { first: look.now, open: view.used, horizon, ..Self::default() };
+            *self = Self { first: window.now, open: view.used, horizon, ..Self::default() };
         } else if view.used == 0 {
             *self = Self::default();
         } else if view.expired > 0 {
@@ -213,59 +218,59 @@ impl Series {
 
     /// Returns the first time at which at least `units` of those in `view` have left the window.
     #[inline(always)]
-    pub(super) fn leaves_at(&self, look: Look, view: View, units: u64) -> u64 {
+    pub(super) fn leaves_at(&self, window: WindowAt, view: View, units: u64) -> u64 {
         if view.is_stepped_back {
-            return look.now + look.window_us;
+            return window.now + window.window_us;
         }
         let staying = view.used.saturating_sub(units);
         if self.open > staying || self.ring.is_empty() {
-            return self.newest() + look.window_us;
+            return self.newest() + window.window_us;
         }
         let closed = self.closed();
         let first_enough = closed.partition(|i| closed.units_after(i) + self.open > staying);
-        closed.stamp(first_enough) + look.window_us
+        closed.stamp(first_enough) + window.window_us
     }
 
     /// Returns the time of [`Series::leaves_at`], and the units that still count after waiting for it. The
     /// second value assumes a wait in whole milliseconds, rounded up.
     #[inline(always)]
-    pub(super) fn left_after(&self, look: Look, view: View, units: u64) -> Left {
-        let at = self.leaves_at(look, view, units);
-        let then = look.now + at.saturating_sub(look.now).div_ceil(1_000) * 1_000;
-        if view.is_stepped_back || self.newest() + look.window_us <= then {
-            return Left { at, staying: 0 };
+    pub(super) fn after_wait(&self, window: WindowAt, view: View, units: u64) -> AfterWait {
+        let at = self.leaves_at(window, view, units);
+        let then = window.now + at.saturating_sub(window.now).div_ceil(1_000) * 1_000;
+        if view.is_stepped_back || self.newest() + window.window_us <= then {
+            return AfterWait { at, staying: 0 };
         }
         let closed = self.closed();
-        let gone = closed.partition(|i| closed.stamp(i) + look.window_us <= then);
+        let gone = closed.partition(|i| closed.stamp(i) + window.window_us <= then);
         let staying = if gone == 0 { self.closed } else { closed.units_after(gone - 1) };
-        Left { at, staying: staying + self.open }
+        AfterWait { at, staying: staying + self.open }
     }
 
     /// Returns the time at which nothing of `view` counts any more, if no further call is made. Returns 0 if
     /// nothing counts.
     #[inline(always)]
-    pub(super) fn empty_at(&self, look: Look, view: View) -> u64 {
-        if view.used == 0 { 0 } else { self.leaves_at(look, view, view.used) }
+    pub(super) fn empty_at(&self, window: WindowAt, view: View) -> u64 {
+        if view.used == 0 { 0 } else { self.leaves_at(window, view, view.used) }
     }
 
     /// Returns the time at which units stamped `stamp` would be counted, given `view`: never before the
     /// newest time.
     #[inline(always)]
-    pub(super) fn recorded_at(&self, look: Look, view: View, stamp: u64) -> u64 {
+    pub(super) fn recorded_at(&self, window: WindowAt, view: View, stamp: u64) -> u64 {
         match view {
-            View { is_stepped_back: true, .. } => stamp.max(look.now),
+            View { is_stepped_back: true, .. } => stamp.max(window.now),
             View { used: 0, .. } => stamp,
             _ => stamp.max(self.newest()),
         }
     }
 
-    /// Returns the units in the buckets whose newest call is less than `look.window_us` old.
-    pub(super) fn units_within(&self, look: Look) -> u64 {
-        if self.newest() + look.window_us <= look.now {
+    /// Returns the units in the buckets whose newest call is less than `window.window_us` old.
+    pub(super) fn units_within(&self, window: WindowAt) -> u64 {
+        if self.newest() + window.window_us <= window.now {
             return 0;
         }
         let closed = self.closed();
-        let before = closed.partition(|i| closed.stamp(i) + look.window_us <= look.now);
+        let before = closed.partition(|i| closed.stamp(i) + window.window_us <= window.now);
         let left = if before == 0 { self.closed } else { closed.units_after(before - 1) };
         left + self.open
     }
@@ -284,7 +289,7 @@ impl Series {
     /// Returns the time at which the newest call is counted.
     #[inline]
     pub(super) fn newest(&self) -> u64 {
-        self.first + u64::from(self.stretch)
+        self.first + u64::from(self.open_span_us)
     }
 
     /// Returns all units, inside the window or not.
@@ -310,14 +315,14 @@ impl Series {
 
 /// The time that a denied caller has to wait for, and the units that still count after the wait.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Left {
+pub(super) struct AfterWait {
     pub(super) at: u64,
     pub(super) staying: u64,
 }
 
 /// The result of counting units in the open bucket.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Joined {
+pub(super) struct JoinResult {
     /// The time at which the units are counted.
     pub(super) recorded: u64,
     /// The view of the series that includes them.
@@ -326,7 +331,7 @@ pub(super) struct Joined {
 
 /// Units to count.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Record {
+pub(super) struct NewUnits {
     pub(super) stamp: u64,
     pub(super) group_us: u64,
     pub(super) units: u64,

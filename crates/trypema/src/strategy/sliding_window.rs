@@ -8,11 +8,11 @@ mod wire;
 
 use std::time::Duration;
 
-use super::aligned::Aligned;
+use super::aligned::AlignedWindow;
 use super::series::Horizon;
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{Decision, NEVER, When};
+use crate::decision::{Decision, DecisionTime, NEVER};
 use crate::error::TrypemaError;
 use crate::units::window_micros;
 
@@ -41,7 +41,7 @@ pub struct SlidingWindow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindowLimit {
     limit: u64,
-    window: Aligned,
+    window: AlignedWindow,
 }
 
 impl SlidingWindowLimit {
@@ -50,7 +50,7 @@ impl SlidingWindowLimit {
         if limit == 0 || limit > MAX_LIMIT {
             return Err(TrypemaError::InvalidLimit { given: limit, max: MAX_LIMIT });
         }
-        Ok(Self { limit, window: Aligned::new(window_micros(window)?) })
+        Ok(Self { limit, window: AlignedWindow::new(window_micros(window)?) })
     }
 
     /// Returns the units that fit into a window.
@@ -128,7 +128,7 @@ impl Counts {
 
     /// Returns the weighted count of the previous window at `now`, rounded up.
     #[inline(always)]
-    fn weighed(&self, limit: &SlidingWindowLimit, now: u64) -> u64 {
+    fn weighted_previous(&self, limit: &SlidingWindowLimit, now: u64) -> u64 {
         if self.previous == 0 {
             return 0;
         }
@@ -171,7 +171,7 @@ impl Strategy for SlidingWindow {
     fn decide(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> SlidingWindowOutcome {
         let now = call.now.as_micros();
         let counts = Counts::at(limit, state, now);
-        let free = limit.limit.saturating_sub(counts.weighed(limit, now) + counts.current);
+        let free = limit.limit.saturating_sub(counts.weighted_previous(limit, now) + counts.current);
         let is_admitted = call.cost <= free || call.cost == 0;
         let remaining = if is_admitted { free.saturating_sub(call.cost) } else { free };
         SlidingWindowOutcome { is_admitted, cost: call.cost, remaining, counts }
@@ -223,8 +223,8 @@ impl Strategy for SlidingWindow {
         Timestamp::derived(call.stamp.as_micros().clamp(ends_at - limit.window.window_us, ends_at - 1))
     }
 
-    fn fits(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> u64 {
-        Self::decide(limit, state, call.costing(0)).remaining.min(call.cost)
+    fn available(limit: &SlidingWindowLimit, state: &SlidingWindowState, call: Call) -> u64 {
+        Self::decide(limit, state, call.with_cost(0)).remaining.min(call.cost)
     }
 
     fn refund(limit: &SlidingWindowLimit, state: &mut SlidingWindowState, refund: Refund) -> u64 {
@@ -246,7 +246,7 @@ impl Strategy for SlidingWindow {
         from_previous + from_current
     }
 
-    fn memory_us(limit: &SlidingWindowLimit) -> u64 {
+    fn retention_us(limit: &SlidingWindowLimit) -> u64 {
         2 * limit.window.window_us
     }
 
@@ -259,7 +259,11 @@ impl Strategy for SlidingWindow {
     }
 
     #[inline(always)]
-    fn decision(limit: &SlidingWindowLimit, outcome: SlidingWindowOutcome, when: When) -> Decision {
+    fn decision(
+        limit: &SlidingWindowLimit,
+        outcome: SlidingWindowOutcome,
+        decided_at: DecisionTime,
+    ) -> Decision {
         let not_before = if outcome.is_admitted || outcome.cost > limit.limit {
             NEVER
         } else {
@@ -272,7 +276,7 @@ impl Strategy for SlidingWindow {
             remaining: outcome.remaining,
             not_before,
             resets_at: Timestamp::derived(outcome.counts.ends_at),
-            when,
+            decided_at,
         }
     }
 

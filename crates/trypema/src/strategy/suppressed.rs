@@ -9,11 +9,11 @@ mod wire;
 
 pub use limit::SuppressedLimit;
 
-use super::absolute::{Denied, Excess, refund_series};
-use super::series::{Joined, Look, Record, Series, View};
+use super::absolute::{OverLimit, RetryAt, refund_series};
+use super::series::{JoinResult, NewUnits, Series, View, WindowAt};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{Decision, SuppressedDecision, When};
+use crate::decision::{Decision, DecisionTime, SuppressedDecision};
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -47,33 +47,33 @@ impl SuppressedState {
         self.capacity = capacity;
     }
 
-    /// Returns the share of calls to admit after `cost` more units are observed at `look`.
-    fn share(&self, look: Look, soft: u64, cost: u64) -> f64 {
+    /// Returns the share of calls to admit after `cost` more units are observed at `window`.
+    fn share(&self, window: WindowAt, soft: u64, cost: u64) -> f64 {
         let observed = self.observed();
-        let view = observed.view(look);
+        let view = observed.view(window);
         let last_second = if view.is_stepped_back {
             view.used
         } else {
-            observed.units_within(Look { window_us: SECOND_US, ..look })
+            observed.units_within(WindowAt { window_us: SECOND_US, ..window })
         };
         let in_window = view.used.saturating_add(cost) as f64;
         let windows_worth =
-            last_second.saturating_add(cost) as f64 * (look.window_us as f64 / SECOND_US as f64);
+            last_second.saturating_add(cost) as f64 * (window.window_us as f64 / SECOND_US as f64);
         (soft as f64 / in_window.max(windows_worth)).min(1.0)
     }
 
     /// Returns the last draw, or 0 if nothing counts any more. `accepted` is the view of the accepted units
-    /// at `look`.
-    fn drawn(&self, look: Look, accepted: View) -> u32 {
-        if accepted.used == 0 && self.observed().view(look).used == 0 { 0 } else { self.drawn }
+    /// at `window`.
+    fn drawn(&self, window: WindowAt, accepted: View) -> u32 {
+        if accepted.used == 0 && self.observed().view(window).used == 0 { 0 } else { self.drawn }
     }
 
     /// Moves the observed units to now, if the clock went back by more than a window.
-    fn repair_observed(&mut self, look: Look) {
+    fn repair_observed(&mut self, window: WindowAt) {
         if let Some(observed) = &mut self.observed {
-            let view = observed.view(look);
+            let view = observed.view(window);
             if view.is_stepped_back {
-                observed.settle(look, view);
+                observed.forget_expired(window, view);
             }
         }
     }
@@ -115,7 +115,7 @@ impl Zone {
 impl SuppressedOutcome {
     /// Returns the outcome of a call that joined the open bucket, within the soft limit.
     #[inline(always)]
-    fn joined(limit: &SuppressedLimit, soft: u64, joined: Joined) -> Self {
+    fn joined(limit: &SuppressedLimit, soft: u64, joined: JoinResult) -> Self {
         Self {
             zone: Zone::Allowed,
             soft,
@@ -153,26 +153,26 @@ impl Strategy for Suppressed {
 
     #[inline]
     fn decide(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> SuppressedOutcome {
-        let look = limit.window.look(call);
-        let view = state.accepted.view(look);
-        let soft = sticky_soft(limit, state, view, look);
+        let window = limit.window.window_at(call);
+        let view = state.accepted.view(window);
+        let soft = sticky_soft(limit, state, view, window);
         let free = soft.saturating_sub(view.used);
         let zone = if call.cost <= free || call.cost == 0 {
             Zone::Allowed
         } else {
-            above_soft(limit, state, Excess { look, view, capacity: soft, cost: call.cost })
+            above_soft(limit, state, OverLimit { window, view, capacity: soft, cost: call.cost })
         };
         let is_admitted = is_admitted(zone);
-        let recorded = state.accepted.recorded_at(look, view, limit.window.latest_stamp(call));
+        let recorded = state.accepted.recorded_at(window, view, limit.window.latest_stamp(call));
         let resets_at = if is_admitted && call.cost > 0 {
             recorded + limit.window.window_us
         } else {
-            state.accepted.empty_at(look, view)
+            state.accepted.empty_at(window, view)
         };
         let denied = if is_admitted {
-            Denied { not_before: look.now, used_after_wait: 0 }
+            RetryAt { not_before: window.now, used_after_wait: 0 }
         } else {
-            until_admitted(limit, state, Excess { look, view, capacity: soft, cost: call.cost })
+            until_admitted(limit, state, OverLimit { window, view, capacity: soft, cost: call.cost })
         };
         SuppressedOutcome {
             zone,
@@ -204,8 +204,8 @@ impl Strategy for Suppressed {
         if state.observed.is_none() {
             let is_live = limit.window.is_sticky && state.accepted.total() > 0;
             let soft = if is_live { state.capacity } else { limit.window.capacity };
-            let (look, record) = (limit.window.look(call), limit.window.late_record(call));
-            if let Some(joined) = state.accepted.join(look, record, soft) {
+            let (window, new_units) = (limit.window.window_at(call), limit.window.late_units(call));
+            if let Some(joined) = state.accepted.join(window, new_units, soft) {
                 state.capacity = soft;
                 return Some(SuppressedOutcome::joined(limit, soft, joined));
             }
@@ -213,8 +213,8 @@ impl Strategy for Suppressed {
         let outcome = Self::decide(limit, state, call);
         let is_certain = outcome.zone == Zone::Allowed || span.earliest == span.latest;
         is_certain.then(|| {
-            let record = limit.window.late_record(call);
-            commit_record(limit, state, Decided { call, record, outcome: &outcome });
+            let new_units = limit.window.late_units(call);
+            commit_units(limit, state, SuppressedCommit { call, new_units, outcome: &outcome });
             outcome
         })
     }
@@ -226,20 +226,29 @@ impl Strategy for Suppressed {
 
     #[inline]
     fn commit(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &SuppressedOutcome) {
-        commit_record(limit, state, Decided { call, record: limit.window.record(call), outcome });
+        commit_units(
+            limit,
+            state,
+            SuppressedCommit { call, new_units: limit.window.new_units(call), outcome },
+        );
     }
 
-    fn forgo(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &SuppressedOutcome) {
+    fn record_denied_elsewhere(
+        limit: &SuppressedLimit,
+        state: &mut SuppressedState,
+        call: Call,
+        outcome: &SuppressedOutcome,
+    ) {
         if call.cost > 0 {
             Self::commit(limit, state, call, &SuppressedOutcome { zone: outcome.zone.denied(), ..*outcome });
         }
     }
 
     #[inline(always)]
-    fn sharpen(state: &mut SuppressedState, now: Timestamp) {
-        state.accepted.sharpen(now.as_micros());
+    fn correct_time(state: &mut SuppressedState, now: Timestamp) {
+        state.accepted.correct_time(now.as_micros());
         if let Some(observed) = &mut state.observed {
-            observed.sharpen(now.as_micros());
+            observed.correct_time(now.as_micros());
         }
     }
 
@@ -265,23 +274,23 @@ impl Strategy for Suppressed {
         }
     }
 
-    fn fits(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {
-        let look = limit.window.look(call);
-        let view = state.accepted.view(look);
-        sticky_soft(limit, state, view, look).saturating_sub(view.used).min(call.cost)
+    fn available(limit: &SuppressedLimit, state: &SuppressedState, call: Call) -> u64 {
+        let window = limit.window.window_at(call);
+        let view = state.accepted.view(window);
+        sticky_soft(limit, state, view, window).saturating_sub(view.used).min(call.cost)
     }
 
     fn refund(limit: &SuppressedLimit, state: &mut SuppressedState, refund: Refund) -> u64 {
-        let look = limit.window.look(Call::new(refund.now, 0));
+        let window = limit.window.window_at(Call::new(refund.now, 0));
         if state.observed.is_none() {
             // A refunded call was still observed, so the two series differ from now on.
             state.observed = Some(Box::new(state.accepted.clone()));
         }
-        state.repair_observed(look);
-        refund_series(&mut state.accepted, look, limit.window.group_us, refund)
+        state.repair_observed(window);
+        refund_series(&mut state.accepted, window, limit.window.group_us, refund)
     }
 
-    fn memory_us(limit: &SuppressedLimit) -> u64 {
+    fn retention_us(limit: &SuppressedLimit) -> u64 {
         limit.window.window_us
     }
 
@@ -290,7 +299,11 @@ impl Strategy for Suppressed {
     }
 
     #[inline(always)]
-    fn decision(_: &SuppressedLimit, outcome: SuppressedOutcome, when: When) -> SuppressedDecision {
+    fn decision(
+        _: &SuppressedLimit,
+        outcome: SuppressedOutcome,
+        decided_at: DecisionTime,
+    ) -> SuppressedDecision {
         let core = Decision {
             is_allowed: is_admitted(outcome.zone),
             attempts: None,
@@ -298,7 +311,7 @@ impl Strategy for Suppressed {
             remaining: outcome.remaining,
             not_before: Timestamp::derived(outcome.not_before),
             resets_at: Timestamp::derived(outcome.resets_at),
-            when,
+            decided_at,
         };
         SuppressedDecision { core, factor: outcome.factor() }
     }
@@ -309,42 +322,42 @@ impl Strategy for Suppressed {
     }
 }
 
-/// A decided call, and the record that counts it.
-struct Decided<'o> {
+/// A decided call, and the units that it records.
+struct SuppressedCommit<'o> {
     call: Call,
-    record: Record,
+    new_units: NewUnits,
     outcome: &'o SuppressedOutcome,
 }
 
-fn commit_record(limit: &SuppressedLimit, state: &mut SuppressedState, decided: Decided<'_>) {
-    let Decided { call, mut record, outcome } = decided;
-    let look = limit.window.look(call);
+fn commit_units(limit: &SuppressedLimit, state: &mut SuppressedState, commit: SuppressedCommit<'_>) {
+    let SuppressedCommit { call, mut new_units, outcome } = commit;
+    let window = limit.window.window_at(call);
     if call.cost == 0 {
         if outcome.view.is_stepped_back {
-            state.accepted.settle(look, outcome.view);
+            state.accepted.forget_expired(window, outcome.view);
         }
-        state.repair_observed(look);
+        state.repair_observed(window);
         return;
     }
     state.capacity = outcome.soft;
     if let Zone::Drawn { drawn, .. } = outcome.zone {
         state.drawn = drawn;
     } else {
-        state.drawn = state.drawn(look, outcome.view);
+        state.drawn = state.drawn(window, outcome.view);
     }
     let is_admitted = is_admitted(outcome.zone);
     if !is_admitted && state.observed.is_none() {
         state.observed = Some(Box::new(state.accepted.clone()));
     }
     if is_admitted {
-        state.accepted.record(look, outcome.view, record);
+        state.accepted.record(window, outcome.view, new_units);
     } else if outcome.view.is_stepped_back {
-        state.accepted.settle(look, outcome.view);
+        state.accepted.forget_expired(window, outcome.view);
     }
     if let Some(observed) = &mut state.observed {
-        let view = observed.view(look);
-        record.units = record.units.min(OBSERVED_MAX.saturating_sub(view.used));
-        observed.record(look, view, record);
+        let view = observed.view(window);
+        new_units.units = new_units.units.min(OBSERVED_MAX.saturating_sub(view.used));
+        observed.record(window, view, new_units);
     }
 }
 
@@ -357,8 +370,8 @@ fn is_admitted(zone: Zone) -> bool {
 
 /// Returns the soft limit in force: the stored one if this limit is sticky and the state still counts
 /// something.
-fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, look: Look) -> u64 {
-    let is_live = view.used > 0 || state.observed.as_ref().is_some_and(|seen| seen.view(look).used > 0);
+fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, window: WindowAt) -> u64 {
+    let is_live = view.used > 0 || state.observed.as_ref().is_some_and(|seen| seen.view(window).used > 0);
     if limit.window.is_sticky && is_live { state.capacity } else { limit.window.capacity }
 }
 
@@ -367,28 +380,28 @@ fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, loo
 /// A cost within the soft limit waits until it fits under that. A cost between the limits can only be
 /// admitted by a draw: it waits until it fits under the hard limit, and at least for one group. A cost above
 /// the hard limit never fits.
-fn until_admitted(limit: &SuppressedLimit, state: &SuppressedState, above_soft: Excess) -> Denied {
-    let Excess { look, view, capacity: soft, cost } = above_soft;
+fn until_admitted(limit: &SuppressedLimit, state: &SuppressedState, above_soft: OverLimit) -> RetryAt {
+    let OverLimit { window, view, capacity: soft, cost } = above_soft;
     let hard = limit.factor.hard_capacity(soft);
     if cost <= soft || cost > hard {
-        return Denied::until_fits(&state.accepted, above_soft);
+        return RetryAt::until_fits(&state.accepted, above_soft);
     }
-    let again = look.now + limit.window.group_us;
+    let again = window.now + limit.window.group_us;
     if view.used + cost <= hard {
-        return Denied { not_before: again, used_after_wait: view.used };
+        return RetryAt { not_before: again, used_after_wait: view.used };
     }
-    let denied = Denied::until_fits(&state.accepted, Excess { capacity: hard, ..above_soft });
-    Denied { not_before: denied.not_before.max(again), ..denied }
+    let denied = RetryAt::until_fits(&state.accepted, OverLimit { capacity: hard, ..above_soft });
+    RetryAt { not_before: denied.not_before.max(again), ..denied }
 }
 
-fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, above_soft: Excess) -> Zone {
-    let Excess { look, view, capacity: soft, cost } = above_soft;
+fn above_soft(limit: &SuppressedLimit, state: &SuppressedState, above_soft: OverLimit) -> Zone {
+    let OverLimit { window, view, capacity: soft, cost } = above_soft;
     let hard = limit.factor.hard_capacity(soft);
     if cost > hard.saturating_sub(view.used) {
         return Zone::Rejected;
     }
-    let share = state.share(look, soft, cost);
+    let share = state.share(window, soft, cost);
     let threshold = (share * (u64::from(u32::MAX) + 1) as f64) as u64;
-    let drawn = state.drawn(look, view).wrapping_add(GOLDEN);
+    let drawn = state.drawn(window, view).wrapping_add(GOLDEN);
     Zone::Drawn { factor: 1.0 - share, drawn, is_admitted: u64::from(drawn) < threshold }
 }

@@ -15,7 +15,7 @@ pub(crate) use per_limit::PerLimit;
 
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{Decision, TokenBucketDecision, When};
+use crate::decision::{Decision, DecisionTime, TokenBucketDecision};
 
 /// The bucket of tokens that refills continuously; see the [module](super).
 #[derive(Debug, Clone, Copy)]
@@ -29,11 +29,11 @@ pub struct TokenBucketState(Debts);
 #[derive(Debug, Clone)]
 enum Debts {
     One { last: u64, debt: Debt },
-    Many(Box<Many>),
+    Many(Box<ManyDebts>),
 }
 
 #[derive(Debug, Clone)]
-struct Many {
+struct ManyDebts {
     last: u64,
     debts: Vec<Debt>,
     /// Units that count from a later time on, ordered by that time.
@@ -82,19 +82,19 @@ impl TokenBucketState {
     /// Returns the time at which debts are evaluated: not before the stored time, unless the clock went back
     /// by more than the longest refill. In that case, all history counts as happening now.
     #[inline]
-    fn present(&self, limits: &TokenBucketLimits, now: u64) -> u64 {
+    fn evaluation_time(&self, limits: &TokenBucketLimits, now: u64) -> u64 {
         let last = self.last();
-        if last > now + limits.memory_us() { now } else { now.max(last) }
+        if last > now + limits.retention_us() { now } else { now.max(last) }
     }
 
     /// Returns the debt to the limit at `position` at time `at`, divided into due and pending units.
-    fn owed(&self, limits: &TokenBucketLimits, position: usize, at: u64) -> debt::Owed {
+    fn owed(&self, limits: &TokenBucketLimits, position: usize, at: u64) -> debt::OwedUnits {
         let limit = &limits.as_slice()[position];
         let owed = self.debt(limits, position).owed_to(limit);
         match self.pending() {
             [] => {
                 let elapsed = at.saturating_sub(self.last());
-                debt::Owed { due: limit.drained(owed, elapsed), pending: 0 }
+                debt::OwedUnits { due: limit.drained(owed, elapsed), pending: 0 }
             }
             pending => debt::with_pending(limit, pending, Repayment { owed, last: self.last(), at }),
         }
@@ -117,7 +117,7 @@ impl TokenBucketState {
                 many.pending.retain(|pending| pending.stamp > at);
             }
             Debts::One { .. } => {
-                let many = Many { last: at, debts: debts.collect(), pending: Vec::new() };
+                let many = ManyDebts { last: at, debts: debts.collect(), pending: Vec::new() };
                 self.0 = Debts::Many(Box::new(many));
             }
         }
@@ -125,7 +125,7 @@ impl TokenBucketState {
 
     /// Makes all units due at `at`, after the clock went back to it. Debts stay in the units in which they
     /// were counted, because the limits may have changed.
-    fn repair(&mut self, at: u64) {
+    fn make_all_due(&mut self, at: u64) {
         match &mut self.0 {
             Debts::One { last, .. } => *last = at,
             Debts::Many(many) => {
@@ -140,7 +140,7 @@ impl TokenBucketState {
     /// Adds units that count from `stamp` on.
     fn postpone(&mut self, stamp: u64, units: u64) {
         if let Debts::One { last, debt } = self.0 {
-            self.0 = Debts::Many(Box::new(Many { last, debts: vec![debt], pending: Vec::new() }));
+            self.0 = Debts::Many(Box::new(ManyDebts { last, debts: vec![debt], pending: Vec::new() }));
         }
         if let Debts::Many(many) = &mut self.0 {
             debt::insert(&mut many.pending, Pending { stamp, units });
@@ -183,7 +183,7 @@ impl Strategy for TokenBucket {
 
     #[inline]
     fn decide(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> TokenBucketOutcome {
-        match single::Single::of(limits, state) {
+        match single::SingleLimit::of(limits, state) {
             Some(single) if call.stamp == call.now => single.decide(call),
             _ => decide_all(limits, state, call),
         }
@@ -198,7 +198,7 @@ impl Strategy for TokenBucket {
         span: Span,
         cost: u64,
     ) -> Option<TokenBucketOutcome> {
-        if let Some(mut single) = single::Single::of(limits, state) {
+        if let Some(mut single) = single::SingleLimit::of(limits, state) {
             let outcome = single.take_within(span, cost)?;
             state.0 = Debts::One { last: single.last, debt: single.debt };
             return Some(outcome);
@@ -236,17 +236,17 @@ impl Strategy for TokenBucket {
         Timestamp::derived(postponed_to(limits, outcome.at, call).unwrap_or(outcome.at))
     }
 
-    fn fits(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
-        let outcome = Self::decide(limits, state, call.costing(0));
+    fn available(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> u64 {
+        let outcome = Self::decide(limits, state, call.with_cost(0));
         let left =
             limits.as_slice().iter().enumerate().map(|(position, limit)| limit.left(outcome.owed[position]));
         left.min().unwrap_or(0).min(call.cost)
     }
 
     fn refund(limits: &TokenBucketLimits, state: &mut TokenBucketState, refund: Refund) -> u64 {
-        let at = state.present(limits, refund.now.as_micros());
+        let at = state.evaluation_time(limits, refund.now.as_micros());
         if at < state.last() {
-            state.repair(at);
+            state.make_all_due(at);
         }
         let recorded = refund.recorded.map(Timestamp::as_micros);
         let from_pending = match (&mut state.0, recorded) {
@@ -270,8 +270,8 @@ impl Strategy for TokenBucket {
         from_pending + refunded
     }
 
-    fn memory_us(limits: &TokenBucketLimits) -> u64 {
-        limits.memory_us()
+    fn retention_us(limits: &TokenBucketLimits) -> u64 {
+        limits.retention_us()
     }
 
     fn fresh_from(state: &TokenBucketState) -> Timestamp {
@@ -285,9 +285,9 @@ impl Strategy for TokenBucket {
     fn decision(
         limits: &TokenBucketLimits,
         outcome: TokenBucketOutcome,
-        when: When,
+        decided_at: DecisionTime,
     ) -> TokenBucketDecision<'_> {
-        TokenBucketDecision { limits, outcome, when }
+        TokenBucketDecision { limits, outcome, decided_at }
     }
 
     fn core(decision: &TokenBucketDecision<'_>) -> Decision {
@@ -298,7 +298,7 @@ impl Strategy for TokenBucket {
 /// Decides a call under several limits, or with pending units.
 #[inline(never)]
 fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) -> TokenBucketOutcome {
-    let at = state.present(limits, call.now.as_micros());
+    let at = state.evaluation_time(limits, call.now.as_micros());
     let mut outcome = TokenBucketOutcome {
         is_admitted: true,
         cost: call.cost,
@@ -381,7 +381,7 @@ fn commit_all(
     outcome: &TokenBucketOutcome,
 ) {
     if outcome.is_stepped_back {
-        state.repair(outcome.at);
+        state.make_all_due(outcome.at);
     }
     let is_paying = outcome.is_admitted && call.cost > 0;
     if !is_paying {
@@ -402,6 +402,6 @@ fn commit_all(
 /// Returns the time at which the units of a postponed call count. Returns `None` if they count at `at`. The
 /// time is at most the longest refill after `at`: beyond that, the clock would seem to have gone back.
 fn postponed_to(limits: &TokenBucketLimits, at: u64, call: Call) -> Option<u64> {
-    let stamp = call.stamp.as_micros().min(at + limits.memory_us());
+    let stamp = call.stamp.as_micros().min(at + limits.retention_us());
     (call.stamp > call.now && stamp > at).then_some(stamp)
 }

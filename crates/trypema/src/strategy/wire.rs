@@ -14,16 +14,16 @@ pub trait Wire: Strategy {
     /// Appends `limit` in the encoding that the twin's `read` expects.
     fn write_limit(limit: &Self::Limit, out: &mut Vec<u8>);
 
-    /// Returns the length in bytes of the twin's `facts` for `limit`.
-    fn facts_len(limit: &Self::Limit) -> usize;
+    /// Returns the length in bytes of an outcome for `limit` in the twin's reply.
+    fn outcome_len(limit: &Self::Limit) -> usize;
 
-    /// Reads the outcome that the twin decided for `call`. Returns `None` if `facts` is malformed.
+    /// Reads the outcome that the twin decided for `call`. Returns `None` if `reply` is malformed.
     ///
     /// Identical takes of one batch share a reply, which describes the first of them. `spent` is the number
     /// of units that the takes before this one have spent.
     fn read_outcome(
         limit: &Self::Limit,
-        facts: &mut Facts<'_>,
+        reply: &mut ReplyReader<'_>,
         call: Call,
         spent: u64,
     ) -> Option<Self::Outcome>;
@@ -34,7 +34,7 @@ pub trait Wire: Strategy {
 
 /// The Lua source of one strategy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Lua {
+pub(crate) struct LuaSource {
     pub(crate) name: &'static str,
     /// The shared functions that `source` uses; empty if it needs none.
     pub(crate) base: &'static str,
@@ -47,7 +47,7 @@ pub(crate) struct Lua {
     pub(crate) quick: &'static str,
 }
 
-impl Lua {
+impl LuaSource {
     /// Returns the same source without the fast path.
     pub(crate) const fn without_quick(self) -> Self {
         Self { quick_base: "", quick: "", ..self }
@@ -55,8 +55,8 @@ impl Lua {
 }
 
 /// The sources of all strategies, ordered by [`Wire::NUMBER`].
-pub(crate) const LUA: [Lua; 6] = [
-    Lua {
+pub(crate) const LUA_SOURCES: [LuaSource; 6] = [
+    LuaSource {
         name: "absolute",
         base: SERIES,
         source: include_str!("absolute.lua"),
@@ -64,7 +64,7 @@ pub(crate) const LUA: [Lua; 6] = [
         quick_base: QUICK_SERIES,
         quick: include_str!("quick/absolute.lua"),
     },
-    Lua {
+    LuaSource {
         name: "suppressed",
         base: SERIES,
         source: include_str!("suppressed.lua"),
@@ -72,7 +72,7 @@ pub(crate) const LUA: [Lua; 6] = [
         quick_base: QUICK_SERIES,
         quick: include_str!("quick/suppressed.lua"),
     },
-    Lua {
+    LuaSource {
         name: "token_bucket",
         base: DEBT,
         source: include_str!("token_bucket.lua"),
@@ -80,7 +80,7 @@ pub(crate) const LUA: [Lua; 6] = [
         quick_base: "",
         quick: include_str!("quick/token_bucket.lua"),
     },
-    Lua {
+    LuaSource {
         name: "sliding_window",
         base: "",
         source: include_str!("sliding_window.lua"),
@@ -88,7 +88,7 @@ pub(crate) const LUA: [Lua; 6] = [
         quick_base: "",
         quick: include_str!("quick/sliding_window.lua"),
     },
-    Lua {
+    LuaSource {
         name: "fixed_window",
         base: "",
         source: include_str!("fixed_window.lua"),
@@ -96,7 +96,7 @@ pub(crate) const LUA: [Lua; 6] = [
         quick_base: "",
         quick: include_str!("quick/fixed_window.lua"),
     },
-    Lua {
+    LuaSource {
         name: "abuse",
         base: SERIES,
         source: include_str!("abuse.lua"),
@@ -126,9 +126,9 @@ pub(crate) fn put_count(out: &mut Vec<u8>, count: u64) {
 
 /// A reader for the bytes of a script's reply.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a>(&'a [u8]);
+pub struct ReplyReader<'a>(&'a [u8]);
 
-impl<'a> Facts<'a> {
+impl<'a> ReplyReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

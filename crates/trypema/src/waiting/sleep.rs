@@ -4,23 +4,23 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use crate::clock::{Source, Timestamp};
+use crate::clock::{ClockSource, Timestamp};
 
 /// A future that is ready at a given time. At most one waker is registered with the clock, and only while it
 /// sleeps.
 pub(crate) struct Sleep<'a> {
-    clock: &'a Source,
+    clock: &'a ClockSource,
     at: Timestamp,
-    alarm: Option<Waker>,
+    scheduled: Option<Waker>,
 }
 
 impl<'a> Sleep<'a> {
-    pub(crate) fn until(clock: &'a Source, at: Timestamp) -> Self {
-        Self { clock, at, alarm: None }
+    pub(crate) fn until(clock: &'a ClockSource, at: Timestamp) -> Self {
+        Self { clock, at, scheduled: None }
     }
 
     fn cancel(&mut self) {
-        if let Some(waker) = self.alarm.take() {
+        if let Some(waker) = self.scheduled.take() {
             self.clock.forget(self.at, &waker);
         }
     }
@@ -35,7 +35,7 @@ impl Future for Sleep<'_> {
         if self.clock.now() >= self.at {
             return Poll::Ready(());
         }
-        self.alarm = Some(context.waker().clone());
+        self.scheduled = Some(context.waker().clone());
         self.clock.wake_at(self.at, context.waker());
         Poll::Pending
     }
@@ -48,7 +48,7 @@ impl Drop for Sleep<'_> {
 }
 
 /// Returns the output of `wanted`, or `None` if `limit` is ready first.
-pub(crate) async fn before<T>(wanted: impl Future<Output = T>, limit: Sleep<'_>) -> Option<T> {
+pub(crate) async fn with_timeout<T>(wanted: impl Future<Output = T>, limit: Sleep<'_>) -> Option<T> {
     let (mut wanted, mut limit) = (pin!(wanted), pin!(limit));
     poll_fn(|context| {
         if let Poll::Ready(value) = wanted.as_mut().poll(context) {

@@ -31,8 +31,8 @@ fn is_refused(provider: &impl Provider, asked: &[Asked], reason: &str) {
 }
 
 pub(crate) fn too_many(provider: &impl Provider) {
-    is_refused(provider, &asked(MOST + 1), "65 of them: at most 64 can be asked together");
-    is_refused(provider, &asked(1_000), "1000 of them: at most 64 can be asked together");
+    is_refused(provider, &asked(MOST + 1), "65 checks in one request: at most 64 are allowed");
+    is_refused(provider, &asked(1_000), "1000 checks in one request: at most 64 are allowed");
     assert_eq!(provider.left(&asked(MOST)), [CAPACITY; MOST]);
     let taken = provider.take_all(&asked(MOST)).unwrap();
     assert!(taken.is_allowed);
@@ -43,7 +43,7 @@ pub(crate) fn too_many(provider: &impl Provider) {
 
 /// A key has one state per strategy, whatever its limit.
 pub(crate) fn the_same_key_twice(provider: &impl Provider, keys: &[String; 5]) {
-    let repeated = "a key is asked for twice by one strategy";
+    let repeated = "two checks use the same key and strategy";
     for (one, other) in six(CAPACITY, WINDOW, 2.0).iter().zip(&six(2 * CAPACITY, 2 * WINDOW, 3.0)) {
         for second in [one, other] {
             let twice = [(&keys[0], one), (&keys[1], one), (&keys[0], second)];

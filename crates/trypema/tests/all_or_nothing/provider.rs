@@ -4,12 +4,12 @@ use std::fmt::Debug;
 use std::sync::{Arc, Barrier};
 
 use trypema::local::Receipt;
-use trypema::{Decision, Limit, RateLimiter, Together, TrypemaError};
+use trypema::{Decision, Limit, MultiDecision, RateLimiter, TrypemaError};
 
 use super::asked::{Asked, checks};
 
 /// What becomes of checks that are asked together.
-pub(crate) type Answer<R> = Result<Together<R>, TrypemaError>;
+pub(crate) type Answer<R> = Result<MultiDecision<R>, TrypemaError>;
 
 /// Where states are. What fails unexpectedly stops the test.
 pub(crate) trait Provider {
@@ -26,7 +26,7 @@ pub(crate) trait Provider {
     fn reset(&self, asked: &Asked) -> bool;
 
     /// Callers that take at once, each by a thread or task of its own.
-    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<Together<Self::Receipt>>;
+    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<Self::Receipt>>;
 
     /// The share of calls like this one that is denied, where the suppressed strategy draws.
     fn factor(&self, asked: &Asked) -> Option<f64>;
@@ -91,7 +91,7 @@ impl Provider for OnLocal {
         }
     }
 
-    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<Together<Receipt>> {
+    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<Receipt>> {
         let start = Barrier::new(callers.len());
         std::thread::scope(|scope| {
             let callers: Vec<_> = callers

@@ -56,7 +56,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
                 let told = wait_for(self.limiter().lease(&ann, &limit, (ask, sharer))).unwrap();
                 assert_eq!(told.now, now);
                 let leased = shown::<M>(&limit, &told.leased, now);
-                format!("{leased} of {} sharers after {} resets", told.sharers, told.resets)
+                format!("{leased} of {} sharers after {} resets", told.instances, told.resets)
             }
             Verb::Take(cost) => seen::<M>(&wait_for(self.limiter().take(&ann, &limit, cost)).unwrap()),
             Verb::Peek(cost) => seen::<M>(&wait_for(self.limiter().peek(&ann, &limit, cost)).unwrap()),

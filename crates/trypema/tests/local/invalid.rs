@@ -37,7 +37,7 @@ fn rates() {
     ] {
         let result = RateLimit::try_from(given);
         assert!(matches!(result, Err(TrypemaError::InvalidRateLimit { .. })));
-        let allowed = "need a normal number above 0 and at most 100000000 per second";
+        let allowed = "need a number above 0 and at most 100000000 per second";
         says(result, &format!("invalid rate limit {shown}: {allowed}"));
     }
     for given in [f64::MIN_POSITIVE, 5.5, 100_000_000.0] {
@@ -117,7 +117,7 @@ fn token_limits() {
     let limit = TokenLimit::new(1, SECOND).unwrap();
     let most = TokenLimit::MAX_PER_BUCKET;
     for count in [0, most + 1, 1_000] {
-        let message = format!("{count} token bucket limits: need 1 to {most}");
+        let message = format!("invalid number of token bucket limits {count}: need 1 to {most}");
         says(TokenBucketLimits::new(std::iter::repeat_n(limit, count)), &message);
     }
     assert!(TokenBucketLimits::new(std::iter::repeat_n(limit, most)).is_ok());

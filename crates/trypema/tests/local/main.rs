@@ -12,6 +12,7 @@ mod counting_allocator;
 mod extremes;
 mod flood;
 mod invalid;
+mod multi;
 mod observer;
 mod overflow;
 mod overflow_cost;
@@ -20,7 +21,6 @@ mod reset;
 mod stress;
 mod suppressed_goal;
 mod threads;
-mod together;
 #[path = "../traces/mod.rs"]
 mod traces;
 mod wait;

@@ -187,7 +187,7 @@ mod tracing_events {
         let text = String::from_utf8_lossy(&written);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
-        for part in ["DEBUG", "trypema", "decided", "fixed_window", "ann", "cost=2"] {
+        for part in ["DEBUG", "trypema", "rate limit decision", "fixed_window", "ann", "cost=2"] {
             assert!(lines.iter().all(|line| line.contains(part)), "{part}: {text}");
         }
         assert!(lines[0].contains("is_allowed=true") && lines[0].contains("remaining=1"));

@@ -284,7 +284,7 @@ fn a_line_has_an_end() {
     executor.spawn(fixture.ann(&limits, 1, HOUR));
     let turned_away = executor.ended()[0].output.clone().unwrap_err();
     assert_eq!(turned_away, WaitError::TooManyWaiters);
-    assert_eq!(turned_away.to_string(), "10000 callers already wait for this key");
+    assert_eq!(turned_away.to_string(), "too many waiters: 10000 callers already wait for this key");
     // Another key has its own line, and a place is free as soon as one leaves.
     let buckets = fixture.rl.local().token_bucket();
     executor.spawn(async { buckets.wait("bob", &limits, 1, HOUR).await.map(|bob| TokenBucket::core(&bob)) });

@@ -11,7 +11,7 @@ mod between;
 mod keys;
 pub(crate) mod load;
 mod moving;
-mod together;
+mod multi;
 
 use trypema::redis::RedisConnection;
 use trypema_testkit::blocking::connect;

@@ -15,7 +15,7 @@ use trypema::{RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, key, runtime, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 
-use crate::together::long_window;
+use crate::batching::long_window;
 
 const CAPACITY: u64 = 1_000_000;
 /// A call that waits for it to pass has been forgotten.

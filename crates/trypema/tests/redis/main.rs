@@ -5,14 +5,15 @@
 mod all_or_nothing;
 #[cfg(feature = "http")]
 mod any_bytes;
+mod batching;
 mod cluster;
+mod compat;
 mod conformance;
 mod driver;
 mod exact;
 mod expiry;
 mod faults;
 mod policy;
-mod seeds;
 mod sentinel;
 mod server_of;
 #[cfg(feature = "redis-tokio")]
@@ -22,7 +23,6 @@ mod shared_wait;
 mod smol;
 #[cfg(feature = "redis-tokio")]
 mod strategies;
-mod together;
 #[cfg(feature = "redis-tokio")]
 #[path = "../traces/mod.rs"]
 mod traces;

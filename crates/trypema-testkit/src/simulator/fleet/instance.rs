@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use trypema::clock::{Span, Timestamp};
 use trypema::hybrid::{Chore, Pace, Taken, Trip};
-use trypema::strategy::{Leasable, LeaseAsk};
+use trypema::strategy::{Leasable, LeaseParams};
 
 use super::journal::Journal;
 use super::local_clock::LocalClock;
@@ -71,7 +71,7 @@ pub(super) struct Waiting {
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     key: u32,
-    ask: LeaseAsk,
+    ask: LeaseParams,
     asker: Option<Waiting>,
     version: u64,
 }
@@ -197,7 +197,7 @@ impl<S: Leasable> Instance<S> {
         self.call(next, Waiting { tries: 0, parts_left, ..waiting }, moment);
     }
 
-    fn send(&mut self, key: u32, ask: LeaseAsk, asker: Option<Waiting>, moment: &mut Moment<'_>) {
+    fn send(&mut self, key: u32, ask: LeaseParams, asker: Option<Waiting>, moment: &mut Moment<'_>) {
         self.numbered += 1;
         let number = self.numbered;
         let version = self.slots.get(&key).map_or(0, |slot| slot.version);

@@ -2,7 +2,7 @@
 
 use trypema::clock::Timestamp;
 use trypema::hybrid::Grant;
-use trypema::strategy::{Leasable, LeaseAsk};
+use trypema::strategy::{Leasable, LeaseParams};
 
 use super::instance::Waiting;
 
@@ -30,7 +30,7 @@ pub(super) enum What {
     /// A plain take for a call.
     Take(Waiting),
     /// A lease, and whether this is the instance's last request.
-    Lease { number: u64, ask: LeaseAsk, is_leaving: bool },
+    Lease { number: u64, ask: LeaseParams, is_leaving: bool },
     /// A reset of the key.
     Reset,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use trypema::clock::Timestamp;
 use trypema::hybrid::Grant;
-use trypema::strategy::{Back, Call, Leasable, LeaseAsk, LeaseCall, Leased};
+use trypema::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LeaseParams, UnspentUnits};
 
 use super::LIVE_FOR_US;
 use super::journal::{Forgotten, Granted, Journal};
@@ -25,7 +25,7 @@ struct Key<S: Leasable> {
     state: Option<S::State>,
     resets: u32,
     /// The instances that requested leases, with the time of their last request.
-    sharers: LiveInstances<Sender>,
+    instances: LiveInstances<Sender>,
     /// An independent account of the units that count: their number, by the time at which they were
     /// recorded.
     ledger: BTreeMap<u64, u64>,
@@ -33,7 +33,7 @@ struct Key<S: Leasable> {
 
 impl<S: Leasable> Default for Key<S> {
     fn default() -> Self {
-        Self { state: None, resets: 0, sharers: LiveInstances::default(), ledger: BTreeMap::new() }
+        Self { state: None, resets: 0, instances: LiveInstances::default(), ledger: BTreeMap::new() }
     }
 }
 
@@ -66,7 +66,7 @@ impl<S: Leasable> Store<S> {
         journal: &mut Journal,
     ) -> Option<Reply<S>> {
         let key = self.keys.entry(request.key).or_default();
-        key.expire(now, S::memory_us(limit));
+        key.expire(now, S::retention_us(limit));
         let resets = key.resets;
         let leased = match request.what {
             What::Reset => {
@@ -76,16 +76,16 @@ impl<S: Leasable> Store<S> {
             What::Take(waiting) => key.take(limit, now, waiting.cost),
             What::Lease { ask, is_leaving, .. } => {
                 let live_for_us = if is_leaving { 0 } else { LIVE_FOR_US };
-                let sharers = key.sharers.heartbeat(request.from, now.as_micros(), live_for_us);
-                let is_back_known = ask.back.resets == resets && key.state.is_some();
-                let back = if is_back_known { ask.back } else { Back::default() };
-                let ask = LeaseAsk { back, ..ask };
-                key.taken_back(&ask.back);
-                let call = LeaseCall { now, ask: &ask, sharers };
+                let instances = key.instances.heartbeat(request.from, now.as_micros(), live_for_us);
+                let is_back_known = ask.unspent.resets == resets && key.state.is_some();
+                let back = if is_back_known { ask.unspent } else { UnspentUnits::default() };
+                let ask = LeaseParams { unspent: back, ..ask };
+                key.taken_back(&ask.unspent);
+                let call = LeaseCall { now, params: &ask, instances };
                 S::lease(limit, key.state.get_or_insert_default(), call)
             }
         };
-        let is_giving_back = matches!(request.what, What::Lease { ask, .. } if ask.back.units > 0);
+        let is_giving_back = matches!(request.what, What::Lease { ask, .. } if ask.unspent.units > 0);
         if leased.units > 0 {
             *key.ledger.entry(leased.recorded.as_micros()).or_default() += leased.units;
         }
@@ -136,32 +136,32 @@ impl<S: Leasable> Key<S> {
         Self {
             state: self.state.clone(),
             resets: self.resets,
-            sharers: self.sharers.clone(),
+            instances: self.instances.clone(),
             ledger: self.ledger.clone(),
         }
     }
 
     /// Removes a state that equals a fresh one, as Redis expires keys.
-    fn expire(&mut self, now: Timestamp, memory_us: u64) {
+    fn expire(&mut self, now: Timestamp, retention_us: u64) {
         if self.state.as_ref().is_some_and(|state| S::fresh_from(state) <= now) {
             self.state = None;
         }
-        let oldest = now.as_micros().saturating_sub(memory_us);
+        let oldest = now.as_micros().saturating_sub(retention_us);
         while let Some(first) = self.ledger.first_entry().filter(|first| *first.key() <= oldest) {
             first.remove();
         }
     }
 
-    fn take(&mut self, limit: &S::Limit, now: Timestamp, cost: u64) -> Leased<S::Outcome> {
+    fn take(&mut self, limit: &S::Limit, now: Timestamp, cost: u64) -> LeaseGrant<S::Outcome> {
         let state = self.state.get_or_insert_default();
         let call = Call::new(now, cost);
         let outcome = S::decide(limit, state, call);
         S::commit(limit, state, call, &outcome);
         let units = if S::is_admitted(&outcome) { cost } else { 0 };
-        Leased { units, recorded: now, outcome }
+        LeaseGrant { units, recorded: now, outcome }
     }
 
-    fn taken_back(&mut self, back: &Back) {
+    fn taken_back(&mut self, back: &UnspentUnits) {
         if let Some(units) = self.ledger.get_mut(&back.recorded.as_micros()) {
             *units = units.saturating_sub(back.units);
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::queue::Queue;
-use crate::clock::Source;
+use crate::clock::ClockSource;
 use crate::redis::Sharer;
 
 /// The time for which an instance counts as live after a heartbeat, or as sharing a key after a lease
@@ -14,7 +14,7 @@ pub(super) const LIVE_FOR: Duration = Duration::from_secs(3);
 /// This process, as one of the instances that share limits.
 #[derive(Debug)]
 pub(in crate::hybrid) struct Instance {
-    pub(in crate::hybrid) clock: Source,
+    pub(in crate::hybrid) clock: ClockSource,
     pub(in crate::hybrid) queue: Queue,
     pub(super) sync_us: u64,
     /// A random number that identifies the instance.
@@ -23,7 +23,7 @@ pub(in crate::hybrid) struct Instance {
 }
 
 impl Instance {
-    pub(in crate::hybrid) fn new(clock: Source, sync_interval: Duration) -> Self {
+    pub(in crate::hybrid) fn new(clock: ClockSource, sync_interval: Duration) -> Self {
         Self {
             clock,
             queue: Queue::default(),

@@ -13,14 +13,14 @@ use super::shared::{Found, Shared};
 use crate::clock::Timestamp;
 use crate::hybrid::state::Grant;
 use crate::redis::{RedisFailure, RedisKey, Sharer};
-use crate::strategy::{Back, Leasable, LeaseAsk};
+use crate::strategy::{Leasable, LeaseParams, UnspentUnits};
 
 /// A lease request for one key.
 #[derive(Debug, Clone)]
 pub(in crate::hybrid) struct LeaseRequest<S: Leasable> {
     pub(super) key: RedisKey,
     pub(super) limit: S::Limit,
-    pub(super) ask: LeaseAsk,
+    pub(super) ask: LeaseParams,
     pub(super) sharer: Sharer,
     /// A time before the request is sent. The lease is timed from here.
     pub(super) asked_at: Timestamp,
@@ -40,7 +40,7 @@ impl<S: Leasable> LeaseRequest<S> {
     pub(in crate::hybrid) fn for_nobody(mut self) -> Self {
         let need = std::mem::take(&mut self.ask.need);
         self.ask.want = self.ask.want.max(need);
-        self.ask.seen = self.ask.seen.saturating_sub(need);
+        self.ask.reported = self.ask.reported.saturating_sub(need);
         self
     }
 }
@@ -51,7 +51,7 @@ pub(in crate::hybrid) struct LeaseReply<O> {
     /// The decision on that call, if the reply decides it.
     pub(in crate::hybrid) found: Option<Found<O>>,
     /// The units that the call spent, and the time at which Redis recorded them.
-    pub(in crate::hybrid) spent: Option<Back>,
+    pub(in crate::hybrid) spent: Option<UnspentUnits>,
 }
 
 impl<S: Leasable> Shared<S> {
@@ -74,7 +74,7 @@ impl<S: Leasable> Shared<S> {
             let grant = grant?;
             let is_spent = found.as_ref().is_some_and(|found| S::is_admitted(&found.outcome));
             let recorded = grant.leased.recorded;
-            let back = Back { units: request.ask.need, recorded, resets: grant.resets };
+            let back = UnspentUnits { units: request.ask.need, recorded, resets: grant.resets };
             Ok(LeaseReply { found, spent: is_spent.then_some(back) })
         }
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::instance::Instance;
 use super::lease_request::LeaseRequest;
 use crate::clock::Timestamp;
-use crate::decision::When;
+use crate::decision::DecisionTime;
 use crate::hybrid::state::{Decided, Entry, Grant, Replied, Table, Trip};
 use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, Sharer};
-use crate::strategy::{Leasable, LeaseAsk};
+use crate::strategy::{Leasable, LeaseParams};
 
 #[derive(Debug)]
 pub(in crate::hybrid) struct Shared<S: Leasable> {
@@ -37,7 +37,7 @@ impl<S: Leasable> Shared<S> {
         self.request(entry, ask, self.instance.sharer())
     }
 
-    pub(super) fn request(&self, entry: &Entry<S>, ask: LeaseAsk, sharer: Sharer) -> LeaseRequest<S> {
+    pub(super) fn request(&self, entry: &Entry<S>, ask: LeaseParams, sharer: Sharer) -> LeaseRequest<S> {
         let (key, limit) = (entry.key.clone(), entry.holding.limit().clone());
         let (asked_at, deadline) = (self.instance.clock.now(), self.redis.deadline_from_now());
         LeaseRequest { key, limit, ask, sharer, asked_at, deadline, version: entry.version }
@@ -101,7 +101,7 @@ impl<S: Leasable> Shared<S> {
 
 impl<O> Found<O> {
     pub(in crate::hybrid) fn decision<S: Leasable<Outcome = O>>(self, limit: &S::Limit) -> S::Decision<'_> {
-        S::decision(limit, self.outcome, When::exactly(self.now))
+        S::decision(limit, self.outcome, DecisionTime::exactly(self.now))
     }
 }
 

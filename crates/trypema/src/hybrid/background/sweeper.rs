@@ -8,11 +8,11 @@ use futures_util::future::BoxFuture;
 use super::instance::{Instance, LIVE_FOR};
 use super::queue::{Closed, Task};
 use super::shared::Shared;
-use crate::clock::Source;
+use crate::clock::ClockSource;
 use crate::hybrid::state::{Chore, Pace};
 use crate::redis::{RedisRateLimiterProvider, Sharer, all};
 use crate::strategy::Leasable;
-use crate::waiting::{Sleep, before};
+use crate::waiting::{Sleep, with_timeout};
 
 /// The data of the background work. The provider owns it, and dropping it closes the queue.
 pub(in crate::hybrid) struct Background {
@@ -77,7 +77,7 @@ pub(super) async fn run(background: Weak<Background>, instance: Arc<Instance>, m
         }
         background.strategies.iter().for_each(|keys| Arc::clone(keys).sweep());
         drop(background);
-        if before(&mut closed, Sleep::until(&instance.clock, now + interval)).await.is_some() {
+        if with_timeout(&mut closed, Sleep::until(&instance.clock, now + interval)).await.is_some() {
             return;
         }
     }
@@ -140,6 +140,6 @@ impl<S: Leasable> Shared<S> {
             true
         });
         // The results do not matter: a failed request leaves no units to return.
-        before(all(replies), Sleep::until(&Source::System, deadline)).await;
+        with_timeout(all(replies), Sleep::until(&ClockSource::System, deadline)).await;
     }
 }

@@ -12,7 +12,7 @@ use super::leases::Leases;
 use super::pace::Pace;
 use crate::clock::{Span, Timestamp};
 use crate::decision::Decision;
-use crate::strategy::{Back, Call, Leasable, Turn};
+use crate::strategy::{Call, Leasable, LocalCall, UnspentUnits};
 
 /// The leases, denials and demand of one key in one instance.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl<S: Leasable> Holding<S> {
     /// Switches to another limit. Units granted under the old limit are to be returned. If the window
     /// differs, they are dropped instead: a refund would remove units of others from the new window.
     pub fn change_limit(&mut self, limit: &S::Limit, pace: Pace) {
-        if S::memory_us(limit) != S::memory_us(&self.limit) {
+        if S::retention_us(limit) != S::retention_us(&self.limit) {
             self.leases.forget();
         }
         self.end_all();
@@ -113,13 +113,18 @@ impl<S: Leasable> Holding<S> {
     /// Same as [`Holding::take`], for a call that is already counted. Passes each spent part to `tell`,
     /// with the time at which Redis recorded it.
     #[inline]
-    pub fn take_telling(&mut self, now: Span, cost: u64, tell: impl FnMut(Back)) -> Taken<S::Outcome> {
+    pub fn take_telling(
+        &mut self,
+        now: Span,
+        cost: u64,
+        tell: impl FnMut(UnspentUnits),
+    ) -> Taken<S::Outcome> {
         if self.is_over(now) && !self.end_until(now) {
             return Taken::Unclear;
         }
         let taken = self.decide(now, cost);
         if let Taken::Decided(decided) = &taken {
-            if S::is_counting_denied(&self.limit) {
+            if S::reports_local_calls(&self.limit) {
                 self.unreported = self.unreported.saturating_add(cost);
             }
             if S::is_admitted(&decided.outcome) {
@@ -156,8 +161,9 @@ impl<S: Leasable> Holding<S> {
         if self.leases.left() == 0 && told.draws_until.is_none() {
             return Taken::Unknown;
         }
-        let turn = Turn { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
-        match S::spend(&self.limit, &told.outcome, turn) {
+        let call =
+            LocalCall { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
+        match S::spend(&self.limit, &told.outcome, call) {
             Some(outcome) => decided(outcome, told.ahead_us),
             None => Taken::Unknown,
         }
@@ -170,7 +176,7 @@ impl<S: Leasable> Holding<S> {
             && self.denial.as_ref().is_none_or(|denial| denial.cost > 1)
             && (self.leases.left() <= self.low
                 || now.latest.as_micros() >= self.refill_at
-                || S::IS_RETURNED_EARLY && self.leases.is_owing());
+                || S::REFUND_BEFORE_END && self.leases.is_owing());
         match taken {
             Taken::Decided(decided) => Taken::Decided(Decided { is_low, ..decided }),
             other => other,
@@ -178,14 +184,14 @@ impl<S: Leasable> Holding<S> {
     }
 
     /// Whether units from a lease still count in Redis.
-    pub fn is_counting(&self, back: &Back, now: Timestamp) -> bool {
+    pub fn is_counting(&self, back: &UnspentUnits, now: Timestamp) -> bool {
         let ahead_us = self.told.as_ref().map_or(0, |told| told.ahead_us);
         let shared_now = Timestamp::derived(now.as_micros().saturating_add_signed(ahead_us));
-        back.is_counting(shared_now, S::memory_us(&self.limit))
+        back.is_counted(shared_now, S::retention_us(&self.limit))
     }
 
     /// Returns spent units to their lease.
-    pub fn put_back(&mut self, back: Back) {
+    pub fn put_back(&mut self, back: UnspentUnits) {
         self.leases.put_back(back);
         self.find_next_end();
     }
@@ -295,5 +301,5 @@ impl<S: Leasable> Holding<S> {
 
 /// Returns the largest cost that can ever fit.
 fn quota_of<S: Leasable>(limit: &S::Limit) -> u64 {
-    S::fits(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
+    S::available(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
 }

@@ -1,6 +1,6 @@
 //! The units that an instance holds for one key, each until its lease ends.
 
-use crate::strategy::Back;
+use crate::strategy::UnspentUnits;
 
 /// The maximum number of leases held for one key. An instance requests the next lease when one is nearly
 /// spent, so more than two are rare. Beyond the maximum, the lease that ends first is returned.
@@ -14,7 +14,7 @@ const MAX_BACKS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lease {
     /// The unspent units, and the time at which Redis recorded them.
-    pub(super) left: Back,
+    pub(super) left: UnspentUnits,
     /// The time from which the units must not be spent, by the instance's clock.
     pub(super) ends_at: u64,
 }
@@ -25,7 +25,7 @@ pub(super) struct Leases {
     /// Ordered by their end, which is also the order of spending.
     live: Vec<Lease>,
     left: u64,
-    backs: Vec<Back>,
+    backs: Vec<UnspentUnits>,
 }
 
 impl Leases {
@@ -57,7 +57,7 @@ impl Leases {
     /// Spends up to `units` of the held units. Passes each spent part to `tell`, with the time at which
     /// Redis recorded it.
     #[inline]
-    pub(super) fn spend(&mut self, units: u64, mut tell: impl FnMut(Back)) {
+    pub(super) fn spend(&mut self, units: u64, mut tell: impl FnMut(UnspentUnits)) {
         let mut owing = units.min(self.left);
         self.left -= owing;
         for lease in &mut self.live {
@@ -65,7 +65,7 @@ impl Leases {
             lease.left.units -= spent;
             owing -= spent;
             if spent > 0 {
-                tell(Back { units: spent, ..lease.left });
+                tell(UnspentUnits { units: spent, ..lease.left });
             }
             if owing == 0 {
                 return;
@@ -74,7 +74,7 @@ impl Leases {
     }
 
     /// Returns spent units to their lease. If the lease has ended, they are to be returned to Redis.
-    pub(super) fn put_back(&mut self, back: Back) {
+    pub(super) fn put_back(&mut self, back: UnspentUnits) {
         let is_same =
             |lease: &&mut Lease| (lease.left.recorded, lease.left.resets) == (back.recorded, back.resets);
         match self.live.iter_mut().find(is_same) {
@@ -118,14 +118,14 @@ impl Leases {
     }
 
     /// Adds units that are to be returned to Redis.
-    pub(super) fn give_back(&mut self, back: Back) {
+    pub(super) fn give_back(&mut self, back: UnspentUnits) {
         if back.units > 0 && self.backs.len() < MAX_BACKS {
             self.backs.push(back);
         }
     }
 
     /// Removes and returns one entry of units to return.
-    pub(super) fn next_back(&mut self) -> Option<Back> {
+    pub(super) fn next_back(&mut self) -> Option<UnspentUnits> {
         self.backs.pop()
     }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn what_was_granted_before_a_reset_is_neither_spent_nor_given_back() {
         let lease = |units, resets| Lease {
-            left: Back { units, recorded: Timestamp::from_micros(9), resets },
+            left: UnspentUnits { units, recorded: Timestamp::from_micros(9), resets },
             ends_at: 9,
         };
         let mut leases = Leases::default();

@@ -31,7 +31,7 @@ impl Pace {
     pub fn of<S: Leasable>(limit: &S::Limit, sync_us: u64) -> Self {
         // Units that must be refunded before the lease ends need a longer lease, to leave time for the
         // refund.
-        let (per_window, quarters) = match S::IS_RETURNED_EARLY {
+        let (per_window, quarters) = match S::REFUND_BEFORE_END {
             true => (INTERVALS_PER_WINDOW_RETURNED_EARLY, 7),
             false => (INTERVALS_PER_WINDOW, 5),
         };

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use futures_channel::oneshot;
 
-use crate::clock::{Clock, Source, Span, SystemClock, Timestamp};
+use crate::clock::{Clock, ClockSource, Span, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::hybrid::background::{FinishInBackground, Found, LeaseRequest, Shared};
 use crate::hybrid::state::{Grant, Replied, TakeArgs, Taken, Trip};
 use crate::redis::RedisFailure;
-use crate::strategy::{Back, Leasable, Leased};
-use crate::waiting::{Sleep, before};
+use crate::strategy::{Leasable, LeaseGrant, UnspentUnits};
+use crate::waiting::{Sleep, with_timeout};
 
 /// The maximum number of attempts to decide a call with a lease. After that, a plain take in Redis decides
 /// it.
@@ -74,7 +74,7 @@ impl<S: Leasable> Shared<S> {
         self: &Arc<Self>,
         take: TakeArgs<'_, S::Limit>,
         Attempt { mut turn, mut deadline }: Attempt,
-        mut tell: impl FnMut(Back),
+        mut tell: impl FnMut(UnspentUnits),
     ) -> Result<Reached<S::Outcome>, RedisFailure> {
         for _ in 0..MAX_WAITS {
             match self.here(take, std::mem::replace(&mut turn, Turn::Again), &mut tell) {
@@ -84,7 +84,9 @@ impl<S: Leasable> Shared<S> {
                     let deadline = *deadline.get_or_insert_with(|| self.redis.deadline_from_now());
                     let patience = self.redis.patience(deadline);
                     // If the request was dropped, the next iteration sends another.
-                    if let Some(Ok(replied)) = before(reply, Sleep::until(&Source::System, patience)).await {
+                    if let Some(Ok(replied)) =
+                        with_timeout(reply, Sleep::until(&ClockSource::System, patience)).await
+                    {
                         replied?;
                     }
                     if SystemClock.now() >= patience {
@@ -111,7 +113,7 @@ impl<S: Leasable> Shared<S> {
         self: &Arc<Self>,
         take: TakeArgs<'_, S::Limit>,
         turn: Turn,
-        mut tell: impl FnMut(Back),
+        mut tell: impl FnMut(UnspentUnits),
     ) -> Here<S> {
         let mut now = self.instance.clock.recent();
         let mut shard = self.table.shard(take.key);
@@ -152,7 +154,7 @@ impl<S: Leasable> Shared<S> {
         self: &Arc<Self>,
         take: TakeArgs<'_, S::Limit>,
         turn: Turn,
-        tell: impl FnMut(Back),
+        tell: impl FnMut(UnspentUnits),
     ) -> Option<Found<S::Outcome>> {
         match self.here(take, turn, tell) {
             Here::Decided(found) => Some(found),
@@ -205,7 +207,7 @@ impl<S: Leasable> Shared<S> {
             return;
         }
         let trip = Trip { asked_at, answered_at: self.instance.clock.now() };
-        let leased = Leased { units: 0, recorded: found.now, outcome: found.outcome.clone() };
+        let leased = LeaseGrant { units: 0, recorded: found.now, outcome: found.outcome.clone() };
         let grant = Grant { leased, now: found.now, resets: 0 };
         self.table.with_new(take, trip.answered_at, |entry| {
             if entry.holding.limit() == take.limit {

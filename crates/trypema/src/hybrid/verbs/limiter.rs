@@ -13,7 +13,7 @@ use crate::hybrid::background::{Found, Shared};
 use crate::hybrid::state::{HybridBound, TakeArgs};
 use crate::local::Granted;
 use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, both};
-use crate::strategy::{Back, Leasable, LeaseAsk};
+use crate::strategy::{Leasable, LeaseParams, UnspentUnits};
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
 /// It decides in this process when it holds a lease.
@@ -162,7 +162,7 @@ impl<S: Leasable> Limiter<S> {
     ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
         let (take, started) = (TakeArgs { key, limit, cost }, self.redis().started());
         let mut spent = Vec::new();
-        match self.shared.decide(take, Attempt::FIRST, |back: Back| spent.push(back)).await {
+        match self.shared.decide(take, Attempt::FIRST, |back: UnspentUnits| spent.push(back)).await {
             Ok(Reached::Cold(_)) => {
                 let reservation = self.redis().reserve(key, limit, cost).await?;
                 let receipt =
@@ -214,24 +214,27 @@ impl<S: Leasable> Limiter<S> {
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        backs: Vec<Back>,
+        backs: Vec<UnspentUnits>,
     ) -> Option<Receipt> {
         if backs.is_empty() {
             return None;
         }
         let resets = self.shared.table.with(key, |entry| entry.resets).unwrap_or(0);
-        Some(Receipt::new::<S>(key, Origin::Leased(Spent { backs, resets, memory_us: S::memory_us(limit) })))
+        Some(Receipt::new::<S>(
+            key,
+            Origin::Leased(Spent { backs, resets, retention_us: S::retention_us(limit) }),
+        ))
     }
 
     /// Returns units to their leases, as far as they still count. Returns their number.
     pub(super) fn put_back(&self, key: &RedisKey, limit: &S::Limit, spent: Spent) -> u64 {
         let now = self.shared.instance.clock.now();
         let put = self.shared.table.with_new(TakeArgs { key, limit, cost: 0 }, now, |entry| {
-            if entry.resets != spent.resets || spent.memory_us != S::memory_us(entry.holding.limit()) {
+            if entry.resets != spent.resets || spent.retention_us != S::retention_us(entry.holding.limit()) {
                 return 0;
             }
             let counting = spent.backs.into_iter().filter(|back| entry.holding.is_counting(back, now));
-            let counting: Vec<Back> = counting.collect();
+            let counting: Vec<UnspentUnits> = counting.collect();
             counting.iter().for_each(|back| entry.holding.put_back(*back));
             counting.iter().map(|back| back.units).sum()
         });
@@ -336,14 +339,14 @@ impl<S: Leasable> Limiter<S> {
         if S::IS_LEASED {
             return;
         }
-        let seen = self.shared.table.with(key, |entry| entry.holding.take_unreported()).unwrap_or(0);
-        let ask = LeaseAsk { seen, ..LeaseAsk::default() };
-        if seen > 0
+        let reported = self.shared.table.with(key, |entry| entry.holding.take_unreported()).unwrap_or(0);
+        let ask = LeaseParams { reported, ..LeaseParams::default() };
+        if reported > 0
             && let Err(failure) =
                 self.redis().lease_by(deadline, (key, limit), (ask, self.shared.instance.leaver())).await
             && failure.kind() == RedisFailureKind::Unavailable
         {
-            self.shared.table.with(key, |entry| entry.holding.forgo(seen));
+            self.shared.table.with(key, |entry| entry.holding.forgo(reported));
         }
     }
 }

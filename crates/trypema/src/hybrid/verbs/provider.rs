@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::compat::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter};
 use super::limiter::Limiter;
-use super::seeds::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter};
-use crate::clock::Source;
+use crate::clock::ClockSource;
 use crate::hybrid::background::{self, Background, Instance, Shared};
 use crate::redis::{RedisRateLimiterProvider, Windows};
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
@@ -27,7 +27,7 @@ pub struct HybridRateLimiterProvider {
 /// The configuration of a hybrid provider.
 #[derive(Debug)]
 pub(crate) struct HybridOptions {
-    pub(crate) clock: Source,
+    pub(crate) clock: ClockSource,
     pub(crate) sync_interval: Duration,
     /// The window and related settings of `inc`.
     pub(crate) windows: Windows,

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::redis::{Receipt as RedisReceipt, RedisKey};
-use crate::strategy::{Back, Leasable};
+use crate::strategy::{Leasable, UnspentUnits};
 
 /// Identifies the take of a [`reserve`](super::Limiter::reserve), for a later refund.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ pub(super) enum Origin {
 /// Units that came out of leases.
 #[derive(Debug)]
 pub(super) struct Spent {
-    pub(super) backs: Vec<Back>,
+    pub(super) backs: Vec<UnspentUnits>,
     /// The number of times that this instance had reset the key.
     pub(super) resets: u64,
     /// The time for which units count, under the limit of the take.
-    pub(super) memory_us: u64,
+    pub(super) retention_us: u64,
 }
 
 /// A decision with the receipt of the take. There is no receipt if the take was denied, or if the failure

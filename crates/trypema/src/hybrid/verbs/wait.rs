@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::limiter::Limiter;
 use crate::redis::RedisKey;
 use crate::strategy::Leasable;
-use crate::waiting::{Ask, WaitError, Waiting};
+use crate::waiting::{WaitError, WaitState, WaitVerb};
 
 impl<S: Leasable> Limiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`.
@@ -36,11 +36,11 @@ impl<S: Leasable> Limiter<S> {
     ) -> Result<S::Decision<'l>, WaitError> {
         let ask = |ask| async move {
             match ask {
-                Ask::Peek => self.peek(key, limit, cost).await,
-                Ask::Take => self.take(key, limit, cost).await,
+                WaitVerb::Peek => self.peek(key, limit, cost).await,
+                WaitVerb::Take => self.take(key, limit, cost).await,
             }
         };
-        let waiting = Waiting::new(self.shared.instance.clock.clone(), patience).spread();
-        waiting.admitted::<S, _>(self.redis().waiters(), key.as_str().as_bytes(), ask).await
+        let waiting = WaitState::new(self.shared.instance.clock.clone(), patience).with_jitter();
+        waiting.until_admitted::<S, _>(self.redis().waiters(), key.as_str().as_bytes(), ask).await
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::circuit_breaker::jittered;
-use crate::clock::{Clock, Source, SystemClock, Timestamp};
-use crate::waiting::{Sleep, before};
+use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
+use crate::waiting::{Sleep, with_timeout};
 
 /// The time after which a run counts as lost with its runtime, so that the next caller starts another.
 /// Longer than any dial with all its retries at other addresses.
@@ -66,7 +66,7 @@ impl SingleFlight {
             under_way
         };
         if let Some((ended, until)) = under_way {
-            before(ended, Sleep::until(&Source::System, until)).await;
+            with_timeout(ended, Sleep::until(&ClockSource::System, until)).await;
             return Run::Done;
         }
         let _running = Running(self);

@@ -7,7 +7,7 @@
 use super::{Decided, Engine};
 use crate::check::Deadline;
 use crate::decision::Decision;
-use crate::provider::{Counting, Record, Refund};
+use crate::provider::{RecordMode, RecordRequest, RefundRequest};
 use crate::rules::plan::Plan;
 use crate::rules::set::RuleSet;
 use crate::rules::verdict::Denying;
@@ -15,7 +15,7 @@ use crate::rules::verdict::Denying;
 /// The checks of the candidates, made after the other rules have decided the request.
 #[derive(Debug, Default)]
 pub(super) struct Candidates<'p> {
-    pub(super) records: Vec<Record<'p>>,
+    pub(super) records: Vec<RecordRequest<'p>>,
     pub(super) answers: Vec<usize>,
 }
 
@@ -32,9 +32,9 @@ impl Engine {
             decision.is_some_and(|decision| decision.is_allowed())
         };
         let checks = candidates.checks.iter().zip(&candidates.answers);
-        let refunds: Vec<Refund<'_>> = checks
+        let refunds: Vec<RefundRequest<'_>> = checks
             .filter(|(_, answer)| is_spent(**answer))
-            .map(|(check, _)| Refund { check: *check, receipt: None })
+            .map(|(check, _)| RefundRequest { check: *check, receipt: None })
             .collect();
         self.provider().refund_all(&refunds, deadline).wait().await;
     }
@@ -49,11 +49,11 @@ impl Plan {
         }
         let (candidates, denying) = (self.candidates(), decided.denying(self));
         let record = |(check, answer): (&_, &usize)| {
-            let counting = match self.is_overruled(*answer, denying) {
-                true => Counting::Forgo,
-                false => Counting::Take,
+            let mode = match self.is_overruled(*answer, denying) {
+                true => RecordMode::DeniedElsewhere,
+                false => RecordMode::Take,
             };
-            Record { check: *check, counting }
+            RecordRequest { check: *check, mode }
         };
         let records = candidates.checks.iter().zip(&candidates.answers).map(record).collect();
         Candidates { records, answers: candidates.answers }

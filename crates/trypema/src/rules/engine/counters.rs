@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::provider::{Refund, failure_policy};
+use crate::provider::{RefundRequest, failure_policy};
 use crate::rules::plan::Plan;
 use crate::rules::request::Request;
 use crate::rules::verdict::Verdict;
@@ -30,8 +30,8 @@ impl Engine {
     pub async fn give_back(&self, request: &Request<'_>) -> Result<Vec<Refunded>, TrypemaError> {
         let (plan, provider) = (self.plan(request)?, self.provider());
         let everything = plan.everything();
-        let refunds: Vec<Refund<'_>> =
-            everything.checks.iter().map(|check| Refund { check: *check, receipt: None }).collect();
+        let refunds: Vec<RefundRequest<'_>> =
+            everything.checks.iter().map(|check| RefundRequest { check: *check, receipt: None }).collect();
         let policy_of = plan.policy_of(&everything.answers);
         let results = failure_policy::refund_all(provider, &refunds, provider.deadline(), &policy_of).await;
         let refunded = refunds.iter().zip(&everything.answers).zip(results);

@@ -3,7 +3,7 @@
 use super::{Absolute, AbsoluteLimit, AbsoluteOutcome};
 use crate::decision::NEVER;
 use crate::strategy::series::View;
-use crate::strategy::{Call, Facts, Wire, put_count};
+use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for Absolute {
     const NUMBER: u8 = 1;
@@ -15,28 +15,28 @@ impl Wire for Absolute {
         out.push(u8::from(limit.is_sticky));
     }
 
-    fn facts_len(_: &AbsoluteLimit) -> usize {
+    fn outcome_len(_: &AbsoluteLimit) -> usize {
         1 + 6 * 8
     }
 
     fn read_outcome(
         _: &AbsoluteLimit,
-        facts: &mut Facts<'_>,
+        reply: &mut ReplyReader<'_>,
         call: Call,
         spent: u64,
     ) -> Option<AbsoluteOutcome> {
-        let is_admitted = facts.byte()? == 1;
-        let capacity = facts.count()?;
-        let used = facts.count()?.checked_add(spent)?;
+        let is_admitted = reply.byte()? == 1;
+        let capacity = reply.count()?;
+        let used = reply.count()?.checked_add(spent)?;
         let free = capacity.saturating_sub(used);
         Some(AbsoluteOutcome {
             is_admitted,
             capacity,
             remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
-            not_before: facts.optional_count()?.unwrap_or(NEVER.as_micros()),
-            used_after_wait: facts.count()?,
-            recorded: facts.count()?,
-            resets_at: facts.count()?,
+            not_before: reply.optional_count()?.unwrap_or(NEVER.as_micros()),
+            used_after_wait: reply.count()?,
+            recorded: reply.count()?,
+            resets_at: reply.count()?,
             view: View::of_units(used),
         })
     }

@@ -2,7 +2,7 @@
 //! instances only remember blocks.
 
 use super::{Abuse, AbuseLimit, AbuseOutcome, AbuseState, BlockedAttempts};
-use crate::strategy::{Call, Leasable, LeaseCall, Leased, Strategy, Turn};
+use crate::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LocalCall, Strategy};
 
 impl Leasable for Abuse {
     const IS_LEASED: bool = false;
@@ -13,22 +13,22 @@ impl Leasable for Abuse {
 
     /// Counts the attempts that an instance denied because of a block that it remembered, if a block is still
     /// in force.
-    fn lease(limit: &AbuseLimit, state: &mut AbuseState, call: LeaseCall<'_>) -> Leased<AbuseOutcome> {
-        let LeaseCall { now, ask, .. } = call;
+    fn lease(limit: &AbuseLimit, state: &mut AbuseState, call: LeaseCall<'_>) -> LeaseGrant<AbuseOutcome> {
+        let LeaseCall { now, params, .. } = call;
         let mut outcome = Self::decide(limit, state, Call::new(now, 0));
-        if !outcome.blocks.is_none() && ask.seen > 0 {
-            let call = Call::new(now, ask.seen);
+        if !outcome.blocks.is_none() && params.reported > 0 {
+            let call = Call::new(now, params.reported);
             outcome = Self::decide(limit, state, call);
             Self::commit(limit, state, call, &outcome);
         }
-        Leased { units: 0, recorded: now, outcome }
+        LeaseGrant { units: 0, recorded: now, outcome }
     }
 
-    fn of_lease(_: &AbuseLimit, told: &AbuseOutcome, _: Turn<'_>) -> AbuseOutcome {
-        *told
+    fn leased_outcome(_: &AbuseLimit, last_outcome: &AbuseOutcome, _: LocalCall<'_>) -> AbuseOutcome {
+        *last_outcome
     }
 
-    fn is_counting_denied(limit: &AbuseLimit) -> bool {
+    fn reports_local_calls(limit: &AbuseLimit) -> bool {
         limit.blocked_attempts != BlockedAttempts::Ignore
     }
 

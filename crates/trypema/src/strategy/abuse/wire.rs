@@ -4,7 +4,7 @@ use super::blocks::Blocks;
 use super::{Abuse, AbuseLimit, AbuseOutcome, BlockedAttempts};
 use crate::decision::{BlockScope, NEVER};
 use crate::strategy::series::View;
-use crate::strategy::{Call, Facts, Wire, put_count};
+use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for Abuse {
     const NUMBER: u8 = 6;
@@ -22,22 +22,22 @@ impl Wire for Abuse {
         });
     }
 
-    fn facts_len(_: &AbuseLimit) -> usize {
+    fn outcome_len(_: &AbuseLimit) -> usize {
         2 + 6 * 8
     }
 
     fn read_outcome(
         limit: &AbuseLimit,
-        facts: &mut Facts<'_>,
+        reply: &mut ReplyReader<'_>,
         call: Call,
         spent: u64,
     ) -> Option<AbuseOutcome> {
-        let is_admitted = facts.byte()? == 1;
-        let scope = if facts.byte()? == 1 { BlockScope::Long } else { BlockScope::Temp };
-        let at = facts.count()?;
-        let ends_at = facts.count()?;
-        let not_before = facts.optional_count()?.unwrap_or(NEVER.as_micros());
-        let resets_at = facts.count()?;
+        let is_admitted = reply.byte()? == 1;
+        let scope = if reply.byte()? == 1 { BlockScope::Long } else { BlockScope::Temp };
+        let at = reply.count()?;
+        let ends_at = reply.count()?;
+        let not_before = reply.optional_count()?.unwrap_or(NEVER.as_micros());
+        let resets_at = reply.count()?;
         let count = |count: u64| count.saturating_add(spent).min(limit.kept());
         Some(AbuseOutcome {
             is_admitted,
@@ -46,8 +46,8 @@ impl Wire for Abuse {
             blocks: block_of(scope, ends_at),
             not_before,
             resets_at,
-            short_count: count(facts.count()?),
-            long_count: count(facts.count()?),
+            short_count: count(reply.count()?),
+            long_count: count(reply.count()?),
             view: View::of_units(0),
         })
     }

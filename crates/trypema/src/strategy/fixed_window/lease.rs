@@ -2,15 +2,23 @@
 
 use super::{FixedWindow, FixedWindowLimit, FixedWindowOutcome};
 use crate::strategy::lease::part_of;
-use crate::strategy::{Leasable, Turn};
+use crate::strategy::{Leasable, LocalCall};
 
 impl Leasable for FixedWindow {
     fn window_us(limit: &FixedWindowLimit) -> u64 {
         limit.window.window_us
     }
 
-    fn of_lease(_: &FixedWindowLimit, told: &FixedWindowOutcome, turn: Turn<'_>) -> FixedWindowOutcome {
-        FixedWindowOutcome { is_admitted: true, remaining: told.remaining + turn.left - turn.cost, ..*told }
+    fn leased_outcome(
+        _: &FixedWindowLimit,
+        last_outcome: &FixedWindowOutcome,
+        call: LocalCall<'_>,
+    ) -> FixedWindowOutcome {
+        FixedWindowOutcome {
+            is_admitted: true,
+            remaining: last_outcome.remaining + call.left - call.cost,
+            ..*last_outcome
+        }
     }
 
     fn part(limit: &FixedWindowLimit, index: u32, count: u32) -> Option<FixedWindowLimit> {

@@ -1,7 +1,7 @@
 //! The binary encoding of the fixed window.
 
 use super::{FixedWindow, FixedWindowLimit, FixedWindowOutcome};
-use crate::strategy::{Call, Facts, Wire, put_count};
+use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for FixedWindow {
     const NUMBER: u8 = 5;
@@ -11,18 +11,18 @@ impl Wire for FixedWindow {
         put_count(out, limit.window.window_us);
     }
 
-    fn facts_len(_: &FixedWindowLimit) -> usize {
+    fn outcome_len(_: &FixedWindowLimit) -> usize {
         1 + 2 * 8
     }
 
     fn read_outcome(
         limit: &FixedWindowLimit,
-        facts: &mut Facts<'_>,
+        reply: &mut ReplyReader<'_>,
         call: Call,
         spent: u64,
     ) -> Option<FixedWindowOutcome> {
-        let is_admitted = facts.byte()? == 1;
-        let used = facts.count()?.checked_add(spent)?;
+        let is_admitted = reply.byte()? == 1;
+        let used = reply.count()?.checked_add(spent)?;
         let free = limit.limit.saturating_sub(used);
         Some(FixedWindowOutcome {
             is_admitted,
@@ -30,7 +30,7 @@ impl Wire for FixedWindow {
             is_stepped_back: false,
             used,
             remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
-            ends_at: facts.count()?,
+            ends_at: reply.count()?,
         })
     }
 

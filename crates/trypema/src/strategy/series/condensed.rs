@@ -35,7 +35,7 @@ impl Series {
             closed: self.closed,
             oldest: closed.stamp(last_of_each[0]),
             ring: Ring::of(buckets, self.ring.is_wide()),
-            stretch: self.stretch,
+            open_span_us: self.open_span_us,
             horizon: self.horizon,
             is_late: self.is_late,
             is_leased: self.is_leased,

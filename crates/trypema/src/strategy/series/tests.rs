@@ -3,13 +3,13 @@ use super::*;
 const WINDOW_US: u64 = 10_000_000;
 const GROUP_US: u64 = 10_000;
 
-fn look(now: u64) -> Look {
-    Look { now, window_us: WINDOW_US }
+fn window_at(now: u64) -> WindowAt {
+    WindowAt { now, window_us: WINDOW_US }
 }
 
 fn record(series: &mut Series, now: u64, units: u64) {
-    let view = series.view(look(now));
-    series.record(look(now), view, Record { stamp: now, group_us: GROUP_US, units, is_late: false });
+    let view = series.view(window_at(now));
+    series.record(window_at(now), view, NewUnits { stamp: now, group_us: GROUP_US, units, is_late: false });
 }
 
 #[test]
@@ -20,8 +20,8 @@ fn buckets_are_bounded_and_forgotten() {
         assert!(series.buckets() as u64 <= WINDOW_US / GROUP_US + 1);
     }
     let end = 99_999 * GROUP_US;
-    assert_eq!(series.view(look(end)).used, WINDOW_US / GROUP_US);
-    assert_eq!(series.view(look(end + WINDOW_US)).used, 0);
+    assert_eq!(series.view(window_at(end)).used, WINDOW_US / GROUP_US);
+    assert_eq!(series.view(window_at(end + WINDOW_US)).used, 0);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn counts_beyond_32_bits_are_exact() {
     for step in 0..5 {
         record(&mut series, step * GROUP_US, huge - step);
     }
-    let at = |now| series.view(look(now)).used;
+    let at = |now| series.view(window_at(now)).used;
     assert_eq!(at(5 * GROUP_US), 5 * huge - 10);
     assert_eq!(at(WINDOW_US), 4 * huge - 10);
     assert_eq!(at(WINDOW_US + 3 * GROUP_US), huge - 4);
@@ -40,18 +40,18 @@ fn counts_beyond_32_bits_are_exact() {
 #[test]
 fn times_beyond_32_bits_are_exact() {
     let day_us = 86_400_000_000;
-    let look = |now| Look { now, window_us: day_us };
+    let window = |now| WindowAt { now, window_us: day_us };
     let mut series = Series::default();
     for hour in 0..24 {
         let now = 1_000_000_000_000 + hour * 3_600_000_000;
-        let view = series.view(look(now));
+        let view = series.view(window_at(now));
         series.record(
-            look(now),
+            window_at(now),
             view,
-            Record { stamp: now, group_us: 1_000_000, units: 1 + hour, is_late: false },
+            NewUnits { stamp: now, group_us: 1_000_000, units: 1 + hour, is_late: false },
         );
     }
-    let used = |now| series.view(look(1_000_000_000_000 + now)).used;
+    let used = |now| series.view(window_at(1_000_000_000_000 + now)).used;
     assert_eq!(used(day_us - 1), 300);
     assert_eq!(used(day_us), 299);
     assert_eq!(used(day_us + 3_600_000_000 - 1), 299);
@@ -66,20 +66,24 @@ fn refunds_come_out_of_their_bucket() {
     }
     assert_eq!(series.refund_at(GROUP_US, GROUP_US, 4), 4);
     assert_eq!(series.refund_at(GROUP_US, GROUP_US, 40), 6);
-    assert_eq!(series.view(look(WINDOW_US)).used, 20);
+    assert_eq!(series.view(window_at(WINDOW_US)).used, 20);
     assert_eq!(series.refund_oldest(15), 15);
-    assert_eq!(series.view(look(4 * GROUP_US)).used, 15);
+    assert_eq!(series.view(window_at(4 * GROUP_US)).used, 15);
     assert_eq!(series.total(), 15);
 }
 
 /// Returns a series of three units in each bucket.
 fn long_series(buckets: u64) -> Series {
     let mut series = Series::default();
-    let look = |now| Look { now, window_us: buckets * GROUP_US };
+    let window = |now| WindowAt { now, window_us: buckets * GROUP_US };
     for step in 0..buckets {
         let now = step * GROUP_US;
-        let view = series.view(look(now));
-        series.record(look(now), view, Record { stamp: now, group_us: GROUP_US, units: 3, is_late: false });
+        let view = series.view(window_at(now));
+        series.record(
+            window_at(now),
+            view,
+            NewUnits { stamp: now, group_us: GROUP_US, units: 3, is_late: false },
+        );
     }
     series
 }
@@ -139,8 +143,8 @@ fn refunds_equal_those_of_a_list() {
             record(&mut series, now, units);
             listed.record(now, units);
             let (moment, units) = (now - (GROUP_US * draw(1_000)).min(now), 1 + draw(most));
-            let view = series.view(look(now));
-            series.settle(look(now), view);
+            let view = series.view(window_at(now));
+            series.forget_expired(window_at(now), view);
             let refunded = match draw(3) {
                 0 => [series.refund_at(moment, 1, units), listed.refund(units, |at| at == moment)],
                 1 => [series.refund_oldest(units / 2), listed.refund(units / 2, |_| true)],
@@ -148,7 +152,7 @@ fn refunds_equal_those_of_a_list() {
             };
             assert_eq!(refunded[0], refunded[1], "at {now}");
             let later = now + draw(WINDOW_US + 2);
-            assert_eq!(series.view(look(later)).used, listed.used(later), "at {now}, seen at {later}");
+            assert_eq!(series.view(window_at(later)).used, listed.used(later), "at {now}, seen at {later}");
         }
     }
 }
@@ -164,7 +168,7 @@ fn a_condensed_copy_is_small_exact_now_and_never_looser() {
     for now in [buckets * GROUP_US, buckets * GROUP_US + window_us / 3] {
         let copy = series.condensed(now, &[window_us, second_us]);
         assert!(copy.buckets() <= 36, "{} buckets", copy.buckets());
-        let used = |series: &Series, now, window_us| series.view(Look { now, window_us }).used;
+        let used = |series: &Series, now, window_us| series.view(WindowAt { now, window_us }).used;
         assert_eq!(used(&copy, now, window_us), used(&series, now, window_us));
         assert_eq!(used(&copy, now, second_us), used(&series, now, second_us));
         for step in 0..100 {
@@ -182,8 +186,8 @@ fn the_newest_are_kept() {
         record(&mut series, step * GROUP_US, 10);
     }
     series.keep_newest(15);
-    assert_eq!(series.view(look(4 * GROUP_US)).used, 15);
-    assert_eq!(series.view(look(WINDOW_US + 2 * GROUP_US)).used, 10);
+    assert_eq!(series.view(window_at(4 * GROUP_US)).used, 15);
+    assert_eq!(series.view(window_at(WINDOW_US + 2 * GROUP_US)).used, 10);
     series.keep_newest(3);
     assert_eq!((series.total(), series.buckets()), (3, 1));
 }
@@ -202,9 +206,9 @@ fn late_stamps_are_corrected_and_others_are_not() {
     let late = |now, stamp, is_late| {
         let mut series = Series::default();
         record(&mut series, 1_000, 1);
-        let view = series.view(look(now));
-        series.record(look(now), view, Record { stamp, group_us: GROUP_US, units: 1, is_late });
-        series.sharpen(now + 10);
+        let view = series.view(window_at(now));
+        series.record(window_at(now), view, NewUnits { stamp, group_us: GROUP_US, units: 1, is_late });
+        series.correct_time(now + 10);
         series.newest()
     };
     assert_eq!(late(50_000, 66_000, true), 50_010);
@@ -214,18 +218,18 @@ fn late_stamps_are_corrected_and_others_are_not() {
     // A lease that is counted later stays where it is, whatever joins its bucket.
     let mut series = Series::default();
     for (now, stamp, is_late) in [(1_000, 30_000, false), (2_000, 8_000, true)] {
-        let view = series.view(look(now));
-        series.record(look(now), view, Record { stamp, group_us: GROUP_US, units: 1, is_late });
+        let view = series.view(window_at(now));
+        series.record(window_at(now), view, NewUnits { stamp, group_us: GROUP_US, units: 1, is_late });
     }
-    series.sharpen(2_500);
+    series.correct_time(2_500);
     assert_eq!(series.newest(), 30_000);
 
     // The newest time is not moved to before a closed bucket.
     let mut series = Series::default();
     for (now, stamp) in [(1_000, 17_000), (12_000, 28_000)] {
-        let view = series.view(look(now));
-        series.record(look(now), view, Record { stamp, group_us: GROUP_US, units: 1, is_late: true });
+        let view = series.view(window_at(now));
+        series.record(window_at(now), view, NewUnits { stamp, group_us: GROUP_US, units: 1, is_late: true });
     }
-    series.sharpen(13_000);
-    assert_eq!((series.newest(), series.view(look(13_000)).used), (17_000, 2));
+    series.correct_time(13_000);
+    assert_eq!((series.newest(), series.view(window_at(13_000)).used), (17_000, 2));
 }

@@ -2,16 +2,20 @@
 
 use super::{SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome};
 use crate::strategy::lease::part_of;
-use crate::strategy::{Leasable, Turn};
+use crate::strategy::{Leasable, LocalCall};
 
 impl Leasable for SlidingWindow {
     fn window_us(limit: &SlidingWindowLimit) -> u64 {
         limit.window.window_us
     }
 
-    fn of_lease(_: &SlidingWindowLimit, told: &SlidingWindowOutcome, turn: Turn<'_>) -> SlidingWindowOutcome {
-        let remaining = told.remaining + turn.left - turn.cost;
-        SlidingWindowOutcome { is_admitted: true, cost: turn.cost, remaining, ..*told }
+    fn leased_outcome(
+        _: &SlidingWindowLimit,
+        last_outcome: &SlidingWindowOutcome,
+        call: LocalCall<'_>,
+    ) -> SlidingWindowOutcome {
+        let remaining = last_outcome.remaining + call.left - call.cost;
+        SlidingWindowOutcome { is_admitted: true, cost: call.cost, remaining, ..*last_outcome }
     }
 
     fn part(limit: &SlidingWindowLimit, index: u32, count: u32) -> Option<SlidingWindowLimit> {

@@ -1,7 +1,7 @@
 //! The binary encoding of the sliding-window counter.
 
 use super::{Counts, SlidingWindow, SlidingWindowLimit, SlidingWindowOutcome};
-use crate::strategy::{Call, Facts, Wire, put_count};
+use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for SlidingWindow {
     const NUMBER: u8 = 4;
@@ -11,27 +11,27 @@ impl Wire for SlidingWindow {
         put_count(out, limit.window.window_us);
     }
 
-    fn facts_len(_: &SlidingWindowLimit) -> usize {
+    fn outcome_len(_: &SlidingWindowLimit) -> usize {
         1 + 3 * 8
     }
 
     fn read_outcome(
         limit: &SlidingWindowLimit,
-        facts: &mut Facts<'_>,
+        reply: &mut ReplyReader<'_>,
         call: Call,
         spent: u64,
     ) -> Option<SlidingWindowOutcome> {
-        let is_admitted = facts.byte()? == 1;
-        let ends_at = facts.count()?;
-        let previous = facts.count()?;
-        let current = facts.count()?.checked_add(spent)?;
+        let is_admitted = reply.byte()? == 1;
+        let ends_at = reply.count()?;
+        let previous = reply.count()?;
+        let current = reply.count()?.checked_add(spent)?;
         let now = call.now.as_micros();
         // The weighing below must not overflow, whatever the reply contains.
         if ends_at < now.max(limit.window.window_us) || previous.max(current) > super::MAX_LIMIT {
             return None;
         }
         let counts = Counts { ends_at, previous, current, is_stepped_back: false };
-        let free = limit.limit.saturating_sub(counts.weighed(limit, now) + current);
+        let free = limit.limit.saturating_sub(counts.weighted_previous(limit, now) + current);
         let remaining = if is_admitted { free.saturating_sub(call.cost) } else { free };
         Some(SlidingWindowOutcome { is_admitted, cost: call.cost, remaining, counts })
     }

@@ -4,9 +4,9 @@
 use super::{GOLDEN, OBSERVED_MAX, Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState, Zone};
 use crate::clock::Timestamp;
 use crate::strategy::absolute::refund_series;
-use crate::strategy::lease::Leased;
-use crate::strategy::series::{Record, View};
-use crate::strategy::{Call, Leasable, LeaseAsk, LeaseCall, Refund, Strategy, Turn};
+use crate::strategy::lease::LeaseGrant;
+use crate::strategy::series::{NewUnits, View};
+use crate::strategy::{Call, Leasable, LeaseCall, LeaseParams, LocalCall, Refund, Strategy};
 
 /// The number of different draws.
 const DRAWS: f64 = (1_u64 << 32) as f64;
@@ -20,50 +20,65 @@ impl Leasable for Suppressed {
         limit: &SuppressedLimit,
         state: &mut SuppressedState,
         call: LeaseCall<'_>,
-    ) -> Leased<SuppressedOutcome> {
-        let LeaseCall { now, ask, sharers } = call;
-        settle(limit, state, now, ask);
-        let call = Call::new(now, ask.need.max(1));
+    ) -> LeaseGrant<SuppressedOutcome> {
+        let LeaseCall { now, params, instances } = call;
+        settle(limit, state, now, params);
+        let call = Call::new(now, params.need.max(1));
         let mut outcome = Self::decide(limit, state, call);
         let free = outcome.soft.saturating_sub(outcome.view.used);
         let room = limit.factor.hard_capacity(outcome.soft).saturating_sub(outcome.view.used);
-        let mut units = ask.share_of(free, sharers);
+        let mut units = params.share_of(free, instances);
         if units > 0 {
             outcome.zone = Zone::Allowed;
         } else if call.cost > free && call.cost <= room {
             // The calls that the instance reported are observed already.
-            let share = state.share(limit.window.look(call), outcome.soft, 0);
-            state.drawn = state.drawn(limit.window.look(call), outcome.view).wrapping_add(GOLDEN);
-            let drawn = (ask.want as f64 * share + f64::from(state.drawn) / DRAWS) as u64;
-            units = drawn.min((room / sharers.max(1)).max(1));
+            let share = state.share(limit.window.window_at(call), outcome.soft, 0);
+            state.drawn = state.drawn(limit.window.window_at(call), outcome.view).wrapping_add(GOLDEN);
+            let drawn = (params.want as f64 * share + f64::from(state.drawn) / DRAWS) as u64;
+            units = drawn.min((room / instances.max(1)).max(1));
             let is_admitted = units > 0;
             outcome.zone = Zone::Drawn { factor: 1.0 - share, drawn: state.drawn, is_admitted };
             outcome.remaining = free;
         }
-        let stamp = ask.end(now, units);
-        record(limit, state, call.costing(units).stamped(stamp), &mut outcome);
-        Leased { units, recorded: Timestamp::derived(outcome.recorded), outcome }
+        let stamp = params.end(now, units);
+        record(limit, state, call.with_cost(units).with_stamp(stamp), &mut outcome);
+        LeaseGrant { units, recorded: Timestamp::derived(outcome.recorded), outcome }
     }
 
-    fn spend(limit: &SuppressedLimit, told: &SuppressedOutcome, turn: Turn<'_>) -> Option<SuppressedOutcome> {
-        let Zone::Drawn { factor, .. } = told.zone else {
-            return (turn.cost <= turn.left).then(|| Self::of_lease(limit, told, turn));
+    fn spend(
+        limit: &SuppressedLimit,
+        last_outcome: &SuppressedOutcome,
+        call: LocalCall<'_>,
+    ) -> Option<SuppressedOutcome> {
+        let Zone::Drawn { factor, .. } = last_outcome.zone else {
+            return (call.cost <= call.left).then(|| Self::leased_outcome(limit, last_outcome, call));
         };
-        *turn.drawn = turn.drawn.wrapping_add(GOLDEN);
-        let is_drawn = f64::from(*turn.drawn) < (1.0 - factor) * DRAWS;
-        let is_admitted = turn.cost == 0 || is_drawn && turn.cost <= turn.left;
-        Some(SuppressedOutcome { zone: Zone::Drawn { factor, drawn: *turn.drawn, is_admitted }, ..*told })
+        *call.drawn = call.drawn.wrapping_add(GOLDEN);
+        let is_drawn = f64::from(*call.drawn) < (1.0 - factor) * DRAWS;
+        let is_admitted = call.cost == 0 || is_drawn && call.cost <= call.left;
+        Some(SuppressedOutcome {
+            zone: Zone::Drawn { factor, drawn: *call.drawn, is_admitted },
+            ..*last_outcome
+        })
     }
 
-    fn of_lease(_: &SuppressedLimit, told: &SuppressedOutcome, turn: Turn<'_>) -> SuppressedOutcome {
-        SuppressedOutcome { zone: Zone::Allowed, remaining: told.remaining + turn.left - turn.cost, ..*told }
+    fn leased_outcome(
+        _: &SuppressedLimit,
+        last_outcome: &SuppressedOutcome,
+        call: LocalCall<'_>,
+    ) -> SuppressedOutcome {
+        SuppressedOutcome {
+            zone: Zone::Allowed,
+            remaining: last_outcome.remaining + call.left - call.cost,
+            ..*last_outcome
+        }
     }
 
-    fn is_counting_denied(_: &SuppressedLimit) -> bool {
+    fn reports_local_calls(_: &SuppressedLimit) -> bool {
         true
     }
 
-    fn is_drawing(outcome: &SuppressedOutcome) -> bool {
+    fn allows_local_draws(outcome: &SuppressedOutcome) -> bool {
         matches!(outcome.zone, Zone::Drawn { .. })
     }
 
@@ -75,40 +90,40 @@ impl Leasable for Suppressed {
 
 /// Refunds the unspent units, and adds the reported calls to the observed ones. A lease is not a call, so the
 /// two series differ from the first lease on.
-fn settle(limit: &SuppressedLimit, state: &mut SuppressedState, now: Timestamp, ask: &LeaseAsk) {
-    let look = limit.window.look(Call::new(now, 0));
+fn settle(limit: &SuppressedLimit, state: &mut SuppressedState, now: Timestamp, params: &LeaseParams) {
+    let window = limit.window.window_at(Call::new(now, 0));
     if state.observed.is_none() {
         state.observed = Some(Box::new(state.accepted.clone()));
     }
-    state.repair_observed(look);
-    if ask.back.is_counting(now, limit.window.window_us) {
-        let refund = Refund { now, units: ask.back.units, recorded: Some(ask.back.recorded) };
-        refund_series(&mut state.accepted, look, limit.window.group_us, refund);
+    state.repair_observed(window);
+    if params.unspent.is_counted(now, limit.window.window_us) {
+        let refund = Refund { now, units: params.unspent.units, recorded: Some(params.unspent.recorded) };
+        refund_series(&mut state.accepted, window, limit.window.group_us, refund);
     }
     if let Some(observed) = &mut state.observed
-        && ask.seen > 0
+        && params.reported > 0
     {
-        let view = observed.view(look);
-        let units = ask.seen.min(OBSERVED_MAX.saturating_sub(view.used));
+        let view = observed.view(window);
+        let units = params.reported.min(OBSERVED_MAX.saturating_sub(view.used));
         let group_us = limit.window.group_us;
-        observed.record(look, view, Record { stamp: look.now, group_us, units, is_late: false });
+        observed.record(window, view, NewUnits { stamp: window.now, group_us, units, is_late: false });
     }
 }
 
 /// Records a lease as accepted units, and updates its outcome.
 fn record(limit: &SuppressedLimit, state: &mut SuppressedState, call: Call, outcome: &mut SuppressedOutcome) {
-    let look = limit.window.look(call);
+    let window = limit.window.window_at(call);
     if call.cost == 0 {
         if outcome.view.is_stepped_back {
-            state.accepted.settle(look, outcome.view);
+            state.accepted.forget_expired(window, outcome.view);
         }
         return;
     }
     state.capacity = outcome.soft;
     let stamp = limit.window.latest_stamp(call);
-    outcome.recorded = state.accepted.recorded_at(look, outcome.view, stamp);
+    outcome.recorded = state.accepted.recorded_at(window, outcome.view, stamp);
     outcome.resets_at = outcome.recorded + limit.window.window_us;
     outcome.remaining = outcome.soft.saturating_sub(outcome.view.used).saturating_sub(call.cost);
     let view: View = outcome.view;
-    state.accepted.record(look, view, limit.window.record(call));
+    state.accepted.record(window, view, limit.window.new_units(call));
 }

@@ -3,7 +3,7 @@
 use super::{Suppressed, SuppressedLimit, SuppressedOutcome, Zone};
 use crate::decision::NEVER;
 use crate::strategy::series::View;
-use crate::strategy::{Call, Facts, Wire, put_count, put_number};
+use crate::strategy::{Call, ReplyReader, Wire, put_count, put_number};
 
 impl Wire for Suppressed {
     const NUMBER: u8 = 2;
@@ -16,18 +16,18 @@ impl Wire for Suppressed {
         out.push(u8::from(limit.window.is_sticky));
     }
 
-    fn facts_len(_: &SuppressedLimit) -> usize {
+    fn outcome_len(_: &SuppressedLimit) -> usize {
         1 + 7 * 8
     }
 
     fn read_outcome(
         _: &SuppressedLimit,
-        facts: &mut Facts<'_>,
+        reply: &mut ReplyReader<'_>,
         call: Call,
         spent: u64,
     ) -> Option<SuppressedOutcome> {
-        let zone = facts.byte()?;
-        let factor = facts.number()?;
+        let zone = reply.byte()?;
+        let factor = reply.number()?;
         // The reply does not contain the draw: only the state keeps it.
         let drawn = |is_admitted| Zone::Drawn { factor, drawn: 0, is_admitted };
         let zone = match zone {
@@ -37,17 +37,17 @@ impl Wire for Suppressed {
             3 => drawn(true),
             _ => return None,
         };
-        let soft = facts.count()?;
-        let used = facts.count()?.checked_add(spent)?;
+        let soft = reply.count()?;
+        let used = reply.count()?.checked_add(spent)?;
         let free = soft.saturating_sub(used);
         Some(SuppressedOutcome {
             zone,
             soft,
             remaining: if super::is_admitted(zone) { free.saturating_sub(call.cost) } else { free },
-            not_before: facts.optional_count()?.unwrap_or(NEVER.as_micros()),
-            used_after_wait: facts.count()?,
-            recorded: facts.count()?,
-            resets_at: facts.count()?,
+            not_before: reply.optional_count()?.unwrap_or(NEVER.as_micros()),
+            used_after_wait: reply.count()?,
+            recorded: reply.count()?,
+            resets_at: reply.count()?,
             view: View::of_units(used),
         })
     }

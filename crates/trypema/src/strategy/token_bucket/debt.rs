@@ -105,14 +105,14 @@ pub(super) fn remove(list: &mut Vec<Pending>, stamp: u64, units: u64) -> u64 {
 
 /// A debt in the units of its limit.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Owed {
+pub(super) struct OwedUnits {
     /// Units that refilling pays off now.
     pub(super) due: u64,
     /// Units that become due at a later time.
     pub(super) pending: u64,
 }
 
-impl Owed {
+impl OwedUnits {
     #[inline]
     pub(super) fn total(self) -> u64 {
         self.due + self.pending
@@ -129,7 +129,7 @@ pub(super) struct Repayment {
 
 /// Returns the debt at the end of a repayment. Pending units that become due meanwhile are added at that
 /// time.
-pub(super) fn with_pending(limit: &TokenLimit, pending: &[Pending], repayment: Repayment) -> Owed {
+pub(super) fn with_pending(limit: &TokenLimit, pending: &[Pending], repayment: Repayment) -> OwedUnits {
     let Repayment { owed, last, at } = repayment;
     let (mut due, mut from, mut later) = (owed, last, 0);
     for Pending { stamp, units } in pending {
@@ -141,7 +141,7 @@ pub(super) fn with_pending(limit: &TokenLimit, pending: &[Pending], repayment: R
             later += units;
         }
     }
-    Owed { due: limit.drained(due, at.saturating_sub(from)), pending: later.min(limit.full) }
+    OwedUnits { due: limit.drained(due, at.saturating_sub(from)), pending: later.min(limit.full) }
 }
 
 /// A debt, and the amount to which it has to fall.

@@ -120,7 +120,7 @@ impl TokenLimit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenBucketLimits {
     limits: Box<[TokenLimit]>,
-    memory_us: u64,
+    retention_us: u64,
 }
 
 impl TokenBucketLimits {
@@ -131,8 +131,8 @@ impl TokenBucketLimits {
             let max = TokenLimit::MAX_PER_BUCKET;
             return Err(TrypemaError::InvalidLimitCount { given: limits.len(), max });
         }
-        let memory_us = limits.iter().map(|limit| limit.refill_us).max().unwrap_or(0);
-        Ok(Self { limits, memory_us })
+        let retention_us = limits.iter().map(|limit| limit.refill_us).max().unwrap_or(0);
+        Ok(Self { limits, retention_us })
     }
 
     /// Returns the limits, in their order.
@@ -143,14 +143,14 @@ impl TokenBucketLimits {
 
     /// Returns the longest refill time of any limit.
     #[inline]
-    pub(super) fn memory_us(&self) -> u64 {
-        self.memory_us
+    pub(super) fn retention_us(&self) -> u64 {
+        self.retention_us
     }
 }
 
 impl From<TokenLimit> for TokenBucketLimits {
     fn from(limit: TokenLimit) -> Self {
-        Self { memory_us: limit.refill_us, limits: Box::new([limit]) }
+        Self { retention_us: limit.refill_us, limits: Box::new([limit]) }
     }
 }
 

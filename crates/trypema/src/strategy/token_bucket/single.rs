@@ -6,13 +6,13 @@ use crate::clock::Span;
 use crate::strategy::Call;
 
 /// A bucket of one limit.
-pub(super) struct Single<'a> {
+pub(super) struct SingleLimit<'a> {
     limit: &'a TokenLimit,
     pub(super) last: u64,
     pub(super) debt: Debt,
 }
 
-impl<'a> Single<'a> {
+impl<'a> SingleLimit<'a> {
     #[inline(always)]
     pub(super) fn of(limits: &'a TokenBucketLimits, state: &TokenBucketState) -> Option<Self> {
         match (limits.as_slice(), &state.0) {

@@ -1,7 +1,7 @@
 //! The binary encoding of the token bucket.
 
 use super::{PerLimit, TokenBucket, TokenBucketLimits, TokenBucketOutcome};
-use crate::strategy::{Call, Facts, Wire, put_count};
+use crate::strategy::{Call, ReplyReader, Wire, put_count};
 
 impl Wire for TokenBucket {
     const NUMBER: u8 = 3;
@@ -20,24 +20,24 @@ impl Wire for TokenBucket {
         }
     }
 
-    fn facts_len(limits: &TokenBucketLimits) -> usize {
+    fn outcome_len(limits: &TokenBucketLimits) -> usize {
         2 + 3 * 8 + limits.as_slice().len() * 8
     }
 
     fn read_outcome(
         limits: &TokenBucketLimits,
-        facts: &mut Facts<'_>,
+        reply: &mut ReplyReader<'_>,
         call: Call,
         spent: u64,
     ) -> Option<TokenBucketOutcome> {
-        let is_admitted = facts.byte()? == 1;
-        let failed = usize::from(facts.byte()?);
-        let at = facts.count()?;
-        let not_before = facts.optional_count()?;
-        let resets_at = facts.optional_count()?;
+        let is_admitted = reply.byte()? == 1;
+        let failed = usize::from(reply.byte()?);
+        let at = reply.count()?;
+        let not_before = reply.optional_count()?;
+        let resets_at = reply.optional_count()?;
         let mut owed = PerLimit::zeros(limits.as_slice().len());
         for (owed, limit) in owed.as_mut_slice().iter_mut().zip(limits.as_slice()) {
-            *owed = facts.count()?.checked_add(spent.checked_mul(limit.unit)?)?.min(limit.full);
+            *owed = reply.count()?.checked_add(spent.checked_mul(limit.unit)?)?.min(limit.full);
         }
         let cost = call.cost;
         let is_stepped_back = false;

@@ -1,8 +1,8 @@
 //! What Redis should answer, by the strategies of Rust and by what is written about leases.
 
-use trypema::When;
+use trypema::DecisionTime;
 use trypema::clock::Timestamp;
-use trypema::strategy::{Back, Call, Leasable, LeaseAsk, LeaseCall, Leased, Refund, Strategy};
+use trypema::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LeaseParams, Refund, Strategy, UnspentUnits};
 use trypema_testkit::model::LiveInstances;
 use trypema_testkit::subject::RedisStrategy;
 
@@ -16,9 +16,9 @@ pub(crate) struct Mirror<M: RedisStrategy<Strategy: Leasable>> {
     /// When each instance last asked.
     instances: LiveInstances<u64>,
     /// What was taken with a receipt: when it was recorded, after how many resets, and whether it was given back.
-    receipts: Vec<(Back, bool)>,
+    receipts: Vec<(UnspentUnits, bool)>,
     /// What was leased last, to be given back.
-    pub(crate) granted: Vec<Back>,
+    pub(crate) granted: Vec<UnspentUnits>,
     pub(crate) leased_units: u64,
     pub(crate) last_remaining: u64,
     pub(crate) last_wait_us: u64,
@@ -50,14 +50,14 @@ pub(crate) fn seen<M: RedisStrategy>(decision: &<CoreOf<M> as Strategy>::Decisio
 /// A lease as it is compared.
 pub(crate) fn shown<M: RedisStrategy<Strategy: Leasable>>(
     limit: &<CoreOf<M> as Strategy>::Limit,
-    leased: &Leased<<CoreOf<M> as Strategy>::Outcome>,
+    leased: &LeaseGrant<<CoreOf<M> as Strategy>::Outcome>,
     now: Timestamp,
 ) -> String {
-    let decision = CoreOf::<M>::decision(limit, leased.outcome.clone(), When::exactly(now));
+    let decision = CoreOf::<M>::decision(limit, leased.outcome.clone(), DecisionTime::exactly(now));
     // Nothing is recorded nowhere.
     let recorded = (leased.units > 0).then_some(leased.recorded.as_micros());
-    let is_drawing = CoreOf::<M>::is_drawing(&leased.outcome);
-    format!("{} units at {recorded:?}, drawing {is_drawing}: {}", leased.units, seen::<M>(&decision))
+    let allows_local_draws = CoreOf::<M>::allows_local_draws(&leased.outcome);
+    format!("{} units at {recorded:?}, drawing {allows_local_draws}: {}", leased.units, seen::<M>(&decision))
 }
 
 impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
@@ -84,28 +84,32 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         &mut self,
         limit: &<CoreOf<M> as Strategy>::Limit,
         now: Timestamp,
-        mut ask: LeaseAsk,
+        mut ask: LeaseParams,
         from: From,
     ) -> String {
-        let sharers = self.instances.heartbeat(from.instance, now.as_micros(), from.live_for_us);
-        if ask.back.resets != self.resets {
-            ask.back = Back::default();
+        let instances = self.instances.heartbeat(from.instance, now.as_micros(), from.live_for_us);
+        if ask.unspent.resets != self.resets {
+            ask.unspent = UnspentUnits::default();
         }
         let state = self.state.get_or_insert_default();
-        let leased = CoreOf::<M>::lease(limit, state, LeaseCall { now, ask: &ask, sharers });
+        let leased = CoreOf::<M>::lease(limit, state, LeaseCall { now, params: &ask, instances });
         let answer = shown::<M>(limit, &leased, now);
         if leased.units > 0 {
             self.leased_units += leased.units;
-            self.granted.push(Back { units: leased.units, recorded: leased.recorded, resets: self.resets });
+            self.granted.push(UnspentUnits {
+                units: leased.units,
+                recorded: leased.recorded,
+                resets: self.resets,
+            });
         }
         self.note(limit, leased.outcome, now);
-        format!("{answer} of {sharers} sharers after {} resets", self.resets)
+        format!("{answer} of {instances} instances after {} resets", self.resets)
     }
 
     fn decide(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, call: Call, is_spending: bool) -> String {
         let outcome = self.outcome(limit, call, is_spending);
         self.note(limit, outcome.clone(), call.now);
-        seen::<M>(&CoreOf::<M>::decision(limit, outcome, When::exactly(call.now)))
+        seen::<M>(&CoreOf::<M>::decision(limit, outcome, DecisionTime::exactly(call.now)))
     }
 
     fn outcome(
@@ -129,15 +133,15 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         let is_taken = CoreOf::<M>::is_admitted(&outcome) && call.cost > 0;
         if is_taken {
             let recorded = CoreOf::<M>::recorded_at(limit, &outcome, call);
-            self.receipts.push((Back { units: call.cost, recorded, resets: self.resets }, false));
+            self.receipts.push((UnspentUnits { units: call.cost, recorded, resets: self.resets }, false));
         }
-        let decision = CoreOf::<M>::decision(limit, outcome, When::exactly(call.now));
+        let decision = CoreOf::<M>::decision(limit, outcome, DecisionTime::exactly(call.now));
         format!("{} {is_taken:?}", seen::<M>(&decision))
     }
 
     fn refund(&mut self, limit: &<CoreOf<M> as Strategy>::Limit, now: Timestamp, index: usize) -> String {
         let Some((back, is_given_back)) = self.receipts.get_mut(index) else { return String::new() };
-        let counts_until = back.recorded.as_micros() + CoreOf::<M>::memory_us(limit);
+        let counts_until = back.recorded.as_micros() + CoreOf::<M>::retention_us(limit);
         if *is_given_back || back.resets != self.resets || counts_until <= now.as_micros() {
             return "0".to_owned();
         }
@@ -158,7 +162,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         outcome: <CoreOf<M> as Strategy>::Outcome,
         now: Timestamp,
     ) {
-        let core = CoreOf::<M>::core(&CoreOf::<M>::decision(limit, outcome, When::exactly(now)));
+        let core = CoreOf::<M>::core(&CoreOf::<M>::decision(limit, outcome, DecisionTime::exactly(now)));
         self.last_remaining = core.remaining();
         self.last_wait_us = core.retry_after().map_or(0, |wait| wait.as_micros() as u64);
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use trypema::clock::Timestamp;
-use trypema::strategy::{Back, Leasable, LeaseAsk};
+use trypema::strategy::{Leasable, LeaseParams, UnspentUnits};
 use trypema_testkit::random::Random;
 use trypema_testkit::subject::RedisStrategy;
 
@@ -27,7 +27,7 @@ pub(crate) struct Step<M: RedisStrategy> {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Verb {
-    Lease { ask: LeaseAsk, from: From },
+    Lease { ask: LeaseParams, from: From },
     Take(u64),
     Peek(u64),
     Reserve(u64),
@@ -57,7 +57,7 @@ pub(crate) struct Steps<M: RedisStrategy> {
     limit: M::Limit,
     other_limit: M::Limit,
     /// What was leased and not given back.
-    granted: Vec<Back>,
+    granted: Vec<UnspentUnits>,
     receipts: usize,
     resets: u32,
     last_remaining: u64,
@@ -119,7 +119,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
         }
     }
 
-    fn ask(&mut self) -> LeaseAsk {
+    fn ask(&mut self) -> LeaseParams {
         let (need, want) = match self.random.below(6) {
             0 => (0, 0),
             1 => (self.units(), 0),
@@ -127,7 +127,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
             _ => (self.units(), self.units()),
         };
         let seen = if self.random.once_in(2) { self.units() } else { 0 };
-        LeaseAsk { need, want, length_us: self.length_us(), back: self.back(), seen }
+        LeaseParams { need, want, length_us: self.length_us(), unspent: self.back(), reported: seen }
     }
 
     /// As it would be, and at times longer than makes sense.
@@ -143,20 +143,23 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
     }
 
     /// Mostly what is left of a lease; at times what was given back already, or never granted.
-    fn back(&mut self) -> Back {
-        let Some(granted) = self.granted.len().checked_sub(1) else { return Back::default() };
+    fn back(&mut self) -> UnspentUnits {
+        let Some(granted) = self.granted.len().checked_sub(1) else { return UnspentUnits::default() };
         let index = granted - self.random.below(granted as u64 + 1).min(self.random.below(3)) as usize;
         let back = self.granted[index];
         let units = self.random.below(back.units + 1);
         match self.random.below(16) {
-            0..6 => Back::default(),
-            6 => Back { units: self.units(), ..back },
-            7 => Back { recorded: Timestamp::from_micros(self.now_us + self.random.below(1_000)), ..back },
-            8 => Back { resets: self.resets, ..back },
+            0..6 => UnspentUnits::default(),
+            6 => UnspentUnits { units: self.units(), ..back },
+            7 => UnspentUnits {
+                recorded: Timestamp::from_micros(self.now_us + self.random.below(1_000)),
+                ..back
+            },
+            8 => UnspentUnits { resets: self.resets, ..back },
             9 => back,
             _ => {
                 self.granted.remove(index);
-                Back { units, ..back }
+                UnspentUnits { units, ..back }
             }
         }
     }

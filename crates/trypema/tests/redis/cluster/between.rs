@@ -9,11 +9,11 @@ use trypema::{Limit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{self, connect, runtime, wait_for};
 use trypema_testkit::redis::{Cluster, Server, wait_until};
 
-use super::together::{server_of, spread, steady};
+use super::multi::{server_of, spread, steady};
 use crate::all_or_nothing::asked::{Asked, checks, six};
 use crate::all_or_nothing::denials::seen;
-use crate::together::crowd::Crowd;
-use crate::together::on_redis::{OnRedis, state_name};
+use crate::batching::crowd::Crowd;
+use crate::batching::on_redis::{OnRedis, state_name};
 
 const CAPACITY: u64 = 10;
 const COST: u64 = 3;

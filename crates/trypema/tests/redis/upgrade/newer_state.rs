@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trypema::redis::{Limiter, OnFailure, Receipt, RedisConnection, RedisFailureKind, Sharer};
-use trypema::strategy::{Abuse, Leasable, LeaseAsk, Wire};
+use trypema::strategy::{Abuse, Leasable, LeaseParams, Wire};
 use trypema::{BlockScope, Check, Limit, RateLimit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, key, wait_for};
 use trypema_testkit::redis::{Control, Server};
@@ -123,7 +123,7 @@ fn lease<S: Leasable>(limiter: &Limiter<S>, limit: &S::Limit, server: &Server) {
     control.command(&["FLUSHDB"]).unwrap();
     take_once(limiter, limit);
     let mut future = Future::replace_only_key(control);
-    let ask = LeaseAsk { need: 1, want: 2, length_us: 1_000_000, ..LeaseAsk::default() };
+    let ask = LeaseParams { need: 1, want: 2, length_us: 1_000_000, ..LeaseParams::default() };
     let sharer = Sharer { instance: 7, live_for_us: 1_000_000 };
     let failure = wait_for(limiter.lease(&key("ann"), limit, (ask, sharer))).err().unwrap();
     assert_refused(&[failure.into()], CLEAR);

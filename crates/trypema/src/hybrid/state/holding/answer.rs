@@ -1,7 +1,7 @@
 //! The inputs and results of a holding.
 
 use crate::clock::Timestamp;
-use crate::strategy::Leased;
+use crate::strategy::LeaseGrant;
 
 /// The result of a take.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ pub struct Trip {
 #[derive(Debug, Clone, Copy)]
 pub struct Grant<O> {
     /// The units, and the time at which Redis recorded them.
-    pub leased: Leased<O>,
+    pub leased: LeaseGrant<O>,
     /// The time by the clock of Redis.
     pub now: Timestamp,
     /// The key's reset count at the grant.

@@ -3,7 +3,7 @@
 use super::{Grant, Holding, Told, Trip};
 use crate::clock::Timestamp;
 use crate::hybrid::state::leases::Lease;
-use crate::strategy::{Back, Leasable, LeaseAsk, Leased, Turn};
+use crate::strategy::{Leasable, LeaseGrant, LeaseParams, LocalCall, UnspentUnits};
 
 /// The shortest interval for which leases are requested. With a shorter one, the reply would hardly arrive
 /// before the lease ends.
@@ -27,7 +27,7 @@ impl<S: Leasable> Holding<S> {
 
     /// Returns the lease to request, for a call that waits for `need` units. The request also carries units
     /// to return and calls to report.
-    pub fn ask(&mut self, now: Timestamp, need: u64) -> LeaseAsk {
+    pub fn ask(&mut self, now: Timestamp, need: u64) -> LeaseParams {
         let now = now.as_micros();
         self.asking_since = Some(now);
         let expected = self.demand.expected(now, self.pace.interval_us);
@@ -37,17 +37,17 @@ impl<S: Leasable> Holding<S> {
         } else {
             0
         };
-        let ask = LeaseAsk { need, want, ..self.settling() };
+        let ask = LeaseParams { need, want, ..self.settling() };
         // The request also reports the call that needs it.
-        if S::is_counting_denied(&self.limit) {
-            LeaseAsk { seen: ask.seen.saturating_add(need), ..ask }
+        if S::reports_local_calls(&self.limit) {
+            LeaseParams { reported: ask.reported.saturating_add(need), ..ask }
         } else {
             ask
         }
     }
 
     /// Returns a request that only returns units and reports calls.
-    pub fn settle(&mut self, now: Timestamp) -> LeaseAsk {
+    pub fn settle(&mut self, now: Timestamp) -> LeaseParams {
         self.asking_since = Some(now.as_micros());
         self.settling()
     }
@@ -57,45 +57,50 @@ impl<S: Leasable> Holding<S> {
         std::mem::take(&mut self.unreported)
     }
 
-    fn settling(&mut self) -> LeaseAsk {
-        let back = self.leases.next_back().unwrap_or_default();
-        let seen = self.take_unreported();
-        LeaseAsk { need: 0, want: 0, length_us: self.pace.length_us, back, seen }
+    fn settling(&mut self) -> LeaseParams {
+        let unspent = self.leases.next_back().unwrap_or_default();
+        let reported = self.take_unreported();
+        LeaseParams { need: 0, want: 0, length_us: self.pace.length_us, unspent, reported }
     }
 
     /// Applies a grant. Returns the outcome of the call that needed it, if the grant decides it.
-    pub fn granted(&mut self, ask: &LeaseAsk, trip: Trip, grant: &Grant<S::Outcome>) -> Option<S::Outcome> {
+    pub fn granted(
+        &mut self,
+        ask: &LeaseParams,
+        trip: Trip,
+        grant: &Grant<S::Outcome>,
+    ) -> Option<S::Outcome> {
         self.asking_since = None;
         self.known_since = trip.asked_at.as_micros();
         self.leases.forget_before_reset(grant.resets);
         if ask.need == 0 && ask.want == 0 {
             return None;
         }
-        let Leased { units, recorded, outcome } = grant.leased.clone();
-        let is_drawing = S::is_drawing(&outcome);
-        if units == 0 && !is_drawing {
+        let LeaseGrant { units, recorded, outcome } = grant.leased.clone();
+        let allows_local_draws = S::allows_local_draws(&outcome);
+        if units == 0 && !allows_local_draws {
             // Deny for at least a quarter of an interval, so that a busy key finds more than one unit at
             // the next request.
             self.remember(ask.need.max(1), trip, grant, self.pace.interval_us / 4);
             return (ask.need > 0).then_some(outcome);
         }
-        if is_drawing {
+        if allows_local_draws {
             // Earlier leases were granted without this share, or with another one.
             self.leases.end_all();
         }
-        let is_needed = ask.need > 0 && !is_drawing;
+        let is_needed = ask.need > 0 && !allows_local_draws;
         let (held, needed) = (self.leases.left(), if is_needed { ask.need } else { 0 });
         let lasts_us = recorded.as_micros().saturating_sub(grant.now.as_micros());
-        let usable_us = if S::IS_RETURNED_EARLY { lasts_us - lasts_us / 5 } else { lasts_us };
+        let usable_us = if S::REFUND_BEFORE_END { lasts_us - lasts_us / 5 } else { lasts_us };
         let ends_at = trip.asked_at.as_micros() + self.pace.certain_us(usable_us);
-        let left = Back { units: units.saturating_sub(needed), recorded, resets: grant.resets };
+        let left = UnspentUnits { units: units.saturating_sub(needed), recorded, resets: grant.resets };
         if ends_at > trip.answered_at.as_micros() {
             self.leases.add(Lease { left, ends_at });
         } else {
             self.leases.give_back(left);
         }
         let draws_until =
-            is_drawing.then(|| trip.asked_at.as_micros() + self.pace.certain_us(self.pace.length_us));
+            allows_local_draws.then(|| trip.asked_at.as_micros() + self.pace.certain_us(self.pace.length_us));
         let told = outcome.clone();
         self.told =
             Some(Told { outcome: told, granted: units, ahead_us: trip.ahead_us(grant.now), draws_until });
@@ -103,7 +108,7 @@ impl<S: Leasable> Holding<S> {
         self.low = self.leases.left() / 4;
         // The end of an aligned window cut this lease short. The next lease needs the next window, which
         // has not begun.
-        let is_cut_short = recorded < ask.end(grant.now, units) && !is_drawing;
+        let is_cut_short = recorded < ask.end(grant.now, units) && !allows_local_draws;
         let before_end = match is_cut_short {
             true => u64::MAX,
             false => draws_until.unwrap_or(ends_at).saturating_sub(self.pace.interval_us / 4),
@@ -111,20 +116,21 @@ impl<S: Leasable> Holding<S> {
         // Request again within an interval, because the reply also reports resets.
         self.refill_at = before_end.min(trip.asked_at.as_micros() + self.pace.interval_us);
         self.find_next_end();
-        if is_drawing && ask.need > 0 {
+        if allows_local_draws && ask.need > 0 {
             return self.draw(ask.need);
         }
         is_needed.then(|| {
-            let turn = Turn { cost: needed, left: held + units, granted: units, drawn: &mut self.drawn };
-            S::of_lease(&self.limit, &outcome, turn)
+            let call = LocalCall { cost: needed, left: held + units, granted: units, drawn: &mut self.drawn };
+            S::leased_outcome(&self.limit, &outcome, call)
         })
     }
 
     /// Decides the call that needed the lease by drawing.
     fn draw(&mut self, cost: u64) -> Option<S::Outcome> {
         let told = self.told.as_ref()?;
-        let turn = Turn { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
-        let outcome = S::spend(&self.limit, &told.outcome, turn)?;
+        let call =
+            LocalCall { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
+        let outcome = S::spend(&self.limit, &told.outcome, call)?;
         if S::is_admitted(&outcome) {
             self.leases.spend(cost, |_| {});
         }
@@ -134,11 +140,11 @@ impl<S: Leasable> Holding<S> {
     /// Records that a request got no reply. If it was certainly not applied, the next request repeats its
     /// returned units and reports. Otherwise it is not repeated, and the units stay counted until they
     /// leave the window.
-    pub fn failed(&mut self, ask: &LeaseAsk, is_unspent: bool) {
+    pub fn failed(&mut self, ask: &LeaseParams, is_unspent: bool) {
         self.asking_since = None;
         if is_unspent {
-            self.leases.give_back(ask.back);
-            self.unreported = self.unreported.saturating_add(ask.seen.saturating_sub(ask.need));
+            self.leases.give_back(ask.unspent);
+            self.unreported = self.unreported.saturating_add(ask.reported.saturating_sub(ask.need));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Grant, Holding, Trip};
 use crate::clock::{Span, Timestamp};
-use crate::decision::{Decision, When};
+use crate::decision::{Decision, DecisionTime};
 use crate::strategy::Leasable;
 
 /// A denial that applies for a while, to this cost and larger ones.
@@ -24,7 +24,7 @@ impl<S: Leasable> Holding<S> {
     /// Same as [`denied`](Self::denied), for at least `at_least_us`.
     pub(super) fn remember(&mut self, cost: u64, trip: Trip, grant: &Grant<S::Outcome>, at_least_us: u64) {
         let outcome = grant.leased.outcome.clone();
-        let decision = S::core(&S::decision(&self.limit, outcome.clone(), When::exactly(grant.now)));
+        let decision = S::core(&S::decision(&self.limit, outcome.clone(), DecisionTime::exactly(grant.now)));
         let Some(wait_us) = decision.retry_after_us() else { return };
         let lasts_us = wait_us.clamp(at_least_us, self.pace.interval_us);
         let until = trip.answered_at.as_micros() + lasts_us;
@@ -37,7 +37,9 @@ impl<S: Leasable> Holding<S> {
 
     /// Remembers a denial by an all-or-nothing request, of which only the decision is known.
     pub fn vetoed(&mut self, cost: u64, answered_at: Timestamp, decision: Decision) {
-        let (Some(wait_us), Some(now)) = (decision.retry_after_us(), decision.when.moment()) else { return };
+        let (Some(wait_us), Some(now)) = (decision.retry_after_us(), decision.decided_at.moment()) else {
+            return;
+        };
         let ahead_us = now.as_micros() as i64 - answered_at.as_micros() as i64;
         let until = answered_at.as_micros() + wait_us.min(self.pace.interval_us);
         self.known_since = answered_at.as_micros();
@@ -53,12 +55,12 @@ impl<S: Leasable> Holding<S> {
         let shared_now =
             |ahead_us| Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
         let known = self.denial.as_ref().filter(|denial| self.speaks_of(denial, cost)).map(|denial| {
-            let when = When::exactly(shared_now(denial.ahead_us));
-            S::core(&S::decision(&self.limit, denial.outcome.clone(), when))
+            let decided_at = DecisionTime::exactly(shared_now(denial.ahead_us));
+            S::core(&S::decision(&self.limit, denial.outcome.clone(), decided_at))
         });
         let vetoed = self.veto.as_ref().filter(|veto| (veto.cost..=veto.outcome.limit()).contains(&cost));
         known.or(vetoed.map(|veto| Decision {
-            when: veto.outcome.when.moved_to(shared_now(veto.ahead_us)),
+            decided_at: veto.outcome.decided_at.moved_to(shared_now(veto.ahead_us)),
             ..veto.outcome
         }))
     }
@@ -66,22 +68,25 @@ impl<S: Leasable> Holding<S> {
     /// Whether a denial applies to `cost`. It does not apply to a smaller cost, nor to a cost that can
     /// never fit, which has no `retry_after`.
     pub(super) fn speaks_of(&self, denial: &Denial<S::Outcome>, cost: u64) -> bool {
-        let most =
-            S::core(&S::decision(&self.limit, denial.outcome.clone(), When::exactly(Timestamp::default())))
-                .limit();
+        let most = S::core(&S::decision(
+            &self.limit,
+            denial.outcome.clone(),
+            DecisionTime::exactly(Timestamp::default()),
+        ))
+        .limit();
         (denial.cost..=most).contains(&cost)
     }
 
     /// Removes a call from the calls to report.
     pub fn unsee(&mut self, cost: u64) {
-        if S::is_counting_denied(&self.limit) {
+        if S::reports_local_calls(&self.limit) {
             self.unreported = self.unreported.saturating_sub(cost);
         }
     }
 
     /// Adds a call that was not decided here to the calls to report.
     pub fn forgo(&mut self, cost: u64) {
-        if S::is_counting_denied(&self.limit) {
+        if S::reports_local_calls(&self.limit) {
             self.unreported = self.unreported.saturating_add(cost);
         }
     }

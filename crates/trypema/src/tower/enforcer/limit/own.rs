@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{CheckOutcome, CheckedRequest, CountingOptions, LimitEnforcer};
-use crate::local::Holds;
+use crate::local::HasLocalLimiter;
 use crate::strategy::{Strategy, with_strategy};
 
 impl LimitEnforcer {
@@ -17,12 +17,12 @@ impl LimitEnforcer {
     ) -> CheckOutcome {
         with_strategy!(&self.limit, |S, limit| {
             let taken =
-                Holds::<S>::limiter(self.limiter.local()).taken_by_bytes(counter, limit, options.cost);
+                HasLocalLimiter::<S>::limiter(self.limiter.local()).take_bytes(counter, limit, options.cost);
             // The remaining units are computed only if the response reports them.
             if S::is_admitted(&taken.outcome) && !options.reports_quota {
                 return CheckOutcome::Admitted;
             }
-            let decision = S::core(&S::decision(limit, taken.outcome, taken.when));
+            let decision = S::core(&S::decision(limit, taken.outcome, taken.decided_at));
             CheckOutcome::Ready(Ok(CheckedRequest::without_follow_up(self.layer_decision(decision))))
         })
     }

@@ -11,7 +11,7 @@ use crate::check::{Check, CheckResult, Receipts, TakeRequest};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::provider::failure_policy::{self, as_built};
-use crate::provider::{Counting as RecordCounting, Provider, Receipt, Record, Refund};
+use crate::provider::{AnyReceipt, Provider, RecordMode, RecordRequest, RefundRequest};
 use crate::rules::SelectProvider;
 
 impl LimitEnforcer {
@@ -51,7 +51,7 @@ struct CounterRef {
 /// A decision, and the receipt for its units.
 struct DecisionWithReceipt {
     decision: Decision,
-    receipt: Option<Receipt>,
+    receipt: Option<AnyReceipt>,
 }
 
 impl CounterRef {
@@ -66,13 +66,13 @@ impl CounterRef {
     fn try_take(&self, cost: u64) -> Option<Result<Decision, TrypemaError>> {
         let (provider, check) = (self.provider(), [self.check(cost)]);
         let request = TakeRequest {
-            together: &check,
-            alone: &[],
+            checks: &check,
+            independent: &[],
             if_unreachable: &[],
             receipts: Receipts::Unwanted,
             deadline: provider.deadline(),
         };
-        let taken = provider.take_all(request).now()?;
+        let taken = provider.take_all(request).ready()?;
         Some(taken.and_then(|taken| only(taken.decisions.into_iter().flatten())))
     }
 
@@ -104,8 +104,8 @@ impl CounterRef {
         let (provider, check) = (self.provider(), [self.check(cost)]);
         let if_unreachable = failure_policy::if_unreachable(provider, &check, &as_built);
         let request = TakeRequest {
-            together: &check,
-            alone: &[],
+            checks: &check,
+            independent: &[],
             if_unreachable: &if_unreachable,
             receipts,
             deadline: provider.deadline(),
@@ -123,9 +123,9 @@ impl CounterRef {
     }
 
     /// Failures are ignored: the observer reports them, and units that cannot be refunded stay spent.
-    async fn refund(self, cost: u64, receipt: Receipt) -> Option<LayerDecision> {
+    async fn refund(self, cost: u64, receipt: AnyReceipt) -> Option<LayerDecision> {
         let (provider, refund) =
-            (self.provider(), [Refund { check: self.check(cost), receipt: Some(&receipt) }]);
+            (self.provider(), [RefundRequest { check: self.check(cost), receipt: Some(&receipt) }]);
         failure_policy::refund_all(provider, &refund, provider.deadline(), &as_built).await;
         None
     }
@@ -133,7 +133,7 @@ impl CounterRef {
     /// Counts a request after its response. Neither a denial nor a failure changes the response.
     async fn record(self, cost: u64) -> Option<LayerDecision> {
         let (provider, record) =
-            (self.provider(), [Record { check: self.check(cost), counting: RecordCounting::Take }]);
+            (self.provider(), [RecordRequest { check: self.check(cost), mode: RecordMode::Take }]);
         let recorded = failure_policy::record_all(provider, &record, provider.deadline(), &as_built).await;
         let decision = only(recorded).and_then(|recorded| recorded).ok()?;
         Some(self.enforcer.layer_decision(decision))

@@ -1,5 +1,5 @@
 //! The examples and the promises of the published documentation, with no feature on: as far as they need no Redis.
-//! `redis/seeds.rs` has those that do.
+//! `redis/compat.rs` has those that do.
 #![cfg(not(feature = "_redis"))]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 

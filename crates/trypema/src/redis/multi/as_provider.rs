@@ -10,7 +10,8 @@ use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, Tak
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::provider::{
-    Answer, Counting, Fallback, OnStoreFailure, Provider, Receipt, Record, Refund, Refunded, Spending, Taken,
+    AnyReceipt, CheckVerb, Fallback, MaybeReady, OnStoreFailure, Provider, RecordMode, RecordRequest,
+    RefundRequest, RefundResult, TakeResult,
 };
 use crate::strategy::with_strategy;
 
@@ -23,26 +24,30 @@ impl Provider for RedisRateLimiterProvider {
         false
     }
 
-    fn take_all<'a>(&'a self, request: TakeRequest<'a>) -> Answer<'a, Taken> {
-        if request.together.is_empty() && request.alone.is_empty() {
-            return Answer::Now(Ok(TakeResponse::empty()));
+    fn take_all<'a>(&'a self, request: TakeRequest<'a>) -> MaybeReady<'a, TakeResult> {
+        if request.checks.is_empty() && request.independent.is_empty() {
+            return MaybeReady::Ready(Ok(TakeResponse::empty()));
         }
-        Answer::later(async move { Ok(self.take(request).await?.map_receipts(Receipt::Redis)) })
+        MaybeReady::pending(async move { Ok(self.take(request).await?.map_receipts(AnyReceipt::Redis)) })
     }
 
-    fn peek_all<'a>(&'a self, checks: &'a [Check<'a>], deadline: Deadline) -> Answer<'a, Vec<CheckResult>> {
-        Answer::later(self.peek_each(checks, deadline))
+    fn peek_all<'a>(
+        &'a self,
+        checks: &'a [Check<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<CheckResult>> {
+        MaybeReady::pending(self.peek_each(checks, deadline))
     }
 
     fn record_all<'a>(
         &'a self,
-        records: &'a [Record<'a>],
+        records: &'a [RecordRequest<'a>],
         deadline: Deadline,
-    ) -> Answer<'a, Vec<CheckResult>> {
-        Answer::later(async move {
-            let verb_of = |record: &Record<'_>| match record.counting {
-                Counting::Take => Verb::Take,
-                Counting::Forgo => Verb::Forgo,
+    ) -> MaybeReady<'a, Vec<CheckResult>> {
+        MaybeReady::pending(async move {
+            let verb_of = |record: &RecordRequest<'_>| match record.mode {
+                RecordMode::Take => Verb::Take,
+                RecordMode::DeniedElsewhere => Verb::DeniedElsewhere,
             };
             let takes =
                 records.iter().map(|record| Asked { keyed: Keyed::new(record.check), verb: verb_of(record) });
@@ -50,12 +55,20 @@ impl Provider for RedisRateLimiterProvider {
         })
     }
 
-    fn refund_all<'a>(&'a self, refunds: &'a [Refund<'a>], deadline: Deadline) -> Answer<'a, Vec<Refunded>> {
-        Answer::later(self.refund_checks(refunds, deadline))
+    fn refund_all<'a>(
+        &'a self,
+        refunds: &'a [RefundRequest<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<RefundResult>> {
+        MaybeReady::pending(self.refund_checks(refunds, deadline))
     }
 
-    fn reset<'a>(&'a self, check: Check<'a>, deadline: Deadline) -> Answer<'a, Result<bool, TrypemaError>> {
-        Answer::later(async move {
+    fn reset<'a>(
+        &'a self,
+        check: Check<'a>,
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Result<bool, TrypemaError>> {
+        MaybeReady::pending(async move {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, _limit| {
                 Holds::<S>::limiter(self).reset_until(deadline.until(), &key).await
@@ -71,9 +84,9 @@ impl Provider for RedisRateLimiterProvider {
     }
 
     fn decide_without_store(&self, fallback: Fallback<'_>) -> Option<Decision> {
-        let verb = match fallback.spending {
-            Spending::Take => Verb::Take,
-            Spending::Peek => Verb::Peek,
+        let verb = match fallback.verb {
+            CheckVerb::Take => Verb::Take,
+            CheckVerb::Peek => Verb::Peek,
         };
         self.decide_without(&fallback.check, verb, self.policy(fallback.policy))
     }
@@ -85,7 +98,7 @@ impl Provider for RedisRateLimiterProvider {
 }
 
 impl RedisRateLimiterProvider {
-    async fn refund_checks(&self, refunds: &[Refund<'_>], deadline: Deadline) -> Vec<Refunded> {
+    async fn refund_checks(&self, refunds: &[RefundRequest<'_>], deadline: Deadline) -> Vec<RefundResult> {
         let keyed: Vec<Keyed<'_>> = refunds.iter().map(|refund| Keyed::new(refund.check)).collect();
         let asks = refunds.iter().zip(&keyed).map(|(refund, keyed)| self.ask_to_refund(refund, keyed));
         let results = self.refund_each(asks, deadline).await;
@@ -93,19 +106,19 @@ impl RedisRateLimiterProvider {
         let refunded = refunded.map(|((refund, keyed), result)| match refund.receipt {
             // Redis may have been charged for these units meanwhile. They stay spent then: they are
             // indistinguishable from other units.
-            Some(Receipt::Fallback) => Ok(self.refund_fallback(&refund.check, self.policy(None))),
+            Some(AnyReceipt::Fallback) => Ok(self.refund_fallback(&refund.check, self.policy(None))),
             _ => result.map_err(|failure| self.failed(std::slice::from_ref(keyed), failure)),
         });
         refunded.collect()
     }
 
     /// Returns the request for a refund; `None` if Redis has nothing to refund.
-    fn ask_to_refund(&self, refund: &Refund<'_>, keyed: &Keyed<'_>) -> Option<Ask> {
+    fn ask_to_refund(&self, refund: &RefundRequest<'_>, keyed: &Keyed<'_>) -> Option<Ask> {
         let check = &refund.check;
         with_strategy!(check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
             match refund.receipt {
-                Some(Receipt::Redis(receipt)) => limiter.ask_refund(&keyed.key, limit, receipt),
+                Some(AnyReceipt::Redis(receipt)) => limiter.ask_refund(&keyed.key, limit, receipt),
                 Some(_) => None,
                 None => {
                     let asking = Asking::new(Verb::RefundUnits, check.cost);

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::limiter::{Found, Limiter};
+use super::limiter::{Limiter, TimedOutcome};
 use super::provider::LocalRateLimiterOptions;
 use crate::decision::RateLimitDecision;
 use crate::strategy::{Absolute, AbsoluteLimit, Strategy, Suppressed, SuppressedLimit};
@@ -39,14 +39,14 @@ impl AbsoluteLocalRateLimiter {
     #[inline(always)]
     pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
         let limit = self.limit(rate_limit).sticky();
-        self.view(&limit, self.core.found(key, &limit, count))
+        self.view(&limit, self.core.take_observed(key, &limit, count))
     }
 
     /// Decides one more unit without recording it. A key that is not in memory is allowed.
     pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
         let limit =
             AbsoluteLimit::of_live_state(self.options.window_size_seconds, self.options.rate_group_size_ms);
-        self.view(&limit, self.core.foreseen(key, &limit, 1))
+        self.view(&limit, self.core.peek_at(key, &limit, 1))
     }
 
     /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`Limiter`].
@@ -76,7 +76,7 @@ impl AbsoluteLocalRateLimiter {
     }
 
     #[inline(always)]
-    fn view(&self, limit: &AbsoluteLimit, found: Found<Absolute>) -> RateLimitDecision {
+    fn view(&self, limit: &AbsoluteLimit, found: TimedOutcome<Absolute>) -> RateLimitDecision {
         if Absolute::is_admitted(&found.outcome) {
             return RateLimitDecision::Allowed;
         }
@@ -122,7 +122,7 @@ impl SuppressedLocalRateLimiter {
     #[inline(always)]
     pub fn inc(&self, key: &str, rate_limit: &RateLimit, count: u64) -> RateLimitDecision {
         let limit = self.limit(rate_limit).sticky();
-        self.view(&limit, self.core.found(key, &limit, count))
+        self.view(&limit, self.core.take_observed(key, &limit, count))
     }
 
     /// Returns the decision of [`inc`](Self::inc) for one more unit, without observing it. A key that is not
@@ -132,7 +132,7 @@ impl SuppressedLocalRateLimiter {
             self.options;
         let limit =
             SuppressedLimit::of_live_state(window_size_seconds, rate_group_size_ms, hard_limit_factor);
-        self.view(&limit, self.core.foreseen(key, &limit, 1))
+        self.view(&limit, self.core.peek_at(key, &limit, 1))
     }
 
     /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`Limiter`].
@@ -151,7 +151,7 @@ impl SuppressedLocalRateLimiter {
     }
 
     #[inline(always)]
-    fn view(&self, limit: &SuppressedLimit, found: Found<Suppressed>) -> RateLimitDecision {
+    fn view(&self, limit: &SuppressedLimit, found: TimedOutcome<Suppressed>) -> RateLimitDecision {
         let is_allowed = Suppressed::is_admitted(&found.outcome);
         let used_after_wait = found.outcome.used_after_wait();
         match found.outcome.factor() {

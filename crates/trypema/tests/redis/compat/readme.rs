@@ -18,8 +18,8 @@ mod quick_start {
         pub(super) struct Client;
 
         impl Client {
-            pub(super) fn open(_: &str) -> crate::seeds::redis::RedisResult<crate::seeds::redis::Client> {
-                crate::seeds::redis::Client::open(URL.get().unwrap().as_str())
+            pub(super) fn open(_: &str) -> crate::compat::redis::RedisResult<crate::compat::redis::Client> {
+                crate::compat::redis::Client::open(URL.get().unwrap().as_str())
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
-use trypema::{Decision, Limit, Together, TokenBucketLimits, TokenLimit};
+use trypema::{Decision, Limit, MultiDecision, TokenBucketLimits, TokenLimit};
 use trypema_testkit::random::Random;
 
 use crate::all_or_nothing::asked::{Asked, View, six};
@@ -121,7 +121,11 @@ pub(crate) fn walk<A: Provider, B: Provider>(
 }
 
 /// Every field, and which receipts there are.
-fn assert_same<A: Provider, B: Provider>(one: &Together<A::Receipt>, other: &Together<B::Receipt>, at: &str) {
+fn assert_same<A: Provider, B: Provider>(
+    one: &MultiDecision<A::Receipt>,
+    other: &MultiDecision<B::Receipt>,
+    at: &str,
+) {
     assert_eq!(one.is_allowed, other.is_allowed, "{at}");
     let view = |decisions: &[Decision]| decisions.iter().map(View::of).collect::<Vec<_>>();
     assert_eq!(view(&one.decisions), view(&other.decisions), "{at}");
@@ -133,7 +137,7 @@ fn assert_same<A: Provider, B: Provider>(one: &Together<A::Receipt>, other: &Tog
 }
 
 impl Met {
-    fn add<R>(&mut self, asked: &[Asked], answer: &Together<R>) {
+    fn add<R>(&mut self, asked: &[Asked], answer: &MultiDecision<R>) {
         self.admitted += u64::from(answer.is_allowed && asked.len() > 1);
         for (asked, decision) in asked.iter().zip(&answer.decisions) {
             let is_vetoed = decision.is_allowed() && !answer.is_allowed && asked.cost > 0;

@@ -23,7 +23,7 @@ use super::receipt::Receipt;
 #[cfg(feature = "rules")]
 use super::substitute::OnFailure;
 use crate::check::{
-    Check, CheckResult, Deadline, Failed, Receipts, TakeRequest, TakeResponse, Together, validate,
+    Check, CheckResult, Deadline, Failed, MultiDecision, Receipts, TakeRequest, TakeResponse, validate,
 };
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
@@ -63,13 +63,13 @@ struct Asked<'a> {
 /// The checks of a request: some are spent all or nothing, the others independently.
 #[derive(Debug)]
 struct KeyedChecks<'a> {
-    together: Vec<Keyed<'a>>,
-    alone: Vec<Keyed<'a>>,
+    atomic: Vec<Keyed<'a>>,
+    independent: Vec<Keyed<'a>>,
 }
 
 impl<'a> KeyedChecks<'a> {
     fn iter(&self) -> impl Iterator<Item = &Keyed<'a>> {
-        self.together.iter().chain(&self.alone)
+        self.atomic.iter().chain(&self.independent)
     }
 }
 
@@ -92,8 +92,8 @@ type Reply = Result<Answered, RedisFailure>;
 
 /// The replies to the checks of a [`TakeRequest`].
 struct Replies {
-    together: Vec<Reply>,
-    alone: Vec<Reply>,
+    atomic: Vec<Reply>,
+    independent: Vec<Reply>,
 }
 
 impl RedisRateLimiterProvider {
@@ -124,32 +124,32 @@ impl RedisRateLimiterProvider {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
+    pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
         self.take_or_fail(checks, Receipts::Unwanted).await
     }
 
     /// Same as [`take_all`](Self::take_all), with receipts for a later [`refund_all`](Self::refund_all).
-    pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
+    pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
         self.take_or_fail(checks, Receipts::Wanted).await
     }
 
     async fn take_or_fail(
         &self,
-        together: &[Check<'_>],
+        checks: &[Check<'_>],
         receipts: Receipts,
-    ) -> Result<Together<Receipt>, TrypemaError> {
+    ) -> Result<MultiDecision<Receipt>, TrypemaError> {
         let deadline = self.deadline_from_now();
-        let request = TakeRequest { together, alone: &[], if_unreachable: &[], receipts, deadline };
-        self.take(request).await?.into_together()
+        let request = TakeRequest { checks, independent: &[], if_unreachable: &[], receipts, deadline };
+        self.take(request).await?.into_multi_decision()
     }
 
     /// Returns the decision on each check as if it were the only one. Spends nothing.
-    pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
+    pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
         validate(checks)?;
         let peeked = self.peek_each(checks, self.deadline_from_now()).await;
         let decisions: Vec<Decision> = peeked.into_iter().collect::<Result<_, _>>()?;
         let is_allowed = decisions.iter().all(Decision::is_allowed);
-        Ok(Together { is_allowed, decisions, receipts: Vec::new() })
+        Ok(MultiDecision { is_allowed, decisions, receipts: Vec::new() })
     }
 
     /// Refunds the takes of a [`reserve_all`](Self::reserve_all) by its receipts. `checks` must be the
@@ -177,18 +177,18 @@ impl RedisRateLimiterProvider {
 
     /// Takes the checks of a request. Returns a result for each, and notifies the observer.
     pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
-        validate(request.together)?;
-        let checks = KeyedChecks { together: Keyed::all(request.together), alone: Keyed::all(request.alone) };
+        validate(request.checks)?;
+        let checks =
+            KeyedChecks { atomic: Keyed::all(request.checks), independent: Keyed::all(request.independent) };
         let started = SystemClock.now();
         let replies = self.take_keyed(&checks, request).await;
         let mut response = TakeResponse {
-            decisions: Vec::with_capacity(checks.together.len()),
+            decisions: Vec::with_capacity(checks.atomic.len()),
             failures: Vec::new(),
             receipts: Vec::new(),
-            alone: Vec::new(),
+            independent: Vec::new(),
         };
-        for (index, result) in
-            self.observed(&checks.together, replies.together, started).into_iter().enumerate()
+        for (index, result) in self.observed(&checks.atomic, replies.atomic, started).into_iter().enumerate()
         {
             response.decisions.push(result.as_ref().ok().map(|answered| answered.decision));
             match result {
@@ -202,15 +202,15 @@ impl RedisRateLimiterProvider {
         if request.receipts == Receipts::Unwanted && response.failures.is_empty() {
             response.receipts.clear();
         }
-        let alone = self.observed(&checks.alone, replies.alone, started).into_iter();
-        response.alone = alone.map(|result| result.map(|answered| answered.decision)).collect();
+        let independent = self.observed(&checks.independent, replies.independent, started).into_iter();
+        response.independent = independent.map(|result| result.map(|answered| answered.decision)).collect();
         Ok(response.without_unspent_receipts())
     }
 
     async fn take_keyed(&self, checks: &KeyedChecks<'_>, request: TakeRequest<'_>) -> Replies {
         let verb = if request.receipts == Receipts::Wanted { Verb::Reserve } else { Verb::Take };
-        let mut asks: Vec<Ask> = checks.together.iter().map(|keyed| self.ask(keyed, verb)).collect();
-        asks.extend(checks.alone.iter().map(|keyed| self.ask(keyed, Verb::Take)));
+        let mut asks: Vec<Ask> = checks.atomic.iter().map(|keyed| self.ask(keyed, verb)).collect();
+        asks.extend(checks.independent.iter().map(|keyed| self.ask(keyed, Verb::Take)));
         if !self.store.is_one_call(&asks) {
             return self.take_across_slots(checks, request).await;
         }
@@ -219,11 +219,11 @@ impl RedisRateLimiterProvider {
         let read = |verb| {
             move |(keyed, told): (&Keyed<'_>, Result<Told, RedisFailure>)| self.read(keyed, verb, &told?)
         };
-        let together = checks.together.iter().zip(told.by_ref()).map(read(verb)).collect();
-        Replies { together, alone: checks.alone.iter().zip(told).map(read(Verb::Take)).collect() }
+        let atomic = checks.atomic.iter().zip(told.by_ref()).map(read(verb)).collect();
+        Replies { atomic, independent: checks.independent.iter().zip(told).map(read(Verb::Take)).collect() }
     }
 
-    /// Sends all checks in one script call. Returns a reply for each, those of `together` first. If the
+    /// Sends all checks in one script call. Returns a reply for each, those of `checks` first. If the
     /// call fails, every check fails.
     async fn ask_in_one_call(
         &self,
@@ -236,7 +236,7 @@ impl RedisRateLimiterProvider {
             for keyed in checks.iter() {
                 self.settle(keyed, &terms).await?;
             }
-            self.store.ask_many(asks, checks.together.len(), terms).await
+            self.store.ask_many(asks, checks.atomic.len(), terms).await
         };
         let missing = || Err(RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing"));
         match asked.await {
@@ -258,20 +258,20 @@ impl RedisRateLimiterProvider {
     async fn ask_each(&self, asked: Vec<Asked<'_>>, deadline: Deadline) -> Vec<CheckResult> {
         let asks: Vec<Ask> = asked.iter().map(|asked| self.ask(&asked.keyed, asked.verb)).collect();
         let (started, terms) = (SystemClock.now(), Terms::until(deadline.until()));
-        let (alone, verbs): (Vec<_>, Vec<_>) =
+        let (independent, verbs): (Vec<_>, Vec<_>) =
             asked.into_iter().map(|asked| (asked.keyed, asked.verb)).unzip();
-        let checks = KeyedChecks { together: Vec::new(), alone };
+        let checks = KeyedChecks { atomic: Vec::new(), independent };
         let replies: Vec<Reply> = if self.store.is_one_call(&asks) {
             let told = self.ask_in_one_call(&checks, asks, terms).await;
             let read = |((keyed, verb), told): ((_, &Verb), Result<Told, _>)| self.read(keyed, *verb, &told?);
-            checks.alone.iter().zip(&verbs).zip(told).map(read).collect()
+            checks.independent.iter().zip(&verbs).zip(told).map(read).collect()
         } else {
-            self.try_each(checks.alone.iter().zip(verbs.iter().copied()), &terms).await
+            self.try_each(checks.independent.iter().zip(verbs.iter().copied()), &terms).await
         };
         let results = match verbs.contains(&Verb::Peek) {
             // The observer is notified of takes, not of peeks.
             true => checks.iter().zip(replies).map(|(keyed, reply)| self.or_failed(keyed, reply)).collect(),
-            false => self.observed(&checks.alone, replies, started),
+            false => self.observed(&checks.independent, replies, started),
         };
         results.into_iter().map(|result| result.map(|answered| answered.decision)).collect()
     }

@@ -1,7 +1,7 @@
 //! Every example of the published documentation that compiles with the Redis provider, as it is written there.
 //!
 //! What the documents leave undeclared (`limiter`, `metrics`, `expensive_operation` …) is declared around each
-//! example; `redis` is the re-exported client. Examples that can run do, on a real server. `seeds.rs` has the one
+//! example; `redis` is the re-exported client. Examples that can run do, on a real server. `compat.rs` has the one
 //! that compiles without the Redis features only.
 #![cfg(feature = "redis-tokio")]
 #![allow(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trypema::redis::Receipt;
-use trypema::{Limit, RateLimiter, Together};
+use trypema::{Limit, MultiDecision, RateLimiter};
 use trypema_testkit::blocking::{key, runtime, wait_for};
 use trypema_testkit::redis::Control;
 
@@ -64,7 +64,7 @@ impl Provider for OnRedis<'_> {
         .unwrap()
     }
 
-    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<Together<Receipt>> {
+    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<Receipt>> {
         let take = |asked: &Vec<Asked>| {
             let (rl, asked) = (Arc::clone(&self.rl), asked.clone());
             runtime().spawn(async move { rl.redis().take_all(&checks(&asked)).await.unwrap() })

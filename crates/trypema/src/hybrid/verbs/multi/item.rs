@@ -9,7 +9,7 @@ use crate::hybrid::state::TakeArgs;
 use crate::hybrid::verbs::decide::{Attempt, Reached, Standing, Turn};
 use crate::hybrid::verbs::receipt::{Origin, Receipt};
 use crate::redis::{Receipt as RedisReceipt, RedisFailure, RedisKey};
-use crate::strategy::{Back, Strategy, with_strategy};
+use crate::strategy::{Strategy, UnspentUnits, with_strategy};
 
 /// A check with its key, its decision, and the receipt of its take.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl HybridRateLimiterProvider {
         if cold.is_empty() {
             return true;
         }
-        let together: Vec<Check<'_>> = cold.iter().map(|index| items[*index].check).collect();
+        let in_redis: Vec<Check<'_>> = cold.iter().map(|index| items[*index].check).collect();
         let if_unreachable: Vec<IfUnreachable> =
             cold.iter().map(|index| request.if_unreachable(*index)).collect();
         // Without leased checks nothing will have to be undone, and takes without receipts cost Redis less.
@@ -74,8 +74,8 @@ impl HybridRateLimiterProvider {
         let deadline =
             if cold.len() < items.len() { request.deadline.of_first_step() } else { request.deadline };
         let asked = TakeRequest {
-            together: &together,
-            alone: &[],
+            checks: &in_redis,
+            independent: &[],
             if_unreachable: &if_unreachable,
             receipts,
             deadline,
@@ -159,7 +159,7 @@ impl HybridRateLimiterProvider {
         let receipt;
         let decision = with_strategy!(check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
-            let tell = |back: Back| spent.push(back);
+            let tell = |back: UnspentUnits| spent.push(back);
             let attempt = Attempt { turn: Turn::Again, deadline: Some(deadline.before_rollback()) };
             match limiter.shared.decide(TakeArgs { key, limit, cost: check.cost }, attempt, tell).await? {
                 Reached::Found(found) => {
@@ -185,7 +185,7 @@ impl HybridRateLimiterProvider {
         with_strategy!(check.limit, |S, limit| {
             let limiter = Holds::<S>::limiter(self);
             let take = TakeArgs { key, limit, cost: check.cost };
-            let found = limiter.shared.here_only(take, Turn::Again, |back: Back| spent.push(back))?;
+            let found = limiter.shared.here_only(take, Turn::Again, |back: UnspentUnits| spent.push(back))?;
             let decision = S::core(&found.decision::<S>(limit));
             item.decision = Some(decision);
             item.receipt = limiter.leased_receipt(key, limit, spent);

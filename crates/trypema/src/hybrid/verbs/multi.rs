@@ -14,7 +14,7 @@ use super::limiter::{Limiter, Redeemed};
 use super::provider::HybridRateLimiterProvider;
 use super::receipt::Receipt;
 use crate::check::{
-    Check, CheckResult, Deadline, Failed, Receipts, TakeRequest, TakeResponse, Together, validate,
+    Check, CheckResult, Deadline, Failed, MultiDecision, Receipts, TakeRequest, TakeResponse, validate,
 };
 use crate::clock::Timestamp;
 use crate::decision::Decision;
@@ -36,42 +36,42 @@ impl HybridRateLimiterProvider {
     /// Leased checks are decided in this process. The others are sent to Redis as by
     /// [`redis().take_all`](crate::redis::RedisRateLimiterProvider::take_all). If a remembered denial
     /// applies to one check, the others are only peeked at, to report their remaining units.
-    pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
+    pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
         let taken = self.take_or_fail(checks, Receipts::Unwanted).await?;
-        Ok(Together { receipts: Vec::new(), ..taken })
+        Ok(MultiDecision { receipts: Vec::new(), ..taken })
     }
 
     /// Same as [`take_all`](Self::take_all), with receipts for a later [`refund_all`](Self::refund_all).
-    pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
+    pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
         self.take_or_fail(checks, Receipts::Wanted).await
     }
 
     async fn take_or_fail(
         &self,
-        together: &[Check<'_>],
+        checks: &[Check<'_>],
         receipts: Receipts,
-    ) -> Result<Together<Receipt>, TrypemaError> {
+    ) -> Result<MultiDecision<Receipt>, TrypemaError> {
         let deadline = self.redis.deadline_from_now();
-        let request = TakeRequest { together, alone: &[], if_unreachable: &[], receipts, deadline };
+        let request = TakeRequest { checks, independent: &[], if_unreachable: &[], receipts, deadline };
         let mut response = self.take(request).await?;
         let is_missing = |index: &usize| response.decisions[*index].is_none();
-        let missing: Vec<usize> = (0..together.len()).filter(is_missing).collect();
+        let missing: Vec<usize> = (0..checks.len()).filter(is_missing).collect();
         if response.failures.is_empty() && !missing.is_empty() {
-            let checks: Vec<Check<'_>> = missing.iter().map(|index| together[*index]).collect();
-            for (index, peeked) in missing.into_iter().zip(self.peek_each(&checks, deadline).await) {
+            let peeked: Vec<Check<'_>> = missing.iter().map(|index| checks[*index]).collect();
+            for (index, peeked) in missing.into_iter().zip(self.peek_each(&peeked, deadline).await) {
                 response.decisions[index] = Some(peeked?);
             }
         }
-        response.into_together()
+        response.into_multi_decision()
     }
 
     /// Returns the decision on each check as if it were the only one. Spends nothing.
-    pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<Together<Receipt>, TrypemaError> {
+    pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
         validate(checks)?;
         let peeked = self.peek_each(checks, self.redis.deadline_from_now()).await;
         let decisions: Vec<Decision> = peeked.into_iter().collect::<Result<_, _>>()?;
         let is_allowed = decisions.iter().all(Decision::is_allowed);
-        Ok(Together { is_allowed, decisions, receipts: Vec::new() })
+        Ok(MultiDecision { is_allowed, decisions, receipts: Vec::new() })
     }
 
     /// Refunds the takes of a [`reserve_all`](Self::reserve_all) by its receipts. `checks` must be the
@@ -128,7 +128,7 @@ impl HybridRateLimiterProvider {
     /// Takes the checks of a request. Returns a result for each.
     pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
         let started = self.fixed_window.redis().started();
-        let mut items = self.items(request.together, Turn::First)?;
+        let mut items = self.items(request.checks, Turn::First)?;
         if !self.deny(&mut items) {
             if self.take_cold(&mut items, request).await {
                 self.take_leased(&mut items, request).await;
@@ -208,7 +208,7 @@ impl HybridRateLimiterProvider {
         }
         let decisions = items.iter().map(|item| item.decision).collect();
         let mut response =
-            TakeResponse { decisions, failures: Vec::new(), receipts: Vec::new(), alone: Vec::new() };
+            TakeResponse { decisions, failures: Vec::new(), receipts: Vec::new(), independent: Vec::new() };
         for (index, item) in items.into_iter().enumerate() {
             response.receipts.push(item.receipt);
             response.failures.extend(item.failure.map(|error| Failed { index, error }));

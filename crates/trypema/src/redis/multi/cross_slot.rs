@@ -22,18 +22,13 @@ impl RedisRateLimiterProvider {
         request: TakeRequest<'_>,
     ) -> Replies {
         let terms = Terms::until(request.deadline.before_rollback());
-        let alone = self.try_each(checks.alone.iter().map(|keyed| (keyed, Verb::Take)), &terms);
-        let together = self.take_together(&checks.together, request, &terms);
-        let (alone, together) = join::both(alone, together).await;
-        Replies { together, alone }
+        let independent = self.try_each(checks.independent.iter().map(|keyed| (keyed, Verb::Take)), &terms);
+        let atomic = self.take_atomic(&checks.atomic, request, &terms);
+        let (independent, atomic) = join::both(independent, atomic).await;
+        Replies { atomic, independent }
     }
 
-    async fn take_together(
-        &self,
-        keyed: &[Keyed<'_>],
-        request: TakeRequest<'_>,
-        terms: &Terms,
-    ) -> Vec<Reply> {
+    async fn take_atomic(&self, keyed: &[Keyed<'_>], request: TakeRequest<'_>, terms: &Terms) -> Vec<Reply> {
         let first = Terms::until(request.deadline.of_first_step().until());
         let mut replies = self.try_each(keyed.iter().map(|keyed| (keyed, Verb::Peek)), &first).await;
         if replies.iter().any(is_denied) {
@@ -74,7 +69,7 @@ impl RedisRateLimiterProvider {
             let is_allowed = reply.as_ref().ok()?.decision.is_allowed();
             let verb = match keyed.check.limit {
                 _ if !is_allowed => Verb::Reserve,
-                Limit::Suppressed(_) => Verb::Forgo,
+                Limit::Suppressed(_) => Verb::DeniedElsewhere,
                 _ => return None,
             };
             Some(self.record_denial(Asked { keyed: keyed.clone(), verb }, terms, deadline))

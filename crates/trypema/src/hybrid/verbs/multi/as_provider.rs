@@ -9,7 +9,8 @@ use crate::hybrid::HybridRateLimiterProvider;
 use crate::hybrid::state::TakeArgs;
 use crate::hybrid::verbs::decide::{Attempt, Turn};
 use crate::provider::{
-    Answer, Counting, Fallback, OnStoreFailure, Provider, Receipt, Record, Refund, Refunded, Taken,
+    AnyReceipt, Fallback, MaybeReady, OnStoreFailure, Provider, RecordMode, RecordRequest, RefundRequest,
+    RefundResult, TakeResult,
 };
 use crate::redis::{RedisKey, all, both};
 use crate::strategy::{Strategy, with_strategy};
@@ -23,42 +24,51 @@ impl Provider for HybridRateLimiterProvider {
         false
     }
 
-    fn take_all<'a>(&'a self, request: TakeRequest<'a>) -> Answer<'a, Taken> {
-        if request.alone.is_empty()
-            && let Some(taken) = self.try_take(request.together)
+    fn take_all<'a>(&'a self, request: TakeRequest<'a>) -> MaybeReady<'a, TakeResult> {
+        if request.independent.is_empty()
+            && let Some(taken) = self.try_take(request.checks)
         {
-            return Answer::Now(taken.map(|taken| taken.map_receipts(Receipt::Hybrid)));
+            return MaybeReady::Ready(taken.map(|taken| taken.map_receipts(AnyReceipt::Hybrid)));
         }
-        Answer::later(async move {
-            let alone = all(request.alone.iter().map(|check| self.take_one(check, request.deadline)));
-            let (alone, taken) = both(alone, self.take(request)).await;
-            Ok(TakeResponse { alone, ..taken?.map_receipts(Receipt::Hybrid) })
+        MaybeReady::pending(async move {
+            let independent =
+                all(request.independent.iter().map(|check| self.take_one(check, request.deadline)));
+            let (independent, taken) = both(independent, self.take(request)).await;
+            Ok(TakeResponse { independent, ..taken?.map_receipts(AnyReceipt::Hybrid) })
         })
     }
 
-    fn peek_all<'a>(&'a self, checks: &'a [Check<'a>], deadline: Deadline) -> Answer<'a, Vec<CheckResult>> {
-        Answer::later(self.peek_each(checks, deadline))
+    fn peek_all<'a>(
+        &'a self,
+        checks: &'a [Check<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<CheckResult>> {
+        MaybeReady::pending(self.peek_each(checks, deadline))
     }
 
     fn record_all<'a>(
         &'a self,
-        records: &'a [Record<'a>],
+        records: &'a [RecordRequest<'a>],
         deadline: Deadline,
-    ) -> Answer<'a, Vec<CheckResult>> {
-        let record = move |record: &'a Record<'a>| async move {
-            match record.counting {
-                Counting::Take => self.take_one(&record.check, deadline).await,
-                Counting::Forgo => self.forgo_one(&record.check, deadline).await,
+    ) -> MaybeReady<'a, Vec<CheckResult>> {
+        let record = move |record: &'a RecordRequest<'a>| async move {
+            match record.mode {
+                RecordMode::Take => self.take_one(&record.check, deadline).await,
+                RecordMode::DeniedElsewhere => self.forgo_one(&record.check, deadline).await,
             }
         };
-        Answer::later(async move { all(records.iter().map(record)).await })
+        MaybeReady::pending(async move { all(records.iter().map(record)).await })
     }
 
-    fn refund_all<'a>(&'a self, refunds: &'a [Refund<'a>], deadline: Deadline) -> Answer<'a, Vec<Refunded>> {
-        Answer::later(async move {
-            let refund = |refund: &'a Refund<'a>| async move {
+    fn refund_all<'a>(
+        &'a self,
+        refunds: &'a [RefundRequest<'a>],
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Vec<RefundResult>> {
+        MaybeReady::pending(async move {
+            let refund = |refund: &'a RefundRequest<'a>| async move {
                 match refund.receipt {
-                    Some(Receipt::Hybrid(receipt)) => {
+                    Some(AnyReceipt::Hybrid(receipt)) => {
                         self.refund_by_receipts(std::iter::once((&refund.check, receipt)), deadline).await
                     }
                     _ => {
@@ -70,8 +80,12 @@ impl Provider for HybridRateLimiterProvider {
         })
     }
 
-    fn reset<'a>(&'a self, check: Check<'a>, deadline: Deadline) -> Answer<'a, Result<bool, TrypemaError>> {
-        Answer::later(async move {
+    fn reset<'a>(
+        &'a self,
+        check: Check<'a>,
+        deadline: Deadline,
+    ) -> MaybeReady<'a, Result<bool, TrypemaError>> {
+        MaybeReady::pending(async move {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, _limit| {
                 Holds::<S>::limiter(self).reset_by(deadline.until(), &key).await

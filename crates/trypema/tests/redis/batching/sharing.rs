@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trypema::{Limit, RateLimiter, Together, local, redis};
+use trypema::{Limit, MultiDecision, RateLimiter, local, redis};
 use trypema_testkit::blocking::{key, runtime, wait_for};
 use trypema_testkit::random::Random;
 use trypema_testkit::redis::{FaultProxy, Server, wait_until};
@@ -33,14 +33,14 @@ enum Caller {
 #[derive(Debug, PartialEq)]
 enum Told {
     Alone(calls::Told),
-    Together { is_allowed: bool, decisions: Vec<View>, receipts: Vec<Option<u64>> },
+    MultiDecision { is_allowed: bool, decisions: Vec<View>, receipts: Vec<Option<u64>> },
 }
 
-fn told<R>(answer: Together<R>, units: impl Fn(&R) -> u64) -> Told {
-    let Together { is_allowed, decisions, receipts } = answer;
+fn told<R>(answer: MultiDecision<R>, units: impl Fn(&R) -> u64) -> Told {
+    let MultiDecision { is_allowed, decisions, receipts } = answer;
     let decisions = decisions.iter().map(View::of).collect();
     let receipts = receipts.iter().map(|receipt| receipt.as_ref().map(&units)).collect();
-    Told::Together { is_allowed, decisions, receipts }
+    Told::MultiDecision { is_allowed, decisions, receipts }
 }
 
 impl Caller {

@@ -10,8 +10,8 @@ use trypema_testkit::redis::{Cluster, Server};
 use crate::all_or_nothing::provider::OnLocal;
 use crate::all_or_nothing::told::Recorder;
 use crate::all_or_nothing::{contention, denials, invalid, receipts, stepped_back, told};
-use crate::together::lockstep::{Walk, walk};
-use crate::together::on_redis::OnRedis;
+use crate::batching::lockstep::{Walk, walk};
+use crate::batching::on_redis::OnRedis;
 
 /// A Cluster in which nobody takes over unless told to, however busy the machine is.
 pub(crate) fn steady() -> Cluster {
