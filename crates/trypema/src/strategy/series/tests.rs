@@ -40,7 +40,7 @@ fn counts_beyond_32_bits_are_exact() {
 #[test]
 fn times_beyond_32_bits_are_exact() {
     let day_us = 86_400_000_000;
-    let window = |now| WindowAt { now, window_us: day_us };
+    let window_at = |now| WindowAt { now, window_us: day_us };
     let mut series = Series::default();
     for hour in 0..24 {
         let now = 1_000_000_000_000 + hour * 3_600_000_000;
@@ -75,7 +75,7 @@ fn refunds_come_out_of_their_bucket() {
 /// Returns a series of three units in each bucket.
 fn long_series(buckets: u64) -> Series {
     let mut series = Series::default();
-    let window = |now| WindowAt { now, window_us: buckets * GROUP_US };
+    let window_at = |now| WindowAt { now, window_us: buckets * GROUP_US };
     for step in 0..buckets {
         let now = step * GROUP_US;
         let view = series.view(window_at(now));
