@@ -7,11 +7,13 @@
 //! to the others.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::thread;
 
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::background_worker::lower_priority;
@@ -20,7 +22,7 @@ use crate::background_worker::lower_priority;
 pub(super) const CROWD: usize = 128;
 
 /// The niceness of the threads for crowded peers. If the other threads keep every processor busy, 10 leaves them a tenth of one.
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 19;
 
 type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 type IsCrowded = Box<dyn Fn() -> bool + Send>;
@@ -30,6 +32,15 @@ type IsCrowded = Box<dyn Fn() -> bool + Send>;
 pub(super) struct CrowdRuntime(OnceLock<Option<Runtime>>);
 
 impl CrowdRuntime {
+    /// Has the runtime for crowded peers watch a socket instead of the main runtime, whose threads would otherwise be busy for
+    /// milliseconds whenever a thousand sockets become ready at once.
+    pub(super) fn adopt(&self, stream: TcpStream) -> io::Result<TcpStream> {
+        let Some(runtime) = self.handle() else { return Ok(stream) };
+        let stream = stream.into_std()?;
+        let _context = runtime.enter();
+        TcpStream::from_std(stream)
+    }
+
     /// The runtime; `None` if its threads cannot be started.
     fn handle(&self) -> Option<&Handle> {
         self.0.get_or_init(start).as_ref().map(Runtime::handle)
@@ -51,6 +62,7 @@ fn start() -> Option<Runtime> {
         .worker_threads(processors.saturating_sub(1).max(1))
         .thread_name("crowded-peers")
         .on_thread_start(|| lower_priority(NICENESS))
+        .enable_io()
         .build();
     started
         .inspect_err(|error| {
@@ -61,7 +73,7 @@ fn start() -> Option<Runtime> {
 
 /// A connection's task with the runtimes that it moves between.
 struct MovingTask {
-    /// The runtime of the service, which also drives sockets and timers.
+    /// The runtime of the service, which also runs timers.
     main: Handle,
     crowd: Arc<CrowdRuntime>,
     is_crowded: IsCrowded,

@@ -19,6 +19,9 @@ use crate::clock::Started;
 const BACKLOG: u32 = 4_096;
 /// How long to wait when nothing can be accepted, mostly for lack of descriptors: trying at once would only keep a core busy.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The connections that are accepted before other tasks get their turn. Each takes some ten microseconds, and a peer that reconnects as
+/// soon as it is closed has hundreds of them waiting.
+const ACCEPTS_PER_TURN: u32 = 8;
 /// How often it is said that nothing can be accepted.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// How long a new connection has to say something when no more are wanted.
@@ -50,10 +53,17 @@ impl<P: Protocol> Accepting<P> {
     /// Accepts until it is dropped.
     async fn run(&self, listener: &TcpListener) {
         let mut told: Option<Started> = None;
+        let mut accepted: u32 = 0;
         loop {
             self.registry.room_to_accept().await;
             match listener.accept().await {
-                Ok((stream, peer)) => self.welcome(stream, peer),
+                Ok((stream, peer)) => {
+                    self.welcome(stream, peer);
+                    accepted = accepted.wrapping_add(1);
+                    if accepted.is_multiple_of(ACCEPTS_PER_TURN) {
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Err(error) => {
                     if told.is_none_or(|told| told.ago() > TELL_AGAIN) {
                         told = Some(Started::now());
@@ -82,10 +92,13 @@ impl<P: Protocol> Accepting<P> {
             Err(Refused::PeerLimit) => return self.registry.hold_refused(stream),
             Err(Refused::Full) => return,
         };
+        let crowd = self.registry.crowd_runtime();
+        let stream = if place.is_crowded() { crowd.adopt(stream) } else { Ok(stream) };
+        let Ok(stream) = stream else { return };
         // Answers are small and complete: nothing is gained by waiting for more.
         let _ = stream.set_nodelay(true);
         let (protocol, certificates) = (Arc::clone(&self.protocol), self.certificates.clone());
-        let (crowd, peer) = (self.registry.crowd_runtime(), Arc::clone(&place));
+        let peer = Arc::clone(&place);
         let task = async move {
             if let Some(bytes) = begun(stream, &place, certificates.as_deref()).await {
                 // On the heap, and only now: a task that waits for a first byte stays small.
