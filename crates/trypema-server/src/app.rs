@@ -116,8 +116,8 @@ impl App {
         self.engine.give_back(request).await
     }
 
-    pub(crate) async fn inspect(&self, key: &str) -> Result<Option<Verdict>, TrypemaError> {
-        self.engine.inspect(key).await
+    pub(crate) async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {
+        self.engine.inspect(key, cost).await
     }
 
     pub(crate) async fn reset(&self, key: &str) -> Result<Option<bool>, TrypemaError> {

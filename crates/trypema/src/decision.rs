@@ -129,7 +129,8 @@ impl Decision {
     }
 
     /// Returns the time until no spent unit counts any more, if no other call is made. For windows aligned to
-    /// the epoch, it is the time until the current one ends.
+    /// the epoch, it is the time until the current one ends. It is never shorter than
+    /// [`retry_after`](Decision::retry_after).
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.decided_at.micros_until(self.resets_at))
     }

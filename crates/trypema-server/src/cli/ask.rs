@@ -117,11 +117,13 @@ fn summary(answer: &Value) -> String {
     let outcome = text(&answer["outcome"]);
     let by = match (&answer["decided_by"], &answer["listed_by"]) {
         (Value::String(rule), _) => format!(" by {rule}"),
-        (_, Value::String(attribute)) => format!(" by a list of {attribute}"),
+        (_, Value::String(attribute)) => {
+            format!(" by the list entry {attribute} = {:?}", text(&answer["listed_entry"]))
+        }
         _ => String::new(),
     };
     let wait = match &answer["retry_after_ms"] {
-        Value::Null => "; trying again does not help".to_owned(),
+        Value::Null => "; retrying will not succeed".to_owned(),
         wait if wait.as_u64() == Some(0) => String::new(),
         wait => format!("; try again in {wait} ms"),
     };
@@ -149,8 +151,12 @@ fn rules_of(answer: &Value) -> impl Iterator<Item = String> {
             return format!("{id}{name} {says}{note}: the request has no {attribute:?} (if_missing: {then})");
         }
         let (key, name) = (text(&rule["key"]), named(rule));
-        let left = format!("{} of {} left", rule["remaining"], rule["limit"]);
-        format!("{key}{name} {says}{note}: {left}{}", attempts(rule))
+        if rule["blocked"] == json!(true) {
+            return format!("{key}{name} {says}{note}: an override blocks this key");
+        }
+        // An explanation spends nothing, so it reports the units that are left now.
+        let left = if rule["left"].is_u64() { &rule["left"] } else { &rule["remaining"] };
+        format!("{key}{name} {says}{note}: {left} of {} left{}", rule["limit"], attempts(rule))
     })
 }
 

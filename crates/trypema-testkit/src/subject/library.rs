@@ -43,12 +43,18 @@ impl<M: LocalStrategy, P: Provides<M>> LibrarySubject<M, P> {
 
 fn answer<M: LocalStrategy>(decision: &<M::Strategy as Strategy>::Decision<'_>) -> Answer {
     let core = M::Strategy::core(decision);
+    let (retry_after, reset_after) = (core.retry_after(), core.reset_after());
+    assert!(
+        retry_after.is_none_or(|wait| wait <= reset_after),
+        "{} retries after its reset: {core:?}",
+        M::NAME
+    );
     Answer {
         is_allowed: core.is_allowed(),
         limit: core.limit(),
         remaining: core.remaining(),
-        wait: core.retry_after().map_or(Wait::Never, |wait| Wait::Micros(micros(wait))),
-        reset_us: micros(core.reset_after()),
+        wait: retry_after.map_or(Wait::Never, |wait| Wait::Micros(micros(wait))),
+        reset_us: micros(reset_after),
         detail: M::detail(decision),
     }
 }

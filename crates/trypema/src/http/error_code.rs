@@ -26,6 +26,8 @@ pub enum ErrorCode {
     TooManyAttempts,
     /// Too many requests of any other kind: 429.
     RateLimited,
+    /// An operator blocked the client, by a block list or by an override of its key: 403.
+    Blocked,
     /// The request lacks an attribute that a rule with `if_missing: error` needs: 400.
     BadRequest,
     /// The store is unreachable: 503.
@@ -48,6 +50,7 @@ impl ErrorCode {
     pub fn status(self) -> StatusCode {
         match self {
             Self::TooManyAttempts | Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Self::Blocked => StatusCode::FORBIDDEN,
             Self::BadRequest => StatusCode::BAD_REQUEST,
             Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::InternalServerError => StatusCode::INTERNAL_SERVER_ERROR,
@@ -59,6 +62,7 @@ impl ErrorCode {
         match self {
             Self::TooManyAttempts => "Too many attempts",
             Self::RateLimited => "Too many requests",
+            Self::Blocked => "Blocked",
             Self::BadRequest => "The request is incomplete",
             Self::ServiceUnavailable => "The service is temporarily unavailable",
             Self::InternalServerError => "The service failed",

@@ -114,6 +114,7 @@ impl GrpcDenial<'_> {
         match self.code {
             ErrorCode::TooManyAttempts | ErrorCode::RateLimited => RESOURCE_EXHAUSTED,
             ErrorCode::ServiceUnavailable => UNAVAILABLE,
+            ErrorCode::Blocked => PERMISSION_DENIED,
             ErrorCode::BadRequest => INVALID_ARGUMENT,
             ErrorCode::InternalServerError => INTERNAL,
         }
@@ -121,6 +122,7 @@ impl GrpcDenial<'_> {
 }
 
 const RESOURCE_EXHAUSTED: u16 = 8;
+const PERMISSION_DENIED: u16 = 7;
 const INVALID_ARGUMENT: u16 = 3;
 const INTERNAL: u16 = 13;
 const UNAVAILABLE: u16 = 14;

@@ -46,7 +46,7 @@ impl Problem {
     ///
     /// Its type is `quota-exceeded`, except `abnormal-usage-detected` for [`ErrorCode::TooManyAttempts`],
     /// `temporary-reduced-capacity` for [`ErrorCode::ServiceUnavailable`], and `about:blank` for
-    /// [`ErrorCode::BadRequest`] and [`ErrorCode::InternalServerError`].
+    /// [`ErrorCode::Blocked`], [`ErrorCode::BadRequest`] and [`ErrorCode::InternalServerError`].
     pub fn new(code: ErrorCode) -> Self {
         let kind = match code {
             ErrorCode::RateLimited => "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -56,7 +56,7 @@ impl Problem {
             ErrorCode::ServiceUnavailable => {
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
             }
-            ErrorCode::BadRequest | ErrorCode::InternalServerError => "about:blank",
+            ErrorCode::Blocked | ErrorCode::BadRequest | ErrorCode::InternalServerError => "about:blank",
         };
         Self {
             kind,

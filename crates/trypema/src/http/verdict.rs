@@ -38,6 +38,9 @@ impl ErrorCode {
     /// Returns the code of a verdict that denies a request. A limit that is reached takes precedence over a
     /// store that failed.
     pub fn of_verdict(verdict: &Verdict) -> Self {
+        if verdict.is_blocked() {
+            return Self::Blocked;
+        }
         let Some(decided) = verdict.decided_by() else { return Self::RateLimited };
         let denying = verdict.rules().filter(RuleDecision::is_denying);
         let by_limit = once(decided).chain(denying).find(|rule| is_by_limit(rule.decision));
@@ -77,6 +80,7 @@ pub(crate) fn never_detail(verdict: &Verdict) -> Cow<'static, str> {
         Some((rule, attribute)) => {
             Cow::Owned(format!("The request has no {attribute:?}, which rule {:?} needs.", rule.id))
         }
+        None if verdict.is_blocked() => Cow::Borrowed("An operator blocked this client."),
         None => Cow::Borrowed("Retrying will not succeed."),
     }
 }

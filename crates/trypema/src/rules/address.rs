@@ -1,6 +1,7 @@
 //! Client addresses in rules: all spellings of an `ip` are the same address.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 
 use crate::address_key::AddressKey;
 
@@ -46,6 +47,21 @@ impl Network {
     #[cfg(test)]
     pub(super) fn meets(self, other: Self) -> bool {
         self.covers(other) || other.covers(self)
+    }
+}
+
+/// Writes an address, or a network with its prefix length, as rules files do.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = Ipv6Addr::from_bits(self.bits);
+        let (address, most, offset) = match address.to_ipv4_mapped().filter(|_| self.prefix >= 96) {
+            Some(address) => (IpAddr::V4(address), 32, 96),
+            None => (IpAddr::V6(address), 128, 0),
+        };
+        match self.prefix - offset {
+            prefix if prefix == most => write!(f, "{address}"),
+            prefix => write!(f, "{address}/{prefix}"),
+        }
     }
 }
 

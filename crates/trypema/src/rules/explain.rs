@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::definition::Rule;
+use super::endpoint::EndpointPattern;
 use super::request::{Facts, Request};
 use super::set::{Compiled, Listed, RuleSet};
 use super::verdict::{RuleDecision, Verdict};
@@ -63,13 +64,13 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disabled => f.write_str("it is not enabled"),
-            Self::OtherPlan => f.write_str("it is for other plans"),
-            Self::OtherEndpoint => f.write_str("it is for other endpoints"),
+            Self::Disabled => f.write_str("the rule is disabled"),
+            Self::OtherPlan => f.write_str("the rule is for other plans"),
+            Self::OtherEndpoint => f.write_str("the rule is for other endpoints"),
             Self::MissingAttribute(name) => write!(f, "the request has no {name:?}"),
-            Self::OutsideShare => f.write_str("this key is outside its share"),
-            Self::AllowedKey => f.write_str("an override lets this key pass"),
-            Self::Listed(name) => write!(f, "a list decides by {name:?}"),
+            Self::OutsideShare => f.write_str("the key is outside the candidate's share"),
+            Self::AllowedKey => f.write_str("an override exempts the key"),
+            Self::Listed(name) => write!(f, "an allow or block list of {name:?} decides"),
         }
     }
 }
@@ -109,15 +110,15 @@ impl RuleSet {
     /// Returns the reason why a rule does not apply.
     fn reason(&self, number: u32, rule: &Compiled, facts: &Facts<'_>) -> Reason {
         let has_plan = |wanted: &String| facts.plan == Some(wanted);
-        let mut endpoints = rule.endpoints.iter();
+        let is_endpoint = rule.endpoints.is_empty()
+            || rule.endpoints.iter().any(|endpoint| endpoint.matches(facts.method, facts.path.as_ref()));
         if !rule.rule.enabled {
             Reason::Disabled
         } else if let Some(Listed { attribute, .. }) = self.listed(facts) {
             Reason::Listed(self.attribute_name(attribute).to_owned())
-        } else if !rule.endpoints.is_empty()
-            && !endpoints.any(|endpoint| endpoint.matches(facts.method, facts.path.as_ref()))
-        {
-            Reason::OtherEndpoint
+        } else if !is_endpoint {
+            missing_of_endpoint(rule, facts)
+                .map_or(Reason::OtherEndpoint, |name| Reason::MissingAttribute(name.to_owned()))
         } else if !rule.rule.plan_tiers.is_empty() && !rule.rule.plan_tiers.iter().any(has_plan) {
             Reason::OtherPlan
         } else {
@@ -141,4 +142,11 @@ impl RuleSet {
             !rule.is_asked_for(&key)
         })
     }
+}
+
+/// Returns the attribute without which it is unknown whether the request is for an endpoint of the rule.
+fn missing_of_endpoint(rule: &Compiled, facts: &Facts<'_>) -> Option<&'static str> {
+    let Some(path) = &facts.path else { return Some("endpoint") };
+    let would_match = |endpoint: &EndpointPattern| endpoint.matches(endpoint.method.as_deref(), Some(path));
+    (facts.method.is_none() && rule.endpoints.iter().any(would_match)).then_some("method")
 }

@@ -23,16 +23,18 @@ impl FromIterator<Network> for Networks {
 }
 
 impl Networks {
-    /// Whether one of the networks covers all of `client`.
-    pub(super) fn cover(&self, client: Network) -> bool {
+    /// Returns the network that covers all of `client`.
+    pub(super) fn covering(&self, client: Network) -> Option<Network> {
         let after = self.0.partition_point(|network| network.first() <= client.first());
-        after.checked_sub(1).and_then(|at| self.0.get(at)).is_some_and(|network| network.covers(client))
+        let before = self.0.get(after.checked_sub(1)?)?;
+        before.covers(client).then_some(*before)
     }
 
-    /// Whether one of the networks has an address in common with `client`.
-    pub(super) fn meet(&self, client: Network) -> bool {
+    /// Returns a network that has an address in common with `client`.
+    pub(super) fn meeting(&self, client: Network) -> Option<Network> {
         let after = self.0.partition_point(|network| network.first() < client.first());
-        self.cover(client) || self.0.get(after).is_some_and(|network| client.covers(*network))
+        let within = || self.0.get(after).filter(|network| client.covers(**network)).copied();
+        self.covering(client).or_else(within)
     }
 }
 
@@ -64,8 +66,10 @@ mod tests {
             for client in clients.iter().chain(&listed) {
                 let is_covered = listed.iter().any(|network| network.covers(*client));
                 let is_met = listed.iter().any(|network| network.meets(*client));
-                prop_assert_eq!(set.cover(*client), is_covered, "{:?}", client);
-                prop_assert_eq!(set.meet(*client), is_met, "{:?}", client);
+                prop_assert_eq!(set.covering(*client).is_some(), is_covered, "{:?}", client);
+                prop_assert!(set.covering(*client).is_none_or(|network| listed.contains(&network)));
+                prop_assert_eq!(set.meeting(*client).is_some(), is_met, "{:?}", client);
+                prop_assert!(set.meeting(*client).is_none_or(|network| network.meets(*client)));
             }
         }
     }

@@ -59,7 +59,7 @@ impl Plan {
         let listed = set.listed(&facts);
         let mut verdict = Verdict { set, listed, answers: Vec::new(), keys: String::new() };
         let mut shadows = 0;
-        if listed.is_some() {
+        if verdict.listed.is_some() {
             return Ok(Self { verdict, cost: request.cost(), is_blocked: false, shadows });
         }
         let set = &verdict.set;
@@ -102,8 +102,8 @@ impl Plan {
         Ok(Self { verdict, cost: request.cost(), is_blocked, shadows })
     }
 
-    /// Returns a plan for the counter of this name, at a cost of 0; `None` if the name belongs to no rule.
-    pub(super) fn of_key(set: Arc<RuleSet>, key: &str) -> Option<Self> {
+    /// Returns a plan for the counter of this name; `None` if the name belongs to no rule.
+    pub(super) fn of_key(set: Arc<RuleSet>, key: &str, cost: u64) -> Option<Self> {
         let rule = *set.ids.get(key.split('|').next()?)?;
         let compiled = set.at(rule)?;
         let usual = set.usual_name(key);
@@ -122,7 +122,7 @@ impl Plan {
             decision: is_blocked.then(Decision::refused),
         };
         let verdict = Verdict { set, listed: None, answers: vec![answer], keys: key.to_owned() };
-        Some(Self { verdict, cost: 0, is_blocked, shadows: 0 })
+        Some(Self { verdict, cost, is_blocked, shadows: 0 })
     }
 
     /// Returns the checks of the enforced rules, which are taken all or nothing. Empty if one of these rules

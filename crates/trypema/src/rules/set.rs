@@ -110,30 +110,40 @@ pub(super) enum Values {
 }
 
 impl List {
-    /// Whether a request has one of the listed values. A match can be uncertain: a path may have two
-    /// readings, and an IPv6 client may be known only by its network. `is_doubt_enough` says whether an
-    /// uncertain match counts.
-    fn holds(&self, facts: &Facts<'_>, is_doubt_enough: bool) -> bool {
-        let Some(value) = facts.value(self.attribute) else { return false };
+    /// Returns the entry that a request matches. A match can be uncertain: a path may have two readings, and
+    /// an IPv6 client may be known only by its network. An uncertain match counts for a block list, but not
+    /// for an allow list.
+    fn entry_for(&self, facts: &Facts<'_>, verdict: KeyVerdict) -> Option<String> {
+        let value = facts.value(self.attribute)?;
+        let is_doubt_enough = verdict == KeyVerdict::Block;
         match &self.values {
-            Values::Texts(texts) => texts.contains_key(value),
+            Values::Texts(texts) => texts.contains_key(value).then(|| value.to_owned()),
             Values::Paths(paths) => {
                 let mut readings = facts.path.iter().flat_map(Path::readings);
-                let is_listed = |reading: &str| paths.contains_key(reading);
-                if is_doubt_enough { readings.any(is_listed) } else { readings.all(is_listed) }
+                let is_listed = |reading: &&str| paths.contains_key(*reading);
+                if is_doubt_enough {
+                    readings.find(is_listed).map(str::to_owned)
+                } else {
+                    let first = readings.next().filter(is_listed)?;
+                    readings.all(|reading| is_listed(&reading)).then(|| first.to_owned())
+                }
             }
-            Values::Networks(networks) => Network::parse(value).is_some_and(|client| {
-                if is_doubt_enough { networks.meet(client) } else { networks.cover(client) }
-            }),
+            Values::Networks(networks) => {
+                let client = Network::parse(value)?;
+                let entry =
+                    if is_doubt_enough { networks.meeting(client) } else { networks.covering(client) };
+                entry.map(|network| network.to_string())
+            }
         }
     }
 }
 
-/// The verdict of a list, and the attribute that matched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The verdict of a list, and the attribute and the entry that matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) verdict: KeyVerdict,
     pub(super) attribute: u16,
+    pub(super) entry: String,
 }
 
 impl RuleSet {
@@ -203,13 +213,14 @@ impl RuleSet {
 
     /// Returns the list that decides the request, if any. Block lists take precedence over allow lists.
     pub(super) fn listed(&self, facts: &Facts<'_>) -> Option<Listed> {
-        // An uncertain match counts for a block list, but not for an allow list.
-        let blocking = self.lists.block.iter().find(|list| list.holds(facts, true));
-        let allowing = || self.lists.allow.iter().find(|list| list.holds(facts, false));
-        match blocking {
-            Some(list) => Some(Listed { verdict: KeyVerdict::Block, attribute: list.attribute }),
-            None => allowing().map(|list| Listed { verdict: KeyVerdict::Allow, attribute: list.attribute }),
-        }
+        let match_of = |lists: &[List], verdict: KeyVerdict| {
+            lists.iter().find_map(|list| {
+                let entry = list.entry_for(facts, verdict)?;
+                Some(Listed { verdict, attribute: list.attribute, entry })
+            })
+        };
+        let blocking = match_of(&self.lists.block, KeyVerdict::Block);
+        blocking.or_else(|| match_of(&self.lists.allow, KeyVerdict::Allow))
     }
 
     /// Returns the name of an attribute.

@@ -68,6 +68,8 @@ pub struct RuleDecision<'v> {
     /// The attribute of the rule's key that the request lacks, if the rule denies the request for this reason
     /// ([`IfMissing`](super::IfMissing)).
     pub missing: Option<&'v str>,
+    /// Whether an override blocks the key, so that the rule denies the request regardless of its counter.
+    pub is_blocked: bool,
 }
 
 impl RuleDecision<'_> {
@@ -91,7 +93,7 @@ impl RuleDecision<'_> {
 impl Verdict {
     /// Returns the outcome.
     pub fn outcome(&self) -> Outcome {
-        if let Some(listed) = self.listed {
+        if let Some(listed) = &self.listed {
             return if listed.verdict == KeyVerdict::Allow { Outcome::Allowed } else { Outcome::Denied };
         }
         let mut denying = self.rules().filter(RuleDecision::is_denying).peekable();
@@ -103,7 +105,7 @@ impl Verdict {
 
     /// Whether the request may proceed.
     pub fn is_allowed(&self) -> bool {
-        match self.listed {
+        match &self.listed {
             Some(listed) => listed.verdict == KeyVerdict::Allow,
             None => !self.rules().any(|rule| rule.is_denying()),
         }
@@ -112,7 +114,7 @@ impl Verdict {
     /// Returns the time after which all rules would allow the request, if no other request comes first. Zero
     /// if the request is allowed, `None` if it will never be.
     pub fn retry_after(&self) -> Option<Duration> {
-        if self.listed.is_some_and(|listed| listed.verdict == KeyVerdict::Block) {
+        if self.is_on_block_list() {
             return None;
         }
         let mut denying = self.rules().filter(RuleDecision::is_denying);
@@ -131,7 +133,23 @@ impl Verdict {
 
     /// Returns the attribute by which an allow list or a block list decided the request.
     pub fn listed_by(&self) -> Option<&str> {
-        self.listed.map(|listed| self.set.attribute_name(listed.attribute))
+        self.listed.as_ref().map(|listed| self.set.attribute_name(listed.attribute))
+    }
+
+    /// Returns the entry of the allow list or block list that decided the request: a value, or the network
+    /// that the address is in.
+    pub fn listed_entry(&self) -> Option<&str> {
+        self.listed.as_ref().map(|listed| listed.entry.as_str())
+    }
+
+    /// Whether the request is denied because an operator blocked its client: by a block list, or by an
+    /// override of the key of the rule that decided. No counter is involved, and waiting does not help.
+    pub fn is_blocked(&self) -> bool {
+        self.is_on_block_list() || self.decided_by().is_some_and(|decided| decided.is_blocked)
+    }
+
+    fn is_on_block_list(&self) -> bool {
+        self.listed.as_ref().is_some_and(|listed| listed.verdict == KeyVerdict::Block)
     }
 
     /// Returns the decisions of all rules that apply, by priority.
@@ -146,7 +164,8 @@ impl Verdict {
             let (compiled, key) = (self.set.at(answer.rule)?, self.key(index));
             let limit = if answer.is_special { compiled.limit_of(key) } else { &compiled.limit };
             let missing = answer.missing.map(|attribute| self.set.attribute_name(attribute));
-            Some((index, RuleDecision { rule: &compiled.rule, key, limit, decision, missing }))
+            let is_blocked = answer.is_blocked && missing.is_none();
+            Some((index, RuleDecision { rule: &compiled.rule, key, limit, decision, missing, is_blocked }))
         })
     }
 

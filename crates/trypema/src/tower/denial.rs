@@ -63,6 +63,7 @@ impl<'a> Denial<'a> {
     ///
     /// - [`RateLimited`](ErrorCode::RateLimited) and, for abuse limits,
     ///   [`TooManyAttempts`](ErrorCode::TooManyAttempts): 429.
+    /// - [`Blocked`](ErrorCode::Blocked), if a block list or an override of the key decided: 403.
     /// - [`ServiceUnavailable`](ErrorCode::ServiceUnavailable), if the store is unreachable: 503.
     /// - [`BadRequest`](ErrorCode::BadRequest), if the request lacks an attribute that a rule with
     ///   `if_missing: error` needs: 400.

@@ -91,7 +91,7 @@ fn overrides_lists_and_exceptions() {
     let special = api.get("/search", "free-acme");
     assert_eq!((special.limit_of("search-free"), special.left_of("search-free").0), ((30, 60), 29));
     let blocked = api.get("/reports/1", "pro-leaked");
-    assert_eq!((blocked.status, blocked.retry_after()), (429, None), "for good");
+    assert_eq!((blocked.status, blocked.retry_after()), (403, None), "for good");
     for _ in 0..10 {
         let internal = api.get("/search", "internal");
         assert_eq!((internal.status, internal.header("ratelimit")), (200, None));

@@ -30,6 +30,9 @@ pub(super) struct CheckAnswer<'a> {
     /// The attribute whose value is on an allow list or a block list that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     listed_by: Option<&'a str>,
+    /// The entry of that list: a value, or the network that contains the address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed_entry: Option<&'a str>,
     /// Every rule that applies, by priority.
     rules: Vec<RuleAnswer<'a>>,
 }
@@ -44,6 +47,9 @@ pub(super) enum OutcomeName {
     Throttled,
     /// The request must not proceed; nothing was spent.
     Denied,
+    /// The request must not proceed: a block list, or an override of its key, blocks the client. Nothing was
+    /// spent, and waiting does not help.
+    Blocked,
     /// The request must not proceed, because the store is unavailable and `on_store_failure` says so. The
     /// cause is the server, not the caller.
     Unavailable,
@@ -54,6 +60,7 @@ impl OutcomeName {
         match verdict.outcome() {
             Outcome::Allowed => Self::Allowed,
             _ if is_by_store(verdict) => Self::Unavailable,
+            _ if verdict.is_blocked() => Self::Blocked,
             Outcome::Throttled => Self::Throttled,
             Outcome::Denied => Self::Denied,
         }
@@ -72,6 +79,9 @@ pub(super) struct RuleAnswer<'a> {
     key: Option<&'a str>,
     /// Whether this rule alone allows the request.
     allowed: bool,
+    /// Whether an override blocks the key. The rule then denies every request, and `limit` is 0.
+    #[serde(skip_serializing_if = "is_false")]
+    blocked: bool,
     action: Action,
     /// The maximum number of units.
     limit: u64,
@@ -159,6 +169,7 @@ impl<'a> CheckAnswer<'a> {
             retry_after_ms: milliseconds(verdict.retry_after()),
             decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
             listed_by: verdict.listed_by(),
+            listed_entry: verdict.listed_entry(),
             // Candidates never affect a request, so they are left out.
             rules: verdict
                 .rules()
@@ -177,6 +188,7 @@ impl<'a> From<RuleDecision<'a>> for RuleAnswer<'a> {
             name: decided.rule.name.as_deref(),
             key: decided.missing.is_none().then_some(decided.key),
             allowed: decision.is_allowed(),
+            blocked: decided.is_blocked,
             action: decided.rule.action,
             limit: decision.limit(),
             remaining: decision.remaining(),

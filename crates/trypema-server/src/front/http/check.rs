@@ -140,11 +140,12 @@ fn told(verdict: &Verdict, mode: Mode, choices: Choices) -> Answer {
 }
 
 /// Returns a denial as an HTTP status with a problem body and `Retry-After`. A denial because of an
-/// unavailable store is a 503, whatever `status` is.
+/// unavailable store is a 503, whatever `status` is. A blocked client gets 403 instead of 429.
 pub(super) fn denied(verdict: &Verdict, status: DenyStatus, headers: HeaderStyle) -> Answer {
     let Some(problem) = Problem::of_verdict(verdict) else { return Answer::default() };
     let problem = match problem.code() {
         ErrorCode::ServiceUnavailable => problem,
+        ErrorCode::Blocked if status == DenyStatus::TOO_MANY_REQUESTS => problem,
         _ => problem.with_status(status.status()),
     };
     let mut answer = Refusal::Library(Box::new(problem)).into_answer();

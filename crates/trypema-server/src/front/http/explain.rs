@@ -21,6 +21,9 @@ pub(crate) struct ExplainAnswer<'a> {
     /// The attribute whose value is on an allow list or a block list that decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     listed_by: Option<&'a str>,
+    /// The entry of that list: a value, or the network that contains the address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed_entry: Option<&'a str>,
     /// The rules that apply, by priority.
     rules: Vec<RuleAnswer<'a>>,
     /// The rules that do not apply.
@@ -48,6 +51,7 @@ impl<'a> ExplainAnswer<'a> {
             retry_after_ms: milliseconds(verdict.retry_after()),
             decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
             listed_by: verdict.listed_by(),
+            listed_entry: verdict.listed_entry(),
             rules: explained.applying().map(RuleAnswer::from).collect(),
             not_applying: reasons
                 .map(|rule| NotApplyingAnswer {

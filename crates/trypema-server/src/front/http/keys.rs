@@ -28,7 +28,8 @@ pub(super) struct KeyAnswer<'a> {
     remaining: u64,
     /// Whether an abuse rule or an override blocks the key.
     blocked: bool,
-    /// Milliseconds, rounded up, until a block ends; `null` if it never ends.
+    /// Milliseconds, rounded up, until the key has a unit left and is not blocked; 0 if that is now, `null`
+    /// if an override blocks the key.
     retry_after_ms: Option<u64>,
     /// Milliseconds, rounded up, until no spent units count any more.
     reset_after_ms: u64,
@@ -72,7 +73,8 @@ impl AdminApi {
     }
 
     async fn inspect(&self, key: &str) -> Asked {
-        let verdict = self.app.inspect(key).await?.ok_or_else(no_rule)?;
+        let next_unit = self.app.inspect(key, 1).await?.ok_or_else(no_rule)?;
+        let verdict = self.app.inspect(key, 0).await?.ok_or_else(no_rule)?;
         let rule = verdict.rules().next().ok_or_else(no_rule)?;
         let decision = rule.decision;
         Ok(json(
@@ -84,7 +86,7 @@ impl AdminApi {
                 limit: decision.limit(),
                 remaining: decision.remaining(),
                 blocked: !decision.is_allowed(),
-                retry_after_ms: milliseconds(decision.retry_after()),
+                retry_after_ms: milliseconds(next_unit.retry_after()),
                 reset_after_ms: rounded_up(decision.reset_after()),
                 block: BlockAnswer::from(decision),
             },

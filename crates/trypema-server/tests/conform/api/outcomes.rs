@@ -76,10 +76,11 @@ block:
     let service = InProcess::with_rules(rules);
     let mut client = service.client();
     for _ in 0..3 {
-        for (name, value) in [("user", "root"), ("ip", "10.1.2.3")] {
+        for (name, value, entry) in [("user", "root", "root"), ("ip", "10.1.2.3", "10.0.0.0/8")] {
             let answer = check(&mut client, &attributes(&[(name, value)]));
             let expected = json!({
-                "allowed": true, "outcome": "allowed", "retry_after_ms": 0, "decided_by": null, "listed_by": name, "rules": [],
+                "allowed": true, "outcome": "allowed", "retry_after_ms": 0, "decided_by": null, "listed_by": name,
+                "listed_entry": entry, "rules": [],
             });
             assert_eq!(answer, expected);
         }
@@ -89,12 +90,16 @@ block:
     {
         let answer = check(&mut client, &question);
         let expected = json!({
-            "allowed": false, "outcome": "denied", "retry_after_ms": null, "decided_by": null, "listed_by": "user", "rules": [],
+            "allowed": false, "outcome": "blocked", "retry_after_ms": null, "decided_by": null, "listed_by": "user",
+            "listed_entry": "mallory", "rules": [],
         });
         assert_eq!(answer, expected, "being blocked goes before being allowed");
-        let reply = client.send("POST", "/v1/check?deny_status=403", &[], &question.to_string());
-        problem(&reply, 403);
-        assert_eq!(reply.header("retry-after"), None);
+        for (given, status) in [(429, 403), (401, 401)] {
+            let path = format!("/v1/check?deny_status={given}");
+            let reply = client.send("POST", &path, &[], &question.to_string());
+            assert!(problem(&reply, status).contains("An operator blocked this client."));
+            assert_eq!(reply.header("retry-after"), None);
+        }
     }
 }
 
@@ -118,8 +123,12 @@ overrides:
     assert_eq!((allowed("ann"), allowed("big"), allowed("friend"), allowed("foe")), (1, 3, 4, 0));
     let foe = check(&mut client, &user("foe"));
     assert_eq!((&foe["retry_after_ms"], &foe["decided_by"]), (&Value::Null, &json!("per-user")));
+    assert_eq!((&foe["outcome"], &foe["rules"][0]["blocked"]), (&json!("blocked"), &json!(true)));
     let told = client.send("GET", "/v1/keys/per-user%7Cuser=foe", &[], "").json();
     assert_eq!((&told["blocked"], &told["retry_after_ms"]), (&json!(true), &Value::Null));
     let told = client.send("GET", "/v1/keys/per-user%7Cuser=big", &[], "").json();
-    assert_eq!((&told["limit"], &told["remaining"]), (&json!(3), &json!(0)));
+    assert_eq!((&told["limit"], &told["remaining"], &told["blocked"]), (&json!(3), &json!(0), &json!(false)));
+    assert!(told["retry_after_ms"].as_u64().unwrap() > 0, "an exhausted key has to wait: {told}");
+    let unused = client.send("GET", "/v1/keys/per-user%7Cuser=new", &[], "").json();
+    assert_eq!((&unused["remaining"], &unused["retry_after_ms"]), (&json!(1), &json!(0)));
 }

@@ -29,7 +29,7 @@ fn check_ends_with_0_1_or_2() {
     let answer: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!((json.code, &answer["decided_by"]), (Some(1), &serde_json::json!("per-user")));
     let never = run(["check", "user=ann", "--cost", "3", "--server", &server]);
-    assert!(never.out.contains("trying again does not help"), "{}", never.out);
+    assert!(never.out.contains("retrying will not succeed"), "{}", never.out);
     let several = run(["check", "user=bob", "endpoint=/search", "note=a=b", "--server", &server]);
     assert!(several.out.contains("searches|user=bob (Searches of a user) allows"), "{}", several.out);
     run(["check", "user=eve", "endpoint=/login", "--server", &server]);

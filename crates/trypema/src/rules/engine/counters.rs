@@ -42,10 +42,13 @@ impl Engine {
         Ok(refunded.collect())
     }
 
-    /// Returns the state of a counter, as the verdict on a request of cost 0; `None` if the name belongs to
-    /// no rule. Spends nothing. No failure policy applies: a failure of the store is an `Err`.
-    pub async fn inspect(&self, key: &str) -> Result<Option<Verdict>, TrypemaError> {
-        let Some(mut plan) = Plan::of_key(self.set.load_full(), key) else { return Ok(None) };
+    /// Returns the state of a counter, as the verdict on a request of this cost that it alone decides; `None`
+    /// if the name belongs to no rule. Spends nothing. No failure policy applies: a failure of the store is
+    /// an `Err`.
+    ///
+    /// With a cost of 0, the verdict has the units that are left; with a cost of 1, the wait for the next one.
+    pub async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {
+        let Some(mut plan) = Plan::of_key(self.set.load_full(), key, cost) else { return Ok(None) };
         let (provider, everything) = (self.provider(), plan.everything());
         let peeked = provider.peek_all(&everything.checks, provider.deadline()).wait().await;
         let decisions: Vec<Option<Decision>> =
@@ -57,7 +60,7 @@ impl Engine {
 
     /// Resets a counter. Returns whether it had any counts; `None` if the name belongs to no rule.
     pub async fn reset(&self, key: &str) -> Result<Option<bool>, TrypemaError> {
-        let Some(plan) = Plan::of_key(self.set.load_full(), key) else { return Ok(None) };
+        let Some(plan) = Plan::of_key(self.set.load_full(), key, 0) else { return Ok(None) };
         match plan.everything().checks.first() {
             Some(check) => {
                 let provider = self.provider();
@@ -108,7 +111,7 @@ overrides:
     }
 
     fn left(engine: &Engine, key: &str) -> Option<u64> {
-        now(engine.inspect(key))?.rules().next().map(|rule| rule.decision.remaining())
+        now(engine.inspect(key, 0))?.rules().next().map(|rule| rule.decision.remaining())
     }
 
     #[test]
@@ -145,7 +148,7 @@ overrides:
         let long = now(engine.check(&Request::new(&[("user", &long)])));
         let key = long.rules().find(|rule| rule.rule.id == "per-user").map(|rule| rule.key).unwrap();
         assert_eq!(left(&engine, key), Some(4), "{key}");
-        let blocked = now(engine.inspect("per-user|user=mallory")).unwrap();
+        let blocked = now(engine.inspect("per-user|user=mallory", 0)).unwrap();
         assert!(blocked.rules().all(|rule| rule.decision.is_never()));
 
         assert_eq!(now(engine.reset("per-user|user=root")), Some(true));

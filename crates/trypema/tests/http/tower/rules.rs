@@ -169,11 +169,11 @@ async fn lists_decide_before_rules() {
     let friend = (0..3).map(|_| request_from("192.0.2.8"));
     assert_eq!(statuses(&layer, friend).await, [200; 3]);
     let blocked = send(&layer, request_from("192.0.2.9")).await;
-    assert_eq!((blocked.status.as_u16(), blocked.header("retry-after")), (429, None));
+    assert_eq!((blocked.status.as_u16(), blocked.header("retry-after")), (403, None));
     let problem = blocked.json();
     assert_eq!(
         (&problem["detail"], problem.get("violated-policies")),
-        (&"Retrying will not succeed.".into(), None)
+        (&"An operator blocked this client.".into(), None)
     );
     assert!(!blocked.body.contains("192.0.2.9"));
 }
@@ -188,7 +188,7 @@ async fn an_override_may_block_a_key() {
         ";
     let layer = by_rules(rules).use_headers(HeaderStyle::XRateLimit).build().unwrap();
     let blocked = send(&layer, request_from("192.0.2.9")).await;
-    assert_eq!((blocked.status.as_u16(), blocked.header("retry-after")), (429, None));
+    assert_eq!((blocked.status.as_u16(), blocked.header("retry-after")), (403, None));
     // There is no time to wait for, so that none is told.
     assert_eq!(blocked.header("x-ratelimit-remaining"), Some("0"));
     assert_eq!(blocked.header("x-ratelimit-reset"), None);

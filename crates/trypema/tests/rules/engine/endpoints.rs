@@ -47,7 +47,7 @@ fn counters_are_found_however_their_endpoint_is_written() {
     let spend =
         |path: &str| local.check(&[("endpoint", path)]).rules().next().map(|rule| rule.key.to_owned());
     let left = |key: &str| {
-        let verdict = wait_for(local.engine.inspect(key)).unwrap()?;
+        let verdict = wait_for(local.engine.inspect(key, 0)).unwrap()?;
         verdict.rules().next().map(|rule| rule.decision.remaining())
     };
     assert_eq!(spend("/reports/").as_deref(), Some("each|endpoint=/reports"));

@@ -55,5 +55,49 @@ fn lists_explain_themselves() {
     assert_eq!(explained.applying().count(), 0);
     let reason = explained.not_applying().find(|rule| rule.rule.id == "applies").unwrap().reason;
     assert_eq!(reason, &Reason::Listed("ip".to_owned()));
-    assert_eq!(reason.to_string(), "a list decides by \"ip\"");
+    assert_eq!(reason.to_string(), "an allow or block list of \"ip\" decides");
+    assert_eq!(explained.verdict.listed_entry(), Some("10.0.0.1"));
+}
+
+/// A list names the entry that decided: the value, or the network that contains the address.
+#[test]
+fn a_list_names_its_entry() {
+    let local = Local::new(
+        "
+rules: [{id: r, scope: user, strategy: {fixed_window: {limit: 9, window: 1h}}}]
+allow: {user: [ann]}
+block: {ip: [10.0.0.0/8, '2001:db8::/48', 192.0.2.1], endpoint: [/admin]}
+",
+    );
+    let entry_of = |attributes: &[(&str, &str)]| {
+        let verdict = local.check_for(attributes, 1);
+        let entry = verdict.listed_entry().map(str::to_owned);
+        (verdict.listed_by().map(str::to_owned), entry, verdict.is_blocked())
+    };
+    let listed =
+        |by: &str, entry: &str, is_blocked| (Some(by.to_owned()), Some(entry.to_owned()), is_blocked);
+    assert_eq!(entry_of(&[("user", "ann")]), listed("user", "ann", false));
+    assert_eq!(entry_of(&[("ip", "10.1.2.3")]), listed("ip", "10.0.0.0/8", true));
+    assert_eq!(entry_of(&[("ip", "::ffff:192.0.2.1")]), listed("ip", "192.0.2.1", true));
+    assert_eq!(entry_of(&[("ip", "2001:db8::7")]), listed("ip", "2001:db8::/48", true));
+    assert_eq!(entry_of(&[("endpoint", "/admin/")]), listed("endpoint", "/admin", true));
+    assert_eq!(entry_of(&[("user", "bob")]), (None, None, false));
+}
+
+/// Without a method it is unknown whether a rule for `GET /a` applies: the rule is not "for other endpoints".
+#[test]
+fn a_rule_names_the_method_or_the_endpoint_that_the_request_lacks() {
+    let local = Local::new(
+        "rules: [{id: r, scope: global, endpoints: [GET /a], strategy: {fixed_window: {limit: 9, window: 1h}}}]",
+    );
+    let reason_for = |attributes: &[(&str, &str)]| {
+        let explained = wait_for(local.engine.explain(&Request::new(attributes))).unwrap();
+        explained.not_applying().next().map(|rule| rule.reason.clone())
+    };
+    let missing = |name: &str| Some(Reason::MissingAttribute(name.to_owned()));
+    assert_eq!(reason_for(&[("endpoint", "/a")]), missing("method"));
+    assert_eq!(reason_for(&[("method", "GET")]), missing("endpoint"));
+    assert_eq!(reason_for(&[("endpoint", "/b")]), Some(Reason::OtherEndpoint));
+    assert_eq!(reason_for(&[("endpoint", "/a"), ("method", "POST")]), Some(Reason::OtherEndpoint));
+    assert_eq!(reason_for(&[("endpoint", "/a"), ("method", "GET")]), None);
 }

@@ -54,7 +54,7 @@ rules:
 
     /// Units spent of the rule whose server is there.
     fn spent(&self, engine: &Engine) -> u64 {
-        let inspected = wait_for(engine.inspect(&format!("near|user={}", self.user))).unwrap().unwrap();
+        let inspected = wait_for(engine.inspect(&format!("near|user={}", self.user), 0)).unwrap().unwrap();
         let rule = inspected.rules().next().unwrap();
         assert!(!rule.decision.is_substitute(), "its server is there: {inspected:?}");
         100 - rule.decision.remaining()

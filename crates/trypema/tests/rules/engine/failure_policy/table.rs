@@ -102,7 +102,7 @@ fn ask(engine: &Engine, policy: Policy) {
     assert_eq!(read(reserved.map(|reserved| reserved.verdict().clone())), expected(), "reserve");
     for key in ["logins|user=look", "watched|user=look"] {
         assert!(
-            wait_for(engine.inspect(key)).is_err(),
+            wait_for(engine.inspect(key, 0)).is_err(),
             "inspecting {key} tells the state in Redis, or nothing"
         );
     }
@@ -224,7 +224,7 @@ rules:
             assert!(!denied.verdict().is_allowed(), "{provider:?}");
             wait_for(engine.refund(denied)).unwrap();
         }
-        let inspected = wait_for(engine.inspect(&key)).unwrap().unwrap();
+        let inspected = wait_for(engine.inspect(&key, 0)).unwrap().unwrap();
         assert_eq!(inspected.rules().next().unwrap().decision.remaining(), 98, "{provider:?}");
     }
 }
