@@ -18,7 +18,7 @@ cargo xtask <command>
   bench redis        the same on a Redis started for it
   bench quick        what the usual case of each Redis script (quick/*.lua) saves
   bench rules        10,000 rules beside 10, and the layer beside tower_governor
-  bench hybrid       a fleet on leases beside the Redis provider and the published crate
+  bench hybrid       a fleet on leases beside the Redis provider and trypema 2.2.1
   bench server       the service over HTTP beside axum without a limiter and throttlecrab-server, which it installs
                      outside of the repository
   bench reload       10,000 rules in PostgreSQL that change while a server decides; every bench takes --quick,

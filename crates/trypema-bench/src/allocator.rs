@@ -1,4 +1,4 @@
-//! The system's allocator, counting.
+//! A global allocator that forwards to the system allocator and counts allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ pub struct Counting;
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// How many allocations `work` makes.
+/// Returns the number of allocations that `work` makes.
 pub fn allocations(work: impl FnOnce()) -> u64 {
     ALLOCATIONS.store(0, Ordering::SeqCst);
     IS_COUNTING.store(true, Ordering::SeqCst);
@@ -23,7 +23,7 @@ fn count() {
     }
 }
 
-// SAFETY: every call is passed on to the system's allocator as it is.
+// SAFETY: every call is forwarded unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

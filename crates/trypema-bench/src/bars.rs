@@ -1,4 +1,4 @@
-//! The bars of the in-process benchmarks, each a ratio within one run.
+//! The pass/fail thresholds (bars) of the in-process benchmarks. Each is a ratio within one run.
 
 use crate::report::Table;
 

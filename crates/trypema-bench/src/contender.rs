@@ -1,29 +1,30 @@
-//! Who is measured.
+//! The limiters under measurement, by name.
 
 use crate::floors::AtomicGcra;
 use crate::ours::{Absolute, FixedWindow, Handle, SlidingWindow, Suppressed, TokenBucket};
 use crate::peers::{Governor, Limitador, PublishedAbsolute, PublishedSuppressed, ThrottleCrab};
 
-/// A limiter under one limit for all keys.
+/// A limiter that applies one limit to all keys.
 pub trait Contender: Sync + Send + 'static {
-    /// Whether one more call of `key` is admitted.
+    /// Checks one request of `key` and returns whether it is admitted.
     fn check(&self, key: &String) -> bool;
 }
 
-/// How much is allowed.
+/// The limit that a limiter is configured with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// 1,000 a second on average, with room for a burst of 2^32: never denied, never idle.
+    /// 1,000 units per second with a burst of 2^32: no request is denied and no key becomes idle.
     Plenty,
-    /// 100 an hour: denied after the first hundred.
+    /// 100 units per hour: every request after the first hundred is denied.
     Scarce,
-    /// A bucket that refills faster than it can be emptied.
+    /// A bucket that refills faster than the benchmark can empty it.
     Full,
-    /// Room for 866,000, one back every 36.5 seconds: never denied, and not forgotten within the run.
+    /// A burst of 866,000 with one unit refilled every 36.5 seconds: no request is denied and no key expires
+    /// during the run.
     Slow,
 }
 
-/// The names, in the order of the table.
+/// The contenders' names, in the order of the table's rows.
 pub const NAMES: [&str; 13] = [
     "governor, default hasher",
     "governor, foldhash (G)",
@@ -40,7 +41,7 @@ pub const NAMES: [&str; 13] = [
     "ours: token bucket by handle",
 ];
 
-/// Runs generic code on the contender of a name.
+/// Generic code to run with the contender of a given name.
 pub trait Visitor {
     type Output;
 
@@ -66,7 +67,7 @@ pub fn visit<V: Visitor>(name: &str, load: Load, visitor: V) -> V::Output {
     }
 }
 
-/// Those that know one key only.
+/// Whether the contender supports only a single key.
 pub fn is_single_key(name: &str) -> bool {
     name.starts_with("floor") || name.ends_with("handle")
 }

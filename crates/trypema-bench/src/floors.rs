@@ -1,4 +1,4 @@
-//! The least that a check can cost.
+//! The floor: the cheapest possible check.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::contender::{Contender, Load};
 
-/// One atomic word and the cheapest clock: no key, no map, no exactness.
+/// GCRA on one atomic word and the cheapest clock. It has no key, no map, and coarse time.
 pub struct AtomicGcra {
     arrival: AtomicU64,
     step: u64,

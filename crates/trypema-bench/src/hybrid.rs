@@ -1,5 +1,5 @@
-//! The hybrid provider beside the published crate's: a fleet at its limit and under it, and one hot key:
-//! `cargo xtask bench hybrid`.
+//! The hybrid provider next to that of trypema 2.2.1: a fleet at its limit, a fleet under its limit, and one
+//! hot key. Run with `cargo xtask bench hybrid`.
 
 mod closed_loop;
 mod fleet;
@@ -19,7 +19,7 @@ use crate::report::{print_and_keep, write_bars};
 use fleet::{Contender, Fleet, Load, Run};
 
 const ROUNDS: usize = 5;
-/// Calls between two looks at the clock.
+/// The number of checks between two reads of the clock.
 const CALLS: u32 = 10_000;
 
 pub fn run(effort: Effort<'_>) -> ExitCode {
@@ -83,7 +83,7 @@ fn share(run: &Run, of: &Run) -> f64 {
     run.admitted.len() as f64 / of.admitted.len().max(1) as f64
 }
 
-/// Twenty instances of a thousand calls a second, which the limit allows by a little.
+/// Twenty instances with 1,000 requests per second each, 98 % of the limit.
 fn under_the_limit(text: &mut String, effort: Effort<'_>) -> Vec<Bar> {
     let _ = writeln!(
         text,
@@ -115,7 +115,7 @@ fn under_the_limit(text: &mut String, effort: Effort<'_>) -> Vec<Bar> {
     bars
 }
 
-/// One instance takes nine tenths of the calls, and then another does.
+/// Four instances: one receives nine tenths of the requests in the first half, another in the second half.
 fn uneven(text: &mut String, effort: Effort<'_>) -> Vec<Bar> {
     eprintln!("measuring: uneven");
     let (limit, window) = (5_000, Duration::from_secs(5));
@@ -197,14 +197,14 @@ fn one_thread(text: &mut String) -> Vec<Bar> {
     ]
 }
 
-/// Millions of admitted calls a second, for a second.
+/// Runs `check` for a second and returns the rate of admitted requests, in millions per second.
 async fn rate(check: impl AsyncFn() -> bool) -> f64 {
     let (started, mut admitted) = (Instant::now(), 0_u64);
     while started.elapsed() < Duration::from_secs(1) {
         for _ in 0..CALLS {
             admitted += u64::from(check().await);
         }
-        // Where there is one core, the background needs it, too.
+        // On a single core, the background task runs only when this task yields.
         tokio::task::yield_now().await;
     }
     admitted as f64 / started.elapsed().as_secs_f64() / 1e6

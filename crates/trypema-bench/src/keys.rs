@@ -1,11 +1,11 @@
-//! The keys that are called, in the order of the calls.
+//! The sequences of keys that the benchmarks check.
 
-/// A key of 19 bytes.
+/// Returns a key of 19 bytes.
 pub fn name(number: u64) -> String {
     format!("user:{number:014}")
 }
 
-/// A seeded sequence that spreads well.
+/// A seeded generator of pseudo-random numbers.
 pub struct Random(u64);
 
 impl Random {
@@ -26,13 +26,13 @@ impl Random {
     }
 }
 
-/// `calls` of `keys` keys, all alike.
+/// Returns `calls` keys drawn uniformly from `keys` keys.
 pub fn uniform(keys: u64, calls: usize) -> Vec<String> {
     let mut random = Random::new(1);
     (0..calls).map(|_| name(random.next() % keys)).collect()
 }
 
-/// `calls` of `keys` keys, the k-th as likely as 1/k.
+/// Returns `calls` keys drawn from `keys` keys with Zipf's distribution: the k-th has a weight of 1/k.
 pub fn zipf(keys: u64, calls: usize) -> Vec<String> {
     let mut sum = 0.0;
     let cumulative: Vec<f64> = (1..=keys)
@@ -45,7 +45,7 @@ pub fn zipf(keys: u64, calls: usize) -> Vec<String> {
     let mut draw = || {
         let point = random.unit() * sum;
         let rank = cumulative.partition_point(|up_to| *up_to < point) as u64;
-        // Scattered, so that popular keys are not neighbours.
+        // Scatter the ranks, so that popular keys are not neighbours.
         name(rank.wrapping_mul(7_919) % keys)
     };
     (0..calls).map(|_| draw()).collect()

@@ -1,4 +1,4 @@
-//! Layers around a handler of axum that does nothing, called in process.
+//! Rate limit layers around an axum handler that does nothing, called in process.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use crate::rules::{Runner, rules, time, verdict};
 
 /// A burst that no measurement exhausts.
 const PLENTY: u32 = 1_000;
-/// Addresses that take turns.
+/// The number of client addresses, which take turns.
 const CLIENTS: u32 = 10_000;
 
 pub fn compare(text: &mut String) {
@@ -40,7 +40,7 @@ pub fn compare(text: &mut String) {
         runner("trypema, denied", ours(1, HeaderStyle::None), StatusCode::TOO_MANY_REQUESTS),
         runner("trypema, five of 10,000 rules", by_rules(), StatusCode::OK),
     ];
-    // The first calls use up what denials need, and make every client known.
+    // The first requests make every client known and exhaust the limits of the denying layers.
     (0..2 * CLIENTS).for_each(|_| runners.iter_mut().for_each(|runner| (runner.call)()));
     let times = time(&mut runners);
     let _ = writeln!(text, "\nA request of one of 10,000 clients through axum, in process.\n");
@@ -121,7 +121,7 @@ fn request(calls: u32) -> Request<Body> {
     request
 }
 
-/// Nothing in here waits.
+/// Returns the status of the response. The future is polled once, because nothing in the service waits.
 fn answer(router: &mut Router, request: Request<Body>) -> StatusCode {
     let mut context = Context::from_waker(Waker::noop());
     let response = pin!(Service::call(router, request));

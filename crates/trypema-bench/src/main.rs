@@ -1,4 +1,5 @@
-//! Side by side with the peers, in one run: `cargo xtask bench local`, `redis`, `rules`, `hybrid`, `server` and `reload`.
+//! Benchmarks against the peers, side by side in one run: `cargo xtask bench local`, `redis`, `rules`,
+//! `hybrid`, `server` and `reload`.
 
 mod allocator;
 mod bars;
@@ -64,10 +65,10 @@ fn main() -> ExitCode {
         ["reload"] => reload::run(Effort::Full),
         ["reload", "--quick"] => reload::run(Effort::Quick("")),
         ["reload", "--quick", title] => reload::run(Effort::Quick(title)),
-        // What `server` and `reload` start in processes of their own.
+        // Subcommands that `server` and `reload` start as child processes.
         ["floor", rules, address] => server::serve_floor(rules, address),
         ["tethered", program, arguments @ ..] => server::become_tethered(program, arguments),
-        // What `local` starts in processes of their own.
+        // Subcommands that `local` starts as child processes.
         ["memory", contender, keys] => process::memory(contender, keys),
         ["buckets", count] => process::buckets(count),
         ["growth", contender] => process::growth(contender),

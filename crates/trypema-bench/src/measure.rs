@@ -9,7 +9,7 @@ use crate::keys;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Effort<'a> {
-    /// Fewer rounds of the columns whose title contains this; nothing is written.
+    /// Fewer rounds, only for the columns whose title contains this text. No page is updated.
     Quick(&'a str),
     Full,
 }
@@ -26,7 +26,7 @@ pub struct Workload {
     pub load: Load,
     pub threads: usize,
     calls: Arc<Vec<String>>,
-    /// Keys that are known before the measurement starts.
+    /// The number of keys that exist before the measurement starts.
     known: u64,
 }
 
@@ -52,7 +52,7 @@ pub fn workloads() -> Vec<Workload> {
     ]
 }
 
-/// Nanoseconds per call, wall time: on two threads, of both together.
+/// Returns the wall time per check in nanoseconds. With two threads, the checks of both are counted.
 pub fn column(workload: &Workload, names: &[&str], effort: Effort<'_>) -> Vec<Option<f64>> {
     let takes_part = |name: &&str| workload.known == 1 && workload.threads == 1 || !is_single_key(name);
     let mut runners: Vec<Option<Box<dyn FnMut() -> f64>>> = names
@@ -85,17 +85,17 @@ impl Visitor for Prepare<'_> {
 
     fn visit<C: Contender>(self, contender: C) -> Self::Output {
         let Workload { threads, calls, known, .. } = self.workload;
-        // Several hits each, so that no bucket is full again before the measurement ends.
+        // Several checks of each key, so that no bucket is full again before the measurement ends.
         for _ in 0..3 {
             for number in 0..*known {
                 contender.check(&keys::name(if *known == 1 { 7 } else { number }));
             }
         }
-        // A contender that takes microseconds is measured on fewer calls.
+        // A contender whose check takes microseconds is measured with fewer checks.
         let share = if self.name == "limitador" { 20 } else { 1 };
         let (threads, count, calls) = (*threads, calls.len() / share, Arc::clone(calls));
         let contender = Arc::new(contender);
-        // A hot key's round is short: run it several times over.
+        // A round with one hot key is short, so it is repeated several times.
         let repeat = if *known == 1 { 10 / share.min(10) } else { 1 };
         if threads == 1 {
             return Box::new(move || {
@@ -125,7 +125,7 @@ fn together<C: Contender>(contender: &Arc<C>, calls: &Arc<Vec<String>>, sizes: [
         .map(|thread| {
             let (contender, calls, gate) = (Arc::clone(contender), Arc::clone(calls), Arc::clone(&gate));
             std::thread::spawn(move || {
-                // The threads walk the same calls from different places.
+                // Each thread starts at a different position of the same sequence.
                 let (late, early) = calls[..count].split_at(count * thread / threads);
                 gate.wait();
                 run(contender.as_ref(), early, repeat);

@@ -1,4 +1,4 @@
-//! Our own strategies on the local provider, as a user calls them.
+//! The strategies of the local provider, called as an application calls them.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ impl Contender for Suppressed {
     }
 }
 
-/// A handle borrows its limiter, so both live as long as the process.
+/// A key handle. It borrows its limiter, so the limiter is leaked and lives as long as the process.
 pub struct Handle(KeyHandle<'static, trypema::strategy::TokenBucket>, TokenBucketLimits);
 
 impl Handle {

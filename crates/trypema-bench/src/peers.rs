@@ -1,4 +1,4 @@
-//! The peers, each as its documentation uses it.
+//! The peers, each called as its documentation shows.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Measurements that need a process of their own: memory and the worst call.
+//! Measurements that need their own process: memory and the slowest call.
 
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::allocator::allocations;
 use crate::contender::{Contender, Load, Visitor, visit};
 use crate::keys;
 
-/// Runs this program again with `arguments` and reads the number it prints.
+/// Runs this program again with `arguments` and returns the number that it prints.
 pub fn ask(arguments: &[&str]) -> Option<f64> {
     let program = std::env::current_exe().ok()?;
     let output = Command::new(program).args(arguments).output().ok()?;
     String::from_utf8(output.stdout).ok()?.trim().parse().ok()
 }
 
-/// Prints the resident bytes that each of `keys` keys adds with one hit.
+/// Prints the resident bytes per key, for `keys` keys with one request each.
 pub fn memory(contender: &str, keys: &str) -> ExitCode {
     let keys: u64 = keys.parse().expect("a number of keys");
     let bytes = visit(contender, Load::Slow, Fill(keys));
@@ -40,7 +40,7 @@ impl Visitor for Fill {
     }
 }
 
-/// Prints the resident bytes of each live bucket of keys with `count` of them.
+/// Prints the resident bytes per live bucket, for keys with `count` buckets each.
 pub fn buckets(count: &str) -> ExitCode {
     let count: u64 = count.parse().expect("a number of buckets");
     let clock = Arc::new(ManualClock::default());
@@ -62,7 +62,8 @@ pub fn buckets(count: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints the worst call, in microseconds, while a million keys come and (for ours) old ones are cleaned.
+/// Prints the duration of the slowest call, in microseconds, while a million keys are added. Trypema also
+/// cleans up old keys meanwhile.
 pub fn growth(contender: &str) -> ExitCode {
     println!("{:.1}", visit(contender, Load::Slow, Grow));
     ExitCode::SUCCESS
@@ -83,7 +84,7 @@ impl Visitor for Grow {
     }
 }
 
-/// Allocations per call on a known key.
+/// Returns the number of allocations per check of a known key.
 pub fn allocations_per_call(contender: &str, load: Load) -> f64 {
     visit(contender, load, Allocations)
 }

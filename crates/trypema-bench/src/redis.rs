@@ -1,4 +1,4 @@
-//! Redis beside the least that a script can do and the published crate: `cargo xtask bench redis`.
+//! The Redis provider next to minimal scripts and trypema 2.2.1: `cargo xtask bench redis`.
 
 mod bars;
 pub mod contender;

@@ -13,7 +13,7 @@ use crate::measure::Effort;
 use crate::report::print_and_keep;
 use crate::server::place::build_ours;
 
-/// How many rules the bars are for; and fewer, to see what each one costs.
+/// The number of rules that the bars apply to. `FEWER` shows the cost per rule.
 const MANY: usize = 10_000;
 const FEWER: usize = 1_000;
 
@@ -30,7 +30,7 @@ pub fn run(effort: Effort<'_>) -> ExitCode {
 fn measured(effort: Effort<'_>) -> Result<String, String> {
     let program = build_ours()?;
     let mut samples = Vec::new();
-    // A title is one of those of the other table.
+    // A quick run with a title measures only the other table, whose columns have titles.
     let counts = if matches!(effort, Effort::Full | Effort::Quick("")) { &[FEWER, MANY][..] } else { &[] };
     for &count in counts {
         eprintln!("measuring: {count} rules");

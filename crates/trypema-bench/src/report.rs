@@ -1,4 +1,4 @@
-//! The table, the bars, and the page that keeps them.
+//! The table, the bars, and the page that shows them.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use crate::contender::{Load, NAMES, is_single_key};
 use crate::measure::{self, Effort};
 use crate::process;
 
-/// What was measured.
+/// The results of a run.
 pub struct Table {
     columns: Vec<(&'static str, Vec<Option<f64>>)>,
     bytes: Vec<Option<f64>>,
@@ -18,7 +18,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Nanoseconds per call.
+    /// Returns the nanoseconds per call of a contender in a column.
     pub fn time(&self, name: &str, column: &str) -> Option<f64> {
         let (_, times) = self.columns.iter().find(|(title, _)| *title == column)?;
         times[row(name)?]
@@ -42,7 +42,7 @@ pub fn local(effort: Effort<'_>) -> ExitCode {
     print_and_keep(&text, ("local", effort))
 }
 
-/// Prints what `cargo xtask bench` of this name measured, and after a full run writes it to the page.
+/// Prints the results of `cargo xtask bench <name>`. After a full run, also writes them to the page.
 pub fn print_and_keep(text: &str, (name, effort): (&str, Effort<'_>)) -> ExitCode {
     println!("{text}");
     if effort == Effort::Full
@@ -115,7 +115,7 @@ pub fn write_bars(text: &mut String, bars: &[bars::Bar]) {
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/performance.md");
 const END: &str = "<!-- end of what was measured -->\n";
 
-/// Replaces what stands between the marks of this benchmark.
+/// Replaces the text between the marks of this benchmark.
 fn update_page(name: &str, text: &str) -> Result<(), String> {
     let start = format!("<!-- measured by `cargo xtask bench {name}` -->\n");
     let page = std::fs::read_to_string(PAGE).map_err(|error| error.to_string())?;

@@ -14,7 +14,7 @@ use crate::layers;
 use crate::measure::{Effort, median};
 use crate::report::print_and_keep;
 
-/// Enough that reading the clock does not count.
+/// Enough calls that the cost of reading the clock is negligible.
 const CALLS: u32 = 20_000;
 const ROUNDS: usize = 15;
 
@@ -34,13 +34,13 @@ pub fn run(effort: Effort<'_>) -> ExitCode {
     print_and_keep(&text, ("rules", effort))
 }
 
-/// Work to be timed.
+/// A named call to time.
 pub struct Runner {
     pub name: &'static str,
     pub call: Box<dyn FnMut()>,
 }
 
-/// Nanoseconds per call of each, in interleaved rounds: the median.
+/// Returns the median nanoseconds per call of each runner, measured in interleaved rounds.
 pub fn time(runners: &mut [Runner]) -> Vec<f64> {
     let mut rounds = vec![Vec::new(); runners.len()];
     for _ in 0..ROUNDS {
@@ -95,7 +95,7 @@ pub fn verdict(holds: bool) -> &'static str {
     if holds { "" } else { " **does not hold**" }
 }
 
-/// Five rules that apply, and so many that cannot, for one reason or another.
+/// Returns five rules that apply to the request and `others` rules that do not, for various reasons.
 pub fn rules(others: usize) -> RuleSet {
     let mut yaml = "
 rules:

@@ -1,4 +1,4 @@
-//! The service beside axum without a limiter and throttlecrab-server: `cargo xtask bench server`.
+//! The service next to axum without a limiter and throttlecrab-server: `cargo xtask bench server`.
 
 mod attack;
 pub mod client;

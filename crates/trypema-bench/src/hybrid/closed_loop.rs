@@ -1,4 +1,5 @@
-//! Many warm keys in a closed loop: the hybrid provider beside the Redis provider, each on a server of its own.
+//! Many warm keys in a closed loop: the hybrid provider next to the Redis provider, each with its own Redis
+//! server.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,12 +17,12 @@ use crate::redis::{Place, ours};
 const IN_FLIGHT: usize = 64;
 const KEYS: usize = 10_000;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Never reached.
+/// A limit that no run reaches.
 const LIMIT: u64 = 1_000_000_000;
-/// Calls before the measured ones, in which keys become warm.
+/// The time before the measurement in which the keys become warm.
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// One provider under the limit.
+/// One of the two providers, with its limit.
 struct Subject {
     rl: Arc<RateLimiter>,
     limit: AbsoluteLimit,
@@ -44,7 +45,7 @@ impl Contender for Subject {
     }
 }
 
-/// A provider with its server and its results, one per round.
+/// A provider with its Redis server and its results, one per round.
 struct Lap {
     place: Place,
     subject: Loaded<Subject>,

@@ -1,4 +1,5 @@
-//! Instances of a service in one process, each with its own connection, and what they let pass.
+//! A fleet of instances in one process, each with its own connection, and a record of the requests that it
+//! admits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use trypema::{AbsoluteLimit, RateLimiter};
 
 use crate::redis::{Place, floors};
 
-/// Who limits.
+/// The limiter that the fleet uses.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Contender {
     Hybrid,
@@ -19,7 +20,7 @@ pub enum Contender {
     Published,
 }
 
-/// A limit for a fleet.
+/// A fleet and its shared limit.
 #[derive(Clone, Copy)]
 pub struct Fleet {
     pub contender: Contender,
@@ -27,27 +28,29 @@ pub struct Fleet {
     pub window: Duration,
 }
 
-/// What it is offered.
+/// The load that a fleet is offered.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub instances: u64,
-    /// By all together.
+    /// The request rate of all instances together.
     pub per_second: u64,
     pub lasting: Duration,
-    /// Whether one instance has nine tenths of the calls in the first half, and another in the second.
+    /// Whether one instance receives nine tenths of the requests in the first half, and another in the second
+    /// half.
     pub turns: bool,
 }
 
-/// What became of it.
+/// The result of a run.
 pub struct Run {
-    /// Calls that were admitted, in the order they began.
+    /// The admitted requests, in the order in which they began.
     pub admitted: Vec<Admitted>,
     pub offered: u64,
-    /// Script calls of Redis.
+    /// The number of script calls that Redis executed.
     pub calls: u64,
 }
 
-/// When a call began and when it was answered, in microseconds since the start: it was admitted in between.
+/// The begin and the end of an admitted request, in microseconds since the start. The decision was made in
+/// between.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Admitted {
     began: u64,
@@ -55,7 +58,8 @@ pub struct Admitted {
 }
 
 impl Run {
-    /// The most that are sure to have been admitted in any interval of this length.
+    /// Returns the largest number of requests that were certainly admitted within one interval of this
+    /// length.
     pub fn most_in(&self, window: Duration) -> usize {
         let window = window.as_micros() as u64;
         let inside = |(first, from): (usize, &Admitted)| {
@@ -66,7 +70,7 @@ impl Run {
         self.admitted.iter().enumerate().map(inside).max().unwrap_or(0)
     }
 
-    /// How many from this moment on.
+    /// Returns the number of requests that were admitted between `start` and `start + window`.
     pub fn admitted_from(&self, start: Duration, window: Duration) -> usize {
         let place =
             |moment: Duration| self.admitted.partition_point(|call| call.began < moment.as_micros() as u64);
@@ -74,7 +78,7 @@ impl Run {
     }
 }
 
-/// One instance.
+/// One instance of the fleet.
 pub enum Instance {
     Ours { rl: Arc<RateLimiter>, limit: AbsoluteLimit, is_hybrid: bool },
     Published { provider: Arc<HybridRateLimiterProvider>, rate: published::RateLimit },
@@ -160,7 +164,7 @@ impl Fleet {
     }
 }
 
-/// Calls of one instance in small groups, as many as are due by the clock.
+/// Sends one instance's requests in small groups, as many per tick as are due by the clock.
 async fn offer(index: u64, instance: Instance, load: Load, started: u64) -> Run {
     let mut run = Run { admitted: Vec::new(), offered: 0, calls: 0 };
     let mut ticks = tokio::time::interval(Duration::from_millis(2));
@@ -181,7 +185,7 @@ async fn offer(index: u64, instance: Instance, load: Load, started: u64) -> Run 
     }
 }
 
-/// The calls that instance `index` has been offered after `elapsed` microseconds.
+/// Returns the number of requests that instance `index` should have sent after `elapsed` microseconds.
 fn due(index: u64, load: Load, elapsed: u64) -> u64 {
     let total = |micros: u64| micros * load.per_second / 1_000_000;
     if !load.turns {

@@ -1,4 +1,5 @@
-//! The bars of the Redis benchmarks, each a ratio within one run or a number of bytes.
+//! The pass/fail thresholds (bars) of the Redis benchmarks. Each is a ratio within one run or a number of
+//! bytes.
 
 use super::contender::{
     ABSOLUTE, FIXED_WINDOW, GCRA, PUBLISHED_ABSOLUTE, PUBLISHED_SUPPRESSED, SLIDING_WINDOW, SUPPRESSED,

@@ -1,4 +1,4 @@
-//! Who is measured, and under which limits.
+//! The limiters under measurement, and their limits.
 
 use std::future::Future;
 
@@ -6,32 +6,32 @@ use super::drive::{Driven, Loaded};
 use super::floors::{Floor, Gcra};
 use super::{ours, peers};
 
-/// A limiter under one limit for all keys, on one connection.
+/// A limiter that applies one limit to all keys, on one connection.
 pub trait Contender: Send + Sync + 'static {
     type Key: Send + Sync + 'static;
 
     fn key(name: &str) -> Self::Key;
 
-    /// Whether one more call of `key` is admitted; why, if there was no answer.
+    /// Checks one request of `key` and returns whether it is admitted, or the error text.
     fn check(&self, key: &Self::Key) -> impl Future<Output = Result<bool, String>> + Send;
 }
 
-/// How much is allowed.
+/// The limit that a limiter is configured with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Load {
     /// One key, never denied.
     Plenty,
-    /// Many keys, never denied, that live for an hour: none loses a bucket during the run.
+    /// Many keys, never denied, with a window of an hour: no bucket expires during the run.
     Young,
     /// Never denied; buckets of a millisecond in a window of a second.
     Expiring,
-    /// A hundred an hour.
+    /// 100 units per hour.
     Scarce,
-    /// [`EXACTLY`] an hour.
+    /// [`EXACTLY`] units per hour.
     Counted,
 }
 
-/// What [`Load::Counted`] admits.
+/// The number of units that [`Load::Counted`] admits.
 pub const EXACTLY: u64 = 10_000;
 
 pub const GCRA: &str = "smallest GCRA script (G)";
@@ -46,10 +46,10 @@ pub const FIXED_WINDOW: &str = "ours: fixed window";
 pub const ABUSE: &str = "ours: abuse";
 const INCR: &str = "`INCR`";
 const RETURN_1: &str = "`EVALSHA` of `return 1`";
-/// It works on after its answers, so it has a place of its own.
+/// The hybrid provider of trypema 2.2.1. It keeps working after its replies, so it runs in its own `Place`.
 pub const HYBRID: &str = "trypema 2.2.1 hybrid absolute (overshoots)";
 
-/// The names, in the order of the table.
+/// The contenders' names, in the order of the table's rows.
 pub const NAMES: [&str; 13] = [
     INCR,
     RETURN_1,
@@ -66,7 +66,7 @@ pub const NAMES: [&str; 13] = [
     ABUSE,
 ];
 
-/// Whether it takes part under `load`.
+/// Whether the contender is measured under `load`.
 pub fn takes_part(name: &str, load: Load) -> bool {
     match load {
         Load::Plenty | Load::Young => true,
@@ -80,12 +80,12 @@ pub fn takes_part(name: &str, load: Load) -> bool {
     }
 }
 
-/// The names of `count` keys, of 19 bytes each.
+/// Returns `count` keys of 19 bytes each.
 pub fn key_names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("user_{number:014}")).collect()
 }
 
-/// Connects the contender of this name to the server at `url`, to be called for `names`.
+/// Connects the contender called `name` to the server at `url`, to be called for the keys `names`.
 pub async fn open(name: &str, load: Load, at: (&str, &[String])) -> Box<dyn Driven> {
     let (url, names) = at;
     match name {
@@ -99,7 +99,7 @@ pub async fn open(name: &str, load: Load, at: (&str, &[String])) -> Box<dyn Driv
     }
 }
 
-/// One of ours, on this limiter.
+/// Returns one of our own contenders on the given limiter.
 pub fn open_ours(name: &str, load: Load, names: &[String], limiter: trypema::RateLimiter) -> Box<dyn Driven> {
     match name {
         ABSOLUTE => driven(ours::Ours { limiter, limit: ours::absolute(load) }, names),

@@ -1,4 +1,4 @@
-//! Calls from many tasks at once, and what came of them.
+//! Drives a contender from many concurrent tasks and counts the outcomes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,15 +9,16 @@ use tokio::runtime::Runtime;
 
 use super::contender::Contender;
 
-/// A task that never waits (the hybrid's) lets others run after so many calls.
+/// The number of calls after which a task yields. The hybrid provider's calls never wait, so its tasks would
+/// starve the others.
 const CALLS_BETWEEN_YIELDS: usize = 128;
 
 /// A contender with the keys that it is called for.
 pub trait Driven {
-    /// Calls from `in_flight` tasks for `duration`.
+    /// Calls the contender from `in_flight` tasks for `duration`.
     fn drive(&self, runtime: &Runtime, in_flight: usize, duration: Duration) -> Tally;
 
-    /// One call for the first key.
+    /// Calls the contender once, for the first key.
     fn call(&self, runtime: &Runtime);
 }
 
@@ -26,12 +27,12 @@ pub struct Loaded<C: Contender> {
     keys: Arc<Vec<C::Key>>,
 }
 
-/// What came of the calls.
+/// The outcomes of the calls.
 #[derive(Default)]
 pub struct Tally {
     pub calls: u64,
     pub admitted: u64,
-    /// Those without an answer, and why the last one had none.
+    /// The number of calls that failed, and the error of the last one.
     pub failed: u64,
     pub failure: String,
     pub took: Duration,
@@ -54,7 +55,7 @@ impl<C: Contender> Driven for Loaded<C> {
         let tasks: Vec<_> = (0..in_flight)
             .map(|task| {
                 let (contender, keys) = (Arc::clone(&self.contender), Arc::clone(&self.keys));
-                // The tasks follow each other through the keys at even distances.
+                // The tasks walk through the keys from evenly spaced positions.
                 let first = task * keys.len() / in_flight;
                 runtime.spawn(call_until(contender, (keys, first), Arc::clone(&is_over)))
             })

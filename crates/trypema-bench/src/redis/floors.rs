@@ -1,4 +1,4 @@
-//! The least that a call can cost.
+//! The floors: the cheapest possible calls.
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
@@ -6,16 +6,16 @@ use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, IntoConnectionIn
 
 use super::contender::{Contender, EXACTLY, Load};
 
-/// As many commands may wait to be written as on our own connection.
+/// The number of commands that may wait to be written. Our own connection has the same bound.
 const UNWRITTEN_COMMANDS: usize = 1_024;
 
-/// A client whose connections send at once, as ours do.
+/// Returns a client whose connections set `TCP_NODELAY`, as ours do.
 pub fn client(url: &str) -> Client {
     let info = url.into_connection_info().expect("a valid address");
     Client::open(info.set_tcp_settings(TcpSettings::default().set_nodelay(true))).expect("a valid address")
 }
 
-/// A connection with the settings of our own.
+/// Connects with the settings of our own connection.
 async fn connect(url: &str) -> MultiplexedConnection {
     let config =
         AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(UNWRITTEN_COMMANDS);
@@ -30,10 +30,10 @@ async fn load(connection: &MultiplexedConnection, script: &str) -> String {
     query(connection, cmd("SCRIPT").arg("LOAD").arg(script)).await.expect("a script that compiles")
 }
 
-/// A command, or a script that does nothing.
+/// A single command, or a script that does nothing.
 pub struct Floor {
     connection: MultiplexedConnection,
-    /// The digest of a script, if it is one.
+    /// The digest of the script, or `None` for a command.
     digest: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Contender for Floor {
     }
 }
 
-/// A generic cell rate in as few lines as it takes: one limit, no wait, no balance, no other verb.
+/// GCRA in as few lines as possible: one limit, no wait time, no balance, only one operation.
 const GCRA: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -77,7 +77,7 @@ redis.call('SET', KEYS[1], arrival, 'PX', math.ceil((arrival - now) / 1000))
 return 1
 ";
 
-/// [`GCRA`] with its numbers in microseconds.
+/// [`GCRA`] with its parameters in microseconds.
 pub struct Gcra {
     connection: MultiplexedConnection,
     digest: String,

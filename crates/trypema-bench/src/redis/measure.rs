@@ -8,7 +8,7 @@ use super::drive::{Driven, Tally};
 use super::server::{Place, Spent};
 use crate::measure::{Effort, median};
 
-/// What is left of a contender's calls is over before the next one starts.
+/// The pause between two contenders, in which the first one's remaining calls finish.
 const PAUSE: Duration = Duration::from_millis(15);
 
 /// One column of the table.
@@ -17,14 +17,15 @@ pub struct Workload {
     load: Load,
     in_flight: usize,
     keys: usize,
-    /// Calls before every slice, so that the state is what the column says.
+    /// The duration of the calls before every slice, which bring the keys into the state that the column
+    /// measures.
     settle: Duration,
 }
 
-/// Keys are made known in slices of this length, the first of which also loads the script.
+/// The length of a slice of calls that create the keys. The first one also loads the script.
 const PRIMING: Duration = Duration::from_millis(50);
 
-/// Every key is called so often before the rounds: it is known, and still young.
+/// The number of calls per key before the rounds. Every key exists then, and is still young.
 const CALLS_TO_BE_KNOWN: u64 = 3;
 
 pub const ALONE: &str = "1 in flight";
@@ -34,7 +35,7 @@ pub const EXPIRING: &str = "64 in flight, 10k keys, each take expires a bucket";
 
 pub fn workloads() -> Vec<Workload> {
     let column = |title, load, in_flight, keys| {
-        // All that a second of window holds has come, and begins to go.
+        // A window of a second is full by then, and its oldest buckets begin to expire.
         let settle = if load == Load::Expiring { Duration::from_millis(1_100) } else { Duration::ZERO };
         Workload { title, load, in_flight, keys, settle }
     };
@@ -48,7 +49,7 @@ pub fn workloads() -> Vec<Workload> {
     ]
 }
 
-/// What one contender came to.
+/// The result of one contender in one column.
 #[derive(Clone, Copy)]
 pub struct Sample {
     pub calls_per_second: f64,
@@ -66,7 +67,7 @@ fn slice(effort: Effort<'_>) -> Duration {
     Duration::from_millis(if effort == Effort::Full { 350 } else { 100 })
 }
 
-/// Measures the contenders that take part and are `wanted`, one slice each a round.
+/// Measures the contenders that take part and are `wanted`, with one slice each per round.
 pub fn column(
     place: &mut Place,
     (workload, effort): (&Workload, Effort<'_>),
@@ -113,7 +114,7 @@ impl Sample {
     }
 }
 
-/// Says so if the calls were not what the column is about.
+/// Prints a warning if calls failed, or if their outcomes are not those that the column measures.
 fn warn(name: &str, tally: &Tally, workload: &Workload) {
     if tally.failed > 0 {
         eprintln!("  {name}: {} of {} calls failed: {}", tally.failed, tally.calls, tally.failure);
@@ -134,7 +135,7 @@ fn median_of(samples: &[Sample]) -> Option<Sample> {
     })
 }
 
-/// How far from its limit each contender ends with 256 callers on one key, by name.
+/// Returns, for each contender, how far it ends from its limit with 256 concurrent callers on one key.
 pub fn exactness(place: &mut Place) -> Vec<(&'static str, f64)> {
     let (url, names) = (place.server.url(), key_names(1));
     let counted = NAMES.iter().filter(|name| takes_part(name, Load::Counted));

@@ -1,4 +1,4 @@
-//! Bytes in Redis, by `MEMORY USAGE` of all keys that one subject has.
+//! The bytes in Redis, measured by `MEMORY USAGE` of all Redis keys that belong to one limited key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::drive::Driven;
 use super::ours;
 use super::server::Place;
 
-/// How many buckets the subject has.
+/// The numbers of buckets that are measured.
 pub const BUCKETS: [usize; 4] = [1, 50, 500, 6_000];
 
-/// The group that the published crate and ours have unless told otherwise.
+/// The default group of both trypema 2.2.1 and our provider.
 const GROUP: Duration = Duration::from_millis(10);
 
-/// What one contender's subject takes.
+/// The bytes that one contender stores for one limited key.
 pub struct Bytes {
     pub name: &'static str,
-    /// One hit for the key that the documents of trypema 1.x use.
+    /// One request of the key that the documents of trypema 1.x use.
     pub seeds_key: f64,
     /// With a key of 19 bytes, for each of [`BUCKETS`].
     pub buckets: Vec<f64>,
@@ -55,7 +55,8 @@ pub fn measured(place: &mut Place) -> Vec<Bytes> {
     rows.into_iter().map(&mut row).collect()
 }
 
-/// Opens so many buckets of `key`: ours by a clock that is moved, the others' as time passes.
+/// Opens `buckets` buckets of `key`. Ours are opened by advancing a manual clock, those of the others by
+/// sleeping.
 fn fill(runtime: &Runtime, (name, url): (&str, &str), (key, buckets): (&str, usize)) {
     let names = [key.to_owned()];
     let is_ours = name.starts_with("ours");
@@ -70,7 +71,7 @@ fn fill(runtime: &Runtime, (name, url): (&str, &str), (key, buckets): (&str, usi
         match bucket {
             0 => {}
             _ if is_ours => clock.advance(GROUP),
-            // A bucket is joined until its group is over.
+            // Calls within one group join the same bucket.
             _ => std::thread::sleep(GROUP + Duration::from_millis(1)),
         }
         contender.call(runtime);

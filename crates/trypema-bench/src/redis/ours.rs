@@ -1,4 +1,4 @@
-//! Our own strategies on the Redis provider, as a user calls them.
+//! The strategies of the Redis provider, called as an application calls them.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::contender::{Contender, EXACTLY, Load};
 const HOUR: Duration = Duration::from_secs(3_600);
 const PLENTY: u64 = u32::MAX as u64;
 
-/// The default is meant for a machine that does something else besides; a busy one must not end the run.
+/// The deadline of a call. It is longer than the default, so that a busy machine does not abort the run.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// A strategy's limit with the provider that holds it.
+/// A limiter with the limit of one strategy.
 pub struct Ours<L> {
     pub limiter: RateLimiter,
     pub limit: L,
 }
 
-/// One connection of its own.
+/// Returns a builder with its own connection.
 pub async fn builder(url: &str) -> RateLimiterBuilder {
     let connection = RedisConnection::connect(url).await.expect("a connection");
     RateLimiter::builder().redis(connection).redis_deadline(DEADLINE)
@@ -38,7 +38,7 @@ pub async fn limiter(url: &str, load: Load) -> RateLimiter {
     builder(url).await.window_size_seconds(window).rate_group_size_ms(group).build().expect("valid options")
 }
 
-/// How many are admitted in an hour.
+/// Returns the number of units that are admitted per hour.
 fn an_hour(load: Load) -> u64 {
     match load {
         Load::Plenty | Load::Young | Load::Expiring => PLENTY,
@@ -47,10 +47,10 @@ fn an_hour(load: Load) -> u64 {
     }
 }
 
-/// The rate of the published names' `inc`.
+/// The rate for `inc` of the trypema 1.x API.
 pub struct Absolute(RateLimit);
 pub struct Suppressed(RateLimit);
-/// Two limits are another state than one, so their keys are apart.
+/// Two token bucket limits. Their state differs from that of one limit, so the keys differ as well.
 pub struct TwoLimits(TokenBucketLimits);
 
 fn rate(load: Load) -> RateLimit {
@@ -74,7 +74,7 @@ fn token_limit(load: Load) -> TokenLimit {
     let refill = match load {
         Load::Plenty | Load::Young | Load::Expiring => Duration::from_millis(PLENTY),
         Load::Scarce => HOUR,
-        // Slow enough that nothing comes back while it is counted.
+        // Slow enough that no unit is refilled while the admitted calls are counted.
         Load::Counted => HOUR * 1_000,
     };
     TokenLimit::new(an_hour(load), refill).expect("a valid limit")
@@ -98,7 +98,8 @@ pub fn fixed_window(load: Load) -> FixedWindowLimit {
 }
 
 pub fn abuse(load: Load) -> AbuseLimit {
-    // No threshold is above 10,000, which a hot key makes in less than a second: it counts in milliseconds.
+    // A threshold is at most 10,000, which a hot key reaches in less than a second, so the window is a
+    // millisecond.
     let (window, threshold) = match load {
         Load::Plenty | Load::Expiring => (Duration::from_millis(1), 10_000),
         Load::Young => (HOUR, 10_000),
@@ -116,7 +117,7 @@ fn told<T>(answer: Result<T, TrypemaError>, is_allowed: impl FnOnce(T) -> bool) 
     answer.map(is_allowed).map_err(|error| error.to_string())
 }
 
-/// Calls a method of a limiter for one more of a key.
+/// Implements [`Contender`] by calling one method of a limiter.
 macro_rules! contender {
     ($limit:ty, $strategy:ident, $verb:ident, $($field:tt)?) => {
         impl Contender for Ours<$limit> {
@@ -145,7 +146,7 @@ impl Contender for Ours<TwoLimits> {
     type Key = RedisKey;
 
     fn key(name: &str) -> RedisKey {
-        // As long as the others', and another.
+        // As long as the other contenders' keys, but different.
         key(&name.replacen('u', "v", 1))
     }
 

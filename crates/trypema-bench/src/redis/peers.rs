@@ -1,4 +1,4 @@
-//! The published crate, as its documentation uses it, on a connection that sends at once.
+//! trypema 2.2.1, called as its documentation shows, on a connection with `TCP_NODELAY`.
 
 use std::sync::Arc;
 
@@ -91,7 +91,8 @@ pub struct Hybrid(Arc<HybridRateLimiterProvider>, RateLimit);
 
 impl Hybrid {
     pub async fn new(url: &str, load: Load) -> Self {
-        // Its keys are those of the published absolute: apart, both are measured as they are.
+        // By default it shares its keys with the absolute strategy of trypema 2.2.1. A prefix keeps the two
+        // apart.
         let builder = HybridRateLimiterProvider::builder(manager(url).await).prefix(key("hybrid"));
         Self(built(builder, load), rate(load))
     }

@@ -1,4 +1,5 @@
-//! Measures the script time that the short version of a script's usual case (`quick/*.lua`) saves: `cargo xtask bench quick`.
+//! Measures the script time that the short version of a script's usual case (`quick/*.lua`) saves: `cargo
+//! xtask bench quick`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,14 +17,14 @@ const NAMES: [&str; 6] =
 const ROUNDS: usize = 7;
 const SLICE: Duration = Duration::from_millis(200);
 
-/// Calls of one column.
+/// The calls of one column.
 struct Calls {
     load: Load,
     in_flight: usize,
     keys: usize,
 }
 
-/// A contender and how it is called.
+/// A contender and its calls.
 struct Measured {
     name: &'static str,
     calls: Calls,
@@ -32,10 +33,10 @@ struct Measured {
 const ALONE: Calls = Calls { load: Load::Plenty, in_flight: 1, keys: 1 };
 const MANY_KEYS: Calls = Calls { load: Load::Young, in_flight: 64, keys: 10_000 };
 
-/// Prints the microseconds inside commands per call, with and without the usual cases.
+/// Prints the microseconds inside commands per call, with and without the short versions.
 pub fn run() -> ExitCode {
     let mut place = Place::new();
-    // Both ways lead through a proxy, so that as many calls share a script call on either.
+    // Both variants run through a proxy, so that the same number of calls share a script call.
     let proxies = [place.server.proxy(), place.server.proxy_without_quick()];
     let urls = proxies.each_ref().map(|proxy| proxy.url());
     println!(
@@ -52,10 +53,10 @@ pub fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Medians of rounds that take turns, one for each address.
+/// Returns one median per address. The rounds of the two addresses alternate.
 fn measured(place: &mut Place, urls: &[String; 2], measured: &Measured) -> [f64; 2] {
     let Measured { name, calls } = measured;
-    // This keeps the scripts.
+    // `FLUSHALL` keeps the loaded scripts.
     place.server.flush();
     let names = key_names(calls.keys);
     let contenders = urls.each_ref().map(|url| {

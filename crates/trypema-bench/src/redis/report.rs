@@ -1,4 +1,4 @@
-//! The tables, the bars, and the part of the page that keeps them.
+//! The tables, the bars, and the section of the page that shows them.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -11,16 +11,16 @@ use super::server::Place;
 use crate::measure::Effort;
 use crate::report::{print_and_keep, write_bars};
 
-/// What was measured.
+/// The results of a run.
 pub struct Table {
     columns: Vec<(&'static str, Vec<Option<Sample>>)>,
     pub bytes: Vec<Bytes>,
-    /// How far each contender that was counted ended from its limit.
+    /// For each counted contender, how far it ended from its limit.
     pub misses: Vec<(&'static str, f64)>,
 }
 
 impl Table {
-    /// Calls per second.
+    /// Returns the calls per second of a contender in a column.
     pub fn rate(&self, name: &str, column: &str) -> Option<f64> {
         let row = NAMES.iter().position(|other| *other == name)?;
         self.sample(row, column).map(|sample| sample.calls_per_second)

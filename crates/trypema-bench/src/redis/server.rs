@@ -1,10 +1,11 @@
-//! The server that all contenders share, and what it says of itself.
+//! The Redis server that all contenders share, and its statistics.
 
 use tokio::runtime::{Builder, Runtime};
 use trypema::redis::{script_sources, script_sources_without_quick};
 use trypema_testkit::redis::{Control, FaultProxy, Rewrite, Server};
 
-/// Where contenders run: what one leaves behind can only disturb those in the same place.
+/// A runtime and a Redis server. Background work that a contender leaves behind affects only contenders in
+/// the same place.
 pub struct Place {
     pub runtime: Runtime,
     pub server: Watched,
@@ -17,18 +18,18 @@ impl Place {
     }
 }
 
-/// A server of this run's own, and a connection to ask it.
+/// A Redis server for this run only, with a control connection.
 pub struct Watched {
     server: Server,
     control: Control,
 }
 
-/// What the server has spent so far, in microseconds.
+/// The time that the server has spent so far, in microseconds.
 #[derive(Clone, Copy)]
 pub struct Spent {
-    /// Of processor time, with all it does besides commands.
+    /// Processor time, including all work besides commands.
     pub cpu: f64,
-    /// Inside the commands that contenders send.
+    /// Time inside the commands that contenders send.
     pub commands: f64,
 }
 
@@ -43,12 +44,12 @@ impl Watched {
         self.server.url()
     }
 
-    /// A way to it that changes nothing.
+    /// Returns a proxy to the server that changes nothing.
     pub fn proxy(&self) -> FaultProxy {
         FaultProxy::start(self.server.addr()).expect("a proxy")
     }
 
-    /// A way to it on which clients run the scripts without their usual cases.
+    /// Returns a proxy to the server that replaces each script by the version without its short usual case.
     pub fn proxy_without_quick(&mut self) -> FaultProxy {
         let mut digest = |source: &str| {
             let reply = self.control.command(&["SCRIPT", "LOAD", source]);
@@ -64,7 +65,7 @@ impl Watched {
         self.control.command(&["FLUSHALL"]).expect("an empty database");
     }
 
-    /// Script calls so far.
+    /// Returns the number of script calls so far.
     pub fn script_calls(&self) -> u64 {
         let stats = self.server.info("commandstats").expect("INFO commandstats");
         let calls = |command| {
@@ -88,7 +89,7 @@ impl Watched {
         Spent { cpu, commands }
     }
 
-    /// What all keys take, by `MEMORY USAGE`.
+    /// Returns the bytes of all keys, by `MEMORY USAGE`.
     pub fn bytes(&mut self) -> f64 {
         let keys = self.control.command(&["KEYS", "*"]).expect("the keys");
         let usage = |key: &[u8]| {

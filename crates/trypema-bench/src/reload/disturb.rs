@@ -1,4 +1,4 @@
-//! Checks while rules change every second, and in calm, in turns.
+//! Checks while rules change every second, alternating with rounds in which nothing changes.
 
 use std::path::Path;
 use std::thread;
@@ -11,30 +11,30 @@ use super::steady::{self, Latency};
 use crate::measure::{Effort, median};
 use crate::server::process::Server;
 
-/// How often rules change in a round, once a second. Rounds are short, so that a moment in which something else has the processors
-/// spoils one of many.
+/// The number of rule changes in a round, one per second. Rounds are short, so that another process that
+/// takes the processors for a moment spoils only one of many.
 const CHANGES: usize = 5;
 const ROUND: Duration = Duration::from_secs(CHANGES as u64);
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// Who changes rules, and who has to load them.
+/// The way in which rules change, and the server that has to load them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Disturbance {
     ByHand,
     ThroughAnother,
     ThroughItself,
-    /// To tell the load itself from the lack of a processor.
+    /// Rules of another database change. This separates the cost of the load from the lack of a processor.
     Elsewhere,
 }
 
-/// What that did to checks: medians over rounds.
+/// The effect on checks: medians over the rounds.
 pub struct Harm {
     pub disturbance: Disturbance,
     pub calm: Latency,
     pub beside: Latency,
-    /// Of the p99s of each round.
+    /// The median of the rounds' ratios of p99.
     pub ratio: f64,
-    /// Processor time of the server that is asked, in milliseconds for each change, over what it needs in calm.
+    /// Processor time of the checked server per change, in milliseconds, beyond its use in calm rounds.
     pub cpu_ms: f64,
 }
 
@@ -75,7 +75,7 @@ pub fn measured(program: &Path, (count, effort): (usize, Effort<'_>)) -> Result<
     wanted.map(measured).collect()
 }
 
-/// A database with so many rules, and a server that has them in force.
+/// Starts a database with `count` rules, and a server that has them in force.
 fn prepared(program: &Path, count: usize) -> Result<(Scene, Server), String> {
     let scene = Scene::start(program.to_owned())?;
     stored(&scene.server()?, &rules::set(count))?;
@@ -83,7 +83,7 @@ fn prepared(program: &Path, count: usize) -> Result<(Scene, Server), String> {
     Ok((scene, server))
 }
 
-/// All changes of a round in one session, so that none has to be begun for each.
+/// Makes all changes of a round in one database session, so that no change pays for a new session.
 fn by_hand(scene: &Scene) -> Result<(), String> {
     let script = format!("{CHANGE}; SELECT pg_sleep({});\n", BETWEEN.as_secs()).repeat(CHANGES);
     scene.database.sql(&script).map(drop).map_err(|error| error.to_string())

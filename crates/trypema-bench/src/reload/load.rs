@@ -1,4 +1,5 @@
-//! How long rules take: to be stored, to be started with, and to come into force; and how much memory they are.
+//! The time to store rules, to start with them and to bring a change into force, and the memory that they
+//! need.
 
 use std::path::Path;
 use std::thread;
@@ -14,24 +15,25 @@ use crate::server::process::Server;
 
 const STARTS: usize = 5;
 const LOADS: usize = 10;
-/// Reloads after which the heap has the size that reloads need, and as many again, in which it must not grow.
+/// The number of reloads after which the heap has reached its size. In the same number again it must not
+/// grow.
 const RELOADS: usize = 10;
-/// A server keeps replaced rules for a second.
+/// Longer than the second for which a server keeps replaced rules.
 const UNTIL_DROPPED: Duration = Duration::from_millis(1_200);
-/// Checks that a server has answered before its memory is looked at.
+/// The number of checks that a server answers before its memory is measured.
 const WARMING: usize = 2_000;
 
-/// What so many rules take, in milliseconds and bytes.
+/// The times in milliseconds and the memory in bytes for one number of rules.
 pub struct Sample {
     pub rules: usize,
     pub store_ms: f64,
     pub start_ms: f64,
-    /// From the change by hand until it is in force.
+    /// From a change made with SQL until it is in force.
     pub load_ms: Spread,
-    /// Medians of two parts of it.
+    /// Medians of two parts of that time.
     pub database_ms: f64,
     pub compile_ms: f64,
-    /// From asking one server for a change until it is in force on another.
+    /// From the request to one server until the change is in force on another.
     pub other_ms: Spread,
     pub memory: Memory,
 }
@@ -53,7 +55,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What is there after all reloads, for what was there after half of them.
+    /// Returns the ratio of the memory after all reloads to the memory after half of them.
     pub fn growth(&self) -> f64 {
         self.after_twenty / self.after_ten
     }
@@ -81,14 +83,14 @@ pub fn measured(program: &Path, count: usize) -> Result<Sample, String> {
     })
 }
 
-/// Stores all rules through a server; how long that takes.
+/// Stores all rules through a server and returns the time that it took.
 pub fn stored(server: &Server, rules: &Value) -> Result<f64, String> {
     let (body, begun) = (rules.to_string(), Instant::now());
     server.admin_client().put("/v1/ruleset", &body).map_err(|error| format!("storing rules: {error}"))?;
     Ok(ms(begun.elapsed()))
 }
 
-/// From the start of a process to its first answer.
+/// Measures the time from the start of a process to its first response.
 fn started(scene: &Scene) -> Result<f64, String> {
     let start = |_| {
         let begun = Instant::now();
@@ -98,7 +100,8 @@ fn started(scene: &Scene) -> Result<f64, String> {
     Ok(spread(times).median)
 }
 
-/// From a change by hand until it is in force on the only server; and how much of that is the database's.
+/// Measures the time from a change made with SQL until it is in force on the only server, and the database's
+/// part of it.
 fn loaded(scene: &Scene) -> Result<(Spread, f64), String> {
     scene.log_statements()?;
     let server = scene.server()?;
@@ -112,7 +115,7 @@ fn loaded(scene: &Scene) -> Result<(Spread, f64), String> {
     Ok((spread(times), spread(in_database).median))
 }
 
-/// What a server does with rules once it has read them, done here.
+/// Measures in this process the compilation that a server performs once it has read the rules.
 fn compiled(rules: Value) -> Result<f64, String> {
     let rules: Rules = serde_json::from_value(rules).map_err(|error| error.to_string())?;
     let compile = |_| {
@@ -123,7 +126,7 @@ fn compiled(rules: Value) -> Result<f64, String> {
     Ok(spread(times).median)
 }
 
-/// From asking one of two servers for a change until it is in force on the other.
+/// Measures the time from a change through one of two servers until it is in force on the other.
 fn through_another(scene: &Scene) -> Result<Spread, String> {
     let (editor, other) = (scene.server()?, scene.server()?);
     let mut times = Vec::new();
@@ -153,7 +156,7 @@ fn remembered(scene: &Scene, without_rules: f64) -> Result<Memory, String> {
     Ok(Memory { without_rules, at_start, after_one, after_ten, after_twenty, peak })
 }
 
-/// What the last of so many calls gives.
+/// Makes `count` calls and returns the result of the last one.
 fn last_of(count: usize, call: impl Fn() -> Result<f64, String>) -> Result<f64, String> {
     (0..count).try_fold(f64::NAN, |_, _| call())
 }

@@ -1,4 +1,4 @@
-//! The tables, the bars, and the part of the page that keeps them.
+//! The tables, the bars, and the section of the page that shows them.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use super::steady::PER_SECOND;
 use crate::bars::Bar;
 use crate::report::write_bars;
 
-/// Milliseconds until a change is in force.
+/// The bar for the milliseconds until a change is in force.
 const LOAD_MS: f64 = 1_000.0;
-/// The p99 of checks while rules change to that in calm.
+/// The bar for the p99 of checks while rules change, relative to calm.
 const OF_CALM: f64 = 2.0;
-/// Resident memory after twenty reloads to that after ten.
+/// The bar for resident memory after twenty reloads, relative to ten.
 const OF_TEN: f64 = 1.1;
 
 const MIB: f64 = 1_048_576.0;

@@ -1,19 +1,19 @@
-//! The rules that are stored: a few that every check asks, and thousands for others.
+//! The stored rules: a few that apply to every check, and thousands that apply to none.
 
 use serde_json::{Value, json};
 
-/// Checks ask these five; one of them is what is changed.
+/// The number of rules that apply to every check. One of them is the rule that changes.
 const ASKED: usize = 5;
-/// No run exhausts it.
+/// A limit that no run exhausts.
 const PLENTY: u64 = 1_000_000_000;
-/// Every so many rules one has an override, and every so many a value is on a list.
+/// One rule in `PER_OVERRIDE` has an override, and one in `PER_LISTED` adds a value to a list.
 const PER_OVERRIDE: usize = 10;
 const PER_LISTED: usize = 20;
 
-/// What is checked: the same under every set.
+/// The request body of a check, the same for every rule set.
 pub const QUESTION: &str = r#"{"attributes":{"endpoint":"/api/search","method":"GET","plan":"free","user":"ann","ip":"203.0.113.9","api_key":"k-123"}}"#;
 
-/// So many rules, and what belongs to them, as `PUT /v1/ruleset` takes them.
+/// Returns `count` rules with their overrides and lists, in the form that `PUT /v1/ruleset` accepts.
 pub fn set(count: usize) -> Value {
     let asked = [
         changed(0),
@@ -36,13 +36,14 @@ pub fn set(count: usize) -> Value {
     })
 }
 
-/// The rule that is changed, in its so manyth form: every check asks it, and has history on it.
+/// Returns the rule that changes, in its `edition`-th version. It applies to every check and has counted
+/// units.
 pub fn changed(edition: u64) -> Value {
     json!({"id": "all", "scope": "global",
            "strategy": {"fixed_window": {"limit": PLENTY + edition, "window": "1h"}}})
 }
 
-/// A rule for somebody else, of one strategy or another.
+/// Returns a rule that applies to no check. `number` determines its strategy.
 fn other(number: usize) -> Value {
     let limit = 100 + number;
     let strategy = match number % 6 {

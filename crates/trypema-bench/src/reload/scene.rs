@@ -1,4 +1,4 @@
-//! A PostgreSQL with rules, and servers that follow them.
+//! A PostgreSQL server with rules, and servers that follow it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use super::rules;
 use crate::server::client::{ADMIN_TOKEN, Client};
 use crate::server::process::{Program, Server, admin_address};
 
-/// What a change by hand is.
+/// The statement of a change made with SQL.
 pub const CHANGE: &str = "UPDATE rate_limit_rules SET limit_count = limit_count + 1 WHERE id = 'all'";
 /// Far longer than any change takes.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often a server is asked what it has in force.
+/// The interval at which a server is polled for the revision that it has in force.
 const POLL_EVERY: Duration = Duration::from_millis(2);
-/// The server's own statements are logged with how long they took, and without what they were given.
+/// Logs the duration of the server's own statements, without their parameters.
 const LOG_STATEMENTS: &str = "
     ALTER ROLE trypema SET log_min_duration_statement = 0;
     ALTER ROLE trypema SET log_parameter_max_length = 0";
@@ -29,14 +29,14 @@ pub struct Scene {
     program: PathBuf,
 }
 
-/// A change that is stored.
+/// A committed change.
 pub struct Change {
     revision: u64,
     committed: SystemTime,
 }
 
 impl Scene {
-    /// A database with its tables, and without rules.
+    /// Starts a database with its tables and without rules.
     pub fn start(program: PathBuf) -> Result<Self, String> {
         let database = postgres::Server::start().map_err(|error| error.to_string())?;
         let mut migrate = Command::new(&program);
@@ -47,7 +47,7 @@ impl Scene {
         }
     }
 
-    /// A server that has answered a check.
+    /// Starts a server and returns when it has answered a check.
     pub fn server(&self) -> Result<Server, String> {
         let mut command = Command::new(&self.program);
         command.args(["serve", "--provider", "memory", "--log-level", "error", "--database-url"]);
@@ -70,12 +70,12 @@ impl Scene {
         Ok(Change { revision, committed: SystemTime::UNIX_EPOCH + seconds })
     }
 
-    /// Has the database log how long the statements of sessions take that begin from now on.
+    /// Makes the database log the duration of the statements of all sessions that start from now on.
     pub fn log_statements(&self) -> Result<(), String> {
         self.sql(LOG_STATEMENTS).map(drop)
     }
 
-    /// Milliseconds that the statements took that were logged beyond the first `seen` bytes.
+    /// Returns the total milliseconds of the statements that were logged after the first `seen` bytes.
     pub fn logged_ms(&self, seen: usize) -> f64 {
         let log = self.database.log();
         let told = log.get(seen..).unwrap_or_default().split("duration: ").skip(1);
@@ -88,14 +88,14 @@ impl Scene {
 }
 
 impl Change {
-    /// Waits until a server has it in force; how long that took from when it was stored.
+    /// Waits until a server has the change in force, and returns the time since the commit.
     pub fn until_in_force(&self, server: &Server) -> Result<Duration, String> {
         wait_for(server, self.revision)?;
         self.committed.elapsed().map_err(|error| error.to_string())
     }
 }
 
-/// Changes one rule through a server; the revision of the change.
+/// Changes one rule through a server and returns the revision of the change.
 pub fn change_through(server: &Server, edition: u64) -> Result<u64, String> {
     let rule = rules::changed(edition).to_string();
     server.admin_client().put("/v1/rules/all", &rule).map_err(|error| error.to_string())?;
@@ -114,7 +114,7 @@ pub fn wait_for(server: &Server, wanted: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The revision that a server has in force.
+/// Returns the revision that a server has in force.
 fn revision(client: &mut Client) -> Result<u64, String> {
     let text = client.get("/readyz").map_err(|error| error.to_string())?;
     let readiness: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Checks at a steady rate, far below what the server can do: what is measured is what gets in their way.
+//! Checks at a steady rate, far below the server's capacity, so that the latency shows only interference.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use super::rules::QUESTION;
 use crate::server::client::Client;
 
-/// Connections that are kept open, each with a thread of its own.
+/// The number of connections that stay open, each with its own thread.
 const CONNECTIONS: u32 = 8;
-/// How often each of them asks.
+/// The interval between two checks of a connection.
 const EVERY: Duration = Duration::from_millis(4);
-/// All of them together.
+/// The rate of all connections together.
 pub const PER_SECOND: u32 = CONNECTIONS * 250;
 
-/// How long checks took.
+/// The latency of the checks.
 #[derive(Clone, Copy)]
 pub struct Latency {
     pub p50_us: f64,
@@ -22,7 +22,7 @@ pub struct Latency {
     pub p999_us: f64,
 }
 
-/// Asks for so long.
+/// Sends checks for the given duration and returns their latency.
 pub fn checks(address: SocketAddr, lasting: Duration) -> Result<Latency, String> {
     let begin = Instant::now();
     let connection = |number| ask(address, [begin + EVERY / CONNECTIONS * number, begin + lasting]);
@@ -38,14 +38,15 @@ pub fn checks(address: SocketAddr, lasting: Duration) -> Result<Latency, String>
     Ok(Latency { p50_us: part(500), p99_us: part(990), p999_us: part(999) })
 }
 
-/// How long each check of one connection took, in microseconds.
+/// Sends the checks of one connection and returns the latency of each, in microseconds.
 fn ask(address: SocketAddr, [mut due, end]: [Instant; 2]) -> Result<Vec<f64>, String> {
     let mut client = Client::connect(address).map_err(|error| error.to_string())?;
     let mut times = Vec::new();
     while due < end {
         let wait = due.saturating_duration_since(Instant::now());
         thread::sleep(wait);
-        // Whoever wakes late does so by itself; but whoever still waited for an answer is late because of it.
+        // A late wake-up is not the server's fault, so the time starts now. If the previous response was
+        // late, this check is late because of the server, and the time starts when the check was due.
         let since = if wait.is_zero() { due } else { Instant::now() };
         client.post("/v1/check", QUESTION).map_err(|error| error.to_string())?;
         times.push(since.elapsed().as_secs_f64() * 1e6);

@@ -1,7 +1,8 @@
-//! What hostile clients do to a good one: its p99 beside them, and in calm, in turns.
+//! The effect of hostile clients on a good client: its p99 next to them, alternating with calm rounds.
 //!
-//! The good client asks a thousand times a second over one connection, which leaves the two cores mostly idle: what is measured is the
-//! server in its way, and not the lack of a processor. Hostile clients are paced for the same reason.
+//! The good client sends 1,000 requests per second over one connection, which leaves the two cores mostly
+//! idle. The measurement therefore shows interference within the server, not the lack of a processor. Hostile
+//! clients are paced for the same reason.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,13 +20,14 @@ use super::workload::{HOT_USER, WORKLOADS};
 const ROUNDS: usize = 5;
 const REQUESTS: usize = 2_000;
 const PACE: Duration = Duration::from_millis(1);
-/// As many as the server takes by default; the good client is one more.
+/// The server's default limit of connections. The good client is one more.
 const SILENT: usize = 10_000;
 const TRICKLING: usize = 1_000;
-/// Of the sockets that trickle, so many send a byte each millisecond: each one every 100 ms, and not all at once, which would be a burst.
+/// The number of sockets that send a byte each millisecond. Each of the trickling sockets sends one every 100
+/// ms; all at once would be a burst.
 const AT_ONCE: usize = 10;
 
-/// What is done to the server.
+/// The behaviour of the hostile clients.
 #[derive(Clone, Copy)]
 pub enum Attack {
     Silent,
@@ -33,10 +35,10 @@ pub enum Attack {
     Malformed,
 }
 
-/// What it did to the good client.
+/// The effect on the good client.
 pub struct Harm {
     pub attack: Attack,
-    /// Medians over rounds.
+    /// Medians over the rounds.
     pub calm_p99_us: f64,
     pub p99_us: f64,
     pub ratio: f64,
@@ -68,7 +70,7 @@ impl Attack {
             Self::Silent | Self::Trickling => while_not(&over, PACE, || {
                 let sending = turns.by_ref().take(AT_ONCE).filter(|_| matches!(self, Self::Trickling));
                 for mut socket in sending.filter_map(|turn| sockets.get(turn)) {
-                    // Those that were ended are not missed.
+                    // A write fails if the server has closed the socket. That is expected.
                     let _ = socket.write(b"x");
                 }
             }),
@@ -89,7 +91,7 @@ fn while_not(is_over: &AtomicBool, pause: Duration, mut act: impl FnMut()) {
     }
 }
 
-/// An attack that lasts until it is dropped.
+/// A running attack, which ends when it is dropped.
 struct Attackers {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -124,7 +126,7 @@ fn harm_of(attack: Attack, place: &Place) -> Result<Harm, String> {
     Ok(Harm { attack, calm_p99_us: median(calm), p99_us: median(under), ratio: median(ratios) })
 }
 
-/// Of a client that asks at a steady pace.
+/// Returns the p99 of a client that sends requests at a steady pace.
 fn p99_us(server: &Server) -> Result<f64, String> {
     let mut client = server.client();
     let mut times = Vec::with_capacity(REQUESTS);

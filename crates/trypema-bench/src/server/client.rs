@@ -1,24 +1,24 @@
-//! The least of an HTTP client: one connection, one request at a time.
+//! A minimal HTTP client: one connection, one request at a time.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Far longer than any answer takes, so that a server that hangs is noticed.
+/// A read timeout, far longer than any response takes, so that a hung server is noticed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The token of our own servers' administration.
+/// The admin token of our own servers.
 pub const ADMIN_TOKEN: &str = "token-of-the-benchmark";
-/// Enough for any answer but a long one in one go.
+/// Large enough to read all but the longest responses at once.
 const PART: usize = 64 * 1_024;
 
 pub struct Client {
     connection: TcpStream,
-    /// What is read into.
+    /// The read buffer.
     part: Vec<u8>,
 }
 
 impl Client {
-    /// A connection over which nothing was sent yet.
+    /// Opens a connection. Sends nothing yet.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let connection = TcpStream::connect(address)?;
         connection.set_nodelay(true)?;
@@ -26,17 +26,18 @@ impl Client {
         Ok(Self { connection, part: vec![0; PART] })
     }
 
-    /// The body of the answer, which must be a 200.
+    /// Sends a `GET` request and returns the body of the response, which must be a 200.
     pub fn get(&mut self, path: &str) -> io::Result<String> {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     }
 
-    /// The body of the answer, which must be a 200.
+    /// Sends a `POST` request and returns the body of the response, which must be a 200.
     pub fn post(&mut self, path: &str, body: &str) -> io::Result<String> {
         self.ask(&format!("POST {path} HTTP/1.1\r\n{}", with_body(body)))
     }
 
-    /// Changes what is there, whatever it is. The body of the answer, which must be a 200.
+    /// Sends a `PUT` request that overwrites any revision, and returns the body of the response, which must
+    /// be a 200.
     pub fn put(&mut self, path: &str, body: &str) -> io::Result<String> {
         let head = format!("PUT {path} HTTP/1.1\r\nIf-Match: *\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n");
         self.ask(&format!("{head}{}", with_body(body)))
@@ -57,13 +58,13 @@ impl Client {
     }
 }
 
-/// The rest of a request that brings a body.
+/// Returns the remaining headers and the body of a request.
 fn with_body(body: &str) -> String {
     let length = body.len();
     format!("Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
 }
 
-/// The body, once all of it is there.
+/// Returns the body if the response is complete.
 fn complete(answer: &[u8]) -> io::Result<Option<&str>> {
     let text = str::from_utf8(answer).map_err(io::Error::other)?;
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return Ok(None) };

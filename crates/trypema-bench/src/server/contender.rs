@@ -1,4 +1,4 @@
-//! Who is asked, and how.
+//! The servers under measurement, and the requests that each is sent.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -34,7 +34,7 @@ impl Contender {
         }
     }
 
-    /// The question of one user, as long for every user.
+    /// Returns the request body for one user. It has the same length for every user.
     pub fn body(self, workload: &Workload, user: &str) -> String {
         let limit = workload.limit();
         match self {
@@ -47,13 +47,13 @@ impl Contender {
         }
     }
 
-    /// A server that has answered.
+    /// Starts a server and returns when it has answered a request.
     pub fn start(self, workload: &Workload, place: &Place) -> Result<Server, String> {
         let program = self.program(workload, place)?;
         Server::start(program, |client| self.ask(workload, client, HOT_USER).is_ok())
     }
 
-    /// The command that serves, but for where it listens, and how it is told that.
+    /// Returns the command that starts the server, and the function that makes its listen arguments.
     fn program(self, workload: &Workload, place: &Place) -> Result<Program, String> {
         Ok(match self {
             Self::Floor => {
@@ -87,7 +87,7 @@ impl Contender {
         })
     }
 
-    /// Asks for one user.
+    /// Sends one request for one user.
     pub fn ask(self, workload: &Workload, client: &mut Client, user: u64) -> Result<Answer, String> {
         let text = client.post(self.path(), &self.body(workload, &keys::name(user)));
         let text = text.map_err(|error| error.to_string())?;
@@ -96,10 +96,10 @@ impl Contender {
         Ok(Answer { is_allowed, bytes: text.len() })
     }
 
-    /// Fails unless the server now answers as the column says it does.
+    /// Fails unless the server answers as the column requires.
     pub fn check(self, workload: &Workload, server: &Server) -> Result<Answer, String> {
         let answer = self.ask(workload, &mut server.client(), HOT_USER)?;
-        // The floor decides nothing.
+        // The floor does not decide.
         if self != Self::Floor && answer.is_allowed != workload.is_allowed {
             return Err(format!("{}: {}: the answer is the other one", self.name(), workload.title));
         }
@@ -109,6 +109,6 @@ impl Contender {
 
 pub struct Answer {
     pub is_allowed: bool,
-    /// Of the body.
+    /// The length of the body.
     pub bytes: usize,
 }

@@ -1,4 +1,5 @@
-//! The floor: what axum does without a limiter. It reads what ours reads and answers as much, always the same.
+//! The floor: axum without a limiter. It parses the same request as our server and returns a constant
+//! response of the same size.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
-/// Serves until it is killed. The answer tells of so many rules.
+/// Serves until the process is killed. The response reports `rules` rules.
 pub fn serve(rules: &str, address: &str) -> ExitCode {
     let address: SocketAddr = address.parse().expect("an address to listen on");
     let rules: usize = rules.parse().expect("a number of rules");
@@ -31,7 +32,7 @@ struct Body {
     attributes: Attributes,
 }
 
-/// Made as ours are on the way to a decision.
+/// The parsed request attributes. Our server makes the same allocations before it decides.
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "there is nothing to decide")]
 struct Attributes {

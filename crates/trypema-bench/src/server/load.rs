@@ -1,8 +1,8 @@
-//! The load: wrk, which costs the least of the two cores that it shares with the server.
+//! The load generator: wrk, which uses little of the two cores that it shares with the server.
 //!
-//! A request costs wrk about two microseconds besides its system calls, and three where users take turns; a
-//! generator on hyper would take as much as the servers do. What differs between contenders is the path and the
-//! body that they are sent, nothing else.
+//! A request costs wrk about two microseconds besides its system calls, and three if users take turns. A
+//! generator on hyper would use as much as the servers do. The requests to the contenders differ only in path
+//! and body.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,12 +14,13 @@ use super::workload::{HOT_USER, Workload};
 use crate::keys;
 
 const CONNECTIONS: u32 = 64;
-/// One for each core.
+/// One thread per core.
 const THREADS: u32 = 2;
-/// As short as wrk can: many short rounds suffer less from what else the machine does than few long ones.
+/// The shortest run that wrk allows. Many short rounds suffer less from other load on the machine than a few
+/// long ones.
 const SECONDS: u32 = 1;
 
-/// What every script says at its end.
+/// The function at the end of every script, which prints the results.
 const DONE: &str = r#"
 function done(summary, latency)
   local failed = summary.errors
@@ -29,8 +30,8 @@ function done(summary, latency)
 end
 "#;
 
-/// Each thread walks through all users from a place of its own, by steps that reach all of them; the first begins at the
-/// number that the script is given.
+/// Makes each thread visit all users from its own starting point, in steps that reach all of them. The first
+/// thread starts at the number that is passed to the script.
 const WALK: &str = r#"
 local threads = 0
 function setup(thread)
@@ -49,7 +50,7 @@ function request()
 end
 "#;
 
-/// What one run of wrk measured.
+/// The result of one run of wrk.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub requests: f64,
@@ -58,7 +59,7 @@ pub struct Load {
     pub p99_us: f64,
 }
 
-/// Writes the script that asks one contender.
+/// Writes the wrk script for one contender.
 pub fn script(contender: Contender, workload: &Workload, place: &Place) -> Result<PathBuf, String> {
     let body = contender.body(workload, &keys::name(HOT_USER));
     let walk = if workload.users > 1 { WALK } else { "" };
@@ -70,7 +71,7 @@ pub fn script(contender: Contender, workload: &Workload, place: &Place) -> Resul
     place.file(&format!("{}.lua", contender.path().replace('/', "_")), &text)
 }
 
-/// Asks the server for a while, walking on from where `begin` requests led.
+/// Runs wrk against the server. The walk through the users continues after the first `begin` requests.
 pub fn run(server: &Server, path: &str, (script, begin): (&Path, u64)) -> Result<Load, String> {
     let mut wrk = Command::new("wrk");
     wrk.args([format!("--threads={THREADS}"), format!("--connections={CONNECTIONS}")]);

@@ -11,16 +11,17 @@ use super::workload::{HOT_USER, TO_BE_KNOWN, Workload};
 use crate::keys;
 use crate::measure::{Effort, median};
 
-/// Connections over which the users are made known.
+/// The number of connections that send the first requests of all users.
 const PRIMING_CONNECTIONS: u64 = 8;
 
-/// What one contender did in one column: medians of its rounds, and of its ratios to others in the same round.
+/// The result of one contender in one column: medians of its rounds, and of its ratios to others in the same
+/// round.
 #[derive(Clone, Copy)]
 pub struct Sample {
     pub per_second: f64,
     pub p50_us: f64,
     pub p99_us: f64,
-    /// Of the server's processor time, for each request.
+    /// Microseconds of the server's processor time per request.
     pub cpu_us: f64,
     pub of_floor: f64,
     pub of_throttlecrab: f64,
@@ -28,7 +29,7 @@ pub struct Sample {
     pub answer_bytes: usize,
 }
 
-/// A contender that is ready to be asked.
+/// A contender whose server is running.
 struct Runner {
     contender: Contender,
     server: Server,
@@ -36,7 +37,7 @@ struct Runner {
     rounds: Vec<Round>,
 }
 
-/// One turn of one contender.
+/// The result of one contender in one round.
 struct Round {
     load: Load,
     cpu_us: f64,
@@ -52,7 +53,7 @@ pub fn column(workload: &Workload, place: &Place, effort: Effort<'_>) -> Result<
     }
     for round in 0..rounds {
         for turn in 0..runners.len() {
-            // Nobody is always the first.
+            // Rotate the order, so that no contender is always first.
             let at = (round + turn) % Contender::ALL.len();
             runners[at].run(workload)?;
         }
@@ -67,7 +68,7 @@ impl Runner {
         Ok(Self { contender, server, script, rounds: Vec::new() })
     }
 
-    /// Asks for every user, so that all are known and, where they are to be denied, exhausted.
+    /// Sends the first requests of every user, so that all are known and, in columns with denials, exhausted.
     fn prime(&self, workload: &Workload) -> Result<(), String> {
         let share = |connection| {
             let mut client = self.server.client();

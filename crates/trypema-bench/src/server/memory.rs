@@ -1,4 +1,4 @@
-//! What a connection costs that nobody is using: resident memory of the server, without the kernel's buffers.
+//! The cost of an idle connection: resident memory of the server, without the kernel's buffers.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,18 +12,20 @@ use super::process::Server;
 use super::workload::{HOT_USER, WORKLOADS, Workload};
 
 const CONNECTIONS: usize = 1_000;
-/// Asked over one connection first, so that what only the first requests need is not counted.
+/// The number of requests sent over one connection first, so that memory that only the first requests need is
+/// not counted.
 const WARMING: usize = 2_000;
-/// Connecting does not wait until the server takes the connection over.
+/// The time allowed for the server to accept all connections. A client's connect succeeds before the server
+/// accepts.
 const ACCEPT_DEADLINE: Duration = Duration::from_secs(5);
 const POLL_EVERY: Duration = Duration::from_millis(10);
 
-/// Bytes per connection.
+/// The bytes per connection.
 pub struct Idle {
     pub contender: Contender,
-    /// Kept open after one request.
+    /// A connection that stays open after one request.
     pub kept_alive: f64,
-    /// Never used.
+    /// A connection over which nothing is sent.
     pub silent: f64,
 }
 
@@ -41,10 +43,10 @@ pub fn measured(place: &Place) -> Result<Vec<Idle>, String> {
     Contender::ALL.into_iter().map(idle).collect()
 }
 
-/// For the connections: this process and the servers that it starts may have as many as the system lets them.
+/// Raises the limit of open files of this process, and of the servers that it starts, to the maximum.
 pub fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it fails, connecting will.
+    // If this fails, the connections will fail.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -57,7 +59,8 @@ fn warm(contender: Contender, workload: &Workload, place: &Place) -> Result<Serv
     Ok(server)
 }
 
-/// Opens connections, does with each what is to be done, and looks at what the server has become.
+/// Opens connections, calls `each` for every one, and returns the memory per connection that the server has
+/// gained.
 fn bytes_each(
     server: &Server,
     mut each: impl FnMut(&mut Client) -> Result<(), String>,
@@ -70,7 +73,7 @@ fn bytes_each(
         clients.push(client);
     }
     let deadline = Instant::now() + ACCEPT_DEADLINE;
-    // The connections of the warming and of getting ready may be closed meanwhile.
+    // The connections of the warm-up and of the readiness check may be closed meanwhile.
     while server.open_files() + 2 < files + CONNECTIONS {
         if Instant::now() > deadline {
             return Err("the server did not accept all connections".to_owned());

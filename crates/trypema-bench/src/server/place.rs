@@ -1,4 +1,4 @@
-//! What a run needs: the programs that take part, installed or built if they are missing, and a directory.
+//! The prerequisites of a run: the programs that take part, installed or built if missing, and a directory.
 
 use std::env;
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{self, Command, Stdio};
 
 const PEER: &str = "throttlecrab-server";
 const PEER_VERSION: &str = "0.4.40";
-/// Every contender is built alike, as the release profiles here and in the main workspace say.
+/// The build settings of every contender, equal to the release profiles here and in the main workspace.
 const PROFILE: [(&str, &str); 2] =
     [("CARGO_PROFILE_RELEASE_LTO", "fat"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")];
 const MAIN_WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
@@ -19,7 +19,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Installs what is missing outside of the repository, and says so.
+    /// Installs missing programs outside the repository, and prints a message for each.
     pub fn prepare() -> Result<Self, String> {
         install_from_debian("wrk", "wrk")?;
         let (throttlecrab, ours) = (install_throttlecrab()?, build_ours()?);
@@ -28,7 +28,7 @@ impl Place {
         Ok(Self { throttlecrab, ours, directory })
     }
 
-    /// Writes a file that goes with this run.
+    /// Writes a file into the directory of this run.
     pub fn file(&self, name: &str, text: &str) -> Result<PathBuf, String> {
         let path = self.directory.join(name);
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -42,9 +42,9 @@ impl Drop for Place {
     }
 }
 
-/// Installs a package of Debian unless its program is there.
+/// Installs a Debian package unless its program is present.
 fn install_from_debian(program: &str, package: &str) -> Result<(), String> {
-    // Whether it likes the argument does not matter.
+    // Only whether the program starts matters. It may reject the argument.
     let mut version = Command::new(program);
     if version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
         return Ok(());
@@ -52,7 +52,7 @@ fn install_from_debian(program: &str, package: &str) -> Result<(), String> {
     eprintln!("{program} is missing: installing Debian's package {package}");
     let apt_get =
         |arguments: &[&str]| run(Command::new("apt-get").args(["--yes", "--quiet"]).args(arguments));
-    // The lists of packages may be missing, as in a fresh container.
+    // The package lists may be missing, as in a fresh container.
     let install = || apt_get(&["install", package]);
     let installed = install().or_else(|_| apt_get(&["update"]).and_then(|()| install()));
     installed
@@ -67,7 +67,7 @@ fn install_throttlecrab() -> Result<PathBuf, String> {
         return Ok(program);
     }
     eprintln!("{PEER} {PEER_VERSION} is missing: installing it from crates.io below {}", root.display());
-    // For its other front end, which cannot be left out.
+    // throttlecrab's gRPC front end needs it to build, and cannot be left out.
     install_from_debian("protoc", "protobuf-compiler")?;
     let mut cargo = cargo();
     cargo.args(["install", PEER, "--force", "--version", PEER_VERSION, "--root"]).arg(&root).envs(PROFILE);
@@ -81,7 +81,7 @@ fn cache_directory() -> Result<PathBuf, String> {
     caches.map(|caches| caches.join("trypema-bench")).ok_or_else(|| "HOME is not set".to_owned())
 }
 
-/// Builds `trypema`, and asks Cargo where it put it.
+/// Builds `trypema` and returns the path that Cargo reports.
 pub fn build_ours() -> Result<PathBuf, String> {
     let mut cargo = cargo();
     cargo.args(["build", "--release", "--package", "trypema-server", "--manifest-path", MAIN_WORKSPACE]);

@@ -1,4 +1,4 @@
-//! Servers in processes of their own, which end with this one however it ends.
+//! Servers in child processes that are killed when this process ends, however it ends.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,13 +15,13 @@ use super::client::Client;
 /// Longer than any of the servers takes to start.
 const START_DEADLINE: Duration = Duration::from_secs(10);
 const POLL_EVERY: Duration = Duration::from_millis(20);
-/// The kernel counts processor time in these, whatever its own ticks are.
+/// The unit of processor time in `/proc`, independent of the kernel's own tick rate.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A server that can be started.
 pub struct Program {
     pub command: Command,
-    /// The arguments that say where it listens.
+    /// Returns the arguments that make it listen on an address.
     pub listening: fn(SocketAddr) -> Vec<String>,
 }
 
@@ -32,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a program on a free port, and waits until `is_ready` says so.
+    /// Starts a program on a free port, and waits until `is_ready` returns true.
     pub fn start(program: Program, is_ready: impl Fn(&mut Client) -> bool) -> Result<Self, String> {
         let address = free_address();
         let mut command = tethered(&program.command);
@@ -59,26 +59,26 @@ impl Server {
         Client::connect(self.address).expect("a connection")
     }
 
-    /// A connection to the administration of one of our own servers.
+    /// Connects to the admin listener of one of our own servers.
     pub fn admin_client(&self) -> Client {
         Client::connect(admin_address(self.address)).expect("a connection")
     }
 
-    /// Processor time spent so far, in seconds.
+    /// Returns the processor time spent so far, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         let stat = self.proc("stat");
-        // The name may hold spaces, so fields are counted from the bracket that ends it.
+        // The process name may contain spaces, so the fields are counted from the bracket that ends it.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let ticks = fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse().unwrap_or(0.0));
         ticks.sum::<f64>() / TICKS_PER_SECOND
     }
 
-    /// Bytes of memory that are resident, exactly (`statm` may lag by some pages per thread).
+    /// Returns the resident bytes, exactly (`statm` may lag by some pages per thread).
     pub fn resident_bytes(&self) -> f64 {
         self.bytes("smaps_rollup", "Rss:")
     }
 
-    /// The most that were resident at any time.
+    /// Returns the peak of the resident bytes.
     pub fn peak_bytes(&self) -> f64 {
         self.bytes("status", "VmHWM:")
     }
@@ -101,31 +101,32 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It fails only for a process that has ended already.
+        // This fails only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A port that is free now. Nobody holds it until the server does, which says so if it was too late.
+/// Returns an address with a port that is free now. If another process takes the port first, the server fails
+/// to start.
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("its address")
 }
 
-/// Where the administration of a server listens: another loopback address, whose ports are free as well.
+/// Returns the address of a server's admin listener: the same port on another loopback address.
 pub fn admin_address(server: SocketAddr) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), server.port()))
 }
 
-/// The same command, begun by this program in a process that dies with this one.
+/// Wraps a command so that its process is killed when this process ends.
 fn tethered(command: &Command) -> Command {
     let mut tethered = Command::new(std::env::current_exe().expect("this program"));
     tethered.arg("tethered").arg(command.get_program()).args(command.get_args());
     tethered
 }
 
-/// Becomes `program`, which the kernel kills when the process that started this one ends.
+/// Replaces this process by `program`, which the kernel kills when the parent process ends.
 pub fn become_tethered(program: impl AsRef<OsStr>, arguments: &[&str]) -> ExitCode {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         eprintln!("a server would outlive this run: {error}");

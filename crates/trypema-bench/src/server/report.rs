@@ -1,4 +1,4 @@
-//! The tables, the bars, and the part of the page that keeps them.
+//! The tables, the bars, and the section of the page that shows them.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ use super::workload::Workload;
 use crate::bars::Bar;
 use crate::report::write_bars;
 
-/// Requests a second of ours to those of the floor.
+/// The bar for our requests per second, relative to the floor.
 const OF_FLOOR: f64 = 0.9;
 
-/// The p99 of a good client beside hostile ones to that in calm.
+/// The bar for the p99 of a good client next to hostile ones, relative to calm.
 const OF_CALM: f64 = 2.0;
 
-/// One workload and what each contender did, in the order of [`Contender::ALL`].
+/// One workload and the results of each contender, in the order of [`Contender::ALL`].
 pub struct Column {
     pub workload: Workload,
     pub samples: Vec<Sample>,

@@ -1,25 +1,26 @@
-//! What is asked: by how many users, under how many rules, and with what answer.
+//! The workloads: the number of users, the number of rules, and the expected decision.
 
-/// So many users take turns in the columns of many keys.
+/// The number of users that take turns in the columns with many keys.
 pub const USERS: u64 = 100_000;
-/// Who asks where only one does.
+/// The user in the columns with one key.
 pub const HOT_USER: u64 = 7;
 /// The window of every limit: a day.
 pub const WINDOW_SECONDS: u64 = 86_400;
-/// Requests that exhaust a limit where one is to be exhausted, and of which the last is denied.
+/// The number of requests that exhaust a scarce limit. The last of them is denied.
 pub const TO_BE_KNOWN: u64 = SCARCE + 1;
-/// A burst that no run exhausts, given back too slowly to be full again between two requests.
+/// A burst that no run exhausts, refilled too slowly to be full again between two requests.
 const PLENTY: u64 = 1_000_000_000;
-/// Exhausted by a user's first requests, for longer than any run lasts. (With a burst of one, throttlecrab denies nothing.)
+/// A limit that a user's first requests exhaust for longer than any run. (With a burst of one, throttlecrab
+/// denies nothing.)
 const SCARCE: u64 = 2;
 
 /// One column of the table.
 #[derive(Clone, Copy)]
 pub struct Workload {
     pub title: &'static str,
-    /// How many rules apply to each request.
+    /// The number of rules that apply to each request.
     pub rules: usize,
-    /// How many users take turns.
+    /// The number of users that take turns.
     pub users: u64,
     pub is_allowed: bool,
 }
@@ -36,12 +37,13 @@ pub const WORKLOADS: [Workload; 8] = [
 ];
 
 impl Workload {
-    /// What a user may ask a day.
+    /// Returns the limit of a user per day.
     pub fn limit(&self) -> u64 {
         if self.is_allowed { PLENTY } else { SCARCE }
     }
 
-    /// Our rules: the first knows each user, and is the one that denies; the others look at what all have in common.
+    /// Returns our rules. The first one counts per user and is the one that denies. The others have keys that
+    /// all requests share.
     pub fn rules_file(&self) -> String {
         let strategy = |name, limit| format!("{{{name}: {{limit: {limit}, window: {WINDOW_SECONDS}s}}}}");
         let rules = [
