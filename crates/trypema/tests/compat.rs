@@ -1,5 +1,5 @@
-//! The examples and the promises of the published documentation, with no feature on: as far as they need no Redis.
-//! `redis/compat.rs` has those that do.
+//! The examples and guarantees of the trypema 1.x documentation that need neither Redis nor a feature.
+//! `redis/compat.rs` has the others.
 #![cfg(not(feature = "_redis"))]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -76,7 +76,7 @@ fn both_import_paths_name_the_same_types() {
     let _: &trypema::SuppressedLocalRateLimiter = suppressed;
 }
 
-/// A limiter with a window of ten seconds on a clock that stands still.
+/// A limiter with a window of ten seconds and a clock that the test advances.
 fn manual() -> (Arc<ManualClock>, RateLimiter) {
     let clock = Arc::new(ManualClock::default());
     let rl = RateLimiter::builder()

@@ -1,4 +1,4 @@
-//! Checks that a thread or a task can own, and limits of every strategy to check.
+//! Owned checks, which a thread or a task can hold, and one limit of each strategy.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use trypema::{
     SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit,
 };
 
-/// So much of one key's limit.
+/// An owned check: a key, its limit and a cost.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) key: String,
@@ -20,7 +20,7 @@ impl Asked {
         Self { key: key.to_owned(), limit: limit.clone(), cost }
     }
 
-    /// The same for another cost.
+    /// Returns the same check with another cost.
     pub(crate) fn costing(&self, cost: u64) -> Self {
         Self { cost, ..self.clone() }
     }
@@ -30,12 +30,12 @@ impl Asked {
     }
 }
 
-/// As the library wants them.
+/// Borrows owned checks as the [`Check`]s that the library takes.
 pub(crate) fn checks(asked: &[Asked]) -> Vec<Check<'_>> {
     asked.iter().map(|Asked { key, limit, cost }| Check { key, limit, cost: *cost }).collect()
 }
 
-/// All that a caller can see of a decision.
+/// Every field of a decision that a caller can read, in comparable form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) is_allowed: bool,
@@ -57,8 +57,8 @@ impl View {
     }
 }
 
-/// A limit of each strategy, under which `capacity` units fit into `window`; suppressed goes on up to `factor` times
-/// that.
+/// Returns one limit of each strategy that admits `capacity` units per `window`. The hard limit of the
+/// suppressed strategy is `factor` times the capacity.
 pub(crate) fn six(capacity: u64, window: Duration, factor: f64) -> [Limit; 6] {
     let absolute = AbsoluteLimit::per_window(capacity, window).unwrap();
     let tier = |spare| AbuseTier::new(window, capacity + spare, window).unwrap();

@@ -1,4 +1,4 @@
-//! Callers that want overlapping keys, in any order, at once.
+//! Concurrent callers whose checks overlap, in any order.
 
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ const WINDOW: Duration = Duration::from_secs(60);
 const CALLERS: u64 = 64;
 const WAVES: u64 = 10;
 
-/// Each key has spent exactly what admitted callers asked of it, and what they left can be taken.
+/// Each key has spent exactly the units of the admitted callers, and the remaining units can still be taken.
 pub(crate) fn spent_is_what_was_admitted(provider: &impl Provider, keys: &[String; 5]) {
-    // Not by the abuse strategy, which counts its own denials. Suppressed must not draw.
+    // The abuse strategy is left out because it counts its own denials. Suppressed has a factor of 1, so that
+    // it does not decide by chance.
     let whole: Vec<Asked> = keys
         .iter()
         .enumerate()
@@ -45,7 +46,7 @@ fn capacity(position: usize) -> u64 {
     200 + 100 * position as u64
 }
 
-/// Some of the checks, in any order, for some units each.
+/// Picks a random subset of the checks, in random order, with random costs.
 fn some_of(whole: &[Asked], random: &mut Random) -> Vec<Asked> {
     let mut from = whole.to_vec();
     let count = random.between(1, from.len() as u64);

@@ -1,4 +1,5 @@
-//! What is left of a request that one of its checks denies: nothing but what strategies count of denials.
+//! A request that one of its checks denies spends nothing. Only the denials that a strategy counts are
+//! recorded.
 
 use std::time::Duration;
 
@@ -8,16 +9,16 @@ use super::asked::{Asked, View, six};
 use super::provider::{Provider, Stored};
 
 const CAPACITY: u64 = 10;
-/// What the suppressed strategy holds to in a second is a tenth of its limit.
+/// Ten seconds, so that the suppressed strategy's target per second is a tenth of its limit.
 const WINDOW: Duration = Duration::from_secs(10);
-/// More than all callers of a test take.
+/// More units than all callers of a test take together.
 const WIDE: u64 = 1_000;
 const CALLERS: usize = 64;
-/// How far suppressed goes above its limit where it is not the one to deny.
+/// The hard limit factor of suppressed limits that are not meant to deny.
 const DRAWING: f64 = 2.0;
 
-/// Five checks of cost 1. In each of six arrangements another strategy comes last, and no two arrangements ask the
-/// same key by the same strategy.
+/// Returns five checks of cost 1. Each of the six arrangements puts a different strategy last, and no two
+/// arrangements use the same key with the same strategy.
 fn five(keys: &[String; 5], arrangement: usize, first_four: u64) -> Vec<Asked> {
     let (others, last) = (six(first_four, WINDOW, DRAWING), six(CAPACITY, WINDOW, 1.0));
     let limit = |position: usize| {
@@ -27,7 +28,8 @@ fn five(keys: &[String; 5], arrangement: usize, first_four: u64) -> Vec<Asked> {
     keys.iter().enumerate().map(|(position, key)| Asked::new(key, limit(position), 1)).collect()
 }
 
-/// What a check was told and what is stored for it; suppressed counts what it sees, so its bytes may change.
+/// The decision and the stored state of each check. The stored state of suppressed checks is left out: that
+/// strategy also counts denied requests, so its bytes may change.
 fn picture(provider: &impl Provider, asked: &[Asked]) -> Vec<(View, Option<Stored>)> {
     let of = |asked: &Asked| {
         let stored = if asked.is_suppressed() { None } else { provider.stored(asked) };
@@ -36,8 +38,8 @@ fn picture(provider: &impl Provider, asked: &[Asked]) -> Vec<(View, Option<Store
     asked.iter().map(of).collect()
 }
 
-/// How many units the suppressed strategy has seen of a key within the last second, worked out from the share it
-/// denies: 1 - soft / (seen × window).
+/// The number of units that the suppressed strategy has observed for a key within the last second, derived
+/// from its suppression factor: 1 - soft / (seen × window).
 pub(crate) fn seen(provider: &impl Provider, asked: &Asked) -> u64 {
     let Limit::Suppressed(limit) = &asked.limit else { panic!("{asked:?} is not suppressed") };
     let above_soft = provider.usage(asked).remaining() + 1;
@@ -46,7 +48,7 @@ pub(crate) fn seen(provider: &impl Provider, asked: &Asked) -> u64 {
     seen.round() as u64 - above_soft
 }
 
-/// Denied by the last of five, the other four are as they were, whatever they are.
+/// If the last of five checks denies, the other four are unchanged, whichever strategies they use.
 pub(crate) fn the_last_of_five_denies(provider: &impl Provider, keys: &[String; 5]) {
     for arrangement in 0..6 {
         let asked = five(keys, arrangement, CAPACITY);
@@ -75,7 +77,7 @@ pub(crate) fn the_last_of_five_denies(provider: &impl Provider, keys: &[String; 
     }
 }
 
-/// The check that denies counts what its strategy counts of denials, and nothing else.
+/// The check that denied counts its denials if its strategy does, and changes nothing else.
 fn assert_counted(provider: &impl Provider, last: &Asked, (before, denials): (&(View, Option<Stored>), u64)) {
     match &last.limit {
         Limit::Suppressed(_) => {
@@ -90,7 +92,7 @@ fn assert_counted(provider: &impl Provider, last: &Asked, (before, denials): (&(
     }
 }
 
-/// Wherever in the request the denial is, and however many there are.
+/// Any subset of the five checks may deny: nothing is spent.
 pub(crate) fn any_of_five_denies(provider: &impl Provider, keys: &[String; 5]) {
     let limits = six(CAPACITY, WINDOW, DRAWING);
     let asked: Vec<Asked> = keys.iter().map(|key| Asked::new(key, &limits[4], 1)).collect();
@@ -108,7 +110,8 @@ pub(crate) fn any_of_five_denies(provider: &impl Provider, keys: &[String; 5]) {
     }
 }
 
-/// Many callers at once, of which the last of five checks admits a few: the other four have spent what was admitted.
+/// The last of five checks admits only some of many concurrent callers. The other four have spent only the
+/// units of admitted callers.
 pub(crate) fn many_at_once(provider: &impl Provider, keys: &[String; 5]) {
     for arrangement in 0..6 {
         let asked = five(keys, arrangement, WIDE);

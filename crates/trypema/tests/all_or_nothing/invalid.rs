@@ -1,4 +1,4 @@
-//! Checks that cannot be asked together: nothing of them is spent.
+//! Invalid combinations of checks: they are rejected and spend nothing.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use super::provider::Provider;
 
 const CAPACITY: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// As many as can be asked together.
+/// The maximum number of checks in one call.
 const MOST: usize = 64;
 
-/// So many checks, all of one strategy.
+/// Returns `count` checks of one strategy, each with its own key.
 fn asked(count: usize) -> Vec<Asked> {
     let limit = &six(CAPACITY, WINDOW, 2.0)[4];
     (0..count).map(|number| Asked::new(&format!("number {number}"), limit, 1)).collect()
 }
 
-/// Every verb says what is wrong, and nothing is spent.
+/// Every operation rejects the checks with `reason`, and nothing is spent.
 fn is_refused(provider: &impl Provider, asked: &[Asked], reason: &str) {
     let before = provider.left(asked);
     let verbs = [provider.take_all(asked), provider.reserve_all(asked), provider.peek_all(asked)];
@@ -41,7 +41,8 @@ pub(crate) fn too_many(provider: &impl Provider) {
     assert_eq!(provider.left(&asked(MOST)), [CAPACITY - 1; MOST]);
 }
 
-/// A key has one state per strategy, whatever its limit.
+/// Two checks with the same key and strategy are rejected even if their limits differ, because they would
+/// share one state.
 pub(crate) fn the_same_key_twice(provider: &impl Provider, keys: &[String; 5]) {
     let repeated = "two checks use the same key and strategy";
     for (one, other) in six(CAPACITY, WINDOW, 2.0).iter().zip(&six(2 * CAPACITY, 2 * WINDOW, 3.0)) {
@@ -59,7 +60,7 @@ pub(crate) fn the_same_key_twice(provider: &impl Provider, keys: &[String; 5]) {
     }
 }
 
-/// Whoever asks for nothing may go ahead.
+/// A call without checks is allowed.
 pub(crate) fn none_at_all(provider: &impl Provider) {
     for answer in [provider.take_all(&[]), provider.reserve_all(&[]), provider.peek_all(&[])] {
         let answer = answer.unwrap();

@@ -1,4 +1,4 @@
-//! What holds wherever several keys are asked together: cases that each provider plays.
+//! Guarantees of multi-key calls, as test cases that run on each provider.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The local provider and Redis behind one face, so that each case is written once.
+//! The local provider and Redis behind one trait, so that each case is written once.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Barrier};
@@ -8,12 +8,12 @@ use trypema::{Decision, Limit, MultiDecision, RateLimiter, TrypemaError};
 
 use super::asked::{Asked, checks};
 
-/// What becomes of checks that are asked together.
+/// The result of a multi-key call.
 pub(crate) type Answer<R> = Result<MultiDecision<R>, TrypemaError>;
 
-/// Where states are. What fails unexpectedly stops the test.
+/// A provider under test. Unexpected errors panic.
 pub(crate) trait Provider {
-    /// What names a take.
+    /// Identifies a reservation, for a refund.
     type Receipt: Clone + Debug;
 
     fn take_all(&self, asked: &[Asked]) -> Answer<Self::Receipt>;
@@ -22,37 +22,38 @@ pub(crate) trait Provider {
     fn refund_all(&self, asked: &[Asked], receipts: &[Option<Self::Receipt>]);
     fn units(receipt: &Self::Receipt) -> u64;
 
-    /// Forgets what the key of a check has spent; whether there was anything.
+    /// Resets the key of a check. Returns whether the key had any state.
     fn reset(&self, asked: &Asked) -> bool;
 
-    /// Callers that take at once, each by a thread or task of its own.
+    /// Calls `take_all` concurrently, with one thread or task per caller.
     fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<Self::Receipt>>;
 
-    /// The share of calls like this one that is denied, where the suppressed strategy draws.
+    /// The suppression factor for this check: the share of such requests that is denied. `None` unless the
+    /// suppressed strategy decides by chance.
     fn factor(&self, asked: &Asked) -> Option<f64>;
 
-    /// What is stored for a check, byte by byte, and until when; `None` where that cannot be seen.
+    /// The raw stored state of a check and its expiry. `None` if the provider does not expose them.
     fn stored(&self, asked: &Asked) -> Option<Stored>;
 
-    /// What a check that asks for nothing is told.
+    /// Peeks at a check with cost 0.
     fn usage(&self, asked: &Asked) -> Decision {
         self.peek_all(&[asked.costing(0)]).unwrap().decisions[0]
     }
 
-    /// What is left for each check.
+    /// The remaining units of each check.
     fn left(&self, asked: &[Asked]) -> Vec<u64> {
         asked.iter().map(|asked| self.usage(asked).remaining()).collect()
     }
 }
 
-/// What is stored for a check.
+/// The raw stored state of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) bytes: Vec<u8>,
     pub(crate) expires_at_ms: Option<i64>,
 }
 
-/// Inside this process.
+/// The local provider.
 #[derive(Debug)]
 pub(crate) struct OnLocal(pub(crate) Arc<RateLimiter>);
 

@@ -1,4 +1,4 @@
-//! What is reserved together can be given back together, once.
+//! Units that are reserved together can be refunded together, once.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::provider::Provider;
 const CAPACITY: u64 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// A check of each strategy, with costs of which one is 0.
+/// One check of each strategy. One of the costs is 0.
 fn asked(keys: &[String; 5]) -> Vec<Asked> {
     let limits = six(CAPACITY, WINDOW, 2.0);
     let cost = |position: usize| [3, 1, 2, 0, 5, 4][position];
@@ -16,7 +16,7 @@ fn asked(keys: &[String; 5]) -> Vec<Asked> {
     (0..6).map(|position| Asked::new(key(position), &limits[position], cost(position))).collect()
 }
 
-/// What is left of `before` when `asked` was spent.
+/// Subtracts the cost of each check from its units in `before`.
 fn less(before: &[u64], asked: &[Asked]) -> Vec<u64> {
     before.iter().zip(asked).map(|(left, asked)| left - asked.cost).collect()
 }
@@ -51,7 +51,7 @@ pub(crate) fn are_good_once(provider: &impl Provider, keys: &[String; 5]) {
     assert_eq!(provider.left(&asked), before, "and the others later");
 }
 
-/// Receipts are given for what was reserved, and for nothing else.
+/// Only an allowed `reserve_all` returns receipts.
 pub(crate) fn are_of_what_was_reserved(provider: &impl Provider, keys: &[String; 5]) {
     let mut asked = asked(keys);
     assert!(provider.take_all(&asked).unwrap().receipts.is_empty(), "nobody asked for receipts");
@@ -74,7 +74,7 @@ pub(crate) fn are_of_what_was_reserved(provider: &impl Provider, keys: &[String;
     assert_eq!(provider.left(&asked), before[..5]);
 }
 
-/// A receipt names a take of one key: given for the check of another it gives nothing back.
+/// A receipt belongs to one key: used with a check of another key, it refunds nothing.
 pub(crate) fn are_good_for_their_own_key(provider: &impl Provider, keys: &[String; 5]) {
     let limits = six(CAPACITY, WINDOW, 2.0);
     for limit in &limits {
@@ -90,7 +90,7 @@ pub(crate) fn are_good_for_their_own_key(provider: &impl Provider, keys: &[Strin
     }
 }
 
-/// What was reserved before a reset is gone; what is reserved after it can be given back.
+/// A receipt from before a reset refunds nothing. A receipt from after the reset refunds its units.
 pub(crate) fn are_void_after_a_reset(provider: &impl Provider, keys: &[String; 5]) {
     let limits = six(CAPACITY, WINDOW, 2.0);
     for limit in &limits {

@@ -1,4 +1,4 @@
-//! What the observer is told of checks that are asked together.
+//! The decisions that the observer receives for multi-key calls.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use trypema::observer::{Event, Failure, Observer};
 use super::asked::{Asked, six};
 use super::provider::Provider;
 
-/// The strategy, key and cost of a check, and what was decided.
+/// The strategy, key, cost and decision of one observed check.
 type Told = (&'static str, String, u64, Decision);
 
-/// Keeps what it is told; a failure stops the test.
+/// Records every observed decision. An observed failure panics.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder(Mutex<Vec<Told>>);
 
@@ -40,8 +40,8 @@ fn expected(asked: &[Asked], decisions: &[Decision]) -> Vec<Told> {
     asked.iter().zip(decisions).map(told).collect()
 }
 
-/// Each check once, in their order, as it was answered, also where all or some of them are denied; looks and refunds
-/// are not told.
+/// The observer receives each check once, in order, with its decision, even if some or all checks are denied.
+/// It is not called for peeks and refunds.
 pub(crate) fn each_check_is_told_once(provider: &impl Provider, recorder: &Recorder, keys: &[String; 5]) {
     let limits = six(10, Duration::from_secs(60), 2.0);
     let asked: Vec<Asked> =

@@ -1,4 +1,5 @@
-//! A global allocator that counts what the current thread allocates, so that tests can run side by side.
+//! A global allocator that counts the allocations of the current thread only, so that tests can run in
+//! parallel.
 
 #![allow(unsafe_code, reason = "an allocator cannot be written without")]
 
@@ -14,17 +15,17 @@ thread_local! {
     static ALLOCATED_BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has allocated so far, reallocations included.
+/// The number of allocations that this thread has made so far, including reallocations.
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// The bytes this thread has allocated so far, less those it has freed.
+/// The number of bytes that this thread has allocated so far, minus those it has freed.
 pub(crate) fn live_bytes() -> i64 {
     LIVE_BYTES.get()
 }
 
-/// The bytes this thread has asked for so far, whether or not it has freed them.
+/// The number of bytes that this thread has allocated so far, whether or not it has freed them.
 #[allow(dead_code, reason = "not every test binary asks")]
 pub(crate) fn allocated_bytes() -> u64 {
     ALLOCATED_BYTES.get()
@@ -32,7 +33,7 @@ pub(crate) fn allocated_bytes() -> u64 {
 
 struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator unchanged; the counters allocate nothing.
+// SAFETY: every call is forwarded to the system allocator unchanged. The counters do not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
@@ -56,7 +57,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 fn count_allocation(size: usize) {
-    // A thread that is ending has no counters any more; nobody asks for them either.
+    // A thread that is exiting has already dropped its counters, and no test reads them after that.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
     let _ = ALLOCATED_BYTES.try_with(|bytes| bytes.set(bytes.get() + size as u64));
 }

@@ -1,4 +1,4 @@
-//! Who a request is of, whatever the client writes into its headers.
+//! The client address of a request, whatever the client writes into its headers.
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
@@ -16,7 +16,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Everybody in 10.0.0.0/8 and fd00::/8.
+/// Trusts 10.0.0.0/8 and fd00::/8.
 fn proxies() -> TrustedProxies {
     TrustedProxies::new(["10.0.0.0/8", "fd00::/8"].map(|network| network.parse().unwrap()))
 }
@@ -31,7 +31,7 @@ fn lines<'a>(name: HeaderName, values: impl IntoIterator<Item = &'a [u8]>) -> He
     headers
 }
 
-/// The client behind 10.0.0.1 with these lines of `X-Forwarded-For`.
+/// The client address of a request from the proxy 10.0.0.1 with these `X-Forwarded-For` lines.
 fn client(values: &[&str]) -> String {
     let headers = lines(X_FORWARDED_FOR, values.iter().map(|value| value.as_bytes()));
     proxies().client_address(ip("10.0.0.1"), &headers).to_string()

@@ -1,4 +1,4 @@
-//! What clients are told over HTTP and gRPC, read back by parsers that are not ours.
+//! Rate limit headers and bodies over HTTP and gRPC, read back by third-party parsers.
 #![cfg(feature = "http")]
 #![allow(
     clippy::unwrap_used,
@@ -23,13 +23,14 @@ use proptest::prelude::*;
 use trypema::clock::{ManualClock, Timestamp};
 use trypema::{Decision, FixedWindowLimit, RateLimiter};
 
-/// The longest window there is, so that waits may be of any length up to it.
+/// The longest possible window, so that a test can choose any wait up to it.
 const WINDOW: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The greatest limit that is counted exactly.
+/// The largest limit that is counted exactly.
 const MAX_LIMIT: u64 = (1 << 53) - 1;
 
-/// The decision on `cost` units after `spent` of `limit`, `before_reset` the window's end.
+/// Takes `spent` units and then `cost` units of `limit`, at `before_reset` before the end of the window.
+/// Returns the second decision.
 fn decided(limit: u64, (spent, cost): (u64, u64), before_reset: Duration) -> Decision {
     let end = WINDOW * 2 - before_reset;
     let clock =
@@ -52,7 +53,7 @@ fn never() -> Decision {
     decided(1, (0, 2), Duration::from_secs(60))
 }
 
-/// Names that somebody might give a policy, by mistake or on purpose.
+/// Policy names that an operator might choose, by mistake or on purpose.
 fn names() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -74,7 +75,7 @@ fn waits() -> impl Strategy<Value = Duration> {
     ]
 }
 
-/// Whole seconds, rounded up: the slow way.
+/// Rounds up to whole seconds, by a second algorithm.
 fn rounded_up(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
 }

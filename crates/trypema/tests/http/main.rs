@@ -1,4 +1,4 @@
-//! What callers see over HTTP and gRPC: headers, problems, the middleware, whose request it was.
+//! HTTP and gRPC as clients see them: headers, problem bodies, the middleware, the client address.
 #![cfg(feature = "http")]
 
 mod client_address;

@@ -1,4 +1,4 @@
-//! The middleware, in front of real services and of ones that watch how they are treated.
+//! The middleware, in front of real services and of test services that record how they are called.
 #![cfg(feature = "tower")]
 #![allow(
     clippy::unwrap_used,

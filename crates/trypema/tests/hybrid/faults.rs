@@ -1,10 +1,11 @@
-//! The hybrid provider while Redis, the network or an instance fails: the rows of the fault table in `docs/guarantees.md`.
+//! The hybrid provider while Redis, the network or an instance fails: the rows of the fault table in
+//! `docs/guarantees.md`.
 //!
-//! Never over the limit, but by what Redis itself forgot; an answer in time, by the policy that was chosen; and back to work
-//! afterwards.
+//! In every row, admissions exceed the limit at most by what Redis itself lost, each call returns in time by
+//! the configured policy, and normal operation resumes afterwards.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
-/// Runs a row for every strategy whose units are leased.
+/// Runs a row for every strategy that leases units.
 macro_rules! for_every_leased {
     ($row:ident) => {{
         $row::<trypema::strategy::Absolute>();

@@ -1,4 +1,5 @@
-//! A fleet under load on a real Redis and in real time: never above the limit, hardly below it, with few calls of Redis.
+//! A fleet under load on a real Redis, in real time: it never exceeds the limit, nearly reaches it, and needs
+//! few Redis calls.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 mod closed_loop;
@@ -10,7 +11,7 @@ use fleet::{Fleet, Load, Provider, most_in};
 use trypema::AbsoluteLimit;
 use trypema_testkit::redis::Server;
 
-/// What the calls of a fleet are limited to, and what it is offered.
+/// The limit of the whole fleet.
 const LIMIT: u64 = 500;
 const WINDOW: Duration = Duration::from_secs(5);
 
@@ -34,7 +35,7 @@ fn twenty_instances_under_their_limit_are_hardly_denied_and_hardly_call() {
     let load = Load { instances: 20, per_second: 20_000, lasting: Duration::from_secs(5) };
     let hybrid = Fleet::new(&server, Provider::Hybrid).run("busy", limit, load);
     println!("{hybrid}");
-    // `cargo xtask bench hybrid` asks for 50 on a quiet machine; here others may be at work.
+    // `cargo xtask bench hybrid` requires 50 on a quiet machine. Here other tests may run at the same time.
     assert!(hybrid.calls * 20 <= hybrid.offered, "{hybrid}");
     assert!(hybrid.admitted.len() as u64 * 100 >= hybrid.offered * 98, "{hybrid}");
 }

@@ -1,6 +1,7 @@
-//! The hybrid provider: leases, on driven clocks and in real time, with one Redis, with many instances, with none.
+//! The hybrid provider: leases on manual clocks and in real time, with one Redis, many instances, or an
+//! unreachable Redis.
 //!
-//! One binary, because every part of it is made for all strategies.
+//! One test binary, because each part is instantiated for all strategies.
 #![cfg(feature = "redis-tokio")]
 
 mod faults;

@@ -1,4 +1,5 @@
-//! Rules whose counters are leased: what is cold is asked first, what is leased is spent here, all or nothing.
+//! Rules with leased counters: Redis decides cold keys first, then leased units are spent locally, all or
+//! nothing.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use trypema::rules::{Engine, Request, RuleSet, Verdict};
 use trypema_testkit::blocking::{connect, limiter, runtime, wait_for};
 use trypema_testkit::redis::Server;
 
-/// One counter that everybody shares, and one of each user's own.
+/// One counter that all users share, and one per user.
 const RULES: &str = "
 rules:
   - {id: all, priority: 1, scope: global, strategy: {absolute: {limit: 1000, window: 60s}}}
   - {id: user, priority: 2, scope: user, strategy: {fixed_window: {limit: 5, window: 60s}}}
 ";
 
-/// An instance with rules in force, on a server and a clock of the test's.
+/// An instance with rules, on the server and the clock of the test.
 struct Instance {
     engine: Engine,
     rl: Arc<RateLimiter>,
@@ -37,7 +38,7 @@ impl Instance {
         wait_for(self.engine.check(&Request::new(&[("user", user)]))).unwrap()
     }
 
-    /// Makes the counter that everybody shares hot, and leaves some of it leased.
+    /// Makes the shared counter hot until the instance holds a lease of it. Returns the number of calls.
     fn warm_up(&self) -> u64 {
         let mut users = 0;
         while self.rl.hybrid().stats().held_units < 2 {
@@ -48,7 +49,7 @@ impl Instance {
         users
     }
 
-    /// What is left of `rule` for `user`.
+    /// The remaining units of `rule` for `user`.
     fn left(&self, rule: &str, user: &str) -> u64 {
         let explained = wait_for(self.engine.explain(&Request::new(&[("user", user)]))).unwrap();
         let found = explained.applying().find(|applying| applying.decision.rule.id == rule);
@@ -60,7 +61,7 @@ fn decided_by(verdict: &Verdict) -> Option<&str> {
     verdict.decided_by().map(|rule| rule.rule.id.as_str())
 }
 
-/// Script calls that the server has answered.
+/// The number of script calls that Redis has executed.
 fn calls(server: &Server) -> u64 {
     let info = server.info("commandstats").unwrap();
     let calls = |line: &str| line.split(',').find_map(|part| part.strip_prefix("calls=")?.parse().ok());
@@ -91,7 +92,8 @@ fn a_request_that_is_sure_to_be_denied_asks_nobody() {
         assert!(denied.retry_after().is_some_and(|wait| !wait.is_zero()));
     }
     assert_eq!(calls(&server), before);
-    // It is looked again after an interval at most: a block may have been lifted, or units given back.
+    // A cached denial is checked again after at most one interval: the block may have been lifted, or units
+    // refunded.
     clock.advance(Duration::from_millis(101));
     assert!(instance.engine.try_check(&Request::new(&[("user", "ann")])).is_none());
     assert!(!instance.check("ann").is_allowed());
@@ -121,7 +123,7 @@ rules:
     }
     assert!(answered_at_once > 1_500, "{answered_at_once}");
     assert!(calls(&server) < 500, "{}", calls(&server));
-    // Once a lease has ended, what is left of it is given back, and nothing is lost.
+    // The rest of each lease is refunded, and no unit is lost.
     wait_for(instance.rl.hybrid().release());
     assert_eq!(instance.left("all", "ann"), 1_000_000 - 2_000);
     assert!(instance.left("user", "ann") >= 1_000_000 - 2_000, "a bucket has refilled meanwhile");
@@ -138,7 +140,8 @@ rules:
     let instance = Instance::new(&server, &clock, yaml);
     let admitted = (0..100).filter(|user| instance.check(&format!("user-{user}")).is_allowed()).count();
     assert_eq!(admitted, 40);
-    // The denial of `all` is forgotten; it is leased again, and denied only after `user` was asked.
+    // The cached denial of `all` has expired. The next check takes from `user` first, is denied by `all`, and
+    // refunds `user`.
     clock.advance(Duration::from_millis(101));
     assert_eq!(decided_by(&instance.check("ann")), Some("all"));
     assert_eq!(instance.left("user", "ann"), 5);

@@ -1,4 +1,5 @@
-//! Fleets of instances that lease from one store, on virtual time: what they admit together, whatever goes wrong.
+//! Simulated fleets that lease from one store on virtual time: the units they admit together, under any
+//! fault.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,5 @@
-//! Leases in Redis equal leases in Rust: the same random asks, takes, refunds and resets on both, compared step by step.
+//! Leases in Redis equal leases in Rust: the same random leases, takes, refunds and resets run on both and
+//! are compared after each step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod mirror;
@@ -22,19 +23,19 @@ use trypema_testkit::subject::RedisStrategy;
 use mirror::{Mirror, seen, shown};
 use steps::{Step, Steps, Verb};
 
-/// Steps per strategy, in traces of some dozens.
+/// The number of steps per strategy, in traces of some dozens.
 const STEPS: usize = 6_000;
 
 type CoreOf<M> = <M as trypema_testkit::subject::LocalStrategy>::Strategy;
 
-/// The same limiter in Redis.
+/// The Redis implementation.
 struct Original<'a, M: RedisStrategy> {
     clock: &'a ManualClock,
-    /// Of each of several versions one; any of them is asked.
+    /// One limiter per version. Each step uses a random one.
     limits: &'a [RateLimiter],
     random: Random,
     receipts: Vec<Receipt>,
-    /// Whether the last step forgot something.
+    /// Whether the last step reset an existing key.
     is_reset: bool,
     strategy: std::marker::PhantomData<M>,
 }
@@ -45,7 +46,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
         M::redis_limiter(&self.limits[any])
     }
 
-    /// What Redis answers to `step`.
+    /// Runs `step` on Redis. Returns the reply in comparable form.
     fn play(&mut self, name: &str, step: &Step<M>) -> String {
         self.clock.set(Timestamp::from_micros(step.now_us));
         let (limit, ann) = (M::limit(&step.limit), key(name));
@@ -81,7 +82,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
     }
 }
 
-/// Heartbeats in Redis are counted as the model counts them.
+/// Redis counts heartbeats as the Rust model does.
 #[test]
 fn live_instances() {
     let server = Server::start().unwrap();
@@ -89,7 +90,7 @@ fn live_instances() {
     let limits = limiter(&connect(&server.url()), "trypema", &clock).build().unwrap();
     let (mut model, mut random, mut now_us) = (LiveInstances::default(), Random::seeded(7), 1_000_000_000);
     for step in 0..2_000 {
-        // Now and then just as long as an instance is live.
+        // Some of these steps are exactly as long as an instance stays live.
         now_us += random.pick(&[0, 1, 300, 999_999, 1_000_000, 3_000_000]);
         clock.set(Timestamp::from_micros(now_us));
         let sharer =
@@ -100,7 +101,7 @@ fn live_instances() {
     }
 }
 
-/// Plays the trace of `seed`; how many steps it had, and how many units were leased in it.
+/// Plays the trace of `seed`. Returns the number of steps and of leased units.
 fn play<M>(limits: &[RateLimiter], clock: &ManualClock, seed: u64) -> (usize, u64)
 where
     M: RedisStrategy<Strategy: Leasable>,
@@ -133,7 +134,7 @@ fn equals_its_twin<M: RedisStrategy<Strategy: Leasable>>() {
     play_many::<M>(&[server.url()]);
 }
 
-/// Plays traces on limiters that reach one server by these addresses.
+/// Plays traces on limiters that reach one server through these URLs.
 fn play_many<M: RedisStrategy<Strategy: Leasable>>(urls: &[String]) {
     let clock = Arc::new(ManualClock::default());
     let reaching = |url: &String| limiter(&connect(url), "trypema", &clock).build().unwrap();
@@ -150,7 +151,7 @@ fn play_many<M: RedisStrategy<Strategy: Leasable>>(urls: &[String]) {
     );
 }
 
-/// Instances of two versions lease from one Redis, as they do during a rolling upgrade.
+/// Instances of two versions lease from one Redis, as during a rolling upgrade.
 #[test]
 fn leases_of_two_versions() {
     for archived in ArchivedVersion::all().unwrap() {

@@ -1,7 +1,7 @@
-//! Every verb of the hybrid provider, and what it promises, on a driven clock and a real Redis.
+//! Every operation of the hybrid provider and its guarantees, on a manual clock and a real Redis.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
-/// Runs a claim for every strategy whose units are leased.
+/// Runs a test for every strategy that leases units.
 macro_rules! for_every_leased {
     ($claim:ident) => {{
         $claim::<trypema::strategy::Absolute>();
@@ -12,7 +12,7 @@ macro_rules! for_every_leased {
     }};
 }
 
-/// Runs a claim for every leased strategy that shuts at its limit.
+/// Runs a test for every leased strategy that never admits more than its limit.
 macro_rules! for_every_exact {
     ($claim:ident) => {{
         $claim::<trypema::strategy::Absolute>();

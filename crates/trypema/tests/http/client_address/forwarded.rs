@@ -1,4 +1,4 @@
-//! `Forwarded`: the examples of RFC 7239, and what else may be in a line.
+//! `Forwarded`: the examples of RFC 7239, and other well-formed and malformed lines.
 
 use http::HeaderMap;
 use http::header::FORWARDED;
@@ -6,18 +6,18 @@ use trypema::http::ForwardingHeader;
 
 use super::{ip, lines, proxies};
 
-/// The client behind 10.0.0.1.
+/// The client address of a request from the proxy 10.0.0.1.
 fn client(headers: &HeaderMap) -> String {
     proxies().with_header(ForwardingHeader::Forwarded).client_address(ip("10.0.0.1"), headers).to_string()
 }
 
-/// Where a search that finds no address ends.
+/// The address of the direct peer, used if the header yields no client address.
 const PEER: &str = "10.0.0.1";
 
 #[test]
 fn lines_are_read_as_written() {
     let table = [
-        // The examples of the document.
+        // The examples of RFC 7239.
         (r#"for="_gazonk""#, PEER),
         (r#"For="[2001:db8:cafe::17]:4711""#, "2001:db8:cafe::17"),
         ("for=192.0.2.60;proto=http;by=203.0.113.43", "192.0.2.60"),
@@ -29,7 +29,7 @@ fn lines_are_read_as_written() {
         (r#"for="_SEVKISEK""#, PEER),
         ("for=unknown", PEER),
         (r#"for=192.0.2.43;by="[2001:db8::1]";proto=https;host=example.com"#, "192.0.2.43"),
-        // What else is well written.
+        // Other well-formed lines.
         (r#"for="192.0.2.43:_obfuscated""#, "192.0.2.43"),
         (r#"proto=http;FOR="192.0.2.43""#, "192.0.2.43"),
         (r#";;for=192.0.2.43;"#, "192.0.2.43"),
@@ -43,10 +43,10 @@ fn lines_are_read_as_written() {
         (r#"for=192.0.2.43, for="[fd00::2]""#, "192.0.2.43"),
         (r#"for="[::ffff:192.0.2.43]:80""#, "192.0.2.43"),
         (r#"for=192.0.2.43,,"#, "192.0.2.43"),
-        // Better written in quotes, but clear.
+        // Values that should be quoted but are unambiguous.
         ("for=192.0.2.43:80", "192.0.2.43"),
         ("for=[2001:db8::1]", "2001:db8::1"),
-        // What says nothing of an address, or too much.
+        // No address, or an ambiguous one.
         ("proto=https", PEER),
         ("192.0.2.43", PEER),
         ("for", PEER),
@@ -75,7 +75,7 @@ fn a_node_of_any_length_is_no_address() {
     }
 }
 
-/// What the client left open on the left swallows nothing on the right.
+/// A quote that the client leaves open on the left does not swallow entries that proxies add on the right.
 #[test]
 fn an_open_quote_spoils_only_its_own_entry() {
     for start in ["for=\"", "\"", "\\", "\"\\", "for=\"\\\\\\\"", "a=\"b\", c=\"", "for=\"x\\", "\u{e9}\""] {

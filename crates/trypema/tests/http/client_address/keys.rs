@@ -1,4 +1,4 @@
-//! What clients are keyed by.
+//! The key that is derived from a client address.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ use super::ip;
 #[test]
 fn ten_thousand_addresses_of_one_network_are_one_client() {
     let network = 0x2001_0db8_0001_0002_u128 << 64;
-    // Multiples of an odd number reach every part of the 64 bits that are the client's own.
+    // Multiples of an odd number spread over all 64 host bits.
     let host = |index: u64| u128::from(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let address = |index| IpAddr::V6(Ipv6Addr::from_bits(network | host(index)));
     let keys: HashSet<AddressKey> = (0..10_000).map(|index| AddressKey::of(address(index))).collect();
@@ -64,7 +64,7 @@ proptest! {
         prop_assert_eq!(key.as_str(), network.to_string());
     }
 
-    /// One bit decides.
+    /// Two addresses share a key exactly if the flipped bit is outside the prefix.
     #[test]
     fn networks_that_differ_have_other_keys(address in any::<u128>(), bits in 1..=128_u8, flipped in 0..128_u8) {
         let key = |address| AddressKey::with_prefix(Ipv6Addr::from_bits(address).into(), Ipv6Prefix::new(bits).unwrap());

@@ -1,4 +1,4 @@
-//! What a client writes left of what trusted proxies add changes nothing.
+//! A client cannot change its address: everything it writes is to the left of the entries of trusted proxies.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,17 +10,17 @@ use trypema::http::ForwardingHeader;
 
 use super::{X_FORWARDED_FOR, lines, proxies};
 
-/// A request that came through one proxy or more.
+/// A request that passed through one or more proxies.
 #[derive(Debug, Clone)]
 struct Journey {
-    /// The lines that the client sent.
+    /// The header lines that the client sent.
     attack: Vec<Vec<u8>>,
     client: IpAddr,
-    /// In the order in which they were passed; the last one is the peer.
+    /// The proxies in the order in which the request passed them. The last one is the direct peer.
     hops: Vec<Hop>,
 }
 
-/// A proxy, and how it writes down who called it.
+/// A proxy, and the way in which it writes down the address of its caller.
 #[derive(Debug, Clone, Copy)]
 struct Hop {
     proxy: IpAddr,
@@ -28,7 +28,8 @@ struct Hop {
     adds_a_line: bool,
 }
 
-/// A line as a client might send it: any bytes that a header may have, and many that hurt.
+/// Header lines as an attacker might send them: arbitrary bytes, mixed with fragments that are likely to
+/// confuse a parser.
 fn attacks() -> impl Strategy<Value = Vec<Vec<u8>>> {
     const HURTING: [&str; 17] = [
         "\"",
@@ -90,7 +91,7 @@ fn journeys() -> impl Strategy<Value = Journey> {
 }
 
 impl Journey {
-    /// The lines as they arrive, when proxies add `written(caller, style)`.
+    /// The header lines as the server receives them, if each proxy adds `written(caller, style)`.
     fn lines(&self, written: fn(IpAddr, usize) -> String) -> Vec<Vec<u8>> {
         let (mut lines, mut caller) = (self.attack.clone(), self.client);
         for hop in &self.hops {

@@ -1,4 +1,4 @@
-//! The example on a free port, and a client that reads its answers with a parser of its own.
+//! The example on a free port, and a client that parses its responses independently of the library.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The only value of a header.
+    /// The value of a header that may appear at most once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let values: Vec<&str> =
             self.headers.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_str()).collect();
@@ -90,13 +90,13 @@ impl Answer {
         self.header("retry-after").map(|seconds| seconds.parse().unwrap())
     }
 
-    /// Quota and window of a policy.
+    /// The quota and the window in seconds of a policy.
     pub(crate) fn limit_of(&self, policy: &str) -> (i64, i64) {
         let item = self.item("ratelimit-policy", policy);
         (integer(&item, "q"), integer(&item, "w"))
     }
 
-    /// What is left of a policy, and for how many seconds.
+    /// The remaining units of a policy, and its reset time in seconds.
     pub(crate) fn left_of(&self, policy: &str) -> (i64, i64) {
         let item = self.item("ratelimit", policy);
         (integer(&item, "r"), integer(&item, "t"))
@@ -114,7 +114,7 @@ impl Answer {
         items.find(is_policy).unwrap_or_else(|| panic!("{header} has no {policy}: {text}"))
     }
 
-    /// 429 by this policy, for so many seconds, said in every way.
+    /// Asserts a 429 by this policy with a wait of `seconds`, in the status, the headers and the body.
     pub(crate) fn assert_denied(&self, policy: &str, seconds: u64) {
         assert_eq!((self.status, self.retry_after()), (429, Some(seconds)));
         assert_eq!(self.left_of(policy).1, i64::try_from(seconds).unwrap());

@@ -1,4 +1,4 @@
-//! The error that handlers return, and the calls that make it.
+//! The error that handlers return, and the guards that create it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,7 @@ fn an_attempt_that_is_never_allowed_has_no_wait() {
 }
 
 proptest! {
-    /// Whatever the action is called, the message is one short line and the body is text in HTML.
+    /// Whatever the name of the action, the message is one short line and the body is safe to embed in HTML.
     #[test]
     fn any_action_makes_one_line(action in prop_oneof![any::<String>(), Just("a\r\n".repeat(5_000))]) {
         let error = guard(&denied(SECOND), &action).unwrap_err();

@@ -1,4 +1,4 @@
-//! `RateLimit` and `RateLimit-Policy`, read by an independent parser of structured fields.
+//! `RateLimit` and `RateLimit-Policy`, read by a third-party parser of structured fields.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use trypema::{Decision, RateLimiter, TokenBucketLimits, TokenLimit};
 
 use super::{MAX_LIMIT, WINDOW, allowed, decided, denied, names, never, rounded_up, waits};
 
-/// The greatest integer of a structured field.
+/// The largest integer of a structured field.
 const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// What a policy is made from.
+/// The parts of a policy.
 #[derive(Debug, Clone)]
 struct Given {
     name: String,
@@ -56,7 +56,7 @@ fn written(style: HeaderStyle, policies: &[Given]) -> HeaderMap {
     headers
 }
 
-/// The items of the one line that a field has.
+/// Parses the items of a field that must have exactly one line.
 fn items(headers: &HeaderMap, name: &str) -> Vec<Item> {
     let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
     assert_eq!(lines.len(), 1, "{headers:?}");
@@ -73,13 +73,13 @@ fn name_of(item: &Item) -> &str {
     item.bare_item.as_string().unwrap_or_else(|| panic!("{item:?}")).as_str()
 }
 
-/// The parameters, all of which are integers.
+/// The parameters of an item, all of which must be integers.
 fn numbers(item: &Item) -> Vec<(&str, u64)> {
     let number = |value: &BareItem| u64::try_from(i64::from(value.as_integer().unwrap())).unwrap();
     item.params.iter().map(|(key, value)| (key.as_str(), number(value))).collect()
 }
 
-/// The wait of a call that was denied, else until everything is back.
+/// The wait of a denied request that can succeed later; otherwise the time until the limit is full again.
 fn reset_after(decision: &Decision) -> Duration {
     if decision.is_allowed() || decision.is_never() {
         return decision.reset_after();
@@ -87,7 +87,7 @@ fn reset_after(decision: &Decision) -> Duration {
     decision.retry_after().unwrap()
 }
 
-/// The first 12, and of the rest the first that denied, up to 24 in all.
+/// The policies that the header lists: the first 12, then up to 12 of the remaining ones that denied.
 fn listed(policies: &[Given]) -> Vec<&Given> {
     let (first, rest) = policies.split_at(policies.len().min(12));
     let denied = rest.iter().filter(|given| !given.decision.is_allowed());
@@ -171,8 +171,8 @@ fn a_list_reads_as_the_draft_shows_it() {
     assert_eq!(headers["ratelimit"], r#""burst";r=50;t=30, "say \"\\\"";r=0;t=1"#);
 }
 
-/// A bucket gives a token back long before it is full: who was denied is told of the token, so that `Retry-After`
-/// is no earlier than `t`, as the draft wants.
+/// A bucket refills one token long before it is full. A denied client is given the time until its own request
+/// fits, so that `Retry-After` is no earlier than `t`, as the draft requires.
 #[test]
 fn a_denial_is_told_when_its_own_call_fits() {
     let rl = RateLimiter::builder().clock(Arc::new(ManualClock::default())).build().unwrap();
@@ -197,7 +197,8 @@ fn the_style_decides_and_without_policies_there_is_nothing() {
     assert!(written(HeaderStyle::XRateLimit, &[]).is_empty());
 }
 
-/// Two layers on one route: both lists hold, and the three numbers of the inner one.
+/// Two layers on one route: both lists are sent, and the three `X-RateLimit` fields are those of the inner
+/// layer.
 #[test]
 fn what_is_there_already_stays() {
     let (inner, outer) = (denied(Duration::from_secs(5)), allowed(9, 8, Duration::from_secs(7)));

@@ -1,4 +1,4 @@
-//! Denials over gRPC: what a client's library would read from the headers.
+//! Denials over gRPC, as a client library reads them from the headers.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn is_a_response_of_headers_alone() {
     assert_eq!(headers.len(), 5);
 }
 
-/// Encoded by the reference implementation: `Status(8, "no", [RetryInfo(1.5 s)])`.
+/// The expected value was encoded by the reference implementation: `Status(8, "no", [RetryInfo(1.5 s)])`.
 #[test]
 fn the_details_are_a_status_with_retry_info() {
     let denial = response(ErrorCode::RateLimited, "no", Some(Duration::from_millis(1500)));
@@ -51,7 +51,7 @@ fn only_a_denial_without_a_wait_forbids_to_retry() {
     assert_eq!(pushback(ErrorCode::ServiceUnavailable, None), None);
     assert_eq!(pushback(ErrorCode::InternalServerError, None), None);
     assert_eq!(pushback(ErrorCode::RateLimited, Some(Duration::ZERO)).unwrap(), "1");
-    // Greater numbers would be taken for "never".
+    // A client would read a larger number as "do not retry".
     assert_eq!(pushback(ErrorCode::RateLimited, Some(Duration::MAX)).unwrap(), i32::MAX.to_string().as_str());
 }
 
@@ -71,7 +71,7 @@ fn grpc_is_told_by_its_content_type() {
     assert!(!is_grpc(&HeaderMap::new()));
 }
 
-/// As the protocol says to read a message.
+/// Decodes a `grpc-message` as the gRPC specification requires.
 fn percent_decoded(value: &[u8]) -> String {
     let mut bytes = Vec::new();
     let mut rest = value;

@@ -92,7 +92,7 @@ fn an_invalid_input_is_not_the_callers_fault_and_stays_inside() {
 }
 
 proptest! {
-    /// Whatever a policy is called, the body is text in HTML, and names it as the header does.
+    /// Whatever the name of a policy, the body is safe to embed in HTML and uses the same name as the header.
     #[test]
     fn names_are_those_of_the_header(name in names()) {
         let decision = never();

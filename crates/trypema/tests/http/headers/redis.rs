@@ -1,4 +1,4 @@
-//! The wrapper on Redis and on hybrid: a block is 429, and a store that fails never is.
+//! `guard` on Redis and on the hybrid provider: a block is 429, and a store failure never is.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ fn limit() -> AbuseLimit {
 
 fn limiter(server: &Server, on_failure: OnFailure) -> RateLimiter {
     let builder = RateLimiter::builder().redis(connect(&server.url()));
-    // Nothing here is about time, and a busy machine is slow.
+    // No test here depends on the deadline. It is long because a busy machine is slow.
     builder.on_redis_failure(on_failure).redis_deadline(Duration::from_secs(5)).build().unwrap()
 }
 
-/// An attempt on Redis, or on hybrid.
+/// A guarded attempt on the Redis or the hybrid provider.
 type Attempt = fn(&RateLimiter) -> Result<(), ErrorResponse>;
 
 const ATTEMPTS: [Attempt; 2] = [
@@ -39,7 +39,7 @@ fn a_block_is_named_and_timed() {
     }
 }
 
-/// A client that is blocked is answered without Redis.
+/// The hybrid provider denies a blocked client without a Redis call.
 #[test]
 fn a_blocked_client_costs_the_hybrid_provider_no_call() {
     let server = Server::start().unwrap();

@@ -1,4 +1,4 @@
-//! `Retry-After`: whole seconds, rounded up, at least one, and only where waiting helps.
+//! `Retry-After`: whole seconds, rounded up, at least one, and only if waiting helps.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn replaces_what_is_there() {
 }
 
 proptest! {
-    /// Whoever waits that long is admitted, and a second less is too early.
+    /// `Retry-After` is long enough, and one second less would be too short.
     #[test]
     fn is_the_first_second_that_is_late_enough(wait in waits()) {
         let seconds = retry_after_seconds(&denied(wait)).unwrap();

@@ -1,4 +1,4 @@
-//! Which of several policies the three `X-RateLimit` fields are of.
+//! The choice of the policy that the three `X-RateLimit` fields describe.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use trypema::http::{HeaderStyle, Policy};
 
 use super::{allowed, decided, denied, never};
 
-/// The quota that is shown; every policy of a test has another.
+/// The quota in `X-RateLimit-Limit`. It identifies the policy, because the quotas of a test differ.
 fn shown(policies: &[(u64, Decision)]) -> u64 {
     let of = |(quota, decision)| Policy { name: "any", quota, window: None, decision };
     let mut headers = HeaderMap::new();
@@ -17,7 +17,7 @@ fn shown(policies: &[(u64, Decision)]) -> u64 {
     headers["x-ratelimit-limit"].to_str().unwrap().parse().unwrap()
 }
 
-/// In any order.
+/// Asserts that the policy with this quota is chosen, in either order.
 fn is_tightest(quota: u64, policies: [(u64, Decision); 2]) {
     assert_eq!(shown(&policies), quota);
     let [one, other] = policies;
@@ -28,7 +28,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_denial_comes_first() {
-    // One of ten is left, but five were asked for; of a hundred, none is left.
+    // The first limit has 1 of 10 units left but denied a cost of 5. The second has none of 100 left.
     let denied = decided(10, (9, 5), MINUTE);
     is_tightest(10, [(10, denied), (100, allowed(100, 0, MINUTE))]);
 }
@@ -36,7 +36,7 @@ fn a_denial_comes_first() {
 #[test]
 fn then_the_smallest_share() {
     is_tightest(100, [(10, allowed(10, 5, MINUTE)), (100, allowed(100, 49, MINUTE))]);
-    // Shares that differ by less than a float can tell.
+    // The shares differ by less than an `f64` can represent.
     let whole = (1 << 53) - 1;
     is_tightest(
         whole,
@@ -48,7 +48,7 @@ fn then_the_smallest_share() {
 fn then_the_longest_wait() {
     is_tightest(20, [(10, allowed(10, 5, MINUTE)), (20, allowed(20, 10, MINUTE * 2))]);
     is_tightest(2, [(1, denied(MINUTE)), (2, denied(MINUTE * 2))]);
-    // Waiting does not help a call that never fits.
+    // Waiting does not help a request that never fits.
     let never_with_nothing_left = decided(1, (1, 2), MINUTE);
     assert!(never_with_nothing_left.is_never());
     is_tightest(2, [(1, denied(MINUTE * 2)), (2, never_with_nothing_left)]);

@@ -1,4 +1,4 @@
-//! What clients are answered, and what they are told of limits.
+//! The responses of the middleware, and the limits that they report.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn a_denial_is_a_problem_with_a_wait() {
 
     let denied = send(&layer, request()).await;
     assert_eq!(denied.status, 429);
-    // The clock shows 12:26:40.
+    // The clock shows 12:26:40, so the hour ends in 2,000 seconds.
     assert_eq!(denied.header("retry-after"), Some("2000"));
     assert_eq!(
         denied.json(),
@@ -38,7 +38,7 @@ async fn a_denial_is_a_problem_with_a_wait() {
     assert_eq!(denied.headers.len(), 2, "{denied:?}");
 }
 
-/// Who comes back when it was told to is let in, and not a moment earlier.
+/// A client that waits for the reported time is admitted, and a microsecond earlier it is denied.
 #[tokio::test]
 async fn the_wait_is_as_long_as_it_says() {
     let (rl, clock) = limiter();
@@ -48,7 +48,7 @@ async fn the_wait_is_as_long_as_it_says() {
     clock.advance(Duration::from_millis(500));
     send(&bucket, request()).await;
     let denied = send(&bucket, request()).await;
-    // One token every four seconds, of which half of one has passed.
+    // The bucket refills one token every four seconds. Half a second of that has passed.
     assert_eq!((denied.status.as_u16(), denied.header("retry-after")), (429, Some("4")));
     clock.advance(Duration::from_micros(3_499_999));
     assert_eq!(send(&bucket, request()).await.status, 429);
@@ -84,7 +84,7 @@ async fn the_older_fields_tell_what_is_left() {
     }
 }
 
-/// Every strategy can be put in front of a service, and says what it is.
+/// The layer works with every strategy and reports the wait of each.
 #[tokio::test]
 async fn limits_of_every_strategy() {
     let minute = Duration::from_secs(60);
@@ -112,7 +112,7 @@ async fn limits_of_every_strategy() {
     }
 }
 
-/// Waiting does not help a request that asks for more than there ever is.
+/// Waiting does not help a request that costs more than the whole limit.
 #[tokio::test]
 async fn what_never_fits_has_no_wait() {
     let layer = hourly_layer(1).cost(|_| 2).use_headers(HeaderStyle::Standard).build().unwrap();
@@ -149,7 +149,7 @@ async fn an_error_handler_makes_the_answer() {
     assert_eq!((keyless.header("retry-after"), keyless.header("x-ratelimit-limit")), (Some("7"), None));
 }
 
-/// What clients send stays out of what others may be shown: logs of responses, caches, pages.
+/// Responses may be logged, cached or shown in pages, so they never contain the client's key.
 #[tokio::test]
 async fn answers_do_not_repeat_what_clients_say() {
     let api_key = HeaderKeyExtractor::new(http::HeaderName::from_static("x-api-key"));

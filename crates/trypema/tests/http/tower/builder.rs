@@ -1,4 +1,4 @@
-//! What a layer cannot be built from.
+//! Invalid settings of a layer.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn names_are_short_and_plain() {
         let Err(InvalidLayer::Name { given, max_bytes: 64 }) = build(name) else { panic!("{name:?}") };
         assert!(name.starts_with(&given));
     }
-    // Without one, the counters of two layers would meet.
+    // Without a name, two layers on one limiter would share counters.
     let shared = RateLimitLayer::builder().limit(hourly(1)).limiter(limiter().0).build();
     assert_eq!(shared.unwrap_err(), InvalidLayer::NoName);
 }
@@ -67,7 +67,8 @@ async fn as_many_attributes_as_rules_take() {
     assert_eq!(statuses(&layer, [request(), request()]).await, [200, 429]);
 }
 
-/// Half of tower_governor's pair takes the other half from its defaults: 8 tokens, and one every 500 ms.
+/// If only one number of tower_governor's pair is set, the other is its default: 8 tokens, or one every 500
+/// ms.
 #[tokio::test]
 async fn numbers_left_out_are_those_of_tower_governor() {
     let (rl, clock) = limiter();

@@ -1,5 +1,4 @@
-//! Requests that pay after their response, or are given back what they paid. The same for counters in Redis: see
-//! `redis.rs`.
+//! Requests that are charged after their response, or refunded. `redis.rs` runs the same cases on Redis.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use super::scene::{
     with_header,
 };
 
-/// Three failures within ten minutes block for ten minutes; the same numbers as [`guesses`].
+/// Three failures within ten minutes block for ten minutes: the same limits as [`guesses`].
 pub(crate) const GUESSES: &str = "
 rules:
   - id: guesses
@@ -22,7 +21,7 @@ rules:
         long: {window: 24h, threshold: 10, block: 24h}
 ";
 
-/// Two requests an hour, and ten for all.
+/// Two requests an hour per address, and ten an hour for all clients together.
 pub(crate) const HOURLY: &str = "
 rules:
   - {id: hourly, scope: ip, strategy: {fixed_window: {limit: 2, window: 1h}}}
@@ -37,7 +36,8 @@ fn by_rules(rules: &str) -> RateLimitLayerBuilder<ByRules> {
     RateLimitLayer::rules(engine(rules)).attribute("ip", PeerIpKeyExtractor)
 }
 
-/// Wrong passwords count and right ones do not; the third wrong one blocks even the right one.
+/// Wrong passwords are counted and right ones are not. After the third wrong password, even the right one is
+/// denied.
 pub(crate) async fn only_failures_count(layer: &RateLimitLayer) {
     let (wrong, right) = (|| answered_with(401), || answered_with(200));
     let attempts = [wrong(), right(), wrong(), right(), right(), right(), wrong(), wrong(), right()];
@@ -49,7 +49,7 @@ pub(crate) async fn only_failures_count(layer: &RateLimitLayer) {
     assert_eq!(send(layer, request_from("192.0.2.2")).await.status, 200, "somebody else");
 }
 
-/// Failures of the server are given back, and nothing else is.
+/// Only responses with a server error are refunded.
 pub(crate) async fn failures_of_the_server_are_free(layer: &RateLimitLayer) {
     let answers = [500, 502, 200, 503, 404].map(answered_with);
     assert_eq!(statuses(layer, answers).await, [500, 502, 200, 503, 404]);
@@ -79,7 +79,8 @@ async fn rules_with_refunds() {
     failures_of_the_server_are_free(&layer).await;
 }
 
-/// A limit without blocks is looked at for the whole cost, so that a request that could not pay does not run.
+/// Without a block to check, the layer peeks with the whole cost. A request that could not be charged does
+/// not run.
 #[tokio::test]
 async fn what_could_not_be_charged_is_not_let_in() {
     let layer = hourly_layer(3).cost(|_| 2).charge_if(|response| response.status != 204).build().unwrap();
@@ -100,12 +101,12 @@ async fn headers_tell_what_is_left_after_charging() {
             let answer = send(&layer, answered_with(status)).await;
             left.push(answer.header("x-ratelimit-remaining").unwrap().to_owned());
         }
-        // The third would have left two, and was not counted.
+        // The third request leaves 2 units. The fourth is not charged.
         assert_eq!(left, ["4", "3", "2", "2"]);
     }
 }
 
-/// The predicates see what the service inside says, and not only the status.
+/// The predicate receives the version, headers and extensions of the response, not only the status.
 #[tokio::test]
 async fn a_response_is_seen_whole() {
     let layer = hourly_layer(1).refund_if(|response| {
@@ -118,7 +119,7 @@ async fn a_response_is_seen_whole() {
     assert_eq!(statuses(&layer, requests).await, [200, 200, 200]);
 }
 
-/// Failures that ran at the same time are each counted on every rule, also where another rule is full by then.
+/// Concurrent failures are each counted by every rule, even if another rule is exhausted by then.
 #[tokio::test]
 async fn what_has_happened_is_counted_by_each_rule() {
     let rules = "

@@ -1,4 +1,4 @@
-//! Whose counters are whose.
+//! The separation of counters between layers, rules and keys.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ async fn a_layer_without_a_limiter_has_its_own() {
     assert_eq!(statuses(&other, [request(), request()]).await, [200, 429]);
 }
 
-/// A rule may have the name of a layer, and any placeholder.
+/// A layer and a rule have separate counters even if they share a name and a key.
 #[tokio::test]
 async fn layers_and_rules_do_not_meet() {
     let (rl, _) = limiter();
@@ -51,7 +51,7 @@ async fn layers_and_rules_do_not_meet() {
     assert_eq!(rl.local().fixed_window().len(), 2);
 }
 
-/// Whatever a key looks like, it has one counter, and the counter one key.
+/// Each key has its own counter, whatever characters it contains and however long it is.
 #[tokio::test]
 async fn odd_keys_have_counters_of_their_own() {
     let query = |request: &RequestView<'_>| request.uri.query().map(str::to_owned);

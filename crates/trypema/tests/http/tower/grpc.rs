@@ -1,4 +1,4 @@
-//! In front of a real gRPC server, called by a real client.
+//! The middleware in front of a real gRPC server, called by a real client.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use trypema::tower::{ByLimit, RateLimitLayer, RateLimitLayerBuilder, RequestView
 
 use super::scene::{grpc_call, hourly_layer, send};
 
-/// A health service behind `layer`, and a client of it.
+/// Starts a health service behind `layer`. Returns a client of it.
 async fn client_of(layer: RateLimitLayer) -> HealthClient<Channel> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address: SocketAddr = listener.local_addr().unwrap();
@@ -26,7 +26,7 @@ async fn client_of(layer: RateLimitLayer) -> HealthClient<Channel> {
     HealthClient::new(channel)
 }
 
-/// Counts by the address that tonic knows.
+/// Limits by the peer address that tonic provides.
 fn by_peer(limit: u64) -> RateLimitLayerBuilder<ByLimit> {
     let peer = |request: &RequestView<'_>| {
         let address = request.extensions.get::<TcpConnectInfo>()?.remote_addr()?;
@@ -72,7 +72,7 @@ async fn a_call_without_a_key_is_an_internal_error() {
     assert_eq!(says_what_to_do, cfg!(debug_assertions), "{status:?}");
 }
 
-/// gRPC says everything in headers: no body, no `Retry-After`.
+/// A gRPC denial is sent in headers only: no body, no `Retry-After`.
 #[tokio::test]
 async fn a_grpc_answer_is_headers_alone() {
     let layer = hourly_layer(1).build().unwrap();
@@ -83,7 +83,8 @@ async fn a_grpc_answer_is_headers_alone() {
     assert_eq!(denied.header("retry-after"), None);
 }
 
-/// What is no call is answered in HTTP, whatever it says of itself: a denial that is a success would stay in caches.
+/// Only a POST is a gRPC call. Another method receives a 429, because caches would store a denial with status
+/// 200.
 #[tokio::test]
 async fn only_a_post_is_a_call() {
     let layer = hourly_layer(1).build().unwrap();

@@ -1,4 +1,4 @@
-//! Counters that are leased: the same answers as by Redis, and hardly a call of it.
+//! The hybrid provider behind the middleware: the same responses as on Redis, with few Redis calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use trypema_testkit::redis::Server;
 use super::charging::{GUESSES, HOURLY, failures_of_the_server_are_free, only_failures_count};
 use super::scene::{guesses, hourly, request, rule_set, send};
 
-/// Nothing here is about time, and a busy machine is slow.
+/// No test here depends on the deadline. It is long because a busy machine is slow.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn limiter(server: &Server) -> Arc<RateLimiter> {
@@ -45,7 +45,7 @@ async fn two_instances_admit_exactly_their_limit() {
     assert!((950..=1_000).contains(&admitted), "{admitted}");
     here.hybrid().release().await;
     there.hybrid().release().await;
-    // What was held is given back, and can be used.
+    // The released units are available again.
     let last = by_limit(&limiter(&server).await, 1_000).build().unwrap();
     while send(&last, request()).await.status == 200 {
         admitted += 1;

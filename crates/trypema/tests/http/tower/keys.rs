@@ -1,4 +1,4 @@
-//! Who requests are counted for.
+//! The keys that requests are counted by.
 
 use std::net::IpAddr;
 
@@ -52,7 +52,7 @@ fn a_client_is_known_by_what_trusted_proxies_say() {
     assert_eq!(key_of(&client, &request).as_deref(), Some("203.0.113.9"));
 }
 
-/// Neither who calls directly nor who comes through a proxy gets a second key by writing headers.
+/// A client cannot get a second key by forging headers, neither directly nor through a proxy.
 #[tokio::test]
 async fn lies_about_addresses_do_not_help() {
     let client = SmartIpKeyExtractor::new(TrustedProxies::new(["10.0.0.0/8".parse().unwrap()]));
@@ -70,7 +70,7 @@ fn a_header_is_its_first_value() {
     let mut request = with_header(request(), "x-api-key", "k1");
     request.headers_mut().append("x-api-key", "k2".parse().unwrap());
     assert_eq!(key_of(&api_key, &request).as_deref(), Some("k1"));
-    // Bytes that are no text do not make a caller unknown, which would free it of rules.
+    // A value that is not text still yields a key. Without a key, rules would not apply to the client.
     request.headers_mut().insert("x-api-key", http::HeaderValue::from_bytes(b"\xff").unwrap());
     assert_eq!(key_of(&api_key, &request).as_deref(), Some("\u{fffd}"));
     assert_eq!(key_of(&api_key, &http::Request::new(())), None);
@@ -114,7 +114,8 @@ async fn each_key_has_a_limit_of_its_own() {
     assert_eq!(statuses(&layer, requests).await, [200, 200, 429]);
 }
 
-/// What is missing is said to those who build the server, and never as if the client were to blame.
+/// A missing key is a configuration error of the server: the response is a server error and names the missing
+/// setting.
 #[tokio::test]
 async fn a_request_without_a_key_is_the_servers_fault() {
     let api_key = HeaderKeyExtractor::new(HeaderName::from_static("x-api-key"));

@@ -1,4 +1,5 @@
-//! Requests without an attribute that rules need: an address that the server cannot tell, and what clients leave out.
+//! Requests without an attribute that a rule needs: an address that the server does not know, or a header
+//! that the client omits.
 
 use http::{HeaderName, Request};
 use trypema::http::TrustedProxies;
@@ -13,7 +14,7 @@ rules:
   - {id: per-ip, scope: ip, endpoints: [/api/**], strategy: {fixed_window: {limit: 1, window: 1h}}}
 ";
 
-/// A request from nowhere: nothing has put an address into its extensions, as without
+/// A request without a peer address in its extensions, as in a server that lacks
 /// `into_make_service_with_connect_info`.
 fn without_address(path: &str) -> Request<()> {
     to(Request::new(()), path)
@@ -32,7 +33,7 @@ async fn a_server_that_cannot_tell_addresses_fails_where_a_rule_needs_them() {
     ];
     for layer in layers {
         for _ in 0..3 {
-            // No proxy is trusted to speak for a peer that is not known.
+            // The peer is unknown, so its `X-Forwarded-For` is not trusted.
             let forwarded = with_header(without_address("/api/x"), "x-forwarded-for", "203.0.113.9");
             let failed = send(&layer, forwarded).await;
             assert_eq!(failed.status, 500, "{failed:?}");
@@ -70,7 +71,7 @@ async fn whatever_else_needs_addresses_fails_too() {
             RateLimitLayer::rules(engine(&rules)).attribute("ip", PeerIpKeyExtractor).build().unwrap();
         assert_eq!(send(&layer, without_address("/")).await.status, 200, "{rules}");
     }
-    // By any name that the address has.
+    // The address may have any attribute name.
     let rules = rule("scope: user, key_pattern: '{client}'");
     let layer = RateLimitLayer::rules(engine(&rules)).attribute("client", smart()).build().unwrap();
     assert_eq!(send(&layer, without_address("/")).await.status, 500);
@@ -126,7 +127,7 @@ async fn what_clients_leave_out_is_answered_as_the_rule_says() {
     assert_eq!(send(&by_user("error"), ann).await.status, 200);
 }
 
-/// The log names the function that is missing, and does not grow with traffic.
+/// The log names the missing function, and the number of lines grows only logarithmically with traffic.
 #[cfg(feature = "tracing")]
 #[tokio::test]
 async fn a_missing_address_is_an_error_in_the_log() {
@@ -157,7 +158,7 @@ async fn a_missing_address_is_an_error_in_the_log() {
     }
     drop(guard);
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    // 1, 2, 4, 8, 16, 32.
+    // Logged for the occurrences 1, 2, 4, 8, 16 and 32.
     assert_eq!(text.lines().count(), 6, "{text}");
     assert!(text.contains("ERROR") && text.contains("into_make_service_with_connect_info"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Costs, exceptions, methods.
+//! Options of the layer: costs, exempt requests, methods.
 
 use http::{Method, Request};
 use trypema::http::HeaderStyle;
@@ -44,7 +44,7 @@ async fn what_is_skipped_is_neither_counted_nor_told() {
     assert_eq!(statuses(&layer, requests).await, [200, 200, 200, 429]);
     let skipped = send(&layer, internal()).await;
     assert!(skipped.status == 200 && skipped.headers.is_empty(), "{skipped:?}");
-    // Not even a key is needed.
+    // A skipped request does not even need a key.
     let mut keyless = Request::new(());
     *keyless.uri_mut() = "/health".parse().unwrap();
     assert_eq!(send(&layer, keyless).await.status, 200);

@@ -1,4 +1,4 @@
-//! Counters in Redis: the same as in this process, and what a failure of Redis looks like.
+//! Counters in Redis: the same cases as on the local provider, and the responses while Redis fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::charging::{GUESSES, HOURLY, failures_of_the_server_are_free, only_fai
 use super::scene::{grpc_call, guesses, hourly, request, request_from, rule_set, send, statuses, to};
 use super::service::respects_readiness;
 
-/// Nothing here is about time, and a busy machine is slow.
+/// No test here depends on the deadline. It is long because a busy machine is slow.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn limiter(server: &Server, on_failure: OnFailure) -> Arc<RateLimiter> {
@@ -60,7 +60,7 @@ async fn rules_are_shared_through_redis() {
     assert_eq!(statuses(&layer, [request(), request(), request()]).await, [200, 200, 429]);
     let other = send(&layer, request_from("192.0.2.2")).await;
     assert_eq!((other.status.as_u16(), other.header("x-ratelimit-remaining")), (200, Some("1")));
-    // No rule applies: Redis is not asked.
+    // Without an applicable rule, the layer does not call Redis.
     server.kill_9().unwrap();
     let layer = by_rules(&rl, "rules: []").build().unwrap();
     assert_eq!(send(&layer, request()).await.status, 200);
@@ -104,7 +104,7 @@ async fn the_service_that_was_made_ready_is_called_after_redis() {
     respects_readiness(&by_rules(&rl, HOURLY).build().unwrap(), 2).await;
 }
 
-/// A failure of Redis is never the caller's fault.
+/// A failure of Redis is never reported as the client's fault.
 #[tokio::test]
 async fn a_redis_that_is_away_is_503() {
     for on_failure in [OnFailure::Fail, OnFailure::Deny] {
@@ -131,7 +131,7 @@ async fn a_redis_that_is_away_is_503() {
             let problem = answer.json();
             assert!(problem["type"].as_str().unwrap().ends_with("temporary-reduced-capacity"), "{problem}");
             assert!(!answer.body.contains("127.0.0.1"), "{}", answer.body);
-            // Nobody has counted, so there are no numbers, and nothing was violated.
+            // No units were counted, so the response has no rate limit headers and names no violated policy.
             assert_eq!(problem.get("violated-policies"), None, "{on_failure:?}");
             assert!(!answer.headers.keys().any(|name| name.as_str().contains("ratelimit")), "{answer:?}");
 
@@ -160,7 +160,7 @@ async fn a_redis_that_is_away_may_be_made_light_of() {
     }
 }
 
-/// No store is needed to know that.
+/// A cost above the limit is denied without Redis.
 #[tokio::test]
 async fn a_cost_that_never_fits_is_429_without_redis() {
     for on_failure in [OnFailure::Allow, OnFailure::Deny] {
@@ -175,7 +175,7 @@ async fn a_cost_that_never_fits_is_429_without_redis() {
     }
 }
 
-/// A rule may say for itself what a failure means.
+/// `on_store_failure` of a rule overrides the limiter's policy.
 #[tokio::test]
 async fn a_rule_may_choose_what_a_failure_means() {
     let server = Server::start().unwrap();
@@ -190,7 +190,7 @@ async fn a_rule_may_choose_what_a_failure_means() {
     }
 }
 
-/// Redis fails between the response and its settling: the response is sent as it is.
+/// If Redis fails after the response, the charge or refund is lost, but the response is sent unchanged.
 #[tokio::test]
 async fn a_failure_after_the_response_does_not_change_it() {
     for is_refunding in [true, false] {

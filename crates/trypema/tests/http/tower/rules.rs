@@ -1,4 +1,4 @@
-//! Layers with rules.
+//! Layers that enforce a rule set.
 
 use axum::Router;
 use axum::extract::MatchedPath;
@@ -53,7 +53,7 @@ async fn plans_have_limits_of_their_own() {
         ("paid".to_owned(), [0, 2_000])
     );
 
-    // No rule applies to who has no key, and there is nothing to tell.
+    // No rule applies to a request without an API key, so there are no headers to send.
     let unknown = send(&layer, request()).await;
     assert!(unknown.status == 200 && unknown.headers.is_empty(), "{unknown:?}");
 }
@@ -80,7 +80,7 @@ async fn endpoint_and_method_are_known_by_themselves() {
     assert_eq!(statuses(&layer, paths).await, [200, 200, 429, 200, 200]);
 }
 
-/// What `router` answers to requests for these paths, one after the other.
+/// The statuses that `router` returns for these paths, in order.
 async fn routed(router: &Router, paths: &[&str]) -> Vec<u16> {
     let mut statuses = Vec::new();
     for path in paths {
@@ -91,7 +91,8 @@ async fn routed(router: &Router, paths: &[&str]) -> Vec<u16> {
     statuses
 }
 
-/// What is given for a name goes before what every request has, which stands in where that finds nothing.
+/// An extractor for an attribute overrides the built-in one, which is the fallback if the extractor finds
+/// nothing.
 #[tokio::test]
 async fn an_endpoint_may_be_the_route_that_matched() {
     let rules = "rules: [{id: route, scope: endpoint, strategy: {fixed_window: {limit: 1, window: 1h}}}]";
@@ -108,7 +109,7 @@ async fn an_endpoint_may_be_the_route_that_matched() {
     assert_eq!(routed(&by_route, &paths).await, [200, 429, 200, 200, 429]);
 }
 
-/// A router inside another one sees only the rest of the path; the endpoint is what the client asked for.
+/// A nested router sees only the rest of the path. The endpoint attribute is the whole path of the request.
 #[cfg(feature = "axum")]
 #[tokio::test]
 async fn an_endpoint_is_the_whole_path() {
@@ -119,7 +120,8 @@ async fn an_endpoint_is_the_whole_path() {
     assert_eq!(routed(&router, &["/api/search", "/api/search"]).await, [200, 429]);
 }
 
-/// A throttled caller is asked to wait, in the only words HTTP has for it.
+/// A throttled request is answered with a status and `Retry-After`, because HTTP has no other way to delay a
+/// client.
 #[tokio::test]
 async fn a_throttled_request_is_told_to_wait() {
     let seen = |denial: &Denial<'_>| {
@@ -189,7 +191,7 @@ async fn an_override_may_block_a_key() {
     let layer = by_rules(rules).use_headers(HeaderStyle::XRateLimit).build().unwrap();
     let blocked = send(&layer, request_from("192.0.2.9")).await;
     assert_eq!((blocked.status.as_u16(), blocked.header("retry-after")), (403, None));
-    // There is no time to wait for, so that none is told.
+    // A block has no reset time, so none is sent.
     assert_eq!(blocked.header("x-ratelimit-remaining"), Some("0"));
     assert_eq!(blocked.header("x-ratelimit-reset"), None);
     let standard = by_rules(rules).use_headers(HeaderStyle::Standard).build().unwrap();
@@ -199,7 +201,7 @@ async fn an_override_may_block_a_key() {
     assert_eq!((special.status.as_u16(), special.header("x-ratelimit-limit")), (200, Some("2")));
 }
 
-/// The tightest of all rules is told, and a denial by one of them spends on none.
+/// The response describes the tightest rule, and a denial by one rule spends nothing on the others.
 #[tokio::test]
 async fn rules_are_asked_together() {
     let rules = "
@@ -223,7 +225,7 @@ async fn rules_can_be_replaced_while_the_layer_runs() {
     assert_eq!(statuses(&layer, [request(), request()]).await, [200, 429]);
 }
 
-/// An attribute may be looked for in several places.
+/// An attribute may have several extractors: the first one that finds a value is used.
 #[tokio::test]
 async fn the_first_of_a_name_that_is_there_counts() {
     let rules = "rules: [{id: r, scope: user, strategy: {fixed_window: {limit: 1, window: 1h}}}]";

@@ -1,4 +1,4 @@
-//! Requests, a service that answers as it is asked to, and what comes back.
+//! Test requests, a service whose status the request chooses, and its parsed response.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -14,15 +14,15 @@ use trypema::rules::{Engine, RuleSet};
 use trypema::tower::{ByLimit, RateLimitLayer, RateLimitLayerBuilder};
 use trypema::{AbuseLimit, AbuseTier, FixedWindowLimit, RateLimiter};
 
-/// The body of what the service inside answers.
+/// The body of every response of the inner service.
 pub(crate) const WELCOME: &str = "welcome";
 
-/// The header by which a request says which status it wants.
+/// The header in which a request names the status of its response.
 pub(crate) const ANSWER_WITH: &str = "x-answer-with";
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What came back.
+/// A response, with its body read to the end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -40,7 +40,8 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// A parameter of the only item of a structured field: its name, and the numbers asked for.
+    /// Parses a structured field with a single item. Returns the item's name and the values of two
+    /// parameters.
     pub(crate) fn field(&self, name: &str, parameters: [&str; 2]) -> (String, [i64; 2]) {
         let list: List = Parser::new(self.header(name).unwrap()).parse().unwrap();
         let [ListEntry::Item(item)] = list.as_slice() else { panic!("{list:?}") };
@@ -53,7 +54,7 @@ impl Answer {
     }
 }
 
-/// A request from an address, on its way to `/`.
+/// A request from `address` to `/`.
 pub(crate) fn request_from(address: &str) -> Request<()> {
     let mut request = Request::new(());
     request.extensions_mut().insert(SocketAddr::new(address.parse().unwrap(), 4_000));
@@ -64,7 +65,7 @@ pub(crate) fn request() -> Request<()> {
     request_from("192.0.2.1")
 }
 
-/// A request that the service inside answers with `status`.
+/// A request that the inner service answers with `status`.
 pub(crate) fn answered_with(status: u16) -> Request<()> {
     with_header(request(), ANSWER_WITH, &status.to_string())
 }
@@ -74,7 +75,7 @@ pub(crate) fn with_header(mut request: Request<()>, name: &'static str, value: &
     request
 }
 
-/// A request as gRPC sends it.
+/// A gRPC request.
 pub(crate) fn grpc_call() -> Request<()> {
     let mut call = with_header(request(), "content-type", "application/grpc+proto");
     *call.method_mut() = http::Method::POST;
@@ -86,7 +87,7 @@ pub(crate) fn to(mut request: Request<()>, path: &str) -> Request<()> {
     request
 }
 
-/// The service inside: answers with the status that the request asks for.
+/// The inner service: responds with the status that the request names.
 pub(crate) async fn welcome(request: Request<()>) -> Result<Response<Full<bytes::Bytes>>, Infallible> {
     let status = request.headers().get(ANSWER_WITH).map_or("200", |value| value.to_str().unwrap());
     let mut response = Response::new(Full::from(WELCOME));
@@ -94,12 +95,12 @@ pub(crate) async fn welcome(request: Request<()>) -> Result<Response<Full<bytes:
     Ok(response)
 }
 
-/// Sends `request` through `layer`.
+/// Sends `request` through `layer` to the inner service.
 pub(crate) async fn send(layer: &RateLimitLayer, request: Request<()>) -> Answer {
     answer_of(layer.layer(service_fn(welcome)), request).await
 }
 
-/// What `service` answers.
+/// Sends `request` to `service` and reads the response.
 pub(crate) async fn answer_of<S, B>(service: S, request: Request<()>) -> Answer
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible>,
@@ -112,7 +113,7 @@ where
     Answer { status: parts.status, headers: parts.headers, body: String::from_utf8(body.to_vec()).unwrap() }
 }
 
-/// The statuses of requests sent one after the other.
+/// The statuses of requests that are sent one after the other.
 pub(crate) async fn statuses(
     layer: &RateLimitLayer,
     requests: impl IntoIterator<Item = Request<()>>,
@@ -124,18 +125,18 @@ pub(crate) async fn statuses(
     statuses
 }
 
-/// A limiter whose time moves when it is told to.
+/// A limiter with a clock that the test advances.
 pub(crate) fn limiter() -> (Arc<RateLimiter>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
     (Arc::new(RateLimiter::builder().clock(clock.clone()).build().unwrap()), clock)
 }
 
-/// So many an hour, starting with the hour that is.
+/// A limit of `limit` requests per hour, in windows that start on the hour.
 pub(crate) fn hourly(limit: u64) -> FixedWindowLimit {
     FixedWindowLimit::new(limit, HOUR).unwrap()
 }
 
-/// A layer that lets `limit` requests an hour in, at a time that stands still.
+/// A layer that admits `limit` requests an hour. Its clock stands still.
 pub(crate) fn hourly_layer(limit: u64) -> RateLimitLayerBuilder<ByLimit> {
     RateLimitLayer::builder().limit(hourly(limit)).limiter(limiter().0).name("hourly")
 }
@@ -149,7 +150,7 @@ pub(crate) fn guesses() -> AbuseLimit {
     AbuseLimit::new(tier(600, 3), tier(86_400, 10))
 }
 
-/// Rules at a time that stands still.
+/// An engine with these rules. Its clock stands still.
 pub(crate) fn engine(rules: &str) -> Arc<Engine> {
     Arc::new(Engine::local(limiter().0, rule_set(rules)))
 }

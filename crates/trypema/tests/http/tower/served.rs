@@ -1,4 +1,4 @@
-//! In front of an axum router that listens on a port, called by a real client.
+//! The middleware in front of an axum router that listens on a port, called by a real client.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use trypema::tower::{RateLimitLayer, SmartIpKeyExtractor};
 
 use super::scene::{guesses, hourly_layer};
 
-/// A server for as long as this lives.
+/// A server that stops when this value is dropped.
 struct Served {
     address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
@@ -24,7 +24,7 @@ impl Served {
         Self { address, task }
     }
 
-    /// Calls from a thread that may block.
+    /// Sends a request with a blocking client, on a thread that may block.
     async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> http::Response<String> {
         let url = format!("http://{}{path}", self.address);
         let mut request = http::Request::builder().method(method).uri(url);
@@ -62,7 +62,7 @@ async fn a_client_is_counted_by_its_address() {
         assert_eq!((answer.status().as_u16(), answer.body().as_str()), (200, "hello"));
         assert_eq!(text(&answer, "ratelimit"), format!("\"hourly\";r={left};t=2000"));
     }
-    // Nobody trusts the one who says this.
+    // The peer is not a trusted proxy, so its header is ignored.
     let denied = served.call("GET", "/", &[("x-forwarded-for", "192.0.2.77")]).await;
     assert_eq!((denied.status().as_u16(), text(&denied, "retry-after")), (429, "2000"));
     assert_eq!(text(&denied, "content-type"), "application/problem+json");
@@ -98,7 +98,7 @@ async fn without_the_feature_axum_its_addresses_are_unknown() {
     assert_eq!(answer.status(), 500);
 }
 
-/// Two wrong passwords are free of consequences, right ones never count, and the third wrong one shuts the door.
+/// Right passwords never count. The first two wrong ones have no effect, and the third blocks the client.
 #[cfg(feature = "axum")]
 #[tokio::test]
 async fn a_login_is_guarded_against_guessing() {
@@ -121,7 +121,7 @@ async fn a_login_is_guarded_against_guessing() {
     assert_eq!(served.call("GET", "/", &[]).await.status(), 200, "the rest goes on");
 }
 
-/// Handlers return errors of ours as they are.
+/// A handler can return an [`ErrorResponse`](trypema::http::ErrorResponse) directly.
 #[cfg(feature = "axum")]
 #[tokio::test]
 async fn a_handler_returns_an_error_response() {

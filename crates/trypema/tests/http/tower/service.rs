@@ -1,4 +1,4 @@
-//! How the service inside is treated: readiness, errors, futures that are dropped, bodies.
+//! The contract with the inner service: readiness, errors, dropped futures, bodies.
 
 use std::future::{Ready, ready};
 use std::pin::pin;
@@ -15,14 +15,14 @@ use trypema::tower::{PeerIpKeyExtractor, RateLimitLayer, ResponseBody};
 use super::charging::HOURLY;
 use super::scene::{WELCOME, answer_of, engine, hourly_layer, request};
 
-/// A service that insists on being made ready before each call, and counts.
+/// A service that panics if it is called without being ready, and counts its calls.
 #[derive(Debug, Default)]
 struct Strict {
     is_ready: bool,
     called: Arc<AtomicUsize>,
 }
 
-/// As with a permit, a clone has to be made ready by itself.
+/// A clone is not ready: readiness belongs to one instance, as with a semaphore permit.
 impl Clone for Strict {
     fn clone(&self) -> Self {
         Self { is_ready: false, called: self.called.clone() }
@@ -49,7 +49,7 @@ impl Service<Request<()>> for Strict {
     }
 }
 
-/// Layers whose decision is there at once, and ones that wait for it.
+/// A layer that refunds responses with status 500.
 pub(crate) fn refunding(rules: &str) -> RateLimitLayer {
     let builder = RateLimitLayer::rules(engine(rules)).attribute("ip", PeerIpKeyExtractor);
     builder.refund_if(|response| response.status == 500).build().unwrap()
@@ -107,7 +107,7 @@ async fn errors_of_the_service_pass_through() {
         *broken.uri_mut() = "/broken".parse().unwrap();
         let error: &'static str = layer.layer(Strict::default()).oneshot(broken).await.unwrap_err();
         assert_eq!(error, "broken");
-        // An error is no response that a refund could be due for.
+        // An error of the service is not a response, so it is not refunded.
         let mut service = layer.layer(Strict::default());
         for expected in [200, 429] {
             let response = service.ready().await.unwrap().call(request()).await.unwrap();
@@ -116,7 +116,7 @@ async fn errors_of_the_service_pass_through() {
     }
 }
 
-/// Who goes away before the response has paid.
+/// A request that is dropped before its response stays charged.
 #[tokio::test]
 async fn a_dropped_request_stays_spent() {
     for layer in [hourly_layer(2).refund_if(|_| true).build().unwrap(), refunding(HOURLY)] {
@@ -132,7 +132,7 @@ async fn a_dropped_request_stays_spent() {
     }
 }
 
-/// A request that is dropped while the store is asked does not reach the service.
+/// A future that is dropped before its first poll does not call the service.
 #[tokio::test]
 async fn a_future_that_was_never_polled_calls_nobody() {
     let strict = Strict::default();
@@ -164,7 +164,7 @@ async fn bodies_know_their_length() {
     assert!(empty.is_end_stream() && empty.size_hint().exact() == Some(0));
 }
 
-/// The layer asks nothing of bodies but that they can be made of text, and then gives back the same type.
+/// The layer needs only a body type that can be made from text, and responds with the same type.
 #[tokio::test]
 async fn any_body_made_of_text_will_do() {
     let echo = service_fn(|request: Request<std::rc::Rc<str>>| async move {
@@ -180,7 +180,7 @@ async fn any_body_made_of_text_will_do() {
     }
 }
 
-/// Where they cannot, the layer has a body type of its own.
+/// For any other body type, the layer responds with its own.
 #[tokio::test]
 async fn any_body_at_all_will_do() {
     #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Attempts while Redis is away: a block that is remembered holds for as long as that is sure, then as was chosen.
+//! Attempts while Redis is unreachable: a known block holds for as long as it is certain, then the configured
+//! policy applies.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use trypema_testkit::blocking::{key, wait_for};
 
 use super::scene::{A_LEASE, Scene};
 
-/// The third attempt within a minute is blocked for ten.
+/// The third attempt within a minute blocks for ten minutes.
 fn limit() -> AbuseLimit {
     let tier =
         |threshold| AbuseTier::new(Duration::from_secs(60), threshold, Duration::from_secs(600)).unwrap();

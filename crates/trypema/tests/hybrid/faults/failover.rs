@@ -1,4 +1,5 @@
-//! A primary that is killed and replaced by Sentinel, on a driven clock: what is leased is spent meanwhile, and the limit holds.
+//! Sentinel replaces a killed primary, on a manual clock: instances spend their leases meanwhile, and the
+//! limit holds.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{CAPACITY, DEADLINE, SYNC, WINDOW, heat, spend_held, take, take_all, wait_until_reached};
 
-/// What `server` itself counts.
+/// The units that `server` itself has counted.
 fn used_at(server: &Server, clock: &Arc<ManualClock>) -> u64 {
     let rl = limiter(&connect(&server.url()), "trypema", clock).build().unwrap();
     let limit = FixedWindow::limit(CAPACITY, WINDOW);
@@ -41,7 +42,7 @@ fn a_killed_primary() {
     }
     sentinel.wait_until_settled().unwrap();
     instances.iter().for_each(wait_until_reached);
-    // The replica may not have heard of the last writes.
+    // The replica may have missed the last writes.
     let forgotten = known.saturating_sub(used_at(sentinel.primary().unwrap(), &clock));
     admitted += instances.iter().map(|rl| take_all::<FixedWindow>(rl, &limit)).sum::<u64>();
     assert!(admitted <= CAPACITY + forgotten, "{admitted} of {CAPACITY}, {forgotten} forgotten");

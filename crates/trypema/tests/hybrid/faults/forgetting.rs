@@ -1,4 +1,4 @@
-//! Redis itself forgets: what is admitted too much stays within what was forgotten.
+//! Redis loses state: the excess over the limit is at most the number of units it lost.
 
 use trypema::redis::OnFailure;
 use trypema_testkit::redis::Server;
@@ -8,7 +8,7 @@ use super::scene::{
     A_LEASE, CAPACITY, Scene, WINDOW, heat, held, most, spend_held, take, take_all, wait_until_reached,
 };
 
-/// Two instances, one of which holds a lease through all of it; what was admitted so far.
+/// Two instances, one of which holds a lease throughout, and the units admitted so far.
 struct Before<S: HybridStrategy> {
     scene: Scene,
     instances: [trypema::RateLimiter; 2],
@@ -28,17 +28,18 @@ impl<S: HybridStrategy> Before<S> {
         Self { scene, instances, limit, admitted }
     }
 
-    /// Goes on after `forgotten` units were forgotten.
+    /// Continues after Redis has lost `forgotten` units, and checks the bound on admissions.
     fn goes_on(mut self, forgotten: u64) {
         let [one, other] = &self.instances;
         self.admitted += spend_held::<S>(one, &self.limit);
         self.admitted += take_all::<S>(one, &self.limit);
-        // The other one's lease ends, and what is left of it is given back to a count that does not know it.
+        // The other instance's lease expires. Its unspent units are refunded to a state that no longer
+        // contains them.
         self.scene.clock.advance(A_LEASE);
         self.admitted += take_all::<S>(other, &self.limit);
         self.admitted += take_all::<S>(one, &self.limit);
         let (admitted, allowed) = (self.admitted, most::<S>() + forgotten);
-        // A bucket refills by some while the lease ends.
+        // The token bucket refills some units while the lease expires.
         let refilled = CAPACITY * A_LEASE.as_millis() as u64 / WINDOW.as_millis() as u64 + 1;
         assert!(
             admitted <= allowed + refilled,
@@ -80,7 +81,8 @@ fn a_server_that_comes_back_empty() {
     for_every_leased!(row);
 }
 
-/// The server goes back to an older state, as a replica has that was promoted before it heard of the rest.
+/// The server restarts from an older snapshot, like a replica that was promoted before it received the last
+/// writes.
 #[test]
 fn a_failover_that_lost_writes() {
     fn row<S: HybridStrategy>() {
@@ -103,7 +105,7 @@ fn a_failover_that_lost_writes() {
     for_every_leased!(row);
 }
 
-/// Scripts are forgotten by a restart, a failover and `SCRIPT FLUSH`; calls are not lost for that.
+/// Redis loses its scripts on a restart, a failover and `SCRIPT FLUSH`. No call is lost.
 #[test]
 fn forgotten_scripts() {
     fn row<S: HybridStrategy>() {

@@ -1,4 +1,5 @@
-//! Instances that end: one that is killed wastes its lease and nothing else; one that stops gives it back.
+//! Instances that end: a killed instance wastes its lease and nothing else, and one that stops returns its
+//! lease.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -9,18 +10,18 @@ use trypema::{FixedWindowLimit, RateLimiter};
 use trypema_testkit::blocking::{connect, key, runtime, wait_for};
 use trypema_testkit::redis::Server;
 
-/// Set in the child process: where the server is.
+/// The environment variable that gives the child process the URL of the Redis server.
 const SERVER: &str = "TRYPEMA_HYBRID_FAULTS_SERVER";
-/// The name of the test, which the child runs, too.
+/// The name of the test, which the child process runs too.
 const TEST: &str = "faults::instances::an_instance_that_is_killed_wastes_its_lease_and_no_more";
 
 const CAPACITY: u64 = 100_000;
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// So many calls the child makes a second, at most.
+/// The maximum number of calls per second of the child process.
 const PER_SECOND: u64 = 5_000;
 
-/// A window that does not end during a test.
+/// A limit whose window does not end during a test.
 fn limit() -> FixedWindowLimit {
     FixedWindowLimit::new(CAPACITY, Duration::from_secs(366 * 86_400)).unwrap()
 }
@@ -29,7 +30,7 @@ fn instance(url: &str) -> RateLimiter {
     RateLimiter::builder().redis(connect(url)).redis_deadline(DEADLINE).build().unwrap()
 }
 
-/// Kills the child if the test fails before.
+/// Kills the child process when dropped, even if the test fails.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -56,21 +57,21 @@ fn an_instance_that_is_killed_wastes_its_lease_and_no_more() {
     }
     child.0.kill().unwrap();
     child.0.wait().unwrap();
-    // What it said before it died, and at most one call that it did not come to speak of.
+    // Counts the lines that the child wrote before it died. At most one admitted call is missing.
     admitted += lines.map_while(Result::ok).filter(is_admission).count() as u64;
 
     let (rl, limit, ann) = (instance(&server.url()), limit(), key("ann"));
     let left = wait_for(rl.redis().fixed_window().usage(&ann, &limit)).unwrap().remaining();
     let used = CAPACITY - left;
     assert!(used >= admitted, "{used} counted of {admitted} admitted");
-    // What is called in two leases, on a machine that may stall for some of it.
+    // The lease covers about two intervals of calls, and the machine may stall for some of that time.
     let wasted = used - admitted;
     assert!(wasted <= PER_SECOND, "{wasted} units wasted after {admitted}");
     assert!(wait_for(rl.hybrid().fixed_window().take(&ann, &limit, left)).unwrap().is_allowed());
     assert!(!wait_for(rl.hybrid().fixed_window().take(&ann, &limit, 1)).unwrap().is_allowed());
 }
 
-/// Says of every call that it was admitted, after it was.
+/// Writes a line after every admitted call.
 fn take_until_killed(url: &str) {
     let (rl, limit, ann) = (instance(url), limit(), key("ann"));
     runtime().spawn(rl.hybrid().keep_in_sync());
@@ -85,7 +86,7 @@ fn take_until_killed(url: &str) {
             None => wait_for(rl.hybrid().fixed_window().take(&ann, &limit, 1)).unwrap(),
         };
         assert!(taken.is_allowed());
-        // Each line by itself, so that none is lost in a buffer.
+        // Each line is flushed, so that none is lost in a buffer.
         output.write_all(b"admitted\n").and_then(|()| output.flush()).unwrap();
     }
 }

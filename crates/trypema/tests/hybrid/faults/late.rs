@@ -1,4 +1,4 @@
-//! Answers that come late, or not at all, after something was given back with the question.
+//! Replies that arrive late or not at all, for requests that also returned unspent units.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::scene::{
     A_LEASE, CAPACITY, SYNC, Scene, WINDOW, heat, held, spend_held, take, wait_until_reached,
 };
 
-/// How late answers are: long enough that the clock can be moved meanwhile.
+/// The delay of replies: long enough to move the clock while a request is in flight.
 const LATE: Duration = Duration::from_millis(150);
 
-/// An instance that has spent its lease and waits for the next one, which Redis has granted.
+/// An instance that has spent its lease and waits for the next one. Redis has already granted it.
 struct Waiting<S: HybridStrategy> {
     scene: Scene,
     rl: Arc<RateLimiter>,
@@ -45,7 +45,7 @@ impl<S: HybridStrategy> Waiting<S> {
     }
 }
 
-/// What it was asked for is spent, which is counted; the rest is over.
+/// The waiting caller's unit is spent and counted. The rest of the expired lease is dropped.
 #[test]
 fn a_lease_that_arrives_after_its_end_is_not_spent() {
     fn is_not_spent<S: HybridStrategy>() {
@@ -62,7 +62,7 @@ fn a_lease_that_arrives_after_its_end_is_not_spent() {
     for_every_leased!(is_not_spent);
 }
 
-/// A lease is timed from when it was asked for: how long the answer took is part of it.
+/// The duration of a lease starts at its request, so a late reply does not extend it.
 #[test]
 fn a_late_lease_ends_no_later() {
     fn ends_no_later<S: HybridStrategy>() {
@@ -72,7 +72,8 @@ fn a_late_lease_ends_no_later() {
         assert!(held::<S>(&rl) > 0, "{}", S::NAME);
         scene.clock.advance(Duration::from_millis(100));
         assert!(held::<S>(&rl) > 0, "{}", S::NAME);
-        // It counts from its end on; clocks may differ by a five-hundredth of the time until then.
+        // The lease must end before Redis stops counting it. The margin for clock drift is 1/512 of that
+        // time.
         let lease = S::hybrid(&rl).bound(&limit).lease;
         scene.clock.advance(lease - lease / 512 - Duration::from_millis(120));
         assert_eq!(held::<S>(&rl), 0, "{}", S::NAME);
@@ -81,7 +82,7 @@ fn a_late_lease_ends_no_later() {
     for_every_leased!(ends_no_later);
 }
 
-/// A reset overtakes the answer: what was granted before it is forgotten, and not held.
+/// A reset overtakes the reply: the units that were granted before it are dropped.
 #[test]
 fn a_lease_from_before_a_reset_is_not_spent() {
     fn is_not_spent<S: HybridStrategy>() {
@@ -95,7 +96,7 @@ fn a_lease_from_before_a_reset_is_not_spent() {
     for_every_leased!(is_not_spent);
 }
 
-/// What is left of a lease was sent back, and the answer was lost: it may have arrived, and is not sent again.
+/// The reply to a refund is lost: the refund may have arrived, so it is not sent again.
 #[test]
 fn what_may_have_been_given_back_is_not_given_back_again() {
     fn is_not_given_back<S: HybridStrategy>() {
@@ -103,7 +104,7 @@ fn what_may_have_been_given_back_is_not_given_back_again() {
         let (rl, limit) = (scene.instance(OnFailure::Fail), S::limit(CAPACITY, WINDOW));
         let mut taken = heat::<S>(&rl, &limit);
         assert!(held::<S>(&rl) > 1, "{}", S::NAME);
-        // Others have spent the rest, so that nothing but this can be given back.
+        // Another instance spends the rest, so that only the lease of `rl` can be refunded.
         let other = scene.instance(OnFailure::Fail);
         let rest = CAPACITY - scene.used::<S>(&limit);
         assert!(take::<S>(&other, &limit, rest).unwrap().is_allowed(), "{}", S::NAME);
@@ -123,7 +124,7 @@ fn what_may_have_been_given_back_is_not_given_back_again() {
     for_every_leased!(is_not_given_back);
 }
 
-/// The loop asks again and again while Redis is away, and goes on when it is back.
+/// The background task keeps retrying during an outage and continues afterwards.
 #[test]
 fn the_loop_survives_an_outage() {
     let scene = Scene::start();

@@ -1,4 +1,5 @@
-//! Redis is alive and remembers, but cannot be reached: what is leased is spent, nothing is admitted twice.
+//! Redis is up and keeps its state, but is unreachable: leased units are spent, and no unit is admitted
+//! twice.
 
 use trypema::redis::{OnFailure, RedisFailureKind};
 use trypema_testkit::blocking::runtime;
@@ -9,12 +10,12 @@ use super::scene::{
     A_LEASE, CAPACITY, Scene, WINDOW, heat, held, most, spend_held, take, take_all, wait_until_reached,
 };
 
-/// What harms the way to Redis, and what ends that.
+/// A network fault: how to start and to end it.
 struct Harm {
     name: &'static str,
     begin: fn(&Scene),
     end: fn(&Scene),
-    /// Whether a lease can be granted without its instance hearing of it.
+    /// Whether Redis can grant a lease whose reply never reaches the instance.
     is_losing_leases: bool,
 }
 
@@ -55,7 +56,8 @@ const REFUSED: Harm = Harm {
     is_losing_leases: false,
 };
 
-/// The row: what is leased is spent, then calls fail in time; afterwards the rest is admitted, and no more.
+/// During the fault, leased units are spent and further calls fail in time. Afterwards, at most the rest of
+/// the limit is admitted.
 fn survives<S: HybridStrategy>(harm: &Harm) {
     let what = format!("{} while {}", S::NAME, harm.name);
     let scene = Scene::start();
@@ -102,7 +104,7 @@ rows! {
     refused_connections => REFUSED,
 }
 
-/// A connection that was cut while nobody asked is made anew, and nobody notices.
+/// A connection that was cut while idle is replaced, and no call fails.
 #[test]
 fn a_cut_connection() {
     fn is_made_anew<S: HybridStrategy>() {
@@ -119,7 +121,7 @@ fn a_cut_connection() {
     for_every_leased!(is_made_anew);
 }
 
-/// With the loop: what could not be given back is, when Redis is back, if it is sure that it was not sent.
+/// With the background task: a refund that was certainly not sent is sent once Redis is reachable again.
 #[test]
 fn what_could_not_be_given_back_is_given_back_later() {
     fn is_given_back<S: HybridStrategy>() {
@@ -143,7 +145,7 @@ fn what_could_not_be_given_back_is_given_back_later() {
     for_every_leased!(is_given_back);
 }
 
-/// Calls that only wait for others' answers fail with them, in time.
+/// Calls that wait for another caller's request fail together with it, in time.
 #[test]
 fn callers_that_wait_together_fail_together() {
     fn fail<S: HybridStrategy>() {

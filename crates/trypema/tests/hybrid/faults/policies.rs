@@ -1,4 +1,5 @@
-//! What callers are answered while Redis is away: what is leased is spent until its end, then as was chosen.
+//! Decisions while Redis is unreachable: leases are spent until they expire, then the configured policy
+//! applies.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::scene::{
     A_LEASE, CAPACITY, Scene, WINDOW, heat, held, most, spend_held, take, wait_until_reached,
 };
 
-/// An instance that holds a lease, and whose Redis is away.
+/// An instance that holds a lease while its Redis is unreachable.
 struct Orphan<S: HybridStrategy> {
     scene: Scene,
     rl: RateLimiter,
@@ -29,12 +30,13 @@ impl<S: HybridStrategy> Orphan<S> {
         let (rl, limit) = (scene.instance(on_failure), S::limit(CAPACITY, WINDOW));
         let taken = heat::<S>(&rl, &limit);
         scene.proxy.refuse();
-        // What was sent on the old connection may have arrived, for all the next call knows; from there on nothing is sent.
+        // The first failed call may have been sent on the old connection. After it, the connection is known
+        // to be down, and nothing is sent.
         assert!(wait_for(rl.redis().fixed_window().reset(&key("nobody"))).is_err());
         Self { scene, rl, limit, taken }
     }
 
-    /// Spends some of the lease, and lets the rest of it end.
+    /// Spends some of the lease and lets the rest expire.
     fn outlive_the_lease(&mut self) {
         let decision = take::<S>(&self.rl, &self.limit, 1).unwrap();
         assert!(decision.is_allowed() && !decision.is_substitute(), "{}: the lease is good", S::NAME);
@@ -98,8 +100,8 @@ fn deny_denies_once_the_lease_is_over_and_forgets_that() {
     for_every_leased!(denies);
 }
 
-/// Three instances that know each other admit a third each, whatever they were told in the beginning; afterwards that is
-/// counted, and the limit holds.
+/// Three instances that know of each other admit a third of the limit each, whatever number was configured.
+/// Once Redis is reachable again, those admissions are counted and the limit holds.
 #[test]
 fn local_shares_are_those_of_all_instances() {
     fn shares<S: HybridStrategy>() {
@@ -127,7 +129,7 @@ fn local_shares_are_those_of_all_instances() {
         }
         scene.proxy.heal();
         instances.iter().for_each(wait_until_reached);
-        // The next call of each tells Redis.
+        // The next call of each instance reports its local admissions to Redis.
         let after: Vec<bool> =
             instances.iter().map(|rl| take::<S>(rl, &limit, 1).unwrap().is_allowed()).collect();
         let used = scene.used::<S>(&limit);
@@ -140,7 +142,8 @@ fn local_shares_are_those_of_all_instances() {
     for_every_leased!(shares);
 }
 
-/// Whoever says that there are more instances than sign knows better: some may not sign, and after a restart none has yet.
+/// A configured number of instances that is larger than the observed one is used: some instances may not send
+/// heartbeats, and after a restart none has sent one yet.
 #[test]
 fn local_shares_are_never_larger_than_was_chosen() {
     let scene = Scene::start();
@@ -153,7 +156,8 @@ fn local_shares_are_never_larger_than_was_chosen() {
     assert_eq!(here as u64, CAPACITY / 12);
 }
 
-/// A lease that is held when Redis goes away is not admitted a second time by the share of this process.
+/// The local share does not admit units again that the instance held as a lease when Redis became
+/// unreachable.
 #[test]
 fn local_begins_after_the_lease() {
     let mut orphan = Orphan::<FixedWindow>::with(OnFailure::Local { instances: NonZeroU32::new(2).unwrap() });
@@ -171,7 +175,7 @@ fn local_begins_after_the_lease() {
     assert_eq!(orphan.scene.used::<FixedWindow>(&orphan.limit), orphan.taken + here + 1);
 }
 
-/// While the breaker is open calls are answered at once, and afterwards Redis is asked again.
+/// While the circuit breaker is open, calls fail immediately. Afterwards Redis is called again.
 #[test]
 fn the_breaker_answers_at_once() {
     let orphan = Orphan::<FixedWindow>::with(OnFailure::Fail);

@@ -1,4 +1,4 @@
-//! Instances on a driven clock, whose way to Redis can be harmed.
+//! Instances on a manual clock that reach Redis through a fault proxy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +10,23 @@ use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 use trypema_testkit::subject::HybridStrategy;
 
-/// What Redis is given for an answer.
+/// The deadline of each Redis call.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
 
-/// How much later than that an answer may be on a busy machine.
+/// The time by which a call may exceed its deadline on a busy machine.
 pub(crate) const ALLOWANCE: Duration = Duration::from_secs(2);
 
 pub(crate) const CAPACITY: u64 = 120;
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
-/// How often instances ask for leases.
+/// The interval between lease requests.
 pub(crate) const SYNC: Duration = Duration::from_millis(100);
 
-/// Longer than any lease that is asked for so often, by far shorter than the window.
+/// Longer than any lease at this interval, and much shorter than the window.
 pub(crate) const A_LEASE: Duration = Duration::from_millis(180);
 
-/// A suppressed limit denies some calls that the next may pass; so many in a row are the end.
+/// The number of consecutive denials that ends a run. A suppressed limit may deny one request and admit the
+/// next.
 const DENIALS: u64 = 40;
 
 pub(crate) struct Scene {
@@ -44,40 +45,40 @@ impl Scene {
         Self { server, proxy, clock: Arc::new(ManualClock::default()) }
     }
 
-    /// An instance whose way leads through the proxy.
+    /// An instance that reaches Redis through the proxy.
     pub(crate) fn instance(&self, on_failure: OnFailure) -> RateLimiter {
         let builder = limiter(&connect(&self.proxy.url()), "trypema", &self.clock).sync_interval(SYNC);
         builder.redis_deadline(DEADLINE).on_redis_failure(on_failure).build().unwrap()
     }
 
-    /// Ends every fault of the network and waits until `rl` reaches Redis again.
+    /// Ends every network fault and waits until `rl` reaches Redis again.
     pub(crate) fn heal(&self, rl: &RateLimiter) {
         self.proxy.heal();
-        // Whatever was held back or lost goes with its connection.
+        // Cutting the connections also discards delayed and lost replies.
         self.proxy.cut();
         wait_until_reached(rl);
     }
 
-    /// What Redis counts, asked past the proxy and past what instances remember.
+    /// The units that Redis has counted, read without the proxy and without any instance's memory.
     pub(crate) fn used<S: HybridStrategy>(&self, limit: &S::Limit) -> u64 {
         let rl = limiter(&connect(&self.server.url()), "trypema", &self.clock).build().unwrap();
         let usage = S::core(&wait_for(S::redis(&rl).usage(&key("ann"), limit)).unwrap());
         usage.limit() - usage.remaining()
     }
 
-    /// Time passes until nothing that was ever counted counts.
+    /// Advances the clock until nothing that was taken before still counts.
     pub(crate) fn pass_windows(&self) {
         self.clock.advance(WINDOW * 3);
     }
 }
 
-/// A reset is never decided without Redis, and `nobody` is no key of any test.
+/// Resets the unused key `nobody` until that succeeds. A reset always needs Redis.
 pub(crate) fn wait_until_reached(rl: &RateLimiter) {
     let is_reached = || wait_for(rl.redis().fixed_window().reset(&key("nobody"))).is_ok();
     wait_until("Redis to be reached", is_reached).unwrap();
 }
 
-/// What is admitted at most under a limit of [`CAPACITY`].
+/// The most units that a limit of [`CAPACITY`] may admit.
 pub(crate) fn most<S: HybridStrategy>() -> u64 {
     if S::NAME == "suppressed" { 2 * CAPACITY } else { CAPACITY }
 }
@@ -102,7 +103,7 @@ pub(crate) fn held<S: HybridStrategy>(rl: &RateLimiter) -> u64 {
     S::hybrid(rl).held(&key("ann"))
 }
 
-/// Takes single units until the instance holds some; how many it took.
+/// Takes single units until the instance holds a lease. Returns the number taken.
 pub(crate) fn heat<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) -> u64 {
     for taken in 1..=8 {
         assert!(take::<S>(rl, limit, 1).unwrap().is_allowed(), "{}", S::NAME);
@@ -113,7 +114,7 @@ pub(crate) fn heat<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) -> u64
     panic!("{} is not leased", S::NAME);
 }
 
-/// Spends what is held, without Redis; how much that was.
+/// Spends the leased units without Redis. Returns their number.
 pub(crate) fn spend_held<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) -> u64 {
     let held = held::<S>(rl);
     for _ in 0..held {
@@ -123,7 +124,7 @@ pub(crate) fn spend_held<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) 
     held
 }
 
-/// Takes single units until no more are to be had; how many there were.
+/// Takes single units until the limit denies them. Returns the number admitted.
 pub(crate) fn take_all<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) -> u64 {
     let (mut admitted, mut denied) = (0, 0);
     while denied < DENIALS {

@@ -1,4 +1,4 @@
-//! A fleet in real time, hammered while one fault follows another: no interval is over the limit.
+//! A fleet under load in real time, through a series of faults: no interval exceeds the limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,17 +14,17 @@ const LIMIT: u64 = 200;
 const WINDOW: Duration = Duration::from_secs(2);
 const INSTANCES: usize = 4;
 
-/// A fault lasts for so many calls, and so does the time until the next.
+/// The number of calls for which a fault lasts, and for which the network works before the next one.
 const EACH_FAULT: u64 = 600;
 
-/// A call that was admitted, somewhen between these moments.
+/// The start and end of an admitted call. It was admitted at some time in between.
 #[derive(Debug, Clone, Copy)]
 struct Admitted {
     asked_us: u64,
     answered_us: u64,
 }
 
-/// The most that was surely admitted in one interval of this length.
+/// The largest number of calls that were certainly admitted within one interval of this length.
 fn surely_in(window: Duration, admitted: &[Admitted]) -> usize {
     let window_us = window.as_micros() as u64;
     let within = |from_us: u64| {
@@ -34,7 +34,7 @@ fn surely_in(window: Duration, admitted: &[Admitted]) -> usize {
     admitted.iter().map(|call| within(call.asked_us)).max().unwrap_or(0)
 }
 
-/// What all callers share.
+/// The state that all callers share.
 #[derive(Default)]
 struct Storm {
     calls: AtomicU64,
@@ -42,14 +42,14 @@ struct Storm {
 }
 
 impl Storm {
-    /// Waits until so many calls were made.
+    /// Waits until callers have made `calls` more calls.
     fn goes_on_for(&self, calls: u64) {
         let end = self.calls.load(Ordering::Relaxed) + calls;
         wait_until("callers to go on", || self.calls.load(Ordering::Relaxed) >= end).unwrap();
     }
 }
 
-/// Calls as often as a busy caller does, until the storm is over.
+/// Calls at a high rate until the storm is over.
 async fn hammer(rl: Arc<RateLimiter>, limit: AbsoluteLimit, storm: Arc<Storm>) -> Vec<Admitted> {
     let (ann, mut admitted) = (key("ann"), Vec::new());
     let mut ticks = tokio::time::interval(Duration::from_millis(2));
@@ -93,7 +93,7 @@ fn one_fault_after_another() {
         |proxy| proxy.delay(Duration::from_millis(30)),
     ];
     for (round, fault) in faults.iter().cycle().take(2 * faults.len()).enumerate() {
-        // In every other round for half of the instances only.
+        // In every other round, only half of the instances have the fault.
         proxies.iter().skip(round % 2 * 2).for_each(fault);
         storm.goes_on_for(EACH_FAULT);
         proxies.iter().for_each(|proxy| {

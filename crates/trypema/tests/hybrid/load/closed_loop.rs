@@ -1,4 +1,4 @@
-//! Many warm keys, and callers that call again as soon as they are answered.
+//! Many leased keys, with callers that call again as soon as their call returns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use trypema_testkit::redis::Server;
 use super::fleet::script_calls;
 
 const IN_FLIGHT: usize = 64;
-/// So few that each is called a few times in an interval (429 ms) on a slow machine, too. `cargo xtask bench hybrid` has 10,000.
+/// Few enough that each key is called several times per interval (429 ms) even on a slow machine. `cargo
+/// xtask bench hybrid` uses 10,000.
 const KEYS: usize = 500;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -20,7 +21,7 @@ enum Provider {
     Redis,
 }
 
-/// Script calls per call, after as many calls again in which keys have become warm.
+/// Redis script calls per call, measured after the same number of calls for warm-up.
 async fn script_calls_per_call(provider: Provider, calls: usize) -> f64 {
     let server = Server::start().unwrap();
     let connection = RedisConnection::connect(&server.url()).await.unwrap();
@@ -41,7 +42,7 @@ async fn script_calls_per_call(provider: Provider, calls: usize) -> f64 {
     (counts[1] - counts[0]) as f64 / calls as f64
 }
 
-/// Every 64th call of `calls`, one after the other.
+/// Makes every 64th call of `calls`, one after the other.
 async fn call(rl: Arc<RateLimiter>, provider: Provider, calls: std::ops::Range<usize>) {
     let limit = AbsoluteLimit::per_window(1_000_000_000, WINDOW).unwrap();
     for number in calls.step_by(IN_FLIGHT) {

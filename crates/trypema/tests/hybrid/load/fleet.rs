@@ -1,4 +1,4 @@
-//! Instances of a service in one process, each with its own connection, and what they let pass.
+//! Instances in one process, each with its own connection, and a record of the calls that they admitted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ pub(crate) enum Provider {
     Redis,
 }
 
-/// What a fleet is offered.
+/// The load on a fleet.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) instances: u64,
-    /// By all together.
+    /// The rate of all instances together.
     pub(crate) per_second: u64,
     pub(crate) lasting: Duration,
 }
@@ -29,12 +29,12 @@ pub(crate) struct Fleet<'a> {
     provider: Provider,
 }
 
-/// What became of it.
+/// The result of a run.
 pub(crate) struct Run {
-    /// Calls that were admitted, in the order they began.
+    /// The admitted calls, in the order in which they began.
     pub(crate) admitted: Vec<Admitted>,
     pub(crate) offered: u64,
-    /// Commands that the server got from scripts' callers.
+    /// The number of script calls that Redis executed.
     pub(crate) calls: u64,
 }
 
@@ -44,14 +44,14 @@ impl fmt::Display for Run {
     }
 }
 
-/// When a call began and when it was answered, in microseconds: it was admitted in between.
+/// The start and end of a call in microseconds. It was admitted at some time in between.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Admitted {
     began: u64,
     ended: u64,
 }
 
-/// The most that are sure to have been admitted in any interval of this length.
+/// The largest number of calls that were certainly admitted within one interval of this length.
 pub(crate) fn most_in(admitted: &[Admitted], window: Duration) -> u64 {
     let window = window.as_micros() as u64;
     let inside = |(first, from): (usize, &Admitted)| {
@@ -95,7 +95,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// Script calls that the server has answered.
+/// The number of script calls that Redis has executed.
 pub(crate) fn script_calls(server: &Server) -> u64 {
     let info = server.info("commandstats").unwrap();
     let calls = |command: &str| {
@@ -105,7 +105,7 @@ pub(crate) fn script_calls(server: &Server) -> u64 {
     calls("cmdstat_evalsha") + calls("cmdstat_eval")
 }
 
-/// One instance: calls in small groups, as many as are due by the clock.
+/// Runs one instance: small groups of calls, as many as the rate requires by the elapsed time.
 async fn one(
     limiter: Arc<RateLimiter>,
     key: RedisKey,

@@ -1,4 +1,4 @@
-//! How close fleets come to one exact limiter, and how rarely they ask.
+//! The accuracy of fleets in comparison with one exact limiter, and the number of messages they need.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use trypema_testkit::simulator::fleet::{Favourite, Fleet, Journal, Legal, Measur
 
 const SECOND_US: u64 = 1_000_000;
 
-/// As between machines of one data centre.
+/// Latencies as between machines in one data centre.
 const NETWORK: Network =
     Network { fastest_us: 150, slowest_us: 1_000, lost_requests: 0, lost_replies: 0, unsent: 0 };
 
-/// One strategy's run.
+/// The simulation of one strategy.
 struct Run {
     strategy: &'static str,
-    /// What the fleet did, and what one exact limiter does with the same calls.
+    /// The admissions of the fleet, and those of one exact limiter under the same traffic.
     fleet: Journal,
     exact: Journal,
     measures: Measures,
@@ -34,7 +34,7 @@ impl Run {
         Self { strategy: S::NAME, fleet, exact, measures }
     }
 
-    /// What the fleet admits from some second to another, as a share of what the exact limiter does.
+    /// The admissions of the fleet between two times, as a share of the exact limiter's.
     fn share_between(&self, first_s: u64, end_s: u64) -> f64 {
         let start_us = Fleet::<Absolute>::START_US;
         let [fleet, exact] = [&self.fleet, &self.exact].map(|journal| {
@@ -44,7 +44,7 @@ impl Run {
     }
 }
 
-/// A run of each strategy, with a limit of this capacity in this window.
+/// Simulates each strategy with this capacity and window.
 fn runs(capacity: u64, seconds: u64, traffic: &Traffic) -> [Run; 5] {
     let window = Duration::from_secs(seconds);
     let absolute = AbsoluteLimit::per_window(capacity, window).unwrap();
@@ -65,7 +65,8 @@ fn sixteen_instances_at_forty_times_their_limit() {
         if run.strategy == "absolute" {
             assert_eq!(run.fleet.of_key(0).worst_window(5 * SECOND_US), 500);
         }
-        // The opening of the suppressed strategy rings on in its second window, and less so here than exactly.
+        // The initial burst of the suppressed strategy still affects its second window, and less so in a
+        // fleet than in one exact limiter.
         let first_s = if run.strategy == "suppressed" { 10 } else { 0 };
         let share = run.share_between(first_s, 60);
         assert!(share >= 0.98, "{}: {share}", run.strategy);
@@ -79,11 +80,12 @@ fn twenty_instances_just_under_their_limit_ask_rarely() {
         let capacity = 20_000 * seconds * 102 / 100;
         for run in runs(capacity, seconds, &Traffic::steady(20_000.0, 20, seconds * 3 / 2)) {
             let (strategy, measures) = (run.strategy, run.measures);
-            // The intervals of a token bucket are shorter: 163 in a window instead of 140.
+            // The token bucket has shorter intervals: 163 per window instead of 140.
             let least = if strategy == "token_bucket" { 40.0 } else { 50.0 };
             assert!(measures.calls_per_message() >= least, "{strategy} in {seconds} s: {measures:?}");
             assert!(measures.wrong_share() <= 0.02, "{strategy} in {seconds} s: {measures:?}");
-            // Twice the length of a lease, as a share of the window: what `HybridBound` says can be out of use.
+            // Twice the duration of a lease, as a share of the window: the bound that `HybridBound` states
+            // for unavailable units.
             let lease_us = (seconds * SECOND_US / 128).min(SECOND_US) * 5 / 4;
             let bound = capacity * 2 * lease_us / (seconds * SECOND_US);
             assert!(measures.most_held <= bound, "{strategy} in {seconds} s: {measures:?}, {bound} at most");
@@ -91,7 +93,8 @@ fn twenty_instances_just_under_their_limit_ask_rarely() {
     }
 }
 
-/// Where less is left than leases take up they get smaller, so instances ask more often; but they are let pass.
+/// When less is left than the leases need, leases get smaller and instances request more often, but requests
+/// are still admitted.
 #[test]
 fn twenty_instances_at_their_limit_are_hardly_denied() {
     for run in runs(200_000, 10, &Traffic::steady(20_000.0, 20, 20)) {
@@ -100,7 +103,7 @@ fn twenty_instances_at_their_limit_are_hardly_denied() {
     }
 }
 
-/// What is not given back in time is lost to a bucket: that must not add up.
+/// A bucket loses units that are refunded too late. The losses must not accumulate.
 #[test]
 fn a_bucket_that_is_nearly_used_up_stays_open_for_minutes() {
     let limits = TokenBucketLimits::from(TokenLimit::new(204_000, Duration::from_secs(10)).unwrap());

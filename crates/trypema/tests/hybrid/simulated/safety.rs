@@ -1,14 +1,14 @@
-//! Random fleets with faults: never over, except by what the store itself forgot.
+//! Random fleets with faults: admissions exceed the limit at most by what the store itself lost.
 
 use std::time::Duration;
 
 use trypema::strategy::{Absolute, AbsoluteLimit};
 use trypema_testkit::simulator::fleet::{Fleet, Legal, LocalClock, Network, Offer, chaos};
 
-/// What CI plays; `cargo xtask simulate hybrid --seeds N` plays more.
+/// The number of seeds in CI. `cargo xtask simulate hybrid --seeds N` runs more.
 const SEEDS: u64 = 10_000;
 
-/// Set to a number, it plays that seed and no other.
+/// The environment variable that selects a single seed.
 const SEED: &str = "TRYPEMA_SEED";
 
 #[test]
@@ -31,15 +31,16 @@ fn random_fleets_keep_the_law() {
     assert!(is_leasing, "leases are hardly tried: {admitted_here} of {admitted} came out of one");
 }
 
-/// What the law is worth: on clocks that run slower than is provided for, leases are spent after they count from, and that
-/// is seen.
+/// Checks that the safety check detects violations: on clocks that drift more than the allowed margin, leases
+/// are spent for too long.
 #[test]
 fn clocks_beyond_the_provided_drift_are_caught() {
     let limit = AbsoluteLimit::per_window(100, Duration::from_secs(10)).unwrap();
     let broken_at = |gains_ppm: i64| {
         let slow = LocalClock { gains_ppm, ..LocalClock::PERFECT };
         let fleet = Fleet::<Absolute> { clocks: vec![slow], ..Fleet::new(limit) };
-        // A lease is taken, its rest spent at the last moment, and then as much as fits when the lease leaves the window.
+        // Takes a lease, spends the rest of it at the last moment, then takes as much as fits when the lease
+        // leaves the window.
         let offer = |after_us| Offer { after_us, instance: 0, key: 0, cost: 1 };
         let (first, last, next) = (0..20, 0..40, 0..200);
         let offers = first.map(|n| offer(n * 50)).chain(last.map(|n| offer(150_000 + n * 50)));

@@ -1,4 +1,4 @@
-//! What Redis should answer, by the strategies of Rust and by what is written about leases.
+//! The expected replies of Redis, computed by the Rust strategies and the documented rules of leases.
 
 use trypema::DecisionTime;
 use trypema::clock::Timestamp;
@@ -9,15 +9,15 @@ use trypema_testkit::subject::RedisStrategy;
 use super::CoreOf;
 use super::steps::{From, Step, Verb};
 
-/// One key.
+/// The expected state of one key.
 pub(crate) struct Mirror<M: RedisStrategy<Strategy: Leasable>> {
     state: Option<<CoreOf<M> as Strategy>::State>,
     resets: u32,
-    /// When each instance last asked.
+    /// The time of each instance's last lease request.
     instances: LiveInstances<u64>,
-    /// What was taken with a receipt: when it was recorded, after how many resets, and whether it was given back.
+    /// The reservations, each with whether it was refunded.
     receipts: Vec<(UnspentUnits, bool)>,
-    /// What was leased last, to be given back.
+    /// The leases granted so far, to be refunded by later steps.
     pub(crate) granted: Vec<UnspentUnits>,
     pub(crate) leased_units: u64,
     pub(crate) last_remaining: u64,
@@ -39,7 +39,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Default for Mirror<M> {
     }
 }
 
-/// A decision as it is compared: all that a caller can see of it.
+/// Formats a decision for comparison, with every field that a caller can read.
 pub(crate) fn seen<M: RedisStrategy>(decision: &<CoreOf<M> as Strategy>::Decision<'_>) -> String {
     let core = CoreOf::<M>::core(decision);
     let numbers = (core.is_allowed(), core.limit(), core.remaining());
@@ -47,21 +47,22 @@ pub(crate) fn seen<M: RedisStrategy>(decision: &<CoreOf<M> as Strategy>::Decisio
     format!("{numbers:?} wait {wait:?} reset {reset:?} {:?}", M::detail(decision))
 }
 
-/// A lease as it is compared.
+/// Formats a lease for comparison.
 pub(crate) fn shown<M: RedisStrategy<Strategy: Leasable>>(
     limit: &<CoreOf<M> as Strategy>::Limit,
     leased: &LeaseGrant<<CoreOf<M> as Strategy>::Outcome>,
     now: Timestamp,
 ) -> String {
     let decision = CoreOf::<M>::decision(limit, leased.outcome.clone(), DecisionTime::exactly(now));
-    // Nothing is recorded nowhere.
+    // An empty lease has no time.
     let recorded = (leased.units > 0).then_some(leased.recorded.as_micros());
     let allows_local_draws = CoreOf::<M>::allows_local_draws(&leased.outcome);
     format!("{} units at {recorded:?}, drawing {allows_local_draws}: {}", leased.units, seen::<M>(&decision))
 }
 
 impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
-    /// What is answered to `step`. Which keys are there to be reset only Redis knows: it keeps some for longer than they matter.
+    /// Computes the reply to `step`. `is_reset` comes from Redis, because Redis keeps some keys for longer
+    /// than their state matters.
     pub(crate) fn play(&mut self, step: &Step<M>, is_reset: bool) -> String {
         let limit = M::limit(&step.limit);
         let now = Timestamp::from_micros(step.now_us);
@@ -155,7 +156,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         given_back.to_string()
     }
 
-    /// Learns where the boundaries are.
+    /// Remembers the remaining units and the wait, so that later steps can test these boundaries.
     fn note(
         &mut self,
         limit: &<CoreOf<M> as Strategy>::Limit,

@@ -1,4 +1,4 @@
-//! Makes up a trace of leases and everything that may come between them.
+//! Generates random traces of leases and of all operations that may come between them.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use super::mirror::Mirror;
 const SHORTEST: u64 = 20;
 const LONGEST: u64 = 60;
 
-/// On a whole ten minutes.
+/// A multiple of ten minutes.
 const START_US: u64 = 1_600_000_000_000_000;
 
-/// So many instances ask.
+/// The number of instances that request leases.
 const INSTANCES: u64 = 4;
 
-/// One step.
+/// One step of a trace.
 pub(crate) struct Step<M: RedisStrategy> {
     pub(crate) now_us: u64,
     pub(crate) limit: M::Limit,
@@ -36,7 +36,7 @@ pub(crate) enum Verb {
     Reset,
 }
 
-/// Who asks for a lease.
+/// The instance that requests a lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct From {
     pub(crate) instance: u64,
@@ -49,14 +49,14 @@ impl<M: RedisStrategy> fmt::Display for Step<M> {
     }
 }
 
-/// A trace in the making.
+/// A generator of one trace.
 pub(crate) struct Steps<M: RedisStrategy> {
     random: Random,
     left: u64,
     now_us: u64,
     limit: M::Limit,
     other_limit: M::Limit,
-    /// What was leased and not given back.
+    /// The leases that were granted and not refunded.
     granted: Vec<UnspentUnits>,
     receipts: usize,
     resets: u32,
@@ -95,7 +95,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
         Some(Step { now_us: self.now_us, limit: self.limit.clone(), verb })
     }
 
-    /// Learns from what was answered.
+    /// Updates the generator with the result of the last step.
     pub(crate) fn note(&mut self, mirror: &Mirror<M>) {
         if let Some(granted) = mirror.granted.last()
             && self.granted.last() != Some(granted)
@@ -130,7 +130,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
         LeaseParams { need, want, length_us: self.length_us(), unspent: self.back(), reported: seen }
     }
 
-    /// As it would be, and at times longer than makes sense.
+    /// A lease duration: mostly realistic, sometimes longer than is useful.
     fn length_us(&mut self) -> u64 {
         let span_us = self.span_us();
         match self.random.below(8) {
@@ -142,7 +142,8 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
         }
     }
 
-    /// Mostly what is left of a lease; at times what was given back already, or never granted.
+    /// Units to refund: mostly the rest of a lease, sometimes units that were already refunded or never
+    /// granted.
     fn back(&mut self) -> UnspentUnits {
         let Some(granted) = self.granted.len().checked_sub(1) else { return UnspentUnits::default() };
         let index = granted - self.random.below(granted as u64 + 1).min(self.random.below(3)) as usize;
@@ -192,7 +193,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
     fn move_clock(&mut self) {
         let span_us = self.span_us();
         if self.random.once_in(8) {
-            // Back by a little, by a window, by more.
+            // Steps back by a little, by up to a window, or by more.
             let back_us = match self.random.below(4) {
                 0 => 1,
                 1 => self.random.below(span_us / 4 + 2),

@@ -1,4 +1,4 @@
-//! Attempts are counted in Redis, each of them; a block is remembered.
+//! Abuse: Redis counts every attempt, and instances remember blocks.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use trypema_testkit::redis::wait_until;
 
 use super::scene::{SYNC, Scene};
 
-/// The fifth attempt within a minute is blocked for ten.
+/// The fifth attempt within a minute blocks for ten minutes.
 fn temp() -> AbuseTier {
     AbuseTier::new(Duration::from_secs(60), 5, Duration::from_secs(600)).unwrap()
 }
@@ -64,7 +64,7 @@ fn a_block_is_remembered_and_its_end_counted_down() {
     assert!(scene.calls() > calls, "then it is looked up again");
 }
 
-/// Hammers for ten intervals, ten attempts in each; all of them are to be seen in Redis.
+/// Makes ten attempts in each of ten intervals during a block. Redis must count all of them.
 fn hammer(rl: &RateLimiter, scene: &Scene, limit: &AbuseLimit) {
     block(rl, limit);
     for _ in 0..100 {
@@ -96,7 +96,7 @@ fn attempts_during_a_block_are_counted_in_the_background() {
     wait_until("all attempts to be told", is_told).unwrap();
 }
 
-/// A client that hammers on gets the long block when it has earned it, once.
+/// A blocked client that keeps trying receives the long block once it reaches that threshold, and only once.
 #[test]
 fn attempts_during_a_block_start_the_block_of_the_other_tier() {
     let scene = Scene::start();
@@ -113,7 +113,7 @@ fn attempts_during_a_block_start_the_block_of_the_other_tier() {
     }
 }
 
-/// Attempts that an instance denies out of memory count in Redis, and leave the end of the block where it is.
+/// Attempts that an instance denies from memory are counted in Redis but do not extend the block.
 #[test]
 fn attempts_during_a_block_do_not_lengthen_it() {
     let scene = Scene::start();
@@ -168,7 +168,8 @@ fn a_block_ends() {
     assert!(attempt(&rl, &limit).is_allowed());
 }
 
-/// Also by whoever made attempts meanwhile: those are forgotten with the block.
+/// This includes the instance that recorded attempts meanwhile: `unblock` discards them together with the
+/// block.
 #[test]
 fn a_block_that_is_ended_elsewhere_is_noticed_within_an_interval() {
     let scene = Scene::start();

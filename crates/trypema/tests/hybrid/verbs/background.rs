@@ -1,4 +1,5 @@
-//! The loop: it asks before a lease has run out, gives back what is left of it, and ends with the limiter.
+//! The background task: it renews a lease before it runs out, refunds the rest, and ends when the limiter is
+//! dropped.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{SYNC, Scene, WINDOW, heat, held, release, take, try_take, used};
 
-/// Far more than the end of a loop takes.
+/// Much longer than the background task takes to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -42,7 +43,7 @@ fn another_one_goes_on_where_one_was_stopped() {
     assert!(!second.is_finished());
 }
 
-/// Time passes until only what was taken is counted.
+/// Advances the clock until Redis counts only the units that were taken.
 fn gives_back<S: HybridStrategy>(scene: &Scene, rl: &RateLimiter, limit: &S::Limit, taken: u64) {
     let is_given_back = || {
         scene.clock.advance(SYNC / 4);
@@ -66,8 +67,8 @@ fn what_is_left_of_a_lease_is_given_back_when_nobody_calls() {
     for_every_leased!(is_given_back);
 }
 
-/// A call every millisecond, each answered without waiting; an instance holds what it expects in one and a half
-/// intervals at most.
+/// A key that is called every millisecond never waits for Redis, and the instance holds at most one and a
+/// half intervals of its expected demand.
 #[test]
 fn a_steady_key_is_always_answered_at_once() {
     fn is_answered<S: HybridStrategy>() {
@@ -79,16 +80,16 @@ fn a_steady_key_is_always_answered_at_once() {
         let (calls, mut most_held) = (scene.calls(), 0);
         for call in 0..CALLS {
             scene.clock.advance(Duration::from_millis(1));
-            // Real time passes for the loop, not for the key.
+            // The background task needs real time. The manual clock stands still meanwhile.
             let is_answered =
                 || try_take::<S>(&rl, "ann", &limit, 1).is_some_and(|answer| answer.is_allowed());
             wait_until("an answer", is_answered).unwrap();
-            // It takes a while to know the rate.
+            // The instance needs a while to learn the rate.
             if call > 300 {
                 most_held = most_held.max(held::<S>(&rl, "ann"));
             }
         }
-        // 100 calls come in an interval, and what is expected in one and a half is held.
+        // 100 calls come per interval, and the lease covers one and a half intervals.
         assert!(most_held <= 151, "{} held {most_held}", S::NAME);
         let calls = scene.calls() - calls;
         assert!(calls * 20 <= CALLS, "{}: {calls} calls of Redis for {CALLS}", S::NAME);
@@ -117,12 +118,12 @@ fn instances_learn_how_many_they_are() {
     wait_for(leaving.hybrid().release());
     drop(leaving);
     all_know(&instances, 2);
-    // One that dies says nothing, and is forgotten after a while.
+    // An instance that dies does not sign off. It is dropped after its heartbeat expires.
     drop(instances.pop());
     all_know(&instances, 1);
 }
 
-/// A key that was hot and is called now and then gives back what it holds, too.
+/// A formerly hot key that is still called occasionally refunds its unspent units too.
 #[test]
 fn what_is_left_of_a_lease_is_given_back_while_the_key_cools_down() {
     fn is_given_back<S: HybridStrategy>() {
@@ -130,7 +131,7 @@ fn what_is_left_of_a_lease_is_given_back_while_the_key_cools_down() {
         let (rl, limit) = (scene.instance(), S::limit(1_000, WINDOW));
         runtime().spawn(rl.hybrid().keep_in_sync());
         let mut taken = heat::<S>(&rl, "ann", &limit);
-        // A call every 150 ms keeps it known, and is no reason for a lease.
+        // A call every 150 ms keeps the entry alive but is too rare for a lease.
         let is_given_back = || {
             scene.clock.advance(SYNC * 3 / 2);
             taken += u64::from(take::<S>(&rl, "ann", &limit, 1).is_allowed());
@@ -143,7 +144,7 @@ fn what_is_left_of_a_lease_is_given_back_while_the_key_cools_down() {
     for_every_leased!(is_given_back);
 }
 
-/// What was asked for before a release and arrives after it is given back, too.
+/// A lease that was requested before a release and arrives after it is refunded too.
 #[test]
 fn a_release_waits_for_leases_that_are_under_way() {
     fn waits<S: HybridStrategy>() {

@@ -1,4 +1,4 @@
-//! Everything is bounded: keys in Redis live for a time, keys in memory have a place or none.
+//! All state is bounded: keys in Redis expire, and the table in memory has a fixed capacity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use trypema_testkit::subject::HybridStrategy;
 use super::counting_allocator::live_bytes;
 use super::scene::{SYNC, Scene, WINDOW, heat, release, take};
 
-/// The names of all keys, each with how long it has to live.
+/// The names of all keys in Redis, each with its time to live in milliseconds.
 fn times_to_live(control: &mut Control) -> Vec<(String, i64)> {
     let names = control.command(&["KEYS", "*"]).unwrap();
     let of = |name: &trypema_testkit::redis::Reply| {
@@ -54,17 +54,17 @@ fn every_key_in_redis_has_a_time_to_live() {
     for_every_leased!(has);
 }
 
-/// Keys that are held at most, per strategy: 65,536. This many are seen.
+/// The number of distinct keys in the test. An instance keeps at most 65,536 per strategy.
 const HOSTILE_KEYS: usize = 200_000;
 const AT_ONCE: usize = 2_000;
 
-/// Attempts for keys that never come again, each blocked at once: what is remembered of them does not pile up.
+/// Attempts of keys that are each used once and blocked immediately do not accumulate in memory.
 #[test]
 fn hostile_keys_do_not_grow_the_table_beyond_its_bound() {
     let server = Server::start().unwrap();
     let tier = AbuseTier::new(Duration::from_secs(600), 1, Duration::from_secs(600)).unwrap();
     let limit = AbuseLimit::new(tier, tier);
-    // All on this thread, which counts what it has allocated.
+    // A current-thread runtime, because allocations are counted per thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (filled, after) = runtime.block_on(async {
         let connection = trypema::redis::RedisConnection::connect(&server.url()).await.unwrap();
@@ -80,7 +80,7 @@ fn hostile_keys_do_not_grow_the_table_beyond_its_bound() {
         (filled, live_bytes())
     });
     let grown = after - filled;
-    // Twice as many keys cost nothing more than buffers do.
+    // The second half of the keys needs no memory beyond buffers.
     assert!(grown < 2 << 20, "{grown} bytes more after the second half, on {filled}");
 }
 

@@ -1,4 +1,4 @@
-//! A clock that goes back, as a given one may: nothing is admitted that would not have been.
+//! A clock that steps back, as a clock given by the user may: no additional units are admitted.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn step_back(scene: &Scene, by: Duration) {
     scene.clock.set(Timestamp::from_micros(now_us - by.as_micros() as u64));
 }
 
-/// Redis counts what was leased as if it happened when the clock went back; so a lease that is older is over.
+/// After the step back, Redis dates the leased units at the new time, so an older lease is expired.
 #[test]
 fn a_lease_is_not_spent_for_longer_because_the_clock_went_back() {
     fn is_not_spent<S: HybridStrategy>() {
@@ -26,7 +26,7 @@ fn a_lease_is_not_spent_for_longer_because_the_clock_went_back() {
         assert!(take::<S>(&rl, "ann", &limit, held::<S>(&rl, "ann") + 1).is_allowed(), "{}", S::NAME);
         assert!(held::<S>(&rl, "ann") > 0, "{}", S::NAME);
         step_back(&scene, WINDOW * 10);
-        // Somebody tells Redis, by which all that was counted is counted from now on.
+        // A call of another instance makes Redis see the new time and re-date the counted units.
         take::<S>(&other, "ann", &limit, 1);
         scene.clock.advance(WINDOW * 2);
         assert!(try_take::<S>(&rl, "ann", &limit, 1).is_none(), "{}: its lease is long over", S::NAME);

@@ -1,4 +1,4 @@
-//! Who decides: Redis, for a key that is called now and then; the instance, for one that is called often.
+//! The choice of who decides: Redis for a rarely used key, the instance for a hot one.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn a_cold_key_is_a_plain_take() {
         let hybrid = |cost| wait_for(S::hybrid(&rl).take(&key("hybrid"), &limit, cost)).unwrap();
         let plain = |cost| wait_for(S::redis(&rl).take(&key("plain"), &limit, cost)).unwrap();
         plain(0);
-        // The last one does not fit any more.
+        // The last cost no longer fits.
         for cost in [1, 0, 3, 1, 3, 3] {
             let before = scene.calls();
             let ours = hybrid(cost);
@@ -34,7 +34,7 @@ fn a_cold_key_is_a_plain_take() {
     is_plain::<Abuse>();
 }
 
-/// Its denial is remembered, which makes it known, but not hot.
+/// A cached denial gives the key an entry, but does not make it hot.
 #[test]
 fn a_key_that_was_denied_once_is_still_cold() {
     fn is_cold<S: HybridStrategy>() {
@@ -150,7 +150,7 @@ fn a_cost_that_never_fits_is_never_and_costs_others_nothing() {
             }
         }
         assert!(take::<S>(&rl, "hot", &limit, 1).is_allowed(), "{}", S::NAME);
-        // Most is still there for the other instance.
+        // Most of the limit is still available to the other instance.
         assert!(take::<S>(&other, "hot", &limit, CAPACITY / 2).is_allowed(), "{}", S::NAME);
     }
 
@@ -216,7 +216,7 @@ fn a_handle_is_the_same_key() {
     for_every_leased!(is_same);
 }
 
-/// With an interval below a millisecond an answer would come too late.
+/// The interval would be below a millisecond, too short for a reply to arrive in time.
 #[test]
 fn a_window_too_short_for_leases_is_decided_by_redis() {
     let scene = Scene::start();

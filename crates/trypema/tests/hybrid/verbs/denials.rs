@@ -1,4 +1,4 @@
-//! Denials are remembered, as long as they are sure and worth it, and for what they were said of.
+//! Cached denials: they are kept only while they are certain and useful, and only for the same kind of call.
 
 use std::time::Duration;
 
@@ -51,12 +51,12 @@ fn a_denial_says_nothing_of_smaller_costs() {
     for_every_exact!(says_nothing);
 }
 
-/// With no other traffic the same call is admitted after the wait it was told, or a quarter of an interval for a key that is
-/// called all the time.
+/// Without other traffic, a denied call is admitted after its reported wait. For a hot key that may take up
+/// to a quarter of an interval longer.
 #[test]
 fn a_denied_call_is_admitted_after_its_wait() {
     let scene = Scene::start();
-    // A token every 10 ms.
+    // The bucket refills a token every 10 ms.
     let limit = TokenBucket::limit(600, Duration::from_secs(6));
     for (name, is_hot) in [("cold", false), ("hot", true)] {
         let rl = scene.instance();
@@ -117,15 +117,15 @@ fn what_others_give_back_is_seen_within_an_interval() {
     assert!(take::<FixedWindow>(&rl, "ann", &limit, 4).is_allowed());
 }
 
-/// A caller that comes back when it was told to is not denied out of memory.
+/// A client that retries after the reported wait is not denied by a cached denial.
 #[test]
 fn a_denial_is_remembered_no_longer_than_it_tells() {
     let scene = Scene::start();
-    // A token every 600 ms.
+    // The bucket refills a token every 600 ms.
     let (rl, limit) = (scene.instance(), TokenBucket::limit(100, WINDOW));
     let one = || take::<TokenBucket>(&rl, "ann", &limit, 1);
     assert!(take::<TokenBucket>(&rl, "ann", &limit, 100).is_allowed());
-    // Called all the time, until a token is 10 ms away and nothing is remembered.
+    // Calls every 10 ms, until the next token is 10 ms away and no denial is cached.
     for _ in 0..49 {
         assert!(!one().is_allowed());
         scene.clock.advance(Duration::from_millis(10));

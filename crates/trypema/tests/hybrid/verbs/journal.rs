@@ -1,4 +1,4 @@
-//! What was admitted when, and whether a limit allows that.
+//! A journal of admissions, and checks whether a limit allows it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,12 @@ pub(crate) struct Admitted {
     pub(crate) units: u64,
 }
 
-/// In the order of time.
+/// Admissions in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Journal(pub(crate) Vec<Admitted>);
 
 impl Journal {
-    /// The most that any interval of this length has.
+    /// The largest number of units in any interval of this length.
     pub(crate) fn most_in(&self, window: Duration) -> u64 {
         let window_us = window.as_micros() as u64;
         let (mut first, mut sum, mut most) = (0, 0, 0);
@@ -31,7 +31,7 @@ impl Journal {
         most
     }
 
-    /// What each window that is aligned to the epoch has.
+    /// The units of each window, aligned to the epoch.
     fn per_window(&self, window: Duration) -> BTreeMap<u64, u64> {
         let mut windows = BTreeMap::new();
         for Admitted { at_us, units } in &self.0 {
@@ -41,7 +41,7 @@ impl Journal {
     }
 }
 
-/// Whether a journal is allowed by a limit of this many units in a window, or why not.
+/// Checks a journal against a limit of `capacity` units per window. The error says what is exceeded.
 pub(crate) trait Judge {
     fn judge(capacity: u64, window: Duration, journal: &Journal) -> Result<(), String>;
 }
@@ -56,7 +56,7 @@ impl Judge for Absolute {
     }
 }
 
-/// Never above the hard limit, which is twice the soft one unless told otherwise.
+/// Never above the hard limit, which is twice the soft limit by default.
 impl Judge for Suppressed {
     fn judge(capacity: u64, window: Duration, journal: &Journal) -> Result<(), String> {
         at_most(2 * capacity, "in a window", journal.most_in(window))
@@ -69,7 +69,7 @@ impl Judge for FixedWindow {
     }
 }
 
-/// At each admission the estimate, made of what was really admitted, is within the limit.
+/// At each admission, the sliding window estimate over the actual admissions is within the limit.
 impl Judge for SlidingWindow {
     fn judge(capacity: u64, window: Duration, journal: &Journal) -> Result<(), String> {
         let window_us = window.as_micros() as u64;
@@ -87,7 +87,7 @@ impl Judge for SlidingWindow {
     }
 }
 
-/// From any admission to any other: what fits, and what came in meanwhile.
+/// Between any two admissions: at most the capacity plus the refill of that time.
 impl Judge for TokenBucket {
     fn judge(capacity: u64, window: Duration, journal: &Journal) -> Result<(), String> {
         for (first, from) in journal.0.iter().enumerate() {

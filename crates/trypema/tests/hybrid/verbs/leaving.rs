@@ -1,4 +1,4 @@
-//! Callers that go away, and callers that wait together.
+//! Callers that are dropped, and callers that wait together.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,14 +17,14 @@ use super::scene::{SYNC, Scene, WINDOW, heat, held, release, take, used};
 
 const CAPACITY: u64 = 1_000;
 
-/// So late are replies that a caller can leave before.
+/// The delay of replies: long enough to drop a caller before its reply.
 const A_MOMENT: Duration = Duration::from_millis(20);
 
-/// What Redis is given for an answer, and how much later than that a busy machine may be.
+/// The deadline of each Redis call, and the time by which a busy machine may exceed it.
 const DEADLINE: Duration = Duration::from_millis(500);
 const ALLOWANCE: Duration = Duration::from_millis(1_500);
 
-/// Starts a take that has to ask, and drops it before it can be answered.
+/// Starts a take that needs Redis and drops it before the reply.
 fn start_and_leave<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit, cost: u64) {
     let ann = key("ann");
     runtime().block_on(async {
@@ -43,7 +43,7 @@ fn a_caller_that_leaves_wastes_nothing_while_the_loop_runs() {
         runtime().spawn(rl.hybrid().keep_in_sync());
         wait_until("the loop to run", || rl.hybrid().stats().instances.is_some()).unwrap();
         let taken = heat::<S>(&rl, "ann", &limit);
-        // More than the loop brings meanwhile.
+        // More than the background task leases meanwhile.
         let cost = CAPACITY / 4;
         proxy.delay(A_MOMENT);
         start_and_leave::<S>(&rl, &limit, cost);
@@ -62,7 +62,7 @@ fn a_caller_that_leaves_harms_nobody_without_a_loop() {
     fn harms_nobody<S: HybridStrategy>() {
         let scene = Scene::start();
         let proxy = FaultProxy::start(scene.server.addr()).unwrap();
-        // What is lost stays counted.
+        // The limit is large, because lost units stay counted.
         let (rl, limit) = (scene.behind(&proxy), S::limit(100 * CAPACITY, WINDOW));
         heat::<S>(&rl, "ann", &limit);
         proxy.delay(A_MOMENT);
@@ -79,7 +79,7 @@ fn a_caller_that_leaves_harms_nobody_without_a_loop() {
     for_every_leased!(harms_nobody);
 }
 
-/// Many callers at one moment: each gets an answer, few ask.
+/// Many concurrent callers are all decided with few lease requests.
 #[test]
 fn callers_that_wait_together_share_a_lease() {
     fn share<S: HybridStrategy>() {
@@ -109,7 +109,7 @@ fn callers_that_wait_together_share_a_lease() {
     for_every_leased!(share);
 }
 
-/// A caller that asked and is then kept from looking at the answer does not keep the others.
+/// A caller that sent the request and is then not polled does not block the others.
 #[test]
 fn a_caller_that_stalls_delays_others_for_a_moment_only() {
     let server = Server::start().unwrap();
@@ -144,7 +144,7 @@ async fn heat_in_real_time(rl: &RateLimiter, limit: &AbsoluteLimit) {
     panic!("it is not leased");
 }
 
-/// With a reply that is late: whoever waits for another's answer leaves without harm, too.
+/// A caller that waits for another caller's late reply can be dropped too, without harm.
 #[test]
 fn a_caller_that_leaves_while_it_waits_for_another_harms_nobody() {
     let server = Server::start().unwrap();

@@ -1,4 +1,4 @@
-//! Several checks that are spent all or none, whether Redis decides them or a lease.
+//! Several checks that are taken all or nothing, whether Redis or a lease decides each.
 
 use trypema::strategy::{Absolute, FixedWindow, TokenBucket};
 use trypema::{Check, Limit, RateLimiter, TrypemaError};
@@ -10,7 +10,7 @@ use super::scene::{Scene, WINDOW, heat, held, release, used};
 
 const CAPACITY: u64 = 100;
 
-/// A leased key, and one that Redis decides.
+/// A leased key, and a key that Redis decides.
 struct Pair {
     rl: RateLimiter,
     hot: Limit,
@@ -40,7 +40,7 @@ impl Pair {
         wait_for(self.rl.hybrid().take_all(&self.checks(hot, cold))).unwrap().is_allowed
     }
 
-    /// What Redis counts of both, once nothing is held.
+    /// Releases all leases. Returns the units that Redis counts for both keys.
     fn used(&self) -> [u64; 2] {
         release(&self.rl);
         [
@@ -126,7 +126,7 @@ fn a_key_cannot_be_asked_for_twice() {
     );
 }
 
-/// Two instances take from both keys until one is used up: each call from both or from none.
+/// Two instances take from both keys until one is exhausted: each call takes from both or from none.
 #[test]
 fn what_is_taken_together_is_the_same_of_both() {
     for seed in 0..4 {
@@ -144,7 +144,7 @@ fn what_is_taken_together_is_the_same_of_both() {
                 Check { key: "ann", limit: &limits[0], cost },
                 Check { key: "ann", limit: &limits[1], cost },
             ];
-            // Now and then one key alone, so that the other is not what denies.
+            // Sometimes from the second key alone, so that both keys deny at times.
             let count = if random.once_in(4) { 1 } else { 2 };
             let taken = wait_for(rl.hybrid().take_all(&checks[2 - count..])).unwrap();
             let units = if taken.is_allowed { cost } else { 0 };

@@ -1,4 +1,4 @@
-//! The observer is told of each take once, whoever decided it.
+//! The observer is called once per take, whether Redis or a lease decided it.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{Scene, WINDOW, heat, held, take, try_take};
 
-/// The cost of each take that it was told of, and whether it was allowed.
+/// The cost of each observed take, and whether it was allowed.
 #[derive(Debug, Default)]
 struct Recorder(Mutex<Vec<(u64, bool)>>);
 
@@ -120,7 +120,7 @@ fn checks_that_are_asked_together_are_told_once_each() {
         (is_allowed, told)
     };
     assert_eq!(take(1, 2), (true, vec![(1, true), (2, true)]));
-    // Each is told what it would have been told alone.
+    // The observer receives the decision of each check by itself.
     let (is_allowed, told) = take(1, 200);
     assert_eq!((is_allowed, told.last()), (false, Some(&(200, false))));
     assert!(told.len() <= 2, "{told:?}");

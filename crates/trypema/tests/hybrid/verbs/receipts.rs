@@ -1,4 +1,4 @@
-//! Receipts: what was reserved is given back once, to the lease it came from or to Redis.
+//! Receipts: a reservation is refunded once, to its lease or to Redis.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn a_reset_forgets_all_and_voids_receipts() {
     for_every_leased!(forgets);
 }
 
-/// A reset voids what was held before, wherever that is and whenever it is given back.
+/// A reset voids earlier leases, whichever instance holds them and whenever it refunds them.
 #[test]
 fn what_was_leased_before_a_reset_is_not_given_back_after_it() {
     fn is_void<S: HybridStrategy>() {
@@ -173,7 +173,8 @@ fn as_much_as_fits_is_taken_of_what_is_held_and_of_the_rest() {
     for_every_exact!(takes);
 }
 
-/// What is given back more than a window late has left already: nothing is taken from what others spent close to it.
+/// Units that are older than the window no longer count, so a late refund must not be deducted from units
+/// that others spent at nearly the same time.
 #[test]
 fn a_receipt_that_is_older_than_its_window_gives_nothing_back() {
     let scene = Scene::start();

@@ -1,4 +1,4 @@
-//! Instances that share a Redis and a driven clock.
+//! Instances that share a Redis and a manual clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server};
 use trypema_testkit::subject::HybridStrategy;
 
-/// How often instances ask for leases.
+/// The interval between lease requests.
 pub(crate) const SYNC: Duration = Duration::from_millis(100);
 
-/// A window beside which that is short.
+/// Much longer than the interval.
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
-/// A key is leased after so many calls at once.
+/// The number of simultaneous calls after which a key is certainly leased.
 const SURELY_HOT: u64 = 8;
 
 pub(crate) struct Scene {
@@ -28,7 +28,7 @@ impl Scene {
         Self { server: Server::start().unwrap(), clock: Arc::new(ManualClock::default()) }
     }
 
-    /// An instance with a connection of its own.
+    /// An instance with its own connection.
     pub(crate) fn instance(&self) -> RateLimiter {
         self.building().build().unwrap()
     }
@@ -43,7 +43,7 @@ impl Scene {
         builder.sync_interval(SYNC).build().unwrap()
     }
 
-    /// Script calls that Redis has answered.
+    /// The number of script calls that Redis has executed.
     pub(crate) fn calls(&self) -> u64 {
         let info = self.server.info("commandstats").unwrap();
         let calls = |command: &str| {
@@ -54,12 +54,12 @@ impl Scene {
     }
 }
 
-/// A take, waiting for Redis where it has to.
+/// Takes `cost` units, with a Redis call if necessary.
 pub(crate) fn take<S: HybridStrategy>(rl: &RateLimiter, name: &str, limit: &S::Limit, cost: u64) -> Decision {
     S::core(&wait_for(S::hybrid(rl).take(&key(name), limit, cost)).unwrap())
 }
 
-/// A take that does not wait.
+/// Takes `cost` units without waiting. Returns `None` if Redis would be needed.
 pub(crate) fn try_take<S: HybridStrategy>(
     rl: &RateLimiter,
     name: &str,
@@ -73,13 +73,13 @@ pub(crate) fn held<S: HybridStrategy>(rl: &RateLimiter, name: &str) -> u64 {
     S::hybrid(rl).held(&key(name))
 }
 
-/// What Redis counts of a key, whoever holds it.
+/// The units of a key that Redis counts, including leased ones.
 pub(crate) fn used<S: HybridStrategy>(rl: &RateLimiter, name: &str, limit: &S::Limit) -> u64 {
     let usage = S::core(&wait_for(S::redis(rl).usage(&key(name), limit)).unwrap());
     usage.limit() - usage.remaining()
 }
 
-/// Takes single units until the instance holds some; how many it took.
+/// Takes single units until the instance holds a lease. Returns the number taken.
 pub(crate) fn heat<S: HybridStrategy>(rl: &RateLimiter, name: &str, limit: &S::Limit) -> u64 {
     for taken in 1..=SURELY_HOT {
         assert!(take::<S>(rl, name, limit, 1).is_allowed(), "{}", S::NAME);
@@ -90,7 +90,7 @@ pub(crate) fn heat<S: HybridStrategy>(rl: &RateLimiter, name: &str, limit: &S::L
     panic!("{} is not leased after {SURELY_HOT} calls", S::NAME);
 }
 
-/// Gives back all that is held.
+/// Refunds all leased units.
 pub(crate) fn release(rl: &RateLimiter) {
     wait_for(rl.hybrid().release());
 }

@@ -1,4 +1,4 @@
-//! Several instances and the plain Redis provider on one key: together never more than the limit.
+//! Several instances and the Redis provider on one key: together they never exceed the limit.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn two_instances_admit_all_there_is_and_no_more() {
     for_every_exact!(admit_all);
 }
 
-/// Whoever asks first does not get everything, if others ask, too.
+/// The first instance does not lease everything if another instance leases too.
 #[test]
 fn an_instance_leaves_others_their_share() {
     fn shares<S: HybridStrategy>() {
@@ -35,7 +35,7 @@ fn an_instance_leaves_others_their_share() {
         let (one, other, limit) = (scene.instance(), scene.instance(), S::limit(100, WINDOW));
         heat::<S>(&one, "ann", &limit);
         heat::<S>(&other, "ann", &limit);
-        // The first one is called as if it could have it all.
+        // The first instance has enough demand to use the whole limit.
         for _ in 0..40 {
             assert!(take::<S>(&one, "ann", &limit, 1).is_allowed(), "{}", S::NAME);
         }
@@ -46,7 +46,7 @@ fn an_instance_leaves_others_their_share() {
     for_every_leased!(shares);
 }
 
-/// The reply to the next request tells of it; that is asked for an interval after the last one.
+/// An instance learns of a reset from the reply to its next lease request, at most one interval later.
 #[test]
 fn a_reset_reaches_other_instances_within_an_interval() {
     fn reaches<S: HybridStrategy>() {
@@ -85,13 +85,13 @@ fn what_is_released_can_be_taken_at_once() {
     for_every_leased!(can_be_taken);
 }
 
-/// What fits into a window of random calls.
+/// The capacity of the limit in the random runs.
 const CAPACITY: u64 = 50;
 const SHORT_WINDOW: Duration = Duration::from_secs(2);
 const STEPS: u64 = 1_200;
 const SEEDS: u64 = 4;
 
-/// Random calls of three instances, by every verb that spends.
+/// Random calls of three instances, through every operation that spends units.
 struct Crowd<'a, S: HybridStrategy> {
     scene: &'a Scene,
     instances: Vec<RateLimiter>,
@@ -123,7 +123,7 @@ impl<S: HybridStrategy> Crowd<'_, S> {
         self.journal.0.push(Admitted { at_us, units });
     }
 
-    /// Half of what is reserved is given back at once, and was not spent.
+    /// Reserves `cost` units and refunds even costs immediately. Returns the units spent.
     fn reserve(&self, rl: &RateLimiter, cost: u64) -> u64 {
         let ann = key("ann");
         let reserved = wait_for(S::hybrid(rl).reserve(&ann, &self.limit, cost)).unwrap();
@@ -138,7 +138,7 @@ impl<S: HybridStrategy> Crowd<'_, S> {
     }
 
     fn pass_time(&mut self) {
-        // Bursts that make keys hot, and pauses in which leases end.
+        // Short steps make keys hot. Long pauses let leases expire.
         let most_us = match self.random.below(40) {
             0 => 600_000,
             1..4 => 20_000,

@@ -1,4 +1,4 @@
-//! The hybrid provider inside smol.
+//! The hybrid provider on the smol runtime.
 
 use std::time::Duration;
 

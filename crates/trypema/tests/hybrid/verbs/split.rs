@@ -1,4 +1,4 @@
-//! A key in parts: together they are the whole, and never more.
+//! A key that is split into parts: all parts together admit the whole limit, and never more.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,5 @@
-//! Suppressed over several instances: the factor is that of all calls, and the limit is held.
+//! Suppressed limits on several instances: the suppression factor reflects the calls of all instances, and
+//! the limit holds.
 
 use std::time::Duration;
 
@@ -15,19 +16,19 @@ const WINDOW: Duration = Duration::from_secs(10);
 const WINDOWS: usize = 6;
 const INSTANCES: usize = 3;
 
-/// How many calls come for each unit of the limit.
+/// The number of calls per unit of the limit.
 const OVERLOAD: u64 = 6;
 
-/// What became of the calls of one window.
+/// The results of the calls in one window.
 #[derive(Debug, Default, Clone, Copy)]
 struct Window {
     admitted: u64,
-    /// Of those that were drawn.
+    /// The sum of the suppression factors of the calls that were decided by chance.
     factors: f64,
     drawn: u64,
 }
 
-/// Offers six times the limit, evenly and by turns.
+/// Offers six times the limit at an even rate, with the instances in turn.
 fn offer(instances: &[RateLimiter], scene: &Scene, limit: &SuppressedLimit, windows: usize) -> Vec<Window> {
     let calls = SOFT * OVERLOAD;
     let mut list = vec![Window::default(); windows];
@@ -66,7 +67,7 @@ fn the_factor_is_that_of_all_instances_and_the_limit_is_held() {
     assert!(calls * 5 < SOFT * OVERLOAD * WINDOWS as u64, "{calls} calls of Redis");
 }
 
-/// What was given back leaves room that is not suppressed.
+/// Refunded units are available again without suppression.
 #[test]
 fn below_the_limit_nothing_is_suppressed() {
     let scene = Scene::start();
@@ -74,7 +75,7 @@ fn below_the_limit_nothing_is_suppressed() {
     trypema_testkit::blocking::runtime().spawn(rl.hybrid().keep_in_sync());
     for _ in 0..20 {
         heat::<Suppressed>(&rl, "ann", &limit);
-        // The key is left alone until everything was given back.
+        // The key stays idle until its lease is refunded.
         let is_idle = || {
             scene.clock.advance(Duration::from_millis(10));
             held::<Suppressed>(&rl, "ann") == 0
@@ -87,14 +88,14 @@ fn below_the_limit_nothing_is_suppressed() {
     }
 }
 
-/// A burst at one moment, when nearly all that comes is let pass: the last leases are those that would pass the hard limit.
+/// A burst at one moment, when the suppression factor is still low: only the hard limit stops it.
 #[test]
 fn a_burst_stops_at_the_hard_limit() {
     let scene = Scene::start();
     let instances: Vec<RateLimiter> = (0..INSTANCES).map(|_| scene.instance()).collect();
     let limit = Suppressed::limit(100, Duration::from_secs(1));
     let admitted = (0..3_000).filter(|call| {
-        // The first instance is called alone for a while, and has all that is free for itself.
+        // At first only one instance is called, so it can lease everything that is free.
         let rl = &instances[if *call < 1_000 { 0 } else { call % INSTANCES }];
         take::<Suppressed>(rl, "ann", &limit, 1).is_allowed()
     });

@@ -1,4 +1,4 @@
-//! Many threads of several instances at once, in real time: all there is is admitted, once.
+//! Many threads on several instances in real time: the whole limit is admitted, once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,25 +12,25 @@ const INSTANCES: usize = 3;
 const THREADS: usize = 4;
 const CAPACITY: u64 = 20_000;
 
-/// Nothing comes back while a test runs.
+/// The window does not end during a test.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
 
-/// A machine that is busy with other tests may take its time.
+/// Long, because the machine may be busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 fn instance(server: &Server) -> Arc<RateLimiter> {
     Arc::new(RateLimiter::builder().redis(connect(&server.url())).redis_deadline(DEADLINE).build().unwrap())
 }
 
-/// Takes by all verbs until it is denied; how much that was.
+/// Takes through every operation until denied. Returns the number of admitted units.
 fn take_until_denied<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) -> u64 {
     let (ann, mut admitted) = (key("ann"), 0);
     for call in 0.. {
         if call % 7 == 0 {
-            // What is given back is not admitted.
+            // A refunded reservation does not count as admitted.
             let reserved = wait_for(S::hybrid(rl).reserve(&ann, limit, 1)).unwrap();
             if let Some(receipt) = reserved.receipt {
-                // Of a bucket less than a whole unit comes back, as some has been refilled since.
+                // A bucket may refund less than the unit, because it has refilled since.
                 assert!(wait_for(S::hybrid(rl).refund(&ann, limit, &receipt)).unwrap() <= 1, "{}", S::NAME);
             }
         }
@@ -67,7 +67,7 @@ fn all_there_is_is_admitted_once() {
         admitted +=
             wait_for(S::redis(&instance(&server)).take_up_to(&key("ann"), &limit, CAPACITY)).unwrap().units;
         assert!(admitted <= CAPACITY, "{}: {admitted}", S::NAME);
-        // A lease that was under way while its instance was released may be lost.
+        // A lease in flight during the release of its instance may be lost.
         assert!(admitted * 10 >= CAPACITY * 9, "{}: only {admitted}", S::NAME);
     }
 
