@@ -1,4 +1,4 @@
-//! Calls on keys that are already known allocate nothing.
+//! Calls on known keys do not allocate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use trypema::{
 
 const CALLS: usize = 20_000;
 
-/// The longest key that is inline, the shortest that is not, and the longest that is kept as it is.
+/// A short key, the longest inline key, the shortest that is not inline, and the longest that is stored
+/// unhashed.
 const KEY_LENGTHS: [usize; 4] = [1, 22, 23, 255];
 
 struct Fixture {
@@ -30,12 +31,12 @@ impl Fixture {
         Ok(Self { clock, rl })
     }
 
-    /// Both answers must be seen among the measured calls, or the test would show nothing.
+    /// Asserts that calls do not allocate. The measured calls must include both admissions and denials.
     fn is_silent<S: Strategy>(&self, limiter: &Limiter<S>, limit: &S::Limit, pause: Duration) {
         for key in KEY_LENGTHS.map(|length| "k".repeat(length)) {
             let handle = limiter.key(&key);
             let mut calls = [0; 2];
-            // The first round warms up: the key is made known and its buckets reach their number.
+            // The first round is a warm-up: it inserts the key and grows its buckets to their final number.
             for round in 0..2 {
                 calls = [0; 2];
                 let before = (allocations(), live_bytes());
@@ -61,7 +62,7 @@ impl Fixture {
     }
 }
 
-/// A hundredth of the window; 20,000 calls span 200 windows.
+/// A hundredth of the window, so that 20,000 calls span 200 windows.
 const PAUSE: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -165,7 +166,7 @@ fn the_documented_calls_are_silent() -> Result<(), TrypemaError> {
     Ok(())
 }
 
-/// A handle names its key once; a key so long that it is kept as a digest costs nothing after that.
+/// A handle hashes a very long key once. Calls through the handle do not allocate after that.
 #[test]
 fn handles_to_endless_keys_are_silent() -> Result<(), TrypemaError> {
     let fixture = Fixture::new()?;

@@ -1,7 +1,7 @@
-//! The documented cleanup loops: they return nothing, run once however often they are asked for, forget what
-//! is stale, and end with the last `Arc`.
+//! The documented cleanup loops: they return nothing, run once however often they are started, remove stale
+//! keys, and end with the last `Arc`.
 //!
-//! One test, and no other here starts such a loop: it counts the threads of this process.
+//! This is the only test here that starts such a loop, because it counts the threads of the process.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
@@ -12,7 +12,7 @@ use std::time::Duration;
 use trypema::clock::ManualClock;
 use trypema::{FixedWindowLimit, RateLimiter};
 
-/// How often the threads are looked at, a millisecond apart, before the test gives up.
+/// The number of times, a millisecond apart, that the test checks the threads before it gives up.
 const LOOKS: usize = 20_000;
 
 #[test]
@@ -54,7 +54,7 @@ fn cleanup_loops_run_once_and_end_with_the_limiter() {
 
 fn cleanup_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    // A thread may end between being listed and being looked at.
+    // A thread may end after it is listed and before its name is read.
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.trim() == "trypema-cleanup").count()
 }

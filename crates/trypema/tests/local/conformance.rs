@@ -6,7 +6,7 @@ use trypema_testkit::trace::{Local, Pure, Trace, Value, Verb, Wait, What, replay
 
 use crate::traces;
 
-/// Issue 2 asks for at least this many.
+/// The minimum number of traces, from issue 2.
 const MIN_TRACES: usize = 60;
 
 #[test]
@@ -25,7 +25,7 @@ fn the_pure_strategies_answer_every_trace_of_their_verbs() {
     assert!(ours.len() > 4 * beyond.len(), "most traces need no facade: {} and {}", ours.len(), beyond.len());
 }
 
-/// Whether the pure strategies have every verb of `trace`.
+/// Whether the pure strategies support every operation of `trace`.
 fn has_core_verbs_only(trace: &Trace) -> bool {
     trace.lines.iter().all(|line| match &line.what {
         What::Limit(_) => true,
@@ -41,7 +41,7 @@ fn there_are_enough_traces() {
     assert!(traces::all().len() >= MIN_TRACES);
 }
 
-/// A suite that cannot fail holds nothing.
+/// The suite reports a wrong expectation, so it can fail.
 #[test]
 fn a_wrong_expectation_is_reported_with_its_line() {
     let wrong = "# one a second\nfixed_window 1/1s\n+0 ann -> allowed left=0\n+1us ann -> denied 1s\n";
@@ -53,7 +53,7 @@ fn a_wrong_expectation_is_reported_with_its_line() {
     assert!(mismatch.got.starts_with("denied 999999us"), "{}", mismatch.got);
 }
 
-/// Every number that any trace expects is compared: adding one to it is a mismatch.
+/// Every expected number in any trace is compared: adding one to it is a mismatch.
 #[test]
 fn every_expected_number_counts() {
     for trace in traces::all() {

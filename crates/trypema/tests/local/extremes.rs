@@ -1,4 +1,4 @@
-//! No public call panics, whatever it is given and whatever the clock does.
+//! No public call panics, for any arguments and any clock.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -33,7 +33,7 @@ const DURATIONS: [Duration; 6] = [
     Duration::MAX,
 ];
 
-/// Numbers that look random, the same in every run.
+/// A deterministic pseudo-random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -49,7 +49,7 @@ impl Dice {
     }
 }
 
-/// Sets the clock to an extreme, or moves it a little.
+/// Sets the clock to an extreme value, or moves it slightly.
 fn move_clock(clock: &ManualClock, dice: &mut Dice) {
     let times = [0, 1, 1_600_000_000_000_000, EXACT - 1_000_000, EXACT - 1, EXACT];
     match dice.roll() % 3 {
@@ -67,7 +67,7 @@ struct Extremes<'a, S: Strategy> {
 }
 
 impl<S: Strategy> Extremes<'_, S> {
-    /// Calls one verb with anything, and asks the answer everything.
+    /// Calls a random operation with random arguments, and reads every field of its result.
     fn step(&mut self, dice: &mut Dice) {
         let limiter = self.limiter;
         let (key, limit) = (dice.pick(self.keys).as_str(), dice.pick(self.limits));
@@ -111,7 +111,7 @@ impl<S: Strategy> Extremes<'_, S> {
     }
 }
 
-/// Reads all that a decision says; what it says must make sense.
+/// Reads every field of a decision and checks that they are consistent.
 fn read(decision: &Decision) {
     assert!(decision.remaining() <= decision.limit(), "{decision:?}");
     let _ = decision.reset_after();
@@ -124,7 +124,7 @@ fn read(decision: &Decision) {
     }
 }
 
-/// Random verbs on one strategy; `more` adds those that only it has.
+/// Calls random operations on one strategy. `more` adds those that only this strategy has.
 fn survives<S: Strategy>(
     choose: impl Fn(&RateLimiter) -> &Limiter<S>,
     limits: &[S::Limit],
@@ -287,7 +287,8 @@ fn blocks_of_any_length() {
     assert!(!rl.local().abuse().peek("mallory", &limit, 0).is_allowed());
 }
 
-/// Units that count later, under a limit of many small ones, then looked at under one of few large ones.
+/// Units are reserved for later under a limit with many small tokens, then read under a limit with a single
+/// large token.
 #[test]
 fn reserved_tokens_under_another_limit() {
     let clock = Arc::new(ManualClock::default());

@@ -1,4 +1,4 @@
-//! Hostile keys: more of them than there is room for, endless ones, and ones that never come back.
+//! Hostile keys: more than the capacity, very long ones, and ones that are used only once.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -17,7 +17,7 @@ use trypema::{
 const MAX_KEYS: usize = 1_000;
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What fits into each of the limits below.
+/// The capacity of each of the limits below.
 const CAPACITY: u64 = 3;
 
 struct Flood {
@@ -58,7 +58,7 @@ fn rate() -> RateLimit {
     RateLimit::try_from(CAPACITY as f64 / HOUR.as_secs() as f64).unwrap()
 }
 
-/// Runs `check`, which is generic over the strategy, for each of the six.
+/// Runs the generic function `check` for each of the six strategies.
 macro_rules! for_each_strategy {
     ($flood:expr, $check:expr) => {
         let flood = &$flood;
@@ -76,7 +76,7 @@ fn is_taken<S: Strategy>(limiter: &Limiter<S>, key: &str, limit: &S::Limit) -> b
     S::core(&limiter.take(key, limit, 1)).is_allowed()
 }
 
-/// Takes one by one until it is denied; how many were admitted.
+/// Takes single units until denied. Returns the number admitted.
 fn exhaust<S: Strategy>(limiter: &Limiter<S>, key: &str, limit: &S::Limit) -> u64 {
     (0..).take_while(|_| is_taken(limiter, key, limit)).count() as u64
 }
@@ -95,7 +95,8 @@ fn a_flood_neither_grows_memory_nor_frees_a_key_at_its_limit() {
                 assert_eq!(limiter.len(), MAX_KEYS);
             }
         };
-        // The shared states, one for each of about a hundred shards, are made here: with so many keys no shard is left out.
+        // The first keys create the shared states, one per shard. With this many keys, every one of about a
+        // hundred shards has its own.
         hostile(0..3 * MAX_KEYS);
         let before = live_bytes();
         hostile(3 * MAX_KEYS..13 * MAX_KEYS);
@@ -122,7 +123,7 @@ fn a_key_without_room_gains_nothing_when_room_appears() {
     for_each_strategy!(Flood::with(|builder| builder.max_keys(1)), check);
 }
 
-/// Only states that still matter make a map full.
+/// Stale states do not count against the capacity.
 #[test]
 fn stale_keys_take_no_room() {
     fn check<S: Strategy>(flood: &Flood, limiter: &Limiter<S>, limit: &S::Limit) {
@@ -132,11 +133,11 @@ fn stale_keys_take_no_room() {
         };
         assert_eq!(fill("resident"), MAX_KEYS, "{}", S::NAME);
         flood.clock.advance(3 * HOUR);
-        // A new key looks at some places for a stale one, not at all: the last few may have to share.
+        // A new key searches only some slots for a stale one, so the last few keys may have to share.
         assert!(fill("later") >= MAX_KEYS * 9 / 10, "{}", S::NAME);
         assert!(limiter.live_keys().count() >= MAX_KEYS * 9 / 10, "{}", S::NAME);
     }
-    // Keys fall into shards by a seed that is drawn for each limiter: try a few.
+    // The hash seed is random per limiter, so the test tries several.
     for _ in 0..5 {
         for_each_strategy!(Flood::with(|builder| builder.max_keys(MAX_KEYS)), check);
     }
@@ -158,7 +159,7 @@ fn eviction_keeps_the_bound() {
             assert!(limiter.len() <= MAX_KEYS, "{}", S::NAME);
         }
         let grown = live_bytes() - before;
-        // A table may once more take twice the places to get rid of the marks of those who left.
+        // A table may double once more to clear the tombstones of evicted keys.
         assert!(grown < 200 * MAX_KEYS as i64, "{} grew by {grown}", S::NAME);
     }
     for_each_strategy!(evicting(MAX_KEYS), check);
@@ -179,7 +180,7 @@ fn eviction_admits_however_little_room_there_is() {
 #[test]
 fn keys_that_never_come_back_are_swept_as_others_come() {
     const KEYS: usize = 1_000_000;
-    /// With a window of 10 ms and a key each microsecond.
+    /// The number of live keys, with a window of 10 ms and a new key every microsecond.
     const LIVE: usize = 10_000;
     let flood = Flood::with(|builder| builder);
     let limit = FixedWindowLimit::new(1, Duration::from_millis(10)).unwrap();
@@ -213,7 +214,7 @@ fn endless_keys_take_bounded_memory() {
             assert_eq!(exhaust(limiter, &key, limit), CAPACITY, "{number}");
         }
         let grown = live_bytes() - before;
-        // The string itself may double once as it grows.
+        // The capacity of the string itself may double once.
         let string = key.capacity() as i64 - (10 << 20);
         assert!(grown - string < KEYS * 4_096, "{} took {grown}", S::NAME);
         assert_eq!(limiter.len() as i64, KEYS, "each is a key of its own");
@@ -236,7 +237,7 @@ fn rejections_leave_memory_as_it_was() {
         let before = (allocations(), live_bytes());
         hammer(REJECTIONS);
         assert_eq!((allocations(), live_bytes()), before, "{}", S::NAME);
-        // Spread over time, what is observed takes a bucket for each group, and no more.
+        // Spread over time, the observations need one bucket per group and no more.
         let spread = live_bytes();
         for _ in 0..10_000 {
             flood.clock.advance(Duration::from_millis(50));

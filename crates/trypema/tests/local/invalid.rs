@@ -1,5 +1,5 @@
-//! Values that cannot be used give a typed error that says what was wrong and what is allowed; costs that
-//! can never fit are denied with "never".
+//! Invalid values return a typed error that names the value and the allowed range. A cost that can never fit
+//! is denied with "never".
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LONGEST_SECONDS: u64 = 366 * 86_400;
 const LONGEST: Duration = Duration::from_secs(LONGEST_SECONDS);
 
-/// Beyond what counts exactly.
+/// The smallest number that cannot be counted exactly.
 const TOO_MANY: u64 = 1 << 53;
 
 fn says<T>(result: Result<T, TrypemaError>, message: &str) {
@@ -122,7 +122,7 @@ fn token_limits() {
     }
     assert!(TokenBucketLimits::new(std::iter::repeat_n(limit, most)).is_ok());
 
-    // The capacity is prime to the microseconds of a day: no unit is small enough.
+    // The capacity is coprime to the microseconds of a day, so no unit is small enough.
     says(
         TokenLimit::new((1 << 40) + 1, Duration::from_secs(86_400)),
         "1099511627777 tokens per 86400s cannot be counted exactly: capacity times microseconds, divided by \
@@ -132,7 +132,7 @@ fn token_limits() {
     assert!(TokenLimit::new(TOO_MANY - 1, Duration::from_micros(2)).is_err());
 }
 
-/// Any cost above the capacity, and what is left is still told.
+/// Costs above the capacity. Their denials still report the remaining units.
 const ABOVE: [u64; 6] = [4, TOO_MANY - 1, TOO_MANY, TOO_MANY + 1, i64::MAX as u64, u64::MAX];
 
 #[test]
@@ -190,14 +190,14 @@ fn the_documented_calls_name_never() {
         assert_eq!(rl.local().absolute().inc("ann", &rate, cost), never);
         assert_eq!(rl.local().suppressed().inc("ann", &rate, cost), never);
     }
-    // A capacity of 0 makes every cost never, but for none at all.
+    // With a capacity of 0, every cost except 0 is "never".
     assert_eq!(rl.local().absolute().inc("bob", &too_slow, 1), never);
     assert_eq!(rl.local().suppressed().inc("bob", &too_slow, 1), never);
     let nothing = rl.local().absolute().inc("bob", &too_slow, 0);
     assert_eq!(nothing, RateLimitDecision::Allowed);
 }
 
-/// Between the limits a cost is drawn: what the next draw may admit is not "never".
+/// Between the soft and the hard limit, chance decides. A cost that a later call may admit is not "never".
 #[test]
 fn a_cost_that_may_be_drawn_is_not_never() {
     let rl = RateLimiter::builder().build().unwrap();

@@ -1,6 +1,6 @@
-//! The local provider, and the strategies themselves: on driven clocks, and no server.
+//! The local provider and the pure strategies, on manual clocks and without a server.
 //!
-//! One binary for each provider or topic: a binary of its own for each file takes minutes to build.
+//! One test binary per provider or topic: one per file would take minutes to build.
 
 #[path = "../all_or_nothing/mod.rs"]
 mod all_or_nothing;

@@ -1,4 +1,4 @@
-//! Several limits asked at once inside this process: all are spent or none.
+//! Several limits checked in one local call: all are taken or none.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ fn keys() -> [String; 5] {
     ["ann", "bob", "cid", "dan", "eve"].map(str::to_owned)
 }
 
-/// Time stands still.
+/// A local provider whose clock stands still.
 fn local() -> OnLocal {
     on_clock(&Arc::new(ManualClock::default()))
 }
@@ -93,7 +93,7 @@ fn each_check_is_told_once() {
     told::each_check_is_told_once(&OnLocal(Arc::new(builder.build().unwrap())), &recorder, &keys());
 }
 
-/// Keys that Redis could not have, and keys too long to be kept as they are.
+/// Keys that Redis would reject, and keys that are too long to store unhashed.
 #[test]
 fn any_text_is_a_key() {
     let long = "x".repeat(1_000);

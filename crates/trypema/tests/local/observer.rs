@@ -1,4 +1,4 @@
-//! What an observer is told, and of what it is not.
+//! The events that an observer receives, and the calls that produce none.
 
 #![allow(clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
@@ -12,7 +12,7 @@ use trypema::{
     TokenLimit,
 };
 
-/// An event, kept.
+/// A recorded event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Told {
     strategy: &'static str,
@@ -81,7 +81,7 @@ fn every_take_of_every_strategy_is_told() {
     let expected: Vec<Told> = names
         .iter()
         .map(|name| told(name, 2, true, 1))
-        // A blocked subject has nothing left.
+        // A blocked key has no units left.
         .chain(names.iter().map(|name| told(name, 2, false, u64::from(*name != "abuse"))))
         .collect();
     assert_eq!(recorder.take(), expected);
@@ -131,7 +131,7 @@ fn an_attempt_that_is_checked_is_told() {
     assert_eq!(recorder.take(), [told("abuse", 1, true, 2)]);
 }
 
-/// Told of every take: those that give a receipt or take what fits are takes, too.
+/// `reserve` and `take_up_to` are takes too, so the observer receives them.
 #[test]
 fn reserving_and_taking_up_to_are_told() {
     let (recorder, rl) = observed();
@@ -177,7 +177,7 @@ mod tracing_events {
             .finish();
         let rl = RateLimiter::builder().observer(Arc::new(TracingObserver)).build().unwrap();
         let limit = FixedWindowLimit::new(3, Duration::from_secs(86_400)).unwrap();
-        // `with_default` belongs to a crate this one does not depend on; a scoped guard does the same.
+        // `with_default` is in a crate that this one does not depend on. A scoped guard has the same effect.
         let _guard = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber);
         rl.local().fixed_window().take("ann", &limit, 2);
         rl.local().fixed_window().peek("ann", &limit, 1);

@@ -1,5 +1,5 @@
-//! The state that keys without room share is stricter for them than one of their own, never looser: also
-//! when the keys that share it have different limits.
+//! The state that keys share when the table is full is stricter than a state of their own, never looser, even
+//! if the keys have different limits.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -28,14 +28,14 @@ fn is_taken<S: Strategy>(limiter: &Limiter<S>, key: &str, limit: &S::Limit) -> b
     S::core(&limiter.take(key, limit, 1)).is_allowed()
 }
 
-/// So many that some of them share the state of every shard.
+/// Enough keys that some of them use the shared state of every shard.
 const FAST_KEYS: usize = 64;
 
 fn fast_keys() -> impl Iterator<Item = String> {
     (0..FAST_KEYS).map(|number| format!("fast {number}"))
 }
 
-/// A slow key at its limit stays there, whatever fast keys do beside it.
+/// A slow key at its limit stays denied, whatever fast keys in the same shard do.
 fn a_fast_key_frees_no_slow_one<S: Strategy>(
     clock: &ManualClock,
     limiter: &Limiter<S>,
@@ -43,7 +43,7 @@ fn a_fast_key_frees_no_slow_one<S: Strategy>(
 ) {
     assert!(is_taken(limiter, "resident", slow));
     while is_taken(limiter, "slow", slow) {}
-    // One at a time: what a fast key takes counts against the slow one as well and would hide the loss.
+    // One at a time: a fast key's units also count against the slow key and would hide an error.
     for key in fast_keys() {
         clock.advance(3 * SECOND);
         limiter.take(&key, fast, 1);
@@ -82,7 +82,7 @@ fn token_buckets_of_two_speeds() {
 fn attempts_over_two_lengths() {
     let (clock, rl) = one_key();
     let tiers = |window, threshold| {
-        // Blocks are short, so that only the count denies.
+        // The blocks are short, so that only the count denies.
         let tier = AbuseTier::new(window, threshold, Duration::from_millis(1)).unwrap();
         AbuseLimit::new(tier, tier).ignoring_attempts_while_blocked()
     };
@@ -115,7 +115,7 @@ fn suppressed_windows_of_two_lengths() {
     a_fast_key_frees_no_slow_one(&clock, rl.local().suppressed(), [&slow, &fast]);
 }
 
-/// A sticky rate belongs to one key: those that share a state must not inherit a neighbour's.
+/// A sticky rate belongs to one key. Keys that share a state must not inherit another key's rate.
 #[test]
 fn a_sticky_rate_does_not_spread() {
     let (_, rl) = one_key();
@@ -148,7 +148,7 @@ fn a_sticky_rate_of_the_suppressed_strategy_does_not_spread() {
     assert!(admitted <= 6, "{admitted} of 6 admitted");
 }
 
-/// However many limits the keys without room have between them.
+/// This holds for any number of limits among the keys that share.
 #[test]
 fn many_limits_are_no_looser_than_two() {
     let (clock, rl) = one_key();
@@ -166,7 +166,7 @@ fn many_limits_are_no_looser_than_two() {
     }
 }
 
-/// Changing a limit keeps what was spent, also by a key without room.
+/// A changed limit keeps the spent units, even for a key in the shared state.
 #[test]
 fn a_changed_limit_gains_nothing() {
     let (_, rl) = one_key();
@@ -178,7 +178,7 @@ fn a_changed_limit_gains_nothing() {
     assert!(admitted <= 1, "3 of 4 were spent, and {admitted} more were admitted");
 }
 
-/// A block by hand holds, whether or not there is room to remember it for one key.
+/// A manual block holds even if the table is full.
 #[test]
 fn a_block_by_hand_holds_without_room() {
     let (_, rl) = one_key();

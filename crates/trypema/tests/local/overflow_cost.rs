@@ -1,5 +1,5 @@
-//! What a call costs does not depend on how much the state has counted that keys share for want of room, nor what a
-//! refund costs on how many buckets follow.
+//! The cost of a call does not depend on the size of the shared state, and the cost of a refund does not
+//! depend on the number of later buckets.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -15,12 +15,12 @@ use trypema::{
     RateLimit, RateLimiter, SuppressedLimit, WindowSizeSeconds,
 };
 
-/// As many buckets as a series may have: 512 KiB.
+/// The maximum number of buckets in a series: 512 KiB.
 const BUCKETS: u32 = 65_000;
 const GROUP: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A call may allocate this much: a condensed copy, the answer of `take_all`, and to spare.
+/// The maximum allocation of a call: a condensed copy, the result of `take_all`, and a margin.
 const BOUND: u64 = 8 * 1024;
 
 struct Scene {
@@ -29,7 +29,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// With room for one key only, which a resident has.
+    /// A limiter with room for one key only, which a resident key occupies.
     fn full<S: Strategy>(
         limiter: impl Fn(&LocalRateLimiterProvider) -> &Limiter<S>,
         limit: &S::Limit,
@@ -40,7 +40,7 @@ impl Scene {
         Self { clock, rl }
     }
 
-    /// Lets keys without room fill what they share.
+    /// Fills the shared state through keys that do not fit into the table.
     fn fill<S: Strategy>(&self, limiter: &Limiter<S>, limit: &S::Limit, calls: u32) {
         for _ in 0..calls {
             for key in ["ann", "bob", "cid"] {
@@ -51,7 +51,7 @@ impl Scene {
     }
 }
 
-/// Every verb, of keys that share a long state.
+/// Calls every operation with keys that share a large state.
 fn calls_stay_small<S: Strategy>(scene: &Scene, limiter: &Limiter<S>, limit: (&S::Limit, Limit)) {
     let cheap = |what: &str, call: &dyn Fn()| {
         call(); // The first may grow what is kept.
@@ -70,7 +70,7 @@ fn calls_stay_small<S: Strategy>(scene: &Scene, limiter: &Limiter<S>, limit: (&S
     cheap("reserve", &|| drop(limiter.reserve("ann", own, 1)));
     cheap("take_all", &|| drop(scene.rl.local().take_all(&checks).unwrap()));
     cheap("peek_all", &|| drop(scene.rl.local().peek_all(&checks).unwrap()));
-    // Once there is room, keys get states of their own, and those are small.
+    // Once there is room, keys get their own states, and those are small.
     assert!(limiter.reset("resident"));
     let before = allocated_bytes();
     limiter.take("late", own, 1);
@@ -118,7 +118,7 @@ fn attempts_of_keys_without_room_copy_little() {
     calls_stay_small(&scene, abuse, (&limit, Limit::from(limit)));
 }
 
-/// A key that shares a blocked state stays blocked when an operator blocks it for a shorter time.
+/// A key in a blocked shared state stays blocked if an operator blocks it for a shorter time.
 #[test]
 fn a_block_by_hand_releases_no_key_that_is_blocked_for_longer() {
     let tier = |threshold, block| AbuseTier::new(3_600 * SECOND, threshold, block).unwrap();
@@ -129,7 +129,7 @@ fn a_block_by_hand_releases_no_key_that_is_blocked_for_longer() {
     for key in names.iter().cycle().take(100) {
         abuse.take(key, &day, 1);
     }
-    // What matters longest need not be what is blocked.
+    // The state that expires last need not be the blocked one.
     let wide = AbuseTier::new(86_400 * 366 * SECOND, 10_000, SECOND).unwrap();
     for key in names {
         abuse.take(key, &AbuseLimit::new(wide, wide), 1);
@@ -143,7 +143,7 @@ fn a_block_by_hand_releases_no_key_that_is_blocked_for_longer() {
     }
 }
 
-/// A changed limit does not release a key that shares a blocked state either.
+/// A changed limit does not unblock a key in a blocked shared state.
 #[test]
 fn a_block_outlasts_a_change_of_limit_without_room() {
     let tier = |threshold, block| AbuseTier::new(3_600 * SECOND, threshold, block).unwrap();
@@ -161,7 +161,8 @@ fn a_block_outlasts_a_change_of_limit_without_room() {
     assert!(!abuse.take("ann", &changed, 1).is_allowed(), "released with room");
 }
 
-/// Eight times the buckets cost about eight times as much; before, sixty-four times.
+/// Eight times the buckets take about eight times as long. A quadratic refund would take sixty-four times as
+/// long.
 #[test]
 fn refunds_of_long_series_are_not_quadratic() {
     let elapsed = |buckets: u32| {
@@ -175,7 +176,7 @@ fn refunds_of_long_series_are_not_quadratic() {
         };
         let receipts: Vec<_> = (0..buckets).map(take).collect();
         let started = SystemClock.now();
-        // At most 4,096 receipts of a shard can be given back at a time.
+        // At most 4,096 receipts of a shard can be refunded at a time.
         let each = receipts.iter().step_by(receipts.len().div_ceil(2_048));
         let refunded: u64 = each.map(|receipt| absolute.refund("ann", &limit, receipt)).sum();
         assert!(refunded > 3 * 2_000, "{refunded} of {buckets}");

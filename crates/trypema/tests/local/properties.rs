@@ -1,5 +1,5 @@
-//! Random tests of what must hold whatever happens: equality with the slow models, and the laws of `pitfalls.md`
-//! that no model is needed for. Bounded for every run; `cargo xtask soak` plays the same traces by the million.
+//! Property tests: equality with the slow models, and the laws of `pitfalls.md` that need no model. The
+//! number of traces is bounded; `cargo xtask soak` runs the same traces by the million.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,7 +14,7 @@ mod forgetting;
 mod leases;
 mod receipts;
 
-/// One test per strategy: `law` is called with the type of its model.
+/// Generates one test per strategy, which calls `law` with the type of its model.
 macro_rules! for_every_strategy {
     ($law:ident) => {
         for_every_strategy!($law: absolute AbsoluteModel, suppressed SuppressedModel, token_bucket TokenBucketModel,

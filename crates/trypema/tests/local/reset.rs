@@ -1,4 +1,4 @@
-//! A reset forgets one key and nothing else.
+//! A reset removes one key and nothing else.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -8,8 +8,8 @@ use std::time::Duration;
 use trypema::clock::ManualClock;
 use trypema::{FixedWindowLimit, RateLimiter};
 
-/// Removing a key once moved its neighbours to where they were not found again: whatever the tables hold, and
-/// however full they are, the others must stay.
+/// A regression test: removing a key once moved its neighbours so that they were not found again. All others
+/// must stay, however full the table is.
 #[test]
 fn others_stay() {
     let clock = Arc::new(ManualClock::default());

@@ -1,4 +1,4 @@
-//! Every verb at once on a few keys: nothing panics, nothing hangs.
+//! Every operation concurrently on a few keys: no panic and no deadlock.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -19,13 +19,13 @@ use trypema::{
 const THREADS: u64 = 4;
 const STEPS: u64 = 30_000;
 
-/// How long the watchdog waits; a run takes a few seconds.
+/// The timeout of the watchdog. A run takes a few seconds.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// More keys than there is room for, so that the shared state is used as well.
+/// More keys than the table holds, so that the shared state is used too.
 const KEYS: [&str; 6] = ["ann", "bob", "cid", "dot", "eve", "a-key-too-long-to-be-inline"];
 
-/// Steps from one number to the next, all different, without a generator to depend on.
+/// A bijective mixing function, so that the test needs no random generator.
 fn mixed(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -57,17 +57,17 @@ fn step<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit, dice: u64) {
             handle.peek(limit, cost);
             handle.take(limit, cost);
         }
-        // Blocks by hand are kept beyond the bound.
+        // Manual blocks are kept beyond the capacity.
         14 => assert!(limiter.len() <= 4 + KEYS.len()),
         _ => {
-            // A waiter that gives up at once.
+            // A waiter that is dropped after its first poll.
             let wait = pin!(limiter.wait(key, limit, cost, Duration::from_millis(5)));
             let _ = wait.poll(&mut Context::from_waker(Waker::noop()));
         }
     }
 }
 
-/// All threads on all strategies of one limiter.
+/// Runs all threads on all strategies of one limiter.
 fn stress(when_full: WhenFull) {
     let clock = Arc::new(ManualClock::default());
     let builder = RateLimiter::builder().clock(clock.clone());
@@ -75,7 +75,7 @@ fn stress(when_full: WhenFull) {
     let (done, all_done) = channel();
     for thread in 0..THREADS {
         let (rl, clock, done) = (Arc::clone(&rl), Arc::clone(&clock), done.clone());
-        // Not scoped: a thread that hangs must not keep the watchdog from barking.
+        // Not scoped: a thread that hangs must not block the watchdog.
         std::thread::spawn(move || run(thread, &rl, &clock, &done));
     }
     drop(done);

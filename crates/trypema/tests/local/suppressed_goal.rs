@@ -1,13 +1,13 @@
-//! The goal of the suppressed strategy, shown in virtual time: under even load from 1.3 to 50 times the limit
-//! it settles at its soft limit, never falls silent, and never passes its hard limit.
+//! The goal of the suppressed strategy, in virtual time: under even load from 1.3 to 50 times the limit, it
+//! settles at the soft limit, never stops admitting, and never exceeds the hard limit.
 //!
-//! Calls come whole, so "within 2 % of soft" cannot be asked of a window that holds a few dozen of them: the
-//! draws of the golden-ratio sequence stray by up to four calls. From 200 calls a window on, that is within
-//! 2 %; below, four calls are what is asked.
+//! Requests are whole, so a window with a few dozen of them cannot be required to be within 2 % of the soft
+//! limit: the golden-ratio sequence deviates by up to four requests. With 200 or more requests per window,
+//! that is within 2 %. Below that, the tests allow four requests.
 //!
-//! With a factor below 2 the opening burst echoes in the second window. There, windows of ten seconds or less
-//! can reach hard and be silent for a second at loads of 15 times the limit and more: the tests ask for no
-//! silence from the default factor, and from lower ones where it holds.
+//! With a factor below 2, the initial burst echoes in the second window. There, windows of ten seconds or
+//! less can reach the hard limit and admit nothing for a second, at 15 times the limit and more. The tests
+//! require continuous admission for the default factor, and for lower factors where it holds.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -21,16 +21,16 @@ use trypema::{
 };
 use trypema_testkit::simulator::{Load, Series, Shape, Simulation, Spacing};
 
-/// Offered load, in multiples of the limit.
+/// The offered load, in multiples of the limit.
 const LOADS: [f64; 12] = [1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.3, 5.0, 7.5, 13.0, 30.0, 50.0];
 
-/// Those that the goal was first measured at, for limits so high that a load costs a million calls.
+/// A subset of the loads, for limits so high that one load takes a million calls.
 const NAMED_LOADS: [f64; 4] = [1.3, 2.0, 5.0, 50.0];
 
-/// Windows that are watched.
+/// The number of observed windows.
 const WINDOWS: u64 = 7;
 
-/// The most by which draws stray in a window of under 200 calls.
+/// The maximum deviation in a window of fewer than 200 requests.
 const STRAY: u64 = 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// With the default factor.
+    /// A limit with the default factor.
     fn new(per_second: f64, window_s: u64) -> Self {
         Self { per_second, window_s, factor: *HardLimitFactor::default() }
     }
@@ -63,17 +63,17 @@ impl Limit {
         )
     }
 
-    /// The first window, counted from 0, that has to be near soft.
+    /// The index of the first window that must be near the soft limit.
     fn settled_from(self) -> usize {
         if self.factor >= 2.0 { 2 } else { 3 }
     }
 
-    /// What happens to `load` under this limit.
+    /// Simulates `load` under this limit.
     fn meets(self, load: Load) -> Series {
         self.asks(load, WINDOWS, |_| {})
     }
 
-    /// What happens to `load` in so many windows, telling `heard` every answer.
+    /// Simulates `load` for `windows` windows, and passes every decision to `heard`.
     fn asks(self, load: Load, windows: u64, mut heard: impl FnMut(bool)) -> Series {
         let clock = Arc::new(ManualClock::default());
         let limiter = RateLimiter::builder().clock(clock.clone()).build().unwrap();
@@ -88,7 +88,7 @@ impl Limit {
         simulation.run_for(duration).total()
     }
 
-    /// As [`Limit::meets`], with the absolute strategy.
+    /// Like [`Limit::meets`], with the absolute strategy.
     fn meets_absolutely(self, load: Load) -> Series {
         let clock = Arc::new(ManualClock::default());
         let limiter = RateLimiter::builder().clock(clock.clone()).build().unwrap();
@@ -103,7 +103,7 @@ impl Limit {
     }
 }
 
-/// Every window from the settled one on holds soft, give or take 2 % or [`STRAY`].
+/// Asserts that every settled window admits the soft limit, within 2 % or [`STRAY`].
 fn assert_settled(limit: Limit, load: f64, series: &Series) {
     let soft = limit.suppressed().soft();
     let tolerance = STRAY.max(soft / 50);
@@ -143,7 +143,7 @@ fn assert_goal(limit: Limit, loads: &[f64]) {
 fn minute_windows() {
     assert_goal(Limit::new(5.0, 60), &LOADS);
     assert_goal(Limit::new(20.0, 60), &NAMED_LOADS);
-    // Fifty times these limits is millions of calls: see `every_limit_and_every_load`.
+    // Fifty times these limits would be millions of calls: see `every_limit_and_every_load`.
     assert_goal(Limit::new(100.0, 60), &NAMED_LOADS[..3]);
     assert_goal(Limit::new(1_000.0, 60), &NAMED_LOADS[..2]);
 }

@@ -1,4 +1,4 @@
-//! Many threads on one key, all at one instant: the outcome is that of some serial order.
+//! Many threads on one key at one instant: the outcome equals that of some serial order.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -18,13 +18,13 @@ use trypema::{
 const THREADS: usize = 8;
 const REPETITIONS: usize = 10_000;
 
-/// What fits at one instant under each of the limits below.
+/// The capacity at one instant of each of the limits below.
 const CAPACITY: u64 = 20;
 
-/// Long enough that nothing comes back while a test runs, also on the system's clock.
+/// Long enough that the window does not end during a test, even on the system clock.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
 
-/// Time that stands still without a lock, so that threads meet in the limiter and nowhere else.
+/// A clock that stands still and has no lock, so that threads contend only in the limiter.
 #[derive(Debug)]
 struct StillClock;
 
@@ -41,7 +41,7 @@ fn at_one_instant() -> RateLimiter {
     RateLimiter::builder().clock(clock).build().unwrap()
 }
 
-/// Runs `work` for every thread and repetition; the threads are reused and start each repetition together.
+/// Runs `work` for every thread and repetition. The threads are reused and start each repetition together.
 fn hammer(work: impl Fn(usize, usize) + Sync) {
     let barrier = Barrier::new(THREADS);
     std::thread::scope(|scope| {
@@ -65,7 +65,7 @@ fn is_taken<S: Strategy>(limiter: &Limiter<S>, key: &str, limit: &S::Limit, cost
     S::core(&limiter.take(key, limit, cost)).is_allowed()
 }
 
-/// Cost 1, one and a half times as often as fits: exactly `expected` are admitted, each time.
+/// Takes single units, more than the capacity: exactly `expected` are admitted in each repetition.
 fn admits_exactly<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit, expected: u64) {
     const TAKES_PER_THREAD: usize = 4;
     const { assert!(THREADS * TAKES_PER_THREAD > CAPACITY as usize) };
@@ -81,7 +81,7 @@ fn admits_exactly<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit, expected:
     }
 }
 
-/// Mixed costs: never more than fits, and nothing is denied that would have fitted.
+/// Takes mixed costs: never more than the capacity is admitted, and no cost that fits is denied.
 fn admits_what_fits<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit) {
     let (admitted, least_denied) = (counters(), counters());
     least_denied.iter().for_each(|cost| cost.store(u64::MAX, Ordering::Relaxed));
@@ -121,13 +121,14 @@ fn buckets() -> TokenBucketLimits {
     TokenBucketLimits::new([wider, tighter]).unwrap()
 }
 
-/// The attempt that reaches the threshold is the first one denied.
+/// A limit whose threshold is one above the capacity, because the attempt that reaches the threshold is
+/// denied.
 fn attempts() -> AbuseLimit {
     let tier = AbuseTier::new(WINDOW, CAPACITY + 1, WINDOW).unwrap();
     AbuseLimit::new(tier, tier)
 }
 
-/// A rate that gives the capacity, over the longest window.
+/// A rate that yields the capacity over the longest window.
 fn rate() -> (RateLimit, WindowSizeSeconds, RateGroupSizeMs) {
     let window = WINDOW.as_secs();
     (
@@ -160,7 +161,8 @@ fn suppressed_without_headroom_admits_its_capacity_exactly() {
     admits_exactly(rl.local().suppressed(), &suppressed(1.0), CAPACITY);
 }
 
-/// Draws go by the order of calls, not by who calls: the number admitted is that of one caller alone.
+/// Draws depend on the order of calls, not on the thread, so as many calls are admitted as for a single
+/// caller.
 #[test]
 fn suppressed_draws_as_for_one_caller() {
     let limit = suppressed(2.0);
@@ -207,7 +209,7 @@ fn mixed_costs_leave_out_nothing_that_fits() {
     admits_what_fits(local.fixed_window(), &fixed());
 }
 
-/// A denied attempt blocks, so of the denied ones only the largest is sure not to have fitted.
+/// A denied attempt blocks the key, so only the largest denied cost certainly did not fit.
 #[test]
 fn mixed_attempts_never_pass_the_threshold() {
     let rl = at_one_instant();
@@ -229,7 +231,7 @@ fn mixed_attempts_never_pass_the_threshold() {
     }
 }
 
-/// The system's clock moves while the threads race, and is read before the lock is taken.
+/// The system clock moves during the race, and is read before the lock is taken.
 #[test]
 fn the_system_clock_admits_the_capacity_exactly() {
     fn race<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit) {

@@ -19,7 +19,7 @@ use trypema::{Decision, FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenL
 const HOUR: Duration = Duration::from_secs(3_600);
 const TENTH: Duration = Duration::from_millis(100);
 
-/// What a waiter ends with.
+/// The result of a wait.
 type Waited = Result<Decision, WaitError>;
 
 #[derive(Debug, Default)]
@@ -47,20 +47,20 @@ impl Fixture {
         Self { clock, takes, rl, start }
     }
 
-    /// A waiter for `cost` of ann's tokens.
+    /// Waits for `cost` of ann's tokens.
     async fn ann(&self, limits: &TokenBucketLimits, cost: u64, patience: Duration) -> Waited {
         let buckets = self.rl.local().token_bucket();
         let waited = buckets.wait("ann", limits, cost, patience).await;
         waited.map(|decision| TokenBucket::core(&decision))
     }
 
-    /// Whether somebody stands in a line: only lines give tickets.
+    /// Whether a queue of waiters exists: only queues have tickets.
     fn has_line(&self) -> bool {
         format!("{:?}", self.rl.local().token_bucket()).contains("next_ticket")
     }
 }
 
-/// `capacity` tokens, one of them back each tenth of a second.
+/// A bucket of `capacity` tokens that refills one each tenth of a second.
 fn tenths(capacity: u32) -> TokenBucketLimits {
     let refill = TENTH * capacity;
     TokenBucketLimits::from(TokenLimit::new(u64::from(capacity), refill).unwrap())
@@ -112,7 +112,7 @@ fn first_come_is_first_served() {
     }
 }
 
-/// The moment between the end of one wait and the next in line taking notice is nobody else's.
+/// A new caller cannot overtake the queue between the end of one wait and the wake-up of the next waiter.
 #[test]
 fn who_comes_as_the_line_moves_does_not_jump_it() {
     let (fixture, limits) = (Fixture::new(), tenths(1));
@@ -120,7 +120,7 @@ fn who_comes_as_the_line_moves_does_not_jump_it() {
     let mut executor = Executor::new(&fixture.clock);
     let first = executor.spawn(fixture.ann(&limits, 1, HOUR));
     let second = executor.spawn(fixture.ann(&limits, 1, HOUR));
-    // The first one leaves, and before the second one runs a third comes.
+    // The first waiter is dropped, and a third arrives before the second one runs.
     executor.cancel(first);
     let third = executor.spawn(fixture.ann(&limits, 1, HOUR));
     executor.run();
@@ -150,7 +150,7 @@ fn the_next_moves_up_when_a_waiter_leaves() {
     }
 }
 
-/// Woken on time, but the clock steps back before the waiter looks at it: it must be woken again.
+/// The waiter is woken on time, but the clock steps back before it is polled. It must be woken again.
 #[test]
 fn a_waiter_outlives_a_clock_that_steps_back() {
     let (fixture, limits) = (Fixture::new(), tenths(1));
@@ -165,7 +165,7 @@ fn a_waiter_outlives_a_clock_that_steps_back() {
     assert_eq!(executor.ended().len(), 1, "it sleeps for ever");
 }
 
-/// Two callers leave a line at the same time: the last one out takes the line away.
+/// Two callers leave a queue at the same time: the last one removes the queue.
 #[test]
 fn lines_are_gone_when_threads_leave_together() {
     const ROUNDS: usize = 20_000;
@@ -179,7 +179,7 @@ fn lines_are_gone_when_threads_leave_together() {
                     let buckets = fixture.rl.local().token_bucket();
                     barrier.wait();
                     let wait = pin!(buckets.wait(&key, &limits, 0, HOUR));
-                    // Admitted, or in line behind the other thread and gone at once.
+                    // Either admitted, or queued behind the other thread and dropped immediately.
                     let _ = wait.poll(&mut Context::from_waker(Waker::noop()));
                 }
             });
@@ -190,7 +190,7 @@ fn lines_are_gone_when_threads_leave_together() {
     assert_eq!(lines, 0, "lines of nobody, out of {ROUNDS}");
 }
 
-/// A waker keeps its task alive: who is gone must not be remembered until its patience would have ended.
+/// A waker keeps its task alive, so a dropped waiter must be removed before its timeout.
 #[test]
 fn a_waiter_that_leaves_is_forgotten() {
     let (fixture, limits) = (Fixture::new(), tenths(1));
@@ -285,7 +285,7 @@ fn a_line_has_an_end() {
     let turned_away = executor.ended()[0].output.clone().unwrap_err();
     assert_eq!(turned_away, WaitError::TooManyWaiters);
     assert_eq!(turned_away.to_string(), "too many waiters: 10000 callers already wait for this key");
-    // Another key has its own line, and a place is free as soon as one leaves.
+    // Another key has its own queue, and dropping a waiter frees its place.
     let buckets = fixture.rl.local().token_bucket();
     executor.spawn(async { buckets.wait("bob", &limits, 1, HOUR).await.map(|bob| TokenBucket::core(&bob)) });
     assert!(executor.ended()[1].output.is_ok());

@@ -1,4 +1,5 @@
-//! Keys and prefixes of any bytes: each has counters of its own, and all of its names are in one slot.
+//! Keys and prefixes of arbitrary bytes: each has its own counters, and all Redis keys of one subject are in
+//! one slot.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -15,10 +16,10 @@ use crate::expiry::watched::Seen;
 /// The prefix of the documented example.
 const PREFIX: &str = "myapp:ratelimit";
 
-/// More than any key takes.
+/// More units than any key takes.
 const CAPACITY: u64 = 1_000;
 
-/// Every byte alone and beside another, and texts that a careless name would confuse.
+/// Every byte alone and after another, and texts that a naive encoding would confuse.
 fn keys() -> Vec<Vec<u8>> {
     let address = |text: &str| AddressKey::of(text.parse().unwrap()).as_str().as_bytes().to_vec();
     let texts =
@@ -38,7 +39,7 @@ async fn limiter(connection: RedisConnection) -> RateLimiter {
     builder.redis_deadline(Duration::from_secs(20)).build().unwrap()
 }
 
-/// Takes, reserves, refunds and resets under every key; each sees only what it took itself.
+/// Takes, reserves, refunds and resets under every key. Each key counts only its own units.
 async fn each_key_has_its_own_counter(connection: RedisConnection) {
     let (rl, keys) = (limiter(connection).await, keys());
     let windows = rl.redis().fixed_window();
@@ -90,7 +91,7 @@ fn all_names_of_a_key_are_in_one_slot() {
     }
 }
 
-/// The names that a server has.
+/// The names of all keys on a server.
 fn names_of(server: &Server) -> Vec<String> {
     let mut control = server.control().unwrap();
     control.command(&["KEYS", "*"]).unwrap().items().iter().map(|name| name.text()).collect()

@@ -1,4 +1,4 @@
-//! Calls that travel together are answered as if they had come one by one, and harm each other in nothing.
+//! Batched calls are decided as if they had been sent one by one, and do not affect each other's errors.
 #![cfg(feature = "redis-tokio")]
 #![allow(
     clippy::unwrap_used,
@@ -33,16 +33,16 @@ use crate::strategies::{Limits, Visit, each};
 use calls::{Call, Told};
 use crowd::Crowd;
 
-/// Script calls that are in flight at once, before others have to wait and travel together.
+/// The maximum number of script calls in flight. Further calls wait and share a batch.
 pub(crate) const FLIGHTS: usize = 4;
 
-/// Callers of a wave: those who may be sent alone, and as many as share one script call.
+/// The maximum number of callers in a wave: those that are sent alone, and those that share one script call.
 const WAVE: u64 = FLIGHTS as u64 + 256;
 
-/// Waves of random calls.
+/// The number of waves of random calls.
 const WAVES: u64 = 200;
 
-/// Far away from the end of any window.
+/// A limit whose window does not end during a test.
 pub(crate) fn long_window(capacity: u64) -> FixedWindowLimit {
     FixedWindowLimit::new(capacity, Duration::from_secs(366 * 86_400)).unwrap()
 }
@@ -53,13 +53,14 @@ pub(crate) fn limiter(url: &str) -> (Arc<ManualClock>, Arc<RateLimiter>) {
     (clock, Arc::new(rl))
 }
 
-/// Script calls since the server's statistics were last reset.
+/// The number of script calls since the server's statistics were reset.
 pub(crate) fn script_calls(server: &Server) -> u64 {
     let stats = server.info("commandstats").unwrap();
     stats.text("cmdstat_evalsha").split([',', '=']).nth(1).map_or(0, |calls| calls.parse().unwrap())
 }
 
-/// Adds a caller and waits until the server has its script call: the next one travels in another.
+/// Adds a caller and waits until the server has received its script call, so that the next caller is in
+/// another batch.
 pub(crate) fn add_alone<'a, T>(
     crowd: &mut Crowd<'a, T>,
     server: &Server,
@@ -70,7 +71,8 @@ pub(crate) fn add_alone<'a, T>(
     wait_until("the call to arrive", || script_calls(server) > before).unwrap();
 }
 
-/// A call whose script the server does not know is sent again with the script, and overtaken meanwhile.
+/// Loads every script into Redis. A call with an unknown script is sent again and would be overtaken
+/// meanwhile.
 fn tell_scripts(rl: &RateLimiter, limits: &Limits) {
     struct Tell;
     impl Visit for Tell {
@@ -82,7 +84,7 @@ fn tell_scripts(rl: &RateLimiter, limits: &Limits) {
     each(rl, limits, &mut Tell);
 }
 
-/// Callers are sent in their order, however the driver divides them into batches.
+/// Calls are sent in order, however the driver task divides them into batches.
 #[test]
 fn calls_made_together_are_answered_as_the_local_provider_answers_them_one_by_one() {
     let server = Server::start().unwrap();

@@ -26,7 +26,7 @@ use trypema_testkit::trace::{OnRedis, Verb, What};
 use crate::server_of::port_of;
 use crate::traces;
 
-/// Random traces per strategy; `conformance.rs` plays many more on one server.
+/// The number of random traces per strategy. `conformance.rs` runs many more on one server.
 const TRACES: u64 = 30;
 
 #[test]

@@ -1,8 +1,8 @@
-//! Every example of the published documentation that compiles with the Redis provider, as it is written there.
+//! Every example of the trypema 1.x documentation that compiles with the Redis provider, unchanged.
 //!
-//! What the documents leave undeclared (`limiter`, `metrics`, `expensive_operation` …) is declared around each
-//! example; `redis` is the re-exported client. Examples that can run do, on a real server. `compat.rs` has the one
-//! that compiles without the Redis features only.
+//! Names that the documentation leaves undeclared (`limiter`, `metrics`, `expensive_operation` …) are
+//! declared around each example. `redis` is the re-exported client. Examples that can run do so on a real
+//! server. `compat.rs` has the one that compiles only without the Redis features.
 #![cfg(feature = "redis-tokio")]
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ use trypema::{
 use trypema_testkit::blocking::wait_for;
 use trypema_testkit::redis::{Server, Shared};
 
-/// A server, and a limiter on it that shares no key with any other.
+/// A server, and a prefix that no other test uses.
 struct Fixture {
     server: Shared,
     prefix: RedisKey,
@@ -49,7 +49,7 @@ impl Fixture {
         redis::Client::open(self.server.url()).unwrap().get_connection_manager().await.unwrap()
     }
 
-    /// The documents' options: windows of 60 s, groups of 10 ms.
+    /// The options of the documentation: windows of 60 s, groups of 10 ms.
     async fn options(&self) -> RateLimiterOptions {
         RateLimiterOptions {
             local: LocalRateLimiterOptions {
@@ -68,7 +68,7 @@ impl Fixture {
     }
 }
 
-/// Runs `test` with a limiter of the documents' options on a real server.
+/// Runs `test` with a limiter that has the documentation's options, on a real server.
 fn with_limiter<F: Future>(test: impl FnOnce(Arc<RateLimiter>) -> F) -> F::Output {
     let fixture = Fixture::new();
     wait_for(async { test(Arc::new(RateLimiter::new(fixture.options().await))).await })

@@ -1,4 +1,4 @@
-//! Every trace, and random ones, on the Redis provider: on each server that we promise to work with.
+//! Every trace, and random ones, on the Redis provider with each supported server.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -13,15 +13,15 @@ use trypema_testkit::trace::{OnRedis, Trace, Verb, What};
 
 use crate::traces;
 
-/// Steps of random traces per strategy; `cargo xtask soak --redis` plays more.
+/// The number of steps in random traces per strategy. `cargo xtask soak --redis` runs more.
 const STEPS: usize = 40_000;
-/// The same on the oldest server, where only its Lua could differ.
+/// The number of steps on the oldest server, where only its Lua could differ.
 const STEPS_ON_OLDEST: usize = 25_000;
 
-/// Traces are replayed by so many threads at once.
+/// The number of threads that replay traces concurrently.
 const THREADS: u64 = 4;
 
-/// The server to test on: `REDIS_URL` if it is set and the test is not for a server of its own.
+/// Starts a server with this binary.
 fn server(binary: Binary) -> Server {
     Server::builder().binary(binary).start().unwrap()
 }
@@ -37,7 +37,7 @@ fn traces_on_redis_6_2() {
     answers_every_trace(&server(Binary::redis_6_2().unwrap()).url(), "trypema");
 }
 
-/// Valkey is not to be had everywhere: where it was installed, it is held to the same.
+/// Valkey is optional: the test runs only where it is installed.
 #[test]
 fn traces_on_valkey() {
     let Ok(valkey) = Binary::valkey() else { return };
@@ -56,12 +56,12 @@ fn answers_every_trace(url: &str, prefix: &str) {
     traces::assert_none(&ours.iter().flat_map(run).collect::<Vec<_>>());
 }
 
-/// Redis forgets by itself: `expiry.rs`.
+/// Whether a trace has an explicit `forget`. Redis expires keys by itself: see `expiry.rs`.
 fn forgets(trace: &Trace) -> bool {
     trace.lines.iter().any(|line| matches!(&line.what, What::Step(step) if matches!(step.verb, Verb::Forget)))
 }
 
-/// Plays random traces on a server of its own, by several threads, until enough steps have been compared.
+/// Plays random traces on a separate server with several threads, until enough steps have been compared.
 fn equals_its_model<M: RedisStrategy>(binary: Binary, enough: usize) {
     let server = server(binary);
     let connection = connect(&server.url());

@@ -1,4 +1,4 @@
-//! The task that sends calls: it outlives neither its work nor its runtime, and takes no caller with it.
+//! The driver task, which sends calls: it ends with its work or its runtime, and no caller is lost with it.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
@@ -18,9 +18,9 @@ use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 use crate::batching::long_window;
 
 const CAPACITY: u64 = 1_000_000;
-/// A call that waits for it to pass has been forgotten.
+/// A call that takes this long has been lost.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Callers are told long before that.
+/// Callers must fail much earlier than the deadline.
 const SOON: Duration = Duration::from_secs(10);
 
 fn limiter(url: &str, deadline: Duration) -> Arc<RateLimiter> {
@@ -50,7 +50,8 @@ fn a_runtime_that_is_shut_down_is_replaced_by_the_next_callers() {
     let rl = limiter(&server.url(), DEADLINE);
     for (number, start) in [one_thread, two_threads, one_thread, two_threads].into_iter().enumerate() {
         let runtime = start();
-        // A connection that was dialled in another runtime goes with it; dials are a moment apart.
+        // A connection that was opened in another runtime ends with it. New connection attempts are a short
+        // time apart.
         let mut first = runtime.block_on(take(&rl));
         while first == Err(RedisFailureKind::Unavailable) {
             first = runtime.block_on(take(&rl));
@@ -60,7 +61,7 @@ fn a_runtime_that_is_shut_down_is_replaced_by_the_next_callers() {
     }
 }
 
-/// Takes, and says so when it waits for the reply.
+/// Takes one unit, and counts itself in `waiting` once it waits for the reply.
 async fn noted(rl: Arc<RateLimiter>, waiting: Arc<AtomicUsize>) -> Result<u64, RedisFailureKind> {
     let mut take = pin!(take(&rl));
     let mut is_first = true;
@@ -74,10 +75,10 @@ async fn noted(rl: Arc<RateLimiter>, waiting: Arc<AtomicUsize>) -> Result<u64, R
     .await
 }
 
-/// Callers that wait while the driver's runtime is shut down.
+/// The number of callers that wait while the driver's runtime is shut down.
 const OTHERS: usize = 20;
 
-/// The driver is in a runtime that is shut down while a caller of another one waits.
+/// The driver's runtime is shut down while a caller from another runtime waits.
 #[test]
 fn callers_of_other_runtimes_are_told_when_the_drivers_is_shut_down() {
     let server = Server::start().unwrap();
@@ -136,7 +137,7 @@ fn a_shutdown_under_load_panics_nowhere() {
     }
 }
 
-/// A driver whose runtime nobody polls any more, and is not shut down either.
+/// A driver task whose runtime is no longer polled but not shut down either.
 #[test]
 fn a_driver_that_stands_still_is_replaced() {
     let server = Server::start().unwrap();
@@ -153,7 +154,8 @@ fn a_driver_that_stands_still_is_replaced() {
     wait_for(take(&rl)).unwrap();
 }
 
-/// Replies never come and all callers are gone: the driver ends, and the connection with the limiter.
+/// Replies never arrive and all callers are dropped: the driver task ends, and the connection closes with the
+/// limiter.
 #[test]
 fn a_limiter_that_is_dropped_while_calls_are_queued_leaves_nothing_behind() {
     let server = Server::start().unwrap();
@@ -177,7 +179,7 @@ fn a_limiter_that_is_dropped_while_calls_are_queued_leaves_nothing_behind() {
     wait_until("its connection to be closed", || connections() < with_limiter).unwrap();
 }
 
-/// With smol at hand a call that runs outside of any Tokio runtime is sent by it, over the connection that there is.
+/// With smol enabled, a call outside any Tokio runtime is sent by smol over the existing connection.
 #[cfg(feature = "redis-smol")]
 #[test]
 fn calls_outside_of_the_runtime_that_dialled_are_served() {

@@ -1,4 +1,4 @@
-//! Many processes, each with many tasks, on the server's own time: no key ever admits one too many.
+//! Many processes with many tasks each, on the server's clock: no key admits more than its capacity.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -14,21 +14,21 @@ use trypema_testkit::redis::{Control, Server, wait_until};
 
 use crate::strategies::{Limits, Visit, each};
 
-/// Set in the child processes: where the server is.
+/// The environment variable that gives the child processes the URL of the server.
 const SERVER: &str = "TRYPEMA_EXACT_SERVER";
-/// The name of the test, which the children run, too.
+/// The name of the test, which the children run too.
 const TEST: &str = "exact::eight_processes_of_eight_tasks_never_admit_one_too_many";
 
 const PROCESSES: usize = 8;
 const TASKS: usize = 8;
-/// Takes of each task: together three times the capacity.
+/// The number of takes per task: together three times the capacity.
 const TAKES: usize = 48;
 const CAPACITY: u64 = 1_000;
 /// A window that does not end during the test.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Kills the children if the test fails before they end.
+/// Kills the children when dropped, even if the test fails.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
@@ -68,7 +68,7 @@ fn eight_processes_of_eight_tasks_never_admit_one_too_many() {
             }
         }
     }
-    // Suppressed goes on above its limit, by degrees, and stops at the hard one.
+    // Suppressed admits some units above its limit, up to the hard limit.
     let suppressed = admitted.remove("suppressed").unwrap();
     assert!((CAPACITY..=2 * CAPACITY).contains(&suppressed), "suppressed admitted {suppressed}");
     let exact = ["absolute", "abuse", "fixed_window", "sliding_window", "token_bucket"];

@@ -1,5 +1,5 @@
-//! Every key expires by itself, by the server's own clock, no later than it must; and a script touches nothing but
-//! its keys.
+//! Every key expires by the server's clock, no later than necessary, and a script accesses only its declared
+//! keys.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -19,11 +19,11 @@ use trypema_testkit::verbs::Verbs;
 
 use crate::strategies::{Limits, Visit, each};
 
-/// A machine that is busy with other tests may take its time.
+/// Long, because the machine may be busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Long enough that nothing expires while a test looks.
+/// Long enough that nothing expires during a test.
 const LONG: Duration = Duration::from_secs(60);
-/// Short enough to wait for; the windows of absolute and suppressed are at least a second.
+/// Short enough to wait for. The windows of absolute and suppressed are at least a second.
 const SHORT: Duration = Duration::from_millis(200);
 
 fn on_server_time(server: &Server, window: Duration) -> RateLimiter {
@@ -32,7 +32,7 @@ fn on_server_time(server: &Server, window: Duration) -> RateLimiter {
     builder.window_size_seconds(window).build().unwrap()
 }
 
-/// Each key with what is left of its time, in milliseconds.
+/// Each key with its remaining time to live in milliseconds.
 fn times_to_live(control: &mut Control) -> Vec<(String, i64)> {
     let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
     loop {
@@ -48,8 +48,8 @@ fn times_to_live(control: &mut Control) -> Vec<(String, i64)> {
     }
 }
 
-/// How long a key of this name may matter, in windows: a lease of half a window comes on top of what a unit is
-/// remembered, and a count of resets lives as long as a receipt that is taken when a lease ends.
+/// The maximum time for which a key matters, in windows. A lease of half a window adds to the history of a
+/// unit, and a reset counter lives as long as a receipt that is issued when a lease ends.
 fn windows_needed(name: &str) -> f64 {
     let memory = if name.contains(":sliding_window") { 2.0 } else { 1.0 };
     if name.ends_with(":resets") { 2.0 * memory + 0.5 } else { memory + 0.5 }
@@ -80,7 +80,7 @@ fn once_the_windows_have_passed_the_database_is_empty() {
     wait_until("everything to be forgotten", is_empty).unwrap();
 }
 
-/// A program that takes a key's time to live away must not lock it for ever.
+/// A key whose time to live was removed by another program must not persist forever.
 #[test]
 fn a_key_that_lost_its_time_to_live_gets_one_with_the_next_take() {
     let server = Server::start().unwrap();

@@ -1,7 +1,9 @@
-//! The fault table of `docs/guarantees.md`: what callers see, and what is counted, when Redis fails.
+//! The fault table of `docs/guarantees.md`: the results that callers see and the units that are counted while
+//! Redis fails.
 //!
-//! Each row is a function of the link (ours, or a client's connection manager), under which several callers take
-//! all the time. `cargo xtask soak faults` measures how late calls return and how soon they are served again.
+//! Each row is a function of the link (our own connection, or a redis-rs connection manager), with several
+//! callers that take continuously. `cargo xtask soak faults` measures how late calls return and how soon they
+//! succeed again.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
@@ -15,7 +17,7 @@ mod scripts;
 mod servers;
 mod strangers;
 
-/// Each of these rows with a connection of ours and with one that a user made.
+/// Runs each of these rows with our own connection and with one that the user created.
 macro_rules! on_both_links {
     ($($row:ident),+ $(,)?) => {
         mod ours {

@@ -1,4 +1,4 @@
-//! What callers are answered when Redis cannot be asked, by each policy and for every strategy.
+//! Decisions while Redis is unreachable, for each policy and every strategy.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
@@ -19,13 +19,13 @@ use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 use crate::faults::limits::{CAPACITY, Claim, for_every_strategy};
 use observed::Recorder;
 
-/// What callers give Redis.
+/// The deadline of each Redis call.
 const DEADLINE: Duration = Duration::from_millis(100);
 
-/// How much later than its deadline a call may return here.
+/// The time by which a call may exceed its deadline here.
 const ALLOWANCE: Duration = Duration::from_millis(500);
 
-/// A limiter whose server has died, and who watches it.
+/// A limiter whose server was killed, with an observer.
 struct Orphan {
     server: Server,
     rl: RateLimiter,
@@ -41,7 +41,7 @@ impl Orphan {
         Self { server, rl, recorder }
     }
 
-    /// Brings the server back and waits until it is asked again.
+    /// Restarts the server and waits until the limiter uses it again.
     fn bring_back(&self) {
         self.server.restart().unwrap();
         wait_until_asked(&self.rl);
@@ -53,7 +53,7 @@ fn limiter(connection: RedisConnection, on_failure: OnFailure, recorder: &Arc<Re
     builder.on_redis_failure(on_failure).observer(recorder.clone()).build().unwrap()
 }
 
-/// A reset is never decided without Redis, and `nobody` is no key of any test.
+/// Resets the unused key `nobody` until that succeeds. A reset always needs Redis.
 fn wait_until_asked(rl: &RateLimiter) {
     let is_asked = || wait_for(rl.redis().fixed_window().reset(&key("nobody"))).is_ok();
     wait_until("Redis to be asked again", is_asked).unwrap();
@@ -71,7 +71,7 @@ fn peek<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit, cost: u64) -> Decision 
     S::core(&wait_for(limiter.peek(&key("ann"), limit, cost)).unwrap())
 }
 
-/// A failure never looks like a denial: every verb is an `Err` of Redis.
+/// A failure never looks like a denial: every operation returns a Redis error.
 #[test]
 fn fail_is_an_error_of_every_verb() {
     struct Fails(Arc<Recorder>);
@@ -139,7 +139,7 @@ fn deny_denies_all_and_says_when_to_try_again() {
             for cost in [1, CAPACITY] {
                 for decision in [take(limiter, limit, cost), peek(limiter, limit, cost)] {
                     assert!(!decision.is_allowed() && decision.is_substitute(), "{} {decision:?}", S::NAME);
-                    // No count stands behind it: Redis may be back in a moment.
+                    // The denial is not based on a count, so the wait is short: Redis may be back soon.
                     assert_eq!(decision.retry_after(), Some(Duration::from_secs(1)), "{}", S::NAME);
                 }
             }
@@ -153,7 +153,7 @@ fn deny_denies_all_and_says_when_to_try_again() {
     for_every_strategy(&Orphan::with(OnFailure::Deny).rl, &Denies);
 }
 
-/// `take_up_to` of more than fits gets what fits, here as there.
+/// A `take_up_to` that exceeds the limit grants the rest of it, with or without Redis.
 #[test]
 fn taking_up_to_more_than_fits() {
     struct Gets(u64);
@@ -161,7 +161,7 @@ fn taking_up_to_more_than_fits() {
     impl Claim for Gets {
         fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
             let granted = wait_for(limiter.take_up_to(&key("ann"), limit, CAPACITY * 100)).unwrap();
-            // Suppressed counts up to twice as much as its limit.
+            // Suppressed may grant up to twice its limit.
             let most = if S::NAME == "suppressed" { 2 * self.0 } else { self.0 };
             assert!((self.0..=most).contains(&granted.units), "{} {granted:?}", S::NAME);
         }
@@ -171,7 +171,7 @@ fn taking_up_to_more_than_fits() {
     for_every_strategy(&Orphan::with(among(4)).rl, &Gets(CAPACITY / 4));
 }
 
-/// While the breaker is open calls fail at once, and Redis is dialled now and then.
+/// While the circuit breaker is open, calls fail immediately and Redis is probed occasionally.
 fn fails_at_once(fault: fn(&FaultProxy)) {
     let server = Server::start().unwrap();
     let proxy = FaultProxy::start(server.addr()).unwrap();
@@ -183,7 +183,7 @@ fn fails_at_once(fault: fn(&FaultProxy)) {
     let start = SystemClock.now();
     (0..1_000).for_each(|_| drop(call()));
     let millis = (SystemClock.now().as_micros() - start.as_micros()) / 1_000;
-    // Five that wait out their deadlines, then a probe every 100 ms at least.
+    // Five calls wait for their deadlines. After that, probes are at least 100 ms apart.
     assert!(millis < 5_000, "1,000 calls took {millis} ms");
     let dials = proxy.accepted() - dialled;
     assert!(dials <= millis / 100 + 2, "{dials} dials in {millis} ms");

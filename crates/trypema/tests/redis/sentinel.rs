@@ -14,23 +14,23 @@ use crate::server_of::port_of;
 
 const KEYS: [&str; 2] = ["ann", "bob"];
 
-/// Two seconds from when the sentinels agree, and what a busy machine needs on top.
+/// Two seconds after the sentinels agree, and an allowance for a busy machine.
 const RECOVERY: Duration = Duration::from_secs(2 + 3);
-/// A deadline that calls to a dead server miss soon.
+/// A deadline that calls to a dead server exceed soon.
 const DEADLINE: Duration = Duration::from_millis(200);
-/// Takes that are counted one by one at the new primary.
+/// The number of takes that are verified at the new primary.
 const COUNTED: u64 = 50;
 
 fn limiter(url: &str, deadline: Duration) -> Arc<RateLimiter> {
     Arc::new(RateLimiter::builder().redis(connect(url)).redis_deadline(deadline).build().unwrap())
 }
 
-/// What the server itself has counted.
+/// The units that the server itself has counted.
 fn used_at(server: &Server, name: &str) -> u64 {
     used(&limiter(&server.url(), Duration::from_secs(20)), name)
 }
 
-/// Calls go to `primary` and are counted there, once.
+/// Asserts that calls reach `primary` and are counted there, once.
 fn assert_counted_at(primary: &Server, rl: &RateLimiter) {
     let before = used_at(primary, "later");
     let mut admitted = 0;
@@ -46,7 +46,7 @@ fn assert_counted_at(primary: &Server, rl: &RateLimiter) {
     assert!((admitted..=admitted + unanswered).contains(&counted), "{admitted} admitted, {counted} counted");
 }
 
-/// Changes the primary by `change` under load.
+/// Changes the primary with `change` under load.
 fn is_followed(change: impl FnOnce(&Sentinel)) {
     let sentinel = Sentinel::start().unwrap();
     let rl = limiter(&sentinel.url(), DEADLINE);

@@ -1,4 +1,4 @@
-//! Aligned windows: nothing that was leased in one is spent in the next.
+//! Aligned windows: units that were leased in one window are not spent in the next.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::scene::{Scene, WINDOW, heat, held, release, take, try_take, used};
 
 const CAPACITY: u64 = 1_000;
 
-/// The clock of `scene` this long before a window ends.
+/// Sets the clock of `scene` to `by` before the end of a window.
 fn before_the_end(scene: &Scene, by: Duration) {
     let window_us = WINDOW.as_micros() as u64;
     let end_us = (scene.clock.now().as_micros() / window_us + 2) * window_us;
@@ -31,7 +31,7 @@ fn ends_with_its_window<S: HybridStrategy>() {
     let next = take::<S>(&rl, "ann", &limit, 1);
     assert!(next.is_allowed(), "{}", S::NAME);
     release(&rl);
-    // The counter of a sliding window still has the window before, nearly whole.
+    // A sliding window still counts nearly all of the previous window.
     let carried = if S::NAME == "sliding_window" { taken + 1 } else { 0 };
     assert_eq!(used::<S>(&rl, "ann", &limit), carried + 1, "{}", S::NAME);
 }
@@ -46,7 +46,7 @@ fn a_lease_of_a_sliding_window_ends_with_it() {
     ends_with_its_window::<SlidingWindow>();
 }
 
-/// A key that is called all the time gets all of each window, and no more.
+/// A hot key is admitted exactly the limit in each window.
 #[test]
 fn each_fixed_window_is_used_to_the_full() {
     let scene = Scene::start();
@@ -62,8 +62,8 @@ fn each_fixed_window_is_used_to_the_full() {
     assert_eq!(full, [100, 100]);
 }
 
-/// The window of a limit is changed just before a boundary, by whoever is first: what was leased under the old one is not taken
-/// from what others have spent in the next window.
+/// A limit's window changes just before a boundary, on either instance first. A lease from the old window is
+/// not refunded out of units that others spent in the new one.
 #[test]
 fn what_was_leased_under_another_window_is_not_taken_from_others() {
     for first in 0..2 {
@@ -74,7 +74,7 @@ fn what_was_leased_under_another_window_is_not_taken_from_others() {
             FixedWindow::limit(100 * CAPACITY, Duration::from_secs(60)),
             FixedWindow::limit(100, Duration::from_secs(10)),
         );
-        // The clock starts with a window of 10 s, and 20 s before one of 60 s.
+        // The clock starts at a multiple of 10 s, 20 s before a multiple of 60 s.
         scene.clock.advance(Duration::from_millis(39_900));
         heat::<FixedWindow>(holder, "ann", &before);
         assert!(

@@ -1,4 +1,5 @@
-//! Keys that share a state for want of room, asked together: stricter for them, never looser.
+//! Keys that share a state because the table is full, in one call: the result is stricter for them, never
+//! looser.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +12,10 @@ use crate::all_or_nothing::asked::{Asked, checks, six};
 
 const CAPACITY: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
-/// More than there are shards, so that some of them share.
+/// More names than shards, so that some share a state.
 const NAMES: [&str; 8] = ["ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal"];
 
-/// What one key of a request spends counts for another that shares its state, also within the request.
+/// Units that one key of a call spends count for other keys that share its state, even within the call.
 #[test]
 fn a_request_of_keys_that_share_a_state_admits_each_of_them_no_more_than_its_capacity() {
     for limit in six(CAPACITY, WINDOW, 1.0) {
@@ -27,7 +28,7 @@ fn a_request_of_keys_that_share_a_state_admits_each_of_them_no_more_than_its_cap
             asked.push(Asked::new(large, &limit, 0));
             let mut admitted = 0;
             loop {
-                // All that is left for this key, beside one unit for each of the others.
+                // Takes everything that is left for this key, and one unit for each of the others.
                 let left =
                     rl.local().peek_all(&checks(&asked)).unwrap().decisions[NAMES.len() - 1].remaining();
                 asked[NAMES.len() - 1].cost = left;
@@ -43,7 +44,8 @@ fn a_request_of_keys_that_share_a_state_admits_each_of_them_no_more_than_its_cap
     }
 }
 
-/// Also where their limits differ, so that one starts with what was spent under the limit of another.
+/// This also holds if their limits differ, so that one key starts with units that were spent under another
+/// limit.
 #[test]
 fn a_request_of_keys_with_different_limits_admits_each_of_them_no_more_than_its_capacity() {
     for (short, long) in six(CAPACITY, WINDOW / 2, 1.0).into_iter().zip(six(CAPACITY, WINDOW, 1.0)) {
@@ -63,8 +65,8 @@ fn a_request_of_keys_with_different_limits_admits_each_of_them_no_more_than_its_
     }
 }
 
-/// A key starts with what counts longest of what is shared under other limits. Which that is may change within its
-/// own request.
+/// A key starts with the shared state under another limit that expires last. Its own call may change which
+/// state that is.
 #[test]
 fn a_request_that_changes_what_counts_longest_admits_no_more_than_the_capacity() {
     let [short, middle, long] =
@@ -78,7 +80,7 @@ fn a_request_that_changes_what_counts_longest_admits_no_more_than_the_capacity()
         if small == large {
             continue;
         }
-        // Often, but not always, they share their states.
+        // The random names often share states, but not always.
         assert!(take(&[Asked::new("resident", &long, 1)]));
         assert!(take(&[Asked::new(other, &short, 1)]));
         assert!(take(&[Asked::new(one, &long, 1)]));
@@ -93,7 +95,7 @@ fn a_request_that_changes_what_counts_longest_admits_no_more_than_the_capacity()
     }
 }
 
-/// Keys that have room share nothing, though some of them are in one shard.
+/// Keys that fit into the table share nothing, even if they are in the same shard.
 #[test]
 fn a_request_of_many_new_keys_admits_each_of_them_its_capacity() {
     for limit in six(CAPACITY, WINDOW, 1.0) {
@@ -114,8 +116,8 @@ fn a_request_of_many_new_keys_admits_each_of_them_its_capacity() {
     }
 }
 
-/// A key whose state no longer matters is swept while its request is decided, and falls back on the shared one: what
-/// it is then told must be what is recorded.
+/// A key whose state has expired is removed during its own call and falls back to the shared state. The
+/// decision must match the recorded state.
 #[test]
 fn a_key_that_is_swept_within_its_own_request_admits_no_more_than_its_capacity() {
     let [short, long] =
@@ -126,7 +128,7 @@ fn a_key_that_is_swept_within_its_own_request_admits_no_more_than_its_capacity()
         let take = |asked: &[Asked]| rl.local().take_all(&checks(asked)).unwrap().is_allowed;
         assert!(take(&[Asked::new("ann", &short, 1)]));
         let others = || NAMES.iter().filter(|name| **name != "ann");
-        // One unit is left of every state that is shared.
+        // One unit is left in every shared state.
         for name in others() {
             let usage = rl.local().peek_all(&checks(&[Asked::new(name, &long, 0)])).unwrap();
             assert!(take(&[Asked::new(name, &long, usage.decisions[0].remaining() - 1)]));

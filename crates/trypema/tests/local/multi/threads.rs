@@ -1,4 +1,4 @@
-//! Many threads that lock many shards: nobody waits for ever, and no key admits one too many or too few.
+//! Many threads that lock many shards: no deadlock, and each key admits exactly its capacity.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -11,32 +11,32 @@ use crate::all_or_nothing::asked::{Asked, checks, six};
 
 const THREADS: u64 = 8;
 const REQUESTS: u64 = 4_000;
-/// Few, so that threads meet.
+/// Few names, so that threads contend.
 const NAMES: [&str; 5] = ["ann", "bob", "cid", "dan", "eve"];
-/// What all threads ask of a key is several times this.
+/// All threads together request several times this number of units per key.
 const CAPACITY: u64 = 2_000;
-/// Nothing comes back while the test runs.
+/// The window does not end during the test.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
-/// Threads that take this long have locked each other out.
+/// Threads that take longer than this are deadlocked.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// All states there are, of keys and strategies, with what was admitted of each.
+/// Every state, one per key and strategy, with the units admitted to it.
 struct Scene {
     rl: RateLimiter,
     states: Vec<(Asked, AtomicU64)>,
-    /// What a check costs at most.
+    /// The maximum cost of a check.
     most: u64,
 }
 
 impl Scene {
     fn new(rl: RateLimiter, most: u64) -> Self {
-        // Suppressed does not draw at a factor of 1.
+        // With a factor of 1, suppressed never decides by chance.
         let limits = six(CAPACITY, WINDOW, 1.0);
         let states = NAMES.iter().flat_map(|name| limits.iter().map(|limit| Asked::new(name, limit, 1)));
         Self { rl, states: states.map(|asked| (asked, AtomicU64::new(0))).collect(), most }
     }
 
-    /// One request of up to six checks, in any order.
+    /// Makes one call with up to six checks, in random order.
     fn ask(&self, random: &mut Random) {
         let mut chosen: Vec<usize> = Vec::new();
         for _ in 0..random.between(1, 6) {
@@ -52,7 +52,7 @@ impl Scene {
             0 => local.reserve_all(&checks(&asked)).unwrap(),
             _ => local.take_all(&checks(&asked)).unwrap(),
         };
-        // Half of what was reserved is given back.
+        // Half of the reservations are refunded.
         if answer.is_allowed && !answer.receipts.is_empty() && random.once_in(2) {
             return local.refund_all(&checks(&asked), &answer.receipts);
         }
@@ -70,7 +70,7 @@ impl Scene {
     }
 }
 
-/// Runs all threads to their end.
+/// Runs all threads until they end.
 fn run(scene: &Arc<Scene>) {
     let (ended, ends) = mpsc::channel();
     for thread in 0..THREADS {
@@ -88,7 +88,8 @@ fn run(scene: &Arc<Scene>) {
 
 #[test]
 fn requests_that_overlap_in_any_order_admit_exactly_the_capacity() {
-    // One unit each: the abuse strategy counts what it denies, so a larger one could keep units from others.
+    // Each cost is 1: the abuse strategy counts denied attempts, so a larger cost could keep units from
+    // others.
     let scene = Arc::new(Scene::new(RateLimiter::builder().build().unwrap(), 1));
     run(&scene);
     let before: Vec<u64> =
@@ -100,7 +101,7 @@ fn requests_that_overlap_in_any_order_admit_exactly_the_capacity() {
     }
 }
 
-/// Keys that share a state for want of room may get less than they could have, and never more.
+/// Keys that share a state because the table is full may be admitted less than their capacity, never more.
 #[test]
 fn requests_of_keys_without_room_admit_no_more_than_the_capacity() {
     let scene = Arc::new(Scene::new(RateLimiter::builder().max_keys(2).build().unwrap(), 40));

@@ -1,4 +1,4 @@
-//! What each strategy promises about what it admits, checked over all pairs of admitted calls.
+//! The bounds on admissions of each strategy, checked over all pairs of admitted calls.
 
 use trypema_testkit::differential::{Changes, Reply, Step, Verb, Walk};
 use trypema_testkit::model::{
@@ -9,7 +9,7 @@ use trypema_testkit::subject::{Detail, LocalStrategy, LocalSubject};
 
 const TRACES: u64 = 400;
 
-/// Units that were admitted, by the time that really passed: a clock that goes back takes none.
+/// Admitted units, by elapsed time: a clock that steps back adds none.
 #[derive(Debug, Clone, Copy)]
 struct Admitted {
     passed_us: u64,
@@ -17,7 +17,7 @@ struct Admitted {
     units: u64,
 }
 
-/// Plays takes only, under one limit, and lists what was admitted to one key.
+/// Plays takes only, under one limit. Returns the admissions of one key.
 fn admitted<M: LocalStrategy>(seed: u64, changes: Changes) -> (M::Limit, Vec<Admitted>) {
     let mut subject = LocalSubject::<M>::default();
     let mut walk = Walk::<M>::changing(seed, changes);
@@ -43,7 +43,7 @@ fn admitted<M: LocalStrategy>(seed: u64, changes: Changes) -> (M::Limit, Vec<Adm
     (limit.unwrap(), list)
 }
 
-/// The most that was admitted in any interval of `window_us`.
+/// The largest number of units admitted in any interval of `window_us`.
 fn most_in(window_us: u64, list: &[Admitted]) -> u64 {
     let from = |first: &Admitted| {
         let later = list.iter().filter(move |other| other.passed_us >= first.passed_us);
@@ -117,7 +117,7 @@ fn sliding_windows_keep_their_estimate_within_the_limit() {
     }
 }
 
-/// The estimate right after the last of `list`, without rounding.
+/// The sliding window estimate directly after the last entry of `list`, without rounding.
 fn estimate(limit: &AlignedLimit, list: &[Admitted]) -> f64 {
     let now_us = list.last().map_or(0, |last| last.now_us);
     let window = now_us / limit.window_us;
@@ -148,7 +148,8 @@ fn suppressed_with_factor_one_equals_absolute() {
     }
 }
 
-/// The same reply in the words of the absolute strategy, if nothing was drawn.
+/// Converts a reply of the suppressed strategy to one of the absolute strategy, unless it was decided by
+/// chance.
 fn undrawn(mut reply: Reply) -> Reply {
     let answer = match &mut reply {
         Reply::Answer(answer) => answer,

@@ -1,4 +1,4 @@
-//! A denial changes nothing, its wait is exact, and what remains is what passes.
+//! A denial changes nothing, its wait is exact, and the reported remaining units can be taken.
 
 use trypema_testkit::differential::{Changes, Step, Verb, Walk};
 use trypema_testkit::model::{AbuseModel, Model, SuppressedModel};
@@ -8,7 +8,7 @@ use super::for_every_strategy;
 
 const TRACES: u64 = 300;
 
-/// Plays the trace of every seed; `law` looks at the subject after each step and leaves it as it is.
+/// Plays the trace of every seed. `law` inspects the subject after each step and must not change it.
 fn after_every_step<M: LocalStrategy>(law: impl Fn(&mut LocalSubject<M>, &Step<M::Limit>, &Answer, u64)) {
     for seed in 0..TRACES {
         let mut subject = LocalSubject::<M>::default();
@@ -24,7 +24,7 @@ fn after_every_step<M: LocalStrategy>(law: impl Fn(&mut LocalSubject<M>, &Step<M
     }
 }
 
-/// Whether a call passes without a draw: the waits of the suppressed strategy are for that.
+/// Whether a call is allowed without chance: the waits of the suppressed strategy refer to that.
 fn passes(answer: &Answer) -> bool {
     answer.is_allowed && !matches!(answer.detail, Detail::Suppressed { factor: Some(_) })
 }
@@ -35,7 +35,7 @@ fn waits_are_exact<M: LocalStrategy>() {
         let Some(wait_us) = answer.wait.micros().filter(|_| !answer.is_allowed) else { return };
         assert!(wait_us > 0, "seed {seed}: {step} is denied without a wait");
         if cost > answer.limit {
-            // Above the soft limit of the suppressed strategy a cost can only be drawn.
+            // A cost above the soft limit of the suppressed strategy can only be admitted by chance.
             return;
         }
         subject.set_clock(step.now_us + wait_us);
@@ -65,10 +65,11 @@ fn what_remains_passes<M: LocalStrategy>() {
 
 for_every_strategy!(what_remains_passes);
 
-/// What a key tells of itself, now and later, without being asked for anything.
+/// Peeks at a key at several times, with several costs.
 fn portrait<M: LocalStrategy>(subject: &mut LocalSubject<M>, step: &Step<M::Limit>) -> Vec<Answer> {
     let capacity = M::capacity(&step.limit);
-    // What would be drawn depends on what was observed, which denials are: only what was accepted must not change.
+    // The suppressed strategy observes denials, so its decisions by chance may change. Only the accepted
+    // units must not.
     let costs: &[u64] = if M::NAME == SuppressedModel::NAME { &[0] } else { &[0, 1, capacity] };
     let moments = [0].into_iter().chain(M::spans_us(&step.limit)).map(|span| step.now_us + span / 2);
     let mut answers = Vec::new();
@@ -82,12 +83,13 @@ fn portrait<M: LocalStrategy>(subject: &mut LocalSubject<M>, step: &Step<M::Limi
 
 fn denials_change_nothing<M: LocalStrategy>() {
     if M::NAME == AbuseModel::NAME {
-        // Denied attempts count.
+        // The abuse strategy counts denied attempts.
         return;
     }
     for seed in 0..TRACES {
         let mut subject = LocalSubject::<M>::default();
-        // A denial writes the repair after a step back of the clock, and a much shorter window looks like one.
+        // Without clock steps and limit changes: after a clock step, a denial writes the corrected state, and
+        // a much shorter window looks like a clock step.
         let mut walk = Walk::<M>::changing(seed, Changes::Forgetting);
         while let Some(step) = walk.next_step() {
             subject.set_clock(step.now_us);

@@ -1,4 +1,4 @@
-//! The library equals the models, in every field of every answer.
+//! The library equals the models in every field of every decision.
 
 use trypema_testkit::differential::local;
 use trypema_testkit::subject::LocalStrategy;

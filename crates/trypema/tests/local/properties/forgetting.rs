@@ -1,4 +1,4 @@
-//! Forgetting what is stale changes no decision.
+//! Removing stale state changes no decision.
 
 use trypema_testkit::differential::{Changes, Walk};
 use trypema_testkit::random::Random;

@@ -1,4 +1,4 @@
-//! Units of a lease may be spent at any time until they are counted: whenever that is, no limit is passed.
+//! Leased units may be spent at any time until they are counted. No limit is exceeded, whenever that is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use trypema_testkit::subject::LocalStrategy;
 const TRACES: u64 = 500;
 const STEPS: u64 = 40;
 
-/// Units that somebody spends between two moments, both included.
+/// Units that a holder may spend between two times, both inclusive.
 #[derive(Debug, Clone, Copy)]
 struct Lease {
     granted_us: u64,
@@ -20,7 +20,7 @@ struct Lease {
     units: u64,
 }
 
-/// Takes leases of all lengths, some longer than the limit remembers.
+/// Takes leases of all durations, some longer than the limit's history.
 fn leases<M: LocalStrategy>(limit: &M::Limit, random: &mut Random) -> Vec<Lease> {
     let clock = Arc::new(ManualClock::default());
     let limits = RateLimiter::builder().clock(clock.clone()).build().unwrap();
@@ -36,7 +36,8 @@ fn leases<M: LocalStrategy>(limit: &M::Limit, random: &mut Random) -> Vec<Lease>
         let reservation = limiter.reserve_for("ann", &core, cost, Duration::from_micros(lease_us));
         if let Some(receipt) = reservation.receipt {
             let granted_us = clock.now().as_micros();
-            // Without a lease, units are spent at once; a token bucket then names the take by when it is paid off.
+            // Without a lease, units are spent immediately. A token bucket then dates the receipt by the time
+            // at which the bucket has refilled.
             let until_us = if lease_us == 0 { granted_us } else { receipt.recorded_at().as_micros() };
             list.push(Lease { granted_us, until_us, units: receipt.units() });
         }
@@ -44,7 +45,7 @@ fn leases<M: LocalStrategy>(limit: &M::Limit, random: &mut Random) -> Vec<Lease>
     list
 }
 
-/// The most that can be spent from `first_us` to `last_us`, both included.
+/// The largest number of units that can be spent from `first_us` to `last_us`, both inclusive.
 fn most_between(first_us: u64, last_us: u64, list: &[Lease]) -> u64 {
     let touching = list.iter().filter(|lease| lease.granted_us <= last_us && lease.until_us >= first_us);
     touching.map(|lease| lease.units).sum()

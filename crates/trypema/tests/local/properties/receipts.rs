@@ -1,4 +1,4 @@
-//! A receipt gives back one take, once.
+//! A receipt refunds one take, once.
 
 use trypema_testkit::differential::KEYS;
 use trypema_testkit::random::Random;
@@ -8,7 +8,7 @@ use super::for_every_strategy;
 
 const LIMITS: u64 = 200;
 
-/// Runs `law` under many limits that admit something.
+/// Runs `law` under many random limits with a positive capacity.
 fn under_many_limits<M: LocalStrategy>(law: impl Fn(&mut LocalSubject<M>, &M::Limit, u64)) {
     for seed in 0..LIMITS {
         let limit = M::random_limit(&mut Random::seeded(seed));

@@ -1,4 +1,5 @@
-//! A small executor on a manual clock: tasks run when they are woken, and time moves when all of them sleep.
+//! A small executor on a manual clock: tasks run when they are woken, and the clock advances when all of them
+//! sleep.
 
 #![allow(clippy::expect_used, reason = "a test whose tasks hang has failed")]
 
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use trypema::clock::{Clock, ManualClock, Timestamp};
 
-/// Runs tasks and keeps the moment at which each one ended.
+/// Runs tasks and records the time at which each one ended.
 pub(crate) struct Executor<'a, T> {
     clock: Arc<ManualClock>,
     tasks: Vec<Task<'a, T>>,
@@ -18,10 +19,10 @@ pub(crate) struct Executor<'a, T> {
     ended: Vec<Ended<T>>,
 }
 
-/// A task that is done.
+/// A finished task.
 #[derive(Debug)]
 pub(crate) struct Ended<T> {
-    /// Its number, in the order of spawning.
+    /// The index of the task, in spawn order.
     pub(crate) task: usize,
     pub(crate) at: Timestamp,
     pub(crate) output: T,
@@ -51,7 +52,7 @@ impl<'a, T> Executor<'a, T> {
         Self { clock: Arc::clone(clock), tasks: Vec::new(), woken: Arc::default(), ended: Vec::new() }
     }
 
-    /// Adds a task and polls it once; its number.
+    /// Adds a task and polls it once. Returns its index.
     pub(crate) fn spawn(&mut self, future: impl Future<Output = T> + 'a) -> usize {
         let task = self.tasks.len();
         let woken = Arc::clone(&self.woken);
@@ -61,19 +62,19 @@ impl<'a, T> Executor<'a, T> {
         task
     }
 
-    /// Drops a task before it is done.
+    /// Drops a task before it is finished.
     pub(crate) fn cancel(&mut self, task: usize) {
         self.tasks[task].future = None;
     }
 
-    /// Polls who was woken, in that order, until nobody is left; time stands still.
+    /// Polls the woken tasks in order, until none is left. The clock stands still.
     pub(crate) fn run_woken(&mut self) {
         while let Some(task) = self.next_woken() {
             self.poll(task);
         }
     }
 
-    /// Runs until nobody sleeps any more, moving the clock from one wake to the next.
+    /// Runs until all tasks have ended, moving the clock from one wake-up to the next.
     pub(crate) fn run(&mut self) {
         self.run_woken();
         while self.tasks.iter().any(|task| task.future.is_some()) {
@@ -83,7 +84,7 @@ impl<'a, T> Executor<'a, T> {
         }
     }
 
-    /// Who has ended so far, in that order.
+    /// The finished tasks, in the order in which they ended.
     pub(crate) fn ended(&self) -> &[Ended<T>] {
         &self.ended
     }

@@ -1,4 +1,4 @@
-//! Random calls of any strategy and verb, made on the Redis provider and on the local one.
+//! Random calls of any strategy and operation, on the Redis provider and on the local one.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Call {
     strategy: u64,
     verb: Verb,
     name: &'static str,
-    /// Which of the limits.
+    /// The index of the limit.
     limit: usize,
     cost: u64,
 }
@@ -32,10 +32,10 @@ enum Verb {
     Reset,
 }
 
-/// What a call was told.
+/// The result of a call.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Told {
-    /// What was granted or given back.
+    /// The number of granted or refunded units.
     number: u64,
     decided: Option<Decided>,
 }
@@ -61,7 +61,7 @@ fn decided<S: Strategy>(decision: &S::Decision<'_>) -> Option<Decided> {
 }
 
 impl Call {
-    /// Half of the calls are like the one before, as they are where many callers share a limit.
+    /// Half of the calls repeat the previous one, as in production, where many callers share a limit.
     pub(crate) fn random(random: &mut Random, last: Option<Self>) -> Self {
         if let Some(last) = last.filter(|_| random.once_in(2)) {
             return last;
@@ -138,7 +138,7 @@ impl Call {
                 told(reserved.receipt.map_or(0, |receipt| receipt.units()), decided::<S>(&reserved.decision))
             }
             Verb::RefundUnits => told(limiter.refund_units(self.name, limit, self.cost), None),
-            // Whether there was something that no longer counts is not the same everywhere.
+            // The result of a reset is ignored: providers differ in whether an expired state still exists.
             Verb::Reset => {
                 limiter.reset(self.name);
                 told(0, None)

@@ -1,4 +1,4 @@
-//! Checks that are spent together, on one server: the cases that every provider must pass, and what is stored.
+//! Multi-key calls on one server: the cases that every provider must pass, and the stored keys.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn keys_in(server: &Server) -> i64 {
 fn denied_by_the_last_of_five_the_others_are_as_they_were() {
     let server = Server::start().unwrap();
     denials::the_last_of_five_denies(&on_redis(&server), &keys());
-    // Five states in each of six arrangements, and no count of resets or receipt beside them.
+    // Five states in each of six arrangements, and neither a reset counter nor a receipt beside them.
     assert_eq!(keys_in(&server), 30);
 }
 
@@ -89,7 +89,7 @@ fn what_cannot_be_asked_together_is_an_error_and_spends_nothing() {
     invalid::the_same_key_twice(&redis, &keys());
 }
 
-/// Keys that `RedisKey::try_from` refuses are encoded, and counted apart from each other.
+/// Keys that `RedisKey::try_from` rejects are encoded, and have separate counters.
 #[test]
 fn keys_of_any_bytes_are_counted_apart() {
     let server = Server::start().unwrap();

@@ -1,4 +1,4 @@
-//! Futures that are polled by hand, so that a test decides who is polled when.
+//! Futures that are polled by hand, so that a test decides the order of polls.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -8,18 +8,18 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-/// A crowd in which nobody is woken for so long has been forgotten.
+/// The time after which a crowd without any wake-up has lost one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Callers that wait together, started in their order. They are polled by one thread, which a Tokio runtime must
-/// have been entered on; connections run elsewhere.
+/// Callers that wait together, started in order. One thread polls them, inside an entered Tokio runtime.
+/// Connections run on other threads.
 pub(crate) struct Crowd<'a, T> {
     callers: Vec<Option<Pin<Box<dyn Future<Output = T> + 'a>>>>,
     results: Vec<Option<T>>,
     woken: Arc<Woken>,
 }
 
-/// Who was woken. Those whom another caller woke come first: nobody overtakes them.
+/// The woken callers. Those that were woken by another caller come first, so that none overtakes them.
 struct Woken {
     thread: ThreadId,
     lists: Mutex<Lists>,
@@ -56,7 +56,7 @@ impl<'a, T> Crowd<'a, T> {
         Self { callers: Vec::new(), results: Vec::new(), woken: Arc::new(woken) }
     }
 
-    /// Adds a caller and polls it once; its number.
+    /// Adds a caller and polls it once. Returns its index.
     pub(crate) fn add(&mut self, future: impl Future<Output = T> + 'a) -> usize {
         let caller = self.callers.len();
         self.callers.push(Some(Box::pin(future)));
@@ -65,12 +65,12 @@ impl<'a, T> Crowd<'a, T> {
         caller
     }
 
-    /// The caller goes away.
+    /// Drops a caller.
     pub(crate) fn cancel(&mut self, caller: usize) {
         self.callers[caller] = None;
     }
 
-    /// Waits for somebody to be woken.
+    /// Waits for the next woken caller.
     pub(crate) fn next_woken(&self) -> usize {
         let lists = self.woken.lists.lock().unwrap();
         let is_nobody = |lists: &mut Lists| lists.by_callers.is_empty() && lists.by_connection.is_empty();
@@ -79,7 +79,7 @@ impl<'a, T> Crowd<'a, T> {
         lists.by_callers.pop_front().or_else(|| lists.by_connection.pop_front()).unwrap()
     }
 
-    /// Polls a caller; whether it has its answer.
+    /// Polls a caller. Returns whether it has its result.
     pub(crate) fn poll(&mut self, caller: usize) -> bool {
         let waker = Waker::from(Arc::new(CallerWaker { caller, woken: Arc::clone(&self.woken) }));
         let Some(future) = &mut self.callers[caller] else { return self.results[caller].is_some() };
@@ -90,7 +90,7 @@ impl<'a, T> Crowd<'a, T> {
         self.results[caller].is_some()
     }
 
-    /// Polls whoever is woken until all have their answers; `None` for those who went away.
+    /// Polls woken callers until all have their results. The result of a dropped caller is `None`.
     pub(crate) fn finish(mut self) -> Vec<Option<T>> {
         while self.callers.iter().any(Option::is_some) {
             let caller = self.next_woken();

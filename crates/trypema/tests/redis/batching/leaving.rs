@@ -1,4 +1,4 @@
-//! Callers that go away, at any stage, and callers whose time is up.
+//! Callers that are dropped at any stage, and callers whose deadline passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use super::{FLIGHTS, add_alone, limiter, long_window};
 
 const CALLERS: usize = 40;
 const CAPACITY: u64 = 1_000;
-/// Replies come so late that a test can act before.
+/// The delay of replies: long enough for a test to act before they arrive.
 const REPLY_DELAY: Duration = Duration::from_millis(500);
 
-/// Where the callers are when some of them leave.
+/// The state of the callers at the time when some of them are dropped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
-    /// The first few are in batches of their own, the others are queued.
+    /// The first few callers are in their own batches. The others are queued.
     Started,
-    /// The first reply has come, and the next batch carries all who were queued.
+    /// The first reply has arrived, and the next batch contains all queued callers.
     Boarded,
 }
 
-/// Makes all callers take, lets some leave at a stage, and says what those who stayed have left, and what was used.
+/// Starts all callers and drops some at a stage. Returns the remaining units that the others saw, and the
+/// units used.
 fn left_after(stage: Stage, leaving: &[usize]) -> (Vec<u64>, u64) {
     let server = Server::start().unwrap();
     let proxy = FaultProxy::start(server.addr()).unwrap();
@@ -47,13 +48,14 @@ fn left_after(stage: Stage, leaving: &[usize]) -> (Vec<u64>, u64) {
             }
         }
     }
-    // Those in the queue first: a batch whose callers are all gone makes place for them.
+    // Queued callers first: a batch whose callers are all dropped makes room for them.
     leaving.iter().rev().for_each(|caller| crowd.cancel(*caller));
     let left = crowd.finish().into_iter().flatten().collect();
     (left, CAPACITY - wait_for(windows.usage(&ann, &limit)).unwrap().remaining())
 }
 
-/// Each of those who stayed was answered as one of a sequence; gaps are those who left when they had been sent.
+/// Each remaining caller has its own place in the sequence. Gaps belong to callers that were dropped after
+/// their request was sent.
 fn assert_answered(stage: Stage, leaving: &[usize], sent: usize) {
     let (mut left, used) = left_after(stage, leaving);
     let stayed = CALLERS - leaving.len();
@@ -86,7 +88,7 @@ fn one_that_leaves_after_it_was_sent_harms_nobody() {
     assert_answered(Stage::Boarded, &(FLIGHTS..CALLERS).collect::<Vec<_>>(), CALLERS);
 }
 
-/// The driver waits for replies: a caller that is not polled any more keeps nobody waiting.
+/// The driver task waits for the replies, so a caller that is no longer polled does not block others.
 #[test]
 fn one_that_is_never_polled_again_harms_nobody() {
     let server = Server::start().unwrap();
@@ -109,7 +111,7 @@ fn one_that_is_never_polled_again_harms_nobody() {
     assert_eq!(CAPACITY - wait_for(windows.usage(&ann, &limit)).unwrap().remaining(), CALLERS as u64);
 }
 
-/// The callers of a batch, and those in front in the queue, go away while others wait.
+/// The callers of a batch and those at the front of the queue are dropped while others wait.
 #[test]
 fn those_that_leave_in_front_keep_nobody_waiting() {
     let server = Server::start().unwrap();
@@ -130,10 +132,10 @@ fn those_that_leave_in_front_keep_nobody_waiting() {
 
 const DEADLINE: Duration = Duration::from_millis(300);
 const APART: Duration = Duration::from_millis(10);
-/// A busy machine may be so late.
+/// The time by which a busy machine may be late.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// How long a caller waited, and what it was told.
+/// The time that a caller waited, and its failure.
 type Waited = (Duration, Option<RedisFailureKind>);
 
 async fn timed_take(rl: Arc<RateLimiter>) -> Waited {

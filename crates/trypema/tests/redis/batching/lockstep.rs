@@ -1,4 +1,4 @@
-//! Two providers on one clock, asked the same: they must answer the same, step by step.
+//! Two providers on one clock that receive the same calls must return the same results, step by step.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use trypema_testkit::random::Random;
 use crate::all_or_nothing::asked::{Asked, View, six};
 use crate::all_or_nothing::provider::Provider;
 
-/// How long a random walk is, and which.
+/// The seed and the length of a random walk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Walk {
     pub(crate) seed: u64,
     pub(crate) steps: u64,
 }
 
-/// What a walk has met; one that has not met everything shows nothing.
+/// The events of a walk. A walk in which one of them never occurs proves nothing about it.
 #[derive(Debug, Default)]
 struct Met {
     admitted: u64,
@@ -27,15 +27,16 @@ struct Met {
     refunded: u64,
 }
 
-/// What was reserved on both, to be given back.
+/// Reservations on both providers, to be refunded later.
 struct Held<A: Provider, B: Provider> {
     asked: Vec<Asked>,
     one: Vec<Option<A::Receipt>>,
     other: Vec<Option<B::Receipt>>,
 }
 
-/// Two limits of each strategy: what a key's limit is may change from call to call. Their windows are as long: what a shorter one has
-/// forgotten, one provider may have dropped and the other still know.
+/// Two limits of each strategy, because a key's limit may change from call to call. Both have the same
+/// window: a state that has expired under a shorter one may be gone on one provider and still exist on the
+/// other.
 pub(crate) fn limits() -> Vec<[Limit; 2]> {
     let bucket = |capacity, seconds| TokenLimit::new(capacity, Duration::from_secs(seconds)).unwrap();
     let (slow, mut fast) = (six(20, Duration::from_secs(60), 2.0), six(7, Duration::from_secs(60), 1.5));
@@ -43,7 +44,7 @@ pub(crate) fn limits() -> Vec<[Limit; 2]> {
     slow.into_iter().zip(fast).map(|(slow, fast)| [slow, fast]).collect()
 }
 
-/// One to six checks, of which no two are on the same state.
+/// One to six checks with distinct states.
 pub(crate) fn request(keys: &[String], limits: &[[Limit; 2]], random: &mut Random) -> Vec<Asked> {
     let mut asked: Vec<Asked> = Vec::new();
     for _ in 0..random.between(1, 6) {
@@ -59,7 +60,8 @@ pub(crate) fn request(keys: &[String], limits: &[[Limit; 2]], random: &mut Rando
     asked
 }
 
-/// Never back: what one provider has forgotten by then, as it may, the other may still know.
+/// Moves the clock forward, never back: an expired state may be gone on one provider and still exist on the
+/// other.
 fn move_on(clock: &ManualClock, random: &mut Random) {
     match random.below(40) {
         0 => clock.advance(Duration::from_secs(random.below(100))),
@@ -68,7 +70,7 @@ fn move_on(clock: &ManualClock, random: &mut Random) {
     }
 }
 
-/// Asks both the same, for so many steps.
+/// Makes the same calls on both providers.
 pub(crate) fn walk<A: Provider, B: Provider>(
     (one, other): (&A, &B),
     clock: &ManualClock,
@@ -108,7 +110,7 @@ pub(crate) fn walk<A: Provider, B: Provider>(
         let after: Vec<Asked> = asked.iter().map(|asked| asked.costing(0)).collect();
         let (usage, other_usage) = (one.peek_all(&after).unwrap(), other.peek_all(&after).unwrap());
         assert_same::<A, B>(&usage, &other_usage, &at(&asked));
-        // What was observed shows in the share that is denied, between the limits.
+        // Observed units show in the suppression factor, between the soft and the hard limit.
         for (asked, usage) in asked.iter().zip(&usage.decisions).filter(|(asked, _)| asked.is_suppressed()) {
             let drawn = asked.costing(usage.remaining() + 1);
             assert_eq!(one.factor(&drawn), other.factor(&drawn), "{}", at(std::slice::from_ref(&drawn)));
@@ -120,7 +122,7 @@ pub(crate) fn walk<A: Provider, B: Provider>(
     met.assert_everything();
 }
 
-/// Every field, and which receipts there are.
+/// Compares every field and the units of every receipt.
 fn assert_same<A: Provider, B: Provider>(
     one: &MultiDecision<A::Receipt>,
     other: &MultiDecision<B::Receipt>,

@@ -1,4 +1,4 @@
-//! Redis behind the face that the cases of `together/` know.
+//! The Redis provider behind the trait that the cases of `all_or_nothing/` use.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::all_or_nothing::provider::{Answer, Provider, Stored};
 /// A limiter on Redis.
 pub(crate) struct OnRedis<'s> {
     pub(crate) rl: Arc<RateLimiter>,
-    /// A connection to the server that has a key.
+    /// Connects to the server that stores a key.
     pub(crate) control: Box<dyn Fn(&str) -> Control + 's>,
 }
 
-/// The name of a check's state. Keys of the tests need no escaping.
+/// The Redis key of a check's state. The keys of the tests need no escaping.
 pub(crate) fn state_name(asked: &Asked) -> String {
     let suffix = match asked.limit {
         Limit::TokenBucket(_) => "tokens",

@@ -1,4 +1,4 @@
-//! Requests of several checks share script calls with other callers, and each is answered as if it had come alone.
+//! Multi-key calls share script calls with other callers, and each is decided as if it had been sent alone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use crate::all_or_nothing::asked::{Asked, View, checks};
 use crate::strategies::Limits;
 
 const WAVES: u64 = 100;
-/// Callers of a wave, who have so few checks that all but the first few share one script call.
+/// The number of callers in a wave. Their checks are few enough that all but the first callers share one
+/// script call.
 const WAVE: u64 = 40;
 
-/// A caller that asks for one check, or for several.
+/// A caller with one check or with several.
 #[derive(Debug)]
 enum Caller {
     Alone(Call),
@@ -29,7 +30,7 @@ enum Caller {
     Peeking(Vec<Asked>),
 }
 
-/// What a caller was told.
+/// The result of a caller.
 #[derive(Debug, PartialEq)]
 enum Told {
     Alone(calls::Told),
@@ -93,7 +94,7 @@ fn requests_that_share_a_script_call_are_answered_as_the_local_provider_answers_
         clock.advance(Duration::from_micros(random.below(4_000_000)));
         let callers: Vec<Caller> = (0..WAVE).map(|_| Caller::random(&mut random, &keys, &limits)).collect();
         forget_statistics(&server);
-        // Nobody is answered before all have asked.
+        // No caller receives its reply before all have called.
         proxy.freeze();
         let mut crowd = Crowd::new();
         callers.iter().for_each(|caller| _ = crowd.add(caller.on_redis(&rl, &alone)));
@@ -102,7 +103,7 @@ fn requests_that_share_a_script_call_are_answered_as_the_local_provider_answers_
         for (number, (caller, told)) in callers.iter().zip(&on_redis).enumerate() {
             assert_eq!(*told, caller.on_local(&rl, &alone), "wave {wave}, caller {number}: {caller:?}");
         }
-        // How many the driver finds queued when it forms the first batches is up to the runtime.
+        // The number of callers in the first batches depends on the runtime.
         let calls = script_calls(&server);
         assert!(
             (1..=FLIGHTS as u64 + 1).contains(&calls),
@@ -112,10 +113,10 @@ fn requests_that_share_a_script_call_are_answered_as_the_local_provider_answers_
 }
 
 const CALLERS: u64 = 600;
-/// For two keys; a third of the callers wants both.
+/// The capacities of two keys. A third of the callers takes from both.
 const CAPACITIES: [u64; 2] = [250, 300];
 
-/// Each key admits exactly its capacity, and tells every caller that it admits another remainder.
+/// Each key admits exactly its capacity, and each admitted caller sees a different remainder.
 #[test]
 fn callers_of_one_key_and_of_two_share_script_calls_and_get_their_own_answers() {
     let server = Server::start().unwrap();
@@ -151,11 +152,11 @@ fn callers_of_one_key_and_of_two_share_script_calls_and_get_their_own_answers() 
     assert!(calls < CALLERS / 5, "{calls} script calls");
 }
 
-/// Replies come so late that a caller can leave before.
+/// The delay of replies: long enough to drop a caller before its reply.
 const REPLY_DELAY: Duration = Duration::from_millis(500);
 
-/// A caller of two keys goes away: before it was sent it spends nothing, after that it spends both, and others get
-/// their answers.
+/// A caller with two keys is dropped: before its request is sent, it spends nothing; after that, it spends
+/// both. The others get their replies.
 #[test]
 fn one_that_leaves_spends_all_or_nothing() {
     for is_sent in [false, true] {
@@ -177,7 +178,7 @@ fn one_that_leaves_spends_all_or_nothing() {
         (0..3).for_each(|_| _ = crowd.add(take()));
         let before = script_calls(&server);
         if is_sent {
-            // The first reply is followed by a batch of all who are left.
+            // After the first reply, a batch with all remaining callers is sent.
             let mut landed = false;
             while !landed {
                 let woken = crowd.next_woken();

@@ -1,4 +1,4 @@
-//! What is wrong with one caller's key or limit is no matter of the others in its flight.
+//! An invalid key or limit of one caller does not affect the others in its batch.
 
 use trypema::redis::RedisFailureKind;
 use trypema::{Check, Limit, TokenBucketLimits, TokenLimit, TrypemaError};
@@ -12,10 +12,10 @@ use std::time::Duration;
 use super::crowd::Crowd;
 use super::{FLIGHTS, limiter, long_window};
 
-/// A caller that says what is left.
+/// A caller that returns the remaining units.
 type Caller<'a> = Pin<Box<dyn Future<Output = Result<u64, TrypemaError>> + 'a>>;
 
-/// Sends `callers` as one flight, in their order.
+/// Sends `callers` as one batch, in order.
 fn in_one_flight<'a>(
     fillers: impl Fn() -> Caller<'a>,
     callers: Vec<Caller<'a>>,
@@ -27,7 +27,7 @@ fn in_one_flight<'a>(
     crowd.finish().into_iter().flatten().skip(FLIGHTS).collect()
 }
 
-/// A list where a state or a count of resets should be, and strings that no strategy wrote.
+/// A list in place of a state or of a reset counter, and strings that no strategy wrote.
 #[test]
 fn a_key_that_holds_something_else_fails_its_own_caller() {
     let server = Server::start().unwrap();
@@ -70,8 +70,8 @@ fn a_key_that_holds_something_else_fails_its_own_caller() {
     assert_eq!(before.items().len(), 1, "left alone");
 }
 
-/// Wherever in a request of several checks that key is: nothing of the request is spent, and those who share its
-/// script call get their own answers.
+/// Wherever the invalid key is in a multi-key call, nothing of that call is spent, and callers in the same
+/// batch get their own replies.
 #[test]
 fn a_request_with_a_key_that_holds_something_else_fails_alone() {
     let server = Server::start().unwrap();
@@ -83,7 +83,7 @@ fn a_request_with_a_key_that_holds_something_else_fails_alone() {
         let limit = &limit;
         Box::pin(async move { windows.take(&key(name), limit, 1).await.map(|decision| decision.remaining()) })
     };
-    // Says what is left of the last.
+    // Returns the remaining units of the last key.
     let take_all = |names: [&'static str; 3]| -> Caller<'_> {
         let (redis, any) = (rl.redis(), &any);
         Box::pin(async move {
@@ -104,7 +104,7 @@ fn a_request_with_a_key_that_holds_something_else_fails_alone() {
             take("ann"),
         ];
         let told = in_one_flight(|| take("filler"), callers);
-        // A round asks ann for three units, gus for two and bob for one.
+        // In each round, ann spends three units, gus two and bob one.
         let [ann, gus, bob] = [3, 2, 1].map(|units| 100 - units * round as u64);
         let expected =
             [Some(ann - 1), None, Some(bob - 1), Some(ann - 2), None, Some(gus - 2), Some(ann - 3)];
@@ -124,7 +124,7 @@ fn a_request_with_a_key_that_holds_something_else_fails_alone() {
     assert!(usage.decisions.iter().all(|decision| decision.remaining() == 100), "{usage:?}");
 }
 
-/// Callers of one key may go by different limits: what is kept must live as long as it counts.
+/// Callers of one key may use different limits. The state must be kept for as long as any of them counts it.
 #[test]
 fn a_look_by_another_limit_changes_nothing_for_a_token_bucket() {
     let server = Server::start().unwrap();
@@ -158,7 +158,8 @@ fn a_look_by_another_limit_changes_nothing_for_a_token_bucket() {
     }
 }
 
-/// Where units are pending, callers of one run do not share the first one's look ahead.
+/// While units are pending, each take of a batch is decided by itself and does not reuse the first one's
+/// forecast.
 #[test]
 fn takes_beside_a_lease_are_answered_one_by_one() {
     let server = Server::start().unwrap();

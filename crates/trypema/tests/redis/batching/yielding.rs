@@ -1,4 +1,4 @@
-//! Callers whose runtime wants them to yield before they may do more: they yield, and go on after that.
+//! Callers that have used up their Tokio budget: they yield and continue after that.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use trypema_testkit::redis::Server;
 use super::{limiter, long_window};
 use crate::all_or_nothing::asked::{Asked, checks};
 
-/// Steps that Tokio lets a task take before it holds back all it waits for.
+/// Tokio's cooperative budget: the number of steps after which all resources of a task return pending.
 const BUDGET: usize = 128;
-/// A caller that is not answered by then never is.
+/// The time after which a caller without a reply is considered lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Takes alone and together, with every part of its budget left, down to nothing.
+/// Takes single and multiple keys with each of the last few units of the budget left, down to none.
 async fn take_with_little_left(rl: Arc<RateLimiter>) -> u64 {
     let limit = long_window(1_000);
     let asked = ["ann", "bob"].map(|name| Asked::new(name, &limit.into(), 1));
@@ -34,7 +34,8 @@ async fn take_with_little_left(rl: Arc<RateLimiter>) -> u64 {
     left
 }
 
-/// On a thread of the runtime and on one that only waits for it, where Tokio asks to yield by waking at once.
+/// On a runtime thread, and on a thread in `block_on`, where Tokio forces a yield by waking the task
+/// immediately.
 #[test]
 fn a_caller_that_has_to_yield_is_answered_after_that() {
     let server = Server::start().unwrap();

@@ -1,5 +1,5 @@
-//! Keys on different servers, one of which fails between the steps of one request. The request is polled by hand, so
-//! that it goes on when the test wants it to.
+//! Keys on different servers, one of which fails between the steps of one call. The test polls the call by
+//! hand, so that it controls each step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::batching::on_redis::{OnRedis, state_name};
 
 const CAPACITY: u64 = 10;
 const COST: u64 = 3;
-/// Long enough for what a test does in between, short enough to wait for.
+/// Long enough for the steps of a test, short enough to wait for.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Three keys on three servers, each with a check of the same cost.
 struct Scene<'c> {
     cluster: &'c Cluster,
     rl: RateLimiter,
-    /// Somebody else, who is connected as well.
+    /// A second client of the same cluster.
     other: RateLimiter,
     asked: [Asked; 3],
     servers: [&'c Server; 3],
 }
 
-/// Whether a request was admitted.
+/// Whether a call was admitted.
 type Answer = Result<bool, TrypemaError>;
 
-/// A limit of each strategy.
+/// One limit of each strategy.
 fn limits(factor: f64) -> [Limit; 6] {
     six(CAPACITY, Duration::from_secs(3_600), factor)
 }
@@ -50,7 +50,7 @@ impl<'c> Scene<'c> {
         let servers = asked.each_ref().map(|asked| server_of(cluster, &asked.key));
         let [rl, other] = [scene_limiter(cluster), scene_limiter(cluster)];
         let scene = Self { cluster, rl, other, asked, servers };
-        // Every server knows the scripts.
+        // Loads the scripts on every server.
         for rl in [&scene.rl, &scene.other] {
             let reserved = wait_for(rl.redis().reserve_all(&checks(&scene.asked))).unwrap();
             wait_for(rl.redis().refund_all(&checks(&scene.asked), &reserved.receipts)).unwrap();
@@ -63,7 +63,7 @@ impl<'c> Scene<'c> {
         self.rl.redis().take_all(&checks(&self.asked)).await.map(|together| together.is_allowed)
     }
 
-    /// What is spent of each key, as somebody else sees it who has just come.
+    /// The units spent of each key, read through a new connection.
     fn used(&self) -> [u64; 3] {
         let rl = scene_limiter(self.cluster);
         self.asked.each_ref().map(|asked| {
@@ -72,13 +72,13 @@ impl<'c> Scene<'c> {
         })
     }
 
-    /// Somebody else takes all there is of a key.
+    /// The other client takes all units of a key.
     fn exhaust(&self, index: usize) {
         let all = [self.asked[index].costing(CAPACITY)];
         assert!(wait_for(self.other.redis().take_all(&checks(&all))).unwrap().is_allowed);
     }
 
-    /// Nobody is admitted more of a key than is left.
+    /// Asserts that each key admits its remaining units and no more.
     fn assert_no_more_than_is_left(&self) {
         let rl = scene_limiter(self.cluster);
         for (asked, used) in self.asked.iter().zip(self.used()) {
@@ -95,12 +95,12 @@ fn scene_limiter(cluster: &Cluster) -> RateLimiter {
     builder.redis_deadline(DEADLINE).build().unwrap()
 }
 
-/// Script calls that a server has run, and whose replies it has sent.
+/// The number of script calls that a server has run and replied to.
 fn script_calls(server: &Server) -> u64 {
     let stats = server.info("commandstats").unwrap();
     let calls =
         stats.text("cmdstat_evalsha").split([',', '=']).nth(1).map_or(0, |calls| calls.parse().unwrap());
-    // It answers once it has sent the replies of all before.
+    // The reply to `PING` comes after the replies to all earlier commands.
     server.control().unwrap().command(&["PING"]).unwrap();
     calls
 }
@@ -124,7 +124,7 @@ fn a_server_that_is_not_there_fails_the_request_and_nothing_is_spent() {
     scene.assert_no_more_than_is_left();
 }
 
-/// All have said that they would admit it when one of them stops: the others are given back.
+/// A server stops after all servers have passed the peek: the reservations on the others are refunded.
 #[test]
 fn a_server_that_stops_before_it_reserves_leaves_at_most_its_own_cost_spent() {
     let cluster = steady();
@@ -143,11 +143,11 @@ fn a_server_that_stops_before_it_reserves_leaves_at_most_its_own_cost_spent() {
     scene.assert_no_more_than_is_left();
 }
 
-/// Brings a request to where every server has said that it would admit it, and the caller does not know yet; returns
-/// the script calls from before.
+/// Starts a call and stops when every server has passed the peek, before the caller has received the replies.
+/// Returns the numbers of script calls from before.
 fn peek<'s>(scene: &'s Scene<'_>, crowd: &mut Crowd<'s, Answer>) -> [u64; 3] {
     let before = scene.servers.map(script_calls);
-    // A caller that is polled goes as far as it can: not beyond one that does not answer.
+    // A polled caller continues as far as possible, so one server is stopped to hold it.
     scene.servers[1].stop().unwrap();
     crowd.add(scene.take_all());
     scene.servers[1].cont().unwrap();
@@ -155,8 +155,8 @@ fn peek<'s>(scene: &'s Scene<'_>, crowd: &mut Crowd<'s, Answer>) -> [u64; 3] {
     before
 }
 
-/// Brings a request to where its first and third key are reserved and the second, which somebody else has exhausted
-/// since it was looked at, is yet to answer. Its server is stopped.
+/// Brings a call to the point where its first and third keys are reserved. The other client has exhausted the
+/// second key since the peek, and its server is stopped before it replies.
 fn reserve_but_one<'s>(scene: &'s Scene<'_>, crowd: &mut Crowd<'s, Answer>) {
     let before = peek(scene, crowd);
     scene.exhaust(1);
@@ -167,7 +167,7 @@ fn reserve_but_one<'s>(scene: &'s Scene<'_>, crowd: &mut Crowd<'s, Answer>) {
     }
 }
 
-/// Denied by one, while another dies that is to be given back: the denial stands, and no more than its cost is lost.
+/// One server denies, and another dies before its refund: the denial stands, and at most the cost is lost.
 #[test]
 fn a_server_that_dies_before_it_is_given_back_leaves_at_most_the_cost_spent() {
     let cluster = steady();
@@ -179,7 +179,7 @@ fn a_server_that_dies_before_it_is_given_back_leaves_at_most_the_cost_spent() {
     reserve_but_one(&scene, &mut crowd);
     let mut control = replica.control().unwrap();
     control.command(&["READONLY"]).unwrap();
-    // What is reserved, and no longer what there was before: the state of a key that was given back is kept.
+    // Waits for the reserved state, not only for any state: a refunded key keeps its state.
     let state = state_name(&scene.asked[0]);
     let mut stored = || control.command(&["GET", &state]).unwrap().bytes().to_vec();
     let reserved = scene.servers[0].control().unwrap().command(&["GET", &state]).unwrap().bytes().to_vec();
@@ -194,7 +194,7 @@ fn a_server_that_dies_before_it_is_given_back_leaves_at_most_the_cost_spent() {
     scene.assert_no_more_than_is_left();
 }
 
-/// A caller that goes away in between cannot give anything back.
+/// A caller that is dropped in between cannot refund.
 #[test]
 fn a_caller_that_leaves_before_it_gives_back_leaves_at_most_the_cost_spent() {
     let cluster = steady();
@@ -208,8 +208,8 @@ fn a_caller_that_leaves_before_it_gives_back_leaves_at_most_the_cost_spent() {
     scene.assert_no_more_than_is_left();
 }
 
-/// A request is denied by one of its checks. Before another, which would have admitted it, is told, somebody exhausts that:
-/// the suppressed strategy sees the call all the same.
+/// One check denies the call. The other client exhausts the suppressed key before that key is told of the
+/// veto. The suppressed strategy observes the call nevertheless.
 #[test]
 fn a_check_that_is_vetoed_counts_the_call_though_by_then_it_would_deny_it() {
     let cluster = steady();
@@ -229,7 +229,7 @@ fn a_check_that_is_vetoed_counts_the_call_though_by_then_it_would_deny_it() {
     assert_eq!(scene.used(), [CAPACITY, CAPACITY, 0]);
     let redis =
         OnRedis { rl: Arc::new(scene_limiter(&cluster)), control: Box::new(|_| panic!("not needed")) };
-    // What was given back before was seen, too.
+    // The calls that were refunded before were observed too.
     let drawing = Asked::new(&scene.asked[0].key, &limits(2.0)[1], 1);
     assert_eq!(seen(&redis, &drawing), 2 * COST + CAPACITY + COST);
 }

@@ -1,4 +1,4 @@
-//! Keys of any bytes, each with a counter of its own, all of its parts in one slot.
+//! Keys of arbitrary bytes: each has its own counter, and all Redis keys of one subject are in one slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use trypema_testkit::verbs::{Lease, Verbs};
 
 use crate::strategies::{Limits, Visit, each};
 
-/// More than the keys take together.
+/// More units than all keys take together.
 const CAPACITY: u64 = 5_000;
 
-/// Keys that a careless name would confuse, or tear apart.
+/// Keys that a naive encoding would confuse or split across slots.
 fn odd_keys() -> Vec<String> {
     let short = [
         "a",
@@ -125,7 +125,7 @@ fn checks_are_spent_together_in_one_slot_and_across_slots() {
         let usage: Vec<_> = checks.iter().map(|check| Check { cost: 0, ..*check }).collect();
         wait_for(rl.redis().peek_all(&usage)).unwrap().decisions.iter().map(Decision::remaining).collect()
     };
-    // A key's states are in one slot, those of two keys are not.
+    // The states of one key share a slot; those of two keys do not.
     for others in [("ann}", &bucket), ("bob", &window)] {
         let take = |cost| wait_for(rl.redis().take_all(&[ask(("ann}", &window), 3), ask(others, cost)]));
         let both = [ask(("ann}", &window), 0), ask(others, 0)];

@@ -1,4 +1,4 @@
-//! Takes that go on while servers come and go, and what became of them.
+//! Continuous takes while servers come and go, and their results.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use trypema::{AbsoluteLimit, RateGroupSizeMs, RateLimit, RateLimiter, TrypemaErr
 use trypema_testkit::blocking::{key, runtime, wait_for};
 use trypema_testkit::redis::wait_until;
 
-/// Tasks on each key: several, so that they travel together.
+/// The number of tasks per key: several, so that their calls share batches.
 const TASKS: usize = 8;
-/// A pause between the calls of a task, so that failing ones do not spin.
+/// The pause between the calls of a task, so that failing calls do not spin.
 const PACE: Duration = Duration::from_millis(1);
 
-/// Tasks that take one unit after the other from some keys, until they are stopped.
+/// Tasks that take single units from several keys until they are stopped.
 pub(crate) struct Load {
     tallies: Vec<Arc<Tally>>,
     tasks: Vec<JoinHandle<()>>,
@@ -27,30 +27,30 @@ pub(crate) struct Load {
 #[derive(Default)]
 struct State {
     is_stopped: AtomicBool,
-    /// Counts what the test has done, so that calls from after it can be told from those before.
+    /// Counts the actions of the test, to distinguish calls before an action from calls after it.
     era: AtomicU64,
 }
 
-/// What became of the calls of one task.
+/// The results of one task's calls.
 struct Tally {
     key: String,
     admitted: AtomicU64,
     unknown: AtomicU64,
-    /// The newest era in which a call was made that succeeded.
+    /// The latest era in which a call started that succeeded.
     succeeded_in: AtomicU64,
     failures: Mutex<BTreeSet<String>>,
 }
 
-/// What became of all calls on one key.
+/// The results of all calls on one key.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) admitted: u64,
-    /// May or may not have been counted.
+    /// The number of calls that may or may not have been counted.
     pub(crate) unknown: u64,
     pub(crate) failures: BTreeSet<String>,
 }
 
-/// Far more than a test takes, in a window that outlasts it.
+/// Far more units than a test takes, in a window that outlasts it.
 pub(crate) fn wide_limit() -> AbsoluteLimit {
     AbsoluteLimit::new(
         RateLimit::try_from(100_000.0).unwrap(),
@@ -59,7 +59,7 @@ pub(crate) fn wide_limit() -> AbsoluteLimit {
     )
 }
 
-/// What `name` has used by now.
+/// The units that `name` has used so far.
 pub(crate) fn used(rl: &RateLimiter, name: &str) -> u64 {
     let limit = wide_limit();
     let usage = wait_for(rl.redis().absolute().usage(&key(name), &limit)).unwrap();
@@ -67,7 +67,7 @@ pub(crate) fn used(rl: &RateLimiter, name: &str) -> u64 {
 }
 
 impl Load {
-    /// Starts the tasks, and waits until all of them have succeeded once.
+    /// Starts the tasks and waits until each has succeeded once.
     pub(crate) fn start(rl: &Arc<RateLimiter>, keys: &[&str]) -> Self {
         let state = Arc::new(State::default());
         let tally = |name: &&str| {
@@ -90,7 +90,8 @@ impl Load {
         load
     }
 
-    /// Waits until every task has made a call, from now on, that succeeded; how long that took.
+    /// Waits until every task has succeeded with a call that started after this one. Returns the time that
+    /// took.
     pub(crate) fn until_all_succeed(&self) -> Duration {
         let era = self.state.era.fetch_add(1, Ordering::SeqCst) + 1;
         let started = SystemClock.now();
@@ -99,7 +100,7 @@ impl Load {
         Duration::from_micros(SystemClock.now().as_micros() - started.as_micros())
     }
 
-    /// Ends all tasks after the call they are at.
+    /// Ends each task after its current call.
     pub(crate) fn stop(self) -> Stopped {
         self.state.is_stopped.store(true, Ordering::SeqCst);
         self.tasks.into_iter().for_each(|task| wait_for(task).unwrap());
@@ -107,7 +108,7 @@ impl Load {
     }
 }
 
-/// The tallies, when nothing changes any more.
+/// The final results.
 pub(crate) struct Stopped(Vec<Arc<Tally>>);
 
 impl Stopped {

@@ -1,4 +1,4 @@
-//! Slots that move and primaries that change or die, while several tasks take.
+//! Slots that move and primaries that are replaced or killed, under load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use trypema_testkit::redis::{Cluster, wait_until};
 
 use super::load::{Load, Outcome, used};
 
-/// Keys of different slots, the first of which is moved.
+/// Keys in different slots. The first one's slot is moved.
 const KEYS: [&str; 4] = ["moving", "one", "two", "three"];
 
-/// Two seconds from when the cluster itself has recovered, and what a busy machine needs on top.
+/// Two seconds after the cluster itself has recovered, and an allowance for a busy machine.
 const RECOVERY: Duration = Duration::from_secs(2 + 3);
 
-/// A deadline that only a call without an answer misses.
+/// A deadline that only a call without a reply exceeds.
 const PATIENT: Duration = Duration::from_secs(10);
-/// A deadline that calls to a dead server miss soon.
+/// A deadline that calls to a dead server exceed soon.
 const HASTY: Duration = Duration::from_millis(200);
 
 fn limiter(cluster: &Cluster, deadline: Duration) -> Arc<RateLimiter> {
@@ -29,7 +29,8 @@ fn slot_of_moving(cluster: &Cluster) -> u16 {
     cluster.slot_of("trypema:{moving}:absolute").unwrap()
 }
 
-/// A primary ignores a replica's wish to take over until it has heard that it is one, and the others do not vote.
+/// Whether all nodes know the replica as one. Until then, a primary ignores its request for a failover and
+/// the others do not vote.
 fn is_known_as_replica(cluster: &Cluster, slot: u16) -> bool {
     let replica = format!(":{}@", cluster.replica_of(slot).unwrap().port());
     cluster.nodes().iter().all(|node| {
@@ -38,7 +39,7 @@ fn is_known_as_replica(cluster: &Cluster, slot: u16) -> bool {
     })
 }
 
-/// No call was counted twice, and none was refused.
+/// Asserts that no call was counted twice and none failed with `CROSSSLOT`. Returns the units used.
 fn assert_never_counted_twice(rl: &RateLimiter, name: &str, outcome: &Outcome) -> u64 {
     let used = used(rl, name);
     assert!(used <= outcome.admitted + outcome.unknown, "{name}: {used} used, {outcome:?}");
@@ -56,7 +57,8 @@ fn a_slot_that_moves_under_load_loses_and_repeats_nothing() {
 
     let migration = cluster.begin_migration(slot, to).unwrap();
     assert!(load.until_all_succeed() < RECOVERY);
-    // A key of the slot that is not there yet is asked for at the new node, also by those who know of no migration.
+    // A key that does not exist yet in a migrating slot is created on the new node, even by a client that
+    // does not know of the migration.
     let limit = FixedWindowLimit::new(10, Duration::from_secs(86_400)).unwrap();
     for _ in 0..2 {
         let newcomer = limiter(&cluster, PATIENT);
@@ -85,7 +87,7 @@ fn a_failover_under_load_repeats_nothing_and_is_followed() {
     let rl = limiter(&cluster, PATIENT);
     let load = Load::start(&rl, &KEYS);
     let slot = slot_of_moving(&cluster);
-    // There and back again, so that a client that kept the first primary would not go unnoticed.
+    // There and back, so that a client that stayed with the first primary would be noticed.
     for _ in 0..2 {
         wait_until("all nodes to know the replica", || is_known_as_replica(&cluster, slot)).unwrap();
         cluster.failover(slot).unwrap();
@@ -100,7 +102,8 @@ fn a_failover_under_load_repeats_nothing_and_is_followed() {
     }
 }
 
-/// Replication is asynchronous: what a primary had not passed on dies with it. Nothing is counted twice.
+/// Replication is asynchronous: writes that a primary had not replicated are lost with it. Nothing is counted
+/// twice.
 #[test]
 fn a_killed_primary_is_replaced_and_nothing_is_counted_twice() {
     let cluster = Cluster::start().unwrap();

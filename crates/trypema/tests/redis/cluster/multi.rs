@@ -1,4 +1,4 @@
-//! Checks that are spent together though their keys are on different servers: the cases that every provider must pass.
+//! Multi-key calls whose keys are on different servers: the cases that every provider must pass.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::all_or_nothing::{contention, denials, invalid, receipts, stepped_back
 use crate::batching::lockstep::{Walk, walk};
 use crate::batching::on_redis::OnRedis;
 
-/// A Cluster in which nobody takes over unless told to, however busy the machine is.
+/// A Cluster without automatic failover, however busy the machine is.
 pub(crate) fn steady() -> Cluster {
     let cluster = Cluster::start().unwrap();
     for node in cluster.nodes() {
@@ -23,7 +23,7 @@ pub(crate) fn steady() -> Cluster {
     cluster
 }
 
-/// The server that has a key.
+/// The primary that stores a key.
 pub(crate) fn server_of<'c>(cluster: &'c Cluster, key: &str) -> &'c Server {
     cluster.primary_of(cluster.slot_of(key).unwrap()).unwrap()
 }
@@ -84,7 +84,7 @@ fn receipts_errors_observers_and_clocks_are_as_everywhere() {
     stepped_back::keys_come_back_after_a_window(&redis, &clock, &spread(&cluster, "stepped back"));
 }
 
-/// As long as nobody else asks in between, a Cluster answers like one server.
+/// Without concurrent callers, a Cluster returns the same results as one server.
 #[test]
 fn random_requests_are_answered_as_the_local_provider_answers_them() {
     let cluster = steady();

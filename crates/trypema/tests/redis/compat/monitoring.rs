@@ -1,4 +1,4 @@
-//! The published page's examples of watching a limiter.
+//! The examples for monitoring in the trypema 1.x documentation.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use trypema_testkit::blocking::wait_for;
 
 use super::{user_123, with_limiter};
 
-/// A stand-in for the reader's metrics: the names that were counted.
+/// A stand-in for the reader's metrics that records the counted names.
 #[derive(Default)]
 struct Metrics(RefCell<Vec<&'static str>>);
 
@@ -111,7 +111,7 @@ fn decisions_and_latencies_are_counted() {
 #[test]
 fn a_server_that_is_not_there_is_counted_as_an_error() {
     let metrics = Metrics::default();
-    // Nobody listens on port 1 of this machine.
+    // No server listens on port 1 of this machine.
     let connection = RedisConnection::lazy("redis://127.0.0.1:1").unwrap();
     let rl = RateLimiter::builder().redis(connection).build().unwrap();
     wait_for(count_errors(rl.redis().absolute(), &metrics, once_a_minute()));

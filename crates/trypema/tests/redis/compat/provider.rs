@@ -1,4 +1,4 @@
-//! The examples of the published page about the Redis provider.
+//! The examples for the Redis provider in the trypema 1.x documentation.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn keys_are_checked_when_they_are_made() {
     assert!(invalid.is_err());
 }
 
-/// Compiles; its connection is left to the reader.
+/// An example that only has to compile: it leaves the connection to the reader.
 mod inc {
     use trypema::local::LocalRateLimiterOptions;
     use trypema::redis::{RedisKey, RedisRateLimiterOptions};
@@ -151,7 +151,7 @@ fn the_cleanup_loop_starts_with_a_connection_too() {
     });
 }
 
-/// `log::warn!`, as far as the example needs it.
+/// The part of `log::warn!` that the example needs.
 mod log {
     macro_rules! warning {
         ($($what:tt)*) => { eprintln!($($what)*) };
@@ -268,7 +268,7 @@ mod middleware {
     }
 }
 
-/// It compiles. Nothing hands out an `Arc` of a limiter alone, so who calls it has to have its own way to one.
+/// The example only has to compile: no function of the library returns an `Arc` of a single limiter.
 #[test]
 fn the_middleware_is_a_function_of_a_request_and_a_limiter() {
     let middleware = |limiter| middleware::rate_limit_middleware(middleware::Request, limiter);

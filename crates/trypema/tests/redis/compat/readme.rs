@@ -1,4 +1,4 @@
-//! The examples of the published README.
+//! The examples of the trypema 1.x README.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Fixture, redis, user_123};
 
 /// The quick start of the Redis provider.
 mod quick_start {
-    /// The client, but that every address leads to the server that was started for the test.
+    /// A stand-in for the client that connects every address to the test's server.
     mod redis {
         use std::sync::OnceLock;
 

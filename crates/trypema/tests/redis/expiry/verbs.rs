@@ -1,5 +1,5 @@
-//! Every verb of every strategy, in the states that matter: fresh, used, full, denied, reset. What is answered is
-//! tested elsewhere; here windows may pass at any time.
+//! Every operation of every strategy, in each relevant state: new, used, full, denied, reset. Other tests
+//! check the results; here windows may pass at any time.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use trypema_testkit::verbs::{Lease, Verbs};
 
 use crate::strategies::{Limits, Visit, each};
 
-/// What the limits of [`run`] allow.
+/// The capacity of the limits in [`run`].
 pub(crate) const CAPACITY: u64 = 10;
 
-/// Runs everything there is, and calls `after` with what was just done.
+/// Runs every operation, and calls `after` with its name.
 pub(crate) fn run(rl: &RateLimiter, window: Duration, mut after: impl FnMut(&str)) {
     let limits = Limits::of(CAPACITY, window);
     each(rl, &limits, &mut EveryVerb { window, after: &mut after });
@@ -78,7 +78,7 @@ impl Visit for EveryVerb<'_> {
     }
 }
 
-/// What only absolute and suppressed have.
+/// Calls the operations that only absolute and suppressed have.
 fn seed_calls(rl: &RateLimiter, after: &mut dyn FnMut(&str)) {
     let (ann, slow, fast) =
         (key("ann"), RateLimit::try_from(1.0).unwrap(), RateLimit::try_from(2.0).unwrap());
@@ -97,7 +97,7 @@ fn seed_calls(rl: &RateLimiter, after: &mut dyn FnMut(&str)) {
     after("is_allowed");
 }
 
-/// What only abuse has.
+/// Calls the operations that only abuse has.
 fn blocks(rl: &RateLimiter, limits: &Limits, (window, after): (Duration, &mut dyn FnMut(&str))) {
     let (abuse, limit) = (rl.redis().abuse(), &limits.abuse);
     for name in ["ann", "dan"] {
@@ -111,7 +111,7 @@ fn blocks(rl: &RateLimiter, limits: &Limits, (window, after): (Duration, &mut dy
     after("unblock");
 }
 
-/// Checks that are spent together: once all of them, once none; and once they are given back.
+/// Calls the multi-key operations: once all are taken, once none, and then they are refunded.
 fn together(rl: &RateLimiter, limits: &Limits, after: &mut dyn FnMut(&str)) {
     let redis = rl.redis();
     let any: [Limit; 6] = [

@@ -1,4 +1,4 @@
-//! What the server is seen to run: nothing but scripts, and in them nothing but their keys.
+//! The commands that a server executes: only scripts, and in them only their declared keys.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use trypema_testkit::redis::{Monitored, Server};
 use super::{LONG, on_server_time, verbs};
 use crate::strategies::Limits;
 
-/// What scripts run: what a user of the server must be permitted besides `EVALSHA` and `EVAL`.
+/// The commands inside scripts, which the Redis user must be permitted besides `EVALSHA` and `EVAL`.
 const IN_SCRIPTS: [&str; 9] =
     ["DEL", "GET", "GETRANGE", "INCR", "PEXPIRE", "PTTL", "SET", "SETRANGE", "TIME"];
 
@@ -27,7 +27,7 @@ fn scripts_touch_their_keys_and_run_the_documented_commands() {
     assert!(seen.most_keys > 6, "calls of several keys were seen, the longest of {} keys", seen.most_keys);
 }
 
-/// Series that are long enough to be changed in place, by calls that travel together.
+/// Creates series that are long enough to be changed in place, with batched calls.
 fn long_states(rl: &Arc<RateLimiter>) {
     let limits = Arc::new(Limits::of(5_000, LONG));
     for _ in 0..300 {
@@ -48,7 +48,7 @@ fn long_states(rl: &Arc<RateLimiter>) {
     }
 }
 
-/// The commands that were seen. A key that is not among those of its script stops the test.
+/// The observed commands. Panics if a script accesses an undeclared key.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) by_clients: BTreeSet<String>,

@@ -10,20 +10,20 @@ use trypema::{
     WindowSizeSeconds,
 };
 
-/// What fits into a window.
+/// The capacity of a window.
 pub(crate) const CAPACITY: u64 = 8;
 
-/// Nothing comes back while a test runs.
+/// The window does not end during a test.
 const WINDOW: Duration = Duration::from_secs(100 * 86_400);
 
-/// Something that holds for every strategy.
+/// A property that holds for every strategy.
 pub(crate) trait Claim {
     fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit)
     where
         Limit: From<S::Limit>;
 }
 
-/// Puts `claim` to the six strategies of `rl`.
+/// Checks `claim` for the six strategies of `rl`.
 pub(crate) fn for_every_strategy(rl: &RateLimiter, claim: &impl Claim) {
     let redis = rl.redis();
     let window = WindowSizeSeconds::try_from(WINDOW.as_secs()).unwrap();

@@ -1,4 +1,4 @@
-//! Callers that take all the time, and what became of their calls.
+//! Callers that take continuously, and their results.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,16 +11,16 @@ use trypema::{AbsoluteLimit, Check, Limit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{runtime, wait_for};
 use trypema_testkit::redis::wait_until;
 
-/// More callers than script calls are under way at once, so that some travel together.
+/// More callers than concurrent script calls, so that some share a batch.
 pub(crate) const CALLERS: usize = 12;
 
-/// A call that fails at once is followed by the next so much later: the tests share few processors.
+/// The pause after each call, so that failing calls do not spin: the tests share few processors.
 const PACE: Duration = Duration::from_millis(1);
 
-/// Each caller's calls that must have been answered to say that it is served.
+/// The number of successful calls per caller after which it counts as served.
 const SERVED: u64 = 10;
 
-/// What became of calls.
+/// The number of calls by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) admitted: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Counts {
     pub(crate) unknown: u64,
     pub(crate) refused: u64,
     pub(crate) bad_replies: u64,
-    /// Calls that had not returned when their time and the allowance were over.
+    /// Calls that had not returned after their deadline and the allowance.
     hung: u64,
 }
 
@@ -37,18 +37,18 @@ impl Counts {
         self.unavailable + self.unknown + self.refused + self.bad_replies
     }
 
-    /// Nothing failed.
+    /// Asserts that no call failed.
     pub(crate) fn assert_all_admitted(&self) {
         assert_eq!(*self, Self { admitted: self.admitted, ..Self::default() });
     }
 
-    /// Some calls failed, all of them known to be unspent.
+    /// Asserts that some calls failed and that all of them are known to be unspent.
     pub(crate) fn assert_known_unspent(&self) {
         assert!(self.failed() > 0, "{self:?}");
         assert_eq!((self.unknown, self.bad_replies), (0, 0), "{self:?}");
     }
 
-    /// Some calls failed, none by an answer of the server.
+    /// Asserts that some calls failed, none of them by a reply of the server.
     pub(crate) fn assert_unanswered(&self) {
         assert!(self.failed() > 0, "{self:?}");
         assert_eq!((self.refused, self.bad_replies), (0, 0), "{self:?}");
@@ -70,18 +70,18 @@ impl Counts {
     }
 }
 
-/// What every caller takes from, one unit at a time.
+/// The limit that every caller takes from, one unit at a time.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) rl: Arc<RateLimiter>,
     pub(crate) key: RedisKey,
     pub(crate) limit: AbsoluteLimit,
-    /// A call that takes longer than this hangs.
+    /// A call that takes longer than this counts as hung.
     pub(crate) patience: Duration,
 }
 
 impl Target {
-    /// Takes one unit by one of the verbs that spend; whether it was admitted.
+    /// Takes one unit by one of the operations that spend. Returns whether it was admitted.
     pub(crate) async fn take(&self, verb: usize) -> Result<bool, TrypemaError> {
         let Self { rl, key, limit, .. } = self;
         let limiter = rl.redis().absolute();
@@ -108,7 +108,7 @@ impl Target {
     }
 }
 
-/// Makes about `calls` calls, by all callers at once; none takes too long.
+/// Makes about `calls` calls with all callers concurrently. Asserts that none takes too long.
 pub(crate) fn calls(target: &Target, calls: usize) -> Counts {
     let counts = Arc::new(Mutex::default());
     let caller = |verb| {
@@ -127,7 +127,7 @@ pub(crate) fn calls(target: &Target, calls: usize) -> Counts {
     counts
 }
 
-/// Callers at work, until they are told to stop.
+/// Callers that run until they are stopped.
 pub(crate) struct Load {
     counts: Arc<Mutex<Counts>>,
     is_over: Arc<AtomicBool>,
@@ -164,7 +164,7 @@ impl Load {
         self.wait_until("calls to be served", |counts| counts.admitted >= goal);
     }
 
-    /// Waits until so many more calls have failed.
+    /// Waits until a number of further calls have failed.
     pub(crate) fn wait_until_failing(&self) {
         let goal = self.counts().failed() + SERVED * CALLERS as u64;
         self.wait_until("calls to fail", |counts| counts.failed() >= goal);
@@ -175,7 +175,7 @@ impl Load {
         result.unwrap_or_else(|error| panic!("{error}: {:?}", self.counts()));
     }
 
-    /// Ends the load: no caller has panicked, and no call took too long.
+    /// Ends the load. Asserts that no caller panicked and no call took too long.
     pub(crate) fn finish(self) -> Counts {
         self.is_over.store(true, Ordering::Relaxed);
         for caller in self.callers {

@@ -1,4 +1,4 @@
-//! Calls that fail leave nothing behind.
+//! Failed calls do not leak memory.
 
 use std::fs;
 use std::sync::PoisonError;
@@ -11,13 +11,13 @@ use super::scene::{DEADLINE, Link, PROCESS, target};
 
 on_both_links!(memory_when_dead, memory_when_stopped, memory_when_replies_are_dropped, memory_when_refused);
 
-/// Failing calls that are measured.
+/// The number of measured failing calls.
 const CALLS: usize = 10_000;
 
-/// Failing calls before that, by which everything has grown to its size.
+/// The number of failing calls before the measurement, after which all buffers have reached their size.
 const WARM_UP: usize = 5_000;
 
-/// A kilobyte kept per call would be more than this.
+/// A leak of a kilobyte per call would exceed this.
 const MAX_GROWTH_KB: u64 = 8 * 1_024;
 
 fn memory_when_dead(link: Link) {
@@ -36,7 +36,7 @@ fn memory_when_replies_are_dropped(link: Link) {
     stays_flat(link, &proxy.url(), || proxy.drop_replies());
 }
 
-/// Here every call travels to the server and back.
+/// Here every call reaches the server and is refused.
 fn memory_when_refused(link: Link) {
     let server = Server::start().unwrap();
     let fill = || {
@@ -66,7 +66,7 @@ fn fails(target: &Target, number: usize) -> Counts {
     counts
 }
 
-/// The memory of this process, as the system tells it.
+/// The resident memory of this process.
 fn resident_kb() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

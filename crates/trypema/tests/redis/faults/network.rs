@@ -1,4 +1,4 @@
-//! The server is well and the network is not.
+//! The server works, and the network does not.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::scene::{Link, Scene};
 
 on_both_links!(reply_dropped, cut, cut_instead_of_the_reply, sent_once, half_open, connections_refused);
 
-/// So long after a dial the next one may begin.
+/// Longer than the minimum time between two connection attempts.
 const BETWEEN_DIALS: Duration = Duration::from_millis(300);
 
-/// Calls under a fault that `strike` begins and `heal` ends.
+/// Makes calls under a fault that `strike` starts and `heal` ends.
 fn under(link: Link, strike: fn(&FaultProxy), heal: fn(&FaultProxy)) -> Counts {
     let (scene, proxy) = Scene::behind_proxy(link);
     let load = scene.load();
@@ -32,7 +32,7 @@ fn under(link: Link, strike: fn(&FaultProxy), heal: fn(&FaultProxy)) -> Counts {
     counts
 }
 
-/// A stream that has lost bytes does not go on: the connection ends at last.
+/// A stream that has lost bytes cannot continue, so the connection is cut at the end.
 fn reply_dropped(link: Link) {
     let end = |proxy: &FaultProxy| {
         proxy.heal();
@@ -56,8 +56,8 @@ fn connections_refused(link: Link) {
     under(link, FaultProxy::refuse, FaultProxy::heal);
 }
 
-/// A call whose connection ends when the server has counted it is not sent again over the next connection, which can be
-/// had at once.
+/// A call whose connection ends after the server has counted it is not sent again, although a new connection
+/// is available immediately.
 fn sent_once(link: Link) {
     let server = Server::start().unwrap();
     let proxy = FaultProxy::start(server.addr()).unwrap();
@@ -83,7 +83,7 @@ fn sent_once(link: Link) {
     }
 }
 
-/// A connection that is cut costs the calls that were under way, and the next are served by a new one.
+/// A cut connection fails the calls in flight. The next calls succeed on a new connection.
 fn cut(link: Link) {
     let (scene, proxy) = Scene::behind_proxy(link);
     let load = scene.load();

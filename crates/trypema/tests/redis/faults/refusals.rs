@@ -1,4 +1,4 @@
-//! The server answers, and refuses: nothing was spent.
+//! The server replies with a refusal: nothing was spent.
 
 use trypema_testkit::redis::Server;
 
@@ -8,7 +8,7 @@ use super::scene::{Link, Scene};
 
 on_both_links!(oom, readonly, permission_withdrawn);
 
-/// The commands by which a server begins to refuse, and ceases to.
+/// The commands that make a server start and stop refusing.
 struct Refusal<'a> {
     begin: &'a [&'a str],
     end: &'a [&'a str],
@@ -31,19 +31,19 @@ impl Refusal<'_> {
     }
 }
 
-/// `noeviction`, the default: writes are refused and nothing is forgotten.
+/// `noeviction`, the default: writes are refused, and no key is evicted.
 fn oom(link: Link) {
     let full =
         Refusal { begin: &["CONFIG", "SET", "maxmemory", "1"], end: &["CONFIG", "SET", "maxmemory", "0"] };
     let scene = Scene::answering(Server::start().unwrap(), link);
     let counts = full.is_survived_on(&scene);
     assert_eq!(counts.unavailable, 0, "a server that answers is not given up: {counts:?}");
-    // Reads go on.
+    // Reads still succeed.
     scene.command(full.begin);
     assert_eq!(scene.counted(), counts.admitted);
 }
 
-/// A primary that became a replica, of a primary that cannot be reached.
+/// A primary that became a replica of an unreachable primary.
 fn readonly(link: Link) {
     let demoted = Refusal { begin: &["REPLICAOF", "127.0.0.1", "1"], end: &["REPLICAOF", "NO", "ONE"] };
     demoted.is_survived_on(&Scene::answering(Server::start().unwrap(), link));

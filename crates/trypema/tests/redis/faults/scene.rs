@@ -1,4 +1,4 @@
-//! A server, a limiter on it, and what the server counted in the end.
+//! A server, a limiter on it, and the units that the server has counted.
 
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -12,24 +12,25 @@ use trypema_testkit::redis::{Control, FaultProxy, Server};
 
 use super::load::{Counts, Load, Target};
 
-/// What a caller gives Redis. Longer than the default, so that a busy machine is no fault.
+/// The deadline of each Redis call. Longer than the default, so that a busy machine does not count as a
+/// fault.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 
-/// Where the server answers all the time, no deadline is to be met by a machine that stalls.
+/// The deadline for a server that always replies: no call may fail only because the machine stalls.
 const AMPLE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How much later than its deadline a call may return here; the tight number is measured by the soak.
+/// The time by which a call may exceed its deadline here. The soak measures the precise number.
 const ALLOWANCE: Duration = Duration::from_millis(500);
 
-/// Of tests that measure the whole process none runs beside another.
+/// Tests that measure the whole process do not run concurrently with others.
 pub(crate) static PROCESS: RwLock<()> = RwLock::new(());
 
-/// Who dials.
+/// The side that opens the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
     /// `RedisConnection::connect`.
     Ours,
-    /// A connection manager of the client's, with its own settings.
+    /// A redis-rs connection manager with its own settings.
     Manager,
 }
 
@@ -53,13 +54,13 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A limiter on a server that will not answer.
+    /// A limiter on a server that will stop replying.
     pub(crate) fn on(server: Server, link: Link) -> Self {
         let connection = link.open(&server.url());
         Self::with(server, target(connection, DEADLINE))
     }
 
-    /// A limiter behind a proxy that will not answer.
+    /// A limiter behind a proxy that will stop replying.
     pub(crate) fn behind_proxy(link: Link) -> (Self, FaultProxy) {
         let server = Server::start().unwrap();
         let proxy = FaultProxy::start(server.addr()).unwrap();
@@ -67,13 +68,13 @@ impl Scene {
         (Self::with(server, target(connection, DEADLINE)), proxy)
     }
 
-    /// A limiter on a server that answers all the time, be it with errors.
+    /// A limiter on a server that always replies, possibly with errors.
     pub(crate) fn answering(server: Server, link: Link) -> Self {
         let url = server.url();
         Self::answering_at(&url, server, link)
     }
 
-    /// The same, where the server is reached by another address than the one with all permissions.
+    /// The same, for a server that the limiter reaches by another URL than the one with all permissions.
     pub(crate) fn answering_at(url: &str, server: Server, link: Link) -> Self {
         Self::with(server, target(link.open(url), AMPLE_DEADLINE))
     }
@@ -95,7 +96,7 @@ impl Scene {
         self.server.control().unwrap()
     }
 
-    /// What the server has counted, asked over a connection of its own.
+    /// The units that the server has counted, read through a separate connection.
     pub(crate) fn counted(&self) -> u64 {
         let limiter = RateLimiter::builder().redis(connect(&self.server.url()));
         let limiter = limiter.redis_deadline(Duration::from_secs(20)).build().unwrap();
@@ -104,7 +105,7 @@ impl Scene {
         usage.limit() - usage.remaining()
     }
 
-    /// No call was sent twice, and none that was admitted is lost.
+    /// Asserts that no call was sent twice and no admitted call was lost.
     pub(crate) fn assert_counted_once(&self, counts: &Counts) {
         let counted = self.counted();
         let possible = counts.admitted..=counts.admitted + counts.unknown + counts.bad_replies;
@@ -112,7 +113,7 @@ impl Scene {
     }
 }
 
-/// What callers on `connection` take from: a limit that is never reached.
+/// The target for callers on `connection`: a limit that is never reached.
 pub(crate) fn target(connection: RedisConnection, deadline: Duration) -> Target {
     let rl = RateLimiter::builder().redis(connection).redis_deadline(deadline).build().unwrap();
     Target { rl: Arc::new(rl), key: ann(), limit: ample(), patience: deadline + ALLOWANCE }
@@ -122,7 +123,7 @@ pub(crate) fn ann() -> RedisKey {
     key("ann")
 }
 
-/// Nothing expires and nothing is denied while a test runs.
+/// A limit that neither expires nor denies during a test.
 fn ample() -> AbsoluteLimit {
     let (window, group) =
         (WindowSizeSeconds::try_from(3_600).unwrap(), RateGroupSizeMs::try_from(10).unwrap());

@@ -1,4 +1,4 @@
-//! What the server knows is taken from it: callers notice nothing.
+//! Scripts or state are flushed on the server: callers do not notice.
 
 use trypema_testkit::redis::Server;
 
@@ -7,7 +7,7 @@ use super::scene::{Link, Scene};
 
 on_both_links!(script_flush, flushall, acl_without_script);
 
-/// How often something is flushed under load.
+/// The number of flushes under load.
 const FLUSHES: usize = 20;
 
 fn script_flush(link: Link) {
@@ -22,7 +22,7 @@ fn script_flush(link: Link) {
     assert_eq!(scene.counted(), counts.admitted);
 }
 
-/// What was spent is forgotten, as it was asked for, and nothing else happens.
+/// `FLUSHALL` discards the spent units and has no other effect.
 fn flushall(link: Link) {
     let scene = Scene::answering(Server::start().unwrap(), link);
     let load = scene.load();
@@ -40,7 +40,7 @@ fn flushall(link: Link) {
     assert_eq!(scene.counted(), after.admitted);
 }
 
-/// `EVAL` makes a script known as well as `SCRIPT LOAD` does, and needs no other permission.
+/// `EVAL` caches a script as `SCRIPT LOAD` does, and needs no other permission.
 fn acl_without_script(link: Link) {
     let user = "limiter on >secret ~trypema:* +eval +evalsha +time +get +set +getrange +setrange +del +pttl +pexpire +incr \
                 +hello +auth +ping +info +client";

@@ -17,7 +17,7 @@ on_both_links!(
     loading
 );
 
-/// What is written before it is acknowledged survives `kill -9`.
+/// A server whose acknowledged writes survive `kill -9`.
 fn persistent() -> Server {
     Server::builder().set("appendonly", "yes").set("appendfsync", "always").start().unwrap()
 }
@@ -36,7 +36,7 @@ fn kill_9(link: Link) {
     scene.assert_counted_once(&counts);
 }
 
-/// A server that keeps nothing forgets what was spent, and everything else goes on.
+/// A server without persistence loses the spent units, and everything else continues.
 fn kill_9_without_persistence(link: Link) {
     let scene = Scene::on(Server::start().unwrap(), link);
     let load = scene.load();
@@ -66,7 +66,7 @@ fn sigstop(link: Link) {
     scene.assert_counted_once(&counts);
 }
 
-/// `DEBUG SLEEP`: a script or command of somebody else's that keeps the server busy.
+/// `DEBUG SLEEP`: stands for another client's script or command that blocks the server.
 fn asleep(link: Link) {
     let server = Server::builder().set("enable-debug-command", "yes").start().unwrap();
     let scene = Scene::on(server, link);
@@ -105,7 +105,7 @@ fn slow_beyond_the_deadline(link: Link) {
     scene.assert_counted_once(&counts);
 }
 
-/// A server that reads its files answers, but not to this.
+/// A server that is loading its data replies with an error to these calls.
 fn loading(link: Link) {
     let settings = [
         ("enable-debug-command", "yes"),

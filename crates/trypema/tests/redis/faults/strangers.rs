@@ -1,4 +1,5 @@
-//! A key of ours holds what somebody else wrote: it is refused and left alone, and no other key is harmed.
+//! A key of the limiter contains data of another program: it is rejected and left unchanged, and no other key
+//! is affected.
 
 use trypema::redis::{Limiter, RedisFailureKind};
 use trypema::strategy::Wire;
@@ -13,7 +14,7 @@ use super::scene::{Link, Scene, ann};
 
 on_both_links!(wrongtype, wrongtype_beside_others);
 
-/// Another type, a string that is too short, and one that is long enough to be a state of ours.
+/// Another type, a string that is too short, and one that is as long as a state.
 const STRANGERS: [&[&str]; 3] = [
     &["SADD", "$", "member"],
     &["SET", "$", "7"],
@@ -28,7 +29,7 @@ fn wrongtype(link: Link) {
     }
 }
 
-/// A stranger under a key's name stays as it is, and the key works when the stranger has left.
+/// Foreign data under a key's name is left unchanged, and the key works once the data is deleted.
 struct LeavesAlone<'a> {
     rl: &'a RateLimiter,
     server: &'a Server,
@@ -75,13 +76,13 @@ impl Claim for LeavesAlone<'_> {
     }
 }
 
-/// What a key holds, and for how long.
+/// The value of a key and its time to live.
 fn dump(control: &mut Control, name: &str) -> (Vec<u8>, Option<i64>) {
     let value = control.command(&["DUMP", name]).unwrap().bytes().to_vec();
     (value, control.command(&["PTTL", name]).unwrap().integer())
 }
 
-/// Callers of a key that is refused share script calls with others, who notice nothing.
+/// Callers of a rejected key share script calls with other callers, which are not affected.
 fn wrongtype_beside_others(link: Link) {
     let scene = Scene::answering(Server::start().unwrap(), link);
     scene.command(&["SADD", "trypema:{ben}:absolute", "member"]);

@@ -1,4 +1,4 @@
-//! The observer sees every decision, and every failure that one stands in for.
+//! The observer receives every decision, and every failure that a decision substitutes for.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +12,10 @@ use trypema_testkit::redis::Server;
 use super::{Orphan, among, limiter, peek, take};
 use crate::faults::limits::{Claim, for_every_strategy};
 
-/// What the observer was told since it was last asked.
+/// The events since the observer was last read.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// The strategy, whether it was allowed, and whether Redis was not asked.
+    /// The strategy, whether it was allowed, and whether the decision was made without Redis.
     pub(crate) decided: Vec<(&'static str, bool, bool)>,
     pub(crate) failed: Vec<(&'static str, TrypemaError)>,
 }
@@ -41,7 +41,7 @@ impl Observer for Recorder {
     }
 }
 
-/// What is told of one take, and of a peek, which is no decision to tell of.
+/// Checks the events of one take and one peek. A peek produces none.
 struct Tells {
     recorder: Arc<Recorder>,
     is_allowed: bool,

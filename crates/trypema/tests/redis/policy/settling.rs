@@ -1,4 +1,4 @@
-//! `OnFailure::Local`: a share is admitted in this process, and taken from Redis when that is back.
+//! `OnFailure::Local`: a share is admitted locally and charged to Redis once it is reachable again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use trypema_testkit::redis::{FaultProxy, Server};
 use super::{ALLOWANCE, Orphan, among, limiter, peek, take, wait_until_asked};
 use crate::faults::limits::{CAPACITY, Claim, for_every_strategy};
 
-/// Tries to take a unit so often; how many were admitted.
+/// Tries to take a unit `tries` times. Returns the number admitted.
 fn admitted<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit, tries: u64) -> u64 {
     let is_admitted = |_: &u64| {
         let decision = take(limiter, limit, 1);
@@ -29,7 +29,7 @@ fn used<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit) -> u64 {
     usage.limit() - usage.remaining()
 }
 
-/// An outage: while it lasts a share is admitted, and afterwards Redis knows of it.
+/// An outage: a share is admitted while it lasts, and afterwards Redis has counted it.
 struct Outage<'a> {
     orphan: &'a Orphan,
     share: u64,
@@ -42,7 +42,7 @@ impl Claim for Outage<'_> {
             assert!(foreseen.is_allowed() && foreseen.is_substitute(), "a peek spends nothing: {}", S::NAME);
         }
         let admitted = admitted(limiter, limit, 2 * CAPACITY);
-        // Suppressed draws above its limit, up to twice as much.
+        // Suppressed may admit up to twice its limit by chance.
         let most = if S::NAME == "suppressed" { 2 * self.share } else { self.share };
         assert!((self.share..=most).contains(&admitted), "{} admitted {admitted}", S::NAME);
 
@@ -82,7 +82,7 @@ fn never_stays_never_and_the_whole_fits() {
     for_every_strategy(&Orphan::with(among(4)).rl, &Fits);
 }
 
-/// A limiter of local shares behind a proxy.
+/// A limiter with `OnFailure::Local` behind a proxy.
 struct Proxied {
     _server: Server,
     proxy: FaultProxy,
@@ -105,7 +105,7 @@ impl Proxied {
     }
 }
 
-/// Dials that hang have sent nothing, so all that was admitted meanwhile is still to be taken.
+/// Connection attempts that hang have sent nothing, so all local admissions are still to be charged.
 #[test]
 fn what_was_admitted_while_dials_hang_is_settled() {
     struct Settles<'a>(&'a Proxied);
@@ -127,7 +127,7 @@ fn what_was_admitted_while_dials_hang_is_settled() {
     for_every_strategy(&proxied.rl, &Settles(&proxied));
 }
 
-/// A caller that goes away while its key is being settled takes nothing with it.
+/// A caller that is dropped during settlement does not lose the units to be charged.
 #[test]
 fn a_caller_that_goes_away_while_settling_loses_nothing() {
     let proxied = Proxied::start(Some(Duration::from_secs(2)));
@@ -135,7 +135,8 @@ fn a_caller_that_goes_away_while_settling_loses_nothing() {
     let (limiter, limit) = (rl.redis().fixed_window(), ample());
     proxy.cut();
     proxy.freeze();
-    // While the breaker is open it is admitted here at once; then it waits for a dial that hangs, and leaves.
+    // While the circuit breaker is open, calls are admitted locally at once. Then a call waits for a
+    // connection attempt that hangs, and is dropped.
     let (ann, patience) = (key("ann"), Duration::from_millis(100));
     let mut admitted = 0;
     loop {
@@ -151,7 +152,7 @@ fn a_caller_that_goes_away_while_settling_loses_nothing() {
     assert!(used >= admitted, "{used} used of {admitted} admitted");
 }
 
-/// What is settled first is part of the call, and of its deadline.
+/// Settlement is part of the call and shares its deadline.
 #[test]
 fn settling_shares_the_deadline() {
     let deadline = Duration::from_secs(2);
@@ -168,7 +169,7 @@ fn settling_shares_the_deadline() {
     assert!(took < deadline + ALLOWANCE, "took {took:?} of {deadline:?}");
 }
 
-/// Is never reached.
+/// A limit that is never reached.
 fn ample() -> FixedWindowLimit {
     FixedWindowLimit::new(1 << 40, Duration::from_secs(100 * 86_400)).unwrap()
 }
