@@ -1,4 +1,4 @@
-//! Where a key's server is, for who keeps something of their own beside the counters.
+//! Looks up the server of a key, for users that store their own data next to the counters.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -8,7 +8,7 @@ use trypema::redis::{RedisConnection, RedisFailureKind};
 use trypema_testkit::blocking::{connect, wait_for};
 use trypema_testkit::redis::Server;
 
-/// The port of the server that has `key`.
+/// The port of the server that stores `key`.
 pub(crate) fn port_of(connection: &RedisConnection, key: &str) -> u16 {
     match wait_for(connection.server_of(key)).unwrap().addr() {
         ConnectionAddr::Tcp(_, port) => *port,

@@ -1,4 +1,4 @@
-//! The Redis provider inside smol.
+//! The Redis provider on the smol runtime.
 #![cfg(feature = "redis-smol")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -10,10 +10,10 @@ use trypema::redis::{RedisConnection, RedisKey};
 use trypema::{FixedWindowLimit, RateLimiter, TokenBucketLimits, TokenLimit};
 use trypema_testkit::redis::Server;
 
-/// A machine that is busy with other tests may take its time.
+/// Long, because the machine may be busy with other tests.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A window that does not end during a test.
+/// A limit whose window does not end during a test.
 fn limit() -> FixedWindowLimit {
     FixedWindowLimit::new(10, Duration::from_secs(366 * 86_400)).unwrap()
 }
@@ -93,7 +93,7 @@ fn a_server_that_comes_back_is_found_again_inside_smol() {
         let (windows, limit, ann) = (rl.redis().fixed_window(), limit(), RedisKey::try_from("ann").unwrap());
         assert!(windows.take(&ann, &limit, 1).await.unwrap().is_allowed());
         server.restart().unwrap();
-        // Nothing but time brings a connection back: at most so many calls, a moment apart.
+        // Reconnecting only needs time: retries a limited number of times, with pauses.
         for _ in 0..200 {
             if let Ok(decision) = windows.take(&ann, &limit, 1).await {
                 return assert_eq!(decision.remaining(), 9, "the server started empty");

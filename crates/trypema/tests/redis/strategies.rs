@@ -11,7 +11,7 @@ use trypema::{
     RateLimiter, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
 };
 
-/// A limit for each strategy.
+/// One limit of each strategy.
 pub(crate) struct Limits {
     pub(crate) absolute: AbsoluteLimit,
     pub(crate) suppressed: SuppressedLimit,
@@ -22,7 +22,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Limits under which `capacity` units fit into `window`; the windows of absolute and suppressed are whole
+    /// Limits that admit `capacity` units per `window`. The windows of absolute and suppressed are whole
     /// seconds.
     pub(crate) fn of(capacity: u64, window: Duration) -> Self {
         let seconds = window.as_secs().max(1);
@@ -41,12 +41,12 @@ impl Limits {
     }
 }
 
-/// What is done with one strategy.
+/// An action on one strategy.
 pub(crate) trait Visit {
     fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit);
 }
 
-/// Does the same with every strategy.
+/// Calls `visitor` with every strategy.
 pub(crate) fn each(rl: &RateLimiter, limits: &Limits, visitor: &mut impl Visit) {
     let redis = rl.redis();
     visitor.visit::<Absolute>(redis.absolute(), &limits.absolute);

@@ -1,4 +1,4 @@
-//! Servers of two versions share one Redis, as they do during a rolling upgrade.
+//! Servers of two versions share one Redis, as during a rolling upgrade.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
@@ -18,17 +18,17 @@ use trypema_testkit::subject::{RedisStrategy, UpgradeSubject, Versions};
 
 use crate::strategies::Limits;
 
-/// Steps of random traces per strategy and archived version.
+/// The number of steps in random traces per strategy and archived version.
 const STEPS: usize = 10_000;
 
-/// A server, and the way to it for clients of an archived version.
+/// A server, and the proxy through which clients of an archived version reach it.
 pub(crate) struct Upgrade {
     pub(crate) server: Server,
     pub(crate) proxy: FaultProxy,
 }
 
 impl Upgrade {
-    /// An upgrade from each archived version.
+    /// One upgrade from each archived version.
     pub(crate) fn from_all() -> impl Iterator<Item = Self> {
         let archived = ArchivedVersion::all().unwrap();
         assert!(!archived.is_empty(), "testdata/redis-scripts holds no version");
@@ -44,7 +44,8 @@ impl Upgrade {
     }
 }
 
-/// Plays random traces, of which either version decides each step: every field of every answer is the model's.
+/// Plays random traces in which either version decides each step. Every field of every decision must equal
+/// the model's.
 fn decides_as_one<M: RedisStrategy>() {
     for upgrade in Upgrade::from_all() {
         let versions = upgrade.versions();

@@ -1,4 +1,4 @@
-//! Big states on the server: as exact, as small and as quick as small ones.
+//! Large states in Redis: as exact as small ones, with bounded size and time.
 #![cfg(feature = "redis-tokio")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -17,7 +17,7 @@ use lockstep::Lockstep;
 const SECOND_US: u64 = 1_000_000;
 const HOUR_US: u64 = 3_600 * SECOND_US;
 
-/// The bytes of a bucket in a state.
+/// The size of a bucket in a state, in bytes.
 const BUCKET: i64 = 12;
 
 fn stored_bytes(server: &Server, strategy: &str) -> i64 {
@@ -43,13 +43,13 @@ fn twenty_thousand_buckets_and_back_answer_as_the_local_provider_does() {
         } else {
             pair.take(&limit, 1);
         }
-        // The same, harder, once the state is as long as it gets, and on the way there.
+        // Random operations as well, at several sizes and once the state has its full length.
         if matches!(step, 50..60 | 6_200..6_230 | 20_500..20_530 | 22_950..22_980) {
             pair.anything(&mut random, [&limit, &tighter, &wider]);
         }
     }
     assert!(stored_bytes(&server, "absolute") > 20_000 * BUCKET);
-    // And back, in steps that empty it within some twenty calls.
+    // Shrinks the state again, in steps that empty it within about twenty calls.
     for _ in 0..40 {
         pair.advance(random.below(12) * SECOND_US);
         pair.anything(&mut random, [&limit, &tighter, &wider]);
@@ -59,8 +59,8 @@ fn twenty_thousand_buckets_and_back_answer_as_the_local_provider_does() {
     pair.take(&limit, 1);
 }
 
-/// However many buckets there are, and however many of them a pause leaves: the usual case reads no further than what
-/// it was given.
+/// For any number of buckets before a pause: the fast path of the script must not read beyond the bytes that
+/// it has loaded.
 #[test]
 fn a_pause_after_any_number_of_buckets_is_answered_as_the_local_provider_does() {
     let server = Server::start().unwrap();
@@ -72,7 +72,7 @@ fn a_pause_after_any_number_of_buckets_is_answered_as_the_local_provider_does() 
             pair.advance(10_000);
             pair.take(&limit, 1);
         }
-        // All but the last one are a window old.
+        // All buckets but the last are a window old.
         pair.advance(10 * SECOND_US - 10_000);
         pair.take(&limit, 1);
         pair.advance(20 * SECOND_US);
@@ -105,7 +105,7 @@ fn two_long_series_of_suppressed_answer_as_the_local_provider_does() {
     }
 }
 
-/// Counts beyond 48 bits are written wider: before, while and after there are any.
+/// Counts beyond 48 bits need a wider encoding: checks the time before, while and after there are any.
 #[test]
 fn capacities_beyond_48_bits_answer_as_the_local_provider_does() {
     let server = Server::start().unwrap();

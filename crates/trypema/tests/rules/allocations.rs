@@ -1,4 +1,4 @@
-//! Finding the rules that apply allocates nothing, and rules that cannot apply cost nothing.
+//! Finding the applicable rules does not allocate, and rules that cannot apply cost nothing.
 #![cfg(feature = "rules")]
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
@@ -20,7 +20,7 @@ const REQUEST: [(&str, &str); 6] = [
 
 const CALLS: u64 = 1_000;
 
-/// Five rules that apply, and so many that do not, for one reason or another.
+/// Five applicable rules, and `others` that do not apply, for several reasons.
 fn rules(others: usize) -> RuleSet {
     let mut yaml = "
 rules:
@@ -69,6 +69,6 @@ fn checking_allocates_the_same_however_many_rules_there_are() {
         (0..CALLS).for_each(|_| check());
         (allocations() - before) as f64 / CALLS as f64
     });
-    // The verdict (its answers and keys), the checks, and what is told of them.
+    // The verdict (its decisions and keys), the checks, and the events for them.
     assert!(per_check[0] <= 8.0 && (per_check[0] - per_check[1]).abs() < 0.1, "{per_check:?}");
 }

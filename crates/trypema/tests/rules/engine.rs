@@ -1,4 +1,4 @@
-//! Rules in force: which apply, what they decide together, and what happens while they change.
+//! The rule engine: which rules apply, their combined decision, and reloads.
 #![cfg(all(feature = "rules", feature = "redis-tokio"))]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 
@@ -23,7 +23,7 @@ use trypema::RateLimiter;
 use trypema::clock::ManualClock;
 use trypema::rules::{Engine, Request, RuleSet, Verdict};
 
-/// An engine in this process, and its time.
+/// An engine on the local provider, and its clock.
 struct Local {
     engine: Engine,
     clock: Arc<ManualClock>,
@@ -44,7 +44,7 @@ impl Local {
         self.engine.try_check(&Request::new(attributes).costing(cost)).unwrap().unwrap()
     }
 
-    /// What is left of each rule that applies, by id.
+    /// The remaining units of each applicable rule, by id.
     fn left(&self, attributes: &[(&str, &str)]) -> Vec<(String, u64)> {
         left(&self.engine, attributes)
     }
@@ -54,13 +54,13 @@ fn rules(yaml: &str) -> RuleSet {
     RuleSet::from_yaml(yaml, "rules.yaml").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What is left of each rule that applies, by id, wherever its counters are.
+/// The remaining units of each applicable rule, by id, on any provider.
 fn left(engine: &Engine, attributes: &[(&str, &str)]) -> Vec<(String, u64)> {
     let explained = trypema_testkit::blocking::wait_for(engine.explain(&Request::new(attributes))).unwrap();
     explained.applying().map(|rule| (rule.decision.rule.id.clone(), rule.left)).collect()
 }
 
-/// The ids of the rules that a verdict is made of.
+/// The ids of the rules in a verdict.
 fn ids(verdict: &Verdict) -> Vec<&str> {
     verdict.rules().map(|rule| rule.rule.id.as_str()).collect()
 }

@@ -1,4 +1,4 @@
-//! Rules: the file they are written in, and the engine that asks them together.
+//! Rules: the file format, and the engine that evaluates them together.
 #![cfg(feature = "rules")]
 
 mod allocations;

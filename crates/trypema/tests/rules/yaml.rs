@@ -1,4 +1,4 @@
-//! Rules from YAML: the files under `testdata/rules`, what is at the edges of YAML, damaged files, and the JSON Schema.
+//! Rules from YAML: the files under `testdata/rules`, edge cases of YAML, damaged files, and the JSON Schema.
 #![cfg(feature = "rules")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by panicking")]
 

@@ -1,4 +1,4 @@
-//! Redis goes away while somebody waits.
+//! Redis becomes unreachable while a caller waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{HOUR, Provider, Scene, WINDOW, Waited};
 
-/// Long enough for a busy machine, short enough to be waited for.
+/// Long enough for a busy machine, short enough to wait for.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// A caller that sleeps, and whose Redis has died meanwhile.
+/// A sleeping waiter whose Redis was killed meanwhile.
 struct Orphan<P> {
     scene: Scene,
     rl: Arc<RateLimiter>,
@@ -36,14 +36,14 @@ impl<P: Provider> Orphan<P> {
         Self { scene, rl, waiter, provider: std::marker::PhantomData }
     }
 
-    /// Lets the caller ask again; how its wait ends.
+    /// Lets the waiter try again. Returns the result of its wait.
     fn ends(self) -> Waited {
         wait_for(self.scene.run_until(|| self.waiter.is_finished(), |_| {}));
         wait_for(self.waiter).unwrap()
     }
 }
 
-/// A failure is what the policy makes of it, as for a take.
+/// A failure during a wait follows the policy, as for a take.
 pub(crate) fn a_failure_while_waiting_is_what_the_policy_says<P: Provider>() {
     let failed = Orphan::<P>::with(OnFailure::Fail).ends();
     assert!(matches!(failed, Err(WaitError::Store(TrypemaError::RedisError(_)))), "{failed:?}");
@@ -54,7 +54,7 @@ pub(crate) fn a_failure_while_waiting_is_what_the_policy_says<P: Provider>() {
     assert!(counted_here.is_allowed() && counted_here.is_substitute());
 }
 
-/// A denial in place of Redis is waited out: the caller is admitted when Redis is back.
+/// If the policy denies, the wait continues, and the caller is admitted once Redis is reachable again.
 pub(crate) fn a_wait_goes_on_while_the_policy_denies<P: Provider>() {
     let orphan = Orphan::<P>::with(OnFailure::Deny);
     let start = orphan.scene.now();

@@ -1,4 +1,5 @@
-//! Waiting on a store that processes share, on a real Redis and a driven clock: the same claims for Redis and for hybrid.
+//! Waiting on a shared store, with a real Redis and a manual clock: the same cases for the Redis and the
+//! hybrid provider.
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
 pub(crate) mod failing;
@@ -14,7 +15,7 @@ use trypema_testkit::subject::HybridStrategy;
 
 use scene::{HOUR, MICROSECOND, Provider, Scene, WINDOW};
 
-/// A waiter asks when it was told to, or a little later, and is then admitted.
+/// A waiter retries at the reported time or slightly later, and is then admitted.
 pub(crate) fn a_waiter_is_admitted_when_it_was_told<P: Provider>() {
     admitted_when_told::<P, Absolute>();
     admitted_when_told::<P, TokenBucket>();
@@ -42,7 +43,7 @@ fn admitted_when_told<P: Provider, S: HybridStrategy>() {
     assert_eq!(scene.clock.next_wake(), None, "somebody still sleeps");
 }
 
-/// A wait that can only fail ends at once, sleeps never, and records nothing.
+/// A wait that can only fail returns at once, never sleeps, and records nothing.
 pub(crate) fn a_pointless_wait_ends_at_once<P: Provider>() {
     pointless::<P, Absolute>();
     pointless::<P, TokenBucket>();
@@ -69,7 +70,7 @@ fn pointless<P: Provider, S: HybridStrategy>() {
     assert_eq!(scene.clock.next_wake(), None, "{} sleeps", S::NAME);
 }
 
-/// A cost that fits is one call to Redis, and nobody sleeps.
+/// A cost that fits needs one Redis call and no sleep.
 pub(crate) fn a_wait_that_fits_is_one_call<P: Provider>() {
     fn fits<P: Provider, S: HybridStrategy>() {
         let scene = Scene::start();

@@ -1,4 +1,4 @@
-//! Instances that share a Redis and a driven clock, and callers that wait.
+//! Instances that share a Redis and a manual clock, and callers that wait.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,14 +17,14 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const TENTH: Duration = Duration::from_millis(100);
 pub(crate) const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// The end of a wait.
+/// The result of a wait.
 pub(crate) type Waited = Result<Decision, WaitError>;
 
 /// A provider with `take` and `wait`.
 pub(crate) trait Provider: Sync + 'static {
     fn take<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit, cost: u64) -> Decision;
 
-    /// Waits. Futures of every strategy can be sent to another thread.
+    /// Waits until admitted. The future is `Send` for every strategy.
     fn wait<'a, S: HybridStrategy>(
         rl: &'a RateLimiter,
         key: &'a RedisKey,
@@ -33,10 +33,10 @@ pub(crate) trait Provider: Sync + 'static {
         patience: Duration,
     ) -> impl Future<Output = Waited> + Send + 'a;
 
-    /// How many callers wait for token buckets.
+    /// The number of callers that wait for token buckets.
     fn waiters(rl: &RateLimiter) -> usize;
 
-    /// Waits for `cost` of ann's in a task.
+    /// Waits for `cost` units of ann in a new task.
     fn spawn<S: HybridStrategy>(
         rl: &Arc<RateLimiter>,
         limit: &S::Limit,
@@ -106,7 +106,7 @@ impl Scene {
         limiter(&connect(&self.server.url()), "trypema", &self.clock)
     }
 
-    /// An instance with a connection of its own.
+    /// An instance with its own connection.
     pub(crate) fn instance(&self) -> Arc<RateLimiter> {
         Arc::new(self.building().build().unwrap())
     }
@@ -115,7 +115,7 @@ impl Scene {
         self.clock.now()
     }
 
-    /// Takes all that ann has; how long the next unit takes.
+    /// Takes all of ann's units. Returns the wait for the next one.
     pub(crate) fn use_up<P: Provider, S: HybridStrategy>(
         &self,
         rl: &RateLimiter,
@@ -129,7 +129,7 @@ impl Scene {
         }
     }
 
-    /// Waits until somebody sleeps who wakes before `horizon`; when that is.
+    /// Waits until a caller sleeps that wakes before `horizon`. Returns its wake-up time.
     pub(crate) async fn asleep(&self, horizon: Timestamp) -> Timestamp {
         loop {
             match self.clock.next_wake() {
@@ -139,7 +139,8 @@ impl Scene {
         }
     }
 
-    /// Moves the clock from one wake to the next until `is_done`; before each step it tells the time.
+    /// Moves the clock from one wake-up to the next until `is_done`, and calls `before` with the time before
+    /// each step.
     pub(crate) async fn run_until(&self, is_done: impl Fn() -> bool, mut before: impl FnMut(Timestamp)) {
         let horizon = self.now() + HOUR;
         while !is_done() {
@@ -153,18 +154,18 @@ impl Scene {
         }
     }
 
-    /// Script calls that Redis has answered.
+    /// The number of script calls that Redis has executed.
     pub(crate) fn calls(&self) -> u64 {
         let info = self.server.info("commandstats").unwrap();
         let calls = |command: &str| {
             let mut parts = info.text(command).split(',');
             parts.find_map(|part| part.strip_prefix("calls=")?.parse::<u64>().ok()).unwrap_or(0)
         };
-        // A server that does not know the script is told it by `EVAL`.
+        // An unknown script is sent again with `EVAL`, so the two numbers overlap.
         calls("cmdstat_eval").max(calls("cmdstat_evalsha"))
     }
 
-    /// Every state that Redis has stored; not which instances share a key.
+    /// Every state in Redis, except the lists of instances.
     pub(crate) fn dump(&self) -> Vec<(String, Vec<u8>)> {
         let mut control = self.server.control().unwrap();
         let names = control.command(&["KEYS", "*"]).unwrap();
@@ -179,12 +180,12 @@ impl Scene {
     }
 }
 
-/// A bucket of `capacity` tokens, one of them back each tenth of a second.
+/// A bucket of `capacity` tokens that refills one each tenth of a second.
 pub(crate) fn tenths(capacity: u32) -> TokenBucketLimits {
     TokenBucketLimits::from(TokenLimit::new(u64::from(capacity), TENTH * capacity).unwrap())
 }
 
-/// Callers that wait for a token, and the order in which they were admitted.
+/// The order in which waiters were admitted.
 #[derive(Default)]
 pub(crate) struct Admitted(Mutex<Vec<usize>>);
 
@@ -201,7 +202,7 @@ impl Admitted {
         self.0.lock().unwrap().len()
     }
 
-    /// Spawns callers that wait for a token, one after another, and are noted when they are admitted.
+    /// Spawns callers that wait for a token, one after the other, and records each admission.
     pub(crate) fn spawn_in_order<P: Provider>(
         self: &Arc<Self>,
         rl: &Arc<RateLimiter>,
@@ -224,7 +225,7 @@ impl Admitted {
     }
 }
 
-/// What is left of ann's tokens.
+/// The remaining tokens of ann.
 pub(crate) fn left(rl: &RateLimiter, limits: &TokenBucketLimits) -> u64 {
     let usage = wait_for(rl.redis().token_bucket().usage(&key("ann"), limits)).unwrap();
     TokenBucket::core(&usage).remaining()

@@ -1,4 +1,4 @@
-//! Several waiters: in order, never too many, and one less when one goes away.
+//! Several waiters: admitted in order, bounded in number, and removed when dropped.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{Admitted, HOUR, Provider, Scene, TENTH, WINDOW, left, tenths};
 
-/// All waiters of two processes wake for the same window: none of them passes because it has waited.
+/// All waiters of two processes wake for the same window. Having waited does not admit any of them beyond the
+/// limit.
 pub(crate) fn waiters_never_exceed_the_limit<P: Provider>() {
     const LIMIT: u64 = 10;
     const WAITERS: usize = 25;
@@ -42,7 +43,7 @@ pub(crate) fn waiters_never_exceed_the_limit<P: Provider>() {
     assert!(scene.calls() <= 6 * 2 * WAITERS as u64, "{} calls", scene.calls());
 }
 
-/// The waiters of a process are admitted in the order in which they came, with a few calls each.
+/// The waiters of a process are admitted in the order of their arrival, with a few calls each.
 pub(crate) fn first_come_is_first_served<P: Provider>() {
     const WAITERS: usize = 30;
     let scene = Scene::start();
@@ -59,7 +60,7 @@ pub(crate) fn first_come_is_first_served<P: Provider>() {
     assert_eq!(P::waiters(&rl), 0);
 }
 
-/// A caller that goes away spends nothing, and the next one moves up.
+/// A dropped waiter spends nothing, and the next one moves up.
 pub(crate) fn a_waiter_that_leaves_spends_nothing<P: Provider>() {
     for leaver in 0..3 {
         let scene = Scene::start();
@@ -78,7 +79,7 @@ pub(crate) fn a_waiter_that_leaves_spends_nothing<P: Provider>() {
         assert_eq!(admitted.order(), stayed);
         assert_eq!(P::waiters(&rl), 0);
         assert_eq!(scene.clock.next_wake(), None, "somebody still sleeps");
-        // Two of the tokens that came back are spent.
+        // Two of the refilled tokens are spent.
         let back = (scene.now().as_micros() - start.as_micros()) / TENTH.as_micros() as u64;
         assert_eq!(left(&rl, &limits), back - 2);
     }

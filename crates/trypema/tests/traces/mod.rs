@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use trypema_testkit::trace::{Provider, Trace, replay};
 
-/// All of them, in the order of their names.
+/// All traces, sorted by name.
 pub(crate) fn all() -> Vec<Trace> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
     let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
@@ -22,12 +22,12 @@ fn read(path: &PathBuf) -> Trace {
     Trace::parse(&name, &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Fails with every difference of every trace at once.
+/// Panics with every difference of every trace at once.
 pub(crate) fn assert_none(failures: &[String]) {
     assert!(failures.is_empty(), "{} answers differ:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// What `provider` answers differently.
+/// The differences between the results of `provider` and the trace.
 pub(crate) fn failures(trace: &Trace, provider: &mut dyn Provider) -> Vec<String> {
     match replay(trace, provider) {
         Ok(mismatches) => mismatches.iter().map(ToString::to_string).collect(),

@@ -1,4 +1,5 @@
-//! A state of a later format is refused by every strategy and verb of both versions, and stays as it was.
+//! A state in a newer format is rejected by every strategy and operation of both versions, and stays
+//! unchanged.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::Upgrade;
 use crate::strategies::{Limits, Visit, each};
 
 const CLEAR: &str = "redis refused the call: state was written by a newer version of trypema";
-/// What scripts say that know of no formats.
+/// The error of archived scripts that do not know of formats.
 const UNCLEAR: &str = "the key holds something that is not a state of this strategy";
 
 const WINDOW: Duration = Duration::from_secs(3_600);
@@ -23,7 +24,7 @@ fn limiter(connection: RedisConnection, on_failure: OnFailure) -> RateLimiter {
     builder.on_redis_failure(on_failure).build().unwrap()
 }
 
-/// One key with a state of format 2, as a later version might write it.
+/// A key with a state in format 2, as a newer version might write it.
 struct Future {
     control: Control,
     name: Vec<u8>,
@@ -31,7 +32,7 @@ struct Future {
 }
 
 impl Future {
-    /// Puts it in the place of the only key there is, whose state keeps its length.
+    /// Replaces the state of the only key with one in format 2 of the same length.
     fn replace_only_key(mut control: Control) -> Self {
         let names = control.command(&["KEYS", "*"]).unwrap();
         let [name] = names.items() else { panic!("{names:?} is not one key") };
@@ -43,7 +44,7 @@ impl Future {
         Self { control, name, state }
     }
 
-    /// Nothing was changed, added or made to live longer.
+    /// Asserts that no key was added, and that the value and the expiry are unchanged.
     fn assert_untouched(&mut self) {
         let names = self.control.command(&["KEYS", "*"]).unwrap();
         assert_eq!(names.items().len(), 1, "{names:?}");
@@ -53,12 +54,12 @@ impl Future {
     }
 }
 
-/// Takes once, so that there is a state; the receipt of that.
+/// Reserves one unit, so that a state exists. Returns the receipt.
 fn take_once<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit) -> Receipt {
     wait_for(limiter.reserve(&key("ann"), limit, 1)).unwrap().receipt.unwrap()
 }
 
-/// What every verb that all strategies have answers for `ann`.
+/// The errors of every operation that all strategies have, for the key `ann`.
 fn errors_of_every_verb<S: Wire>(
     limiter: &Limiter<S>,
     limit: &S::Limit,
@@ -86,7 +87,7 @@ fn assert_refused(errors: &[TrypemaError], message: &str) {
     }
 }
 
-/// Puts a state of a later format in the place of each strategy's, and calls every verb.
+/// Replaces each strategy's state with one in a newer format, and calls every operation.
 struct EveryVerb<'a> {
     server: &'a Server,
     message: &'static str,
@@ -185,7 +186,7 @@ fn checks_beside_a_newer_state_spend_nothing() {
         [Check { key: "bob", limit: &tokens, cost: 1 }, Check { key: "ann", limit: &windows, cost: 1 }];
     let error = wait_for(rl.redis().take_all(&checks)).err().unwrap();
     assert_refused(&[error], CLEAR);
-    // Neither was anything of bob's written.
+    // No state of bob was written either.
     future.assert_untouched();
 }
 

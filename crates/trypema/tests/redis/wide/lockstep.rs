@@ -1,4 +1,4 @@
-//! The Redis provider and the local one, asked the same, answering the same.
+//! The Redis provider and the local one receive the same calls and must return the same results.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use trypema_testkit::subject::{Answer, LocalSubject, RedisStrategy, RedisSubject
 const START_US: u64 = 1_600_000_000_000_000;
 const KEY: &str = "ann";
 
-/// Two providers, one key, one time.
+/// Two providers with one key and one clock.
 pub(crate) struct Lockstep<M: RedisStrategy> {
     redis: RedisSubject<M>,
     local: LocalSubject<M>,
@@ -43,7 +43,7 @@ impl<M: RedisStrategy<Limit: Debug>> Lockstep<M> {
         expected
     }
 
-    /// Takes and keeps the receipt.
+    /// Reserves units on both providers and keeps the receipts.
     pub(crate) fn reserve(&mut self, limit: &M::Limit, cost: u64) {
         let expected = self.local.reserve(KEY, limit, cost, 0);
         let actual = self.redis.reserve(KEY, limit, cost, 0);
@@ -51,8 +51,8 @@ impl<M: RedisStrategy<Limit: Debug>> Lockstep<M> {
         self.receipts += usize::from(expected.receipt.is_some());
     }
 
-    /// One call of any kind, by one of the limits; it takes and gives back little, so that the
-    /// state stays as long as it is.
+    /// Makes one random call with one of the limits. Takes and refunds little, so that the length of the
+    /// state stays about the same.
     pub(crate) fn anything(&mut self, random: &mut Random, limits: [&M::Limit; 3]) {
         let limit = random.pick(&limits);
         let left = self.peek(limit, 0).remaining;

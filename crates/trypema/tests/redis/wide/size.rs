@@ -1,4 +1,4 @@
-//! What a long state takes of the server's memory and time.
+//! The memory and time that a long state costs the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,14 @@ use trypema_testkit::verbs::Verbs;
 
 const GROUP: Duration = Duration::from_millis(5);
 
-/// Live buckets and the bytes that each may take.
+/// Numbers of live buckets, and the maximum bytes per bucket.
 const BARS: [(u64, u64); 7] =
     [(1, 160), (50, 20), (500, 16), (1_000, 16), (2_000, 16), (4_000, 16), (6_000, 16)];
 
-/// Takes that the server's work is measured over.
+/// The number of takes over which the server's time is measured.
 const MEASURED: u64 = 1_000;
-/// How much more work a take of a state two hundred times as long may be, for the noise of a busy machine.
+/// The factor by which a take may be slower with a state that is two hundred times as long, to allow for
+/// noise.
 const NOISE: f64 = 3.0;
 
 struct Scene {
@@ -30,7 +31,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A window in which so many buckets are alive at once.
+    /// A limit whose window contains `count` live buckets.
     fn with_buckets(count: u64) -> Self {
         let server = Server::start().unwrap();
         let clock = Arc::new(ManualClock::default());
@@ -43,7 +44,7 @@ impl Scene {
         Self { server, clock, rl, limit }
     }
 
-    /// Takes one unit in a bucket of its own, `count` times.
+    /// Takes one unit in a new bucket, `count` times.
     fn take(&self, count: u64) {
         let limiter: &Limiter<Absolute> = self.rl.redis().absolute();
         for _ in 0..count {
@@ -58,7 +59,7 @@ impl Scene {
         u64::try_from(usage.integer().unwrap()).unwrap()
     }
 
-    /// The microseconds that the server works for a take, on average.
+    /// The average time of a take on the server, in microseconds.
     fn work_us(&self) -> f64 {
         self.server.control().unwrap().command(&["CONFIG", "RESETSTAT"]).unwrap();
         self.take(MEASURED);

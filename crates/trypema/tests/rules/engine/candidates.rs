@@ -1,4 +1,4 @@
-//! A candidate beside the live rule: what it says, and that nobody else notices.
+//! A candidate next to the live rule: its decisions, and its lack of effect on requests.
 
 mod applying;
 mod everywhere;
@@ -14,7 +14,8 @@ use trypema_testkit::redis::Server;
 
 use super::rules;
 
-/// What a request got, then for each candidate what the live rule says and what it says itself: `denied next -+`.
+/// Formats a verdict as `denied next -+`: the outcome, then for each candidate its id, the live decision and
+/// its own.
 fn told(verdict: &Verdict) -> String {
     let sign = |is_allowed: bool| if is_allowed { '+' } else { '-' };
     let mut text = if verdict.is_allowed() { "allowed" } else { "denied" }.to_owned();
@@ -26,7 +27,7 @@ fn told(verdict: &Verdict) -> String {
     text
 }
 
-/// The engine of this set on every provider, each with its name and time.
+/// Calls `play` with an engine of these rules on every provider, with the provider's name and clock.
 pub(super) fn on_every_provider(yaml: &str, mut play: impl FnMut(&str, &Engine, &ManualClock)) {
     let clock = Arc::new(ManualClock::default());
     let local = trypema::RateLimiter::builder().clock(clock.clone()).build().unwrap();

@@ -1,4 +1,4 @@
-//! Endpoints that operators name are read as those of requests are.
+//! Endpoints that operators enter are normalised like those of requests.
 
 use trypema::rules::Request;
 use trypema_testkit::blocking::wait_for;
@@ -57,7 +57,7 @@ fn counters_are_found_however_their_endpoint_is_written() {
     assert_eq!(wait_for(local.engine.reset("each|endpoint=/reports/")).unwrap(), Some(true));
     assert_eq!(left("each|endpoint=/reports"), Some(5));
 
-    // A name that an answer tells is the name of that counter, whatever is in it.
+    // A key that a verdict reports is the name of that counter, whatever characters it contains.
     for path in ["/a%3Fb", "/a%23b", "/100%", "/%%341", "/a%2Fb", "/", "/x%7Cy", "/~z"] {
         let key = spend(path).unwrap();
         let values = local.engine.rules().values_of(&key).unwrap();

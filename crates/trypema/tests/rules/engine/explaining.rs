@@ -1,4 +1,4 @@
-//! Why a request gets what it gets.
+//! Explanations of decisions.
 
 use trypema::rules::{Reason, Request};
 use trypema_testkit::blocking::wait_for;
@@ -41,7 +41,7 @@ fn every_rule_says_why() {
             .applying()
             .map(|rule| (rule.decision.key, rule.left, rule.decision.decision.remaining()))
             .collect();
-        // Nothing is spent, however often it is asked. A denied cost leaves what is there.
+        // `explain` spends nothing, however often it is called. A denied cost leaves the remaining units.
         assert_eq!(applying, [("applies|user=ann", 6, 4), ("logs|user=ann", 1, 1)]);
         assert!(explained.verdict.is_allowed());
     }

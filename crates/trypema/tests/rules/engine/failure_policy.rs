@@ -1,4 +1,4 @@
-//! The failure policy of rules whose store fails: for every verb, every policy and every provider that can fail.
+//! The failure policy of rules whose store fails: for every operation, policy and shared provider.
 
 mod deadline;
 mod partial;
@@ -44,7 +44,7 @@ struct Setup<'a> {
 
 const LOCAL: OnFailure = OnFailure::Local { instances: NonZeroU32::MIN };
 
-/// A Cluster in which no replica takes over, however long a primary is away.
+/// A Cluster without automatic failover, however long a primary is down.
 fn steady_cluster() -> Cluster {
     let cluster = Cluster::start().unwrap();
     for node in cluster.nodes() {

@@ -1,4 +1,5 @@
-//! Denied by the last of five rules: the other four stay as they were, on every provider, with 64 callers at once.
+//! A denial by the last of five rules leaves the other four unchanged, on every provider, with 64 concurrent
+//! callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use trypema_testkit::redis::{Cluster, Server};
 
 use super::{decided_by, left, rules};
 
-/// The last by priority has room for 20.
+/// The rule with the last priority admits 20.
 const FIVE: &str = "
 rules:
   - {id: a, priority: 1, scope: user, strategy: {absolute: {limit: 1000, window: 1h}}}
@@ -28,7 +29,7 @@ const CALLERS: usize = 64;
 const CALLS: usize = 5;
 const ROOM: u64 = 20;
 
-/// 320 calls of 64 callers at once, of which 20 fit.
+/// Makes 320 calls with 64 concurrent callers. The limit admits 20.
 fn denials_leave_no_trace(engine: Engine) {
     let engine = Arc::new(engine);
     let admitted = Arc::new(AtomicU64::new(0));
@@ -44,7 +45,8 @@ fn denials_leave_no_trace(engine: Engine) {
         })
         .collect();
     callers.into_iter().for_each(|caller| wait_for(caller).unwrap());
-    // Where counters are on different servers, callers that are given back may keep others out, but none gets in.
+    // With counters on different servers, units that are reserved and then refunded may deny other callers,
+    // but never admit one too many.
     let admitted = admitted.load(Ordering::Relaxed);
     let mut spent = admitted;
     while spent < ROOM && wait_for(engine.check(&Request::new(&REQUEST))).unwrap().is_allowed() {

@@ -1,4 +1,4 @@
-//! Values chosen by attackers.
+//! Attribute values that attackers choose.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ rules:
 ";
 
 proptest! {
-    /// A counter belongs to one pair of values only, whatever bytes they have.
+    /// A counter belongs to one pair of values, whatever bytes they contain.
     #[test]
     fn no_two_callers_share_a_counter(pairs in proptest::collection::vec((value(), value()), 1..20)) {
         let local = Local::new(TWO_PARTS);
@@ -30,7 +30,7 @@ proptest! {
         }
     }
 
-    /// However a path is written, its rule applies.
+    /// A rule applies to every spelling of its path.
     #[test]
     fn no_spelling_of_a_path_gets_around_a_rule(spelling in spelling_of(&["api", "search"])) {
         let local = Local::new("
@@ -70,7 +70,7 @@ rules:
     assert_eq!(admitted.count(), 2, "nobody gets a new counter by making up a path");
 }
 
-/// Some routers follow dots and some take them for a segment: a rule holds for both.
+/// Some routers resolve dot segments and some do not: the rule applies either way.
 #[test]
 fn dots_in_a_path_get_around_no_rule() {
     let local = Local::new(
@@ -144,7 +144,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A path with these segments, written in some way.
+/// A random spelling of a path with these segments.
 fn spelling_of(segments: &'static [&'static str]) -> impl Strategy<Value = String> {
     let noise =
         || prop_oneof![Just("/"), Just("//"), Just("/./"), Just("/x/../"), Just("/%2e/"), Just("/y/%2E%2e/")];

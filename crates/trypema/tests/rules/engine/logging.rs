@@ -1,4 +1,4 @@
-//! What rules that only log, and abuse rules, tell the observer and the log.
+//! The events and log lines of `log_only` rules and abuse rules.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -66,7 +66,7 @@ fn the_observer_is_told_what_a_rule_that_only_logs_would_have_denied() {
     wait_for(engine.look(&request())).unwrap();
     wait_for(engine.record(&request())).unwrap();
     let told = recorder.shadowed.lock().unwrap().clone();
-    // Looking counts nothing, and a candidate is compared in its own way.
+    // `look` counts nothing, and a candidate is reported as a comparison instead.
     let expected = [1, 2, 3].map(|count| format!("shadow (Tighter limit) shadow|user=ann 1 {count}"));
     assert_eq!(told, expected);
 }
@@ -85,7 +85,7 @@ fn the_observer_is_told_the_counts_and_the_window_of_a_block() {
     assert!(blocks[2].0.is_some() && blocks[2].1 >= 2, "{blocks:?}");
 }
 
-/// A log that tests read.
+/// A log that tests can read.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -136,7 +136,7 @@ fn some_of_these_denials_are_logged_with_rule_and_key() {
         "would have denied",
     ];
     assert!(parts.iter().all(|part| first.contains(part)), "{first}");
-    // 1, 2, 4 … 1,024, and 1,000.
+    // Logged at 1, 2, 4 … 1,024, and at 1,000.
     assert_eq!(lines.len(), 12, "{lines:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! The index finds what looking at every rule finds.
+//! The index finds the same rules as a linear search.
 
 use proptest::prelude::*;
 use trypema::rules::{
@@ -59,7 +59,7 @@ impl Endpoint {
         format!("{method}{}", if path.is_empty() { "/" } else { &path })
     }
 
-    /// Said once more, the plain way.
+    /// Matches an endpoint by a second, simple implementation.
     fn matches(&self, method: Option<&str>, path: &[&str]) -> bool {
         let is_method = self.method.is_none() || self.method == method;
         let is_long_enough =
@@ -157,7 +157,8 @@ fn bounds_are_errors_and_nothing_else() {
     assert_eq!(error.to_string(), "invalid request: 33 attributes: at most 32 are allowed");
 }
 
-/// The bound is that of the fullest request, and does not add up what no request can match at once.
+/// The bound is that of the request with the most rules. Rules that no single request can match are not added
+/// up.
 #[test]
 fn the_bound_on_rules_of_one_request_is_close() {
     let most = |endpoints: &[(usize, &str)]| {

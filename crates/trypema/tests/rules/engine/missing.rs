@@ -25,7 +25,7 @@ fn check(engine: &Engine, attributes: &[(&str, &str)]) -> Result<Verdict, Trypem
     wait_for(engine.check(&Request::new(attributes)))
 }
 
-/// What is left of the rule for all requests.
+/// The remaining units of the rule for all requests.
 fn left_of_all(engine: &Engine) -> u64 {
     left(engine, &[])[0].1
 }
@@ -64,7 +64,7 @@ fn a_rule_denies_them_by_every_verb_and_nothing_is_spent() {
             check(engine, &[("endpoint", "/other")]).unwrap().is_allowed(),
             "{name}: it is for POST /pay"
         );
-        // What has happened is counted by the others.
+        // `record` counts a request that has already happened on the other rules.
         let recorded = wait_for(engine.record(&request)).unwrap();
         assert_eq!((decided_by(&recorded), left_of_all(engine)), (Some("per-user"), 6), "{name}");
     });

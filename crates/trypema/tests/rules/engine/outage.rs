@@ -1,4 +1,4 @@
-//! What rules answer when Redis cannot be asked.
+//! Decisions of rules while Redis is unreachable.
 
 use std::sync::Arc;
 use std::time::Duration;

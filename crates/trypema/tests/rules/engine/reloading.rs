@@ -11,7 +11,7 @@ use trypema_testkit::blocking::wait_for;
 
 use super::{Local, ids, left, rules};
 
-/// Two sets that no verdict may mix: even rules in one, odd ones in the other, and one that both share.
+/// Two rule sets that no verdict may mix: even rules in one, odd ones in the other, and one that both share.
 fn version(number: u64) -> RuleSet {
     let parity = if number.is_multiple_of(2) { ["even-a", "even-b"] } else { ["odd-a", "odd-b"] };
     let own: String = parity
@@ -22,7 +22,7 @@ fn version(number: u64) -> RuleSet {
             )
         })
         .collect();
-    // Its limit changes with every version; what was spent stays.
+    // The limit of the shared rule changes with every version. Its spent units stay.
     let limit = 1_000_000 + number;
     rules(&format!(
         "rules:\n{own}  - {{id: shared, scope: global, priority: 999, strategy: {{fixed_window: {{limit: {limit}, window: 366d}}}}}}\n"
@@ -30,7 +30,7 @@ fn version(number: u64) -> RuleSet {
 }
 
 const RELOADS: u64 = 200;
-/// A hundred a second.
+/// A hundred reloads per second.
 const PAUSE: Duration = Duration::from_millis(10);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What rules decide together.
+//! The combined decision of several rules.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ rules:
     assert!(local.check(&[]).is_allowed());
 }
 
-/// A rule of 10 tokens a minute that gives a refill rate of two a second refills at that rate.
+/// A refill rate of two tokens per second overrides the rate of 10 tokens per minute.
 #[test]
 fn a_refill_rate_takes_precedence_over_the_window() {
     let local = Local::new(
@@ -122,7 +122,7 @@ rules:
         is_shadowed
     };
     let seen: Vec<bool> = (1..=7).map(shadowed).collect();
-    // Also requests that the other rule denies are counted.
+    // Requests that the other rule denies are counted too.
     assert_eq!(seen, [false, false, false, false, false, true, true]);
     assert_eq!(local.left(&[]), [("real".to_owned(), 0), ("trial".to_owned(), 0)]);
 }

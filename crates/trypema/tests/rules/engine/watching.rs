@@ -1,4 +1,4 @@
-//! Files that change while they are watched.
+//! Rule files that change while they are watched.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use std::time::Duration;
 use trypema::RateLimiter;
 use trypema::rules::{Engine, FileWatcher, InvalidRules, RuleSet, RulesFile};
 
-/// Far more than a change takes, for machines that are busy.
+/// Much longer than a reload takes, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 type Reload = Result<Arc<RuleSet>, InvalidRules>;
 
-/// A directory that is gone when its test is over.
+/// A directory that is deleted when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -38,7 +38,7 @@ impl Drop for Directory {
     }
 }
 
-/// Rules with one limit, which tells versions apart.
+/// Rules with one limit, whose number identifies the version.
 fn with_limit(limit: u64) -> String {
     format!(
         "rules:\n  - {{id: all, scope: global, strategy: {{fixed_window: {{limit: {limit}, window: 1h}}}}}}\n"
@@ -50,7 +50,7 @@ fn limit(rules: &RuleSet) -> u64 {
     strategy["fixed_window"]["limit"].as_u64().unwrap()
 }
 
-/// A file that an engine watches.
+/// An engine that watches a file.
 struct Watched {
     engine: Arc<Engine>,
     watcher: FileWatcher,
@@ -68,14 +68,14 @@ impl Watched {
         Self { engine, watcher, reloads }
     }
 
-    /// The limit that the next reload puts in force.
+    /// The limit of the next reload, which must be in force.
     fn next_limit(&self) -> u64 {
         let rules = self.reloads.recv_timeout(DEADLINE).unwrap().unwrap();
         assert!(Arc::ptr_eq(&rules, &self.engine.rules()), "what is told is in force");
         limit(&rules)
     }
 
-    /// What is wrong with the next version of the file.
+    /// The error of the next version of the file.
     fn next_error(&self) -> String {
         let before = self.engine.rules();
         let error = self.reloads.recv_timeout(DEADLINE).unwrap().unwrap_err().to_string();
@@ -109,7 +109,7 @@ fn each_way_of_changing_a_file_is_noticed() {
     );
 }
 
-/// Kubernetes swaps the directory that a link leads to; the file's own path never changes.
+/// Kubernetes swaps the directory behind a symbolic link. The path of the file never changes.
 #[cfg(unix)]
 #[test]
 fn a_swapped_link_is_noticed() {
@@ -128,7 +128,7 @@ fn a_swapped_link_is_noticed() {
     assert_eq!(watched.next_limit(), 2);
 }
 
-/// The first half of a file is valid by itself; it is not read before the file has looked the same twice.
+/// The first half of a file may be valid by itself. The file is read only after it was the same in two polls.
 #[test]
 fn a_file_that_is_being_written_is_left_alone() {
     let directory = Directory::new();
@@ -150,7 +150,7 @@ fn a_file_that_is_being_written_is_left_alone() {
     assert_eq!(limit(&file.poll().unwrap().unwrap()), 11);
 }
 
-/// A reload reads a file that has not changed.
+/// `reload` reads the file even if it has not changed.
 #[test]
 fn a_reload_is_at_once() {
     let directory = Directory::new();
@@ -160,7 +160,7 @@ fn a_reload_is_at_once() {
     assert_eq!(watched.next_limit(), 1);
 }
 
-/// The thread drops its callback, and with it the channel, when it ends.
+/// Whether the watcher thread has ended: it then drops its callback, and with it the channel.
 fn ended(reloads: &Receiver<Reload>) -> bool {
     reloads.recv_timeout(DEADLINE).is_err_and(|error| error == RecvTimeoutError::Disconnected)
 }

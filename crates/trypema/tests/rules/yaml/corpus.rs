@@ -9,7 +9,7 @@ pub(crate) struct Written {
     pub(crate) text: String,
 }
 
-/// The files of a folder, in the order of their names.
+/// The files of a folder, sorted by name.
 pub(crate) fn all(folder: &str) -> Vec<Written> {
     let folder = root().join("testdata/rules").join(folder);
     let paths = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
@@ -23,12 +23,12 @@ pub(crate) fn all(folder: &str) -> Vec<Written> {
     files
 }
 
-/// The repository's folder.
+/// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What is wrong with a text that must not be accepted.
+/// The error of a text that must be rejected.
 pub(crate) fn refusal(text: &str) -> InvalidRules {
     match RuleSet::from_yaml(text, "rules.yaml") {
         Ok(_) => panic!("accepted: {text}"),

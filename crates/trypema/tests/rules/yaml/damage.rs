@@ -1,14 +1,14 @@
-//! Files that were damaged at random: they are refused with a line, or they compile.
+//! Randomly damaged files: they are rejected with a line number, or they compile.
 
 use trypema::rules::RuleSet;
 use trypema_testkit::random::Random;
 
 use super::corpus::{self, Written};
 
-/// Each takes about a millisecond.
+/// The number of damaged variants per file. Each takes about a millisecond.
 const DAMAGED_PER_FILE: u64 = 1_500;
 
-/// What a damaged file may have in place of a part of it.
+/// Replacements for a part of a file.
 const PIECES: [&str; 40] = [
     "",
     " ",
@@ -88,7 +88,7 @@ fn damaged(text: &str, random: &mut Random) -> String {
     damaged
 }
 
-/// One line is lost, repeated, moved or indented differently.
+/// Removes, moves, repeats or indents one line.
 fn with_damaged_lines(text: &str, random: &mut Random) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if lines.is_empty() {
@@ -105,7 +105,7 @@ fn with_damaged_lines(text: &str, random: &mut Random) -> String {
     lines.join("\n")
 }
 
-/// A few characters are lost, changed, or replaced by something that means much in YAML.
+/// Removes a few characters, or replaces them with others or with YAML syntax.
 fn with_damaged_part(text: &str, random: &mut Random) -> String {
     let mut characters: Vec<char> = text.chars().collect();
     let start = place(characters.len() + 1, random);
@@ -113,7 +113,7 @@ fn with_damaged_part(text: &str, random: &mut Random) -> String {
     let piece: Vec<char> = match random.below(3) {
         0 => random.pick(&PIECES).chars().collect(),
         1 => char::from_u32(random.below(0x180) as u32).into_iter().collect(),
-        // What stands somewhere else in the file.
+        // A copy of another part of the file.
         _ => characters
             .iter()
             .skip(place(characters.len() + 1, random))
@@ -125,7 +125,7 @@ fn with_damaged_part(text: &str, random: &mut Random) -> String {
     characters.into_iter().collect()
 }
 
-/// A place among so many.
+/// A random index below `count`.
 fn place(count: usize, random: &mut Random) -> usize {
     random.below(count as u64) as usize
 }

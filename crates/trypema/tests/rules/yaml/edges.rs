@@ -1,13 +1,13 @@
-//! Where YAML has more than rules need: each is decided, and each is bounded.
+//! Parts of YAML that rules do not need: each is either supported or rejected, and each is bounded.
 
 use trypema::rules::Rules;
 
 use super::corpus;
 
-/// A rule that is fine, up to its last field.
+/// A valid rule, to which more fields can be added.
 const RULE: &str = "id: a\n    scope: user\n    strategy: { fixed_window: { limit: 1, window: 1s } }\n";
 
-/// The only problem of a text: its line and message.
+/// The line and message of the only problem of a text.
 fn problem(text: &str) -> String {
     let invalid = corpus::refusal(text);
     let [problem] = invalid.problems() else { panic!("{invalid}") };

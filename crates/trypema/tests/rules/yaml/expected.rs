@@ -1,4 +1,4 @@
-//! Each file does what it is there for.
+//! Each file has the effect that it is there for.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use trypema::rules::{InvalidRules, RuleSet, Rules};
 
 use super::corpus::{self, Written};
 
-/// The acceptance of the issue asks for at least 40.
+/// The issue requires at least 40.
 const FEWEST_INVALID_FILES: usize = 50;
 
 #[test]
@@ -17,7 +17,7 @@ fn invalid_files_are_refused_for_their_reasons() {
     assert!(wrong.is_empty(), "{} of {} files:\n{}", wrong.len(), files.len(), wrong.join("\n"));
 }
 
-/// How the problems of a file differ from those it expects.
+/// The difference between the problems of a file and the expected ones, if any.
 fn difference(file: &Written) -> Option<String> {
     let expected: Vec<&str> = file.text.lines().map_while(|line| line.strip_prefix("# expect: ")).collect();
     let found = found(&corpus::refusal(&file.text));
@@ -41,7 +41,7 @@ fn found(invalid: &InvalidRules) -> Vec<String> {
 fn every_file_has_a_message_of_its_own() {
     let mut messages: BTreeMap<Vec<String>, String> = BTreeMap::new();
     for file in corpus::all("invalid") {
-        // Neither the line nor the rule's id tells two mistakes apart.
+        // The message must differ even without the line and the rule's id.
         let invalid = corpus::refusal(&file.text);
         let message = invalid
             .problems()
@@ -84,7 +84,7 @@ fn rules_survive_being_written_and_read() {
         let rules = Rules::from_yaml(&text).unwrap();
         let json = serde_json::to_string_pretty(&rules).unwrap();
         assert_eq!(serde_json::from_str::<Rules>(&json).unwrap(), rules, "{name}");
-        // What is JSON is YAML.
+        // JSON is also YAML.
         assert_eq!(Rules::from_yaml(&json).unwrap(), rules, "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! Files that cannot be read, and those that can.
+//! Files that can be read, and files that cannot.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use trypema::rules::RuleSet;
 
 use super::corpus;
 
-/// A file that is gone when its test is over.
+/// A file that is deleted when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,11 +1,11 @@
-//! The JSON Schema: it is the one that is committed, and it agrees with the reader.
+//! The JSON Schema equals the committed one and agrees with the parser.
 
 use serde_json::{Value, json};
 use trypema::rules::{Period, Rules};
 
 use super::corpus::{self, Written};
 
-/// Set it to write the schema instead of comparing it.
+/// The environment variable that makes the test write the schema instead of comparing it.
 const UPDATE: &str = "UPDATE_SCHEMA";
 
 #[test]
@@ -115,7 +115,7 @@ fn schema() -> Value {
     serde_json::from_str(&Rules::schema()).unwrap()
 }
 
-/// What a value lacks of a part of the schema. It knows the keywords that the schema has, and no others.
+/// The first violation of a part of the schema by `value`. Supports only the keywords that the schema uses.
 fn fault(whole: &Value, part: &Value, value: &Value) -> Option<String> {
     let keywords = part.as_object().unwrap().iter();
     keywords

@@ -1,4 +1,4 @@
-//! Which requests a candidate is asked about, and which are compared.
+//! The requests that a candidate decides, and those that are compared.
 
 use trypema::rules::{Reason, Request, RuleSet, Rules};
 use trypema_testkit::blocking::{connect, wait_for};
@@ -99,7 +99,7 @@ rules:
             assert_eq!(reasons, [&Reason::OutsideShare]);
         }
     }
-    // These users, on every server and in every version.
+    // The same users on every server and in every version.
     assert_eq!(asked, 260);
 }
 
@@ -164,7 +164,7 @@ rules:
     }
 }
 
-/// As many rules as can be asked together, and one that nobody has to ask.
+/// The maximum number of rules in one call, and a candidate that would exceed it.
 #[test]
 fn a_candidate_never_keeps_a_request_from_being_decided() {
     let mut written = String::from("rules:\n");

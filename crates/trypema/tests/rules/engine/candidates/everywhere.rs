@@ -1,4 +1,4 @@
-//! Traces that every provider plays alike.
+//! Traces that every provider must play identically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,10 +77,10 @@ fn beside_another(name: &str, engine: &Engine) {
     }
     assert_eq!(check(engine, &at("10.0.0.2")), "allowed drawn ++ next ++", "{name}");
     assert_eq!(check(engine, &at("10.0.0.3")), "allowed drawn ++ next ++", "{name}");
-    // Only the live rule denies: the candidates would not have, and spend.
+    // Only the live rule denies. The candidates would have allowed the request, so they spend it.
     assert_eq!(check(engine, &at("10.0.0.4")), "denied drawn -+ next -+", "{name}");
     assert_eq!(left_of(engine, &at("10.0.0.4"), "next"), 0, "{name}");
-    // Both deny, and so it is not known that the live rule matters.
+    // Another rule denies too, so the request does not depend on the live rule and is not compared.
     assert_eq!(check(engine, &at("10.0.0.1")), "denied", "{name}");
 }
 

@@ -1,4 +1,4 @@
-//! What single keys of the live rule get, its candidates' keys get.
+//! An override for a key of the live rule also applies to its candidates.
 
 use super::super::Local;
 use super::told;
@@ -18,7 +18,7 @@ overrides:
   - {rule: live, key: {api_key: partner, ip: 10.0.0.1}, verdict: allow}
 ";
 
-/// What so many requests are told of one candidate.
+/// The comparisons of one candidate over four requests.
 fn signs(local: &Local, candidate: &str, key: [&str; 2]) -> Vec<String> {
     let mut signs = Vec::new();
     for _ in 0..4 {

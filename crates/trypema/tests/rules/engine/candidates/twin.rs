@@ -1,4 +1,4 @@
-//! A candidate that is the same as its live rule never differs from it, whatever else denies requests.
+//! A candidate that is identical to its live rule never differs from it, whatever other rules deny.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::on_every_provider;
 
 const STRATEGIES: [&str; 6] = [
     "absolute: {limit: 5, window: 10s, group: 1s}",
-    // What is given back to it leaves a group that began before it, so there are no such groups.
+    // A refund may leave a group that began earlier than the refunded units, so groups are as short as
+    // possible.
     "suppressed: {limit: 4, window: 10s, group: 1ms}",
     "token_bucket: {limits: [{limit: 3, window: 4s}, {limit: 6, window: 20s}]}",
     "sliding_window: {limit: 5, window: 10s}",
@@ -22,7 +23,7 @@ const STRATEGIES: [&str; 6] = [
     "abuse: {temp: {window: 5s, threshold: 4, block: 6s}, long: {window: 20s, threshold: 9, block: 30s}}",
 ];
 
-/// Strategies whose units are alike, so that it does not matter which of them are given back.
+/// Strategies whose units are interchangeable, so that it does not matter which units are refunded.
 const EVEN: [&str; 2] = [STRATEGIES[2], STRATEGIES[4]];
 
 fn twins(strategy: &str) -> String {
@@ -62,7 +63,7 @@ fn check(engine: &Engine, step: &Step) -> Verdict {
     wait_for(engine.check(&Request::new(&attributes).costing(step.cost))).unwrap()
 }
 
-/// What the two differ in after a request, if anything.
+/// The difference between the two rules after a request, if any.
 fn difference(engine: &Engine, verdict: &Verdict) -> Option<String> {
     if verdict.comparisons().any(|compared| compared.is_live_allowed != compared.is_candidate_allowed) {
         return Some(format!("{verdict:#?}"));

@@ -11,9 +11,9 @@ use trypema_testkit::redis::{FaultProxy, Server};
 use super::{Setup, Shared};
 
 const RULES: usize = 12;
-/// With a deadline for each rule, a verb would take twelve of these; with one for each step, two.
+/// With a deadline per rule, an operation would take twelve of these; with one per step, two.
 const DEADLINE: Duration = Duration::from_millis(800);
-/// Less than two deadlines, with room for a busy machine.
+/// Less than two deadlines, with an allowance for a busy machine.
 const LATEST: Duration = Duration::from_millis(1_550);
 
 fn yaml() -> String {
@@ -25,7 +25,7 @@ fn yaml() -> String {
     format!("rules:\n{rules}")
 }
 
-/// Fails unless the verb gives up in time.
+/// Asserts that the operation returns in time.
 fn in_time<T>(verb: &str, provider: Shared, future: impl Future<Output = T>) -> T {
     let started = SystemClock.now();
     let answer = wait_for(future);

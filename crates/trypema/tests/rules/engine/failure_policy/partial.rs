@@ -1,4 +1,5 @@
-//! One server of a Cluster is gone: its rules follow their policies, and the others are spent all or nothing with them.
+//! One server of a Cluster is down: its rules follow their policies, and the other rules are taken all or
+//! nothing with them.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use trypema_testkit::redis::{Cluster, Server};
 
 use super::{LOCAL, Setup, Shared, steady_cluster};
 
-/// A Cluster without one of its servers, and a user whose rules `near` and `far` are on different sides of that.
+/// A Cluster without one of its servers, and a user whose rules `near` and `far` are on a live and on the
+/// lost server.
 struct Split {
     cluster: Cluster,
     user: String,
@@ -17,7 +19,7 @@ struct Split {
 }
 
 impl Split {
-    /// With so many connections that were made before.
+    /// Kills one server after `connections` connections were opened.
     fn new(connections: usize) -> Self {
         Self::after(connections, |lost| lost.kill_9().unwrap())
     }
@@ -52,7 +54,7 @@ rules:
         provider.engine(&self.connections.pop().unwrap(), &setup)
     }
 
-    /// Units spent of the rule whose server is there.
+    /// The units spent of the rule on the live server.
     fn spent(&self, engine: &Engine) -> u64 {
         let inspected = wait_for(engine.inspect(&format!("near|user={}", self.user), 0)).unwrap().unwrap();
         let rule = inspected.rules().next().unwrap();
@@ -105,7 +107,7 @@ fn every_rule_that_can_be_reached_records() {
     }
 }
 
-/// The rule that only logs is the one whose server is gone.
+/// The server of the `log_only` rule is down.
 #[test]
 fn a_rule_that_only_logs_never_fails_a_request() {
     let mut split = Split::new(2);
@@ -130,7 +132,7 @@ fn a_rule_that_only_logs_never_fails_a_request() {
     drop(split.cluster);
 }
 
-/// A server that accepts calls and does not answer leaves time to ask the others.
+/// A server that accepts calls and does not reply leaves enough time for the others.
 #[test]
 fn a_hung_server_does_not_fail_the_rules_of_the_others() {
     let mut split = Split::hung(2);

@@ -1,4 +1,4 @@
-//! The whole store is gone: every verb answers as the policy says.
+//! The whole store is down: every operation follows the policy.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use trypema_testkit::redis::Server;
 
 use super::{LOCAL, Setup, Shared, steady_cluster};
 
-/// An abuse rule and a window, whose counters are in different slots of a Cluster; and one that only logs, whose
-/// failure never matters.
+/// An abuse rule and a fixed window in different slots of a Cluster, and a `log_only` rule whose failure
+/// never matters.
 fn yaml(policy: Option<&str>) -> String {
     let policy = policy.map_or(String::new(), |policy| format!("on_store_failure: {policy},"));
     format!(
@@ -28,7 +28,7 @@ rules:
     )
 }
 
-/// The policies, as the limiter was built and as the rules say, and which of them holds.
+/// The policy of the limiter, the policy of the rules, and the effective policy.
 const POLICIES: [(OnFailure, Option<&str>, Policy); 11] = [
     (OnFailure::Fail, None, Policy::Error),
     (OnFailure::Allow, None, Policy::Allow),
@@ -51,11 +51,12 @@ enum Policy {
     Local,
 }
 
-/// The answer to a verb that decides.
+/// The result of an operation that decides.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Error,
-    /// Whether it may go ahead, and whether it was counted somewhere: the same for every enforced rule.
+    /// Whether the request is allowed, and whether it was counted at all. Both are the same for every
+    /// enforced rule.
     Decided {
         is_allowed: bool,
         is_counted: bool,
@@ -73,7 +74,7 @@ impl Policy {
     }
 }
 
-/// Reads a verdict in which no rule was decided by the store.
+/// Reads a verdict in which the store decided no rule.
 fn read(verdict: Result<Verdict, TrypemaError>) -> Answer {
     let verdict = match verdict {
         Ok(verdict) => verdict,
@@ -89,7 +90,7 @@ fn read(verdict: Result<Verdict, TrypemaError>) -> Answer {
     Answer::Decided { is_allowed: verdict.is_allowed(), is_counted }
 }
 
-/// A user for each verb, so that what one counts in this process is not seen by another.
+/// Calls every operation, each with its own user, so that local counts of one do not affect another.
 fn ask(engine: &Engine, policy: Policy) {
     let request = |user| [("user", user)];
     let expected = || policy.answer();
@@ -107,7 +108,7 @@ fn ask(engine: &Engine, policy: Policy) {
         );
     }
 
-    // A refund or a reset that did not happen is never reported as done.
+    // A refund or reset that did not happen is never reported as done.
     let refunded = wait_for(engine.give_back(&Request::new(&request("record")))).unwrap();
     for refunded in refunded.iter().filter(|refunded| refunded.rule != "watched") {
         match policy {
@@ -121,7 +122,7 @@ fn ask(engine: &Engine, policy: Policy) {
     }
 }
 
-/// The second rule admits three, however they are counted, and then all rules together admit nothing.
+/// The second rule admits three requests, by whichever operation. Then the rules together deny.
 fn counts_in_this_process(engine: &Engine) {
     let ann = [("user", "ann")];
     wait_for(engine.record(&Request::new(&ann))).unwrap();
@@ -173,7 +174,7 @@ fn every_verb_follows_every_policy_without_a_cluster() {
     }
 }
 
-/// What was counted in this process is taken from Redis once it is back.
+/// Requests that were counted locally are charged to Redis once it is reachable again.
 #[test]
 fn what_was_counted_here_is_reconciled() {
     for provider in Shared::ALL {
@@ -202,7 +203,8 @@ fn what_was_counted_here_is_reconciled() {
     }
 }
 
-/// A denied reservation took nothing, so that giving it back changes nothing: not even for a rule that would have let it pass.
+/// A denied reservation took nothing, so its refund changes nothing, even for a rule that would have allowed
+/// it.
 #[test]
 fn a_denied_reservation_gives_nothing_back() {
     const RULES: &str = "
