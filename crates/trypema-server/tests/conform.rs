@@ -1,4 +1,5 @@
-//! The service says what the library says, and does what its documentation says. One binary, so that it is linked once.
+//! Tests that the server makes the same decisions as the library, and does what its documentation says. All
+//! are in one test binary, so that it is linked once.
 
 #![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]

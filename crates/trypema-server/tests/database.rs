@@ -1,4 +1,5 @@
-//! Rules in PostgreSQL, with real PostgreSQL and Redis servers and the real binary. One binary, so that it is linked once.
+//! Rules in PostgreSQL, with real PostgreSQL and Redis servers and the real binary. All are in one test
+//! binary, so that it is linked once.
 
 #![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]

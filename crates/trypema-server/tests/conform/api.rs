@@ -1,4 +1,4 @@
-//! What is asked and answered over HTTP: every route, method and status.
+//! The HTTP API: every route, method and status.
 
 #[path = "api/admin.rs"]
 mod admin;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, Reply};
 
-/// Two calls an hour for each user.
+/// Two requests per hour for each user.
 const TWO_AN_HOUR: &str = "
 rules:
   - {id: per-user, scope: user, strategy: {fixed_window: {limit: 2, window: 1h}}}
@@ -34,19 +34,19 @@ rules:
 /// Milliseconds from the start of a test to the end of the hour.
 const REST_OF_THE_HOUR_MS: u64 = 2_000_000;
 
-/// Asks, and expects a decision in the body.
+/// Sends a check and returns the body, which must be a decision.
 fn check(client: &mut Client, question: &Value) -> Value {
     let reply = client.send("POST", "/v1/check", &[], &question.to_string());
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")), "{reply:?}");
     reply.json()
 }
 
-/// A question about a user.
+/// Returns the body of a check for a user.
 fn user(name: &str) -> Value {
     json!({"attributes": {"user": name}})
 }
 
-/// Asserts that a reply is a problem (RFC 9457) of this status, and gives its detail.
+/// Asserts that a reply is a problem (RFC 9457) with this status, and returns its detail.
 fn problem(reply: &Reply, status: u16) -> String {
     assert_eq!(reply.status, status, "{reply:?}");
     assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{reply:?}");

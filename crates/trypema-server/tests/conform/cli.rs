@@ -1,4 +1,4 @@
-//! The command line, as a new user and a script meet it.
+//! The command line, as new users and scripts use it.
 
 #[path = "cli/admin_token.rs"]
 mod admin_token;
@@ -18,7 +18,7 @@ use std::process::Output;
 
 use crate::harness::trypema;
 
-/// What a command printed, and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug)]
 struct Ran {
     code: Option<i32>,
@@ -33,7 +33,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// Runs a command that ends by itself.
+/// Runs a command to its end.
 fn run(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ran {
     trypema().args(arguments).output().unwrap().into()
 }
@@ -75,7 +75,7 @@ fn help_teaches() {
     }
 }
 
-/// Help shows what variables are set to, except where that is a secret.
+/// Help shows the values of environment variables, except secrets.
 #[test]
 fn help_shows_no_secrets() {
     for command in ["serve", "check"] {

@@ -1,4 +1,4 @@
-//! `docs/server.md` says what there is, all of it, and nothing else.
+//! `docs/server.md` describes every route, setting and metric, and no others.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ fn page() -> String {
     fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.md")).unwrap()
 }
 
-/// What stands between backquotes in the first cells of the table after `heading`.
+/// Returns the texts between backquotes in the first cells of the table after `heading`.
 fn first_cells(page: &str, heading: &str) -> BTreeSet<String> {
     let rest = page.split_once(heading).unwrap_or_else(|| panic!("no {heading}")).1;
     let lines =
@@ -24,7 +24,7 @@ fn first_cells(page: &str, heading: &str) -> BTreeSet<String> {
     named.collect()
 }
 
-/// Every long flag of `trypema serve --help`, as a setting is written.
+/// Returns every long flag of `trypema serve --help`, in the spelling of a setting.
 fn flags() -> BTreeSet<String> {
     let help = trypema().args(["serve", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
@@ -48,7 +48,7 @@ fn every_flag_has_its_variable() {
     }
 }
 
-/// The name of a metric without its labels.
+/// Returns the name of a metric without its labels.
 fn name(metric: &str) -> &str {
     metric.split('{').next().unwrap_or_default()
 }
@@ -73,7 +73,7 @@ fn every_metric_is_described_and_the_reverse() {
     let described: BTreeSet<&str> = described.into_iter().filter(|name| *name != "process_*").collect();
     let undescribed: Vec<_> = served.difference(&described).collect();
     assert!(undescribed.is_empty(), "served, and not described: {undescribed:?}");
-    // How many instances there are is known only once a lease was asked for.
+    // The number of instances is unknown until the first lease request.
     let missing: Vec<_> =
         described.difference(&served).filter(|name| **name != "trypema_instances").collect();
     assert!(missing.is_empty(), "described, and not served: {missing:?}");

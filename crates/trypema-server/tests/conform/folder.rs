@@ -1,10 +1,10 @@
-//! Files of a test.
+//! Temporary files of a test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A directory that is created empty, and removed with all it holds when dropped.
+/// A new empty directory, removed with its contents when dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -12,7 +12,7 @@ impl Folder {
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let number = CREATED.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("trypema-conform-{}-{number}", std::process::id()));
-        // A process with this number may have been killed before it could clean up.
+        // A killed process with the same id may have left the directory behind.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).unwrap();
         Self(path)
@@ -22,7 +22,7 @@ impl Folder {
         &self.0
     }
 
-    /// Writes a file, and says where it is.
+    /// Writes a file and returns its path.
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! The service inside the test, whose time is the test's.
+//! A server inside the test process, with a manual clock.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use trypema_testkit::blocking::{runtime, wait_for};
 use crate::client::{Admin, Client};
 use crate::folder::Folder;
 
-/// When tests begin: in the middle of an hour, and at the start of a window of ten seconds.
+/// The time at which tests begin: within an hour, and at the start of a window of ten seconds.
 pub const START: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 
-/// The admin token, unless settings have one.
+/// The admin token, unless the settings contain one.
 pub const TOKEN: &str = "token-of-the-test";
 
-/// A service that goes by a clock that the test moves.
+/// A server whose clock the test moves.
 pub struct InProcess {
     pub app: Arc<App>,
     pub clock: Arc<ManualClock>,
@@ -30,17 +30,17 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// The service with these settings, as lines of a configuration file, on a port of its own.
+    /// Starts a server with these settings, as lines of a configuration file, on a free port.
     pub fn start(settings: &str) -> Self {
         Self::listening("127.0.0.1:0", settings)
     }
 
-    /// The same with these rules and nothing else set.
+    /// Starts a server with these rules and no other settings.
     pub fn with_rules(rules: &str) -> Self {
         Self::start("").ruled_by(rules)
     }
 
-    /// The same on this address.
+    /// Starts a server with these settings on this address.
     pub fn listening(address: &str, settings: &str) -> Self {
         let folder = Folder::new();
         let has_token = settings.contains("_token");
@@ -59,28 +59,28 @@ impl InProcess {
         Self { app, clock, address, admin, stop: Some(stop), served: Some(served) }
     }
 
-    /// The same with these rules.
+    /// Replaces the rules.
     pub fn ruled_by(self, rules: &str) -> Self {
         self.app.replace_rules(RuleSet::from_yaml(rules, "rules.yaml").unwrap());
         self
     }
 
-    /// A new connection to it.
+    /// Opens a connection that sends each request to the right listener, with the admin token.
     pub fn client(&self) -> Client {
         self.check_client().with_admin(Some(self.admin.clone()))
     }
 
-    /// A new connection to the check listener alone, without a token.
+    /// Opens a connection to the check listener alone, without a token.
     pub fn check_client(&self) -> Client {
         Client::connect(SocketAddr::from(([127, 0, 0, 1], self.address.port())))
     }
 
-    /// A new connection to the administration listener, without a token.
+    /// Opens a connection to the admin listener, without a token.
     pub fn admin_client(&self) -> Client {
         Client::connect(self.admin.address)
     }
 
-    /// The port of the administration listener.
+    /// Returns the port of the admin listener.
     pub fn admin_port(&self) -> u16 {
         self.admin.address.port()
     }

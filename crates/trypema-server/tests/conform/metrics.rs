@@ -1,4 +1,4 @@
-//! What Prometheus reads: well formed, exact, and never about a single caller.
+//! The metrics for Prometheus: well formed, exact, and never about a single caller.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,7 +21,7 @@ block:
   user: [mallory]
 ";
 
-/// Profiles of which nothing has to be sent.
+/// Profiles for which the proxy has to send no attributes.
 const PROFILES: &str = "
 forward_auth:
   profiles:
@@ -29,7 +29,7 @@ forward_auth:
     mallory: {attributes: {endpoint: {value: /}, ip: {value: 203.0.113.1}, user: {value: mallory}}}
 ";
 
-/// Every sample, by name and labels as they are written.
+/// Returns every sample, by its name and labels as written.
 fn samples(client: &mut Client) -> BTreeMap<String, f64> {
     let reply = client.send("GET", "/metrics", &[], "");
     assert_eq!(reply.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
@@ -38,7 +38,7 @@ fn samples(client: &mut Client) -> BTreeMap<String, f64> {
     pairs.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-/// What a rule has decided, in the order allowed, denied, throttled, shadowed, error.
+/// Returns the counts of a rule's decisions: allowed, denied, throttled, shadowed, error.
 fn decided(samples: &BTreeMap<String, f64>, rule: &str) -> [f64; 5] {
     ["allowed", "denied", "throttled", "shadowed", "error"]
         .map(|result| samples[&format!("trypema_checks_total{{rule=\"{rule}\",result=\"{result}\"}}")])
@@ -76,7 +76,7 @@ fn every_rule_counts_what_it_decided() {
     assert_eq!(told["trypema_live_keys"], 5.0, "one a rule");
 }
 
-/// A request that one rule denies was not allowed by the others: nothing was spent on them.
+/// If one rule denies a request, the other rules do not count it as allowed: nothing was spent on them.
 #[test]
 fn allowed_is_what_all_rules_allow() {
     let both = "
@@ -184,7 +184,7 @@ fn counters_survive_new_rules() {
     drop(service);
 }
 
-/// A client that a proxy tells of.
+/// A client address that a proxy forwards.
 const SOMEBODY: (&str, &str) = ("x-forwarded-for", "203.0.113.200");
 
 #[test]
@@ -198,7 +198,7 @@ fn a_caller_leaves_no_trace() {
     client.send("GET", "/v1/forward-auth", &[("x-user", "first"), ("x-forwarded-uri", "/"), SOMEBODY], "");
     client.send("GET", "/first", &[], "");
     let names = |told: BTreeMap<String, f64>| -> Vec<String> { told.into_keys().collect() };
-    // The second time, because the first one adds the series of its own route.
+    // Read twice: the first request adds the series of its own route.
     samples(&mut client);
     let before = names(samples(&mut client));
     for number in 0..1_000 {
@@ -219,7 +219,7 @@ fn a_caller_leaves_no_trace() {
     assert!(!client.send("GET", "/metrics", &[], "").body.contains("traceable"));
 }
 
-/// Ids that are valid and look odd, and traffic of every kind.
+/// Unusual but valid rule ids, and traffic of every kind.
 #[test]
 fn promtool_finds_nothing_wrong() {
     let longest = "x".repeat(64);

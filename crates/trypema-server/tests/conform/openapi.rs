@@ -1,4 +1,5 @@
-//! The served description is true: of every route, of every answer that can be provoked, of every example.
+//! Compares `/openapi.json` with the server: every route, every response that a test can provoke, and every
+//! example.
 
 #[path = "openapi/answers.rs"]
 mod answers;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use self::schema::Document;
 use crate::in_process::InProcess;
 
-/// Methods that a path of the document may have, and what else stands beside them.
+/// The keys of a path in the document that are methods.
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
 fn document() -> Document {
@@ -23,7 +24,7 @@ fn document() -> Document {
     Document(reply.json())
 }
 
-/// Every operation: path, method, and what is said of it.
+/// Returns every operation: path, method, and description.
 fn operations(document: &Document) -> Vec<(String, String, Value)> {
     let paths = document.0["paths"].as_object().unwrap();
     let all = paths.iter().flat_map(|(path, methods)| {
@@ -33,7 +34,7 @@ fn operations(document: &Document) -> Vec<(String, String, Value)> {
     all.map(|(path, method, about)| (path.clone(), method.clone(), about.clone())).collect()
 }
 
-/// Calls `visit` with every value under `value`, and itself.
+/// Calls `visit` with `value` and every value below it.
 fn walk(value: &Value, visit: &mut impl FnMut(&Value)) {
     visit(value);
     match value {
@@ -58,7 +59,7 @@ fn every_reference_leads_somewhere_and_every_schema_is_used() {
     }
 }
 
-/// What the service has, as the text that it tells people has it, too.
+/// The routes of the server. The start page (`/`) must list each of them.
 const ROUTES: [&str; 22] = [
     "/",
     "/healthz",
@@ -107,7 +108,7 @@ fn every_route_is_described_and_the_reverse() {
             &[],
             "",
         );
-        // The rules of this one are in a file, and some of what is described is only for those in a database.
+        // The rules of this server are in a file. Some operations exist only for rules in a database.
         let is_there = ![404, 405].contains(&reply.status)
             || reply.body.contains("in a file")
             || reply.body.contains("no rule");
@@ -134,7 +135,7 @@ fn examples_are_what_they_are_examples_of_and_are_answered() {
     assert_eq!(seen, 9, "check, explain and refund, and six that change rules");
 }
 
-/// What the service refuses, the schema of requests refuses, and the reverse.
+/// The server and the schema of requests refuse the same bodies.
 #[test]
 fn requests_are_valid_by_the_schema_if_they_are_taken() {
     let document = document();
@@ -176,7 +177,7 @@ fn requests_are_valid_by_the_schema_if_they_are_taken() {
     }
 }
 
-/// The validator itself can say no.
+/// The validator itself finds wrong responses.
 #[test]
 fn wrong_answers_are_found() {
     let document = document();

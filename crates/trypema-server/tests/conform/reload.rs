@@ -1,4 +1,4 @@
-//! Rules that change while the service runs.
+//! Rules that change while the server runs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,16 +19,16 @@ fn rules(limit: u64) -> String {
     )
 }
 
-/// Several times what it takes, for machines that are busy.
+/// Several times the usual duration of a reload, for busy machines.
 const SOON: Duration = Duration::from_secs(5);
 
-/// What nobody can mistake for rules, in its second line.
+/// Text that is certainly invalid, with the error in its second line.
 const BROKEN: &str = "rules:\n  - {id: per-user, scope: everybody}\n";
 
 const OK: &str = "trypema_rules_reloads_total{result=\"ok\"}";
 const ERROR: &str = "trypema_rules_reloads_total{result=\"error\"}";
 
-/// What the only rule says of ann: its limit, and what it has left.
+/// Returns ann's limit and remaining units under the only rule.
 fn ann(service: &Service) -> (u64, u64) {
     let told = service.get("/v1/keys/per-user%7Cuser=ann").json();
     (told["limit"].as_u64().unwrap(), told["remaining"].as_u64().unwrap())
@@ -42,7 +42,7 @@ fn wait_for_limit(service: &Service, limit: u64) {
     wait_until(&format!("a limit of {limit}"), || ann(service).0 == limit).unwrap();
 }
 
-/// Puts a file in place in one step.
+/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     fs::write(&beside, text).unwrap();
@@ -68,7 +68,7 @@ fn a_changed_file_is_enforced_and_what_was_spent_stays_spent() {
     assert_eq!((service.metric(OK), service.metric(ERROR)), (3.0, 0.0));
 }
 
-/// A file that has not changed is read again for a signal, and for nothing else.
+/// An unchanged file is read again after a signal, and only then.
 #[test]
 fn a_hangup_reads_the_file_at_once() {
     let service = Service::with_rules(&rules(10), &[]);
@@ -102,7 +102,7 @@ fn an_invalid_file_changes_nothing_and_is_told() {
     assert_eq!((service.metric(OK), service.metric(ERROR)), (1.0, 1.0));
 }
 
-/// What is wrong with rules may hold what is in them: it is for who may read the rules.
+/// An error message may quote the rules, so only clients that may read the rules receive it.
 #[test]
 fn refused_rules_are_for_administrators() {
     let service = Service::with_rules(&rules(10), &["--admin-token", "secret-of-the-test"]);
@@ -117,7 +117,7 @@ fn refused_rules_are_for_administrators() {
     assert!(told["refused_rules"].as_str().unwrap().contains("everybody"), "{told}");
 }
 
-/// Kubernetes swaps the directory that a link leads to; the file's own path never changes.
+/// Kubernetes swaps the directory behind a symbolic link. The path of the file never changes.
 #[test]
 fn a_swapped_link_is_noticed() {
     let service = Service::of(|directory| {
@@ -153,7 +153,7 @@ fn a_file_that_is_away_for_a_while_changes_nothing() {
     assert_eq!(ann(&service), (12, 8));
 }
 
-/// The first half is a valid file by itself, and would let hardly anybody in.
+/// The first half is valid by itself, and would deny nearly every request.
 #[test]
 fn a_file_that_is_being_written_is_not_read() {
     let service = Service::with_rules(&rules(10), &[]);
@@ -179,7 +179,8 @@ fn a_file_that_is_being_written_is_not_read() {
             }
         });
         fs::write(service.rules_file(), &half).unwrap();
-        // Shorter than the time in which a file has to look the same: this is a slow writer, not a wait for something to happen.
+        // Shorter than the time for which a file must stay unchanged. The sleep simulates a slow writer; it
+        // does not wait for an event.
         thread::sleep(Duration::from_millis(200));
         fs::write(service.rules_file(), &whole).unwrap();
         watching.join().unwrap()
@@ -190,7 +191,7 @@ fn a_file_that_is_being_written_is_not_read() {
 const RELOADS: u32 = 200;
 const CALLERS: usize = 3;
 
-/// Nothing that was answered is lost, and nothing that was counted.
+/// No response and no counted unit is lost.
 #[test]
 fn reloads_under_load_lose_nothing() {
     let service = Service::with_rules(&rules(10_000_000), &[]);

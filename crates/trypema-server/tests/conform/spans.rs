@@ -1,4 +1,4 @@
-//! Spans: what a collector is sent, and what happens without one.
+//! Trace spans: those that a collector receives, and the server's behaviour without a collector.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use crate::harness::Service;
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CHECK: &str = r#"{"attributes":{"user":"ann"}}"#;
 
-/// Answers one request for spans as a collector does; what it was sent.
+/// Accepts one export request as a collector does, and returns its body.
 fn collected(listener: &TcpListener) -> Value {
     let (stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -46,7 +46,7 @@ fn only_sampled_requests_become_spans_of_their_traces() {
     assert_eq!(check_traced(&service, "00"), 200);
     assert_eq!(service.post("/v1/check", CHECK).status, 200);
     assert_eq!(check_traced(&service, "01"), 200);
-    // What was not sent yet is sent before it stops.
+    // The server sends pending spans before it stops.
     service.program.signal("TERM").unwrap();
     let sent = collected(&listener);
     assert!(service.program.end().unwrap().success());

@@ -16,13 +16,13 @@ use self::player::{Difference, differences, is_never_leased, is_playable};
 use self::said::Said;
 use crate::in_process::InProcess;
 
-/// Traces that can be played through HTTP. The others reserve with receipts, take up to, block by hand, forget what is stale, or use
-/// the sticky calls of the library's first interface.
+/// The minimum number of traces that can be played through HTTP. The others use receipts, `upto`, manual
+/// blocks, `forget`, or the sticky calls of the trypema 1.x API.
 const MIN_PLAYED: usize = 80;
-/// Those of them that are not leased.
+/// The minimum number of those traces that never use leases.
 const MIN_NOT_LEASED: usize = 20;
 
-/// Every trace, those first that HTTP has all verbs of.
+/// Returns all traces: first those whose operations HTTP supports, then the others.
 fn traces() -> (Vec<Trace>, Vec<Trace>) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -61,7 +61,8 @@ fn counters_in_redis_answer_every_trace() {
     assert_none(&on_redis("redis", &traces().0));
 }
 
-/// Leases may leave a little unused, and their numbers are those of the lease: exact is what is asked of Redis each time.
+/// Leases may leave some units unused, and their numbers are those of the lease. Only requests that go to
+/// Redis are exact.
 #[test]
 fn counters_that_may_be_leased_answer_what_is_not_leased() {
     let not_leased: Vec<Trace> = traces().0.into_iter().filter(is_never_leased).collect();
@@ -70,7 +71,7 @@ fn counters_that_may_be_leased_answer_what_is_not_leased() {
     assert_none(&on_redis("hybrid", &not_leased));
 }
 
-/// What a key was denied a moment ago says nothing of a cost that never fits.
+/// A cost beyond the limit is denied without a retry time, even if a denial with one is remembered for the key.
 #[test]
 fn what_never_fits_is_never_let_in_by_leases_either() {
     let redis = Server::shared().unwrap();
@@ -88,7 +89,7 @@ fn what_never_fits_is_never_let_in_by_leases_either() {
 
 fn on_redis(provider: &str, traces: &[Trace]) -> Vec<Difference> {
     let redis = Server::shared().unwrap();
-    // Denials are remembered, and leases asked for, in an interval that traces know.
+    // The provider remembers denials and requests leases in this interval, which the traces assume.
     let interval = if provider == "hybrid" { "sync_interval: 100ms\n" } else { "" };
     let play = |trace: &Trace| {
         let settings = format!(
@@ -101,7 +102,8 @@ fn on_redis(provider: &str, traces: &[Trace]) -> Vec<Difference> {
     traces.iter().flat_map(play).collect()
 }
 
-/// A suite that cannot fail holds nothing: whatever the library says otherwise is found, number by number.
+/// Makes sure that the comparison can fail: changes each number of the library's answer and expects a
+/// difference.
 #[test]
 fn every_number_is_compared() {
     let text = "# two a second\nfixed_window 2/1s\n+0 ann 2 -> allowed\n+1us ann -> denied 999999us\n";

@@ -1,4 +1,4 @@
-//! Who may look, and who may change something: every route, with every kind of token and with none.
+//! Permissions: every route, with every kind of token and without one.
 
 #[path = "access/routes.rs"]
 mod routes;
@@ -16,7 +16,8 @@ use crate::scene::{Scene, per_user};
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
-/// A service that asks for tokens: those of `ann` and `ci@example.com` are `secret-token-to-edit` and `secret-token-to-deploy`, and `secret-token-to-look` may only look.
+/// Starts a server with tokens. The editors are `ann` (`secret-token-to-edit`) and `ci@example.com`
+/// (`secret-token-to-deploy`), and the reader's token is `secret-token-to-look`.
 pub fn guarded(scene: &Scene) -> Service {
     Service::of(|directory| {
         let [editors, readers, url] = ["editors", "readers", "url"].map(|name| directory.join(name));
@@ -32,7 +33,7 @@ pub fn guarded(scene: &Scene) -> Service {
     })
 }
 
-/// A request with what proves who sends it.
+/// Sends a request with an optional `Authorization` header.
 fn with(service: &Service, proof: Option<&str>, (method, path): (&str, &str), body: &Value) -> Reply {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut headers = vec![("if-match", "*")];
@@ -44,17 +45,17 @@ fn ask(service: &Service, proof: Option<&str>, route: &Route) -> Reply {
     with(service, proof, (route.method, route.path), &route.body)
 }
 
-/// Everything that somebody might have changed: rules, history and a counter.
+/// Returns everything that a request might have changed: rules, history and a counter.
 fn everything(service: &Service) -> Vec<Value> {
     let paths = ["/v1/ruleset", "/v1/ruleset/history", "/v1/keys/per-user%7Cuser=ann", "/v1/rules"];
     let mut said = paths
         .map(|path| with(service, Some("Bearer secret-token-to-edit"), ("GET", path), &Value::Null).json());
-    // Time passes.
+    // The reset time decreases while the test runs.
     said[2]["reset_after_ms"].take();
     said.into()
 }
 
-/// A service with something of everything.
+/// Starts a server with rules, a candidate and other entries, so that every route works.
 fn prepared(scene: &Scene) -> Service {
     let service = guarded(scene);
     let mut next = per_user("next", 3);
@@ -77,7 +78,7 @@ fn every_route_is_for_those_who_may_use_it() {
     let for_some = || routes.iter().filter(|route| route.used_by != For::Everybody);
     let unproven =
         [None, Some(""), Some("Bearer "), Some("Basic secret-token-to-edit"), Some("secret-token-to-edit")];
-    // Fewer than block this address; conform/api/admin.rs tries more.
+    // Fewer failures than block this address. `conform/api/admin.rs` tests more.
     let wrong = [
         "Bearer secret-token-to-edi",
         "Bearer ann secret-token-to-edit",
@@ -97,7 +98,7 @@ fn every_route_is_for_those_who_may_use_it() {
             let refused = ask(&service, proof, route);
             assert_eq!(refused.status, 401, "{} {} with {proof:?}: {refused:?}", route.method, route.path);
         }
-        // Methods that are none tell nobody that they are none.
+        // Without a token, an unsupported method is answered like a supported one.
         for method in METHODS {
             assert_eq!(
                 with(&service, None, (method, route.path), &route.body).status,
@@ -126,7 +127,8 @@ fn every_route_is_for_those_who_may_use_it() {
     }
 }
 
-/// Methods and paths that the service describes; those of forward-auth are every method, and for everybody.
+/// Returns the methods and paths that the server describes. Forward-auth is left out: it accepts every method
+/// from every client.
 fn described(service: &Service) -> BTreeSet<(String, String)> {
     let document = service.get("/openapi.json").json();
     let mut found = BTreeSet::new();
@@ -144,7 +146,7 @@ fn listed(routes: &[Route]) -> BTreeSet<(String, String)> {
     routes.iter().map(|route| (route.method.to_owned(), route.template.to_owned())).collect()
 }
 
-/// Who only looks may see what a change would change.
+/// A reader may see the effect of a change.
 #[test]
 fn readers_may_try_out_changes() {
     let scene = Scene::start();
@@ -189,12 +191,12 @@ fn tokens_come_from_files_and_have_names() {
     let names: Vec<&Value> =
         history["entries"].as_array().unwrap().iter().map(|entry| &entry["changed_by"]).collect();
     assert_eq!(names, ["ci@example.com", "ann"]);
-    // Nobody's secret is told.
+    // The log contains no token.
     let log = service.program.log();
     assert!(log.contains("ci@example.com") && !log.contains("token-to"), "{log}");
 }
 
-/// Without a configured token one is generated, also where others can reach the service.
+/// Without a configured token the server generates one, also on a public address.
 #[test]
 fn rules_are_never_changed_without_a_token() {
     let scene = Scene::start();
@@ -213,7 +215,7 @@ fn rules_are_never_changed_without_a_token() {
         let history = service.get("/v1/ruleset/history").json();
         assert_eq!(history["entries"][0]["changed_by"], json!("editor"));
     }
-    // With a reader alone nobody changes anything.
+    // With a reader's token only, no client can change rules.
     let service = scene.service(&["--reader-token", "secret-token-to-look"]);
     let statuses = [None, Some("Bearer secret-token-to-look")]
         .map(|proof| with(&service, proof, ("POST", "/v1/rules"), &per_user("a", 1)).status);

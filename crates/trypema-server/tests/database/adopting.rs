@@ -1,4 +1,4 @@
-//! `trypema rules migrate` on a database that has the documented table already, created by somebody else.
+//! `trypema rules migrate` on a database that already has the documented table, created by another program.
 
 #[path = "adopting/odd_tables.rs"]
 mod odd_tables;
@@ -13,10 +13,10 @@ use trypema_testkit::postgres::Server;
 use crate::harness::{Service, trypema};
 use crate::scene::{done, is_allowed};
 
-/// The documented table, as somebody else has created it.
+/// The documented table, as another program creates it.
 const DOCUMENTED: &str = include_str!("../../../../testdata/database/documented_rules.sql");
 
-/// Rows with what its comments name.
+/// Rows with the values that the table's comments name.
 const ROWS: &str = "
     INSERT INTO rate_limit_rules (id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate,
         plan_tiers, endpoints, action, priority, enabled, created_at, updated_at)
@@ -28,13 +28,13 @@ const ROWS: &str = "
     ('00000000-0000-0000-0000-000000000003', 'everybody', 'all', 'global', 'sliding_window', 100000, 1, NULL, NULL,
         '{}', '{}', 'log_only', 1, FALSE, '2025-01-02 03:04:05.678901+02', '2025-02-03 04:05:06+00');";
 
-/// Every value of the documented columns, in an order.
+/// Selects every value of the documented columns, in a fixed order.
 const VALUES: &str = "
     SELECT id, name, key_pattern, scope, algorithm, limit_count, trim_scale(window_seconds::numeric), burst_limit, refill_rate, plan_tiers,
            endpoints, action, priority, enabled, created_at, updated_at
     FROM rate_limit_rules ORDER BY id";
 
-/// What a command printed, and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug, PartialEq, Eq)]
 struct Migrated {
     code: Option<i32>,
@@ -42,7 +42,7 @@ struct Migrated {
     err: String,
 }
 
-/// A database in which the role of the service has run these statements.
+/// Starts a database in which the server's role has run these statements.
 fn database(statements: &str) -> Server {
     let database = Server::start().unwrap();
     database.sql(&format!("SET ROLE trypema;\n{statements}")).unwrap();
@@ -55,7 +55,7 @@ fn migrate(database: &Server) -> Migrated {
     Migrated { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
 }
 
-/// Migrates, which has to succeed; what it prints.
+/// Runs the migration, which must succeed, and returns its output.
 fn adopt(database: &Server) -> String {
     let Migrated { code, out, err } = migrate(database);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
@@ -66,14 +66,14 @@ fn serve(database: &Server) -> Service {
     Service::start(&["--database-url", &database.url()])
 }
 
-/// The ids of the rules in force.
+/// Returns the ids of the rules in force.
 fn in_force(service: &Service) -> Vec<String> {
     let rules = done(service, "GET", "/v1/ruleset", &Value::Null);
     rules["rules"].as_array().unwrap().iter().map(|rule| rule["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What a schema consists of, but for the order of columns, which nothing depends on, and for casts of texts, which PostgreSQL writes
-/// differently each time that it reads an expression.
+/// Selects the definition of the table, except the order of columns, which does not matter, and casts of
+/// texts, which PostgreSQL prints differently each time it parses an expression.
 const SHAPE: &str = "
     SELECT 'column', attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)
     FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
@@ -134,7 +134,7 @@ fn a_second_run_changes_nothing() {
     assert_eq!(everything(), before);
 }
 
-/// One of them adopts the table; the other waits for it, and finds nothing to do.
+/// One program adopts the table. The other waits for it, and finds nothing to do.
 #[test]
 fn two_programs_adopt_it_once() {
     let database = database(&format!("{DOCUMENTED}{ROWS}"));
@@ -148,7 +148,7 @@ fn two_programs_adopt_it_once() {
     assert_eq!(database.sql("SELECT count(*), max(revision) FROM rate_limit_rules").unwrap(), "3|1");
 }
 
-/// Statements that are written for the documented table go on to work.
+/// Statements that were written for the documented table keep working.
 #[test]
 fn its_statements_still_work() {
     let database = database(&format!("{DOCUMENTED}{ROWS}GRANT SELECT ON rate_limit_rules TO PUBLIC;"));

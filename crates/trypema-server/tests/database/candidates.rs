@@ -1,4 +1,4 @@
-//! A candidate beside its live rule, on real requests.
+//! A candidate next to its live rule, with real requests.
 
 use std::ops::RangeInclusive;
 
@@ -9,23 +9,23 @@ use crate::client::Client;
 use crate::harness::Service;
 use crate::scene::{Scene, done, per_user};
 
-/// Enough to tell a share from another.
+/// Enough users to distinguish one share from another.
 const USERS: usize = 500;
 const SHARE: f64 = 0.2;
-/// A fifth of them, and what chance may add or take: four times the standard deviation on either side.
+/// A fifth of the users, with a tolerance of four standard deviations on either side.
 const COMPARED: RangeInclusive<usize> = USERS * 12 / 100..=USERS * 28 / 100;
 
-/// How long Redis may take: a busy machine is no reason for a request that is not decided.
+/// The deadline for Redis. It is long, so that a busy machine causes no undecided request.
 const PATIENT: &str = "5s";
 
-/// A rule that might replace `per-user`.
+/// Returns a candidate for `per-user`.
 fn candidate(limit: u64) -> Value {
     let mut rule = per_user("per-user-next", limit);
     rule["candidate_for"] = json!("per-user");
     rule
 }
 
-/// One request of a user, as it is answered: whatever is told of, it is no candidate.
+/// Sends one request of a user and returns the response, which must not mention the candidate.
 fn ask(client: &mut Client, user: &str) -> Value {
     let question = json!({"attributes": {"user": user}}).to_string();
     let reply = client.send("POST", "/v1/check?headers=standard", &[], &question);
@@ -33,7 +33,8 @@ fn ask(client: &mut Client, user: &str) -> Value {
     reply.json()
 }
 
-/// What the only candidate said: both allowed, both denied, it alone would deny, it alone would allow.
+/// Returns the counts of the only candidate: both allowed, both denied, only the candidate would deny, only
+/// the candidate would allow.
 fn counts(client: &mut Client) -> [u64; 4] {
     let told = client.send("GET", "/v1/candidates", &[], "").json();
     assert_eq!(told["candidates"].as_array().map(Vec::len), Some(1), "{told}");
@@ -46,7 +47,8 @@ fn counts(client: &mut Client) -> [u64; 4] {
     ["both_allowed", "both_denied", "would_deny", "would_allow"].map(|count| report[count].as_u64().unwrap())
 }
 
-/// Twelve requests of ann: clients hear of the live rule alone, and the candidate is counted as it should be.
+/// Sends twelve requests of ann. The responses mention only the live rule, and the candidate's counts are as
+/// expected.
 fn twelve_requests(service: &Service, live: u64, expected: [u64; 4]) {
     let mut client = service.client();
     for request in 0..12 {
@@ -72,7 +74,7 @@ fn twelve_requests(service: &Service, live: u64, expected: [u64; 4]) {
 fn compare(flags: &[&str]) {
     let scene = Scene::start();
     for (live, next, expected) in [(10, 5, [5, 2, 5, 0]), (5, 10, [5, 2, 0, 5]), (7, 7, [7, 5, 0, 0])] {
-        // Counters of their own.
+        // A prefix of its own, so that the counters start fresh.
         let prefix = format!("from-{live}-to-{next}");
         let flags = [flags, &["--redis-prefix", &prefix]].concat();
         let service = scene.service(&flags);
@@ -107,7 +109,7 @@ rules:
     twelve_requests(&Service::with_rules(rules, &[]), 10, [5, 2, 5, 0]);
 }
 
-/// Whole keys are compared or not, and the same ones everywhere.
+/// All requests of a key are compared, or none, and every server selects the same keys.
 #[test]
 fn a_share_is_the_same_keys_on_two_servers() {
     let scene = Scene::start();
@@ -123,7 +125,7 @@ fn a_share_is_the_same_keys_on_two_servers() {
         let mut client = server.client();
         let mut total = 0;
         let mut is_compared = |user: usize| {
-            // The second request of a user is compared if the first was, and is one that the candidate denies.
+            // If a user is compared, so is the second request, which the candidate denies.
             let before = total;
             (0..2).for_each(|_| drop(ask(&mut client, &format!("user-{user}"))));
             let now = counts(&mut client);
@@ -152,7 +154,7 @@ fn a_promoted_candidate_is_the_live_rule_and_nothing_is_forgotten() {
     done(&service, "POST", "/v1/rules/per-user-next/promote", &Value::Null);
     let rules = service.get("/v1/rules").json()["rules"].clone();
     assert_eq!(rules.as_array().unwrap().len(), 1, "{rules}");
-    // It keeps its id and its name; all else is the candidate's.
+    // The live rule keeps its id and its name. All other fields are the candidate's.
     let mut expected = per_user("per-user", 5);
     (expected["name"], expected["priority"]) = (json!("requests of a user"), json!(7));
     for (field, value) in expected.as_object().unwrap() {

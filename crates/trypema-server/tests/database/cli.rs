@@ -1,4 +1,4 @@
-//! `trypema rules` and `trypema keys` with rules in PostgreSQL, as people and scripts meet them.
+//! `trypema rules` and `trypema keys` with rules in PostgreSQL, as people and scripts use them.
 
 #[path = "cli/tables.rs"]
 mod tables;
@@ -16,7 +16,7 @@ use crate::access::guarded;
 use crate::harness::{Service, trypema};
 use crate::scene::{Scene, done, is_allowed, per_user};
 
-/// What a command printed, and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug)]
 struct Ran {
     code: Option<i32>,
@@ -34,7 +34,7 @@ fn ran_as(command: &mut Command) -> Ran {
     Ran { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
 }
 
-/// Runs a command against a service, as its user, who finds the token that it has generated.
+/// Runs a command against a server, as the same user, so that it finds the generated token.
 fn at(service: &Service, arguments: &[&str]) -> Ran {
     let server = format!("http://{}", service.admin_address());
     let mut command = trypema();
@@ -42,14 +42,14 @@ fn at(service: &Service, arguments: &[&str]) -> Ran {
     ran_as(command.args(arguments).args(["--server", &server]))
 }
 
-/// Runs a command against a service, which has to succeed; what it prints.
+/// Runs a command against a server, which must succeed, and returns its output.
 fn told(service: &Service, arguments: &[&str]) -> String {
     let ran = at(service, arguments);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{arguments:?}: {ran:?}");
     ran.out
 }
 
-/// A file that goes with the service.
+/// Writes a file into the server's directory and returns its path.
 fn file(service: &Service, name: &str, text: &str) -> PathBuf {
     let path = service.program.directory().join(name);
     fs::write(&path, text).unwrap();
@@ -127,7 +127,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
     assert_eq!(service.get("/v1/ruleset").header("etag"), Some("\"0\""));
 }
 
-/// Between showing and changing somebody else was there: what was not shown is not overwritten.
+/// If another client changes the rules after they were shown, the command does not overwrite that change.
 #[test]
 fn only_what_was_shown_is_changed() {
     let scene = Scene::start();
@@ -157,7 +157,7 @@ fn only_what_was_shown_is_changed() {
     assert_eq!((&stored["rules"][0]["id"], stored["rules"].as_array().unwrap().len()), (&json!("other"), 1));
 }
 
-/// Passes what a client sends on to a service, and the answer back, until the client has gone.
+/// Forwards bytes between a client and a server until the client closes the connection.
 fn pass_on(client: &TcpStream, service: SocketAddr) {
     let service = TcpStream::connect(service).unwrap();
     thread::scope(|scope| {

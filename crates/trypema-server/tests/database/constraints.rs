@@ -1,4 +1,4 @@
-//! The database refuses what the compiler refuses, and nothing else, also from those who write by hand.
+//! The database accepts and refuses the same rules as the compiler, also if an operator writes them with SQL.
 
 #[path = "constraints/by_hand.rs"]
 mod by_hand;
@@ -20,10 +20,11 @@ use self::spelled::Spelled;
 use crate::harness::Service;
 use crate::scene::{Scene, done, is_allowed, per_user};
 
-/// Rules that are compared; far more were, once.
+/// The number of random rules that are compared. Far more were compared once.
 const DRAWN: usize = 1_500;
 
-/// A function that runs a statement, looks at what is only looked at in the end, and undoes it: it tells why not, or nothing.
+/// A function that runs a statement, checks the deferred constraints, and undoes the statement. It returns
+/// `fine` or the error.
 const ATTEMPT: &str = "
     CREATE FUNCTION pg_temp.attempt(statement text) RETURNS text LANGUAGE plpgsql AS $$
     BEGIN
@@ -36,7 +37,7 @@ const ATTEMPT: &str = "
     END
     $$;\n";
 
-/// What each statement is answered by, as if it were the only one: `fine`, or why not.
+/// Runs each statement by itself and returns `fine` or the error for each.
 fn attempts(database: &Server, statements: impl Iterator<Item = String>) -> Vec<String> {
     let attempt = |statement: String| format!("SELECT pg_temp.attempt({});\n", by_hand::text(&statement));
     let script: String = statements.map(attempt).collect();
@@ -73,7 +74,7 @@ fn the_database_and_the_compiler_agree_on_rules() {
     understood(&scene, accepted);
 }
 
-/// Compares what the compiler says with what the database answered.
+/// Asserts that the compiler and the database agree on each rule set.
 fn agree(sets: &[Rules], statements: &[String], answers: &[String]) {
     assert_eq!((sets.len(), statements.len()), (answers.len(), answers.len()));
     let mut disagreements = Vec::new();
@@ -105,7 +106,7 @@ fn the_database_and_the_compiler_agree_on_texts() {
     assert!(fine * 10 > answers.len(), "both answers have to be common: {fine}");
 }
 
-/// What was stored by hand is what servers read, to the last digit.
+/// Asserts that servers read rules written with SQL exactly, to the last digit.
 fn understood(scene: &Scene, mut rules: Vec<Rule>) {
     for (number, rule) in rules.iter_mut().enumerate() {
         rule.id = format!("rule-{number:04}");
@@ -122,7 +123,7 @@ fn understood(scene: &Scene, mut rules: Vec<Rule>) {
     assert_eq!(in_force["revision"], json!(2));
 }
 
-/// Rules with every field and strategy, overrides of both kinds, and lists.
+/// Returns rules with every field and strategy, overrides of both kinds, and lists.
 fn everything() -> Value {
     let strategies = json!([
         {"absolute": {"limit": 9_007_199_254_740_990_u64, "window": "366d", "group": "1h"}},
@@ -179,7 +180,7 @@ fn sorted(mut rules: Rules) -> Rules {
     rules
 }
 
-/// Whoever has a table of the seed's rules, and its statements, goes on with them.
+/// A table and statements of the trypema 1.x documents keep working.
 #[test]
 fn the_statements_of_the_seed_work() {
     let scene = Scene::start();
@@ -197,13 +198,13 @@ fn the_statements_of_the_seed_work() {
     assert_eq!([(); 3].map(|()| is_allowed(&service, "ann")), [true, true, false]);
 }
 
-/// Waits until this revision is in force: what is changed by hand is not waited for by anybody else.
+/// Waits until this revision is in force. A change made with SQL has no response that would wait for it.
 fn in_force(service: &Service, revision: u64) {
     let is_there = || service.get("/v1/rules").json()["revision"] == json!(revision);
     trypema_testkit::redis::wait_until("the revision to be in force", is_there).unwrap();
 }
 
-/// What no rule by itself has: the database looks at that, too.
+/// The database also refuses combinations of rows that are invalid although each row is valid.
 #[test]
 fn what_does_not_fit_together_is_refused_by_hand() {
     let scene = Scene::start();

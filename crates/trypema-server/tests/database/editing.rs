@@ -1,4 +1,4 @@
-//! Changing rules, overrides and lists through the API, alone and with others.
+//! Changing rules, overrides and lists through the API, alone and with other editors.
 
 #[path = "editing/bodies.rs"]
 mod bodies;
@@ -13,13 +13,13 @@ use crate::client::Reply;
 use crate::harness::Service;
 use crate::scene::{Scene, done, is_allowed, per_user, send};
 
-/// A request for what is at this revision.
+/// Sends a request with `If-Match` for this revision.
 fn at(service: &Service, revision: &str, (method, path): (&str, &str), body: &Value) -> Reply {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     service.client().send(method, path, &[("if-match", revision)], &body)
 }
 
-/// A request that names no revision.
+/// Sends a request without `If-Match`.
 fn without(service: &Service, method: &str, path: &str, body: &Value) -> Reply {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     service.client().send(method, path, &[], &body)
@@ -53,7 +53,7 @@ fn a_rule_lives_from_creation_to_deletion() {
     assert_eq!((shown.status, shown.header("etag")), (200, Some("\"1\"")));
     assert_eq!(shown.json()["strategy"]["fixed_window"]["limit"], json!(2));
 
-    // A live key obeys the new limit at once, and what it has spent stays spent.
+    // A live key obeys the new limit at once, and its spent units stay spent.
     assert_eq!([(); 3].map(|()| is_allowed(&service, "ann")), [true, true, false]);
     let changed = at(&service, "\"1\"", ("PUT", "/v1/rules/per-user"), &per_user("per-user", 3));
     assert_eq!((changed.status, &changed.json()["revision"]), (200, &json!(2)), "{changed:?}");
@@ -64,7 +64,7 @@ fn a_rule_lives_from_creation_to_deletion() {
     let on = at(&service, "\"3\"", ("PATCH", "/v1/rules/per-user"), &json!({"enabled": true}));
     assert_eq!((on.status, is_allowed(&service, "ann")), (200, false), "{on:?}");
 
-    // What is so already is no change.
+    // A request that changes nothing creates no revision.
     for reply in [
         at(&service, "\"4\"", ("PATCH", "/v1/rules/per-user"), &json!({"enabled": true})),
         at(&service, "\"4\"", ("PUT", "/v1/rules/per-user"), &per_user("per-user", 3)),
@@ -110,7 +110,7 @@ fn changes_name_the_revision_that_they_are_for() {
         assert_eq!(refused.status, 409, "{refused:?}");
     }
     assert_eq!(exported(&service), before);
-    // That of the item, which is not that of the set.
+    // The revision of the rule, which differs from that of the rule set.
     let shown = service.get("/v1/rules/per-user");
     assert_eq!(shown.header("etag"), Some("\"1\""));
     assert_eq!(at(&service, "\"1\"", ("PUT", "/v1/rules/per-user"), &per_user("per-user", 3)).status, 200);
@@ -138,13 +138,13 @@ fn a_candidate_takes_the_place_of_its_live_rule() {
 
     let promoted = send(&service, "POST", "/v1/rules/candidate/promote", &Value::Null);
     assert_eq!(promoted.status, 200, "{promoted:?}");
-    // It keeps its name, and gets everything else.
+    // The live rule keeps its name, and takes every other field from the candidate.
     let mut live = per_user("per-user", 1);
     let more = json!({"name": "old", "action": "reject", "priority": 7, "enabled": true});
     live.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let bob = json!({"rule": "per-user", "key": {"user": "bob"}, "verdict": "block"});
     assert_eq!(exported(&service), json!({"rules": [live], "overrides": [bob], "allow": {}, "block": {}}));
-    // Its key has spent one already, under the live rule.
+    // The key has already spent one unit under the live rule.
     assert_eq!(["ann", "bob", "joe"].map(|user| is_allowed(&service, user)), [false, false, true]);
 }
 
@@ -187,7 +187,7 @@ fn single_keys_and_lists_are_changed() {
         assert_eq!(send(&service, "DELETE", path, &Value::Null).status, 404, "{path}");
     }
 
-    // A rule that goes takes what belongs to it along.
+    // Deleting a rule also deletes its overrides.
     done(&service, "PUT", ann, &json!({"verdict": "block"}));
     let deleted = done(&service, "DELETE", "/v1/rules/per-user", &Value::Null);
     let kinds: Vec<&Value> =

@@ -1,4 +1,4 @@
-//! What goes wrong with the database, and what becomes of checks, edits and starts meanwhile: a test for each row of the table of
+//! Faults of the database, and their effect on checks, edits and starts: a test for each row of the table of
 //! faults.
 
 #[path = "faults/away.rs"]
@@ -26,20 +26,20 @@ use crate::harness::{Service, trypema};
 const FAILURES: &str = "trypema_database_failures_total";
 const STALE: &str = "trypema_rules_stale_seconds";
 
-/// What it says of itself.
+/// Returns the body of `/readyz`, which must be a 200.
 pub(crate) fn ready(service: &Service) -> Value {
     let reply = service.get("/readyz");
     assert_eq!(reply.status, 200, "{reply:?}");
     reply.json()
 }
 
-/// Waits until `/readyz` has this value there.
+/// Waits until a field of `/readyz` has this value.
 fn wait_until_ready(service: &Service, name: &str, value: &Value) {
     wait_until(&format!("{name} to be {value}"), || ready(service)[name] == *value)
         .unwrap_or_else(|error| panic!("{error}: {}", ready(service)));
 }
 
-/// Waits until nobody has known for so many seconds whether the rules are the ones that are stored.
+/// Waits until the server has been unable to confirm its rules for at least `seconds` seconds.
 fn wait_until_stale(service: &Service, seconds: u64) {
     wait_until("the rules to become stale", || {
         ready(service)["rules_stale_seconds"].as_u64() >= Some(seconds)
@@ -48,20 +48,20 @@ fn wait_until_stale(service: &Service, seconds: u64) {
     assert!(service.metric(STALE) >= seconds as f64);
 }
 
-/// Waits until it is known that they are.
+/// Waits until the server has confirmed that its rules are current.
 fn wait_until_current(service: &Service) {
     wait_until_ready(service, "rules_stale_seconds", &0.into());
     assert_eq!(ready(service)["rules_from"], "database");
 }
 
-/// What work makes, and how long it takes.
+/// Runs `work` and returns its result and its duration.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = SystemClock.now();
     let made = work();
     (made, Duration::from_micros(SystemClock.now().as_micros().saturating_sub(before.as_micros())))
 }
 
-/// How a service ended that was not to start with these flags: its code, and what it printed.
+/// Starts a server that must refuse to start with these flags, and returns its exit code and output.
 pub(crate) fn refused_start(flags: &[&str]) -> (Option<i32>, String) {
     let mut program = Program::start(|_| {
         let mut command = trypema();

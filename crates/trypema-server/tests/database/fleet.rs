@@ -17,13 +17,13 @@ use trypema_testkit::redis;
 use crate::harness::Service;
 use crate::scene::{Scene, done, per_user};
 
-/// A change is enforced everywhere within this, counted from its answer.
+/// The time within which a change is in force on every server, counted from the response to the change.
 const SOON: Duration = Duration::from_secs(1);
-/// Leaves the processor to the servers.
+/// The pause between two polls. It leaves the processor to the servers.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
-/// How long Redis may take: a busy machine is no reason for a request that is not decided.
+/// The deadline for Redis. It is long, so that a busy machine causes no undecided request.
 const PATIENT: &str = "5s";
-/// No poll within a test.
+/// A poll interval that no test reaches.
 const NEVER: &str = "1h";
 
 /// A database, a Redis and two servers.
@@ -34,7 +34,8 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// With counters there, a rule of 10 for each user, and no polls: what is heard was announced.
+    /// Starts the fleet with a rule of 10 units per user, counters in `provider`, and no polls: servers learn
+    /// of changes only from notifications.
     fn start(provider: &str) -> Self {
         let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
         let url = redis.url();
@@ -48,7 +49,7 @@ impl Fleet {
     }
 }
 
-/// A server listens to Redis a moment after it serves.
+/// Waits until the servers are subscribed in Redis, which happens shortly after they start to serve.
 fn wait_until_they_listen(redis: &redis::Server, servers: i64) {
     redis::wait_until("the servers to listen", || {
         let listeners = redis.control().unwrap().command(&["PUBSUB", "NUMSUB", "trypema:rules"]).unwrap();
@@ -57,7 +58,7 @@ fn wait_until_they_listen(redis: &redis::Server, servers: i64) {
     .unwrap();
 }
 
-/// Waits until it is so on every server; fails if that takes longer than a change may.
+/// Waits until `is_so` holds on every server. Fails after the maximum time for a change.
 fn soon(servers: &[Service], what: &str, is_so: impl Fn(&Service) -> bool) {
     let answered = SystemClock.now();
     for (place, server) in servers.iter().enumerate() {
@@ -69,22 +70,22 @@ fn soon(servers: &[Service], what: &str, is_so: impl Fn(&Service) -> bool) {
     assert!(SystemClock.now() <= answered + SOON, "{what} took longer than {SOON:?}");
 }
 
-/// What a server says of ann's counter.
+/// Returns ann's counter on a server.
 fn ann(server: &Service) -> Value {
     server.get("/v1/keys/per-user%7Cuser=ann").json()
 }
 
-/// Her limit, if there is one.
+/// Returns ann's limit, if a rule applies.
 fn limit(server: &Service) -> Option<u64> {
     ann(server)["limit"].as_u64()
 }
 
-/// Whether so much of hers may go ahead.
+/// Takes `cost` units of ann and returns whether they were allowed.
 fn spends(server: &Service, cost: u64) -> bool {
     is_allowed(server, &json!({"attributes": {"user": "ann"}, "cost": cost}))
 }
 
-/// Whether a user's next request may go ahead; nothing is spent, however often this is asked.
+/// Whether a user's next request would be allowed. Spends nothing.
 fn would_pass(server: &Service, user: &str) -> bool {
     is_allowed(server, &json!({"attributes": {"user": user}, "mode": "look"}))
 }

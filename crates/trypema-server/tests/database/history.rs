@@ -1,4 +1,4 @@
-//! Who changed what, and going back.
+//! The history of changes, and reverting to a revision.
 
 #[path = "history/walk.rs"]
 mod walk;
@@ -23,7 +23,7 @@ fn entries(service: &Service, query: &str) -> Vec<Value> {
     answer["entries"].as_array().unwrap().clone()
 }
 
-/// Of each entry: the revision, who, what, and whether it was there before and after.
+/// Returns of each entry: the revision, the author, the item, and whether it existed before and after.
 fn told(entries: &[Value]) -> Vec<(u64, String, String, (bool, bool))> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let entry = |entry: &Value| {
@@ -58,7 +58,7 @@ fn history_tells_who_changed_what_when() {
     let mut deleted = [told[1].clone(), told[2].clone()];
     deleted.sort();
     assert_eq!(told[0], entry(5, "ci@example.com", "rule per-user", new));
-    // What goes with its rule is told, too.
+    // The history also contains the overrides that were deleted with their rule.
     assert_eq!(deleted[0], entry(4, &by_hand, "override per-user user=\"eve\"", gone));
     assert_eq!(deleted[1], entry(4, &by_hand, "rule per-user", gone));
     assert_eq!(told[3], entry(3, "ann", "override per-user user=\"eve\"", new));
@@ -87,18 +87,18 @@ fn what_is_committed_together_is_one_revision() {
     let list = "INSERT INTO rate_limit_lists (list, attribute, value) VALUES ('block', 'user', 'eve');\n";
     let first = format!("BEGIN;\n{}{}{list}COMMIT;\n", insert("a"), insert("b"));
     scene.database.sql(&first).unwrap();
-    // What is taken back has not happened.
+    // A change that is rolled back is not in the history.
     scene.database.sql(&format!("BEGIN;\n{}ROLLBACK;\n", insert("c"))).unwrap();
     let savepoint = format!("BEGIN;\nSAVEPOINT s;\n{}ROLLBACK TO s;\n{}COMMIT;\n", insert("c"), insert("d"));
     scene.database.sql(&savepoint).unwrap();
-    // A change of nothing is none.
+    // A statement that changes nothing is not in the history.
     scene.database.sql("UPDATE rate_limit_rules SET priority = priority, updated_at = now() + '1d'").unwrap();
     scene.database.sql("DELETE FROM rate_limit_rules WHERE id = 'nobody'").unwrap();
     let names: Vec<(u64, String)> =
         told(&entries(&service, "")).into_iter().map(|(revision, _, name, _)| (revision, name)).collect();
     let expected = [(2, "rule d"), (1, "list block user eve"), (1, "rule b"), (1, "rule a")];
     assert_eq!(names, expected.map(|(revision, name)| (revision, name.to_owned())));
-    // Renaming a rule ends one and begins another.
+    // Renaming a rule deletes one rule and adds another.
     scene.database.sql("UPDATE rate_limit_rules SET id = 'e' WHERE id = 'd'").unwrap();
     let renamed = told(&entries(&service, "?limit=2"));
     let what: Vec<(&str, (bool, bool))> = renamed.iter().map(|(_, _, name, is)| (&**name, *is)).collect();
@@ -162,7 +162,7 @@ fn what_is_not_known_any_more_cannot_be_gone_back_to() {
         assert!(future.body.contains("the last one is 6"), "{future:?}");
     }
     let forgotten = |reply: Reply| reply.status == 404 && reply.body.contains("not known any more");
-    // A part of a revision cannot be forgotten: nobody would notice.
+    // A revision cannot be forgotten in part, because the gap would go unnoticed.
     for part in ["DELETE FROM rate_limit_history WHERE revision = 2", "TRUNCATE rate_limit_history"] {
         let refused = scene.database.sql(part).unwrap_err().to_string();
         assert!(refused.contains("whole revisions"), "{refused}");

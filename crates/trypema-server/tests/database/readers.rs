@@ -15,11 +15,12 @@ use crate::faults::timed;
 use crate::harness::{Service, trypema};
 use crate::scene::{Scene, is_allowed, per_user};
 
-/// Connections that loop dry runs.
+/// The number of connections that loop dry runs.
 const READERS: usize = 4;
-/// Blocks that are applied one after another.
+/// The number of blocks, applied one after another.
 const BLOCKS: usize = 5;
-/// A block takes effect within a second; the machine that runs the tests may be slower. Behind a dry run it takes many.
+/// A block takes effect within a second, and the test machine may be slower. Behind a dry run it would take
+/// many seconds.
 const IN_FORCE: Duration = Duration::from_secs(2);
 const MEBIBYTE: usize = 1024 * 1024;
 
@@ -49,12 +50,12 @@ fn a_block_takes_effect_while_readers_loop_dry_runs_of_16_mib() {
     assert!(!log.contains("panicked"), "{log}");
 }
 
-/// The same with rules in a file, which readers cannot try out but list.
+/// Rules in a file: readers cannot dry-run changes, but they can list thousands of rules.
 #[test]
 fn a_rules_file_is_reloaded_while_readers_list_thousands_of_rules() {
     let rules = |blocked: &str| {
         let rules: Vec<Value> = (0..20_000).map(|number| per_user(&format!("rule-{number}"), 7)).collect();
-        // JSON is YAML.
+        // JSON is valid YAML.
         json!({"rules": rules, "block": {"user": [blocked]}}).to_string()
     };
     let service = Service::of(|directory| {
@@ -91,10 +92,11 @@ fn a_rules_file_is_reloaded_while_readers_list_thousands_of_rules() {
 }
 
 const READER_TOKEN: &str = "secret-token-to-look";
-/// Reading and compiling 20,000 rules takes most of it, with readers or without.
+/// Reading and compiling 20,000 rules takes most of this time, with or without readers.
 const RELOADED: Duration = Duration::from_secs(6);
 
-/// Ends the readers with the service, whether the test passes or fails: their last answers are not waited for.
+/// Stops the readers and the server when dropped, whether the test passes or fails. Does not wait for the
+/// last responses.
 struct End<'s> {
     service: &'s Service,
     is_over: &'s AtomicBool,
@@ -107,7 +109,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Blocks another user; how long it took until a check was denied.
+/// Blocks another user and returns the time until a check is denied.
 fn block(service: &Service, number: usize) -> Duration {
     let user = format!("joe-{number}");
     assert!(is_allowed(service, &user));
@@ -120,7 +122,7 @@ fn block(service: &Service, number: usize) -> Duration {
     time
 }
 
-/// Tries out a set of rules until it is over.
+/// Sends dry runs of a rule set until `is_over`.
 fn loop_dry_runs(service: &Service, set: &str, is_over: &AtomicBool, sent: &AtomicUsize) {
     while !is_over.load(Ordering::Relaxed) {
         let Ok(stream) = TcpStream::connect(service.admin_address()) else { return };
@@ -130,12 +132,13 @@ fn loop_dry_runs(service: &Service, set: &str, is_over: &AtomicBool, sent: &Atom
             "PUT {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {token}\r\ncontent-length: {}\r\n\r\n",
             set.len()
         );
-        // A connection that was closed meanwhile is replaced.
+        // Replace a connection that the server has closed meanwhile.
         if client.write(head.as_bytes()).and_then(|()| client.write(set.as_bytes())).is_err() {
             continue;
         }
         sent.fetch_add(1, Ordering::Relaxed);
-        // One that waited for too long, or for which there was no memory, is refused or closed.
+        // A dry run that has waited too long, or for which there is no memory, is refused or its connection
+        // closed.
         let status = client.read().map(|reply| reply.status);
         assert!(matches!(status, Some(200 | 503) | None), "{status:?}");
     }
@@ -147,7 +150,7 @@ fn send(service: &Service, token: &str, (method, path): (&str, &str), body: &Val
     service.client().send(method, path, &[("if-match", "*"), ("authorization", &proof)], &body)
 }
 
-/// Nearly 16 MiB of rules, in JSON.
+/// Returns nearly 16 MiB of rules, in JSON.
 fn large_set() -> String {
     let rule = |number: usize| {
         let mut rule = per_user(&format!("rule-{number:06}"), 7);

@@ -1,4 +1,4 @@
-//! Administration: on a listener of its own, always behind a token, with a limit on wrong ones.
+//! The admin API: on its own listener, always with a token, and with a limit on wrong tokens.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::client::{Client, Reply};
 use crate::in_process::{InProcess, TOKEN};
 
 const ANN: &str = r#"{"attributes": {"user": "ann"}}"#;
-/// Requests for the administration listener that need a token.
+/// Requests to the admin listener that need a token.
 const ADMIN: [(&str, &str, &str); 9] = [
     ("POST", "/v1/explain", ANN),
     ("GET", "/v1/keys/per-user%7Cuser=ann", ""),
@@ -80,7 +80,7 @@ fn only_a_token_opens_administration() {
     for scheme in ["Bearer", "bearer", "BEARER"] {
         let authorization = format!("{scheme} correct-horse-battery");
         for reply in each(&mut client, &with_token(&authorization)) {
-            // What is stored is not there: these rules are in a file.
+            // The routes of stored rules answer 404: the rules of this server are in a file.
             assert!([200, 404, 428].contains(&reply.status), "{scheme}: {reply:?}");
         }
     }
@@ -105,12 +105,12 @@ fn only_a_token_opens_administration() {
             assert_eq!(problem(&reply, 401), "this token is not known here", "{authorization}");
             assert!(!reply.body.contains("horse"), "{reply:?}");
         }
-        // Later than any limit on failures.
+        // After every limit on failed logins has expired.
         service.clock.advance(Duration::from_secs(2 * 3_600));
     }
 }
 
-/// Who gives units back lifts a limit.
+/// A refund raises the caller's remaining limit, so it needs an editor's token.
 #[test]
 fn a_refund_needs_an_editors_token() {
     let settings = "admin_token: correct-horse-battery\nreader_token: correct-horse-reader";
@@ -155,7 +155,8 @@ fn wrong_tokens_block_their_address_for_a_while() {
     }
 }
 
-/// Anybody can guess at a published check listener: that changes nothing for administration, nor for those with a token.
+/// Any client can guess tokens on a public check listener. Its failures count neither on the admin listener
+/// nor against clients with a valid token.
 #[test]
 fn each_listener_counts_its_own_failures() {
     let service = InProcess::with_rules(TWO_AN_HOUR);
@@ -176,7 +177,7 @@ fn each_listener_counts_its_own_failures() {
     assert_eq!(admin.send("GET", "/v1/rules", &with_token(&right), "").status, 200);
 }
 
-/// Probes are no logins, also with a token that is no longer valid.
+/// A probe is not a login, even with a token that is no longer valid.
 #[test]
 fn health_is_told_to_everybody() {
     let service = InProcess::with_rules(TWO_AN_HOUR);

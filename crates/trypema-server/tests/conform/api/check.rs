@@ -1,4 +1,4 @@
-//! `POST /v1/check`: one request, or several.
+//! `POST /v1/check` with a single request and with a batch.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ fn a_batch_is_answered_in_its_order() {
     assert_eq!(told, expected);
 }
 
-/// More rules apply to `/wide` than can be asked together: that request is invalid, and only that one.
+/// More rules apply to `/wide` than one check may have. Only that request of the batch fails.
 #[test]
 fn what_fails_in_a_batch_fails_alone() {
     let wide = |number: usize| {
@@ -93,7 +93,7 @@ fn a_batch_has_a_bound() {
     );
 }
 
-/// One answer of several has no status of its own.
+/// A batch has one status, so `deny_status` does not apply to it.
 #[test]
 fn a_batch_is_200_whatever_is_chosen() {
     let service = InProcess::with_rules(TWO_AN_HOUR);
@@ -111,7 +111,8 @@ rules:
     strategy: {abuse: {temp: {window: 60s, threshold: 3, block: 10m}, long: {window: 24h, threshold: 20, block: 24h}}}
 ";
 
-/// Look before the attempt, record it when it has failed: successes do not count, and the third failure blocks.
+/// The application looks before a login attempt and records the attempt if it fails. Successes do not count,
+/// and the third failure blocks.
 #[test]
 fn a_login_guard_counts_failures_only() {
     let service = InProcess::with_rules(LOGINS);
@@ -178,7 +179,7 @@ fn costs_from_nothing_to_too_much() {
     }
 }
 
-/// Requests that are sent without waiting for answers are answered in their order.
+/// Pipelined requests are answered in order.
 #[test]
 fn requests_may_follow_each_other_at_once() {
     let service = InProcess::with_rules(TWO_AN_HOUR);

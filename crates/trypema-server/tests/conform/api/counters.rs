@@ -1,4 +1,4 @@
-//! Counters one by one: looking, giving back, forgetting, explaining.
+//! Operations on single counters: look, refund, delete, explain.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{REST_OF_THE_HOUR_MS, TWO_AN_HOUR, check, problem, user};
 use crate::client::Client;
 use crate::in_process::InProcess;
 
-/// The path of a key that an answer told.
+/// Returns the path of a key that a response has named.
 fn path_of(key: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),

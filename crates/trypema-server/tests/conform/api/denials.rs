@@ -1,4 +1,4 @@
-//! How a denial is told: by the body, by a status of choice, by headers.
+//! Denials: in the body, by a status of the client's choice, and in headers.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ rules:
   - {id: per-user, scope: user, strategy: {fixed_window: {limit: 1, window: 10s}}}
 ";
 
-/// The answer to a request beyond the limit.
+/// Returns the response to a request beyond the limit.
 fn beyond(service: &InProcess, query: &str) -> Reply {
     let mut client = service.client();
     client.send("POST", "/v1/check", &[], &user("ann").to_string());
@@ -81,7 +81,7 @@ fn choices_that_are_none_are_refused_and_spend_nothing() {
     assert_eq!(reply.json()["allowed"], json!(true), "nothing was spent");
 }
 
-/// A client that comes back after the whole seconds it was told is let in; zero would mean at once.
+/// A client that waits the whole seconds of `Retry-After` is admitted. Zero would mean an immediate retry.
 #[test]
 fn retry_after_is_rounded_up_and_at_least_a_second() {
     let told = [(0, "10"), (1, "10"), (8_900_000, "2"), (8_999_999, "2"), (9_000_000, "1"), (9_999_999, "1")];

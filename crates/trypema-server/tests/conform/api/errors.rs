@@ -1,4 +1,4 @@
-//! Requests that get no answer: which status, and what they are told.
+//! Invalid requests: the status and the detail of the problem.
 
 use super::{TWO_AN_HOUR, problem, user};
 use crate::in_process::InProcess;

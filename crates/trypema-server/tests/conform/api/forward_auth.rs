@@ -1,4 +1,4 @@
-//! `/v1/forward-auth`: requests that a proxy holds.
+//! `/v1/forward-auth`: requests from a reverse proxy.
 
 use serde_json::json;
 
@@ -34,17 +34,18 @@ fn service() -> InProcess {
     InProcess::start(SETTINGS).ruled_by(RULES)
 }
 
-/// A client that nobody has met.
+/// The address of a client without earlier requests.
 const SOMEBODY: (&str, &str) = ("x-forwarded-for", "203.0.113.200");
 
-/// Asks as a proxy does; somebody is the client, unless it is said. `profile` is what follows `/v1/forward-auth`.
+/// Sends a request as a proxy does, for the client `SOMEBODY` unless `headers` name one. `profile` is the
+/// rest of the path after `/v1/forward-auth`.
 fn ask(client: &mut Client, profile: &str, headers: &[(&str, &str)]) -> Reply {
     let is_said = headers.iter().any(|(name, _)| *name == "x-forwarded-for");
     let more = if is_said { &[][..] } else { &[SOMEBODY] };
     client.send("GET", &format!("/v1/forward-auth{profile}"), &[headers, more].concat(), "")
 }
 
-/// What a counter has left.
+/// Returns the remaining units of a counter.
 fn left(client: &mut Client, key: &str) -> u64 {
     let path = format!("/v1/keys/{}", key.replace('|', "%7C"));
     client.send("GET", &path, &[], "").json()["remaining"].as_u64().unwrap()
@@ -82,7 +83,8 @@ fn what_is_denied_is_429_or_what_the_proxy_understands() {
     assert_eq!((none.header("retry-after"), none.header("ratelimit")), (Some("2000"), None));
 }
 
-/// Without a configuration there are two profiles, and neither reads headers beyond the request's own.
+/// Without configuration there are two profiles. Neither reads headers besides those of the forwarded
+/// request.
 #[test]
 fn profiles_are_built_in() {
     let rules = "rules: [{id: all, scope: global, strategy: {fixed_window: {limit: 1, window: 1h}}}]";
@@ -101,7 +103,8 @@ fn profiles_are_built_in() {
     assert_eq!(statuses, [200, 429, 403], "a configured profile replaces the built-in one, and only that");
 }
 
-/// The service cannot tell a client's text in the path from the proxy's, so it reads a profile and nothing else.
+/// The server cannot tell a client's text in the path from the proxy's, so it accepts only the name of a
+/// profile there.
 #[test]
 fn anything_else_in_the_path_is_refused_and_spends_nothing() {
     let service = service();
@@ -145,7 +148,7 @@ fn anything_else_in_the_path_is_refused_and_spends_nothing() {
     assert_eq!((left(&mut client, "per-user|user=ann"), left(&mut client, "per-user|user=boss")), (2, 2));
 }
 
-/// No byte of a value is read as anything but a part of the value.
+/// Every byte of a header's value is part of the value.
 #[test]
 fn values_are_never_parameters() {
     let service = service();
@@ -251,7 +254,8 @@ fn literals_of_a_profile_win_over_headers() {
     assert_eq!(left(&mut client, "logins"), 0);
 }
 
-/// For proxies that ask a second time about the same request: what the first question counted is not counted again.
+/// For proxies that call forward-auth twice for one client request: the second profile leaves out the request's
+/// own attributes, so that their rules do not count the request again.
 #[test]
 fn a_profile_may_leave_out_what_requests_have_by_themselves() {
     let service = service();
@@ -265,7 +269,8 @@ fn a_profile_may_leave_out_what_requests_have_by_themselves() {
     assert_eq!(left, [1, 2, 2]);
 }
 
-/// For proxies that describe a request in headers of their own, as the nginx ingress controller of Kubernetes does.
+/// For proxies that describe a request in their own headers, such as the nginx ingress controller of
+/// Kubernetes.
 #[test]
 fn a_profile_may_take_the_request_itself_from_other_headers() {
     let service = service();
@@ -295,7 +300,7 @@ fn a_request_that_is_not_described_is_refused() {
     assert!(problem(&reply, 400).contains("x-forwarded-for is missing"));
 }
 
-/// Where a header that the proxy sets comes twice, one of them is the client's.
+/// If a header that the proxy sets occurs twice, the client has sent one of them.
 #[test]
 fn headers_that_come_twice_are_refused() {
     let service = service();

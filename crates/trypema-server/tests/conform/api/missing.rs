@@ -1,4 +1,5 @@
-//! Requests that lack an attribute, names of rules, and what abuse rules count: in answers, metrics and the log.
+//! Requests that lack an attribute, rule names, and the counts of abuse rules: in responses, metrics and the
+//! log.
 
 use serde_json::json;
 

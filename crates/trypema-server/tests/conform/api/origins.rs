@@ -1,4 +1,4 @@
-//! Web pages: none may call the service, unless its origin is allowed.
+//! Web pages: a page may call the server only if its origin is allowed.
 
 use super::{TWO_AN_HOUR, problem, user};
 use crate::client::{Client, Reply};
@@ -47,7 +47,7 @@ const FOREIGN: [&str; 5] = [
     "https://app.example.evil.example",
 ];
 
-/// The remaining units of `ann`, which no page may change.
+/// Returns the remaining units of `ann`, which no page may change.
 fn remaining(service: &InProcess) -> u64 {
     let key = service.client().send("GET", "/v1/keys/per-user%7Cuser=ann", &[], "").json();
     key["remaining"].as_u64().unwrap()
@@ -82,7 +82,8 @@ fn foreign_pages_are_refused_everywhere() {
     assert_eq!(remaining(&service), 2);
 }
 
-/// A browser that leaves `Origin` out tells that it is one. Links and bookmarks are GETs, which change nothing.
+/// A browser reveals itself by other headers even without `Origin`. Links and bookmarks are `GET` requests,
+/// which change nothing.
 #[test]
 fn requests_of_browsers_are_known_without_an_origin() {
     let service = InProcess::with_rules(TWO_AN_HOUR);
@@ -95,7 +96,8 @@ fn requests_of_browsers_are_known_without_an_origin() {
     assert_eq!(check.send("POST", "/v1/check", &[], &user("ann").to_string()).status, 200, "a program");
 }
 
-/// Nothing that a page can load without being asked for permission spends: images, scripts and links are GETs.
+/// A page can load images, scripts and links without a preflight request. All are `GET` requests, and none
+/// spends units.
 #[test]
 fn a_get_never_spends() {
     let service = InProcess::with_rules(TWO_AN_HOUR);
@@ -103,7 +105,7 @@ fn a_get_never_spends() {
     for path in ["/v1/check", "/v1/check?user=ann", "/v1/refund"] {
         assert!([401, 405].contains(&check.send("GET", path, &[], "").status), "{path}");
     }
-    // A page cannot set the headers that forward-auth asks for without being asked for permission, either.
+    // Forward-auth needs headers that a page cannot set without a preflight request.
     assert_eq!(check.send("GET", "/v1/forward-auth", &[], "").status, 400);
     let preflight =
         [("origin", "https://evil.example"), ("access-control-request-headers", "x-forwarded-uri")];
@@ -112,7 +114,7 @@ fn a_get_never_spends() {
     assert_eq!(remaining(&service), 2);
 }
 
-/// Of forward-auth it is the origin of the request that the proxy holds; of health it does not matter.
+/// For forward-auth, `Origin` belongs to the request that the proxy forwards. For health, it does not matter.
 #[test]
 fn forward_auth_and_health_ignore_origins() {
     let service = InProcess::start("trusted_proxies: [127.0.0.1]").ruled_by(TWO_AN_HOUR);

@@ -1,4 +1,4 @@
-//! What rules can say besides yes and no.
+//! Outcomes besides allowed and denied.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,8 @@ fn outcome(client: &mut Client, question: &Value) -> (Value, Value) {
     (answer["outcome"].clone(), answer["retry_after_ms"].clone())
 }
 
-/// One call a second: the second caller waits for it, up to a second and a half; the wait for two is too long.
+/// One unit per second: a cost of 1 has to wait a second, which `max_delay` allows. The wait for a cost of 2
+/// is too long.
 #[test]
 fn a_throttled_caller_is_asked_to_wait_if_that_is_not_too_long() {
     let rules = "

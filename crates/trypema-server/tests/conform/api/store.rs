@@ -1,4 +1,5 @@
-//! What is answered while Redis cannot be asked: what each rule was told to say, and never 429.
+//! Responses while Redis is unreachable: each rule applies its `on_store_failure`, and the status is never
+//! 429.
 
 use serde_json::{Value, json};
 use trypema_testkit::program::FreePort;
@@ -15,7 +16,7 @@ rules:
   - {id: unsaid, scope: user, strategy: {fixed_window: {limit: 2, window: 1h}}}
 ";
 
-/// A service whose Redis is nowhere.
+/// A server whose Redis is unreachable.
 struct Lonely {
     service: InProcess,
     _nobody: FreePort,
@@ -31,7 +32,7 @@ fn about(name: &str) -> Value {
     json!({"attributes": {name: "ann"}})
 }
 
-/// A profile for each rule, whose denials are 403.
+/// A profile for each rule. Denials have the status 403.
 const PROFILES: &str = "
 forward_auth:
   profiles:

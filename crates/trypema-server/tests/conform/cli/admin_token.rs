@@ -1,4 +1,4 @@
-//! The administration listener and the token that it generates, as users of the binary meet them.
+//! The admin listener and its generated token, as users of the binary see them.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use super::Ran;
 use crate::folder::Folder;
 use crate::harness::{Service, trypema};
 
-/// A service with its administration on `port`, and its token below `session`.
+/// Starts a server with its admin listener on `port`, and its token file below `session`.
 fn serve(session: &Path, port: &FreePort) -> Service {
     let listen = format!("127.0.0.1:{}", port.number());
     Service::of(|_| {
@@ -32,7 +32,7 @@ fn token_in(session: &Path, port: &FreePort) -> String {
 /// Runs a client as the user of a session.
 fn as_user(session: &Path, arguments: &[&str]) -> Ran {
     let mut command = trypema();
-    // No proxy is to see the token.
+    // The client must not send the token through a proxy.
     command.env("HTTP_PROXY", "http://127.0.0.1:1").env("ALL_PROXY", "http://127.0.0.1:1");
     command.env("XDG_RUNTIME_DIR", session).args(arguments).output().unwrap().into()
 }
@@ -82,7 +82,7 @@ fn a_service_manager_may_give_the_directory() {
     assert_eq!(client.output().unwrap().status.code(), Some(0));
 }
 
-/// `script` gives it a terminal.
+/// `script` gives the server a terminal.
 #[test]
 fn a_terminal_is_told_the_token() {
     let (folder, port) = (Folder::new(), FreePort::any().unwrap());
@@ -103,7 +103,8 @@ fn a_terminal_is_told_the_token() {
     assert_eq!(printed.trim(), format!("token: {}", token_in(folder.path(), &port)));
 }
 
-/// Whether the default port is free is a matter of what else runs; here it is not, or there is no place for a token.
+/// The default port may be in use on any machine. The test makes sure that it is, or that there is no
+/// directory for a token.
 #[test]
 fn without_a_default_the_service_starts_without_administration() {
     let taken = TcpListener::bind("127.0.0.1:8081");
@@ -139,7 +140,7 @@ fn administration_can_be_switched_off() {
     assert_eq!(refund.status, 401, "{refund:?}");
 }
 
-/// Whoever names an address, or a token, means it.
+/// An explicitly configured address or token that does not work is fatal.
 #[test]
 fn what_is_explicit_and_fails_is_fatal() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -174,7 +175,7 @@ fn what_is_explicit_and_fails_is_fatal() {
     }
 }
 
-/// Each failure is logged with its address, and what then happens.
+/// Each failed login is logged with its address and the consequence.
 #[test]
 fn failed_logins_are_logged() {
     let mut service = Service::start(&[]);

@@ -1,4 +1,4 @@
-//! Services that do not start, and say why.
+//! Servers that refuse to start, and their error messages.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use trypema_testkit::redis::Server;
 
 use crate::harness::{Service, trypema};
 
-/// How a service ended that must not start, and what it said. The files are in its directory.
+/// Returns the exit code and the output of a server that must not start. The files are in its directory.
 fn refused(files: &[(&str, &str)], flags: &[&str]) -> (i32, String) {
     let mut program = Program::start(|directory: &Path| {
         for (name, text) in files {
@@ -58,7 +58,8 @@ fn settings_that_cannot_be_used_are_named() {
     }
 }
 
-/// Added to the present time, or multiplied, such a time overflows: each of these once panicked, or might have.
+/// Added to the current time, or multiplied, such a duration overflows. Each of these settings has panicked
+/// before, or could have.
 #[test]
 fn times_that_are_too_long_are_refused_by_name() {
     let help = String::from_utf8(trypema().args(["serve", "--help"]).output().unwrap().stdout).unwrap();
@@ -76,7 +77,7 @@ fn times_that_are_too_long_are_refused_by_name() {
     }
 }
 
-/// Times that are as long as they may be are used without an overflow.
+/// The longest allowed durations do not overflow.
 #[test]
 fn the_longest_times_are_served() {
     let redis = Server::start().unwrap();
@@ -178,7 +179,7 @@ fn a_profile_is_refused_by_the_name_of_its_field() {
     }
 }
 
-/// A line that is wrong is told; one that holds a secret is not shown beside it.
+/// An error names the wrong line, but does not print a secret in it.
 #[test]
 fn what_is_wrong_with_a_file_tells_no_secret() {
     let files = [
@@ -222,7 +223,7 @@ fn a_port_that_is_taken_is_told() {
     assert!(log.contains(&format!("listen: {address}")) && log.contains("in use"), "{log}");
 }
 
-/// It will not change its mind by being asked again; what it refused is not told.
+/// A retry cannot help if Redis refuses the password. The message does not contain the password.
 #[test]
 fn a_redis_that_refuses_the_login_ends_the_start() {
     let redis = Server::builder().password("right-password").start().unwrap();

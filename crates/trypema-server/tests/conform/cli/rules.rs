@@ -10,7 +10,7 @@ fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files of a folder of rules.
+/// Returns the files of a folder of rules.
 fn files(name: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(repository().join("testdata/rules").join(name)).unwrap();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -46,7 +46,7 @@ fn hints_are_no_errors() {
     assert!(parts.iter().all(|part| hint.contains(part)), "{hint}");
 }
 
-/// Every file says in its first comments what is wrong with it, and where.
+/// Every file gives its expected errors, with their lines, in the comments at its start.
 #[test]
 fn invalid_files_are_refused_with_line_and_reason() {
     let files = files("invalid");

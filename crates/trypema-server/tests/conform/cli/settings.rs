@@ -1,4 +1,5 @@
-//! Where settings come from: flags, then variables, then the file, then defaults; and secrets that stay secret.
+//! The precedence of settings (flags, then environment variables, then the file, then defaults), and secrets
+//! that stay secret.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use serde_json::json;
 use crate::client::Reply;
 use crate::harness::{Service, trypema};
 
-/// A service with settings in its file, as variables, and as flags.
+/// Starts a server with settings in its file, as environment variables, and as flags.
 fn serve(file: &str, variables: &[(&str, &str)], flags: &[&str]) -> Service {
     Service::of(|directory| {
         let mut command = configured(directory, file);
@@ -26,7 +27,7 @@ fn configured(directory: &Path, file: &str) -> Command {
     command
 }
 
-/// How many requests a batch may have.
+/// Returns the largest number of requests that the server accepts in a batch.
 fn batch(service: &Service) -> usize {
     let mut client = service.client();
     let fits = |size: &usize| {
@@ -85,7 +86,7 @@ fn the_file_itself_can_be_a_variable() {
     assert_eq!(batch(&service), 2);
 }
 
-/// Two ways to write settings in one file, each of them whole.
+/// A file may contain no setting or every setting.
 #[test]
 fn a_file_may_say_everything_or_nothing() {
     assert_eq!(serve("# nothing yet\n", &[], &[]).get("/healthz").status, 200);
@@ -138,7 +139,7 @@ fn secrets_can_be_in_files() {
     }
 }
 
-/// Not at the most talkative level, not while Redis is away, not when somebody guesses wrong.
+/// Not at the most verbose log level, not while Redis is unreachable, and not after a wrong token.
 #[test]
 fn secrets_are_never_printed() {
     let mut service = Service::of(|directory| {

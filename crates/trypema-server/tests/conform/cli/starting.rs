@@ -1,4 +1,4 @@
-//! What is said at the start, and while the service runs.
+//! The output at the start, and while the server runs.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use trypema_testkit::program::Program;
 use crate::client::Client;
 use crate::harness::{Service, trypema};
 
-/// The address of the first `curl` line is where the service is, and its request is denied when it is repeated often enough.
+/// The first `curl` line contains the server's address. Its request is denied after enough repetitions.
 #[test]
 fn with_nothing_configured_it_says_what_to_try() {
     let mut service = Service::start(&[]);
@@ -29,7 +29,7 @@ fn with_nothing_configured_it_says_what_to_try() {
     assert!(log.contains("--rules rules.yaml"), "{log}");
 }
 
-/// A program that reads logs finds an object in every line, and the address in one of them.
+/// With JSON logs, every line is an object, and one of them contains the address.
 #[test]
 fn logs_can_be_read_by_programs() {
     let mut program = Program::start(|_| {

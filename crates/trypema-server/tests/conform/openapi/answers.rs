@@ -1,4 +1,4 @@
-//! Every answer that is described is provoked, and is as described.
+//! Provokes every response in the document and compares it with its description.
 
 use std::collections::BTreeSet;
 
@@ -31,14 +31,14 @@ forward_auth:
     mallory: {attributes: {user: {value: mallory}}, deny_status: 401}
 ";
 
-/// Compares answers with what is described of them, and remembers which were seen.
+/// Compares responses with their descriptions, and records which descriptions were seen.
 pub(super) struct Comparison {
     document: Document,
     seen: BTreeSet<(String, String, String)>,
 }
 
 impl Comparison {
-    /// Asserts that a reply is one of those that are described.
+    /// Asserts that the document describes a reply.
     pub(super) fn compare(&mut self, method: &str, path: &str, reply: &Reply) {
         let status = reply.status.to_string();
         let operation = &self.document.0["paths"][path][method];
@@ -62,7 +62,7 @@ impl Comparison {
         self.seen.insert((path.to_owned(), method.to_owned(), name));
     }
 
-    /// Sends a request and compares its answer. `path` is as the document has it.
+    /// Sends a request and compares its response. `path` is the path template of the document.
     fn provoke(&mut self, service: &InProcess, asking: Asking<'_>) {
         let Asking { method, path, query, profile, headers, body } = asking;
         let path_asked = path.replace("{key}", "per-user%7Cuser=ann").replace("{profile}", profile);
@@ -89,7 +89,7 @@ fn asking<'a>(method: &'a str, path: &'a str, body: &'a str) -> Asking<'a> {
 const ANN: &str = r#"{"attributes": {"user": "ann", "plan": "free", "endpoint": "/login", "method": "POST", "login": "ann"}}"#;
 const FORWARDED: &[(&str, &str)] = &[("x-forwarded-uri", "/"), ("x-forwarded-for", "203.0.113.1")];
 
-/// Requests that every service is asked, whatever it makes of them.
+/// Requests that are sent to every server, regardless of the outcome.
 const ALL: [(&str, &str, &str); 11] = [
     ("post", "/v1/check", ANN),
     ("post", "/v1/explain", ANN),
@@ -125,7 +125,7 @@ fn every_answer_is_as_described() {
     assert!(missing.is_empty(), "described, and never seen: {missing:?}");
 }
 
-/// Answers of every kind that a decision has.
+/// Provokes decisions of every kind.
 fn decisions(comparison: &mut Comparison) {
     let service = InProcess::start(PROFILES).ruled_by(RULES);
     for _ in 0..8 {
@@ -175,7 +175,7 @@ fn mistakes(comparison: &mut Comparison) {
     }
 }
 
-/// With a token, beyond this machine, for strangers, and without its store.
+/// Servers with a token, on a public address, for untrusted proxies, and without Redis.
 fn services_that_refuse(comparison: &mut Comparison) {
     let nobody = FreePort::any().unwrap();
     let settings = [
@@ -196,7 +196,7 @@ fn services_that_refuse(comparison: &mut Comparison) {
     }
 }
 
-/// Web pages, and an address that has guessed too many tokens.
+/// Provokes responses to web pages, and to an address that has sent too many wrong tokens.
 fn pages_and_guesses(comparison: &mut Comparison) {
     let service = InProcess::start("").ruled_by(RULES);
     for (method, path, body) in ALL {
@@ -211,7 +211,7 @@ fn pages_and_guesses(comparison: &mut Comparison) {
     }
 }
 
-/// Redis that forbids what it is asked for: a fault of whoever set it up.
+/// Redis forbids the commands that the server needs: a mistake in its configuration.
 fn a_store_that_refuses(comparison: &mut Comparison) {
     let redis = Server::start().unwrap();
     let service = InProcess::start(&format!("redis_url: {}\n{PROFILES}", redis.url())).ruled_by(RULES);

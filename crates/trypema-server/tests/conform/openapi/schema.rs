@@ -1,21 +1,22 @@
-//! As much of JSON Schema as the document uses. A word that is not known is a failure: what is not understood is not checked.
+//! The subset of JSON Schema that the document uses. An unknown keyword fails the test, because it would not
+//! be checked.
 
 use serde_json::Value;
 
-/// Words that say nothing about which values are valid, and `pattern`, which would take an engine for regular expressions.
+/// Keywords that do not restrict values, and `pattern`, which would need a regular expression engine.
 const NOT_CHECKED: [&str; 8] =
     ["title", "description", "default", "example", "examples", "format", "$comment", "pattern"];
 
-/// A document that schemas refer into.
+/// An OpenAPI document, to resolve references of schemas.
 pub struct Document(pub Value);
 
 impl Document {
-    /// What `#/components/schemas/Rule` stands for.
+    /// Returns the value behind a reference such as `#/components/schemas/Rule`.
     pub fn resolve(&self, reference: &str) -> Option<&Value> {
         self.0.pointer(reference.strip_prefix('#')?)
     }
 
-    /// What is wrong with a value, each with its place.
+    /// Returns the violations of a schema by a value, each with its place.
     pub fn faults(&self, schema: &Value, value: &Value, place: &str) -> Vec<String> {
         let fault = |text: String| vec![format!("{place}: {text} (is {value:.200})")];
         let object = match schema {
@@ -89,7 +90,8 @@ impl Document {
     }
 }
 
-/// Whether a value meets one of the words that look at it alone; those that are about another type of value it meets anyway.
+/// Whether a value satisfies a keyword that needs no other schema. A keyword for another type of value is
+/// always satisfied.
 fn is_met(word: &str, wanted: &Value, value: &Value) -> bool {
     let length = value.as_str().map(|text| text.chars().count() as u64);
     let count = value.as_array().map(|items| items.len() as u64);

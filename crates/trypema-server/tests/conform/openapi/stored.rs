@@ -1,4 +1,4 @@
-//! The answers of rules that are stored: of a database that works, has a bad row, and is away.
+//! Responses for stored rules: with a working database, with a bad row, and with an unreachable database.
 
 use serde_json::json;
 use trypema_testkit::postgres::Server;
@@ -7,7 +7,7 @@ use super::answers::Comparison;
 use crate::harness::trypema;
 use crate::in_process::{InProcess, TOKEN};
 
-/// An operation, as the document has its path, and what is asked.
+/// An operation, with its path template and the request to send.
 struct Operation {
     method: &'static str,
     path: &'static str,
@@ -19,7 +19,7 @@ const KEY: &str = "/v1/overrides/{key}";
 const VALUE: &str = "/v1/lists/{list}/{attribute}/{value}";
 const NOTHING: &str = "";
 
-/// Every operation, in an order in which each finds what it needs.
+/// Returns every operation, in an order in which each finds the rules that it needs.
 fn operations() -> Vec<Operation> {
     let rule = |id: &str| json!({"id": id, "scope": "user", "strategy": {"fixed_window": {"limit": 5, "window": "1h"}}});
     let mut candidate = rule("next");
@@ -66,12 +66,12 @@ impl Comparison {
         reply.status
     }
 
-    /// Stores what every operation needs.
+    /// Stores the rules that every operation needs.
     fn restored(&mut self, service: &InProcess) {
         assert_eq!(self.stored(service, &operations()[2], &ANY), 200);
     }
 
-    /// Announces a body that is longer than any, and sends none of it.
+    /// Announces a body beyond the limit, and sends none of it.
     fn announced(&mut self, service: &InProcess, operation: &Operation) {
         let Operation { method, path, target, .. } = operation;
         let head = format!(
@@ -83,7 +83,7 @@ impl Comparison {
         self.compare(method, path, &client.read().unwrap());
     }
 
-    /// The same at other places.
+    /// Sends the same operation to other targets.
     fn elsewhere(
         &mut self,
         service: &InProcess,
@@ -101,7 +101,7 @@ impl Comparison {
     }
 }
 
-/// Web pages, and an address that has guessed too many tokens.
+/// Provokes responses to web pages, and to an address that has sent too many wrong tokens.
 fn pages_and_guesses(comparison: &mut Comparison, settings: &str) {
     let service = InProcess::start(settings);
     for operation in operations() {
@@ -118,7 +118,7 @@ fn pages_and_guesses(comparison: &mut Comparison, settings: &str) {
 
 const ANY: [(&str, &str); 1] = [("if-match", "*")];
 
-/// Provokes everything that rules that are stored can be answered.
+/// Provokes every response of the operations on stored rules.
 pub(super) fn compare(comparison: &mut Comparison) {
     let database = Server::start().unwrap();
     let mut migrate = trypema();
@@ -153,7 +153,7 @@ pub(super) fn compare(comparison: &mut Comparison) {
     in_a_file(comparison);
 }
 
-/// Nothing else can be changed while somebody's row cannot be understood, and nobody can go back to it.
+/// While a row is unreadable, no other change is accepted, and no revert to that revision either.
 fn a_bad_row(comparison: &mut Comparison, service: &InProcess, database: &Server) {
     comparison.restored(service);
     let by_hand = |statement: &str| database.sql(statement).unwrap();
@@ -181,7 +181,7 @@ fn a_bad_row(comparison: &mut Comparison, service: &InProcess, database: &Server
     }
 }
 
-/// What clients do wrong.
+/// Provokes responses to client errors.
 fn mistakes(comparison: &mut Comparison, service: &InProcess) {
     for operation in operations() {
         if operation.method == "get" {
@@ -239,7 +239,8 @@ fn mistakes(comparison: &mut Comparison, service: &InProcess) {
     comparison.elsewhere(service, ("get", "/v1/overrides"), &["/v1/overrides?x=1"]);
 }
 
-/// Rules that are in a file cannot be changed here; beyond this machine, without a token, nobody may look, either.
+/// Rules in a file cannot be changed through the API. On a public address, a client without a token cannot
+/// read them either.
 fn in_a_file(comparison: &mut Comparison) {
     for address in ["127.0.0.1:0", "0.0.0.0:0"] {
         let service = InProcess::listening(address, "");

@@ -1,4 +1,4 @@
-//! Limits of traces, as rules write them.
+//! Converts the limits of traces to rules.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use trypema_testkit::trace::{Limit, Line, What};
 /// The id of the only rule.
 pub const RULE: &str = "traced";
 
-/// The only rule, with the limit of a line; `None` if rules cannot say it.
+/// Returns the only rule, with the limit of a line, or `None` if rules cannot express it.
 pub fn rules_of(line: &Line) -> Option<RuleSet> {
     let What::Limit(limit) = &line.what else { return None };
-    // Stickiness is a property of the library's own calls, of which rules know nothing.
+    // Stickiness is a property of the library's own calls. Rules do not have it.
     if line.text.contains("sticky") {
         return None;
     }
@@ -65,7 +65,7 @@ fn numbers(limit: &Limit, text: &str) -> Numbers {
         Limit::SlidingWindow(limit) => {
             Numbers::SlidingWindow(CounterNumbers { limit: limit.limit(), window: Period(limit.window()) })
         }
-        // Its tiers cannot be asked for; the line has them.
+        // The limit type does not expose its tiers, so they are read from the line.
         Limit::Abuse(_) => Numbers::Abuse(AbuseNumbers {
             temp: tier(text, "short="),
             long: tier(text, "long="),
@@ -82,7 +82,7 @@ fn group(milliseconds: u64) -> Period {
     Period(Duration::from_millis(milliseconds))
 }
 
-/// Reads `60s/3/600s` after its name.
+/// Parses a tier such as `60s/3/600s` after its name.
 fn tier(text: &str, name: &str) -> TierNumbers {
     let word = text.split_whitespace().find_map(|word| word.strip_prefix(name)).unwrap();
     let parts: Vec<&str> = word.split('/').collect();

@@ -1,4 +1,4 @@
-//! Playing a trace on the library and on the service, side by side.
+//! Plays a trace on the library and on the server, side by side.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::said::Said;
 use crate::client::Client;
 use crate::in_process::InProcess;
 
-/// Whether HTTP has everything that a trace does.
+/// Whether HTTP supports every operation of a trace.
 pub fn is_playable(trace: &Trace) -> bool {
     trace.lines.iter().all(|line| match &line.what {
         What::Limit(_) => rules_of(line).is_some(),
@@ -21,10 +21,11 @@ pub fn is_playable(trace: &Trace) -> bool {
     })
 }
 
-/// How long a key has to be left alone to be asked of Redis each time: the longest interval of leases.
+/// The minimum time between two requests that keeps a key cold, so that it is not leased: the longest sync interval.
 const INTERVAL_US: u64 = 100_000;
 
-/// Whether nothing of a trace is leased, because it counts attempts or every key stays cold: Redis is then asked each time.
+/// Whether nothing in a trace is leased, because it counts attempts or every key stays cold. Redis then
+/// decides each request.
 pub fn is_never_leased(trace: &Trace) -> bool {
     let is_abuse = |line: &Line| matches!(line.what, What::Limit(Limit::Abuse(_)));
     trace.lines.iter().any(is_abuse) || is_unhurried(trace)
@@ -40,15 +41,15 @@ fn is_unhurried(trace: &Trace) -> bool {
     })
 }
 
-/// An answer of the service that is not the library's.
+/// A response of the server that differs from the library's.
 #[derive(Debug)]
 pub struct Difference {
     pub line: usize,
     pub text: String,
 }
 
-/// Plays a trace on both, and says where they differ. `heard` is what becomes of the library's answers before they are compared: nothing,
-/// except where a test wants to see a difference.
+/// Plays a trace on both and returns the differences. `heard` transforms the library's answers before the
+/// comparison. It is the identity, unless a test wants to see a difference.
 pub fn differences(
     trace: &Trace,
     service: &InProcess,
@@ -85,12 +86,13 @@ pub fn differences(
     found
 }
 
-/// Asks the service what a step asks.
+/// Sends the request of a step to the server.
 fn asked(client: &mut Client, limit: &Limit, step: &Step) -> Said {
     let question = |cost: &u64| json!({"attributes": {"key": step.key}, "cost": cost});
     match &step.verb {
         Verb::Take(cost) => decided(client, "/v1/check", &question(cost)),
-        // Looking asks abuse rules only whether they block; explaining asks about the attempt itself, as a peek does.
+        // For abuse rules, mode `look` reports only existing blocks. `explain` evaluates the attempt itself,
+        // as a peek does.
         Verb::Peek(cost) if matches!(limit, Limit::Abuse(_)) => {
             decided(client, "/v1/explain", &question(cost))
         }
@@ -116,7 +118,7 @@ fn path(step: &Step) -> String {
     format!("/v1/keys/{RULE}%7Ckey={}", step.key)
 }
 
-/// A decision of the only rule, which is that of all of them.
+/// Sends a request and returns the decision of the only rule, which is also the overall decision.
 fn decided(client: &mut Client, path: &str, question: &Value) -> Said {
     let told = sent(client, "POST", path, &question.to_string());
     let rule = &told["rules"][0];

@@ -1,9 +1,9 @@
-//! What is answered to a call, in the words of HTTP.
+//! The result of a call in a form that the library's answer and the HTTP response share.
 
 use serde_json::Value;
 use trypema_testkit::trace::{Answer, Head, Value as Number, Wait};
 
-/// An answer. Whoever compares two of them compares every number.
+/// A result. Comparing two of them compares every number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     Decided(Decided),
@@ -11,7 +11,7 @@ pub enum Said {
     Forgotten(bool),
 }
 
-/// Everything that a decision says, with times in milliseconds, rounded up.
+/// All fields of a decision, with times in milliseconds, rounded up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decided {
     pub is_allowed: bool,
@@ -22,7 +22,7 @@ pub struct Decided {
 }
 
 impl Said {
-    /// What the library said.
+    /// Converts the library's answer.
     pub fn by_library(answer: &Answer) -> Self {
         match answer.head {
             Head::Refunded(units) => Self::Refunded(units),
@@ -37,7 +37,7 @@ impl Said {
         }
     }
 
-    /// What the service said of one rule, or of a key.
+    /// Converts the server's response for one rule, or for a key.
     pub fn by_service(told: &Value, is_allowed: bool) -> Self {
         Self::Decided(Decided {
             is_allowed,

@@ -1,10 +1,10 @@
-//! Every route and method, who may use it, and a request that works.
+//! Every route and method, its permission, and a request that works.
 
 use serde_json::{Value, json};
 
 use crate::scene::per_user;
 
-/// Who may use a route.
+/// The clients that may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
     Everybody,
@@ -15,14 +15,14 @@ pub enum For {
 /// A method of a route, and a request for it that works.
 pub struct Route {
     pub method: &'static str,
-    /// As the description has it.
+    /// The path template of the OpenAPI document.
     pub template: &'static str,
     pub path: &'static str,
     pub body: Value,
     pub used_by: For,
 }
 
-/// All of them, in an order in which each works, with the rule `per-user` and its candidate `next`.
+/// Returns all routes, in an order in which each works, with the rule `per-user` and its candidate `next`.
 pub fn all() -> Vec<Route> {
     let route = |used_by, method, template, path, body| Route { method, template, path, body, used_by };
     let plain = |used_by, method, path| route(used_by, method, path, path, Value::Null);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{ROWS, VALUES, adopt, database, in_force, serve};
 use crate::scene::done;
 
-/// Each documented column in another type that can hold the same.
+/// A table with each documented column in another type that can hold the same values.
 const OTHER_TYPES: &str = "
     CREATE TYPE limit_scope AS ENUM ('global', 'tenant', 'user', 'ip', 'endpoint');
     CREATE TABLE rate_limit_rules (
@@ -24,7 +24,7 @@ fn other_types_are_converted_without_loss() {
     assert_eq!(in_force(&serve(&database)).len(), 3);
 }
 
-/// What is missing is added, with its default; what is there beyond the documented columns stays.
+/// Missing columns are added with their defaults. Columns beyond the documented ones stay.
 #[test]
 fn columns_are_added_and_further_ones_stay() {
     let database = database(
@@ -49,7 +49,8 @@ fn columns_are_added_and_further_ones_stay() {
     assert_eq!(database.sql("SELECT count(*) FROM pg_indexes WHERE indexname = 'by_team'").unwrap(), "1");
 }
 
-/// Values that may be NULL in the documented table, and not here, get the documented defaults; each is told.
+/// The documented table allows NULL in more columns than ours. Such values become the documented defaults,
+/// and each is reported.
 #[test]
 fn nulls_get_their_defaults_and_are_told() {
     let database = database(&format!("{}{ROWS}", super::DOCUMENTED));

@@ -1,4 +1,4 @@
-//! Tables of the same name that are something else.
+//! Tables of the same name with another purpose.
 
 use super::{DOCUMENTED, Migrated, ROWS, database, migrate};
 

@@ -1,11 +1,13 @@
-//! Rows of the documented table that no server can use: they are set aside and told, and the others are in force.
+//! Rows of the documented table that no server can use: they are set aside and reported, and the others are
+//! in force.
 
 use serde_json::{Value, json};
 
 use super::{DOCUMENTED, Migrated, ROWS, adopt, database, in_force, migrate, serve};
 use crate::scene::{done, is_allowed};
 
-/// Rows that the documented table takes, the last digit of their ids, and what is told of them.
+/// Rows that the documented table accepts: the last digit of the id, the invalid column, and the reported
+/// error.
 const BAD: [(&str, &str, &str); 10] = [
     ("a", "algorithm = 'gcra'", "unknown variant `gcra`"),
     ("b", "scope = 'galaxy'", "unknown variant `galaxy`"),
@@ -66,12 +68,12 @@ fn unusable_rows_are_set_aside_and_told() {
     for (digit, ..) in BAD {
         assert!(log.lines().any(|line| line.contains(&id(digit)) && line.contains("not in force")), "{log}");
     }
-    // They stand in the way of no change.
+    // They do not prevent other changes.
     done(&service, "PUT", "/v1/lists/block/user/mallory", &Value::Null);
     assert!(!is_allowed(&service, "mallory"));
 }
 
-/// Whoever writes a rule of the same id has repaired the row.
+/// Writing a rule with the same id repairs the row.
 #[test]
 fn a_repaired_row_is_not_told_any_more() {
     let database = database(&with_bad_rows());
@@ -84,7 +86,7 @@ fn a_repaired_row_is_not_told_any_more() {
     assert!(again.contains("not in force: 9\n") && !again.contains(&id("c")), "{again}");
 }
 
-/// Values that this table could only hold rounded, and ids that are not one row's.
+/// Rows with values that our table could only store rounded, and rows without a unique id, are set aside.
 #[test]
 fn nothing_is_rounded_or_chosen() {
     let database = database(
@@ -116,7 +118,8 @@ fn nothing_is_rounded_or_chosen() {
     );
 }
 
-/// What fails in the middle leaves everything as it was; here a view depends on a column whose type has to change.
+/// A migration that fails in the middle changes nothing. Here a view depends on a column whose type has to
+/// change.
 #[test]
 fn a_failure_changes_nothing() {
     let database =

@@ -1,4 +1,4 @@
-//! Making the tables, and what is said where there are none.
+//! Creating the tables, and the error messages without them.
 
 use trypema_testkit::postgres;
 use trypema_testkit::program::FreePort;
@@ -26,7 +26,7 @@ fn tables_are_made_once() {
     assert_eq!(service.get("/readyz").status, 200);
 }
 
-/// The tables as the second migration left them.
+/// Returns the tables to their state after the second migration.
 const BEFORE_IF_MISSING: &str = "
     ALTER TABLE rate_limit_overrides DROP CONSTRAINT endpoint_of_key_is_text;
     DROP INDEX one_override_for_each_key;
@@ -35,7 +35,8 @@ const BEFORE_IF_MISSING: &str = "
     DROP FUNCTION trypema_counted(jsonb), trypema_path(text), trypema_segment(text);
     DELETE FROM _trypema_migrations WHERE version = 3;";
 
-/// Only the usual form of a path has ever matched, so nothing is lost that was in force.
+/// Only the normalized form of a path has ever matched, so the migration removes no override that was in
+/// force.
 #[test]
 fn of_overrides_for_one_path_the_one_that_matched_is_kept() {
     let database = postgres::Server::start().unwrap();

@@ -1,11 +1,11 @@
-//! Rules as somebody writes them into the table by hand.
+//! Rules as an operator writes them into the table with SQL.
 
 use trypema::rules::{
     AbuseNumbers, Action, BucketNumbers, CounterNumbers, IfMissing, Numbers, OnStoreFailure, Period, Rule,
     Scope, SuppressedNumbers, WindowNumbers,
 };
 
-/// The statement that stores a rule.
+/// Returns the statement that stores a rule.
 pub fn insert(rule: &Rule) -> String {
     let mut columns = vec![
         ("id", text(&rule.id)),
@@ -28,7 +28,7 @@ pub fn insert(rule: &Rule) -> String {
     format!("INSERT INTO rate_limit_rules ({}) VALUES ({})", names.join(", "), values.join(", "))
 }
 
-/// What is written for it; nothing for what a row has by itself.
+/// Returns the value of the column, or `None` for the column's default.
 fn if_missing(then: IfMissing) -> Option<&'static str> {
     match then {
         IfMissing::Skip => None,
@@ -37,7 +37,7 @@ fn if_missing(then: IfMissing) -> Option<&'static str> {
     }
 }
 
-/// A literal of a text.
+/// Returns a text as an SQL literal.
 pub fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }
@@ -132,7 +132,7 @@ fn milliseconds(period: Period) -> (&'static str, String) {
     ("group_ms", period.0.as_millis().to_string())
 }
 
-/// Every digit that tells it from its neighbours.
+/// Formats a number with all digits that distinguish it from its neighbours.
 fn fraction(value: f64) -> String {
     if value.is_finite() { format!("{value:?}") } else { text(&value.to_string().replace("inf", "Infinity")) }
 }

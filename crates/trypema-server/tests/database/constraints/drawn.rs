@@ -1,4 +1,4 @@
-//! Rules drawn at random: valid ones, and the same with fields at their bounds and beyond.
+//! Random rules: valid ones, and rules with fields at their bounds and beyond.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use trypema::rules::{
 };
 use trypema_testkit::random::Random;
 
-/// The rule that candidates are for; it has to be there.
+/// The rule that candidates refer to. It must exist.
 pub const LIVE: &str = "live";
 
-/// What integers are compared with somewhere, and their neighbours; up to what a column can hold.
+/// Integers at the bounds of some check, and their neighbours, up to the maximum of a column.
 const COUNTS: [u64; 15] = [
     0,
     1,
@@ -29,7 +29,8 @@ const COUNTS: [u64; 15] = [
     9_007_199_254_740_992,
     i64::MAX as u64,
 ];
-/// Lengths of time, in microseconds: an hour, a leap year and their neighbours, and what no integer of Lua can count.
+/// Durations in microseconds: an hour, a leap year and their neighbours, and values too large for an integer
+/// in Lua.
 const PERIODS_US: [u64; 16] = [
     0,
     1,
@@ -74,7 +75,7 @@ const FRACTIONS: [f64; 22] = [
 ];
 
 type Mutation = fn(&mut Rule, &mut Random);
-/// Each brings one field to a bound, or beyond it.
+/// Each mutation sets one field to a bound or beyond it.
 const MUTATIONS: [Mutation; 13] = [
     |rule, random| rule.id = one_of(random, &ids()),
     |rule, random| rule.name = Some(one_of(random, &texts())),
@@ -93,7 +94,8 @@ const MUTATIONS: [Mutation; 13] = [
     |rule, random| rule.strategy = bucket_of_any(random),
 ];
 
-/// A rule with up to three fields at their bounds or beyond; half of them are valid or nearly so.
+/// Returns a rule with up to three fields at their bounds or beyond. Half of the rules are valid or nearly
+/// so.
 pub fn rule(random: &mut Random) -> Rule {
     let mut rule = valid(random);
     for _ in 0..random.below(4) {
@@ -102,7 +104,7 @@ pub fn rule(random: &mut Random) -> Rule {
     rule
 }
 
-/// A rule that nothing is wrong with.
+/// Returns a valid rule.
 pub fn valid(random: &mut Random) -> Rule {
     let action = action(random);
     let candidate_for = random.once_in(4).then(|| LIVE.to_owned());
@@ -139,7 +141,7 @@ pub fn valid(random: &mut Random) -> Rule {
     }
 }
 
-/// A bucket that takes a ten-thousand-millionth of a microsecond longer to refill than would be counted exactly.
+/// Returns a bucket whose refill time exceeds the exact range by a ten-thousand-millionth of a microsecond.
 pub fn hardly_inexact() -> Rule {
     let strategy = Numbers::TokenBucket(BucketNumbers {
         limit: Some(10_000_000_624_912),
@@ -191,14 +193,14 @@ fn numbers(random: &mut Random) -> Numbers {
     }
 }
 
-/// Any strategy, with numbers at bounds.
+/// Returns any strategy, with numbers at their bounds.
 fn odd_numbers(random: &mut Random) -> Numbers {
     let (limit, window) = (random.pick(&COUNTS), period(random));
     let group = random.once_in(2).then(|| {
         milliseconds(random.pick(&[0, 1, 10, 3_599_999, 3_600_000, 3_600_001, 9_000_000_000_000_000]))
     });
     let tier = |random: &mut Random| {
-        // Mostly one thing is wrong, so that each is seen to be refused by itself.
+        // Mostly one field is wrong, so that each error is tested by itself.
         let mut tier = TierNumbers { window: milliseconds(5), threshold: 3, block: milliseconds(7) };
         match random.below(6) {
             0 => tier.window = period(random),
@@ -248,7 +250,7 @@ fn fine_limit(random: &mut Random) -> BucketLimit {
     }
 }
 
-/// A bucket of numbers of any size, so that many are too large to be counted exactly.
+/// Returns a bucket with numbers of any size, many of which are too large to be counted exactly.
 fn bucket_of_any(random: &mut Random) -> Numbers {
     let sized = |random: &mut Random| {
         let bits = random.between(1, 63);
@@ -306,7 +308,7 @@ fn ids() -> Vec<String> {
     ids
 }
 
-/// Some of 254 to 256 characters, which are more bytes.
+/// Returns texts, some of 254 to 256 characters, which have more bytes.
 fn texts() -> Vec<String> {
     let mut texts: Vec<String> = [
         "", " ", "a", "a\nb", "\u{1}", "\u{1f}", "\u{7f}", "\u{80}", "\u{9f}", "\u{a0}", "\u{200b}", "'",

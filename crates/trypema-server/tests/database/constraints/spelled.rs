@@ -1,4 +1,4 @@
-//! Short texts of the characters that matter somewhere, in every order, and sets of rules that have them.
+//! Short texts of significant characters in every order, and rule sets that contain them.
 
 use serde_json::{Value, json};
 use trypema::rules::Rules;
@@ -7,13 +7,13 @@ use trypema_testkit::random::Random;
 use super::by_hand::text;
 use crate::scene::per_user;
 
-/// A set of rules, and the statements that store what it has beside the rules `live` and `per-ip`.
+/// A rule set, and the statement that adds its special part to the rules `live` and `per-ip`.
 pub struct Spelled {
     pub rules: Rules,
     pub statement: String,
 }
 
-/// Parts of what is read character by character.
+/// Fragments of the texts that are parsed character by character.
 const ENDPOINT: [&str; 18] =
     ["/", "/", "/", "*", "**", "{", "}", "{id}", ":", ".", "..", "?", "%", " ", "GET ", "a", "é", "\u{85}"];
 const PATH: [&str; 20] = [
@@ -22,7 +22,7 @@ const PATH: [&str; 20] = [
 ];
 const PATTERN: [&str; 9] = ["{", "}", "{user}", "{ip}", "a", "é", "\n", ".", " "];
 const ID: [&str; 10] = ["a", "Z", "9", "_", "-", ".", "é", " ", "\n", "/"];
-/// Networks that nothing is wrong with, and what is put into them somewhere.
+/// Valid networks, and fragments that are inserted into them.
 const NETWORKS: [&str; 10] = [
     "1.2.3.4",
     "10.0.0.0/8",
@@ -36,7 +36,7 @@ const NETWORKS: [&str; 10] = [
     "64:ff9b::1.2.3.4/96",
 ];
 const PUT_IN: [&str; 14] = ["", "0", "1", "9", "255", ".", ":", "::", "/", "/8", "+", "%eth0", " ", "f"];
-/// Addresses that people write in several ways.
+/// Different spellings of a few addresses.
 const SAME: [&str; 16] = [
     "1.2.3.4",
     "::ffff:1.2.3.4",
@@ -56,7 +56,7 @@ const SAME: [&str; 16] = [
     "somebody",
 ];
 
-/// A set with one odd text in it.
+/// Returns a rule set with one unusual text in it.
 pub fn draw(random: &mut Random) -> Spelled {
     match random.below(6) {
         0 => in_rule("id", &joined(random, &ID)),
@@ -89,7 +89,7 @@ pub fn draw(random: &mut Random) -> Spelled {
     }
 }
 
-/// Two overrides of a rule, for a key of one placeholder each.
+/// Returns two overrides of a rule, each for a key of one placeholder.
 fn overrides(rule: &str, name: &str, values: [&str; 2]) -> Spelled {
     let special = |value: &str| json!({"rule": rule, "key": {name: value}, "verdict": "block"});
     let row = |value: &str| format!("('{rule}', {}, 'block')", text(&json!({name: value}).to_string()));
@@ -104,7 +104,7 @@ fn joined(random: &mut Random, parts: &[&str]) -> String {
     (0..random.below(7)).map(|_| random.pick(parts)).collect()
 }
 
-/// A network with some of its characters replaced, mostly by nothing or none of them.
+/// Returns a network with some of its characters replaced, mostly by nothing, or with none replaced.
 fn network(random: &mut Random) -> String {
     let network = random.pick(&NETWORKS);
     let start = random.below(network.len() as u64 + 1) as usize;
@@ -112,7 +112,7 @@ fn network(random: &mut Random) -> String {
     format!("{}{}{}", &network[..start], random.pick(&PUT_IN), &network[end..])
 }
 
-/// A rule with this text in this field.
+/// Returns a rule with this text in this field.
 fn in_rule(field: &str, value: &str) -> Spelled {
     let mut rule = per_user("odd", 1);
     rule[field] = if field == "endpoints" { json!([value]) } else { json!(value) };
@@ -126,7 +126,7 @@ fn stored(rules: Value, statement: String) -> Spelled {
     Spelled { rules, statement }
 }
 
-/// The rules that have to be there already.
+/// Returns the rules that must already be stored.
 pub fn there() -> [trypema::rules::Rule; 3] {
     let strategy = json!({"fixed_window": {"limit": 1, "window": "1s"}});
     let per = |scope: &str| json!({"id": format!("per-{scope}"), "scope": scope, "strategy": strategy});

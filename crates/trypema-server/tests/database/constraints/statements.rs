@@ -1,6 +1,7 @@
-//! Statements by hand, beside the rules `per-user`, `all` and `candidate` (for `per-user`), and what each is answered by.
+//! SQL statements next to the rules `per-user`, `all` and `candidate` (for `per-user`), and the expected
+//! result of each.
 
-/// Each statement, and a part of what it is refused with; or `fine`.
+/// Returns each statement with a part of its expected error, or with `fine`.
 pub fn all() -> Vec<(String, &'static str)> {
     let given = [overrides(), rules(), limits(), lists()].concat();
     let whole = WHOLE.map(|(statement, reason)| (statement.to_owned(), reason));
@@ -108,7 +109,7 @@ fn limits() -> Vec<(String, &'static str)> {
         (r#"[{"limit_count": "1", "window_seconds": 1}]"#, refused),
         (r#"[{"limit_count": 1, "window_seconds": "1"}]"#, refused),
         (r#"[{"limit_count": 1, "window_seconds": 1, "burst_limit": "1"}]"#, refused),
-        // A tenth of a microsecond is nothing.
+        // A tenth of a microsecond rounds to zero.
         (r#"[{"limit_count": 1, "window_seconds": 0.0000001}]"#, refused),
     ]
     .map(|(limits, reason)| {

@@ -1,4 +1,5 @@
-//! What is sent: wrong bodies, paths and methods are refused with a reason, and odd texts come back as they were.
+//! Request bodies: wrong bodies, paths and methods are refused with a reason, and unusual texts are stored
+//! unchanged.
 
 use serde_json::{Value, json};
 
@@ -33,7 +34,7 @@ fn wrong_bodies_are_refused_with_a_reason() {
         let large = format!("{{\"id\": \"{}\"}}", "x".repeat(10 * 1024 * 1024));
         if path != "/v1/ruleset" {
             let mut client = service.admin_client();
-            // It need not be read to its end.
+            // The server may refuse the body without reading all of it.
             let token = service.admin.as_ref().unwrap().token.as_ref().unwrap();
             let headers =
                 format!("if-match: *\r\nauthorization: Bearer {token}\r\ncontent-length: {}", large.len());
@@ -150,7 +151,7 @@ fn what_is_not_there_is_not_found() {
     assert_eq!(service.get("/v1/ruleset").header("etag"), Some("\"1\""));
 }
 
-/// Whatever a text has in it: it is refused with a reason, or it comes back as it was.
+/// Any text is either refused with a reason or stored unchanged.
 #[test]
 fn odd_texts_are_refused_or_kept() {
     let scene = Scene::start();
@@ -209,7 +210,7 @@ fn special_of(set: &Value) -> Value {
     set["overrides"][0].clone()
 }
 
-/// Sends a rule; it is refused with a reason, or what is stored says the same.
+/// Sends a rule. It is either refused with a reason, or the stored rule equals it.
 fn keeps(
     service: &crate::harness::Service,
     at: &str,

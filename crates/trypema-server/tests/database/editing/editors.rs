@@ -1,4 +1,4 @@
-//! Several editors at once: nobody overwrites what they have not seen.
+//! Several editors at once: none overwrites a change that it has not seen.
 
 use std::sync::Barrier;
 use std::thread;
@@ -69,7 +69,7 @@ fn nothing_is_lost_by_those_who_try_again_after_a_conflict() {
     assert_eq!(limit(&services[0]).1, 1 + EDITORS * INCREMENTS);
 }
 
-/// Reads, adds one, and writes, until nobody was there in between.
+/// Reads the limit, adds one and writes it, until no other editor has changed it in between.
 fn increment(service: &Service) {
     loop {
         let (revision, limit) = limit(service);

@@ -1,4 +1,4 @@
-//! Endpoints in keys and lists, however they are written.
+//! Endpoints in keys and lists, in different spellings.
 
 use serde_json::{Value, json};
 

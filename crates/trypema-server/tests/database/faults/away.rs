@@ -1,4 +1,4 @@
-//! A database that is killed, stands still, is slow, or starts again.
+//! A database that is killed, stopped, slow, or restarted.
 
 use std::thread;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::{FAILURES, timed, wait_until_current, wait_until_stale};
 use crate::harness::Service;
 use crate::scene::{Scene, done, per_user, send};
 
-/// Whoever changes rules is answered within this, if only that it cannot be done.
+/// The maximum duration of an edit, including one that fails.
 const EDIT_MOST: Duration = Duration::from_secs(15);
 const SLOW: Duration = Duration::from_secs(2);
 
-/// A service that reaches the database through a proxy, with a client that checks all the time.
+/// A server that reaches the database through a proxy, with a client that checks all the time.
 struct Stage {
     load: Load,
     service: Service,
@@ -32,7 +32,8 @@ impl Stage {
         Self { load: Load::start(&service), service, proxy, scene }
     }
 
-    /// During a fault: checks go on, edits fail in time, what is in force is told, and for how long nobody knows better.
+    /// During a fault, checks succeed, edits fail in time, and `/readyz` and `/v1/rules` report the rules in
+    /// force and their age.
     fn is_without_database(&self) {
         let failures = self.service.metric(FAILURES);
         self.load.wait_for_many();
@@ -58,11 +59,11 @@ impl Stage {
             "{method} {path}: {reply:?}"
         );
         assert!(took <= EDIT_MOST, "{method} {path} took {took:?}");
-        // Whoever asks may not know where the database is.
+        // The address of the database is not for clients.
         assert!(!reply.body.contains("127.0.0.1"), "{reply:?}");
     }
 
-    /// After a fault: everything is as before it.
+    /// After a fault, everything is as before.
     fn has_recovered(self) {
         wait_until_current(&self.service);
         done(&self.service, "POST", "/v1/rules", &per_user("another", 2_000_000));
@@ -80,7 +81,7 @@ fn a_killed_database_delays_no_check() {
     stage.has_recovered();
 }
 
-/// It takes connections and answers nothing.
+/// A stopped database accepts connections and answers nothing.
 #[test]
 fn a_stopped_database_delays_no_check() {
     let stage = Stage::start();
@@ -90,7 +91,7 @@ fn a_stopped_database_delays_no_check() {
     stage.has_recovered();
 }
 
-/// Every answer of it comes late: edits are made or fail, but in time.
+/// Every reply of the database is late. An edit succeeds or fails, but in time.
 #[test]
 fn a_slow_database_delays_no_check() {
     let stage = Stage::start();
@@ -102,13 +103,15 @@ fn a_slow_database_delays_no_check() {
     wait_until_stale(&stage.service, 2);
     stage.load.wait_for_many();
     stage.proxy.heal();
-    // An edit that was given up may have been made after all: what is in force is what is stored.
+    // An edit that timed out may still have been committed, so the rules in force must become the stored
+    // ones.
     wait_until_current(&stage.service);
     send(&stage.service, "DELETE", "/v1/rules/late", &Value::Null);
     stage.has_recovered();
 }
 
-/// Nobody polls: what was changed while it was away is looked for, and what is announced afterwards is heard.
+/// Without polls: the server reads changes made during the restart when it reconnects, and hears later
+/// notifications.
 #[test]
 fn a_restarted_database_is_followed() {
     let scene = Scene::start();
@@ -133,7 +136,8 @@ fn insertion(limit: u64) -> String {
     )
 }
 
-/// An edit waits for a database that stands still: the end does not wait for it longer than it may.
+/// A pending edit waits for the stopped database. The shutdown waits for it no longer than
+/// `--shutdown-deadline`.
 #[test]
 fn a_stopped_database_does_not_hold_up_the_end() {
     let scene = Scene::start();

@@ -1,4 +1,4 @@
-//! A row that somebody wrote around the constraints.
+//! A row that bypasses the constraints.
 
 use serde_json::json;
 use trypema_testkit::redis::{self, wait_until};
@@ -13,7 +13,7 @@ const OK: &str = "trypema_rules_reloads_total{result=\"ok\"}";
 const ERROR: &str = "trypema_rules_reloads_total{result=\"error\"}";
 const TOKEN: [(&str, &str); 2] = [("authorization", "Bearer secret-of-the-test"), ("if-match", "*")];
 
-/// Something that a row must not have: what lets it in, what it is, what is said of it, and what it should be.
+/// An invalid value of a row: the constraints to drop, the value, the reported error, and the repair.
 struct Bad {
     constraints: &'static str,
     value: &'static str,
@@ -21,14 +21,14 @@ struct Bad {
     good: &'static str,
 }
 
-/// A row that nobody can read.
+/// A row that cannot be parsed.
 const UNREADABLE: Bad = Bad {
     constraints: "DROP CONSTRAINT scope_is_known, DROP CONSTRAINT key_pattern_fits_the_scope",
     value: "scope = 'galaxy'",
     reason: "galaxy",
     good: "scope = 'user'",
 };
-/// A row that can be read, and is no rule.
+/// A row that can be parsed, but is not a valid rule.
 const INVALID: Bad = Bad {
     constraints: "DROP CONSTRAINT limit_count_and_window_seconds_are_allowed",
     value: "limit_count = 0",
@@ -73,7 +73,7 @@ fn keeps_the_last_good_rules(bad: &Bad) {
     assert_eq!(ready(&service).get("refused_rules"), None, "it is for those with a token");
     let told = asked(&service, "GET", "/readyz", "").json()["refused_rules"].as_str().unwrap().to_owned();
     assert!(told.contains("per-user") && told.contains(bad.reason), "{told}");
-    // Three seconds have two polls at least.
+    // Three seconds contain at least two polls.
     wait_until_stale(&service, 3);
     assert_eq!((service.metric(OK), service.metric(ERROR)), (loaded, refused + 1.0), "it is told once");
     assert_eq!(ready(&service)["rules_revision"], 1, "the last good ones are in force");
@@ -89,7 +89,8 @@ fn keeps_the_last_good_rules(bad: &Bad) {
     load.stop();
 }
 
-/// A server that starts has the last good rules from Redis; without them it says what is wrong, and that trying again is no use.
+/// A starting server takes the last good rules from Redis. Without a cache it reports the error and exits
+/// with a code that means a retry is useless.
 fn starts_without_it(scene: &Scene, bad: &Bad, flags: &[&str]) {
     let late = scene.service(flags);
     let told = ready(&late);
@@ -104,7 +105,7 @@ fn starts_without_it(scene: &Scene, bad: &Bad, flags: &[&str]) {
     assert!(log.contains("per-user") && log.contains(bad.reason), "{log}");
 }
 
-/// Who may edit may repair it, also by writing the rule anew.
+/// An editor may repair the row, also by writing the rule anew.
 #[test]
 fn a_bad_row_can_be_repaired_through_the_service() {
     let scene = Scene::start();

@@ -1,4 +1,4 @@
-//! The rules that are kept in Redis.
+//! The rule cache in Redis.
 
 use serde_json::json;
 use trypema_testkit::redis::{self, FaultProxy, wait_until};
@@ -10,7 +10,7 @@ use crate::scene::{Scene, done, per_user};
 const KEY: &str = "trypema:rules";
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// A database and a Redis that keeps its rules.
+/// A database, and a Redis with the cache of its rules.
 struct Kept {
     redis: redis::Server,
     scene: Scene,
@@ -32,7 +32,7 @@ impl Kept {
         self.redis.control().unwrap().command(words).unwrap()
     }
 
-    /// What is kept of them.
+    /// Returns a field of the cache entry.
     fn field(&self, name: &str) -> String {
         self.command(&["HGET", KEY, name]).text()
     }
@@ -41,7 +41,7 @@ impl Kept {
         wait_until(&format!("{name} to be kept as {value}"), || self.field(name) == value).unwrap();
     }
 
-    /// Whether they are kept for a week, but for what has passed since the last poll.
+    /// Whether the entry expires in a week, less the time since the last poll.
     fn is_kept_for_a_week(&self) -> bool {
         let left_ms = self.command(&["PTTL", KEY]).integer().unwrap();
         assert!(left_ms <= 7 * DAY_MS, "{left_ms}");
@@ -58,13 +58,13 @@ fn rules_are_kept_for_a_week_after_every_poll() {
     assert!(kept.is_kept_for_a_week());
     kept.command(&["EXPIRE", KEY, "100"]);
     wait_until("them to be kept for longer", || kept.is_kept_for_a_week()).unwrap();
-    // What is gone is written again.
+    // A deleted entry is written again.
     kept.command(&["DEL", KEY]);
     kept.wait_for("revision", "1");
     assert!(kept.field("rules").contains("per-user") && kept.is_kept_for_a_week());
 }
 
-/// Two databases with the same Redis and prefix: a mistake that must not mix their rules.
+/// Two databases share a Redis and a prefix by mistake. Their rules must not mix.
 #[test]
 fn kept_rules_of_another_database_do_not_win() {
     let kept = Kept::start();
@@ -80,12 +80,12 @@ fn kept_rules_of_another_database_do_not_win() {
     done(&service, "POST", "/v1/rules", &per_user("per-user", 10));
     let ours = |told: &serde_json::Value| (told["rules_revision"].clone(), told["rules_from"].clone());
     assert_eq!(ours(&ready(&service)), (json!(1), json!("database")));
-    // The last to look keeps its own.
+    // Each server overwrites the entry with its own rules when it polls.
     kept.wait_for("revision", "1");
     kept.wait_for("revision", "10");
     kept.scene.database.kill_9().unwrap();
     kept.wait_for("revision", "10");
-    // The second look from here on is one that finds them.
+    // After the second failed poll, the server has certainly seen the other database's entry.
     let failures = service.metric(FAILURES);
     wait_until("the database to be missed", || service.metric(FAILURES) >= failures + 2.0).unwrap();
     assert_eq!(ours(&ready(&service)), (json!(1), json!("database")), "it goes on with its own");
@@ -115,7 +115,7 @@ fn kept_rules_that_are_garbage_stop_nobody_who_has_a_database() {
             (&json!("database"), &json!(1)),
             "{words:?}: {told}"
         );
-        // What is garbage is written anew, or nobody could start from it.
+        // An invalid entry is overwritten, because no server could start from it.
         wait_until(&format!("rules to be kept again after {words:?}"), || {
             let reply = kept.redis.control().unwrap().raw(&["HGET", KEY, "rules"]).unwrap();
             reply.text().contains("per-user") && kept.field("revision") == "1"
@@ -134,7 +134,7 @@ fn kept_rules_that_are_garbage_stop_nobody_who_has_a_database() {
     );
 }
 
-/// One server reaches the database, the other one only Redis.
+/// One server reaches the database, the other only Redis.
 #[test]
 fn a_server_without_its_database_takes_what_others_keep() {
     let kept = Kept::start();

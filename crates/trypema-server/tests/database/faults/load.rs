@@ -1,4 +1,4 @@
-//! A client that checks all the time, and judges every answer.
+//! A client that checks all the time, and verifies every response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,19 +13,19 @@ use crate::client::Client;
 use crate::harness::Service;
 use crate::scene::per_user;
 
-/// Checks during a fault, at least.
+/// The minimum number of checks during a fault.
 const MANY: usize = 500;
-/// Half of the answers are there within this, and none later than that: on a machine that is busy with everything else. Without a
-/// database they take less than a millisecond.
+/// Bounds on the median and on the slowest response, for a busy machine. Without a database, a response takes
+/// less than a millisecond.
 const USUAL: Duration = Duration::from_millis(50);
 const MOST: Duration = Duration::from_secs(1);
 
-/// A limit that is not reached.
+/// A rule whose limit no test reaches.
 pub(super) fn rule() -> Value {
     per_user("per-user", 1_000_000)
 }
 
-/// The client.
+/// The running client.
 pub(super) struct Load {
     asked: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ impl Load {
         Self { asked, is_over, client }
     }
 
-    /// Waits until many were answered since; fails with the client.
+    /// Waits until `MANY` further checks were answered. Fails if the client has failed.
     pub(super) fn wait_for_many(&self) {
         let before = self.asked.load(Ordering::Relaxed);
         wait_until("many answers", || {
@@ -50,7 +50,7 @@ impl Load {
         .unwrap();
     }
 
-    /// Ends it: no check has failed, and none has waited for anything.
+    /// Stops the client and asserts that no check has failed or waited.
     pub(super) fn stop(self) {
         self.is_over.store(true, Ordering::Relaxed);
         let mut times = self.client.join().unwrap();
@@ -72,7 +72,7 @@ fn ask(mut client: Client, asked: &AtomicUsize, is_over: &AtomicBool) -> Vec<Dur
         let is_ours = |rule: &&Value| rule["rule"] == "per-user" && rule["limit"] == 1_000_000;
         assert!(told["rules"].as_array().unwrap().iter().any(|rule| is_ours(&rule)), "{reply:?}");
         asked.fetch_add(1, Ordering::Relaxed);
-        // A client of many: the others have the processor meanwhile.
+        // One client of many: sleep, so that other clients could use the processor.
         thread::sleep(Duration::from_millis(1));
     }
     times

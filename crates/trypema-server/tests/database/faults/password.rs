@@ -1,4 +1,4 @@
-//! The password of the database is changed: the file that has the address is read again.
+//! After the database password has changed, the server reads the file with the database URL again.
 
 use std::fs;
 

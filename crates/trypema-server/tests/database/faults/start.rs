@@ -1,4 +1,4 @@
-//! Starting while the database is away.
+//! Starting while the database is unreachable.
 
 use serde_json::json;
 use trypema_testkit::redis::{self, wait_until};
@@ -43,7 +43,7 @@ fn a_server_starts_from_the_rules_that_are_kept() {
     load.stop();
 }
 
-/// Whoever watches over it may try again.
+/// The exit code tells a supervisor that a retry may help.
 #[test]
 fn without_kept_rules_a_server_says_why_it_does_not_start() {
     let (scene, redis) = (Scene::start(), redis::Server::start().unwrap());
@@ -67,7 +67,7 @@ fn without_kept_rules_a_server_says_why_it_does_not_start() {
     is_told(&["--database-url", &right, "--provider", "memory", "--redis-url", &url]);
 }
 
-/// Whether the tables are there is known: the kept rules do not stand in for them.
+/// If the database is reachable but has no tables, the error names the command that creates them.
 #[test]
 fn tables_that_are_missing_are_told() {
     let database = trypema_testkit::postgres::Server::start().unwrap();

@@ -1,4 +1,5 @@
-//! How servers hear of a change: from the database, from Redis, or by asking. Any one of them is enough.
+//! The ways in which servers learn of a change: a notification from the database, one from Redis, or a poll.
+//! Any one of them is enough.
 
 use trypema_testkit::redis::{FaultProxy, wait_until};
 
@@ -6,7 +7,7 @@ use super::{Fleet, NEVER, limit, set_limit, soon, wait_until_they_listen};
 use crate::harness::Service;
 use crate::scene::{Scene, done, per_user};
 
-/// Every change is announced where nobody listens.
+/// Makes the database notify a channel that no server listens on.
 const SILENCED: &str = "
     DO $$ BEGIN
         EXECUTE replace(pg_get_functiondef('trypema_revision'::regproc), quote_literal('trypema_rules'), quote_literal('nobody'));
@@ -26,13 +27,13 @@ fn without_announcements_a_change_is_enforced_at_the_next_poll_and_not_before() 
     scene.database.sql(SILENCED).unwrap();
     let polling = scene.service(&["--rules-poll", "1s"]);
     let waiting = scene.service(&["--rules-poll", NEVER]);
-    // Whoever begins to listen looks once more.
+    // A server reads the rules once more when it begins to listen.
     wait_until("both to listen", || listeners(&scene) == "2").unwrap();
     done(&polling, "POST", "/v1/rules", &per_user("per-user", 10));
     assert_eq!(limit(&polling), Some(10), "whoever makes a change has it at once");
     waiting.program.signal("HUP").unwrap();
     wait_for_limit(&waiting, 10);
-    // Two polls of the one, none of the other.
+    // Two polls of `polling`, none of `waiting`.
     for to in [11, 12] {
         by_hand(&scene, to);
         wait_for_limit(&polling, to);
@@ -40,7 +41,7 @@ fn without_announcements_a_change_is_enforced_at_the_next_poll_and_not_before() 
     assert_eq!(limit(&waiting), Some(10), "nobody told it, and it did not ask");
     waiting.program.signal("HUP").unwrap();
     wait_for_limit(&waiting, 12);
-    // A change that is made through another server, too.
+    // This also holds for a change through another server.
     set_limit(&waiting, 13);
     wait_for_limit(&polling, 13);
 }
@@ -64,7 +65,7 @@ fn one_kind_of_announcement_is_enough() {
     soon(&servers, "the next one", |server| limit(server) == Some(15));
 }
 
-/// Nobody polls: what was missed is looked for when the connection is there again.
+/// Without polls: the server reads missed changes when it reconnects.
 #[test]
 fn what_was_missed_is_caught_after_reconnecting() {
     let scene = Scene::start();
@@ -76,7 +77,7 @@ fn what_was_missed_is_caught_after_reconnecting() {
     assert_eq!(limit(&service), Some(10), "it cannot know");
     proxy.heal();
     wait_for_limit(&service, 11);
-    // Announcements are heard again, also after the database has ended its sessions.
+    // Notifications also arrive after the database has closed the server's sessions.
     for to in [12, 13] {
         scene.database.disconnect_all().unwrap();
         wait_until("the service to listen again", || listeners(&scene) == "1").unwrap();

@@ -1,4 +1,4 @@
-//! Servers that keep rules in different formats in one Redis, as during a rolling upgrade.
+//! Servers that cache rules in different formats in one Redis, as during a rolling upgrade.
 
 use serde_json::{Map, Value, json};
 use trypema_testkit::redis::{self, wait_until};
@@ -8,9 +8,9 @@ use crate::harness::Service;
 use crate::scene::{Scene, done, per_user};
 
 const KEY: &str = "trypema:rules";
-/// An entry of revision 2 by a server that did not number the format yet.
+/// A cache entry of revision 2, written by a server of a version that did not number the format.
 const UNNUMBERED: &str = include_str!("rolling_upgrade/unnumbered.json");
-/// No database listens there.
+/// An address without a database.
 const AWAY: &str = "postgres://nobody@127.0.0.1:1/none";
 
 fn flags<'a>(database: &'a str, redis: &'a str) -> [&'a str; 8] {
@@ -51,7 +51,7 @@ fn an_entry_has_a_format_and_is_read_with_it_and_without() {
         assert_eq!((&told["rules_from"], &told["rules_revision"]), (&json!("cache"), &json!(1)), "{told}");
     };
     starts_from_cache();
-    // A server of the version before replaces the entry by its own.
+    // A server of the previous version replaces the entry by its own.
     redis.control().unwrap().command(&["HDEL", KEY, "format"]).unwrap();
     starts_from_cache();
 }
@@ -65,7 +65,7 @@ fn an_entry_of_a_newer_format_is_ignored_and_stays_until_the_rules_change() {
     wait_for(&redis, "revision", "1");
     redis.control().unwrap().command(&["HSET", KEY, "format", "2", "rules", "of the future"]).unwrap();
     wait_until("the newer format to be told", || service.program.log().contains("format \"2\"")).unwrap();
-    // A server that has just started leaves it, too.
+    // A server that has just started keeps the newer entry, too.
     let second = Service::start(&flags(&address, &url));
     wait_until("the second to tell", || second.program.log().contains("format \"2\"")).unwrap();
     assert_eq!((field(&redis, "rules"), field(&redis, "format")), ("of the future".into(), "2".into()));

@@ -1,4 +1,4 @@
-//! A change made on one server is enforced on both, on keys that are in use, too.
+//! A change made on one server is in force on both, also for keys in use.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::scene::{done, is_allowed};
 fn a_change_is_enforced_on_both_with_counters_in_redis() {
     let fleet = Fleet::start("redis");
     let servers = &fleet.servers;
-    // Four of ten, in one counter.
+    // Four of ten units, in one counter.
     assert!(spends(&servers[0], 3) && spends(&servers[1], 1));
     change(servers, 5);
     assert_eq!(servers.each_ref().map(|server| ann(server)["remaining"].clone()), [json!(1), json!(1)]);
@@ -32,7 +32,7 @@ fn a_change_is_enforced_on_both_with_counters_in_memory() {
     keeps_history(servers);
 }
 
-/// What one server has leased the other cannot spend, so only the sum is known.
+/// A server cannot spend units that the other has leased, so only the sum is known.
 #[test]
 fn a_change_is_enforced_on_both_with_counters_on_leases() {
     let fleet = Fleet::start("hybrid");
@@ -52,14 +52,14 @@ fn a_change_is_enforced_on_both_with_counters_on_leases() {
     keeps_history(servers);
 }
 
-/// Through the first server; the answer comes when that has it in force.
+/// Changes the limit through the first server, whose response comes when the change is in force there.
 fn change(servers: &[Service], to: u64) {
     set_limit(&servers[0], to);
     assert_eq!(limit(&servers[0]), Some(to), "it is in force where it was made");
     soon(servers, &format!("a limit of {to}"), |server| limit(server) == Some(to));
 }
 
-/// Both tell the same three revisions.
+/// Both servers report the same three revisions.
 fn keeps_history(servers: &[Service; 2]) {
     let told = servers.each_ref().map(|server| server.get("/v1/ruleset/history?about=per-user").json());
     assert_eq!(told[0], told[1]);

@@ -1,4 +1,4 @@
-//! Random edits, through the API and by hand: every revision can be gone back to, and back from there.
+//! Random edits through the API and with SQL: every revision can be restored, and the restoring reverted.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const REVERTS: usize = 6;
 const IDS: [&str; 4] = ["a", "b", "c", "d"];
 const USERS: [&str; 3] = ["ann", "bob", "O'Neil"];
 
-/// Edits that are refused are no edits; what counts is what the others leave behind.
+/// The statuses of refused edits. Only the effects of successful edits matter.
 const REFUSED: [u16; 3] = [404, 409, 422];
 
 #[test]
@@ -27,7 +27,7 @@ fn every_revision_can_be_gone_back_to() {
     let mut known = BTreeMap::from([(0, exported(&service))]);
     for _ in 0..EDITS {
         if random.once_in(4) {
-            // Refused where an override or a candidate would be left alone.
+            // The database refuses a statement that would leave an override or a candidate without its rule.
             let _ = scene.database.sql(&by_hand(&mut random));
         } else {
             through_the_api(&service, &mut random);
@@ -50,7 +50,7 @@ fn every_revision_can_be_gone_back_to() {
     }
 }
 
-/// Keeps what is stored now, beside its revision.
+/// Records the stored rules under their revision.
 fn note(service: &Service, known: &mut BTreeMap<u64, Value>) {
     let reply = service.get("/v1/ruleset");
     let revision = reply.header("etag").unwrap().trim_matches('"').parse().unwrap();
@@ -83,7 +83,7 @@ fn through_the_api(service: &Service, random: &mut Random) {
     assert!(is_expected, "{method} {path} {body}: {reply:?}");
 }
 
-/// A rule for each user, so that what single users get fits it, whatever else it has.
+/// Returns a rule with a key per user, so that the overrides for single users fit it.
 fn rule(random: &mut Random, id: &str) -> Rule {
     let candidate_for = random.once_in(6).then(|| "a".to_owned());
     let rule = drawn::valid(random);
@@ -106,7 +106,7 @@ fn set(random: &mut Random) -> Value {
     json!({"rules": rules, "overrides": overrides, "allow": {"ip": ["10.0.0.0/8"]}})
 }
 
-/// A transaction of several statements.
+/// Returns a transaction of several statements.
 fn by_hand(random: &mut Random) -> String {
     let mut script = "BEGIN;\n".to_owned();
     for _ in 0..random.between(1, 3) {
