@@ -1,6 +1,7 @@
-//! The service under attack, and without what it stands on: the real binary, broken clients, slow clients, a Redis that is killed.
+//! The server under attack and without Redis: the real binary, broken clients, slow clients, and a Redis that
+//! is killed.
 //!
-//! `slow`, `faults` and `life` measure deadlines and want the machine for themselves.
+//! `slow`, `faults` and `life` measure deadlines and need an otherwise idle machine.
 
 #![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]

@@ -1,10 +1,11 @@
-//! What is in `deploy/`, as it is: the samples with real proxies before a real service, the rest with the tools that read it.
+//! The files in `deploy/`, unmodified: the samples with real proxies in front of a real server, the rest with
+//! the tools that read them.
 
 #![cfg(feature = "service")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "what tests share has no other reader")]
 
-/// Every case with every proxy.
+/// Runs every case with every proxy.
 macro_rules! with_each_proxy {
     ($($case:ident)*) => {
         mod nginx {
@@ -48,18 +49,18 @@ mod users;
 use std::fs;
 use std::path::PathBuf;
 
-/// Windows are long, so that no test is longer.
+/// A window that is longer than any test.
 const THREE_PER_ADDRESS: &str = "
 rules:
   - {id: per-address, scope: ip, strategy: {absolute: {limit: 3, window: 1h}}}
 ";
 
-/// A file of `deploy/`.
+/// Returns the path of a file in `deploy/`.
 fn deployed(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy")).join(name)
 }
 
-/// Its text.
+/// Returns the text of a file in `deploy/`.
 fn text_of(name: &str) -> String {
     fs::read_to_string(deployed(name)).unwrap_or_else(|error| panic!("deploy/{name}: {error}"))
 }

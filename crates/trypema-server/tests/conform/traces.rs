@@ -71,7 +71,8 @@ fn counters_that_may_be_leased_answer_what_is_not_leased() {
     assert_none(&on_redis("hybrid", &not_leased));
 }
 
-/// A cost beyond the limit is denied without a retry time, even if a denial with one is remembered for the key.
+/// A cost beyond the limit is denied without a retry time, even if the provider remembers an earlier denial
+/// with one for the key.
 #[test]
 fn what_never_fits_is_never_let_in_by_leases_either() {
     let redis = Server::shared().unwrap();

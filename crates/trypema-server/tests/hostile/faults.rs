@@ -1,4 +1,4 @@
-//! A Redis that is killed, stopped, not there yet, or asks for another password.
+//! A Redis that is killed, stopped, not yet started, or has another password.
 
 #[path = "faults/kill.rs"]
 mod kill;

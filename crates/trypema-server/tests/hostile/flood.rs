@@ -1,4 +1,4 @@
-//! More names than anybody has: keys are made up by clients.
+//! An unlimited number of keys, as clients can invent them.
 
 use serde_json::json;
 
@@ -11,12 +11,13 @@ rules:
 ";
 const MAX_KEYS: usize = 2_000;
 const BATCH: usize = 1_000;
-/// Batches that fill the table, and many more.
+/// The number of batches that fill the table, and the number that follow.
 const FILLING: usize = 5;
 const FLOODING: usize = 60;
 const MEMORY_SLACK: u64 = 8 * 1024 * 1024;
 
-/// When all places are taken, new names share what is left: stricter, never looser, and no larger.
+/// Once the table is full, new keys share the remaining counters. Limits become stricter, never looser, and
+/// memory does not grow.
 #[test]
 fn names_without_end_take_no_memory_and_open_no_limit() {
     let service = Service::with_rules(RULES, &["--max-keys", &MAX_KEYS.to_string()]);
@@ -34,7 +35,7 @@ fn names_without_end_take_no_memory_and_open_no_limit() {
             assert_eq!((reply.status, reply.json().as_array().unwrap().len()), (200, BATCH));
         }
     };
-    // The very first are let in once, and never again.
+    // The first user's only unit is spent and never becomes available again.
     let first = r#"{"attributes":{"user":"the first"}}"#;
     assert_eq!(service.post("/v1/check", first).json()["allowed"], true);
     batches(FILLING);

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: nothing that was answered is lost, and nothing keeps the service alive.
+//! SIGTERM and SIGINT: no answered request is lost, and nothing keeps the server alive.
 
 #[path = "life/caller.rs"]
 mod caller;

@@ -1,4 +1,4 @@
-//! 10,000 inputs that no client should send: each is refused, none does harm.
+//! 10,000 inputs that no client should send: each is refused, and none does harm.
 
 #[path = "malformed/bodies.rs"]
 mod bodies;
@@ -27,22 +27,22 @@ use crate::process::{descriptors, is_sound, memory};
 use crate::timing::Stopwatch;
 
 const INPUTS: u64 = 10_000;
-/// Enough to make buffers and arenas as large as they get.
+/// Enough inputs for buffers and arenas to reach their maximum size.
 const WARM_UP: u64 = 3_000;
 const THREADS: u64 = 4;
-/// What a heap may grow by without anything being kept: its free pieces do not always fit together.
+/// The growth of a heap without a leak, by fragmentation.
 const MEMORY_SLACK: u64 = 8 * 1024 * 1024;
-/// The same, whatever is sent: the whole of it is never let in.
+/// A limit that the inputs never exhaust.
 const LIMIT: u64 = 1_000_000_000_000;
 const RULES: &str = "
 rules:
   - {id: all, scope: global, strategy: {fixed_window: {limit: 1000000000000, window: 30d}}}
 ";
 
-/// With it, inputs for administration get further.
+/// The admin token, which lets malformed admin requests get past the authentication.
 const TOKEN: &str = "token-of-the-test";
 
-/// What was let in.
+/// The checks and units that were allowed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Spent {
     checks: u64,
@@ -61,7 +61,7 @@ fn ten_thousand_malformed_inputs_do_no_harm() {
     let mut service = Service::with_rules(RULES, &["--admin-token", TOKEN, "--log-level", "debug"]);
     service.admin.as_mut().unwrap().token = Some(TOKEN.to_owned());
     let mut spent = attack(&service, 1, WARM_UP);
-    // One connection that stays open all along is served all along.
+    // A good connection stays open and is served before and after the attack.
     let mut good = service.client();
     let mut check = || {
         let reply = good.send("POST", "/v1/check", &[], input::GOOD_BODY);
@@ -82,14 +82,14 @@ fn ten_thousand_malformed_inputs_do_no_harm() {
     is_sound(&service);
 }
 
-/// What the service counted.
+/// Returns the checks and units that the server counted.
 fn counted(service: &Service) -> Spent {
     let checks = service.metric(r#"trypema_checks_total{rule="all",result="allowed"}"#) as u64;
     let remaining = service.get("/v1/keys/all").json()["remaining"].as_u64().unwrap();
     Spent { checks, units: LIMIT - remaining }
 }
 
-/// Sends that many inputs on several threads; what was let in.
+/// Sends `inputs` inputs on several threads and returns what was allowed.
 fn attack(service: &Service, seed: u64, inputs: u64) -> Spent {
     let (address, admin) = (service.address, service.admin_address());
     let attackers: Vec<_> = (0..THREADS)
@@ -112,7 +112,7 @@ fn attack(service: &Service, seed: u64, inputs: u64) -> Spent {
     spent
 }
 
-/// Fails unless the answers are as they should be; what they let in.
+/// Fails unless the responses are as expected. Returns what they allowed.
 fn judged(input: &Input, answers: &[Answer]) -> Spent {
     let told = || format!("{input}\n{answers:?}");
     let is_refusal = |answer: &Answer| (400..500).contains(&answer.status);

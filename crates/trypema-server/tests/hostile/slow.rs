@@ -1,4 +1,4 @@
-//! Clients that hold on to connections: silent ones, slow ones, and ones that never read.
+//! Clients that occupy connections: silent ones, slow ones, and ones that never read.
 
 #[path = "slow/budget.rs"]
 mod budget;

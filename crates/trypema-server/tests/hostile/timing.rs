@@ -1,8 +1,8 @@
-//! How long things take.
+//! Measuring time.
 
 use std::time::{Duration, Instant};
 
-/// Runs from when it is made.
+/// A stopwatch that runs from its creation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopwatch(Instant);
 
@@ -17,14 +17,14 @@ impl Stopwatch {
     }
 }
 
-/// How long `work` takes.
+/// Returns the duration of `work`.
 pub(crate) fn time<T>(work: impl FnOnce() -> T) -> Duration {
     let watch = Stopwatch::start();
     work();
     watch.elapsed()
 }
 
-/// What all but one in a hundred stay within.
+/// Returns the 99th percentile.
 pub(crate) fn p99(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times[times.len() * 99 / 100]

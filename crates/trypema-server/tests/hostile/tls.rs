@@ -13,14 +13,14 @@ use trypema_testkit::redis::wait_until;
 use crate::harness::trypema;
 use crate::timing::Stopwatch;
 
-/// Longer than anything that works takes.
+/// Longer than any successful request takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 const RULES: &str = "
 rules:
   - {id: per-user, scope: user, strategy: {fixed_window: {limit: 2, window: 30d}}}
 ";
 
-/// A service that speaks HTTPS; its files are in its directory.
+/// A server with HTTPS. Its files are in its directory.
 struct Https {
     program: Program,
     address: SocketAddr,
@@ -38,7 +38,7 @@ impl Https {
         Self { program, address }
     }
 
-    /// What `trypema check` says, trusting this authority, and how it exits.
+    /// Runs `trypema check` with this certificate authority, and returns its exit code and output.
     fn check(&self, user: &str, authority: &str) -> (Option<i32>, String) {
         let server = format!("https://localhost:{}", self.address.port());
         let mut command = trypema();
@@ -58,7 +58,7 @@ impl Https {
     }
 }
 
-/// Makes an authority `ca.pem`, and `certificate.pem` and `key.pem` for localhost.
+/// Creates an authority `ca.pem`, and `certificate.pem` and `key.pem` for localhost.
 fn make_certificate(directory: &Path) {
     let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     fs::write(directory.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").unwrap();
@@ -122,7 +122,7 @@ fn plain_requests_fail_cleanly() {
         stream.write_all(bytes).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut answer = Vec::new();
-        // A reset is as good an end as any.
+        // A reset is an acceptable end, too.
         let is_open = |error: std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
         assert!(!stream.read_to_end(&mut answer).is_err_and(is_open), "{bytes:?} keeps the connection open");
         assert!(!String::from_utf8_lossy(&answer).contains("200 OK"));
@@ -137,7 +137,7 @@ fn a_handshake_that_stops_ends_at_the_header_timeout() {
     let mut stream = TcpStream::connect(https.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let watch = Stopwatch::start();
-    // A hello of 512 bytes is announced.
+    // The record header announces a hello of 512 bytes.
     stream.write_all(b"\x16\x03\x01\x02\x00\x01").unwrap();
     let ended = stream.read(&mut [0; 16]);
     let is_end = !ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
@@ -167,7 +167,7 @@ fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
     https.program.line("the old one stays").unwrap();
     assert_eq!(https.check("cat", "ca.pem").0, Some(0));
 
-    // A key that belongs to another certificate is no better.
+    // A key of another certificate is refused as well.
     fs::rename(directory.join("ca.pem"), directory.join("shown-ca.pem")).unwrap();
     make_certificate(&directory);
     fs::copy(directory.join("ca-key.pem"), directory.join("key.pem")).unwrap();

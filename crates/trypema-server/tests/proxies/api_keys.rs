@@ -17,7 +17,7 @@ rules:
 const KEY: &str = "0123456789abcdef-ALICE";
 const OTHER: &str = "0123456789abcdef-BOB";
 
-/// A site with a key at its limit.
+/// Starts a site with an API key at its limit.
 fn site_with_a_key_at_its_limit(kind: Kind) -> Site {
     let site = Site::of_sample(kind, Sample::ApiKey, THREE_PER_KEY);
     let statuses = [(); 4].map(|()| send(&site, &[("X-Api-Key", KEY)]).status);
@@ -39,7 +39,7 @@ fn each_key_has_its_own_limit(kind: Kind) {
     }
 }
 
-/// Otherwise a client could have one key counted and another one served.
+/// Otherwise a client could be limited by one key and served with another.
 fn the_application_gets_the_key_that_was_counted(kind: Kind) {
     let site = site_with_a_key_at_its_limit(kind);
     for number in 0..4 {
@@ -96,7 +96,7 @@ fn a_key_has_one_spelling(kind: Kind) {
     for spelling in &spellings {
         assert_eq!(send(&site, &[("X-Api-Key", spelling)]).status, 400, "{spelling}");
     }
-    // Caddy takes spaces away before it compares, nginx does not.
+    // Caddy trims spaces before it compares, nginx does not.
     let padded = send(&site, &[("X-Api-Key", &format!(" {KEY}\t"))]).status;
     assert!([400, 429].contains(&padded), "{padded}");
     assert_eq!(site.application.asked(), 3);

@@ -1,4 +1,4 @@
-//! The application that is protected: it tells what has reached it.
+//! The protected application, which reports the requests that reach it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,8 +8,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// A small server on a port of its own. `/status/403` is answered with that status, `/hang-up` not at
-/// all, everything else with 200; bodies say what was asked.
+/// A small server on a free port. It answers `/status/403` with that status, closes the connection for
+/// `/hang-up`, and answers everything else with 200. Bodies describe the request.
 pub struct Application {
     pub address: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -29,7 +29,7 @@ impl Application {
         application
     }
 
-    /// How many requests have reached it.
+    /// Returns the number of requests that have reached the application.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
@@ -67,7 +67,7 @@ fn read(stream: &mut BufReader<TcpStream>) -> Option<Value> {
             "transfer-encoding" => is_chunked = value == "chunked",
             _ => {}
         }
-        // Two lines of one name are reported as one list.
+        // Two headers of one name are joined to one list.
         let value = match headers.get(&name).and_then(Value::as_str) {
             Some(before) => format!("{before}, {value}"),
             None => value.to_owned(),

@@ -1,4 +1,5 @@
-//! The authenticator of the samples per user: it verifies JSON Web Tokens (HS256) and answers with the claim `sub`.
+//! The authenticator of the samples per user. It verifies JSON Web Tokens (HS256) and returns the claim
+//! `sub`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,11 +10,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// Known to whoever issues tokens, and to the authenticator.
+/// The secret that the issuer of tokens and the authenticator share.
 const SECRET: &[u8] = b"a secret of the test";
 
-/// Starts a small server and returns its address. `GET /verify` is 200 with `X-User` if the bearer token is valid, 200 without it if the
-/// token has no `sub`, and 401 otherwise.
+/// Starts a small server and returns its address. `GET /verify` returns 200 with `X-User` if the bearer token
+/// is valid, 200 without it if the token has no `sub`, and 401 otherwise.
 pub fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -25,14 +26,14 @@ pub fn start() -> SocketAddr {
     address
 }
 
-/// A token with these claims.
+/// Returns a signed token with these claims.
 pub fn token(claims: &Value) -> String {
     let signed = unsigned(&json!({"alg": "HS256", "typ": "JWT"}), claims);
     let signature = URL_SAFE_NO_PAD.encode(hmac(SECRET, signed.as_bytes()));
     format!("{signed}.{signature}")
 }
 
-/// The same without a signature: `header.claims`.
+/// Returns a token without a signature: `header.claims`.
 pub fn unsigned(header: &Value, claims: &Value) -> String {
     let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
     format!("{}.{}", encode(header), encode(claims))
@@ -60,7 +61,7 @@ fn serve(stream: TcpStream) {
     }
 }
 
-/// The lines of a request; none of these has a body.
+/// Reads the lines of a request. None of the requests has a body.
 fn head(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let mut lines = Vec::new();
     loop {
@@ -75,7 +76,7 @@ fn head(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     }
 }
 
-/// The claims of a token, if its signature is right.
+/// Returns the claims of a token if its signature is valid.
 fn verified(token: &str) -> Option<Value> {
     let (signed, signature) = token.rsplit_once('.')?;
     let (header, claims) = signed.split_once('.')?;

@@ -1,4 +1,4 @@
-//! What happens when the limiter, or the application, does not answer.
+//! A limiter, or an application, that does not answer.
 
 use trypema_testkit::program::Program;
 
@@ -55,13 +55,13 @@ fn a_limiter_that_comes_back_is_asked_again(kind: Kind) {
     })
     .unwrap();
     again.line("listens on").unwrap();
-    // The connections that the proxy has kept are gone, and so is what was counted.
+    // The proxy's kept connections are closed, and the new server has no counters.
     let reply = client.send("GET", "/", &[], "");
     assert_eq!((reply.status, reply.header("ratelimit-policy")), (200, Some("\"per-address\";q=3;w=3600")));
 }
 
 fn a_limiter_that_cannot_decide_is_no_denial(kind: Kind) {
-    // Nobody listens on this port.
+    // No server listens on this port.
     let flags = ["--redis-url", "redis://127.0.0.1:1"];
     let closed = Site::with_service(kind, Undecided::Refused, Service::with_rules(THREE_PER_ADDRESS, &flags));
     let reply = closed.get("/");
@@ -72,7 +72,7 @@ fn a_limiter_that_cannot_decide_is_no_denial(kind: Kind) {
     assert_eq!(open.get("/").status, 200);
 }
 
-/// Neither is it taken for a limiter that is down.
+/// The proxy must not mistake it for an unreachable limiter either.
 fn what_the_application_does_not_answer_is_not_asked_again(kind: Kind) {
     let service = Service::with_rules(THREE_PER_ADDRESS, &[]);
     let site = Site::with_service(kind, Undecided::Passes, service);
@@ -80,7 +80,7 @@ fn what_the_application_does_not_answer_is_not_asked_again(kind: Kind) {
     assert_eq!((reply.status, site.application.asked()), (502, 1));
 }
 
-/// nginx tells a limiter that is down by itself, Caddy with what it says of any upstream.
+/// For an unreachable limiter, nginx returns the sample's own problem, and Caddy its general upstream error.
 fn assert_unavailable(kind: Kind, reply: &Reply) {
     match kind {
         Kind::Nginx => {

@@ -1,4 +1,4 @@
-//! What clients see of a limit.
+//! The limit as clients see it.
 
 use std::thread;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn a_denial_tells_when_to_come_back(kind: Kind) {
     let site = Site::start(kind, rules);
     let mut client = site.client();
     assert_eq!(client.send("GET", "/", &[], "").status, 200);
-    // The path would make it HTML.
+    // By its path, the response would be HTML.
     let denied = client.send("GET", "/page.html", &[], "");
     assert_eq!(denied.status, 429);
     let wait: u64 = denied.header("retry-after").unwrap().parse().unwrap();
@@ -61,7 +61,7 @@ fn a_denial_tells_when_to_come_back(kind: Kind) {
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.starts_with(&format!("Try again in {wait} {seconds}")), "{detail}");
 
-    // The proxy's clock is the real one.
+    // The proxy uses the real clock.
     thread::sleep(Duration::from_secs(wait));
     assert_eq!(client.send("GET", "/page.html", &[], "").status, 200);
 }

@@ -1,4 +1,4 @@
-//! What runs and watches the service, each with the real tool where there is one.
+//! The files to run and monitor the server, each checked with the real tool if there is one.
 
 #[path = "operations/containers.rs"]
 mod containers;
@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::text_of;
 
-/// An empty directory of one test.
+/// Creates an empty directory for one test.
 fn directory(test: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     let _ = fs::remove_dir_all(&directory);
@@ -31,7 +31,7 @@ fn directory(test: &str) -> PathBuf {
     directory
 }
 
-/// What a tool prints; it must be there and be content.
+/// Runs a tool, which must be installed and succeed, and returns its output.
 fn run(command: &mut Command) -> String {
     let shown = format!("{command:?}");
     let output = command.output();
@@ -41,7 +41,7 @@ fn run(command: &mut Command) -> String {
     printed.into_owned()
 }
 
-/// A YAML file of `deploy/`.
+/// Parses a YAML file of `deploy/`.
 fn yaml_of(name: &str) -> Value {
     serde_saphyr::from_str(&text_of(name)).unwrap_or_else(|error| panic!("deploy/{name}: {error}"))
 }

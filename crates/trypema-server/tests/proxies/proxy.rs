@@ -15,8 +15,8 @@ use crate::client::{Client, Reply};
 use crate::harness::{Service, trypema};
 use crate::text_of;
 
-/// What a sample is around: nginx reads it inside of `http`. One process, so that none is left when it is killed, and every path below
-/// the test's own directory.
+/// The nginx configuration around a sample, which belongs inside `http`. nginx runs as one process, so that a
+/// kill leaves none behind, and uses only paths below the test's directory.
 const NGINX: &str = "
 daemon off;
 master_process off;
@@ -35,17 +35,17 @@ http {
 }
 ";
 
-/// Options that keep Caddy from touching anything but the test's own directory and port.
+/// Options that keep Caddy from using anything but the test's own directory and port.
 pub const CADDY: &str = "admin off\n\tauto_https off\n\tskip_install_trust\n";
 
-/// A proxy that there is a sample for.
+/// A proxy with samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Nginx,
     Caddy,
 }
 
-/// The samples of each proxy: by what requests are counted.
+/// The samples of each proxy, by the key that they count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sample {
     Address,
@@ -55,7 +55,7 @@ pub enum Sample {
 }
 
 impl Sample {
-    /// Its file in `deploy/`.
+    /// Returns the file in `deploy/`.
     fn file(self, kind: Kind) -> &'static str {
         match (kind, self) {
             (Kind::Nginx, Self::Address) => "nginx/trypema.conf",
@@ -70,12 +70,12 @@ impl Sample {
     }
 }
 
-/// What the sample says of a limiter that is down.
+/// The behaviour of the sample while the limiter is unreachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undecided {
-    /// As the sample is.
+    /// Requests are refused: the sample unchanged.
     Refused,
-    /// With the lines that it offers.
+    /// Requests pass: the sample with its commented-out lines enabled.
     Passes,
 }
 
@@ -85,18 +85,18 @@ pub struct Setup {
     pub sample: Sample,
     pub undecided: Undecided,
     pub service: Service,
-    /// Text of the sample, and its replacement.
+    /// Texts of the sample and their replacements.
     pub edits: Vec<(&'static str, &'static str)>,
 }
 
-/// A proxy before an application, and the service that it asks.
+/// A proxy in front of an application, and the server that the proxy calls.
 pub struct Site {
     pub service: Service,
     pub application: Application,
     proxy: Proxy,
 }
 
-/// A proxy that listens.
+/// A running proxy.
 pub struct Proxy {
     pub address: SocketAddr,
     program: Program,
@@ -104,7 +104,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// What `command` makes of a directory and a port.
+    /// Starts the command that `command` creates for a directory and a port.
     pub fn start(command: impl FnOnce(&Path, u16) -> Command) -> Self {
         let port = FreePort::any().unwrap();
         let program = Program::start(|directory| command(directory, port.number()));
@@ -125,7 +125,7 @@ impl Site {
         Self::of(Setup { kind, sample: Sample::Address, undecided, service, edits: Vec::new() })
     }
 
-    /// A sample with the profiles of `deploy/trypema/trypema.yaml`.
+    /// Starts a sample with the profiles of `deploy/trypema/trypema.yaml`.
     pub fn of_sample(kind: Kind, sample: Sample, rules: &str) -> Self {
         let (undecided, service) = (Undecided::Refused, service_with_sample_profiles(rules));
         Self::of(Setup { kind, sample, undecided, service, edits: Vec::new() })
@@ -148,17 +148,17 @@ impl Site {
         Self { service: setup.service, application, proxy }
     }
 
-    /// A new connection to the proxy.
+    /// Opens a connection to the proxy.
     pub fn client(&self) -> Client {
         Client::connect(self.proxy.address)
     }
 
-    /// One request on a connection of its own.
+    /// Sends one `GET` request on a new connection.
     pub fn get(&self, path: &str) -> Reply {
         self.client().send("GET", path, &[], "")
     }
 
-    /// What the proxy has logged.
+    /// Returns the proxy's log.
     pub fn log(&self) -> String {
         self.proxy.program.log()
     }
@@ -171,7 +171,7 @@ struct Addresses {
     authenticator: SocketAddr,
 }
 
-/// The service with the sample's profiles and these rules. Its other settings are those of a test.
+/// Starts a server with the sample's profiles and these rules. Its other settings are the tests' own.
 pub fn service_with_sample_profiles(rules: &str) -> Service {
     Service::of(|directory| {
         let sample: Value = serde_saphyr::from_str(&text_of("trypema/trypema.yaml")).unwrap();
@@ -202,12 +202,12 @@ fn nginx(directory: &Path, setup: &Setup, addresses: &Addresses) -> Command {
     run_nginx(directory, &text)
 }
 
-/// nginx with this inside of `http`.
+/// Returns a command that runs nginx with `servers` inside `http`.
 pub fn run_nginx(directory: &Path, servers: &str) -> Command {
     fs::write(directory.join("nginx.conf"), NGINX).unwrap();
     fs::write(directory.join("trypema.conf"), servers).unwrap();
     let mut command = Command::new("nginx");
-    // Debian has it where only root looks for programs.
+    // On Debian it is in `/usr/sbin`, which is only in root's `PATH`.
     command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin");
     command.arg("-p").arg(directory).args(["-e", "stderr", "-c", "nginx.conf"]);
     command
@@ -226,7 +226,7 @@ fn caddy(directory: &Path, setup: &Setup, addresses: &Addresses) -> Command {
     command
 }
 
-/// Caddy with this file.
+/// Returns a command that runs Caddy with this file.
 pub fn run_caddy(directory: &Path, file: &str) -> Command {
     fs::write(directory.join("Caddyfile"), file).unwrap();
     let mut command = Command::new("caddy");
@@ -235,7 +235,7 @@ pub fn run_caddy(directory: &Path, file: &str) -> Command {
     command
 }
 
-/// The sample with the test's own edits.
+/// Returns the sample with the test's own edits.
 fn sample_text(setup: &Setup) -> String {
     let mut text = chosen(&text_of(setup.sample.file(setup.kind)), setup.undecided);
     for (from, to) in &setup.edits {
@@ -249,7 +249,8 @@ fn replace_once(text: &mut String, from: &str, to: &str) {
     *text = text.replace(from, to);
 }
 
-/// A text of `deploy/`, with or without the lines that it offers: those after a `#` without a space.
+/// Returns a text of `deploy/`, with its optional lines enabled or not. An optional line begins with a `#`
+/// without a space.
 fn chosen(text: &str, undecided: Undecided) -> String {
     if undecided == Undecided::Refused {
         return text.to_owned();

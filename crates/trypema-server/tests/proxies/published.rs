@@ -1,4 +1,4 @@
-//! The check listener behind proxies that pass everything on: whatever is sent, administration is not reached.
+//! The check listener behind proxies that forward every request: no request reaches the admin API.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::client::{Client, Reply};
 use crate::harness::Service;
 use crate::proxy::{CADDY, Proxy, run_caddy, run_nginx};
 
-/// A proxy with the shortest configuration that publishes a service.
+/// A proxy with the shortest configuration that publishes a server.
 #[derive(Debug, Clone, Copy)]
 enum Publisher {
     Nginx,
@@ -52,23 +52,24 @@ impl Publisher {
     }
 }
 
-/// In TCP mode it adds nothing that would tell its clients from local ones.
+/// Returns a command that runs HAProxy in TCP mode, in which it adds nothing that distinguishes its clients
+/// from local ones.
 fn haproxy(directory: &Path, port: u16, service: SocketAddr) -> Command {
     let timeouts = "timeout connect 5s\n    timeout client 30s\n    timeout server 30s";
     let listen = format!("bind 127.0.0.1:{port}\n    server trypema {service}");
     let file = format!("defaults\n    mode tcp\n    {timeouts}\nlisten trypema\n    {listen}\n");
     fs::write(directory.join("haproxy.cfg"), file).unwrap();
     let mut command = Command::new("haproxy");
-    // Debian has it where only root looks for programs.
+    // On Debian it is in `/usr/sbin`, which is only in root's `PATH`.
     command.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin");
-    // In the foreground, and one process.
+    // In the foreground, as one process.
     command.args(["-db", "-f", "haproxy.cfg"]).current_dir(directory);
     command
 }
 
 const KEY: &str = "/v1/keys/per-address%7Cip=203.0.113.9";
 
-/// Requests for administration, by every way to write their paths that a proxy might pass on.
+/// Admin requests, with every spelling of their paths that a proxy might forward.
 const ADMIN: [(&str, &str, &str); 20] = [
     ("DELETE", KEY, ""),
     ("GET", KEY, ""),
@@ -92,7 +93,8 @@ const ADMIN: [(&str, &str, &str); 20] = [
     ("GET", "/openapi.json", ""),
 ];
 
-/// No token is configured, and the service is on loopback: `DELETE /v1/keys/…` was once answered here.
+/// No token is configured, and the server listens on loopback. An earlier version answered `DELETE
+/// /v1/keys/…` here.
 fn publishes_checks_and_not_administration(publisher: Publisher) {
     let service = Service::with_rules(THREE_PER_ADDRESS, &[]);
     let proxy = publisher.start(service.address);
@@ -102,7 +104,7 @@ fn publishes_checks_and_not_administration(publisher: Publisher) {
     assert_eq!((checked.status, &checked.json()["allowed"]), (200, &true.into()), "{checked:?}");
     assert_eq!(client.send("GET", "/healthz", &[], "").status, 200);
 
-    // Somebody who has got hold of the token does not get further.
+    // The admin token does not help the attacker.
     let token = format!("Bearer {}", service.admin.as_ref().unwrap().token.clone().unwrap());
     let admin_host = service.admin_address().to_string();
     let disguises: [&[(&str, &str)]; 4] = [
@@ -124,13 +126,14 @@ fn publishes_checks_and_not_administration(publisher: Publisher) {
     assert_eq!(service.get(KEY).json()["remaining"], 2, "spent by the check, and not forgotten since");
 }
 
-/// Nothing is there; a proxy may also refuse what it does not understand, or send a client to the path it has tidied up. It is 502
-/// where a proxy has lost the connection on which a body was refused unread.
+/// Asserts that the admin API was not reached. A proxy may refuse what it does not understand, or redirect to
+/// a normalized path. It returns 502 if it lost the connection on which the server refused a body without
+/// reading it.
 fn assert_unreachable(reply: &Reply, what: &str) {
     assert!([301, 308, 400, 404, 405, 502].contains(&reply.status), "{what}: {reply:?}");
 }
 
-/// A request that names the administration listener as its host.
+/// Sends a request with the admin listener as its host.
 fn with_host(proxy: SocketAddr, (method, path): (&str, &str), host: &str, token: &str) -> Reply {
     let mut client = Client::connect(proxy);
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: {token}\r\n\r\n");

@@ -30,7 +30,7 @@ fn with_cookie(site: &Site, cookie: &str) -> Reply {
     site.client().send("GET", "/", &[("Cookie", cookie)], "")
 }
 
-/// A site whose session `alice` is at its limit.
+/// Starts a site whose session `alice` is at its limit.
 fn site_with_alice_at_her_limit(kind: Kind) -> Site {
     let site = Site::of_sample(kind, Sample::Session, THREE_PER_SESSION);
     let statuses = [(); 4].map(|()| with_cookie(&site, "theme=dark; sid=alice; a=b").status);
@@ -81,7 +81,7 @@ fn a_session_has_one_spelling(kind: Kind) {
     assert_eq!(site.application.asked(), 3);
 }
 
-/// The reproduction of issue 14: `Cookie: sid=s2&cost=0` let 14 of 14 requests through a limit of 12.
+/// The reproduction of issue 14: `Cookie: sid=s2&cost=0` let 14 of 14 requests pass a limit of 12.
 fn cookies_carry_no_parameters(kind: Kind) {
     let site = Site::of_sample(kind, Sample::Session, TWELVE_PER_SESSION);
     for cookie in [
@@ -98,7 +98,7 @@ fn cookies_carry_no_parameters(kind: Kind) {
         let passed = (0..14).filter(|_| with_cookie(&site, cookie).status == 200).count();
         assert!(passed <= 12, "{cookie}: {passed} of 14 passed");
     }
-    // A line end in a value is a new header for every proxy, or no request at all.
+    // A line end in a value begins a new header, or makes the request invalid.
     for line_end in ["\r\n", "\n", "\r", "\r\n "] {
         let head = format!("GET / HTTP/1.1\r\nhost: a\r\nCookie: sid=s3{line_end}X-Session: s4\r\n\r\n");
         for _ in 0..14 {
@@ -112,7 +112,8 @@ fn cookies_carry_no_parameters(kind: Kind) {
     assert_eq!(clean, [[200; 12].as_slice(), &[429; 2]].concat()[..], "nobody spent for s4");
 }
 
-/// Caddy 2.7.5 to 2.11.1 expands placeholders in the cookie (CVE-2026-30852): it would see `x=`, and the application `alice`.
+/// Caddy 2.7.5 to 2.11.1 expands placeholders in the cookie (CVE-2026-30852): it would see `x=`, and the
+/// application `alice`.
 fn braces_hide_no_session(kind: Kind) {
     let site = site_with_alice_at_her_limit(kind);
     for cookie in [
@@ -125,7 +126,7 @@ fn braces_hide_no_session(kind: Kind) {
         let status = with_cookie(&site, cookie).status;
         match kind {
             Kind::Caddy => assert_eq!(status, 400, "{cookie:?}"),
-            // Braces are letters like others for nginx.
+            // nginx treats braces like any other character.
             Kind::Nginx => {
                 assert!([400, 429].contains(&status) || cookie.starts_with('}'), "{cookie:?} is {status}")
             }
@@ -147,13 +148,13 @@ fn clients_cannot_name_a_session_by_header(kind: Kind) {
         ] {
             assert_eq!(client.send("GET", "/", &headers, "").status, 429, "{headers:?}");
         }
-        // A proxy removes headers that `Connection` lists, but not its own.
+        // A proxy removes headers that `Connection` lists, but not those that it sets itself.
         for listed in [name.to_owned(), format!("close, {name}"), format!("{name}, Cookie, keep-alive")] {
             let headers = [("Cookie", "sid=alice"), ("Connection", listed.as_str())];
             let status = site.client().send("GET", "/", &headers, "").status;
             assert_eq!(status, 429, "Connection: {listed}");
         }
-        // Without a session of its own, a client cannot spend that of another.
+        // A client without a session cannot spend the units of another session.
         for headers in [vec![(name, "victim")], vec![(name, "victim"), (name, "victim")]] {
             let reply = client.send("GET", "/", &headers, "");
             assert_eq!((reply.status, reply.header("ratelimit")), (200, None), "{headers:?}");
@@ -163,7 +164,7 @@ fn clients_cannot_name_a_session_by_header(kind: Kind) {
     assert_eq!(victim, [200, 200, 200, 429]);
 }
 
-/// Other profiles do not count sessions: a client that chose one would have no limit.
+/// Other profiles do not count sessions, so a client that could choose one would have no limit.
 fn paths_of_clients_choose_no_profile(kind: Kind) {
     let site = site_with_alice_at_her_limit(kind);
     for path in [
@@ -194,7 +195,7 @@ fn large_cookies_are_no_way_past_a_limit(kind: Kind) {
             format!("sid=alice; sid={filler}"),
         ] {
             let mut client = site.client();
-            // A proxy that has enough of it closes the connection.
+            // The proxy may close the connection before it has read the whole header.
             let _ = client.write(format!("GET / HTTP/1.1\r\nhost: a\r\ncookie: {cookie}\r\n\r\n").as_bytes());
             let status = client.read().map(|reply| reply.status);
             assert!(matches!(status, None | Some(400 | 414 | 429 | 431)), "{length} bytes: {status:?}");
@@ -203,7 +204,8 @@ fn large_cookies_are_no_way_past_a_limit(kind: Kind) {
     assert_eq!(site.application.asked(), 3);
 }
 
-/// Not the sample, but what an administrator might write in place of it: the raw cookie.
+/// Starts a site with a mistake that an operator might make: it uses the raw cookie instead of the sample's
+/// checked one.
 fn careless_nginx(path: &'static str) -> Site {
     let edits = vec![
         ("if ($session_is_ambiguous)", "if ($never)"),
@@ -231,7 +233,8 @@ fn a_raw_cookie_is_a_value_and_no_parameter() {
     assert_eq!(statuses, [[200; 12].as_slice(), &[429; 2]].concat());
 }
 
-/// The configuration of the reproduction. Nothing passes, also where a limiter that is down lets everything pass.
+/// The configuration of the reproduction. No request passes, even if the proxy lets requests pass while the
+/// limiter is unreachable.
 #[test]
 fn a_cookie_in_the_path_is_refused() {
     for path in [
@@ -249,7 +252,7 @@ fn a_cookie_in_the_path_is_refused() {
     }
 }
 
-/// The headers that reached the application.
+/// Asserts that the application receives the cookies unchanged.
 #[test]
 fn the_application_gets_the_cookies_as_they_were() {
     for kind in [Kind::Nginx, Kind::Caddy] {

@@ -1,4 +1,4 @@
-//! Which requests are meant, and who is believed about them.
+//! The request that a proxy describes, and the peers that may describe it.
 
 use crate::THREE_PER_ADDRESS;
 use crate::harness::Service;
@@ -73,7 +73,8 @@ block: {host: [elsewhere.example]}
     assert_eq!(elsewhere.status, 200, "the host is the one that the client asks, not what it says besides");
 }
 
-/// Proxies refuse more than the service reads: what it does not answer might pass.
+/// Proxies must refuse headers that are larger than the server accepts. A request that the server cannot
+/// parse might otherwise pass.
 fn large_headers_are_no_way_past_a_limit(kind: Kind) {
     let service = Service::with_rules(THREE_PER_ADDRESS, &[]);
     let site = Site::with_service(kind, Undecided::Passes, service);
@@ -88,7 +89,7 @@ fn large_headers_are_no_way_past_a_limit(kind: Kind) {
             format!("GET /?{} HTTP/1.1\r\nhost: localhost\r\n\r\n", piece.repeat(pieces)),
         ] {
             let mut client = site.client();
-            // A proxy that has enough of it closes the connection.
+            // The proxy may close the connection before it has read the whole header.
             let _ = client.write(head.as_bytes());
             let status = client.read().map(|reply| reply.status);
             assert!(matches!(status, None | Some(400 | 414 | 429 | 431)), "{} bytes: {status:?}", head.len());

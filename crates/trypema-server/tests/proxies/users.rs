@@ -24,7 +24,7 @@ fn site(kind: Kind) -> Site {
     Site::of_sample(kind, Sample::User, THREE_PER_USER)
 }
 
-/// A request with a token and other headers.
+/// Sends a request with a token and other headers.
 fn send(site: &Site, token: &str, headers: &[(&str, &str)]) -> Reply {
     let bearer = format!("Bearer {token}");
     let headers = [&[("Authorization", bearer.as_str())], headers].concat();
@@ -34,7 +34,7 @@ fn send(site: &Site, token: &str, headers: &[(&str, &str)]) -> Reply {
 fn each_user_has_its_own_limit(kind: Kind) {
     let site = site(kind);
     for number in 0..3 {
-        // Another token each time, and the same user.
+        // A different token each time, for the same user.
         let reply = send(&site, &token(&json!({"sub": "alice", "iat": number})), &[]);
         assert_eq!(reply.status, 200, "{reply:?}\n{}", site.log());
         assert_eq!(reply.json()["headers"]["x-user"], "alice");
@@ -92,7 +92,7 @@ fn clients_cannot_claim_to_be_somebody(kind: Kind) {
             assert!(headers.get("x_user").is_none(), "{headers}");
         }
     }
-    // A valid token without the claim names nobody, whatever the client claims.
+    // A valid token without the claim identifies no user, whatever the client's headers say.
     let nobody = token(&json!({"aud": "somewhere"}));
     for headers in [&[("X-User", "victim")][..], &[("X-User", "victim"), ("X_User", "victim")]] {
         for _ in 0..2 {
@@ -105,7 +105,7 @@ fn clients_cannot_claim_to_be_somebody(kind: Kind) {
     assert_eq!([(); 4].map(|()| send(&site, &victim, &[]).status), [200, 200, 200, 429]);
 }
 
-/// Otherwise a client could guess tokens, and flood the authenticator, without any limit.
+/// Otherwise a client could guess tokens, and flood the authenticator, without a limit.
 fn forged_tokens_are_limited_by_address(kind: Kind) {
     let rules = format!(
         "{THREE_PER_USER}  - {{id: per-address, scope: ip, strategy: {{absolute: {{limit: 6, window: 1h}}}}}}\n"

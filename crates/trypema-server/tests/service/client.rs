@@ -1,4 +1,4 @@
-//! A small client that sends exactly what it is told.
+//! A small HTTP client that sends exactly the given bytes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longer than anything that works takes.
+/// Longer than any successful request takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection to the check listener, or to another server; and one to the administration listener, where requests for it go.
+/// A connection to the check listener or another server, and optionally one to the admin listener for admin
+/// requests.
 pub struct Client {
     stream: BufReader<TcpStream>,
     admin: Option<(Admin, Option<Box<Client>>)>,
 }
 
-/// The administration listener, and the token that requests without one are sent with.
+/// The admin listener, and the token for requests that have none.
 #[derive(Debug, Clone)]
 pub struct Admin {
     pub address: SocketAddr,
@@ -24,23 +25,23 @@ pub struct Admin {
 
 /// The paths of the check listener.
 const CHECKS: [&str; 5] = ["/v1/check", "/v1/refund", "/v1/forward-auth", "/healthz", "/readyz"];
-/// Those that need no token.
+/// The paths that need no token.
 const OPEN: [&str; 2] = ["/v1/check", "/v1/forward-auth"];
 
-/// Whether a path belongs to the administration listener.
+/// Whether a path belongs to the admin listener.
 pub fn is_administration(path: &str) -> bool {
     !CHECKS.iter().any(|check| path.starts_with(check))
 }
 
 impl Admin {
-    /// One request on a connection of its own, with the token.
+    /// Sends one request on a new connection, with the token.
     pub fn send(&self, method: &str, path: &str, body: &str) -> Reply {
         let token = self.authorization(path, &[]);
         let headers: Vec<_> = token.iter().map(|token| ("authorization", token.as_str())).collect();
         Client::connect(self.address).exchange(method, path, &headers, body)
     }
 
-    /// The token, for a request that needs one and has none.
+    /// Returns the token for a request that needs one and has none.
     fn authorization(&self, path: &str, headers: &[(&str, &str)]) -> Option<String> {
         let needs_token = path.starts_with("/v1/") && !OPEN.iter().any(|open| path.starts_with(open));
         let has_token = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
@@ -48,11 +49,11 @@ impl Admin {
     }
 }
 
-/// What was answered.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub status: u16,
-    /// With names in lower case.
+    /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
@@ -70,19 +71,20 @@ impl Client {
         Self::from(TcpStream::connect(address).unwrap())
     }
 
-    /// The same with a second connection, made when it is needed, for what the administration listener serves.
+    /// Adds a second connection, opened on demand, for requests that the admin listener serves.
     pub fn with_admin(self, admin: Option<Admin>) -> Self {
         Self { admin: admin.map(|admin| (admin, None)), ..self }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// One request and its answer; the connection stays open.
+    /// Sends one request and returns its response. The connection stays open.
     ///
-    /// With an administration listener, requests go where they belong, and have its token unless they have one.
+    /// With an admin listener, each request goes to the right listener. An admin request gets the token
+    /// unless it has one.
     pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         let Some((admin, connection)) = &mut self.admin else {
             return self.exchange(method, path, headers, body);
@@ -111,7 +113,7 @@ impl Client {
         if method == "HEAD" { self.read_head().unwrap() } else { self.read().unwrap() }
     }
 
-    /// The next answer; `None` if the connection ends instead.
+    /// Reads the next response, or returns `None` if the connection ends.
     pub fn read(&mut self) -> Option<Reply> {
         let mut reply = self.read_head()?;
         let length = reply.header("content-length").map_or(0, |length| length.parse().unwrap());
@@ -121,7 +123,7 @@ impl Client {
         Some(reply)
     }
 
-    /// The next answer without a body, as those to HEAD are.
+    /// Reads the next response without a body, such as the response to `HEAD`.
     pub fn read_head(&mut self) -> Option<Reply> {
         let mut line = String::new();
         if self.stream.read_line(&mut line).ok()? == 0 {

@@ -1,4 +1,4 @@
-//! Starting the service.
+//! Starts the server.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,19 +13,19 @@ use crate::client::{Admin, Client, Reply, is_administration};
 /// A running `trypema serve`.
 pub struct Service {
     pub program: Program,
-    /// The check listener.
+    /// The address of the check listener.
     pub address: SocketAddr,
-    /// The administration listener, if there is one.
+    /// The admin listener, if it is enabled.
     pub admin: Option<Admin>,
 }
 
 impl Service {
-    /// The service with these flags, on a port of its own.
+    /// Starts a server with these flags, on a free port.
     pub fn start(flags: &[&str]) -> Self {
         Self::with_rules("", flags)
     }
 
-    /// The same with these rules in a file of its own, unless they are empty.
+    /// Starts a server with these flags, on a free port, with these rules in a file unless they are empty.
     pub fn with_rules(rules: &str, flags: &[&str]) -> Self {
         Self::of(|directory| {
             let mut command = trypema();
@@ -39,9 +39,9 @@ impl Service {
         })
     }
 
-    /// What `command` makes of a directory of its own; it has to listen on a port of its own.
+    /// Starts the command that `command` creates for a temporary directory. It must listen on a free port.
     ///
-    /// Administration is on a port of its own, too, and keeps its token in that directory.
+    /// The admin listener also uses a free port, and stores its token in that directory.
     pub fn of(command: impl FnOnce(&Path) -> Command) -> Self {
         let mut program = Program::start(|directory| {
             let mut command = command(directory);
@@ -57,38 +57,38 @@ impl Service {
         })
         .unwrap();
         let address = address_in(&program.line("listens on").unwrap());
-        // It is printed together with the line before.
+        // The server prints it together with the previous line.
         let admin = program.log().lines().find(|line| line.contains("administration is on")).map(address_in);
         let admin = admin.map(|address| Admin { address, token: generated_token(&program, address.port()) });
         Self { program, address, admin }
     }
 
-    /// The administration listener.
+    /// Returns the address of the admin listener.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin.as_ref().expect("administration is off").address
     }
 
-    /// Where its file of rules is.
+    /// Returns the path of the rules file.
     pub fn rules_file(&self) -> PathBuf {
         self.program.directory().join("rules.yaml")
     }
 
-    /// A new connection to it.
+    /// Opens a connection that sends each request to the right listener, with the admin token.
     pub fn client(&self) -> Client {
         Client::connect(self.address).with_admin(self.admin.clone())
     }
 
-    /// A new connection to the administration listener, without a token.
+    /// Opens a connection to the admin listener, without a token.
     pub fn admin_client(&self) -> Client {
         Client::connect(self.admin_address())
     }
 
-    /// One request on a connection of its own.
+    /// Sends one `GET` request on a new connection.
     pub fn get(&self, path: &str) -> Reply {
         self.once("GET", path, "")
     }
 
-    /// One request on a connection of its own.
+    /// Sends one `POST` request on a new connection.
     pub fn post(&self, path: &str, body: &str) -> Reply {
         self.once("POST", path, body)
     }
@@ -100,39 +100,40 @@ impl Service {
         }
     }
 
-    /// What `/readyz` tells those with a token.
+    /// Returns the response of `/readyz` to a client with the admin token.
     pub fn readiness(&self) -> Reply {
         let token = self.admin.as_ref().and_then(|admin| admin.token.clone()).expect("a generated token");
         let authorization = format!("Bearer {token}");
         self.admin_client().send("GET", "/readyz", &[("authorization", &authorization)], "")
     }
 
-    /// The value of a metric, as its line begins: `trypema_checks_total{rule="a",result="denied"}`.
+    /// Returns the value of a metric. `name` is the start of its line:
+    /// `trypema_checks_total{rule="a",result="denied"}`.
     pub fn metric(&self, name: &str) -> f64 {
         let metrics = self.get("/metrics").body;
         let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no {name} in\n{metrics}")).parse().unwrap()
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Sends SIGTERM and waits until the server has exited.
     pub fn stop(&mut self) -> ExitStatus {
         self.program.signal("TERM").unwrap();
         self.program.end().unwrap()
     }
 }
 
-/// The address in `… http://127.0.0.1:8080`.
+/// Parses the address in `… http://127.0.0.1:8080`.
 fn address_in(line: &str) -> SocketAddr {
     line.rsplit("://").next().unwrap().parse().unwrap()
 }
 
-/// The token that the service has generated, if none was configured.
+/// Returns the token that the server has generated, or `None` if a token was configured.
 fn generated_token(program: &Program, port: u16) -> Option<String> {
     let file = program.directory().join(format!("trypema/admin-token-{port}"));
     fs::read_to_string(file).ok().map(|token| token.trim().to_owned())
 }
 
-/// The binary, without settings of whoever runs the tests.
+/// Returns a command for the binary, without the settings of the user who runs the tests.
 pub fn trypema() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trypema"));
     for (name, _) in std::env::vars_os() {
@@ -141,7 +142,7 @@ pub fn trypema() -> Command {
         }
     }
     command.env_remove("RUNTIME_DIRECTORY");
-    // The default port is for one service at a time.
+    // Only one server at a time can use the default port.
     command.env("TRYPEMA_ADMIN_LISTEN", "off");
     command
 }

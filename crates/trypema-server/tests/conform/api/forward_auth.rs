@@ -254,8 +254,8 @@ fn literals_of_a_profile_win_over_headers() {
     assert_eq!(left(&mut client, "logins"), 0);
 }
 
-/// For proxies that call forward-auth twice for one client request: the second profile leaves out the request's
-/// own attributes, so that their rules do not count the request again.
+/// For proxies that call forward-auth twice for one client request: the second profile leaves out the
+/// request's own attributes, so that their rules do not count the request again.
 #[test]
 fn a_profile_may_leave_out_what_requests_have_by_themselves() {
     let service = service();

@@ -21,7 +21,8 @@ pub fn is_playable(trace: &Trace) -> bool {
     })
 }
 
-/// The minimum time between two requests that keeps a key cold, so that it is not leased: the longest sync interval.
+/// The minimum time between two requests that keeps a key cold, so that it is not leased: the longest sync
+/// interval.
 const INTERVAL_US: u64 = 100_000;
 
 /// Whether nothing in a trace is leased, because it counts attempts or every key stays cold. Redis then

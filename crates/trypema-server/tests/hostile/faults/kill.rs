@@ -11,14 +11,14 @@ use crate::process::is_sound;
 use crate::timing::Stopwatch;
 
 const KILLS: usize = 20;
-/// The deadline of 50 ms, and what a machine that is busy with everything else may add.
+/// The Redis deadline of 50 ms, plus the delay that a busy machine may add.
 pub(super) const IN_TIME: Duration = Duration::from_millis(550);
 pub(super) const RECOVERY: Duration = Duration::from_secs(2);
-/// What is let in of each limit at least: a kill wastes units whose reply was on its way. A lost reply may also have been a lease, of
-/// any size.
+/// The minimum number of admitted units per limit. A kill wastes units whose reply was in flight. With
+/// leases, the lost reply may have been a lease of any size.
 const LEAST: u64 = LIMIT * 9 / 10;
 const LEAST_BELOW_LEASES: u64 = 1;
-/// Answers of each policy that make sure of a state: more than what was under way when it began.
+/// The number of responses per policy that prove a new state: more than were in flight when it began.
 pub(super) const SOME: u64 = 20;
 
 #[test]
@@ -32,7 +32,7 @@ fn redis_is_killed_twenty_times_below_leases() {
 }
 
 fn killed(provider: &str, least: u64) {
-    // What was answered must survive: every write is on disk before its reply is sent.
+    // Units of answered requests must survive: Redis writes to disk before it sends a reply.
     let redis = Server::builder().set("appendonly", "yes").set("appendfsync", "always").start().unwrap();
     let url = redis.url();
     let flags = [&["--provider", provider, "--redis-url", &url], &FLAGS[..]].concat();
@@ -66,7 +66,7 @@ fn killed(provider: &str, least: u64) {
     is_sound(&service);
 }
 
-/// Without Redis the service goes on being ready, and says what it lacks.
+/// Asserts that the server stays ready without Redis, and reports that the store is missing.
 fn is_ready_without(service: &Service) {
     wait_until("the service to name its store", || {
         let ready = service.get("/readyz");
@@ -76,14 +76,14 @@ fn is_ready_without(service: &Service) {
     .unwrap();
 }
 
-/// Another service, which holds nothing and remembers nothing.
+/// Another server, without leases and without memory of earlier requests.
 struct Witness {
     service: Service,
     least: u64,
 }
 
 impl Witness {
-    /// Nothing was let in beyond a limit, and everything that was let in is counted.
+    /// Asserts that no limit was exceeded, and that every admitted unit is counted.
     fn confirms(&self, round: usize, counts: &Counts) {
         let allowed = |policy| counts.of(policy, Kind::Allowed);
         let of_rule = [
@@ -92,7 +92,7 @@ impl Witness {
             ("deny", allowed(Policy::Deny) + allowed(Policy::DenyByStatus)),
             ("local", allowed(Policy::Local)),
         ];
-        // What was let in without Redis is taken from it when it is back.
+        // The server takes units that it admitted without Redis from Redis when it is back.
         let substitutes = counts.of(Policy::Local, Kind::SubstituteAllowed);
         assert!(substitutes <= LOCAL_SHARE, "{substitutes} were let in without redis: {counts:?}");
         for (rule, allowed) in of_rule {

@@ -1,4 +1,4 @@
-//! Clients that ask all the time, and judge every answer.
+//! Clients that send requests all the time, and verify every response.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,20 +13,20 @@ use crate::client::Client;
 use crate::harness::Service;
 use crate::timing::{Stopwatch, p99};
 
-/// Clients of each policy: ten in all.
+/// The number of clients per policy: ten in all.
 const CLIENTS: usize = 2;
 
-/// How many answers of each kind there were.
+/// The number of responses of each kind.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counts(BTreeMap<(Policy, Kind), u64>);
 
 impl Counts {
-    /// Answers that Redis stood behind.
+    /// Returns the number of decisions that are based on Redis.
     pub(super) fn real(&self, policy: Policy) -> u64 {
         self.of(policy, Kind::Allowed) + self.of(policy, Kind::Denied)
     }
 
-    /// Answers without it.
+    /// Returns the number of decisions without Redis.
     pub(super) fn substitutes(&self, policy: Policy) -> u64 {
         self.of(policy, Kind::SubstituteAllowed) + self.of(policy, Kind::SubstituteDenied)
     }
@@ -38,15 +38,15 @@ impl Counts {
 
 #[derive(Debug, Default)]
 struct Answered {
-    /// By the round that their keys are of.
+    /// The counts by the round of the key.
     rounds: Mutex<Vec<Counts>>,
-    /// Which keys are asked for.
+    /// The current round, which is part of every key.
     round: AtomicU64,
     is_over: AtomicBool,
     times: Mutex<Vec<Duration>>,
 }
 
-/// Clients of every policy.
+/// Running clients of every policy.
 pub(super) struct Load {
     answered: Arc<Answered>,
     clients: Vec<JoinHandle<()>>,
@@ -63,18 +63,19 @@ impl Load {
         Self { answered, clients }
     }
 
-    /// Other keys are asked for from here on.
+    /// Makes the clients use new keys from now on.
     pub(super) fn next_round(&self) {
         self.answered.round.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was answered for the keys of this round.
+    /// Returns the counts for the keys of this round.
     pub(super) fn counts(&self) -> Counts {
         let round = self.answered.round.load(Ordering::Relaxed) as usize;
         self.answered.rounds.lock().unwrap().get(round).cloned().unwrap_or_default()
     }
 
-    /// Waits until `is_so` for every policy, comparing what was answered before with what was answered since. Fails with the clients.
+    /// Waits until `is_so` holds for every policy. Its arguments are the counts before the wait and the
+    /// current ones. Fails if a client has failed.
     pub(super) fn wait(&self, what: &str, is_so: impl Fn(&Counts, &Counts, Policy) -> bool) {
         let before = self.counts();
         wait_until(what, || {
@@ -85,12 +86,12 @@ impl Load {
         .unwrap_or_else(|error| panic!("{error}: {before:?}, then {:?}", self.counts()));
     }
 
-    /// How long all but one in a hundred took since this was asked last.
+    /// Returns the p99 of the response times since the last call.
     pub(super) fn p99(&self) -> Duration {
         p99(&mut std::mem::take(&mut *self.answered.times.lock().unwrap()))
     }
 
-    /// Ends the clients; what was answered in each round.
+    /// Stops the clients and returns the counts of each round.
     pub(super) fn stop(self) -> Vec<Counts> {
         self.answered.is_over.store(true, Ordering::Relaxed);
         self.clients.into_iter().for_each(|client| client.join().unwrap());

@@ -1,9 +1,9 @@
-//! What each answer has to look like, by what its rule says of a store that fails.
+//! The valid responses of each store failure policy.
 
 use crate::client::Reply;
 
-/// A rule for each answer; those that do not say go by the service, which is told `local`. The windows are long enough never to end
-/// during a test.
+/// A rule for each policy. Rules without one use the server's default, `local`. The windows are too long to
+/// end during a test.
 pub(super) const RULES: &str = "
 rules:
   - {id: error, scope: user, key_pattern: '{error}', on_store_failure: error, strategy: {fixed_window: {limit: 1000, window: 30d}}}
@@ -12,37 +12,37 @@ rules:
   - {id: local, scope: user, key_pattern: '{local}', strategy: {fixed_window: {limit: 1000, window: 30d}}}
 ";
 pub(super) const LIMIT: u64 = 1_000;
-/// What `local` may let in without Redis, where four servers share the limit.
+/// The number of units that `local` may admit without Redis, if four servers share the limit.
 pub(super) const LOCAL_SHARE: u64 = LIMIT / 4;
 pub(super) const FLAGS: [&str; 4] = ["--on-store-failure", "local", "--instances", "4"];
 
-/// What is answered when the store cannot be asked.
+/// The policy of a rule for an unreachable Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Policy {
     Error,
     Allow,
     Deny,
-    /// The same, where denials are told by status.
+    /// `Deny`, with denials reported by status.
     DenyByStatus,
     Local,
 }
 
-/// The kind of an answer.
+/// The kind of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// Redis was asked, or what was leased from it.
+    /// Allowed by Redis, or from units leased from it.
     Allowed,
     Denied,
-    /// Let in without Redis.
+    /// Allowed without Redis.
     SubstituteAllowed,
-    /// Denied without Redis, or not answered at all: 503.
+    /// Denied without Redis, or not decided at all: 503.
     SubstituteDenied,
 }
 
 impl Policy {
     pub(super) const ALL: [Self; 5] = [Self::Error, Self::Allow, Self::Deny, Self::DenyByStatus, Self::Local];
 
-    /// The rule that it is of, which is also the attribute that the rule asks for.
+    /// Returns the name of the policy's rule, which is also the attribute in the rule's key.
     pub(super) fn rule(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -52,7 +52,7 @@ impl Policy {
         }
     }
 
-    /// A request that only its rule applies to, for the key of this round.
+    /// Returns a request to which only the policy's rule applies, with the key of this round.
     pub(super) fn question(self, round: usize) -> String {
         format!(r#"{{"attributes":{{"{}":"{round}"}}}}"#, self.rule())
     }
@@ -61,19 +61,19 @@ impl Policy {
         if self == Self::DenyByStatus { "/v1/check?deny_status=429" } else { "/v1/check" }
     }
 
-    /// Fails unless the answer is one that this policy may give; its kind.
+    /// Returns the kind of a response. Fails if this policy does not permit the response.
     pub(super) fn judge(self, reply: &Reply) -> Kind {
         let kind = kind(reply);
         assert_eq!(self.status(kind), Some(reply.status), "{self:?} gives no such {kind:?}: {reply:?}");
         kind
     }
 
-    /// How an answer of this kind is told; `None` if there is none.
+    /// Returns the status of a response of this kind, or `None` if the policy never gives one.
     fn status(self, kind: Kind) -> Option<u16> {
         match (self, kind) {
             (Self::Error | Self::Deny | Self::DenyByStatus, Kind::SubstituteAllowed) => None,
             (Self::Allow, Kind::SubstituteDenied) => None,
-            // A denial by what is counted here is told in the body.
+            // A denial by local counts is reported in the body.
             (Self::Local, Kind::SubstituteDenied) => Some(200),
             (_, Kind::SubstituteDenied) => Some(503),
             (Self::DenyByStatus, Kind::Denied) => Some(429),

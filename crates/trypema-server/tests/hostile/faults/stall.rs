@@ -9,7 +9,7 @@ use crate::harness::Service;
 use crate::process::{descriptors, is_sound, memory};
 use crate::timing::Stopwatch;
 
-/// Answers of each policy while Redis stands still: some seconds of load.
+/// The number of responses per policy while Redis is stopped: some seconds of load.
 const MANY: u64 = 2_000;
 const MEMORY_SLACK: u64 = 8 * 1024 * 1024;
 
@@ -36,7 +36,7 @@ fn stopped(provider: &str) {
             now.substitutes(policy) >= before.substitutes(policy) + some
         });
     };
-    // Buffers grow to their size first.
+    // Buffers first grow to their usual size.
     without(SOME);
     let (memory_before, descriptors_before) = (memory(&service), descriptors(&service));
     load.p99();
@@ -69,7 +69,7 @@ fn without_redis_a_server_lets_in_its_part_of_the_limit() {
         })
         .count();
     assert_eq!(allowed as u64, LOCAL_SHARE);
-    // What was let in without it is taken from it when it is back.
+    // The server takes units that it admitted without Redis from Redis when it is back.
     redis.restart().unwrap();
     let witness = Service::with_rules(RULES, &["--redis-url", &url]);
     wait_until("what was let in to be counted", || {

@@ -1,4 +1,4 @@
-//! A Redis that is not there at the start, or does not want us.
+//! A Redis that is unreachable at the start, or refuses the login.
 
 use trypema_testkit::program::Program;
 use trypema_testkit::redis::{Server, wait_until};

@@ -1,4 +1,4 @@
-//! Every mode of a check, and every other verb, with Redis gone: as the rule's own policy says.
+//! Every mode of a check, and every other operation, without Redis: each applies the rule's own policy.
 
 use trypema_testkit::redis::Server;
 
@@ -18,7 +18,7 @@ rules:
   - {id: watched, scope: user, key_pattern: '{allow}', action: log_only, on_store_failure: error, strategy: {fixed_window: {limit: 1, window: 1h}}}
 ";
 
-/// Asks in one mode for the rule of this attribute.
+/// Sends a request in one mode, to which the rule of this attribute applies.
 fn ask(service: &Service, mode: &str, attribute: &str) -> Reply {
     service.post("/v1/check", &format!(r#"{{"mode":"{mode}","attributes":{{"{attribute}":"ann"}}}}"#))
 }
@@ -62,7 +62,7 @@ fn every_mode_follows_the_policy_of_its_rule() {
                     }
                 }
             }
-            // Nothing that was not given back is said to be.
+            // The server does not report a refund that was not made.
             let refund = |attribute: &str| {
                 service.post("/v1/refund", &format!(r#"{{"attributes":{{"{attribute}":"ann"}}}}"#))
             };

@@ -1,4 +1,4 @@
-//! Clients that know of every request whether it was answered.
+//! Clients that record for every request whether it was answered.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use crate::timing::Stopwatch;
 
-/// Longer than anything that works takes.
+/// Longer than any successful request takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 const QUESTION: &str =
     "POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 29\r\n\r\n{\"attributes\":{\"user\":\"ann\"}}";
 
-/// What became of a client's requests.
+/// The outcome of a client's requests.
 #[derive(Debug)]
 pub(super) struct Called {
-    /// Requests that were allowed.
+    /// The number of allowed requests.
     pub(super) allowed: u64,
-    /// When the request was sent that has no answer, by the client's watch; there is at most one.
+    /// The time at which the unanswered request was sent, by the client's stopwatch. There is at most one.
     pub(super) unanswered_at: Option<Duration>,
 }
 
-/// Asks on one connection, one request after the other, until the service ends it.
+/// Sends requests on one connection, one after the other, until the server closes it.
 pub(super) fn call(address: SocketAddr, watch: Stopwatch) -> JoinHandle<Called> {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -33,7 +33,7 @@ fn call_on(mut stream: TcpStream, watch: Stopwatch) -> Called {
     let mut allowed = 0;
     loop {
         let sent_at = watch.elapsed();
-        // What cannot be sent was not received either.
+        // A request that cannot be written was not received.
         if stream.write_all(QUESTION.as_bytes()).is_err() {
             return Called { allowed, unanswered_at: None };
         }
@@ -50,7 +50,8 @@ fn call_on(mut stream: TcpStream, watch: Stopwatch) -> Called {
     }
 }
 
-/// A whole answer; `None` if the connection ends before its first byte. An answer that is cut off fails.
+/// Reads a complete response. Returns `None` if the connection ends before its first byte. Fails on a
+/// truncated response.
 fn answer(stream: &mut TcpStream) -> Option<String> {
     let (mut received, mut piece) = (Vec::new(), [0; 4096]);
     loop {

@@ -1,4 +1,4 @@
-//! What may still happen after a signal, and for how long.
+//! The time after a signal: which work is finished, and how long it may take.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::harness::Service;
 use crate::timing::Stopwatch;
 
 const QUESTION: &str = r#"{"attributes":{"other":"x"}}"#;
-/// The deadline of one second, on a machine that has other things to do.
+/// The shutdown deadline of one second, with a tolerance for a busy machine.
 const AT_THE_DEADLINE: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(4);
 const AT_ONCE: Range<Duration> = Duration::ZERO..Duration::from_secs(3);
 
@@ -32,7 +32,7 @@ fn during_the_delay_it_is_unready_and_answers() {
     assert!(watch.elapsed() >= Duration::from_secs(2), "{:?}", watch.elapsed());
 }
 
-/// What had begun when the signal came is answered when the rest of it comes.
+/// A request that has begun when the signal arrives is answered once the rest of it arrives.
 #[test]
 fn requests_under_way_are_finished() {
     let mut service = Service::start(&["--shutdown-deadline", "20s"]);
@@ -41,14 +41,14 @@ fn requests_under_way_are_finished() {
         "POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n{QUESTION}",
         QUESTION.len()
     );
-    // One within its head, one within its body, one within its second request.
+    // One client is within its head, one within its body, one within its second request.
     let [first, second, third] = &mut clients;
     first.write(&request.as_bytes()[..20]).unwrap();
     second.write(&request.as_bytes()[..request.len() - 5]).unwrap();
     assert_eq!(third.send("GET", "/healthz", &[], "").status, 200);
     third.write(&request.as_bytes()[..request.len() - 5]).unwrap();
     wait_until("all to be connected", || service.metric("trypema_connections") >= 4.0).unwrap();
-    // Sent after them, and answered: what they sent has been read by then, or is about to be.
+    // These requests are sent later and answered, so the server has read the earlier bytes, or is about to.
     (0..20).for_each(|_| assert_eq!(service.get("/healthz").status, 200));
     service.program.signal("TERM").unwrap();
     service.program.line("stopping").unwrap();
@@ -67,7 +67,7 @@ fn administration_is_finished_too() {
     let mut service = Service::start(&["--shutdown-deadline", "20s"]);
     let mut admin = service.admin_client();
     admin.write(b"GET /healthz HTTP/1.1\r\nho").unwrap();
-    // Reading the metric is a connection as well.
+    // The connection that reads the metric counts as well.
     wait_until("it to be connected", || service.metric("trypema_connections") >= 2.0).unwrap();
     (0..20).for_each(|_| drop(service.get("/metrics")));
     service.program.signal("TERM").unwrap();
@@ -94,7 +94,7 @@ fn clients_that_never_finish_do_not_keep_it_alive() {
     assert_eq!(ended(&mut service, AT_THE_DEADLINE).code(), Some(0));
 }
 
-/// Neither waiting for clients nor giving leases back may take the whole time that both have.
+/// Neither waiting for clients nor returning leases may use up the whole shutdown deadline.
 #[test]
 fn a_stopped_redis_does_not_keep_it_alive() {
     let redis = Server::start().unwrap();
@@ -126,7 +126,7 @@ fn a_second_signal_ends_it_at_once() {
     }
 }
 
-/// Clients in the middle of a head, and of a body.
+/// Returns a client in the middle of a head, and one in the middle of a body.
 fn stuck(service: &Service) -> [TcpStream; 2] {
     let begun = ["GET /heal", "POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{"];
     let clients = begun.map(|bytes| {
@@ -134,13 +134,13 @@ fn stuck(service: &Service) -> [TcpStream; 2] {
         stream.write_all(bytes.as_bytes()).unwrap();
         stream
     });
-    // A later request on a connection of its own was answered: theirs have arrived.
+    // A later request on another connection is answered, so these bytes have arrived.
     wait_until("both to be connected", || service.metric("trypema_connections") >= 3.0).unwrap();
     assert_eq!(service.get("/healthz").status, 200);
     clients
 }
 
-/// Ends it; how, and that this took the right time.
+/// Stops the server, asserts that this takes a time within `time`, and returns the exit status.
 fn ended(service: &mut Service, time: Range<Duration>) -> ExitStatus {
     let watch = Stopwatch::start();
     service.program.signal("TERM").unwrap();

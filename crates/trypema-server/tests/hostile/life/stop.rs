@@ -10,11 +10,11 @@ use crate::harness::Service;
 use crate::timing::Stopwatch;
 
 const CONNECTIONS: usize = 16;
-/// Long enough for every connection to be in full swing.
+/// The time until every connection is under full load.
 const SWING: Duration = Duration::from_millis(400);
-/// What was sent this long before the signal has been received by then.
+/// A request sent at least this long before the signal has been received when the signal arrives.
 const MARGIN: Duration = Duration::from_millis(200);
-/// The deadline is 10 s; nothing here takes that long.
+/// Less than the shutdown deadline of 10 s, which nothing here needs.
 const SOON: Duration = Duration::from_secs(5);
 const LIMIT: u64 = 1_000_000;
 const RULES: &str = "
@@ -38,20 +38,20 @@ fn a_signal_under_load_loses_no_answer_in_redis() {
     is_counted(&url, "redis", &called);
 }
 
-/// What was leased and not spent is given back before the service ends: the next one sees all the rest at once.
+/// The server returns its unspent leased units before it exits, so the next server sees them at once.
 #[test]
 fn a_signal_under_load_loses_no_answer_and_no_lease() {
     for next in ["redis", "hybrid"] {
         let redis = Server::start().unwrap();
         let url = redis.url();
-        // A busy machine is no reason for a request that is not decided.
+        // A long deadline for Redis, so that a busy machine causes no undecided request.
         let flags = ["--provider", "hybrid", "--redis-url", &url, "--redis-deadline", "2s"];
         let called = stopped(Service::with_rules(RULES, &flags), "TERM");
         is_counted(&url, next, &called);
     }
 }
 
-/// Stops a service while many ask it; what they were told.
+/// Stops a server under load and returns the outcomes of its clients.
 fn stopped(mut service: Service, signal: &str) -> Vec<Called> {
     let watch = Stopwatch::start();
     let callers: Vec<_> = (0..CONNECTIONS).map(|_| call(service.address, watch)).collect();
@@ -76,7 +76,7 @@ fn stopped(mut service: Service, signal: &str) -> Vec<Called> {
     called
 }
 
-/// Another service sees what was allowed, and nothing else but requests whose answer was on its way.
+/// Asserts that another server sees every allowed unit, and beyond them only requests without a response.
 fn is_counted(url: &str, provider: &str, called: &[Called]) {
     let next = Service::with_rules(RULES, &["--provider", provider, "--redis-url", url]);
     let remaining = next.get("/v1/keys/per-user%7Cuser=ann").json()["remaining"].as_u64().unwrap();

@@ -1,4 +1,4 @@
-//! Bodies that are no requests, in requests that are well framed.
+//! Invalid bodies in correctly framed requests.
 
 use trypema_testkit::random::Random;
 
@@ -30,12 +30,12 @@ const WRONG: [&str; 24] = [
     r#"{"attributes":{"user":"\ud800"}}"#,
     "{\"attributes\":{\"user\":\"\u{0}\"}}",
 ];
-/// The most that one request may hold, and one.
+/// One more than the maximum of each.
 const TOO_MANY_ATTRIBUTES: u64 = 33;
 const TOO_LONG_VALUE: u64 = 8_193;
 const TOO_LONG_NAME: u64 = 65;
 const TOO_LONG_BATCH: usize = 1_001;
-/// The service takes 1 MiB.
+/// One byte more than the server's limit of 1 MiB.
 const TOO_LARGE: usize = 1024 * 1024 + 1;
 
 pub(super) fn any(random: &mut Random) -> Input {
@@ -99,7 +99,7 @@ fn long(random: &mut Random) -> String {
     }
 }
 
-/// Costs of many digits; those that fit are valid, and may be denied.
+/// Returns a request with a cost of many digits. A cost that fits is valid, and may be denied.
 fn numbers(random: &mut Random) -> String {
     let digits: String =
         (0..random.between(1, 30)).map(|_| char::from(random.pick(b"0123456789.eE+-"))).collect();

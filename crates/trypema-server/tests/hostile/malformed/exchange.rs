@@ -1,25 +1,26 @@
-//! Sending bytes, and taking apart whatever comes back.
+//! Sends bytes and parses the responses.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than any answer takes; what has not been closed by then hangs.
+/// Longer than any response takes. A connection that is not closed by then hangs.
 const PATIENCE: Duration = Duration::from_secs(9);
 
-/// One answer.
+/// One response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) body: String,
 }
 
-/// Sends the bytes on a connection of their own and says that no more come; everything that is answered until the service closes.
+/// Sends the bytes on a new connection, shuts down its write half, and returns all responses until the server
+/// closes it.
 pub(super) fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<Answer> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    // A service that has refused already need not read the rest.
+    // A server that has already refused the request need not read the rest.
     let _ = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
     let mut received = Vec::new();
     if let Err(error) = stream.read_to_end(&mut received) {
@@ -29,7 +30,8 @@ pub(super) fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<Answer> {
     answers(&received)
 }
 
-/// Whole answers, without those that only tell the client to go on. The last may be cut off by a reset, and is then no answer.
+/// Returns the complete responses, without `100 Continue`. A last response that a reset has truncated is
+/// ignored.
 fn answers(mut bytes: &[u8]) -> Vec<Answer> {
     let mut all = Vec::new();
     while let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {

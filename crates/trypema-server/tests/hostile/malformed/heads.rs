@@ -1,4 +1,4 @@
-//! Requests that are broken before their body begins, or about how long it is.
+//! Requests that are malformed before the body, or in its length.
 
 use trypema_testkit::random::Random;
 
@@ -40,7 +40,7 @@ const HEADER_LINES: [&[u8]; 14] = [
     b"transfer-encoding: gzip",
     b"transfer-encoding: chunked, gzip",
 ];
-/// Lengths that contradict themselves, or the other way to say how long a body is.
+/// Contradicting lengths and framings of a body.
 const FRAMINGS: [&str; 10] = [
     "content-length: 5\r\ncontent-length: 6",
     "content-length: 5, 6",
@@ -73,7 +73,7 @@ pub(super) fn any(random: &mut Random) -> Input {
     match random.below(20) {
         0..4 => mutated_head(random),
         4..6 => {
-            // The last byte of the body is left out at least: without it nothing may be counted.
+            // At least the last byte of the body is missing, so nothing may be counted.
             let end = random.below(good().len() as u64) as usize;
             Input::new("truncated request", Expected::Refusal, &good().as_bytes()[..end])
         }
@@ -93,7 +93,7 @@ fn good() -> String {
     check_with(&format!("content-length: {}", GOOD_BODY.len()), GOOD_BODY)
 }
 
-/// The body stays as it is, so that what it may spend is known.
+/// Mutates the head and keeps the body, so that the units that it may spend are known.
 fn mutated_head(random: &mut Random) -> Input {
     let good = good();
     let (head, body) = good.as_bytes().split_at(good.len() - GOOD_BODY.len());
@@ -124,7 +124,8 @@ fn framing(random: &mut Random) -> Input {
     Input::new("framing", Expected::Refusal, check_with(random.pick(&FRAMINGS), GOOD_BODY))
 }
 
-/// Two ways to say where the body ends: a second request is hidden behind one of them.
+/// Returns a request with two contradicting body lengths. Under one of them, a second request is hidden in
+/// the body.
 fn smuggling(random: &mut Random) -> Input {
     let (length, coding) = ("content-length: 6", "transfer-encoding: chunked");
     let header = match random.below(3) {
@@ -161,7 +162,7 @@ fn method(random: &mut Random) -> Input {
     Input::new("method", Expected::Refusal, format!("X{name} /v1/check HTTP/1.1\r\nhost: test\r\n\r\n"))
 }
 
-/// What is larger than anything that is taken.
+/// Returns a request that exceeds a size limit.
 fn huge(random: &mut Random) -> Input {
     let hundred_thousand = "a".repeat(100_000);
     let bytes = match random.below(6) {

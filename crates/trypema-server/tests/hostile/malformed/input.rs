@@ -1,4 +1,4 @@
-//! One input.
+//! A malformed input and its expected responses.
 
 use std::fmt;
 
@@ -6,37 +6,37 @@ use trypema_testkit::random::Random;
 
 use super::{bodies, heads, routes};
 
-/// A request that is as it should be.
+/// The body of a valid request.
 pub(super) const GOOD_BODY: &str =
     r#"{"attributes":{"user":"ann","endpoint":"/api/search"},"cost":1,"mode":"check"}"#;
 const SHOWN: usize = 400;
 
-/// What may come back.
+/// The permitted responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
     /// A 4xx, or a close.
     Refusal,
-    /// The request is well framed: exactly one answer, and 200 only if its body can be answered.
+    /// The request is correctly framed: exactly one response, and 200 only if the body is valid.
     ByBody,
-    /// At most one answer: what follows the body must not be taken for a second request.
+    /// At most one response: the bytes after the body must not be parsed as a second request.
     OneAnswer,
-    /// It may have stayed valid: 200, 4xx, or a close.
+    /// The request may still be valid: 200, 4xx, or a close.
     Anything,
-    /// Exactly one answer; 200 is a unit spent.
+    /// Exactly one response. A 200 spends one unit.
     ForwardAuth,
-    /// At most one answer, and whatever it is, nothing is spent.
+    /// At most one response, and no unit is spent.
     SpendsNothing,
     /// 200, then a 4xx or a close.
     GoodThenGarbage,
 }
 
-/// Bytes to send.
+/// The bytes to send, and the permitted responses.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) kind: &'static str,
     pub(super) bytes: Vec<u8>,
     pub(super) expected: Expected,
-    /// Where the body begins, if the input has one that can be told apart.
+    /// The offset of the body, if the input has a well-defined one.
     body_at: Option<usize>,
 }
 
@@ -49,12 +49,12 @@ impl Input {
         }
     }
 
-    /// Bytes without a body of their own.
+    /// Creates an input without a separate body.
     pub(super) fn new(kind: &'static str, expected: Expected, bytes: impl Into<Vec<u8>>) -> Self {
         Self { kind, bytes: bytes.into(), expected, body_at: None }
     }
 
-    /// A well framed check with this body.
+    /// Creates a correctly framed check with this body.
     pub(super) fn with_body(kind: &'static str, body: &[u8]) -> Self {
         let mut bytes =
             format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", body.len())
@@ -64,7 +64,7 @@ impl Input {
         Self { kind, bytes, expected: Expected::ByBody, body_at }
     }
 
-    /// Whether it is for the administration listener.
+    /// Whether the input is sent to the admin listener.
     pub(super) fn is_administration(&self) -> bool {
         ["explain", "key"].contains(&self.kind)
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Input {
     }
 }
 
-/// Changes a few bytes: replaced, left out, added, or a piece repeated.
+/// Returns the bytes with a few mutations: replaced, removed or added bytes, or a repeated piece.
 pub(super) fn mutated(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..random.between(1, 4) {

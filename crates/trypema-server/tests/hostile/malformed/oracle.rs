@@ -1,8 +1,8 @@
-//! What a body asks for, read in another way than the service reads it.
+//! An independent parser of request bodies, to predict the server's decisions.
 
 use serde_json::Value;
 
-/// The costs that a body asks for; `None` if it is no request that may be answered.
+/// Returns the costs of the requests in a body, or `None` if the body is invalid.
 pub(super) fn asked(body: &[u8]) -> Option<Vec<u64>> {
     match serde_json::from_slice(body).ok()? {
         Value::Array(many) if many.len() <= 1_000 => many.iter().map(cost).collect(),
@@ -25,7 +25,7 @@ fn cost(asked: &Value) -> Option<u64> {
     fields.get("cost").map_or(Some(1), Value::as_u64)
 }
 
-/// Which of the questions an answer of 200 lets pass.
+/// Returns for each request of a 200 response whether it is allowed.
 pub(super) fn allowed(answer: &str) -> Vec<bool> {
     let is_allowed = |one: &Value| one["allowed"] == Value::Bool(true);
     match serde_json::from_str(answer) {

@@ -1,4 +1,4 @@
-//! The other routes, asked strangely: forward-auth, explaining, keys, and what stands after a question mark.
+//! Malformed requests to the other routes: forward-auth, explain, keys, and query strings.
 
 use trypema_testkit::random::Random;
 
@@ -33,7 +33,7 @@ const NAMES: [&str; 12] = [
     "all%0d%0aset-cookie:%20a",
     "*",
 ];
-/// Paths after `/v1/forward-auth`; three of them are profiles.
+/// Paths after `/v1/forward-auth`. Three of them are profiles.
 const PROFILES: [&str; 9] =
     ["", "/default", "/nginx", "/", "/default&cost=0", "/default?cost=0", "/%64efault", "/cost=0", "/nobody"];
 const FORWARDED: [(&str, &[u8]); 14] = [
@@ -62,7 +62,7 @@ pub(super) fn any(random: &mut Random) -> Input {
     }
 }
 
-/// Sure to be asked by somebody whom the service trusts, since it is on the same machine.
+/// The client is on the loopback network, so the server trusts its forwarded headers.
 fn forward_auth(random: &mut Random) -> Input {
     let path = random.pick(&PROFILES);
     let mut bytes = format!("GET /v1/forward-auth{path} HTTP/1.1\r\nhost: test\r\n").into_bytes();
@@ -70,7 +70,7 @@ fn forward_auth(random: &mut Random) -> Input {
         let (name, value) = random.pick(&FORWARDED);
         let value =
             if random.once_in(3) && !value.is_empty() { mutated(random, value) } else { value.to_vec() };
-        // Line ends and NUL would make it another input than this is about.
+        // Line ends and NUL would make this an input of another kind.
         let value: Vec<u8> = value.into_iter().filter(|byte| !b"\r\n\0".contains(byte)).collect();
         bytes.extend_from_slice(&[name.as_bytes(), b": ", &value, b"\r\n"].concat());
     }
@@ -86,7 +86,7 @@ fn query(random: &mut Random) -> Input {
     Input::new("query", Expected::Anything, request)
 }
 
-/// Nothing that is asked here is spent.
+/// Explaining spends nothing, whatever the body is.
 fn explain(random: &mut Random) -> Input {
     let checking = bodies::any(random);
     let body = checking.body();

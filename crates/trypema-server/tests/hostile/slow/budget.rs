@@ -1,4 +1,4 @@
-//! One memory budget for the bodies and unread answers of all connections.
+//! One memory budget for the bodies and unread responses of all connections.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,12 +13,12 @@ use crate::process::{is_sound, memory};
 
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const MEBIBYTE: usize = 1024 * 1024;
-/// The smallest that can be set: two rule sets of the largest size.
+/// The smallest permitted budget: two rule sets of the maximum size.
 const BUDGET: usize = 32 * MEBIBYTE;
 const HELD: &str = "trypema_buffered_bytes";
 const EVICTED: &str = r#"trypema_connections_closed_early_total{reason="out_of_memory"}"#;
 const REFUSALS: &str = "trypema_memory_refusals_total";
-/// Buffers of connections, arenas, and what a request needs while it is decided.
+/// Memory outside the budget: connection buffers, arenas, and memory of requests being decided.
 const MEMORY_SLACK: u64 = 40 * 1024 * 1024;
 
 fn start(rules: &str) -> Service {
@@ -33,7 +33,7 @@ fn batch(checks: usize) -> String {
     json!(vec![json!({"attributes": {"user": "ann"}}); checks]).to_string()
 }
 
-/// A good client's batch, which needs some of the budget itself.
+/// Sends a good client's batch, which needs some of the budget itself.
 fn good_batch(service: &Service) -> Reply {
     service.post("/v1/check", &batch(300))
 }
@@ -48,7 +48,7 @@ fn bodies_that_never_end_leave_room_for_others() {
     for _ in 0..60 {
         let mut stream = connect_from(ATTACKER, service.address).unwrap();
         let head = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {MEBIBYTE}\r\n\r\n");
-        // A body that is refused is not read to its end.
+        // A refused body is not read to its end.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
         attackers.push(stream);
     }
@@ -57,7 +57,7 @@ fn bodies_that_never_end_leave_room_for_others() {
     let held = service.metric(HELD);
     assert!((BUDGET as f64 / 2.0..=BUDGET as f64).contains(&held), "{held} bytes are held");
     for _ in 0..5 {
-        // A part of the budget is kept for peers that hold little.
+        // A part of the budget is reserved for peers that hold little.
         let reply = service.post("/v1/check", &batch(1_500));
         assert_eq!(reply.status, 200, "{reply:?}");
     }
@@ -69,7 +69,8 @@ fn bodies_that_never_end_leave_room_for_others() {
     is_sound(&service);
 }
 
-/// Rules for everybody: with ten of them, the answer to a check is some kilobytes.
+/// Returns `count` rules that apply to every request. With ten of them, the response to a check has some
+/// kilobytes.
 fn many_rules(count: usize) -> String {
     let rule = |number: usize| {
         let id = format!("rule-{number}-{}", "x".repeat(50));
@@ -108,11 +109,11 @@ fn answers_that_nobody_reads_give_way() {
     let after = memory(&service);
     println!("memory {before} -> {after} with a budget of {BUDGET}");
     assert!(after <= before + BUDGET as u64 + MEMORY_SLACK, "{before} -> {after}");
-    // Connections that have stalled for two seconds give way to their own peer, too.
+    // The server also closes connections that have stalled for two seconds in favour of their own peer.
     wait_until("room for the same peer", || {
         let stream = connect_from(ATTACKER, service.address).unwrap();
         let mut client = Client::from(stream);
-        // Until then it is refused, or closed while it waits.
+        // Until then the request is refused, or its connection closed while it waits.
         client.write(ask.as_bytes()).is_ok() && client.read().is_some_and(|reply| reply.status == 200)
     })
     .unwrap();
@@ -122,7 +123,8 @@ fn answers_that_nobody_reads_give_way() {
     is_sound(&service);
 }
 
-/// A client repeats what got 503: units would be spent, or given back, twice. Everybody is one peer here, so nobody gives way.
+/// A client repeats a request that got 503, which would spend or refund units twice. All connections here are
+/// one peer, so the server closes none in favour of another.
 #[test]
 fn checks_and_refunds_that_were_counted_are_answered() {
     let service = start(&many_rules(50));
@@ -147,7 +149,7 @@ fn checks_and_refunds_that_were_counted_are_answered() {
                 let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
                 attackers.push(stream);
             }
-            // Reserves five kilobytes before it spends anything.
+            // The probe reserves five kilobytes before it spends units.
             let probe = json!(vec![json!({"attributes": {"user": "probe"}}); 5]).to_string();
             ask("/v1/check", &probe).status == 503
         })

@@ -10,12 +10,12 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::client::Client;
 use crate::timing::{Stopwatch, p99, time};
 
-/// As small as a slow reader makes it.
+/// The size of the receive buffer of a slow reader.
 const RECEIVE_BUFFER: u32 = 16 * 1024;
-/// Descriptors of the test itself, and of tests beside it in the same process.
+/// Descriptors of the test itself, and of concurrent tests in the same process.
 const OTHERS: u64 = 1_000;
 
-/// As many sockets as were asked for, or as many as the system's limit leaves room for.
+/// Raises the limit of open files and returns `wanted`, or the number of sockets that fit the limit.
 pub(super) fn fitting(wanted: usize) -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -28,12 +28,12 @@ pub(super) fn fitting(wanted: usize) -> usize {
     fitting
 }
 
-/// Opens that many connections and sends nothing.
+/// Opens `count` connections and sends nothing.
 pub(super) fn connect(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     (0..count).map(|_| TcpStream::connect(address).unwrap()).collect()
 }
 
-/// Connects from a local address, with a small receive buffer: what is not read soon stays with the service.
+/// Connects from a local address with a small receive buffer, so that unread responses stay in the server.
 pub(super) fn connect_from(source: Ipv4Addr, address: SocketAddr) -> std::io::Result<TcpStream> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let stream = runtime.block_on(async {
@@ -47,8 +47,8 @@ pub(super) fn connect_from(source: Ipv4Addr, address: SocketAddr) -> std::io::Re
     Ok(stream)
 }
 
-/// Opens connections that send nothing, 4,000 a second: faster than any crowd of clients, and slower than the pauses of a busy machine would make a good client
-/// look like one that has been idle for longer than all of them.
+/// Opens silent connections at 4,000 per second: faster than real clients. At a higher rate, a pause of a
+/// busy machine would make the good client look idle for longer than all of them.
 pub(super) fn pour(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     let watch = Stopwatch::start();
     let mut all = Vec::with_capacity(count);
@@ -60,7 +60,7 @@ pub(super) fn pour(address: SocketAddr, count: usize) -> Vec<TcpStream> {
     all
 }
 
-/// Whether the service has closed it. Bytes that it sent before count for nothing.
+/// Whether the server has closed the connection. Bytes received before do not matter.
 pub(super) fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     match stream.peek(&mut [0]) {
@@ -69,7 +69,8 @@ pub(super) fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
-/// Asks as a good client does, in turn on a connection that stays and on a new one; how long all but one in a hundred take.
+/// Sends requests as a good client does, alternately on a kept connection and on a new one, and returns the
+/// p99 of the response times.
 pub(super) fn good_client(address: SocketAddr, kept: &mut Client, requests: usize) -> Duration {
     let mut times: Vec<Duration> = (0..requests)
         .flat_map(|_| {
@@ -84,7 +85,7 @@ fn ask(client: &mut Client, which: &str) {
     let body = r#"{"attributes":{"other":"x"}}"#;
     let length = body.len();
     let request = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n{body}");
-    // If it cannot be written, there is no answer either.
+    // If the write fails, there is no response either.
     let _ = client.write(request.as_bytes());
     let reply = client.read().unwrap_or_else(|| panic!("{which} was closed"));
     assert_eq!(reply.status, 200, "{reply:?}");

@@ -11,13 +11,13 @@ use crate::harness::Service;
 use crate::process::{descriptors, is_sound, memory};
 
 const SOCKETS: usize = 10_000;
-/// Requests of a good client of each kind; one in a hundred may be slow.
+/// The number of requests of a good client of each kind. One in a hundred may be slow.
 const REQUESTS: usize = 300;
-/// Where the machine's own noise begins; `cargo xtask soak` measures more closely, on a machine of its own.
+/// The noise of the machine. `cargo xtask soak` measures more precisely, on an otherwise idle machine.
 const NOISE: Duration = Duration::from_millis(20);
-/// What a silent connection may take: its place, its task and what the socket's registration needs.
+/// The maximum memory of a silent connection: its entry, its task and the registration of the socket.
 const MEMORY_PER_SOCKET: u64 = 4 * 1024;
-/// What may differ between two times with the same crowd.
+/// The maximum difference between two crowds of the same size.
 const MEMORY_SLACK: u64 = 4 * 1024 * 1024;
 
 #[test]
@@ -31,7 +31,7 @@ fn ten_thousand_idle_sockets_beyond_the_bound() {
     assert!(gave_way >= 2 * 8_000 - 100, "{gave_way} gave way");
 }
 
-/// Crowds a service twice; how many connections gave way to others.
+/// Crowds a server twice and returns the number of connections that it closed in favour of others.
 fn crowded(max_connections: &str) -> u64 {
     let sockets = fitting(SOCKETS);
     let service = Service::start(&["--max-connections", max_connections]);

@@ -1,4 +1,4 @@
-//! What takes too long is ended.
+//! Timeouts: the server closes connections that take too long.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,11 +11,11 @@ use crate::harness::Service;
 use crate::process::is_sound;
 use crate::timing::Stopwatch;
 
-/// A timeout of one second, found by a look every half second, on a machine that has other things to do.
+/// A timeout of one second, checked every half second, with a tolerance for a busy machine.
 const IN_TIME: Range<Duration> = Duration::from_millis(900)..Duration::from_secs(5);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// Long enough never to be meant.
+/// Timeouts that no test reaches.
 const PATIENT: [&str; 6] = ["--header-timeout", "60s", "--request-timeout", "60s", "--idle-timeout", "60s"];
 
 #[test]
@@ -23,7 +23,7 @@ fn trickled_heads_end_at_the_header_timeout() {
     let service = impatient("--header-timeout");
     let mut stream = TcpStream::connect(service.address).unwrap();
     let mut head = b"GET /healthz HTTP/1.1\r\nx-slow: ".iter().chain(std::iter::repeat(&b'a'));
-    // Every byte is a sign of life, and none of them helps.
+    // Every byte is activity, but none extends the header timeout.
     ends_in_time(&service, &mut stream, |stream| stream.write_all(&[*head.next().unwrap()]).is_ok());
 }
 
@@ -55,7 +55,7 @@ fn a_body_that_is_trickled_ends_at_the_request_timeout() {
 fn a_body_that_nobody_wants_ends_in_time() {
     let service = Service::start(&["--request-timeout", "1s", "--idle-timeout", "1s"]);
     let mut stream = TcpStream::connect(service.address).unwrap();
-    // Answered at its head; what follows is not read by anybody.
+    // The server responds after the head and does not read the body.
     stream
         .write_all(b"POST /v1/forward-auth HTTP/1.1\r\nhost: test\r\ncontent-length: 1000000\r\n\r\n")
         .unwrap();
@@ -81,7 +81,7 @@ fn silence_after_an_answer_ends_at_the_idle_timeout() {
     is_sound(&service);
 }
 
-/// A service in which only this timeout is short.
+/// Starts a server in which only this timeout is short.
 fn impatient(timeout: &str) -> Service {
     let mut flags = PATIENT;
     let at = flags.iter().position(|flag| *flag == timeout).unwrap();
@@ -89,14 +89,15 @@ fn impatient(timeout: &str) -> Service {
     Service::start(&flags)
 }
 
-/// The connection ends when it should, whatever is done meanwhile, and is counted.
+/// Asserts that the server closes the connection in time, whatever `act` does, and counts it.
 fn ends_in_time(service: &Service, stream: &mut TcpStream, act: impl FnMut(&mut TcpStream) -> bool) {
     ends_within(stream, IN_TIME, act);
     assert_eq!(service.metric(r#"trypema_connections_closed_early_total{reason="timed_out"}"#), 1.0);
     is_sound(service);
 }
 
-/// The same, without asking why. The act says whether the connection can still be written to.
+/// Asserts that the server closes the connection within `time`, for any reason. `act` returns whether the
+/// connection can still be written to.
 pub(super) fn ends_within(
     stream: &mut TcpStream,
     time: Range<Duration>,
@@ -110,7 +111,7 @@ pub(super) fn ends_within(
     assert!(time.contains(&watch.elapsed()), "{:?}", watch.elapsed());
 }
 
-/// Whether it is closed, whatever was answered before that.
+/// Whether the connection is closed, after discarding received bytes.
 fn is_over(stream: &mut TcpStream) -> bool {
     use std::io::Read;
     while !is_closed(stream) {

@@ -1,4 +1,4 @@
-//! A peer that opens more connections than it may.
+//! A peer that opens more connections than the limit per peer.
 
 use std::net::{Ipv4Addr, TcpStream};
 
@@ -16,7 +16,7 @@ fn closed(streams: &[TcpStream]) -> usize {
 
 #[test]
 fn a_peer_has_no_more_connections_than_it_may() {
-    // The loopback network is trusted unless others are.
+    // The loopback network is trusted unless other proxies are configured.
     let service =
         Service::start(&["--max-connections-per-peer", "5", "--trusted-proxies", "10.0.0.0/8,127.0.0.1"]);
     let mut attacker: Vec<TcpStream> =
@@ -24,7 +24,7 @@ fn a_peer_has_no_more_connections_than_it_may() {
     wait_until("three to be refused", || closed(&attacker) == 3).unwrap();
     assert_eq!(service.metric(REFUSED), 3.0);
     assert_eq!(closed(&attacker[..5]), 0, "the ones that were there first stay");
-    // Others are served, and a place that is left can be taken.
+    // Other peers are served, and the peer can use a freed slot.
     assert_eq!(service.get("/healthz").status, 200);
     drop(attacker.drain(..1));
     wait_until("the place to be free", || service.metric("trypema_connections") <= 5.0).unwrap();

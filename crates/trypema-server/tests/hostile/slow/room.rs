@@ -1,4 +1,4 @@
-//! Who gives way when there is no room.
+//! The choice of connections to close when the server is full.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,10 +11,11 @@ use trypema_testkit::redis::wait_until;
 use super::crowd::{connect, is_closed};
 use crate::harness::{Service, trypema};
 
-/// Several ticks of the service, so that it can tell who has been idle for longer.
+/// Several ticks of the server, so that it can distinguish idle times.
 const A_WHILE: Duration = Duration::from_millis(350);
 
-/// So few that all of them are compared each time, those that are still ending included (the service looks at 64).
+/// The server compares up to 64 connections. There are fewer here, including those that are still closing, so
+/// it finds the longest idle ones.
 #[test]
 fn the_longest_idle_ones_give_way_and_busy_ones_do_not() {
     let service = Service::start(&["--max-connections", "40"]);
@@ -28,20 +29,20 @@ fn the_longest_idle_ones_give_way_and_busy_ones_do_not() {
     ask(&mut busy);
     thread::sleep(A_WHILE);
     let young = connect(service.address, 15);
-    // Served, so all before them were accepted.
+    // These requests are answered, so the server has accepted all earlier connections.
     ask(&mut busy);
     let newest = connect(service.address, 12);
     wait_until("twelve to be closed", || old.iter().filter(|stream| is_closed(stream)).count() >= 12)
         .unwrap();
     assert_eq!(young.iter().chain(&newest).filter(|stream| is_closed(stream)).count(), 0);
     ask(&mut busy);
-    // Reading the metric takes a place as well.
+    // The connection that reads the metric needs a slot as well.
     let gave_way = service.metric(r#"trypema_connections_closed_early_total{reason="gave_way"}"#);
     assert!((12.0..=14.0).contains(&gave_way), "{gave_way}");
     assert_eq!(service.metric(r#"trypema_connections_closed_early_total{reason="refused"}"#), 0.0);
 }
 
-/// Where the system gives fewer descriptors than connections were asked for, the service makes do with those.
+/// If the system permits fewer descriptors than `--max-connections`, the server uses the lower number.
 #[test]
 fn a_lack_of_descriptors_locks_nobody_out() {
     let service = with_few_descriptors("");
@@ -53,7 +54,8 @@ fn a_lack_of_descriptors_locks_nobody_out() {
     assert_made_do_with_few_descriptors(&service);
 }
 
-/// Connections over the limit of their peer are held open for a second, but not with the last descriptors.
+/// The server holds connections over the limit of their peer open for a second, but not with the last
+/// descriptors.
 #[test]
 fn connections_over_the_limit_of_their_peer_leave_descriptors_for_others() {
     let service = with_few_descriptors("--max-connections-per-peer 20 --trusted-proxies 192.0.2.1");
@@ -81,7 +83,7 @@ fn assert_made_do_with_few_descriptors(service: &Service) {
     assert!(log.contains("the limit of open files is lower") && !log.contains("cannot be accepted"), "{log}");
 }
 
-/// A request whose body does not come is waited for, but not at the cost of others.
+/// The server waits for a body that does not arrive, but not at the cost of other clients.
 #[test]
 fn bodies_that_stop_do_not_lock_others_out() {
     let service = Service::start(&["--max-connections", "200"]);
@@ -89,7 +91,7 @@ fn bodies_that_stop_do_not_lock_others_out() {
     let stalled: Vec<TcpStream> = (0..400)
         .map(|_| {
             let mut stream = TcpStream::connect(service.address).unwrap();
-            // One that was refused already may be gone.
+            // A connection that was already refused may be closed.
             let _ = stream.write_all(begun);
             stream
         })

@@ -1,4 +1,4 @@
-//! A peer with many batches delays nobody but itself.
+//! A peer with many batches delays only itself.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -12,7 +12,8 @@ use crate::process::is_sound;
 
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const BATCHES: usize = 100;
-/// Batches that are answered while one waits: two of the other peer are under way, and the machine may be slow.
+/// The maximum number of batches answered while the good client waits. Two of the other peer's are in
+/// progress, and the machine may be slow.
 const MEANWHILE: f64 = 20.0;
 const ANSWERED: &str = r#"trypema_http_requests_total{route="check",status="200"}"#;
 

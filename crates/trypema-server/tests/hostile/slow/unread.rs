@@ -1,4 +1,4 @@
-//! Clients that ask and ask, and never read an answer.
+//! Clients that send requests all the time and never read a response.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,9 +13,10 @@ use crate::process::{descriptors, is_sound, memory};
 use crate::timing::Stopwatch;
 
 const CLIENTS: usize = 20;
-/// A short question with a long answer.
+/// A short request with a long response.
 const QUESTION: &str = "GET /openapi.json HTTP/1.1\r\nhost: test\r\n\r\n";
-/// What one connection may make the service hold: a head's worth of questions, and the answers to some of them.
+/// The maximum memory per connection: pipelined requests up to the size of a head, and the responses to some
+/// of them.
 const MEMORY_PER_CLIENT: u64 = 512 * 1024;
 /// Buffers and arenas of the first requests.
 const MEMORY_SLACK: u64 = 8 * 1024 * 1024;
@@ -28,7 +29,7 @@ fn unread_answers_are_bounded_and_end() {
     good_client(service.address, &mut service.client(), 100);
     wait_until("the good client to be gone", || service.metric("trypema_connections") <= 1.0).unwrap();
     let (memory_before, descriptors_before) = (memory(&service), descriptors(&service));
-    // Its answer is large.
+    // The admin listener, because this response is large.
     let address = service.admin_address();
     let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(move || never_read(address))).collect();
     let mut most = 0;
@@ -46,7 +47,7 @@ fn unread_answers_are_bounded_and_end() {
     is_sound(&service);
 }
 
-/// Asks until the service has had enough; how many bytes that took.
+/// Sends requests until the server closes the connection, and returns the number of bytes sent.
 fn never_read(address: SocketAddr) -> usize {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -54,7 +55,7 @@ fn never_read(address: SocketAddr) -> usize {
     let watch = Stopwatch::start();
     let mut sent = 0;
     loop {
-        // Cut where the system cuts it: the service sees one stream.
+        // The write may end anywhere in a request. The next one continues there.
         match stream.write(&questions.as_bytes()[sent % QUESTION.len()..]) {
             Ok(bytes) => sent += bytes,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}

@@ -1,5 +1,6 @@
-//! The compose file, the Dockerfile and Traefik's file. Nothing here can start containers, and `docker compose` is not everywhere: what
-//! the files say of each other and of the service is compared by hand.
+//! The compose file, the Dockerfile and Traefik's file. The tests cannot start containers, and `docker
+//! compose` is not installed everywhere, so they compare what the files say about each other and about the
+//! server.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -77,7 +78,8 @@ fn services_find_each_other() {
     assert!(texts(&trypema["volumes"]).into_iter().any(inside), "{config} is not mounted");
 }
 
-/// Requests of the host and of published ports arrive from the gateway, and other services have addresses of `ip_range`.
+/// Requests from the host and through published ports arrive from the gateway. Other services have addresses
+/// in `ip_range`.
 #[test]
 fn only_the_address_of_the_proxy_is_trusted() {
     let compose = yaml_of("compose.yaml");
@@ -95,7 +97,7 @@ fn only_the_address_of_the_proxy_is_trusted() {
     assert_eq!(others.count(), 0, "another address is pinned than the one that is trusted");
 }
 
-/// Whether a network, as in `172.30.84.0/24`, has this address.
+/// Whether a network such as `172.30.84.0/24` contains this address.
 fn contains(network: &Value, address: Ipv4Addr) -> bool {
     let (start, length) = network.as_str().unwrap().split_once('/').unwrap();
     let host_bits = 32 - length.parse::<u32>().unwrap();

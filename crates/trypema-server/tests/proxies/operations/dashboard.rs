@@ -1,4 +1,4 @@
-//! Grafana's dashboard: its form, and the language of its expressions.
+//! Grafana's dashboard: its structure and its expressions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::text_of;
 
 use super::{directory, run};
 
-/// What Grafana puts into expressions.
+/// Values for the variables that Grafana replaces in expressions.
 const VARIABLES: [(&str, &str); 4] =
     [("$__rate_interval", "1m"), ("$job", ".*"), ("$instance", ".*"), ("$rule", ".*")];
 
@@ -44,12 +44,12 @@ fn its_expressions_are_valid() {
         .collect();
     assert!(rules.len() > 30, "{}", rules.len());
     let file = directory("dashboard").join("rules.json");
-    // JSON is YAML.
+    // JSON is valid YAML.
     fs::write(&file, json!({"groups": [{"name": "dashboard", "rules": rules}]}).to_string()).unwrap();
     run(Command::new("promtool").args(["check", "rules"]).arg(&file));
 }
 
-/// Every expression, with values for Grafana's variables.
+/// Returns every expression, with values for Grafana's variables.
 pub(super) fn expressions() -> Vec<String> {
     let dashboard = dashboard();
     let panels = dashboard["panels"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! The sample configuration, installed as the unit expects it and started as the unit says.
+//! The sample configuration, installed as the unit expects it and started with the unit's command.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn it_starts_reloads_and_stops() {
     let rules = admin.send("GET", "/v1/rules", &[("authorization", &token)], "");
     assert_eq!(rules.status, 200);
     assert!(rules.body.contains("per-address"), "{rules:?}");
-    // The shell has the command itself.
+    // The shell has `kill` as a builtin.
     let reload = Unit::read().only("ExecReload").replace("/bin/kill", "kill");
     run(Command::new("sh").args(["-c", &reload]).env("MAINPID", program.id().to_string()));
     program.line("new rules are in force").unwrap();
@@ -50,7 +50,7 @@ fn the_sample_rules_are_valid_and_do_what_they_say() {
     assert_eq!(allowed.collect::<Vec<_>>(), [[true; 10].as_slice(), &[false; 2]].concat());
 }
 
-/// What an administrator copies to `/etc/trypema`.
+/// Copies the files that an operator copies to `/etc/trypema`.
 fn install(directory: &Path) {
     for name in ["trypema.yaml", "rules.yaml"] {
         let text = text_of(&format!("trypema/{name}"));
@@ -64,7 +64,7 @@ fn install(directory: &Path) {
     fs::write(directory.join("admin-token"), format!("{TOKEN}\n")).unwrap();
 }
 
-/// What systemd makes of the unit, as far as it is not about privileges.
+/// Returns the command and the environment that systemd makes of the unit, without its privileges.
 fn start(directory: &Path) -> Command {
     let here = directory.to_str().unwrap();
     let unit = Unit::read();

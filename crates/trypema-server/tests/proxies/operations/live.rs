@@ -1,4 +1,5 @@
-//! A real Prometheus that reads a real service: whatever alerts and the dashboard ask for must be there.
+//! A real Prometheus that scrapes a real server: every series that the alerts and the dashboard use must
+//! exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +33,7 @@ fn everything_that_is_asked_for_is_measured() {
     let undecided = service.post("/v1/check?deny_status=429", r#"{"attributes":{"user":"bob"}}"#);
     assert_eq!(undecided.status, 503);
     let prometheus = Prometheus::start(&service);
-    // The first look finds series, the second has rates.
+    // The first scrape adds the series, the second makes rates possible.
     for expression in dashboard::expressions() {
         prometheus.wait_for(&expression);
     }
@@ -57,7 +58,7 @@ fn the_metrics_are_as_prometheus_wants_them() {
     assert!(output.status.success() && complaints.is_empty(), "{complaints}");
 }
 
-/// Two decisions by each way to ask.
+/// Sends two requests to `/v1/check` and two to `/v1/forward-auth`.
 fn use_it(service: &Service) {
     for _ in 0..2 {
         service.post("/v1/check", r#"{"attributes":{"user":"ann"}}"#);
@@ -66,7 +67,7 @@ fn use_it(service: &Service) {
     }
 }
 
-/// Prometheus with the sample configuration, but in a hurry.
+/// Prometheus with the sample configuration and shorter intervals.
 struct Prometheus {
     program: Program,
     port: FreePort,
@@ -100,7 +101,7 @@ impl Prometheus {
         found.unwrap_or_else(|error| panic!("{error}\n{}", self.program.log()));
     }
 
-    /// What it answers; nothing while it starts.
+    /// Returns the response to a query, or `None` while Prometheus starts.
     fn ask(&self, expression: &str) -> Option<Value> {
         let url = format!("http://127.0.0.1:{}/api/v1/query", self.port.number());
         let mut answer = ureq::get(url).query("query", expression).call().ok()?;
@@ -113,7 +114,7 @@ fn replaced(text: &str, from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
-/// The series that an expression names: `trypema_checks_total{result="denied"}`.
+/// Returns the series in an expression, such as `trypema_checks_total{result="denied"}`.
 fn selectors(expression: &str) -> Vec<String> {
     let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let is_metric =
@@ -124,7 +125,7 @@ fn selectors(expression: &str) -> Vec<String> {
         rest = &rest[start..];
         let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        // Labels have quotes, and no braces inside of them.
+        // Label values are quoted and contain no braces.
         let labels = if after.starts_with('{') { after.split_inclusive('}').next().unwrap() } else { "" };
         if word == "up" || is_metric(word) {
             found.push(format!("{word}{labels}"));

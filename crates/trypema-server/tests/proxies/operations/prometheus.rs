@@ -1,4 +1,4 @@
-//! Prometheus and its alerts, as `promtool` reads them.
+//! The Prometheus configuration and its alerts, checked with `promtool`.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Names of settings: those that `trypema serve` has.
+//! Setting names in `deploy/`: each must be one of `trypema serve`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::harness::trypema;
 
 use super::run;
 
-/// Files in which every flag is one of the service's.
+/// Files in which every flag belongs to the server.
 const ONLY_OUR_FLAGS: [&str; 6] = [
     "nginx/trypema.conf",
     "traefik/dynamic.yaml",
@@ -40,7 +40,7 @@ fn flags_are_those_of_the_service() {
     }
 }
 
-/// Words that start like this.
+/// Returns the words that begin with `start`.
 fn words(text: &str, start: &str) -> BTreeSet<String> {
     let is_part = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
     let words = text.split(|character| !is_part(character));

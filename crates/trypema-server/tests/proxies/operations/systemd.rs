@@ -1,4 +1,4 @@
-//! The unit, as `systemd-analyze` and we read it.
+//! The systemd unit, checked with `systemd-analyze` and by its own text.
 
 use std::fs;
 use std::process::Command;
@@ -8,13 +8,14 @@ use crate::text_of;
 
 use super::{directory, run, yaml_of};
 
-/// What `systemd-analyze security` gives at most, times ten. It has 1.4: what is left is the network, which it is there for.
+/// The maximum score of `systemd-analyze security`, times ten. The unit has 1.4, mostly for network access,
+/// which it needs.
 const EXPOSURE: &str = "15";
 
-/// The service's default for `--max-connections`, and what it keeps for other descriptors.
+/// The default of `--max-connections`, plus the descriptors that the server reserves.
 const DESCRIPTORS: u64 = 10_000 + 256;
 
-/// `trypema.service`.
+/// The settings of `trypema.service`.
 pub(super) struct Unit(Vec<(String, String)>);
 
 impl Unit {
@@ -47,11 +48,12 @@ impl Unit {
 #[test]
 fn it_is_valid_and_hardened() {
     let file = directory("systemd").join("trypema.service");
-    // It has to be there to be valid.
+    // The program must exist for the unit to be valid.
     let unit = text_of("systemd/trypema.service");
     let program = trypema().get_program().to_str().unwrap().to_owned();
     fs::write(&file, unit.replace("/usr/local/bin/trypema", &program)).unwrap();
-    // What it does not understand, it only mentions; it mentions other units of the machine, too.
+    // The tool only mentions settings that it does not understand, and also mentions other units of the
+    // machine.
     let printed = run(Command::new("systemd-analyze").arg("verify").arg(&file));
     assert!(!printed.contains("trypema"), "{printed}");
     let security = ["security", "--offline=true", "--no-pager", "--threshold", EXPOSURE];
