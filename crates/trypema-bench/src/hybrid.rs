@@ -37,7 +37,7 @@ fn lasting(effort: Effort<'_>, full: u64, quick: u64) -> Duration {
     Duration::from_secs(if effort == Effort::Full { full } else { quick })
 }
 
-/// Sixteen instances that are offered forty times their limit.
+/// Sixteen instances that are offered 200 times their limit.
 fn at_the_limit(text: &mut String, effort: Effort<'_>) -> Vec<Bar> {
     let (limit, window) = (500, Duration::from_secs(5));
     let load = Load { instances: 16, per_second: 20_000, lasting: lasting(effort, 60, 16), turns: false };

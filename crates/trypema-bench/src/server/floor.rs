@@ -32,7 +32,7 @@ struct Body {
     attributes: Attributes,
 }
 
-/// The parsed request attributes. Our server makes the same allocations before it decides.
+/// The request attributes, parsed into owned strings as our server does.
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "there is nothing to decide")]
 struct Attributes {

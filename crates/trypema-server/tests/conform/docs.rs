@@ -1,4 +1,5 @@
-//! `docs/server.md` describes every route, setting and metric, and no others.
+//! `docs/server.md` describes every setting and every metric, and no others. Its routes are
+//! those of `/openapi.json`.
 
 use std::collections::BTreeSet;
 use std::fs;

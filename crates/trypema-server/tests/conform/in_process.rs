@@ -13,7 +13,7 @@ use trypema_testkit::blocking::{runtime, wait_for};
 use crate::client::{Admin, Client};
 use crate::folder::Folder;
 
-/// The time at which tests begin: within an hour, and at the start of a window of ten seconds.
+/// The time at which tests begin: in the middle of an hour, and at the start of a window of ten seconds.
 pub const START: Timestamp = Timestamp::from_micros(1_600_000_000_000_000);
 
 /// The admin token, unless the settings contain one.

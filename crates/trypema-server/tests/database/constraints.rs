@@ -180,7 +180,7 @@ fn sorted(mut rules: Rules) -> Rules {
     rules
 }
 
-/// A table and statements of the trypema 1.x documents keep working.
+/// Statements that were written for the documented table work on ours.
 #[test]
 fn the_statements_of_the_seed_work() {
     let scene = Scene::start();

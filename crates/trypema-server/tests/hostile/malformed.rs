@@ -1,4 +1,4 @@
-//! 10,000 inputs that no client should send: each is refused, and none does harm.
+//! 10,000 malformed or mutated inputs: none does harm.
 
 #[path = "malformed/bodies.rs"]
 mod bodies;
@@ -89,7 +89,7 @@ fn counted(service: &Service) -> Spent {
     Spent { checks, units: LIMIT - remaining }
 }
 
-/// Sends `inputs` inputs on several threads and returns what was allowed.
+/// Sends `inputs` inputs on several threads and returns the checks and units that were allowed.
 fn attack(service: &Service, seed: u64, inputs: u64) -> Spent {
     let (address, admin) = (service.address, service.admin_address());
     let attackers: Vec<_> = (0..THREADS)
@@ -112,7 +112,7 @@ fn attack(service: &Service, seed: u64, inputs: u64) -> Spent {
     spent
 }
 
-/// Fails unless the responses are as expected. Returns what they allowed.
+/// Fails unless the responses are as expected. Returns the checks and units that they allowed.
 fn judged(input: &Input, answers: &[Answer]) -> Spent {
     let told = || format!("{input}\n{answers:?}");
     let is_refusal = |answer: &Answer| (400..500).contains(&answer.status);

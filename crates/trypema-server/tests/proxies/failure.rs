@@ -72,7 +72,8 @@ fn a_limiter_that_cannot_decide_is_no_denial(kind: Kind) {
     assert_eq!(open.get("/").status, 200);
 }
 
-/// The proxy must not mistake it for an unreachable limiter either.
+/// If the application closes the connection, the proxy must neither repeat the request nor treat the limiter as
+/// unreachable.
 fn what_the_application_does_not_answer_is_not_asked_again(kind: Kind) {
     let service = Service::with_rules(THREE_PER_ADDRESS, &[]);
     let site = Site::with_service(kind, Undecided::Passes, service);

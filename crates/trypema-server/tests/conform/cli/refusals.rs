@@ -179,7 +179,7 @@ fn a_profile_is_refused_by_the_name_of_its_field() {
     }
 }
 
-/// An error names the wrong line, but does not print a secret in it.
+/// An error names the faulty line, but does not quote a secret in it.
 #[test]
 fn what_is_wrong_with_a_file_tells_no_secret() {
     let files = [

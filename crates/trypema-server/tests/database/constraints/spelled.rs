@@ -104,7 +104,7 @@ fn joined(random: &mut Random, parts: &[&str]) -> String {
     (0..random.below(7)).map(|_| random.pick(parts)).collect()
 }
 
-/// Returns a network with some of its characters replaced, mostly by nothing, or with none replaced.
+/// Returns a network in which a fragment, possibly empty, replaces up to two characters.
 fn network(random: &mut Random) -> String {
     let network = random.pick(&NETWORKS);
     let start = random.below(network.len() as u64 + 1) as usize;

@@ -92,7 +92,7 @@ impl Witness {
             ("deny", allowed(Policy::Deny) + allowed(Policy::DenyByStatus)),
             ("local", allowed(Policy::Local)),
         ];
-        // The server takes units that it admitted without Redis from Redis when it is back.
+        // When Redis is back, the server deducts there the units that it admitted without Redis.
         let substitutes = counts.of(Policy::Local, Kind::SubstituteAllowed);
         assert!(substitutes <= LOCAL_SHARE, "{substitutes} were let in without redis: {counts:?}");
         for (rule, allowed) in of_rule {

@@ -69,7 +69,7 @@ fn without_redis_a_server_lets_in_its_part_of_the_limit() {
         })
         .count();
     assert_eq!(allowed as u64, LOCAL_SHARE);
-    // The server takes units that it admitted without Redis from Redis when it is back.
+    // When Redis is back, the server deducts there the units that it admitted without Redis.
     redis.restart().unwrap();
     let witness = Service::with_rules(RULES, &["--redis-url", &url]);
     wait_until("what was let in to be counted", || {

@@ -52,7 +52,7 @@ fn it_is_valid_and_hardened() {
     let unit = text_of("systemd/trypema.service");
     let program = trypema().get_program().to_str().unwrap().to_owned();
     fs::write(&file, unit.replace("/usr/local/bin/trypema", &program)).unwrap();
-    // The tool only mentions settings that it does not understand, and also mentions other units of the
+    // The tool only warns about settings that it does not understand. It also warns about other units of the
     // machine.
     let printed = run(Command::new("systemd-analyze").arg("verify").arg(&file));
     assert!(!printed.contains("trypema"), "{printed}");
