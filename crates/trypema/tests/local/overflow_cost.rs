@@ -54,7 +54,7 @@ impl Scene {
 /// Calls every operation with keys that share a large state.
 fn calls_stay_small<S: Strategy>(scene: &Scene, limiter: &Limiter<S>, limit: (&S::Limit, Limit)) {
     let cheap = |what: &str, call: &dyn Fn()| {
-        call(); // The first may grow what is kept.
+        call(); // The first call may grow the state.
         let before = allocated_bytes();
         call();
         let bytes = allocated_bytes() - before;

@@ -105,7 +105,8 @@ fn two_long_series_of_suppressed_answer_as_the_local_provider_does() {
     }
 }
 
-/// Counts beyond 48 bits need a wider encoding: checks the time before, while and after there are any.
+/// Counts beyond 48 bits need a wider encoding: compares the providers before such counts exist, while they
+/// do, and afterwards.
 #[test]
 fn capacities_beyond_48_bits_answer_as_the_local_provider_does() {
     let server = Server::start().unwrap();

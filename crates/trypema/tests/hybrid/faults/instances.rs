@@ -64,7 +64,8 @@ fn an_instance_that_is_killed_wastes_its_lease_and_no_more() {
     let left = wait_for(rl.redis().fixed_window().usage(&ann, &limit)).unwrap().remaining();
     let used = CAPACITY - left;
     assert!(used >= admitted, "{used} counted of {admitted} admitted");
-    // The lease covers about two intervals of calls, and the machine may stall for some of that time.
+    // The bound is one second of calls: the units of about two leases, with an allowance for a machine that
+    // stalls.
     let wasted = used - admitted;
     assert!(wasted <= PER_SECOND, "{wasted} units wasted after {admitted}");
     assert!(wait_for(rl.hybrid().fixed_window().take(&ann, &limit, left)).unwrap().is_allowed());

@@ -93,8 +93,7 @@ fn twenty_instances_just_under_their_limit_ask_rarely() {
     }
 }
 
-/// When less is left than the leases need, leases get smaller and instances request more often, but requests
-/// are still admitted.
+/// Near the limit, leases get smaller and instances request more often, but requests are still admitted.
 #[test]
 fn twenty_instances_at_their_limit_are_hardly_denied() {
     for run in runs(200_000, 10, &Traffic::steady(20_000.0, 20, 20)) {

@@ -89,7 +89,7 @@ fn a_steady_key_is_always_answered_at_once() {
                 most_held = most_held.max(held::<S>(&rl, "ann"));
             }
         }
-        // 100 calls come per interval, and the lease covers one and a half intervals.
+        // There are 100 calls per interval, and the lease covers one and a half intervals.
         assert!(most_held <= 151, "{} held {most_held}", S::NAME);
         let calls = scene.calls() - calls;
         assert!(calls * 20 <= CALLS, "{}: {calls} calls of Redis for {CALLS}", S::NAME);

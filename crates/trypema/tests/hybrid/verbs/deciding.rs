@@ -1,4 +1,4 @@
-//! The choice of who decides: Redis for a rarely used key, the instance for a hot one.
+//! Routing: Redis decides rarely used keys, and the instance decides hot ones.
 
 use std::time::Duration;
 

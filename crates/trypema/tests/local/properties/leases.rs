@@ -37,7 +37,7 @@ fn leases<M: LocalStrategy>(limit: &M::Limit, random: &mut Random) -> Vec<Lease>
         if let Some(receipt) = reservation.receipt {
             let granted_us = clock.now().as_micros();
             // Without a lease, units are spent immediately. A token bucket then dates the receipt by the time
-            // at which the bucket has refilled.
+            // at which those units are refilled.
             let until_us = if lease_us == 0 { granted_us } else { receipt.recorded_at().as_micros() };
             list.push(Lease { granted_us, until_us, units: receipt.units() });
         }

@@ -208,8 +208,8 @@ fn a_caller_that_leaves_before_it_gives_back_leaves_at_most_the_cost_spent() {
     scene.assert_no_more_than_is_left();
 }
 
-/// One check denies the call. The other client exhausts the suppressed key before that key is told of the
-/// veto. The suppressed strategy observes the call nevertheless.
+/// One check denies the call. The other client exhausts the suppressed key before the veto reaches it. The
+/// suppressed strategy observes the call nevertheless.
 #[test]
 fn a_check_that_is_vetoed_counts_the_call_though_by_then_it_would_deny_it() {
     let cluster = steady();

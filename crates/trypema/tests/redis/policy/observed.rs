@@ -41,7 +41,7 @@ impl Observer for Recorder {
     }
 }
 
-/// Checks the events of one take and one peek. A peek produces none.
+/// Checks the events of one take and one peek. A peek reports a failure but no decision.
 struct Tells {
     recorder: Arc<Recorder>,
     is_allowed: bool,

@@ -1,4 +1,4 @@
-//! The memory and time that a long state costs the server.
+//! The memory and the time that a long state costs the server.
 
 use std::sync::Arc;
 use std::time::Duration;
