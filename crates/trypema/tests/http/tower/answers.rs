@@ -38,7 +38,8 @@ async fn a_denial_is_a_problem_with_a_wait() {
     assert_eq!(denied.headers.len(), 2, "{denied:?}");
 }
 
-/// A client that waits for the reported time is admitted, and a microsecond earlier it is denied.
+/// A request is admitted after the exact wait and denied a microsecond earlier. `Retry-After` is that wait,
+/// rounded up.
 #[tokio::test]
 async fn the_wait_is_as_long_as_it_says() {
     let (rl, clock) = limiter();

@@ -79,7 +79,7 @@ async fn rules_with_refunds() {
     failures_of_the_server_are_free(&layer).await;
 }
 
-/// Without a block to check, the layer peeks with the whole cost. A request that could not be charged does
+/// For a limit without blocks, the layer peeks with the whole cost. A request that could not be charged does
 /// not run.
 #[tokio::test]
 async fn what_could_not_be_charged_is_not_let_in() {
@@ -101,7 +101,7 @@ async fn headers_tell_what_is_left_after_charging() {
             let answer = send(&layer, answered_with(status)).await;
             left.push(answer.header("x-ratelimit-remaining").unwrap().to_owned());
         }
-        // The third request leaves 2 units. The fourth is not charged.
+        // The third response shows the units that a charge would have left, but it is not charged.
         assert_eq!(left, ["4", "3", "2", "2"]);
     }
 }

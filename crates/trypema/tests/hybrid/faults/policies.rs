@@ -100,8 +100,8 @@ fn deny_denies_once_the_lease_is_over_and_forgets_that() {
     for_every_leased!(denies);
 }
 
-/// Three instances that know of each other admit a third of the limit each, whatever number was configured.
-/// Once Redis is reachable again, those admissions are counted and the limit holds.
+/// Three instances that know of each other admit a third of the limit each, although the policy assumes a
+/// single instance. Once Redis is reachable again, those admissions are counted and the limit holds.
 #[test]
 fn local_shares_are_those_of_all_instances() {
     fn shares<S: HybridStrategy>() {

@@ -25,8 +25,8 @@ pub(crate) const SYNC: Duration = Duration::from_millis(100);
 /// Longer than any lease at this interval, and much shorter than the window.
 pub(crate) const A_LEASE: Duration = Duration::from_millis(180);
 
-/// The number of consecutive denials that ends a run. A suppressed limit may deny one request and admit the
-/// next.
+/// The number of consecutive denials after which a limit counts as exhausted. A suppressed limit may deny one
+/// request and admit the next.
 const DENIALS: u64 = 40;
 
 pub(crate) struct Scene {

@@ -99,7 +99,7 @@ rules:
             assert_eq!(reasons, [&Reason::OutsideShare]);
         }
     }
-    // The same users on every server and in every version.
+    // The share selects the same users on every server and in every version.
     assert_eq!(asked, 260);
 }
 
