@@ -35,7 +35,8 @@ fn twenty_instances_under_their_limit_are_hardly_denied_and_hardly_call() {
     let load = Load { instances: 20, per_second: 20_000, lasting: Duration::from_secs(5) };
     let hybrid = Fleet::new(&server, Provider::Hybrid).run("busy", limit, load);
     println!("{hybrid}");
-    // `cargo xtask bench hybrid` requires 50 on a quiet machine. Here other tests may run at the same time.
+    // `cargo xtask bench hybrid` requires 50 calls per Redis call on a quiet machine. Here other tests may
+    // run at the same time.
     assert!(hybrid.calls * 20 <= hybrid.offered, "{hybrid}");
     assert!(hybrid.admitted.len() as u64 * 100 >= hybrid.offered * 98, "{hybrid}");
 }

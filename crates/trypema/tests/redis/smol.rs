@@ -93,7 +93,7 @@ fn a_server_that_comes_back_is_found_again_inside_smol() {
         let (windows, limit, ann) = (rl.redis().fixed_window(), limit(), RedisKey::try_from("ann").unwrap());
         assert!(windows.take(&ann, &limit, 1).await.unwrap().is_allowed());
         server.restart().unwrap();
-        // Reconnecting only needs time: retries a limited number of times, with pauses.
+        // Only time restores the connection, so the test retries with pauses, up to a limit.
         for _ in 0..200 {
             if let Ok(decision) = windows.take(&ann, &limit, 1).await {
                 return assert_eq!(decision.remaining(), 9, "the server started empty");

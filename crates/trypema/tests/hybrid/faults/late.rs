@@ -72,8 +72,8 @@ fn a_late_lease_ends_no_later() {
         assert!(held::<S>(&rl) > 0, "{}", S::NAME);
         scene.clock.advance(Duration::from_millis(100));
         assert!(held::<S>(&rl) > 0, "{}", S::NAME);
-        // The lease must end before Redis stops counting it. The margin for clock drift is 1/512 of that
-        // time.
+        // Redis dates the leased units at the end of the lease. The instance stops spending them earlier by
+        // 1/512 of the lease, to allow for clock drift.
         let lease = S::hybrid(&rl).bound(&limit).lease;
         scene.clock.advance(lease - lease / 512 - Duration::from_millis(120));
         assert_eq!(held::<S>(&rl), 0, "{}", S::NAME);

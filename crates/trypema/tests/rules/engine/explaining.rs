@@ -41,7 +41,8 @@ fn every_rule_says_why() {
             .applying()
             .map(|rule| (rule.decision.key, rule.left, rule.decision.decision.remaining()))
             .collect();
-        // `explain` spends nothing, however often it is called. A denied cost leaves the remaining units.
+        // `explain` spends nothing, however often it is called. A denied cost does not reduce the remaining
+        // units.
         assert_eq!(applying, [("applies|user=ann", 6, 4), ("logs|user=ann", 1, 1)]);
         assert!(explained.verdict.is_allowed());
     }

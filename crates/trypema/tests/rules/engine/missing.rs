@@ -64,7 +64,7 @@ fn a_rule_denies_them_by_every_verb_and_nothing_is_spent() {
             check(engine, &[("endpoint", "/other")]).unwrap().is_allowed(),
             "{name}: it is for POST /pay"
         );
-        // `record` counts a request that has already happened on the other rules.
+        // The request has already happened, so `record` counts it on the other rules.
         let recorded = wait_for(engine.record(&request)).unwrap();
         assert_eq!((decided_by(&recorded), left_of_all(engine)), (Some("per-user"), 6), "{name}");
     });

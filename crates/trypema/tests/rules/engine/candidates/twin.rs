@@ -14,8 +14,8 @@ use super::on_every_provider;
 
 const STRATEGIES: [&str; 6] = [
     "absolute: {limit: 5, window: 10s, group: 1s}",
-    // A refund may leave a group that began earlier than the refunded units, so groups are as short as
-    // possible.
+    // After a refund, the group of the refunded units remains and may have begun before them. Groups of 1 ms
+    // avoid that.
     "suppressed: {limit: 4, window: 10s, group: 1ms}",
     "token_bucket: {limits: [{limit: 3, window: 4s}, {limit: 6, window: 20s}]}",
     "sliding_window: {limit: 5, window: 10s}",
