@@ -148,7 +148,7 @@ fn a_sticky_rate_of_the_suppressed_strategy_does_not_spread() {
     assert!(admitted <= 6, "{admitted} of 6 admitted");
 }
 
-/// This holds for any number of limits among the keys that share.
+/// The shared state is no looser with many limits among its keys than with two.
 #[test]
 fn many_limits_are_no_looser_than_two() {
     let (clock, rl) = one_key();

@@ -59,8 +59,8 @@ fn twenty_thousand_buckets_and_back_answer_as_the_local_provider_does() {
     pair.take(&limit, 1);
 }
 
-/// For any number of buckets before a pause: the fast path of the script must not read beyond the bytes that
-/// it has loaded.
+/// Tests every number of buckets before a pause: the fast path of the script must not read beyond the bytes
+/// that it has loaded.
 #[test]
 fn a_pause_after_any_number_of_buckets_is_answered_as_the_local_provider_does() {
     let server = Server::start().unwrap();

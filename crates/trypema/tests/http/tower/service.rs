@@ -180,7 +180,7 @@ async fn any_body_made_of_text_will_do() {
     }
 }
 
-/// For any other body type, the layer responds with its own.
+/// `any_body` makes the layer accept every body type: it responds with a body type of its own.
 #[tokio::test]
 async fn any_body_at_all_will_do() {
     #[derive(Debug)]

@@ -121,7 +121,8 @@ fn a_cut_connection() {
     for_every_leased!(is_made_anew);
 }
 
-/// With the background task: a refund that was certainly not sent is sent once Redis is reachable again.
+/// The background task repeats a refund once Redis is reachable again, if it is certain that the refund was
+/// not sent.
 #[test]
 fn what_could_not_be_given_back_is_given_back_later() {
     fn is_given_back<S: HybridStrategy>() {

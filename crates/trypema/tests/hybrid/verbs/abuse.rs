@@ -168,8 +168,8 @@ fn a_block_ends() {
     assert!(attempt(&rl, &limit).is_allowed());
 }
 
-/// This includes the instance that recorded attempts meanwhile: `unblock` discards them together with the
-/// block.
+/// `unblock` discards the block together with the attempts during it, even those that this instance recorded
+/// meanwhile.
 #[test]
 fn a_block_that_is_ended_elsewhere_is_noticed_within_an_interval() {
     let scene = Scene::start();

@@ -51,8 +51,8 @@ fn a_denial_says_nothing_of_smaller_costs() {
     for_every_exact!(says_nothing);
 }
 
-/// Without other traffic, a denied call is admitted after its reported wait, or for a hot key after a quarter
-/// of an interval if that is longer.
+/// Without other traffic, a denied call is admitted after its reported wait. For a hot key, it may take a
+/// quarter of an interval if that is longer.
 #[test]
 fn a_denied_call_is_admitted_after_its_wait() {
     let scene = Scene::start();

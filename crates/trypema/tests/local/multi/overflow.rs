@@ -44,8 +44,7 @@ fn a_request_of_keys_that_share_a_state_admits_each_of_them_no_more_than_its_cap
     }
 }
 
-/// This also holds if their limits differ, so that one key starts with units that were spent under another
-/// limit.
+/// Keys with different limits share a state: one key starts with units that were spent under the other limit.
 #[test]
 fn a_request_of_keys_with_different_limits_admits_each_of_them_no_more_than_its_capacity() {
     for (short, long) in six(CAPACITY, WINDOW / 2, 1.0).into_iter().zip(six(CAPACITY, WINDOW, 1.0)) {

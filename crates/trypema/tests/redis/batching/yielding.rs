@@ -34,8 +34,8 @@ async fn take_with_little_left(rl: Arc<RateLimiter>) -> u64 {
     left
 }
 
-/// On a runtime thread, and on a thread in `block_on`, where Tokio forces a yield by waking the task
-/// immediately.
+/// Runs the callers on a runtime thread, and on a thread in `block_on`, where Tokio forces a yield by waking
+/// the task immediately.
 #[test]
 fn a_caller_that_has_to_yield_is_answered_after_that() {
     let server = Server::start().unwrap();

@@ -36,7 +36,7 @@ fn memory_when_replies_are_dropped(link: Link) {
     stays_flat(link, &proxy.url(), || proxy.drop_replies());
 }
 
-/// Here every call reaches the server and is refused.
+/// Calls that reach the server and are refused do not leak memory either.
 fn memory_when_refused(link: Link) {
     let server = Server::start().unwrap();
     let fill = || {
