@@ -1,5 +1,5 @@
-//! Property tests: equality with the slow models, and the laws of `pitfalls.md` that need no model. The
-//! number of traces is bounded; `cargo xtask soak` runs the same traces by the million.
+//! Property tests: equality with the slow models, and laws that need no model. The number of traces is
+//! bounded; `cargo xtask soak` runs the same traces by the million.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -39,7 +39,7 @@ async fn limiter(connection: RedisConnection) -> RateLimiter {
     builder.redis_deadline(Duration::from_secs(20)).build().unwrap()
 }
 
-/// Takes, reserves, refunds and resets under every key. Each key counts only its own units.
+/// Takes, reserves and refunds under every key, and resets the first one. Each key counts only its own units.
 async fn each_key_has_its_own_counter(connection: RedisConnection) {
     let (rl, keys) = (limiter(connection).await, keys());
     let windows = rl.redis().fixed_window();

@@ -1,4 +1,4 @@
-//! Several waiters: admitted in order, bounded in number, and removed when dropped.
+//! Several waiters: admitted in order and within the limit, and removed when dropped.
 
 use std::sync::Arc;
 

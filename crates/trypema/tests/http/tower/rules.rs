@@ -120,7 +120,7 @@ async fn an_endpoint_is_the_whole_path() {
     assert_eq!(routed(&router, &["/api/search", "/api/search"]).await, [200, 429]);
 }
 
-/// A throttled request is answered with a status and `Retry-After`, because HTTP has no other way to delay a
+/// A throttled request is answered with 429 and `Retry-After`, because HTTP has no other way to delay a
 /// client.
 #[tokio::test]
 async fn a_throttled_request_is_told_to_wait() {

@@ -104,7 +104,7 @@ rows! {
     refused_connections => REFUSED,
 }
 
-/// A connection that was cut while idle is replaced, and no call fails.
+/// A connection that was cut while idle is replaced, and the whole limit is still admitted.
 #[test]
 fn a_cut_connection() {
     fn is_made_anew<S: HybridStrategy>() {

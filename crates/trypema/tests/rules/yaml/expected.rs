@@ -6,7 +6,7 @@ use trypema::rules::{InvalidRules, RuleSet, Rules};
 
 use super::corpus::{self, Written};
 
-/// The issue requires at least 40.
+/// The minimum number of invalid files. The issue requires 40.
 const FEWEST_INVALID_FILES: usize = 50;
 
 #[test]
