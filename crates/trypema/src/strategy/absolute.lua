@@ -33,25 +33,26 @@ end
 
 local function decide(limit, state, now, stamp, cost)
   local s, window = state.series, limit.window
-  local used, expired, is_back = view(s, now, window)
+  local used, expired, is_stepped_back = view(s, now, window)
   local capacity = limit.capacity
   if limit.is_sticky and used > 0 then
     capacity = state.capacity
   end
   local admitted = cost <= capacity - used or cost == 0
   stamp = math.min(stamp, now + window)
-  local recorded = recorded_at(s, now, used, is_back, stamp)
+  local recorded = recorded_at(s, now, used, is_stepped_back, stamp)
   local not_before, used_after, resets_at = now, 0, 0
   if admitted and cost > 0 then
     resets_at = recorded + window
   else
-    resets_at = empty_at(s, now, window, used, is_back)
+    resets_at = empty_at(s, now, window, used, is_stepped_back)
   end
   if not admitted then
-    not_before, used_after = until_fits(s, now, window, used, is_back, capacity, cost)
+    not_before, used_after = until_fits(s, now, window, used, is_stepped_back, capacity, cost)
   end
   return {
-    admitted = admitted, capacity = capacity, used = used, expired = expired, is_back = is_back, stamp = stamp,
+    admitted = admitted, capacity = capacity, used = used, expired = expired,
+    is_stepped_back = is_stepped_back, stamp = stamp,
     not_before = not_before, used_after = used_after, recorded = recorded, resets_at = resets_at,
   }
 end
@@ -59,11 +60,12 @@ end
 local function commit(limit, state, now, cost, outcome)
   local s = state.series
   if outcome.admitted and cost > 0 then
-    record(s, now, limit.window, outcome.used, outcome.expired, outcome.is_back, outcome.stamp, limit.group, cost)
+    record(s, now, limit.window, outcome.used, outcome.expired, outcome.is_stepped_back, outcome.stamp,
+      limit.group, cost)
     state.capacity = outcome.capacity
     state.is_changed = true
-  elseif outcome.is_back then
-    settle(s, now, outcome.used, outcome.expired, true)
+  elseif outcome.is_stepped_back then
+    forget_expired(s, now, outcome.used, outcome.expired, true)
     state.is_changed = true
   end
 end

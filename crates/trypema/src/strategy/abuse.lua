@@ -49,7 +49,7 @@ end
 
 -- Returns a state as it counts at `now`: the time of the decision, the ends of both blocks, and whether all
 -- history counts as happening now.
-local function present_of(limit, state, now)
+local function state_at(limit, state, now)
   if state.last > now + limit.memory then
     -- Each block keeps its remaining time.
     return now, moved(state.temp_ends, state.last, now), moved(state.long_ends, state.last, now), true
@@ -59,35 +59,35 @@ local function present_of(limit, state, now)
 end
 
 -- Returns the attempts in the window of `tier`, and whether the clock went back by more than that.
-local function attempts_in(state, tier, at, is_back)
-  if is_back then
+local function attempts_in(state, tier, at, is_stepped_back)
+  if is_stepped_back then
     return state.attempts.closed + state.attempts.open, true
   end
-  local used, _, is_series_back = view(state.attempts, at, tier.window)
-  return used, is_series_back
+  local used, _, is_series_stepped_back = view(state.attempts, at, tier.window)
+  return used, is_series_stepped_back
 end
 
 -- Returns the time from which on `cost` further attempts reach no threshold of `tier`, after `recorded` were
 -- made now.
-local function allowed_at(state, tier, at, is_back, recorded, cost)
-  local used, is_series_back = attempts_in(state, tier, at, is_back)
+local function allowed_at(state, tier, at, is_stepped_back, recorded, cost)
+  local used, is_series_stepped_back = attempts_in(state, tier, at, is_stepped_back)
   local excess = used + recorded + cost - (tier.threshold - 1)
   if excess <= 0 then
     return at
   end
   if excess <= used then
-    return leaves_at(state.attempts, at, tier.window, used, is_series_back, excess)
+    return leaves_at(state.attempts, at, tier.window, used, is_series_stepped_back, excess)
   end
   return at + tier.window
 end
 
 local function decide(limit, state, now, _, cost)
   local temp, long = limit.temp, limit.long
-  local at, temp_ends, long_ends, is_back = present_of(limit, state, now)
+  local at, temp_ends, long_ends, is_stepped_back = state_at(limit, state, now)
   local is_recording = cost > 0 and (temp_ends == 0 and long_ends == 0 or not limit.is_ignoring)
   local recorded = is_recording and cost or 0
-  local short_count = math.min(attempts_in(state, temp, at, is_back) + recorded, limit.kept)
-  local long_count = math.min(attempts_in(state, long, at, is_back) + recorded, limit.kept)
+  local short_count = math.min(attempts_in(state, temp, at, is_stepped_back) + recorded, limit.kept)
+  local long_count = math.min(attempts_in(state, long, at, is_stepped_back) + recorded, limit.kept)
   if is_recording and short_count >= temp.threshold and (temp_ends == 0 or limit.is_lengthening) then
     temp_ends = math.max(temp_ends, at + temp.block)
   end
@@ -96,11 +96,11 @@ local function decide(limit, state, now, _, cost)
   end
   -- The block that ends last is in force. If both end at the same time, it is the long one.
   local block = math.max(temp_ends, long_ends)
-  local used, expired, is_series_back
-  if is_back then
-    used, expired, is_series_back = state.attempts.closed + state.attempts.open, 0, true
+  local used, expired, is_series_stepped_back
+  if is_stepped_back then
+    used, expired, is_series_stepped_back = state.attempts.closed + state.attempts.open, 0, true
   else
-    used, expired, is_series_back = view(state.attempts, at, limit.memory)
+    used, expired, is_series_stepped_back = view(state.attempts, at, limit.memory)
   end
   local not_before = 0
   if block > 0 then
@@ -109,35 +109,35 @@ local function decide(limit, state, now, _, cost)
       not_before = -1
     elseif cost > 0 then
       -- The attempts that this call records count against a repetition of it.
-      not_before = math.max(block, allowed_at(state, temp, at, is_back, recorded, cost),
-        allowed_at(state, long, at, is_back, recorded, cost))
+      not_before = math.max(block, allowed_at(state, temp, at, is_stepped_back, recorded, cost),
+        allowed_at(state, long, at, is_stepped_back, recorded, cost))
     end
   end
   local forgotten_at
   if is_recording then
     forgotten_at = at + limit.memory
   else
-    forgotten_at = empty_at(state.attempts, at, limit.memory, used, is_series_back)
+    forgotten_at = empty_at(state.attempts, at, limit.memory, used, is_series_stepped_back)
   end
   return {
     admitted = block == 0, is_recording = is_recording, at = at, block = block, temp_ends = temp_ends,
     long_ends = long_ends, scope = long_ends >= temp_ends and 1 or 0,
     not_before = not_before, resets_at = math.max(block, forgotten_at), short_count = short_count,
-    long_count = long_count, used = used, expired = expired, is_back = is_series_back,
+    long_count = long_count, used = used, expired = expired, is_stepped_back = is_series_stepped_back,
   }
 end
 
 local function commit(limit, state, _, cost, o)
-  if not o.is_recording and not o.is_back then
+  if not o.is_recording and not o.is_stepped_back then
     return
   end
   local s = state.attempts
   if o.is_recording then
     -- An attempt counts when it is made, so a later stamp is ignored.
-    record(s, o.at, limit.memory, o.used, o.expired, o.is_back, o.at, 0, math.min(cost, limit.kept))
+    record(s, o.at, limit.memory, o.used, o.expired, o.is_stepped_back, o.at, 0, math.min(cost, limit.kept))
     keep_newest(s, limit.kept)
   else
-    settle(s, o.at, o.used, o.expired, o.is_back)
+    forget_expired(s, o.at, o.used, o.expired, o.is_stepped_back)
   end
   state.temp_ends, state.long_ends, state.last = o.temp_ends, o.long_ends, o.at
   state.is_changed = true

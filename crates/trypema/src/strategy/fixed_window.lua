@@ -32,7 +32,7 @@ end
 
 -- Returns the window that counts at `now`: its end, its count, and whether the clock went back by more than a
 -- window.
-local function counted(limit, state, now)
+local function count_at(limit, state, now)
   local starts_at = now - now % limit.window
   local ends_at = starts_at + limit.window
   if state.ends_at <= starts_at or state.counted == 0 then
@@ -52,14 +52,14 @@ local function counted(limit, state, now)
 end
 
 local function decide(limit, state, now, _, cost)
-  local ends_at, used, is_back = counted(limit, state, now)
+  local ends_at, used, is_stepped_back = count_at(limit, state, now)
   local admitted = cost <= limit.limit - used or cost == 0
-  return {admitted = admitted, used = used, ends_at = ends_at, is_back = is_back}
+  return {admitted = admitted, used = used, ends_at = ends_at, is_stepped_back = is_stepped_back}
 end
 
 local function commit(_, state, _, cost, outcome)
   local is_counting = outcome.admitted and cost > 0
-  if is_counting or outcome.is_back then
+  if is_counting or outcome.is_stepped_back then
     state.ends_at = outcome.ends_at
     state.counted = outcome.used + (is_counting and cost or 0)
     state.is_changed = true
@@ -67,7 +67,7 @@ local function commit(_, state, _, cost, outcome)
 end
 
 local function fits(limit, state, now, cost)
-  local _, used = counted(limit, state, now)
+  local _, used = count_at(limit, state, now)
   return math.min(cost, math.max(0, limit.limit - used))
 end
 

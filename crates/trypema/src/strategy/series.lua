@@ -2,7 +2,7 @@
 --
 -- A state made of series is one string: the prefix of its strategy, the head of each series, then the closed
 -- buckets of each, oldest first.
---   head    <I7 first> <I4 stretch> <I7 open> <I6 horizon, + 2^47 if there are closed buckets>
+--   head    <I7 first> <I4 open_span> <I7 open> <I6 horizon, + 2^47 if there are closed buckets>
 --           and then <I7 closed> <I7 oldest> <I7 through> <I3 start> <I3 stored> <I3 room> <B width>
 --   bucket  <I6 newest call> <I6, or I7 if width is 7: units counted up to and including it>, both wrapping
 -- A short string is read and written as a whole. A long one has a ring of `room` slots for each series, of
@@ -32,9 +32,9 @@ end
 -- after its head.
 local function read_head(key, text, at)
   local s = new_series()
-  local stretch
-  s.first, stretch, s.open, s.horizon, at = struct.unpack('<I7I4I7I6', text, at)
-  s.newest = s.first + stretch
+  local open_span
+  s.first, open_span, s.open, s.horizon, at = struct.unpack('<I7I4I7I6', text, at)
+  s.newest = s.first + open_span
   s.key, s.text = key, text
   if s.horizon >= HAS_CLOSED then
     s.horizon = s.horizon - HAS_CLOSED
@@ -197,8 +197,8 @@ end
 
 -- Forgets the buckets that have left the window according to a view. If the clock went back by more than a
 -- window, moves all history to now.
-local function settle(s, now, used, expired, is_back)
-  if is_back then
+local function forget_expired(s, now, used, expired, is_stepped_back)
+  if is_stepped_back then
     local horizon = s.horizon
     forget(s)
     s.first, s.newest, s.open, s.horizon = now, now, used, horizon
@@ -236,9 +236,9 @@ local function close(s)
   s.closed = s.closed + s.open
 end
 
--- Counts `units` at `stamp`, after `settle`. Returns the time at which they are counted.
-local function record(s, now, window, used, expired, is_back, stamp, group, units)
-  settle(s, now, used, expired, is_back)
+-- Counts `units` at `stamp`, after `forget_expired`. Returns the time at which they are counted.
+local function record(s, now, window, used, expired, is_stepped_back, stamp, group, units)
+  forget_expired(s, now, used, expired, is_stepped_back)
   s.horizon = math.max(s.horizon, window)
   stamp = math.max(stamp, s.newest)
   if s.open > 0 and stamp - s.first < math.max(group, 1) then
@@ -254,8 +254,8 @@ local function record(s, now, window, used, expired, is_back, stamp, group, unit
 end
 
 -- Returns the time at which units stamped `stamp` would be counted: never before the newest time.
-local function recorded_at(s, now, used, is_back, stamp)
-  if is_back then
+local function recorded_at(s, now, used, is_stepped_back, stamp)
+  if is_stepped_back then
     return math.max(stamp, now)
   end
   if used == 0 then
@@ -265,8 +265,8 @@ local function recorded_at(s, now, used, is_back, stamp)
 end
 
 -- Returns the first time at which at least `units` of those used have left the window.
-local function leaves_at(s, now, window, used, is_back, units)
-  if is_back then
+local function leaves_at(s, now, window, used, is_stepped_back, units)
+  if is_stepped_back then
     return now + window
   end
   local staying = math.max(0, used - units)
@@ -278,10 +278,10 @@ end
 
 -- Returns the time of `leaves_at`, and the units that still count after waiting for it. The second value
 -- assumes a wait in whole milliseconds, rounded up.
-local function left_after(s, now, window, used, is_back, units)
-  local at = leaves_at(s, now, window, used, is_back, units)
+local function after_wait(s, now, window, used, is_stepped_back, units)
+  local at = leaves_at(s, now, window, used, is_stepped_back, units)
   local later = now + math.ceil(math.max(0, at - now) / 1000) * 1000
-  if is_back or s.newest + window <= later then
+  if is_stepped_back or s.newest + window <= later then
     return at, 0
   end
   local gone = partition(s, stamp_of, later - window)
@@ -294,20 +294,20 @@ end
 
 -- Returns the time at which `cost` fits under `capacity`, -1 = never, and the units that still count after
 -- waiting for it. The second value assumes a wait in whole milliseconds, rounded up.
-local function until_fits(s, now, window, used, is_back, capacity, cost)
+local function until_fits(s, now, window, used, is_stepped_back, capacity, cost)
   if cost > capacity then
     return -1, 0
   end
-  return left_after(s, now, window, used, is_back, used - capacity + cost)
+  return after_wait(s, now, window, used, is_stepped_back, used - capacity + cost)
 end
 
 -- Returns the time at which nothing of what is used counts any more, if no further call is made. Returns 0 if
 -- nothing counts.
-local function empty_at(s, now, window, used, is_back)
+local function empty_at(s, now, window, used, is_stepped_back)
   if used == 0 then
     return 0
   end
-  return leaves_at(s, now, window, used, is_back, used)
+  return leaves_at(s, now, window, used, is_stepped_back, used)
 end
 
 -- Returns the units in the buckets whose newest call is less than `window` old.

@@ -49,7 +49,7 @@ local function counts(limit, state, now)
   end
   if known > now + 2 * limit.window then
     local current = math.min(state.previous + state.current, MAX_LIMIT)
-    return {ends_at = ends_at, previous = 0, current = current, is_back = true}
+    return {ends_at = ends_at, previous = 0, current = current, is_stepped_back = true}
   end
   if known > ends_at then
     ends_at = known - 1 - (known - 1) % limit.window + limit.window
@@ -90,7 +90,7 @@ end
 
 local function commit(limit, state, _, cost, c)
   local is_counting = c.admitted and cost > 0
-  if is_counting or c.is_back then
+  if is_counting or c.is_stepped_back then
     state.ends_at, state.previous = c.ends_at, c.previous
     state.current = c.current + (is_counting and cost or 0)
     state.window, state.is_changed = limit.window, true

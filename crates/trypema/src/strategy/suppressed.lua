@@ -62,9 +62,9 @@ end
 -- Returns the share of calls to admit after `cost` more units are observed at `now`.
 local function share_observed(limit, state, now, soft, cost)
   local observed = state.observed or state.accepted
-  local used, _, is_back = view(observed, now, limit.window)
+  local used, _, is_stepped_back = view(observed, now, limit.window)
   local last_second = used
-  if not is_back then
+  if not is_stepped_back then
     last_second = units_within(observed, now, SECOND)
   end
   local windows_worth = (last_second + cost) * (limit.window / SECOND)
@@ -95,27 +95,28 @@ end
 -- A cost within the soft limit waits until it fits under that. A cost between the limits can only be admitted
 -- by a draw: it waits until it fits under the hard limit, and at least for one group. A cost above the hard
 -- limit never fits.
-local function until_admitted(limit, state, now, used, is_back, soft, cost)
+local function until_admitted(limit, state, now, used, is_stepped_back, soft, cost)
   local s, hard = state.accepted, hard_of(limit, soft)
   if cost <= soft or cost > hard then
-    return until_fits(s, now, limit.window, used, is_back, soft, cost)
+    return until_fits(s, now, limit.window, used, is_stepped_back, soft, cost)
   end
   local again = now + limit.group
   if cost <= hard - used then
     return again, used
   end
-  local not_before, used_after = until_fits(s, now, limit.window, used, is_back, hard, cost)
+  local not_before, used_after = until_fits(s, now, limit.window, used, is_stepped_back, hard, cost)
   return math.max(not_before, again), used_after
 end
 
 local function decide(limit, state, now, stamp, cost)
   local s, window = state.accepted, limit.window
-  local used, expired, is_back = view(s, now, window)
+  local used, expired, is_stepped_back = view(s, now, window)
   local soft = soft_of(limit, state, now, used)
   stamp = math.min(stamp, now + window)
   local o = {
-    zone = 1, factor = 0, soft = soft, used = used, expired = expired, is_back = is_back, stamp = stamp,
-    not_before = now, used_after = 0, recorded = recorded_at(s, now, used, is_back, stamp),
+    zone = 1, factor = 0, soft = soft, used = used, expired = expired,
+    is_stepped_back = is_stepped_back, stamp = stamp, not_before = now, used_after = 0,
+    recorded = recorded_at(s, now, used, is_stepped_back, stamp),
   }
   if cost > soft - used and cost > 0 then
     o.zone = 0
@@ -130,10 +131,10 @@ local function decide(limit, state, now, stamp, cost)
   if o.admitted and cost > 0 then
     o.resets_at = o.recorded + window
   else
-    o.resets_at = empty_at(s, now, window, used, is_back)
+    o.resets_at = empty_at(s, now, window, used, is_stepped_back)
   end
   if not o.admitted then
-    o.not_before, o.used_after = until_admitted(limit, state, now, used, is_back, soft, cost)
+    o.not_before, o.used_after = until_admitted(limit, state, now, used, is_stepped_back, soft, cost)
   end
   return o
 end
@@ -141,9 +142,9 @@ end
 -- Moves the observed units to now, if the clock went back by more than a window.
 local function repair_observed(limit, state, now)
   if state.observed then
-    local used, expired, is_back = view(state.observed, now, limit.window)
-    if is_back then
-      settle(state.observed, now, used, expired, true)
+    local used, expired, is_stepped_back = view(state.observed, now, limit.window)
+    if is_stepped_back then
+      forget_expired(state.observed, now, used, expired, true)
       state.is_changed = true
     end
   end
@@ -152,8 +153,8 @@ end
 local function commit(limit, state, now, cost, o)
   local s, window = state.accepted, limit.window
   if cost == 0 then
-    if o.is_back then
-      settle(s, now, o.used, o.expired, true)
+    if o.is_stepped_back then
+      forget_expired(s, now, o.used, o.expired, true)
       state.is_changed = true
     end
     return repair_observed(limit, state, now)
@@ -165,15 +166,15 @@ local function commit(limit, state, now, cost, o)
     state.observed = copy_of(s)
   end
   if o.admitted then
-    record(s, now, window, o.used, o.expired, o.is_back, o.stamp, limit.group, cost)
-  elseif o.is_back then
-    settle(s, now, o.used, o.expired, true)
+    record(s, now, window, o.used, o.expired, o.is_stepped_back, o.stamp, limit.group, cost)
+  elseif o.is_stepped_back then
+    forget_expired(s, now, o.used, o.expired, true)
   end
   local observed = state.observed
   if observed then
-    local used, expired, is_back = view(observed, now, window)
+    local used, expired, is_stepped_back = view(observed, now, window)
     local units = math.min(cost, MAX_EXACT - used)
-    record(observed, now, window, used, expired, is_back, o.stamp, limit.group, units)
+    record(observed, now, window, used, expired, is_stepped_back, o.stamp, limit.group, units)
   end
 end
 

@@ -123,7 +123,7 @@ end
 
 -- Returns the time at which debts are evaluated: not before the stored time, unless the clock went back by
 -- more than the longest refill. In that case, all history counts as happening now.
-local function present_of(limits, state, now)
+local function evaluation_time(limits, state, now)
   if state.last > now + limits.memory then
     return now
   end
@@ -142,7 +142,7 @@ end
 -- Computes the times of the outcome where some units are still pending.
 local function look_ahead(limits, state, now, stamp, cost, o)
   local pending = {}
-  if not o.is_back then
+  if not o.is_stepped_back then
     for i, each in ipairs(state.pending) do
       pending[i] = each
     end
@@ -156,7 +156,7 @@ local function look_ahead(limits, state, now, stamp, cost, o)
   for i, l in ipairs(limits) do
     local units = units_of(l, cost)
     local due = o.owed[i]
-    if not o.is_back then
+    if not o.is_stepped_back then
       due = owed_at(limits, state, i, o.at)
     end
     local paid = 0
@@ -169,10 +169,10 @@ local function look_ahead(limits, state, now, stamp, cost, o)
 end
 
 local function decide(limits, state, now, stamp, cost)
-  local at = present_of(limits, state, now)
+  local at = evaluation_time(limits, state, now)
   local o = {
     admitted = true, failed = 0, at = at, stamp = stamp, owed = {}, not_before = -1, resets_at = -1,
-    is_back = at < state.last,
+    is_stepped_back = at < state.last,
   }
   for i, l in ipairs(limits) do
     local due, to_come = owed_at(limits, state, i, at)
@@ -211,7 +211,7 @@ end
 
 -- Makes all units due at `at`, after the clock went back to it. Debts stay in the units in which they were
 -- counted, because the limits may have changed.
-local function repair(state, at)
+local function make_all_due(state, at)
   local tokens = 0
   for _, pending in ipairs(state.pending) do
     tokens = tokens + pending.tokens
@@ -224,8 +224,8 @@ local function repair(state, at)
 end
 
 local function commit(limits, state, now, cost, o)
-  if o.is_back then
-    repair(state, o.at)
+  if o.is_stepped_back then
+    make_all_due(state, o.at)
   end
   if not o.admitted or cost == 0 then
     return
@@ -254,9 +254,9 @@ local function fits(limits, state, now, cost)
 end
 
 local function refund(limits, state, now, tokens, recorded)
-  local at = present_of(limits, state, now)
+  local at = evaluation_time(limits, state, now)
   if at < state.last then
-    repair(state, at)
+    make_all_due(state, at)
   end
   local from_pending = 0
   if recorded > at then

@@ -76,8 +76,8 @@ end
 -- Refunds units to a series, after forgetting those that have left the window. `recorded` is -1 for the
 -- oldest units.
 local function refund_series(s, now, window, group, units, recorded)
-  local used, expired, is_back = view(s, now, window)
-  settle(s, now, used, expired, is_back)
+  local used, expired, is_stepped_back = view(s, now, window)
+  forget_expired(s, now, used, expired, is_stepped_back)
   if recorded >= 0 then
     return refund_at(s, recorded, group, units)
   end

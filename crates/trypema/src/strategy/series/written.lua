@@ -8,7 +8,7 @@ local function roomy(bytes)
 end
 
 -- Returns the rewritten string of a state, with spare room if it is long.
-local function anew(prefix, list)
+local function rewritten(prefix, list)
   local bytes, longest = #prefix, list[1]
   for i = 1, #list do
     local s = list[i]
@@ -66,7 +66,7 @@ local function save_series(key, text, prefix, list, now, fresh_from)
     is_in_place = is_in_place and s.room > 0 and s.stored + s.pushed <= s.room
   end
   if not is_in_place then
-    redis.call('SET', key, anew(prefix, list), 'PX', time_to_live(fresh_from, now))
+    redis.call('SET', key, rewritten(prefix, list), 'PX', time_to_live(fresh_from, now))
     return
   end
   local heads = {prefix}

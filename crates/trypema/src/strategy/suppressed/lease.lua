@@ -2,7 +2,7 @@
 
 -- Refunds the unspent units, and adds the reported calls to the observed ones. A lease is not a call, so the
 -- two series differ from the first lease on.
-local function settle_lease(limit, state, now, lease)
+local function apply_returns(limit, state, now, lease)
   if not state.observed then
     state.observed = copy_of(state.accepted)
   end
@@ -11,9 +11,9 @@ local function settle_lease(limit, state, now, lease)
     refund_series(state.accepted, now, limit.window, limit.group, lease.back, lease.recorded)
   end
   if lease.seen > 0 then
-    local used, expired, is_back = view(state.observed, now, limit.window)
+    local used, expired, is_stepped_back = view(state.observed, now, limit.window)
     local units = math.min(lease.seen, MAX_EXACT - used)
-    record(state.observed, now, limit.window, used, expired, is_back, now, limit.group, units)
+    record(state.observed, now, limit.window, used, expired, is_stepped_back, now, limit.group, units)
   end
 end
 
@@ -21,20 +21,20 @@ end
 local function record_lease(limit, state, now, units, stamp, o)
   local s, window = state.accepted, limit.window
   if units == 0 then
-    if o.is_back then
-      settle(s, now, o.used, o.expired, true)
+    if o.is_stepped_back then
+      forget_expired(s, now, o.used, o.expired, true)
     end
     return
   end
   state.capacity = o.soft
   stamp = math.min(stamp, now + window)
-  o.recorded = recorded_at(s, now, o.used, o.is_back, stamp)
+  o.recorded = recorded_at(s, now, o.used, o.is_stepped_back, stamp)
   o.resets_at = o.recorded + window
-  record(s, now, window, o.used, o.expired, o.is_back, stamp, limit.group, units)
+  record(s, now, window, o.used, o.expired, o.is_stepped_back, stamp, limit.group, units)
 end
 
 local function lease(limit, state, now, lease)
-  settle_lease(limit, state, now, lease)
+  apply_returns(limit, state, now, lease)
   state.is_changed = true
   local cost = math.max(1, lease.need)
   local o = decide(limit, state, now, now, cost)

@@ -22,7 +22,7 @@ impl Leasable for Suppressed {
         call: LeaseCall<'_>,
     ) -> LeaseGrant<SuppressedOutcome> {
         let LeaseCall { now, params, instances } = call;
-        settle(limit, state, now, params);
+        apply_returns(limit, state, now, params);
         let call = Call::new(now, params.need.max(1));
         let mut outcome = Self::decide(limit, state, call);
         let free = outcome.soft.saturating_sub(outcome.view.used);
@@ -90,7 +90,7 @@ impl Leasable for Suppressed {
 
 /// Refunds the unspent units, and adds the reported calls to the observed ones. A lease is not a call, so the
 /// two series differ from the first lease on.
-fn settle(limit: &SuppressedLimit, state: &mut SuppressedState, now: Timestamp, params: &LeaseParams) {
+fn apply_returns(limit: &SuppressedLimit, state: &mut SuppressedState, now: Timestamp, params: &LeaseParams) {
     let window = limit.window.window_at(Call::new(now, 0));
     if state.observed.is_none() {
         state.observed = Some(Box::new(state.accepted.clone()));
