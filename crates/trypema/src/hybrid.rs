@@ -20,9 +20,11 @@ mod verbs;
 pub use state::HybridBound;
 #[cfg(feature = "unstable-testkit")]
 #[doc(hidden)]
-pub use state::{CallTally, Chore, Decided, Grant, Holding, Pace, Taken, Trip};
+pub use state::{
+    CallTally, Holding, LeaseDecision, LocalDecision, Maintenance, Pace, RequestTiming, TimedGrant,
+};
 pub(crate) use verbs::HybridOptions;
 pub use verbs::{
-    AbsoluteHybridRateLimiter, HybridRateLimiterProvider, HybridStats, KeyHandle, Limiter, Receipt,
-    Reservation, Split, SuppressedHybridRateLimiter, WindowLimiter,
+    AbsoluteHybridRateLimiter, HybridRateLimiterProvider, HybridStats, HybridWindowLimiter, KeyHandle,
+    Limiter, Receipt, Reservation, Split, SuppressedHybridRateLimiter,
 };

@@ -51,7 +51,7 @@ pub trait Observer: Debug + Send + Sync {
 
     /// Called after a call to the store, of any kind: a take, a peek, a lease. Calls that were sent in one
     /// batch are reported one by one.
-    fn asked(&self, call: &StoreCall<'_>) {
+    fn store_called(&self, call: &StoreCall<'_>) {
         let _ = call;
     }
 }

@@ -13,8 +13,8 @@ use crate::local::{Bound, LocalRateLimiterOptions, LocalRateLimiterProvider, Whe
 use crate::observer::Observer;
 #[cfg(feature = "_redis")]
 use crate::redis::{
-    OnFailure, Parts as RedisParts, RedisConnection, RedisKey, RedisRateLimiterOptions,
-    RedisRateLimiterProvider, Windows,
+    OnFailure, RedisConnection, RedisKey, RedisRateLimiterOptions, RedisRateLimiterProvider, StoreConfig,
+    WindowOptions,
 };
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
 use cleanup::Cleanup;
@@ -145,7 +145,7 @@ struct RedisSettings {
     deadline: Duration,
     on_failure: OnFailure,
     /// The window of `inc`, if it differs from the local one.
-    windows: Option<Windows>,
+    windows: Option<WindowOptions>,
     sync_interval: Duration,
 }
 
@@ -164,7 +164,7 @@ impl Default for RedisSettings {
         Self {
             connection: None,
             prefix: RedisKey::default_prefix(),
-            deadline: RedisParts::DEADLINE,
+            deadline: StoreConfig::DEADLINE,
             on_failure: OnFailure::default(),
             windows: None,
             sync_interval: SYNC_INTERVAL,
@@ -291,7 +291,7 @@ impl RateLimiterBuilder {
 
     #[cfg(feature = "_redis")]
     fn redis_options(mut self, options: RedisRateLimiterOptions) -> Self {
-        self.redis.windows = Some(Windows {
+        self.redis.windows = Some(WindowOptions {
             window: options.window_size_seconds,
             group: options.rate_group_size_ms,
             factor: options.hard_limit_factor,
@@ -342,13 +342,13 @@ impl RateLimiterBuilder {
             ClockSource::Custom(_) => Some(self.clock.clone()),
         };
         let observer = self.observer.clone();
-        let windows = windows.unwrap_or(Windows {
+        let windows = windows.unwrap_or(WindowOptions {
             window: self.local.window_size_seconds,
             group: self.local.rate_group_size_ms,
             factor: self.local.hard_limit_factor,
         });
-        let parts = RedisParts { connection, prefix, deadline, on_failure, clock, observer };
-        let redis = RedisRateLimiterProvider::new(windows, parts);
+        let config = StoreConfig { connection, prefix, deadline, on_failure, clock, observer };
+        let redis = RedisRateLimiterProvider::new(windows, config);
         let hybrid = HybridRateLimiterProvider::new(
             &redis,
             HybridOptions { clock: self.clock.clone(), sync_interval, windows },

@@ -26,54 +26,55 @@
 //! lose.
 
 mod abuse;
-mod ask;
 mod batcher;
 mod compat;
 mod failure;
+mod fallback;
 mod handle;
 mod heartbeat;
 mod join;
 mod key;
-mod key_call;
 mod lease;
 mod limiter;
 mod multi;
+mod protocol;
 mod provider;
 mod receipt;
 mod runtime;
 mod script;
 mod store;
-mod substitute;
 mod transport;
+mod verb_call;
 mod wait;
 
 /// The Redis client that this crate uses, re-exported so that the caller's version always matches.
 pub use ::redis as client;
 
 pub use crate::local::Granted;
-pub use compat::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter, WindowLimiter};
+pub use compat::{AbsoluteRedisRateLimiter, RedisWindowLimiter, SuppressedRedisRateLimiter};
 pub use failure::{RedisFailure, RedisFailureKind};
+pub use fallback::OnFailure;
 pub use handle::KeyHandle;
 pub use key::RedisKey;
 #[cfg(not(feature = "unstable-testkit"))]
-pub(crate) use lease::{Sharer, ToldLease};
+pub(crate) use lease::{InstanceLiveness, LeaseArgs, LeaseResponse};
 #[cfg(feature = "unstable-testkit")]
 #[doc(hidden)]
-pub use lease::{Sharer, ToldLease};
+pub use lease::{InstanceLiveness, LeaseArgs, LeaseResponse};
 pub use limiter::Limiter;
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
 pub use receipt::{Receipt, Reservation};
 #[doc(hidden)]
 pub use script::{ScriptSource, script_sources, script_sources_without_quick};
-pub use substitute::OnFailure;
 pub use transport::{RedisConnection, RedisStats};
 
-pub(crate) use compat::Windowed;
+pub(crate) use compat::WindowStrategy;
 pub(crate) use join::{all, both};
-pub(crate) use multi::holds;
-pub(crate) use provider::Windows;
+pub(crate) use multi::has_limiter;
+pub(crate) use provider::WindowOptions;
 pub(crate) use receipt::random;
-pub(crate) use store::Parts;
+pub(crate) use store::StoreConfig;
+pub(crate) use verb_call::LimitedKey;
 
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 

@@ -48,10 +48,10 @@ pub use suppressed::{Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedS
 pub use token_bucket::{TokenBucket, TokenBucketLimits, TokenBucketOutcome, TokenBucketState, TokenLimit};
 
 #[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
-pub(crate) use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LocalCall, UnspentUnits};
+pub(crate) use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits, LocalCall};
 #[cfg(all(feature = "_redis", feature = "unstable-testkit"))]
 #[doc(hidden)]
-pub use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LocalCall, UnspentUnits};
+pub use lease::{Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits, LocalCall};
 #[cfg(all(feature = "_redis", not(feature = "unstable-testkit")))]
 pub(crate) use wire::Wire;
 #[cfg(all(feature = "_redis", feature = "unstable-testkit"))]

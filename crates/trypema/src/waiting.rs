@@ -93,16 +93,16 @@ impl WaitState {
         mut self,
         queues: &WaitQueues,
         key: &[u8],
-        ask: impl Fn(WaitVerb) -> F,
+        run: impl Fn(WaitVerb) -> F,
     ) -> Result<S::Decision<'l>, WaitError>
     where
         S: Strategy,
         F: Future<Output = Result<S::Decision<'l>, TrypemaError>>,
     {
         if S::COUNTS_DENIALS || queues.is_waiting(key) {
-            self.schedule_retry(&S::core(&ask(WaitVerb::Peek).await?))?;
+            self.schedule_retry(&S::core(&run(WaitVerb::Peek).await?))?;
         } else {
-            let decision = ask(WaitVerb::Take).await?;
+            let decision = run(WaitVerb::Take).await?;
             if S::core(&decision).is_allowed() {
                 return Ok(decision);
             }
@@ -111,7 +111,7 @@ impl WaitState {
         let _position = self.wait_for_turn(queues, key).await?;
         loop {
             self.sleep().await;
-            let decision = ask(WaitVerb::Take).await?;
+            let decision = run(WaitVerb::Take).await?;
             if S::core(&decision).is_allowed() {
                 return Ok(decision);
             }
@@ -187,8 +187,8 @@ mod tests {
             })
             .collect();
         waits.sort_unstable();
-        assert!(waits[0] >= 60_000_000, "one asks early");
-        assert!(waits[9_999] < 60_250_000, "one asks late");
+        assert!(waits[0] >= 60_000_000, "a retry is early");
+        assert!(waits[9_999] < 60_250_000, "a retry is late");
         // Evenly: no hundredth of the 250 ms has more than four times its share.
         let crowd = waits.windows(400).map(|some| some[399] - some[0]).min();
         assert!(crowd > Some(2_500), "{crowd:?}");

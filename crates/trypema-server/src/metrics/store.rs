@@ -21,7 +21,7 @@ impl Observer for StoreMetrics {
     /// Does nothing: decisions are counted from the verdicts of rules.
     fn decided(&self, _: &Event<'_>) {}
 
-    fn asked(&self, call: &StoreCall<'_>) {
+    fn store_called(&self, call: &StoreCall<'_>) {
         let Some(TrypemaError::RedisError(failure)) = call.error else {
             return self.latency.add(call.latency);
         };

@@ -12,9 +12,9 @@ use crate::redis::RedisKey;
 
 pub use bound::HybridBound;
 pub use heat::CallTally;
-pub use holding::{Chore, Decided, Grant, Holding, Taken, Trip};
+pub use holding::{Holding, LeaseDecision, LocalDecision, Maintenance, RequestTiming, TimedGrant};
 pub use pace::Pace;
-pub(super) use table::{Entry, Replied, Table};
+pub(super) use table::{LeaseRequestResult, Table, TableEntry};
 
 /// The arguments of a take.
 #[derive(Debug)]

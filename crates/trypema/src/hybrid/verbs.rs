@@ -11,7 +11,7 @@ mod receipt;
 mod split;
 mod wait;
 
-pub use compat::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter, WindowLimiter};
+pub use compat::{AbsoluteHybridRateLimiter, HybridWindowLimiter, SuppressedHybridRateLimiter};
 pub use handle::KeyHandle;
 pub use limiter::Limiter;
 pub(crate) use provider::HybridOptions;

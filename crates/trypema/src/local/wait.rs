@@ -54,13 +54,13 @@ impl<S: Strategy> Limiter<S> {
         cost: u64,
         patience: Duration,
     ) -> Result<S::Decision<'l>, WaitError> {
-        let ask = |ask| async move {
-            Ok(match ask {
+        let run = |verb| async move {
+            Ok(match verb {
                 WaitVerb::Peek => self.peek(key, limit, cost),
                 WaitVerb::Take => self.take(key, limit, cost),
             })
         };
         let waiting = WaitState::new(self.clock.clone(), patience);
-        waiting.until_admitted::<S, _>(&self.waiters, &self.map.hash_key(key).key, ask).await
+        waiting.until_admitted::<S, _>(&self.waiters, &self.map.hash_key(key).key, run).await
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::ask::Verb;
 use super::key::RedisKey;
-use super::key_call::Asking;
 use super::limiter::Limiter;
+use super::protocol::Verb;
+use super::verb_call::VerbArgs;
 use crate::decision::{BlockScope, LimiterDecision};
 use crate::error::TrypemaError;
 use crate::strategy::{Abuse, AbuseLimit};
@@ -32,15 +32,15 @@ impl Limiter<Abuse> {
             BlockScope::Long => 1,
         };
         let block_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let asking = Asking { verb: Verb::Block, cost: scope, extra: block_us };
-        self.number(key, self.ask(key, None, asking)).await.map(|_| ())
+        let args = VerbArgs { verb: Verb::Block, cost: scope, extra: block_us };
+        self.run_numeric(key, self.check_request(key, None, args)).await.map(|_| ())
     }
 
     /// Ends the block of `key` and forgets the attempts that led to it. Returns whether `key` was blocked.
     pub async fn unblock(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
-        let ask = self.ask(key, None, Asking::new(Verb::Unblock, 0));
-        let was_blocked = self.number(key, ask).await? > 0;
-        self.substitute.forget(key);
+        let request = self.check_request(key, None, VerbArgs::new(Verb::Unblock, 0));
+        let was_blocked = self.run_numeric(key, request).await? > 0;
+        self.fallback.forget(key);
         Ok(was_blocked)
     }
 }

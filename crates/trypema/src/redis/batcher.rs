@@ -30,15 +30,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use super::ask::{Answers, Asks};
 use super::failure::{RedisFailure, RedisFailureKind};
+use super::protocol::{CallerChecks, CallerReplies};
 use super::transport::RedisConnection;
 use crate::clock::{Clock, ClockSource, SystemClock, Timestamp};
 use batch::Batch;
 use driver::Driver;
 use pending_request::{PendingRequest, Stage, WaitForReply};
 
-pub(super) use pending_request::Terms;
+pub(super) use pending_request::CallOptions;
 
 /// The maximum number of batches in flight, enough that a few callers never wait for each other. Under load
 /// a further batch starts only with its share of the callers, so that callers share script calls and the
@@ -47,10 +47,10 @@ const MAX_BATCHES: usize = 4;
 
 /// The maximum number of checks in one script call. It keeps the server from other work for a few
 /// milliseconds at most.
-const MAX_TOGETHER: usize = 256;
+const MAX_CHECKS_PER_BATCH: usize = 256;
 
 /// The maximum number of queued requests. Further requests fail at once and spend nothing.
-const MAX_WAITING: usize = 65_536;
+const MAX_QUEUED: usize = 65_536;
 
 /// The time after which a driver that was woken and has not run counts as stalled: its runtime is no longer
 /// polled.
@@ -72,11 +72,11 @@ pub(super) struct BatcherOptions {
 #[derive(Debug)]
 pub(super) struct Batcher {
     options: BatcherOptions,
-    state: Mutex<State>,
+    state: Mutex<BatcherState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BatcherState {
     queue: VecDeque<Arc<PendingRequest>>,
     /// Requests whose caller waits for a reply, ordered by deadline.
     deadlines: VecDeque<Arc<PendingRequest>>,
@@ -104,7 +104,7 @@ struct CurrentDriver {
 
 /// The next step of the driver.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum DriverStep {
     SendBatch,
     Wait,
     End,
@@ -115,12 +115,16 @@ impl Batcher {
         Arc::new(Self { options, state: Mutex::default() })
     }
 
-    /// Sends `asks` as one request. Returns the reply if it arrives before the deadline.
-    pub(super) async fn send(self: &Arc<Self>, asks: Asks, terms: Terms) -> Result<Answers, RedisFailure> {
+    /// Sends `requests` as one request. Returns the reply if it arrives before the deadline.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        checks: CallerChecks,
+        options: CallOptions,
+    ) -> Result<CallerReplies, RedisFailure> {
         if let Some(failure) = self.options.connection.refusal(self.options.slot) {
             return Err(failure);
         }
-        let request = PendingRequest::new(asks, terms);
+        let request = PendingRequest::new(checks, options);
         self.enqueue(&request)?;
         WaitForReply { batcher: self, request }.await
     }
@@ -136,8 +140,8 @@ impl Batcher {
         while state.deadlines.front().is_some_and(|first| first.is_finished()) {
             state.deadlines.pop_front();
         }
-        if state.queue.len() >= MAX_WAITING {
-            return Err(unavailable("too many calls are waiting"));
+        if state.queue.len() >= MAX_QUEUED {
+            return Err(unavailable("the queue is full (65536 requests)"));
         }
         state.queue.push_back(Arc::clone(request));
         let needs_timer = state.add_deadline(request);
@@ -202,12 +206,12 @@ impl Batcher {
         self.options.clock.as_ref().map(ClockSource::now)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BatcherState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BatcherState {
     /// Inserts a request by its deadline. Returns whether the timer has to be set. The search runs from the
     /// back: a new deadline is nearly always the latest.
     fn add_deadline(&mut self, request: &Arc<PendingRequest>) -> bool {
@@ -248,14 +252,14 @@ impl State {
 
     /// Returns the next step of the driver with this number, after it has polled its batches in flight.
     /// Ends the driver if nothing is left to do.
-    fn next_step(&mut self, number: u64) -> Step {
+    fn next_step(&mut self, number: u64) -> DriverStep {
         let queued = self.queue.len();
         match self.driver(number) {
-            Some(driver) if driver.can_send(queued) => Step::SendBatch,
-            Some(driver) if queued > 0 || driver.batches_in_flight > 0 => Step::Wait,
+            Some(driver) if driver.can_send(queued) => DriverStep::SendBatch,
+            Some(driver) if queued > 0 || driver.batches_in_flight > 0 => DriverStep::Wait,
             _ => {
                 self.end_driver(number);
-                Step::End
+                DriverStep::End
             }
         }
     }
@@ -263,14 +267,15 @@ impl State {
     /// Removes the next batch from the queue. Returns `None` if no caller waits any more.
     fn next_batch(&mut self, number: u64) -> Option<Batch> {
         self.driver(number)?;
-        let mut requests: Vec<Arc<PendingRequest>> = Vec::with_capacity(self.queue.len().min(MAX_TOGETHER));
+        let mut requests: Vec<Arc<PendingRequest>> =
+            Vec::with_capacity(self.queue.len().min(MAX_CHECKS_PER_BATCH));
         let mut checks = 0;
         while let Some(next) = self.queue.front() {
-            if !requests.is_empty() && checks + next.asks().len() > MAX_TOGETHER {
+            if !requests.is_empty() && checks + next.checks().len() > MAX_CHECKS_PER_BATCH {
                 break;
             }
             if let Some(next) = self.queue.pop_front().filter(|next| next.mark_sent()) {
-                checks += next.asks().len();
+                checks += next.checks().len();
                 requests.push(next);
             }
         }

@@ -2,11 +2,11 @@
 
 use std::ops::Deref;
 
-use super::ask::Verb;
 use super::key::RedisKey;
-use super::key_call::{Asking, KeyCall};
 use super::limiter::Limiter;
-use super::provider::Windows;
+use super::protocol::Verb;
+use super::provider::WindowOptions;
+use super::verb_call::{VerbArgs, VerbCall};
 use crate::decision::{Decision, RateLimitDecision, SuppressedDecision};
 use crate::error::TrypemaError;
 use crate::strategy::{Absolute, AbsoluteLimit, Suppressed, SuppressedLimit, Wire};
@@ -14,10 +14,10 @@ use crate::units::RateLimit;
 
 /// A sliding window, shared through Redis, that never admits more than its capacity in any interval of its
 /// length.
-pub type AbsoluteRedisRateLimiter = WindowLimiter<Absolute>;
+pub type AbsoluteRedisRateLimiter = RedisWindowLimiter<Absolute>;
 
 /// A sliding window, shared through Redis, that sheds load gradually before it denies everything.
-pub type SuppressedRedisRateLimiter = WindowLimiter<Suppressed>;
+pub type SuppressedRedisRateLimiter = RedisWindowLimiter<Suppressed>;
 
 /// A limiter that takes rates, and counts them in the window of its options.
 ///
@@ -25,28 +25,32 @@ pub type SuppressedRedisRateLimiter = WindowLimiter<Suppressed>;
 /// key stays in force until the key expires. The verbs of [`Limiter`], to which this type derefs, take the
 /// limit with every call.
 #[derive(Debug)]
-pub struct WindowLimiter<S: Windowed> {
+pub struct RedisWindowLimiter<S: WindowStrategy> {
     core: Limiter<S>,
-    windows: Windows,
+    windows: WindowOptions,
 }
 
 /// A strategy whose limits are rates over a window.
-pub trait Windowed: Wire {
+pub trait WindowStrategy: Wire {
     /// Returns the limit for `rate` over the window.
-    fn limit(windows: &Windows, rate: RateLimit) -> Self::Limit;
+    fn limit(windows: &WindowOptions, rate: RateLimit) -> Self::Limit;
     /// Makes a limit sticky: the limit that a live key was first called with takes precedence over it.
     fn sticky(limit: Self::Limit) -> Self::Limit;
     /// Returns a limit that stands for the one stored with a live state. Without a live state there is no
     /// limit.
-    fn of_live_state(windows: &Windows) -> Self::Limit;
+    fn of_live_state(windows: &WindowOptions) -> Self::Limit;
     /// Returns the units that are still used after a denied caller has waited.
     fn used_after_wait(outcome: &Self::Outcome) -> u64;
     /// Converts the decision to the type of the trypema 1.x API.
-    fn view(windows: &Windows, decision: &Self::Decision<'_>, used_after_wait: u64) -> RateLimitDecision;
+    fn view(
+        windows: &WindowOptions,
+        decision: &Self::Decision<'_>,
+        used_after_wait: u64,
+    ) -> RateLimitDecision;
 }
 
-impl<S: Windowed> WindowLimiter<S> {
-    pub(super) fn new(core: Limiter<S>, windows: Windows) -> Self {
+impl<S: WindowStrategy> RedisWindowLimiter<S> {
+    pub(super) fn new(core: Limiter<S>, windows: WindowOptions) -> Self {
         Self { core, windows }
     }
 
@@ -72,13 +76,13 @@ impl<S: Windowed> WindowLimiter<S> {
         rate_limit: &RateLimit,
         count: u64,
     ) -> Result<RateLimitDecision, TrypemaError> {
-        self.view(key, &S::sticky(self.limit(rate_limit)), Asking::new(Verb::Take, count)).await
+        self.view(key, &S::sticky(self.limit(rate_limit)), VerbArgs::new(Verb::Take, count)).await
     }
 
     /// Returns the decision that [`inc`](Self::inc) would make for a count of 1. Records nothing. An
     /// unknown key is allowed.
     pub async fn is_allowed(&self, key: &RedisKey) -> Result<RateLimitDecision, TrypemaError> {
-        self.view(key, &S::of_live_state(&self.windows), Asking::new(Verb::Peek, 1)).await
+        self.view(key, &S::of_live_state(&self.windows), VerbArgs::new(Verb::Peek, 1)).await
     }
 
     /// Returns `rate_limit` over this limiter's window, for the verbs that take a limit.
@@ -95,29 +99,29 @@ impl<S: Windowed> WindowLimiter<S> {
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        asking: Asking,
+        args: VerbArgs,
     ) -> Result<RateLimitDecision, TrypemaError> {
         let started = self.core.started();
         let name = self.core.store.name(key, S::SUFFIX);
-        let call = KeyCall { key, limit, asking };
-        let found = self.core.found(name, call).await;
-        let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
-        let found = found.map(|found| found.decision(limit));
-        let decision = self.core.or_substitute(call, found)?;
-        if asking.verb == Verb::Take {
-            self.core.tell(key, asking.cost, started, Some(S::core(&decision)));
+        let call = VerbCall { key, limit, args };
+        let outcome = self.core.run_verb(name, call).await;
+        let used_after_wait = outcome.as_ref().map_or(0, |outcome| S::used_after_wait(&outcome.outcome));
+        let outcome = outcome.map(|outcome| outcome.decision(limit));
+        let decision = self.core.or_fallback(call, outcome)?;
+        if args.verb == Verb::Take {
+            self.core.notify_decision(key, args.cost, started, Some(S::core(&decision)));
         }
         Ok(S::view(&self.windows, &decision, used_after_wait))
     }
 }
 
-impl<S: Windowed> Clone for WindowLimiter<S> {
+impl<S: WindowStrategy> Clone for RedisWindowLimiter<S> {
     fn clone(&self) -> Self {
         Self { core: self.core.clone(), windows: self.windows }
     }
 }
 
-impl<S: Windowed> Deref for WindowLimiter<S> {
+impl<S: WindowStrategy> Deref for RedisWindowLimiter<S> {
     type Target = Limiter<S>;
 
     fn deref(&self) -> &Limiter<S> {
@@ -125,8 +129,8 @@ impl<S: Windowed> Deref for WindowLimiter<S> {
     }
 }
 
-impl Windowed for Absolute {
-    fn limit(windows: &Windows, rate: RateLimit) -> AbsoluteLimit {
+impl WindowStrategy for Absolute {
+    fn limit(windows: &WindowOptions, rate: RateLimit) -> AbsoluteLimit {
         AbsoluteLimit::new(rate, windows.window, windows.group)
     }
 
@@ -134,7 +138,7 @@ impl Windowed for Absolute {
         limit.sticky()
     }
 
-    fn of_live_state(windows: &Windows) -> AbsoluteLimit {
+    fn of_live_state(windows: &WindowOptions) -> AbsoluteLimit {
         AbsoluteLimit::of_live_state(windows.window, windows.group)
     }
 
@@ -142,7 +146,7 @@ impl Windowed for Absolute {
         outcome.used_after_wait()
     }
 
-    fn view(windows: &Windows, decision: &Decision, used_after_wait: u64) -> RateLimitDecision {
+    fn view(windows: &WindowOptions, decision: &Decision, used_after_wait: u64) -> RateLimitDecision {
         match decision.is_allowed() {
             true => RateLimitDecision::Allowed,
             false => RateLimitDecision::rejected(windows.window, decision, used_after_wait),
@@ -150,8 +154,8 @@ impl Windowed for Absolute {
     }
 }
 
-impl Windowed for Suppressed {
-    fn limit(windows: &Windows, rate: RateLimit) -> SuppressedLimit {
+impl WindowStrategy for Suppressed {
+    fn limit(windows: &WindowOptions, rate: RateLimit) -> SuppressedLimit {
         SuppressedLimit::new(rate, windows.window, windows.group, windows.factor)
     }
 
@@ -159,7 +163,7 @@ impl Windowed for Suppressed {
         limit.sticky()
     }
 
-    fn of_live_state(windows: &Windows) -> SuppressedLimit {
+    fn of_live_state(windows: &WindowOptions) -> SuppressedLimit {
         SuppressedLimit::of_live_state(windows.window, windows.group, windows.factor)
     }
 
@@ -167,7 +171,11 @@ impl Windowed for Suppressed {
         outcome.used_after_wait()
     }
 
-    fn view(windows: &Windows, decision: &SuppressedDecision, used_after_wait: u64) -> RateLimitDecision {
+    fn view(
+        windows: &WindowOptions,
+        decision: &SuppressedDecision,
+        used_after_wait: u64,
+    ) -> RateLimitDecision {
         let is_allowed = decision.is_allowed();
         match decision.suppression_factor() {
             Some(suppression_factor) => RateLimitDecision::Suppressed { suppression_factor, is_allowed },

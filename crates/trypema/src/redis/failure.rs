@@ -38,7 +38,7 @@ pub enum RedisFailureKind {
     #[error("redis refused the call")]
     Refused,
     /// The reply is malformed. The cost may have been spent.
-    #[error("redis sent a reply that makes no sense")]
+    #[error("malformed reply from redis")]
     BadReply,
 }
 

@@ -1,9 +1,9 @@
 //! A borrowed handle to one key.
 
-use super::ask::Verb;
 use super::key::RedisKey;
-use super::key_call::{Asking, KeyCall};
 use super::limiter::Limiter;
+use super::protocol::Verb;
+use super::verb_call::{VerbArgs, VerbCall};
 use crate::error::TrypemaError;
 use crate::strategy::{Strategy, Wire};
 
@@ -18,12 +18,12 @@ pub struct KeyHandle<'a, S: Strategy> {
 impl<S: Wire> KeyHandle<'_, S> {
     /// Same as [`Limiter::take`].
     pub async fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(limit, Asking::new(Verb::Take, cost)).await
+        self.decide(limit, VerbArgs::new(Verb::Take, cost)).await
     }
 
     /// Same as [`Limiter::peek`].
     pub async fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
-        self.decide(limit, Asking::new(Verb::Peek, cost)).await
+        self.decide(limit, VerbArgs::new(Verb::Peek, cost)).await
     }
 
     /// Same as [`Limiter::reset`].
@@ -31,8 +31,8 @@ impl<S: Wire> KeyHandle<'_, S> {
         self.limiter.reset(self.key).await
     }
 
-    async fn decide<'l>(&self, limit: &'l S::Limit, asking: Asking) -> Result<S::Decision<'l>, TrypemaError> {
-        self.limiter.decide(self.name.clone(), KeyCall::new(self.key, limit, asking)).await
+    async fn decide<'l>(&self, limit: &'l S::Limit, args: VerbArgs) -> Result<S::Decision<'l>, TrypemaError> {
+        self.limiter.decide(self.name.clone(), VerbCall::new(self.key, limit, args)).await
     }
 
     /// Returns the key.

@@ -3,10 +3,10 @@
 
 use std::num::NonZeroU32;
 
-use super::ask::{Ask, Verb};
 use super::failure::RedisFailure;
 use super::key::RedisKey;
-use super::lease::Sharer;
+use super::lease::InstanceLiveness;
+use super::protocol::{CheckRequest, Verb};
 use super::provider::RedisRateLimiterProvider;
 
 /// The key that all instances share, and the suffix of its name in Redis.
@@ -17,15 +17,15 @@ impl RedisRateLimiterProvider {
     /// Sends a heartbeat, or announces that the instance leaves. Stores and returns the number of live
     /// instances.
     #[doc(hidden)]
-    pub async fn heartbeat(&self, sharer: Sharer) -> Result<u32, RedisFailure> {
-        let told = self.store.ask(self.ask_for_instances(sharer), self.store.terms()).await?;
-        let instances = u32::try_from(told.number).unwrap_or(u32::MAX);
-        self.store.learn_instances(instances);
+    pub async fn heartbeat(&self, instance: InstanceLiveness) -> Result<u32, RedisFailure> {
+        let reply = self.store.send(self.heartbeat_request(instance), self.store.call_options()).await?;
+        let instances = u32::try_from(reply.number).unwrap_or(u32::MAX);
+        self.store.record_instances(instances);
         Ok(instances)
     }
 
-    fn ask_for_instances(&self, Sharer { instance, live_for_us }: Sharer) -> Ask {
-        Ask {
+    fn heartbeat_request(&self, InstanceLiveness { id, live_for_us }: InstanceLiveness) -> CheckRequest {
+        CheckRequest {
             name: self.store.name(&RedisKey::encode(KEY), SUFFIX),
             helpers: Vec::new(),
             strategy: 0,
@@ -34,7 +34,7 @@ impl RedisRateLimiterProvider {
             extra: live_for_us,
             resets: 0,
             // This verb has no limit: the script reads the instance's id in its place.
-            limit: instance.to_le_bytes().to_vec(),
+            limit: id.to_le_bytes().to_vec(),
             outcome_len: 0,
             lease: None,
         }

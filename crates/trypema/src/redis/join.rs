@@ -6,20 +6,20 @@ use std::task::Poll;
 
 /// Waits for all `futures`. Returns their outputs in order.
 pub(crate) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut pending: Vec<Waiting<F>> =
-        futures.into_iter().map(|future| Waiting::For(Box::pin(future))).collect();
+    let mut pending: Vec<MaybeDone<F>> =
+        futures.into_iter().map(|future| MaybeDone::Future(Box::pin(future))).collect();
     poll_fn(move |context| {
         for waiting in &mut pending {
-            if let Waiting::For(future) = waiting
+            if let MaybeDone::Future(future) = waiting
                 && let Poll::Ready(output) = future.as_mut().poll(context)
             {
-                *waiting = Waiting::Done(Some(output));
+                *waiting = MaybeDone::Done(Some(output));
             }
         }
-        if pending.iter().any(|waiting| matches!(waiting, Waiting::For(_))) {
+        if pending.iter().any(|waiting| matches!(waiting, MaybeDone::Future(_))) {
             return Poll::Pending;
         }
-        Poll::Ready(pending.iter_mut().filter_map(Waiting::take).collect())
+        Poll::Ready(pending.iter_mut().filter_map(MaybeDone::take).collect())
     })
     .await
 }
@@ -53,19 +53,19 @@ fn as_option<T>(poll: Poll<T>) -> Option<T> {
     }
 }
 
-enum Waiting<F: Future> {
-    For(Pin<Box<F>>),
+enum MaybeDone<F: Future> {
+    Future(Pin<Box<F>>),
     Done(Option<F::Output>),
 }
 
-impl<F: Future> Waiting<F> {
+impl<F: Future> MaybeDone<F> {
     fn take(&mut self) -> Option<F::Output> {
         match self {
-            Self::For(_) => None,
+            Self::Future(_) => None,
             Self::Done(output) => output.take(),
         }
     }
 }
 
 /// The only pinned data is the boxed future: an output may move.
-impl<F: Future> Unpin for Waiting<F> {}
+impl<F: Future> Unpin for MaybeDone<F> {}

@@ -1,20 +1,20 @@
 //! Leases: units that one instance takes in advance and spends without calling Redis.
 
-use super::ask::{LeaseTerms, Verb};
-use super::batcher::Terms;
+use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
-use super::key_call::{Asking, KeyCall};
 use super::limiter::Limiter;
+use super::protocol::Verb;
 use super::receipt::Reservation;
+use super::verb_call::{LimitedKey, VerbArgs, VerbCall};
 use crate::clock::Timestamp;
 use crate::strategy::{Call, Leasable, LeaseGrant, LeaseParams};
 
 /// The reply to a lease request.
 #[derive(Debug, Clone, Copy)]
-pub struct ToldLease<O> {
+pub struct LeaseResponse<O> {
     /// The granted lease.
-    pub leased: LeaseGrant<O>,
+    pub lease: LeaseGrant<O>,
     /// The time of the grant, by the clock of Redis.
     pub now: Timestamp,
     /// The number of instances that share the key.
@@ -23,11 +23,20 @@ pub struct ToldLease<O> {
     pub resets: u32,
 }
 
-/// An instance that shares a key with others.
-#[derive(Debug, Clone, Copy)]
-pub struct Sharer {
+/// A request for a lease, and the instance that makes it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LeaseArgs {
+    /// The request.
+    pub params: LeaseParams,
+    /// The instance.
+    pub instance: InstanceLiveness,
+}
+
+/// An instance, and how long it counts as live.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InstanceLiveness {
     /// A number that is unique to the instance.
-    pub instance: u64,
+    pub id: u64,
     /// The time for which the instance counts as live after this request, in microseconds; 0 if it leaves.
     pub live_for_us: u64,
 }
@@ -39,72 +48,80 @@ impl<S: Leasable> Limiter<S> {
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        (ask, sharer): (LeaseParams, Sharer),
-    ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
-        self.lease_by(self.deadline_from_now(), (key, limit), (ask, sharer)).await
+        args: LeaseArgs,
+    ) -> Result<LeaseResponse<S::Outcome>, RedisFailure> {
+        self.lease_with_deadline(self.deadline_from_now(), LimitedKey { key, limit }, args).await
     }
 
     /// Same as [`lease`](Self::lease), with a deadline.
-    pub(crate) async fn lease_by(
+    pub(crate) async fn lease_with_deadline(
         &self,
         deadline: Timestamp,
-        (key, limit): (&RedisKey, &S::Limit),
-        (ask, sharer): (LeaseParams, Sharer),
-    ) -> Result<ToldLease<S::Outcome>, RedisFailure> {
-        let terms = Terms::until(deadline);
-        if ask.want > 0 || ask.need > 0 {
-            self.settle(key, limit, terms.clone()).await?;
+        LimitedKey { key, limit }: LimitedKey<'_, '_, S::Limit>,
+        lease: LeaseArgs,
+    ) -> Result<LeaseResponse<S::Outcome>, RedisFailure> {
+        let options = CallOptions::with_deadline(deadline);
+        let params = lease.params;
+        if params.want > 0 || params.need > 0 {
+            self.charge_outage_units(key, limit, options.clone()).await?;
         }
-        let asking = Asking { verb: Verb::Lease, cost: ask.need, extra: ask.length_us };
-        let mut asked = self.ask(key, Some(limit), asking);
-        let Sharer { instance, live_for_us } = sharer;
-        asked.lease = Some(LeaseTerms { ask, instance, live_for_us });
-        let told = self.store.ask(asked, terms).await?;
-        if told.number > ask.need.max(ask.want) {
-            return Err(RedisFailure::new(RedisFailureKind::BadReply, "more was granted than asked for"));
+        let args = VerbArgs { verb: Verb::Lease, cost: params.need, extra: params.length_us };
+        let mut request = self.check_request(key, Some(limit), args);
+        request.lease = Some(lease);
+        let reply = self.store.send(request, options).await?;
+        if reply.number > params.need.max(params.want) {
+            return Err(RedisFailure::new(
+                RedisFailureKind::BadReply,
+                "the lease has more units than were requested",
+            ));
         }
-        let (now, units, instances, resets) = (told.now, told.number, told.instances, told.resets);
-        let decided = Asking { cost: if units == 0 { ask.need.max(1) } else { units }, ..asking };
-        let outcome = self.read(limit, decided, told)?.outcome;
-        if units > 0 && units < ask.need && !S::allows_local_draws(&outcome) {
-            return Err(RedisFailure::new(RedisFailureKind::BadReply, "less was granted than needed"));
+        let (now, units, instances, resets) = (reply.now, reply.number, reply.instances, reply.resets);
+        let decided = VerbArgs { cost: if units == 0 { params.need.max(1) } else { units }, ..args };
+        let outcome = self.read(limit, decided, reply)?.outcome;
+        if units > 0 && units < params.need && !S::allows_local_draws(&outcome) {
+            return Err(RedisFailure::new(
+                RedisFailureKind::BadReply,
+                "the lease has fewer units than were needed",
+            ));
         }
-        let call = Call::new(now, units).with_stamp(ask.end(now, units));
+        let call = Call::new(now, units).with_stamp(params.end(now, units));
         let recorded = if units == 0 { now } else { S::recorded_at(limit, &outcome, call) };
-        Ok(ToldLease { leased: LeaseGrant { units, recorded, outcome }, now, instances, resets })
+        Ok(LeaseResponse { lease: LeaseGrant { units, recorded, outcome }, now, instances, resets })
     }
 
     /// Returns the time until which a call with this `deadline` waits for a reply to another call's
     /// request. It leaves half of the usual timeout for a request of its own.
-    pub(crate) fn patience(&self, deadline: Timestamp) -> Timestamp {
+    pub(crate) fn shared_wait_deadline(&self, deadline: Timestamp) -> Timestamp {
         let half_us = self.store.deadline().as_micros() as u64 / 2;
         Timestamp::derived(deadline.as_micros().saturating_sub(half_us))
     }
 
     /// Takes `cost` if it fits, and issues a receipt. Applies no failure policy.
-    pub(crate) async fn plain_reserve<'l>(
+    pub(crate) async fn reserve_without_policy<'l>(
         &self,
         deadline: Timestamp,
-        key: &RedisKey,
-        (limit, cost): (&'l S::Limit, u64),
+        LimitedKey { key, limit }: LimitedKey<'_, 'l, S::Limit>,
+        cost: u64,
     ) -> Result<Reservation<S::Decision<'l>>, RedisFailure> {
-        let (terms, name) = (Terms::until(deadline), self.store.name(key, S::SUFFIX));
-        let found =
-            self.found_by(terms, name, KeyCall::new(key, limit, Asking::new(Verb::Reserve, cost))).await?;
-        Ok(self.reservation(key, limit, found))
+        let (options, name) = (CallOptions::with_deadline(deadline), self.store.name(key, S::SUFFIX));
+        let outcome = self
+            .run_verb_with(options, name, VerbCall::new(key, limit, VerbArgs::new(Verb::Reserve, cost)))
+            .await?;
+        Ok(self.reservation(key, limit, outcome))
     }
 
     /// Takes `cost` if it fits. Returns the outcome and the time in Redis. Applies no failure policy.
-    pub(crate) async fn plain_take(
+    pub(crate) async fn take_without_policy(
         &self,
         deadline: Timestamp,
-        key: &RedisKey,
-        (limit, cost): (&S::Limit, u64),
+        LimitedKey { key, limit }: LimitedKey<'_, '_, S::Limit>,
+        cost: u64,
     ) -> Result<(S::Outcome, Timestamp), RedisFailure> {
-        let terms = Terms::until(deadline);
+        let options = CallOptions::with_deadline(deadline);
         let name = self.store.name(key, S::SUFFIX);
-        let found =
-            self.found_by(terms, name, KeyCall::new(key, limit, Asking::new(Verb::Take, cost))).await?;
-        Ok((found.outcome, found.told.now))
+        let outcome = self
+            .run_verb_with(options, name, VerbCall::new(key, limit, VerbArgs::new(Verb::Take, cost)))
+            .await?;
+        Ok((outcome.outcome, outcome.reply.now))
     }
 }

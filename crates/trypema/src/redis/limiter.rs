@@ -5,14 +5,14 @@ mod reserving;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ask::{Ask, Told, Verb};
-use super::batcher::Terms;
+use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
+use super::fallback::FallbackCounters;
 use super::handle::KeyHandle;
 use super::key::RedisKey;
-use super::key_call::{Asking, KeyCall};
+use super::protocol::{CheckReply, CheckRequest, Verb};
 use super::store::Store;
-use super::substitute::Substitute;
+use super::verb_call::{LimitedKey, VerbArgs, VerbCall};
 use crate::clock::{ClockSource, Timestamp};
 use crate::decision::{Decision, DecisionTime};
 use crate::error::TrypemaError;
@@ -50,7 +50,7 @@ use crate::waiting::WaitQueues;
 #[derive(Debug)]
 pub struct Limiter<S: Strategy> {
     pub(super) store: Arc<Store>,
-    pub(super) substitute: Arc<Substitute<S>>,
+    pub(super) fallback: Arc<FallbackCounters<S>>,
     /// Callers of `wait`. The hybrid provider uses the same queues.
     pub(super) waiters: Arc<WaitQueues>,
 }
@@ -59,28 +59,28 @@ impl<S: Strategy> Clone for Limiter<S> {
     fn clone(&self) -> Self {
         Self {
             store: Arc::clone(&self.store),
-            substitute: Arc::clone(&self.substitute),
+            fallback: Arc::clone(&self.fallback),
             waiters: Arc::clone(&self.waiters),
         }
     }
 }
 
 /// The outcome of a deciding verb, before it becomes a decision.
-pub(super) struct Found<S: Strategy> {
+pub(super) struct ScriptOutcome<S: Strategy> {
     pub(super) outcome: S::Outcome,
-    pub(super) told: Told,
+    pub(super) reply: CheckReply,
     call: Call,
 }
 
-impl<S: Wire> Found<S> {
+impl<S: Wire> ScriptOutcome<S> {
     pub(super) fn decision(self, limit: &S::Limit) -> S::Decision<'_> {
-        S::decision(limit, self.outcome, DecisionTime::exactly(self.told.now))
+        S::decision(limit, self.outcome, DecisionTime::exactly(self.reply.now))
     }
 }
 
 impl<S: Wire> Limiter<S> {
     pub(super) fn new(store: Arc<Store>) -> Self {
-        Self { store, substitute: Arc::new(Substitute::new()), waiters: Arc::default() }
+        Self { store, fallback: Arc::new(FallbackCounters::new()), waiters: Arc::default() }
     }
 
     /// Takes `cost` if it fits. A cost of 0 reports the usage and records nothing.
@@ -93,7 +93,7 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        let call = KeyCall::new(key, limit, Asking::new(Verb::Take, cost));
+        let call = VerbCall::new(key, limit, VerbArgs::new(Verb::Take, cost));
         self.decide(self.store.name(key, S::SUFFIX), call).await
     }
 
@@ -104,7 +104,7 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        let call = KeyCall::new(key, limit, Asking::new(Verb::Peek, cost));
+        let call = VerbCall::new(key, limit, VerbArgs::new(Verb::Peek, cost));
         self.decide(self.store.name(key, S::SUFFIX), call).await
     }
 
@@ -125,26 +125,33 @@ impl<S: Wire> Limiter<S> {
         cost: u64,
     ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
         let started = self.started();
-        let result = self.take_up_to_untold(key, limit, cost).await;
-        self.tell(key, cost, started, result.as_ref().ok().map(|granted| S::core(&granted.decision)));
+        let result = self.take_up_to_unobserved(key, limit, cost).await;
+        self.notify_decision(
+            key,
+            cost,
+            started,
+            result.as_ref().ok().map(|granted| S::core(&granted.decision)),
+        );
         result
     }
 
     /// Same as [`Limiter::take_up_to`], without notifying the observer of the decision. The caller does
     /// that.
-    pub(crate) async fn take_up_to_untold<'l>(
+    pub(crate) async fn take_up_to_unobserved<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
-        match self.found_up_to(key, limit, Asking::new(Verb::UpTo, cost)).await {
-            Ok((units, found)) => Ok(Granted { units, decision: found.decision(limit) }),
+        match self.run_up_to(key, limit, VerbArgs::new(Verb::UpTo, cost)).await {
+            Ok((units, outcome)) => Ok(Granted { units, decision: outcome.decision(limit) }),
             Err(failure) => {
-                let asking =
-                    Asking::new(Verb::UpTo, self.substitute.most_of(self.store.on_failure(), limit, cost));
-                self.or_substitute(KeyCall { key, limit, asking }, Err(failure)).map(|decision| {
-                    let units = if S::core(&decision).is_allowed() { asking.cost } else { 0 };
+                let args = VerbArgs::new(
+                    Verb::UpTo,
+                    self.fallback.capped_cost(self.store.on_failure(), limit, cost),
+                );
+                self.or_fallback(VerbCall { key, limit, args }, Err(failure)).map(|decision| {
+                    let units = if S::core(&decision).is_allowed() { args.cost } else { 0 };
                     Granted { units, decision }
                 })
             }
@@ -165,31 +172,31 @@ impl<S: Wire> Limiter<S> {
         limit: &S::Limit,
         units: u64,
     ) -> Result<u64, TrypemaError> {
-        let ask = self.ask(key, Some(limit), Asking::new(Verb::RefundUnits, units));
-        self.number(key, ask).await
+        let request = self.check_request(key, Some(limit), VerbArgs::new(Verb::RefundUnits, units));
+        self.run_numeric(key, request).await
     }
 
     /// Deletes the state of `key` and voids its receipts. Returns whether there was a state.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
-        self.reset_until(self.deadline_from_now(), key).await
+        self.reset_with_deadline(self.deadline_from_now(), key).await
     }
 
     /// Same as [`Limiter::reset`], with a deadline.
-    pub(crate) async fn reset_until(
+    pub(crate) async fn reset_with_deadline(
         &self,
         deadline: Timestamp,
         key: &RedisKey,
     ) -> Result<bool, TrypemaError> {
-        let ask = self.ask(key, None, Asking::new(Verb::Reset, 0));
-        let was_any = self.number_until(deadline, key, ask).await? > 0;
+        let request = self.check_request(key, None, VerbArgs::new(Verb::Reset, 0));
+        let was_any = self.run_numeric_with_deadline(deadline, key, request).await? > 0;
         // Redis must not be charged after the reset for units that were admitted without it before.
-        self.substitute.forget(key);
+        self.fallback.forget(key);
         Ok(was_any)
     }
 
     /// Returns the deadline of a call that starts now.
     pub(crate) fn deadline_from_now(&self) -> Timestamp {
-        self.store.terms().deadline
+        self.store.call_options().deadline
     }
 
     pub(crate) fn waiters(&self) -> &WaitQueues {
@@ -198,84 +205,92 @@ impl<S: Wire> Limiter<S> {
 
     /// Replaces the sticky limit that is stored with a live key. Returns whether the key is live.
     pub(crate) async fn adopt(&self, key: &RedisKey, limit: &S::Limit) -> Result<bool, TrypemaError> {
-        let ask = self.ask(key, Some(limit), Asking::new(Verb::Adopt, 0));
-        Ok(self.number(key, ask).await? > 0)
+        let request = self.check_request(key, Some(limit), VerbArgs::new(Verb::Adopt, 0));
+        Ok(self.run_numeric(key, request).await? > 0)
     }
 
     /// Decides a call, by the failure policy if Redis fails. Notifies the observer of takes.
     pub(super) async fn decide<'l>(
         &self,
         name: Vec<u8>,
-        call: KeyCall<'_, 'l, S::Limit>,
+        call: VerbCall<'_, 'l, S::Limit>,
     ) -> Result<S::Decision<'l>, TrypemaError> {
         let started = self.started();
-        let found = self.found(name, call).await;
-        let result = self.or_substitute(call, found.map(|found| found.decision(call.limit)));
-        if call.asking.verb == Verb::Take {
-            self.tell(call.key, call.asking.cost, started, result.as_ref().ok().map(S::core));
+        let outcome = self.run_verb(name, call).await;
+        let result = self.or_fallback(call, outcome.map(|outcome| outcome.decision(call.limit)));
+        if call.args.verb == Verb::Take {
+            self.notify_decision(call.key, call.args.cost, started, result.as_ref().ok().map(S::core));
         }
         result
     }
 
     /// Runs a deciding verb in Redis on the state with this name.
-    pub(super) async fn found(
+    pub(super) async fn run_verb(
         &self,
         name: Vec<u8>,
-        call: KeyCall<'_, '_, S::Limit>,
-    ) -> Result<Found<S>, RedisFailure> {
-        self.found_by(self.store.terms(), name, call).await
+        call: VerbCall<'_, '_, S::Limit>,
+    ) -> Result<ScriptOutcome<S>, RedisFailure> {
+        self.run_verb_with(self.store.call_options(), name, call).await
     }
 
-    /// Same as [`found`](Self::found), with these terms.
-    pub(super) async fn found_by(
+    /// Same as [`run_verb`](Self::run_verb), with these options.
+    pub(super) async fn run_verb_with(
         &self,
-        terms: Terms,
+        options: CallOptions,
         name: Vec<u8>,
-        call: KeyCall<'_, '_, S::Limit>,
-    ) -> Result<Found<S>, RedisFailure> {
-        let KeyCall { key, limit, asking } = call;
-        self.settle(key, limit, terms.clone()).await?;
-        let told = self.store.ask(Self::ask_named(name, Some(limit), asking), terms).await?;
-        self.read(limit, asking, told)
+        call: VerbCall<'_, '_, S::Limit>,
+    ) -> Result<ScriptOutcome<S>, RedisFailure> {
+        let VerbCall { key, limit, args } = call;
+        self.charge_outage_units(key, limit, options.clone()).await?;
+        let reply = self.store.send(Self::named_request(name, Some(limit), args), options).await?;
+        self.read(limit, args, reply)
     }
 
-    async fn found_up_to(
+    async fn run_up_to(
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        asking: Asking,
-    ) -> Result<(u64, Found<S>), RedisFailure> {
-        let terms = self.store.terms();
-        self.settle(key, limit, terms.clone()).await?;
-        let told = self.store.ask(self.ask(key, Some(limit), asking), terms).await?;
-        let units = told.number;
+        args: VerbArgs,
+    ) -> Result<(u64, ScriptOutcome<S>), RedisFailure> {
+        let options = self.store.call_options();
+        self.charge_outage_units(key, limit, options.clone()).await?;
+        let reply = self.store.send(self.check_request(key, Some(limit), args), options).await?;
+        let units = reply.number;
         // The decision is about the units that were taken, or about a single unit if none were.
-        let decided = if units == 0 { asking.cost.min(1) } else { units };
-        Ok((units, self.read(limit, Asking::new(Verb::UpTo, decided), told)?))
+        let decided = if units == 0 { args.cost.min(1) } else { units };
+        Ok((units, self.read(limit, VerbArgs::new(Verb::UpTo, decided), reply)?))
     }
 
     pub(super) fn read(
         &self,
         limit: &S::Limit,
-        asking: Asking,
-        told: Told,
-    ) -> Result<Found<S>, RedisFailure> {
-        let lease = if asking.verb == Verb::Reserve { asking.extra } else { 0 };
-        let stamp = told.now + Duration::from_micros(lease);
-        let call = Call::new(told.now, asking.cost).with_stamp(stamp);
-        match S::read_outcome(limit, &mut told.facts(), call, told.spent) {
-            Some(outcome) => Ok(Found { outcome, told, call }),
-            None => Err(RedisFailure::new(RedisFailureKind::BadReply, "an outcome that cannot be")),
+        args: VerbArgs,
+        reply: CheckReply,
+    ) -> Result<ScriptOutcome<S>, RedisFailure> {
+        let lease = if args.verb == Verb::Reserve { args.extra } else { 0 };
+        let stamp = reply.now + Duration::from_micros(lease);
+        let call = Call::new(reply.now, args.cost).with_stamp(stamp);
+        match S::read_outcome(limit, &mut reply.outcome(), call, reply.spent) {
+            Some(outcome) => Ok(ScriptOutcome { outcome, reply, call }),
+            None => Err(RedisFailure::new(
+                RedisFailureKind::BadReply,
+                "the script's reply contains an impossible outcome",
+            )),
         }
     }
 
     /// Returns a request for this strategy.
-    pub(super) fn ask(&self, key: &RedisKey, limit: Option<&S::Limit>, asking: Asking) -> Ask {
-        Self::ask_named(self.store.name(key, S::SUFFIX), limit, asking)
+    pub(super) fn check_request(
+        &self,
+        key: &RedisKey,
+        limit: Option<&S::Limit>,
+        args: VerbArgs,
+    ) -> CheckRequest {
+        Self::named_request(self.store.name(key, S::SUFFIX), limit, args)
     }
 
-    fn ask_named(state: Vec<u8>, limit: Option<&S::Limit>, asking: Asking) -> Ask {
-        let helpers = match asking.verb {
+    fn named_request(state: Vec<u8>, limit: Option<&S::Limit>, args: VerbArgs) -> CheckRequest {
+        let helpers = match args.verb {
             Verb::Reserve | Verb::Refund | Verb::Reset | Verb::Unblock => {
                 vec![[state.as_slice(), b":resets"].concat()]
             }
@@ -288,13 +303,13 @@ impl<S: Wire> Limiter<S> {
         if let Some(limit) = limit {
             S::write_limit(limit, &mut written);
         }
-        Ask {
+        CheckRequest {
             name: state,
             helpers,
             strategy: S::NUMBER,
-            verb: asking.verb,
-            cost: asking.cost,
-            extra: asking.extra,
+            verb: args.verb,
+            cost: args.cost,
+            extra: args.extra,
             resets: 0,
             limit: written,
             outcome_len: limit.map_or(0, S::outcome_len),
@@ -303,58 +318,67 @@ impl<S: Wire> Limiter<S> {
     }
 
     /// Runs a verb that returns a number.
-    pub(super) async fn number(&self, key: &RedisKey, ask: Ask) -> Result<u64, TrypemaError> {
-        self.number_until(self.deadline_from_now(), key, ask).await
+    pub(super) async fn run_numeric(
+        &self,
+        key: &RedisKey,
+        request: CheckRequest,
+    ) -> Result<u64, TrypemaError> {
+        self.run_numeric_with_deadline(self.deadline_from_now(), key, request).await
     }
 
-    /// Same as [`number`](Self::number), with a deadline.
-    async fn number_until(&self, deadline: Timestamp, key: &RedisKey, ask: Ask) -> Result<u64, TrypemaError> {
-        let told = self.store.ask(ask, Terms::until(deadline)).await;
-        told.map(|told| told.number).map_err(|failure| self.failed(key, failure))
+    /// Same as [`run_numeric`](Self::run_numeric), with a deadline.
+    async fn run_numeric_with_deadline(
+        &self,
+        deadline: Timestamp,
+        key: &RedisKey,
+        request: CheckRequest,
+    ) -> Result<u64, TrypemaError> {
+        let reply = self.store.send(request, CallOptions::with_deadline(deadline)).await;
+        reply.map(|reply| reply.number).map_err(|failure| self.report_failure(key, failure))
     }
 
     /// Charges Redis for units that were admitted without it during an outage.
-    pub(super) async fn settle(
+    pub(super) async fn charge_outage_units(
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        terms: Terms,
+        options: CallOptions,
     ) -> Result<(), RedisFailure> {
-        let Some(settling) = self.substitute.settling(key) else { return Ok(()) };
-        let ask = self.ask(key, Some(limit), Asking::new(Verb::UpTo, settling.units()));
-        let terms = Terms { unsent: Some(settling.unsent()), ..terms };
-        let settled = self.store.ask(ask, terms).await;
+        let Some(charge) = self.fallback.take_pending_charge(key) else { return Ok(()) };
+        let request = self.check_request(key, Some(limit), VerbArgs::new(Verb::UpTo, charge.units()));
+        let options = CallOptions { unsent: Some(charge.unsent()), ..options };
+        let settled = self.store.send(request, options).await;
         settled.map(|_| ()).inspect_err(|failure| match failure.kind() {
-            RedisFailureKind::Unavailable | RedisFailureKind::Refused => settling.put_off(),
+            RedisFailureKind::Unavailable | RedisFailureKind::Refused => charge.mark_unsent(),
             // The units may have been charged: do not charge them again.
             RedisFailureKind::OutcomeUnknown | RedisFailureKind::BadReply => {}
         })
     }
 
     /// Returns the decision of Redis or, if Redis failed, the decision of the failure policy.
-    pub(super) fn or_substitute<'l>(
+    pub(super) fn or_fallback<'l>(
         &self,
-        call: KeyCall<'_, 'l, S::Limit>,
+        call: VerbCall<'_, 'l, S::Limit>,
         decided: Result<S::Decision<'l>, RedisFailure>,
     ) -> Result<S::Decision<'l>, TrypemaError> {
         decided.or_else(|failure| {
-            let error = self.failed(call.key, failure);
-            self.substitute.decide(self.store.on_failure(), call).ok_or(error)
+            let error = self.report_failure(call.key, failure);
+            self.fallback.decide(self.store.on_failure(), call).ok_or(error)
         })
     }
 
-    /// Same as [`or_substitute`](Self::or_substitute), for a take.
-    pub(crate) fn or_substitute_take<'l>(
+    /// Same as [`or_fallback`](Self::or_fallback), for a take.
+    pub(crate) fn or_fallback_take<'l>(
         &self,
-        key: &RedisKey,
-        (limit, cost): (&'l S::Limit, u64),
+        LimitedKey { key, limit }: LimitedKey<'_, 'l, S::Limit>,
+        cost: u64,
         decided: Result<S::Decision<'l>, RedisFailure>,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        self.or_substitute(KeyCall::new(key, limit, Asking::new(Verb::Take, cost)), decided)
+        self.or_fallback(VerbCall::new(key, limit, VerbArgs::new(Verb::Take, cost)), decided)
     }
 
     /// Notifies the observer of a failure. Returns it as an error.
-    pub(crate) fn failed(&self, key: &RedisKey, failure: RedisFailure) -> TrypemaError {
+    pub(crate) fn report_failure(&self, key: &RedisKey, failure: RedisFailure) -> TrypemaError {
         let error = TrypemaError::from(failure);
         if let Some(observer) = self.store.observer() {
             observer.failed(&Failure { strategy: S::NAME, key: key.as_str(), error: &error });
@@ -368,7 +392,7 @@ impl<S: Wire> Limiter<S> {
     }
 
     /// Notifies the observer of a decision.
-    pub(crate) fn tell(
+    pub(crate) fn notify_decision(
         &self,
         key: &RedisKey,
         cost: u64,

@@ -10,18 +10,18 @@ mod cross_slot;
 
 use std::time::Duration;
 
-use super::ask::{Ask, Told, Verb};
-use super::batcher::Terms;
+use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
-use super::key::RedisKey;
-use super::key_call::Asking;
 #[cfg(feature = "rules")]
-use super::key_call::KeyCall;
+use super::fallback::OnFailure;
+use super::key::RedisKey;
 use super::limiter::Limiter;
+use super::protocol::{CheckReply, CheckRequest, Verb};
 use super::provider::RedisRateLimiterProvider;
 use super::receipt::Receipt;
+use super::verb_call::VerbArgs;
 #[cfg(feature = "rules")]
-use super::substitute::OnFailure;
+use super::verb_call::VerbCall;
 use crate::check::{
     Check, CheckResult, Deadline, Failed, MultiDecision, Receipts, TakeRequest, TakeResponse, validate,
 };
@@ -32,18 +32,18 @@ use crate::observer::{Event, Failure};
 use crate::strategy::{LimitOf, Strategy, Wire, with_strategy};
 
 /// A provider that has a limiter of strategy `S`.
-pub(crate) trait Holds<S: LimitOf + Wire> {
+pub(crate) trait HasRedisLimiter<S: LimitOf + Wire> {
     fn limiter(&self) -> &Limiter<S>;
 }
 
 /// A check with its encoded key.
 #[derive(Debug, Clone)]
-struct Keyed<'a> {
+struct KeyedCheck<'a> {
     check: Check<'a>,
     key: RedisKey,
 }
 
-impl<'a> Keyed<'a> {
+impl<'a> KeyedCheck<'a> {
     fn new(check: Check<'a>) -> Self {
         Self { check, key: RedisKey::encode(check.key) }
     }
@@ -55,45 +55,45 @@ impl<'a> Keyed<'a> {
 
 /// A check with its verb.
 #[derive(Debug)]
-struct Asked<'a> {
-    keyed: Keyed<'a>,
+struct CheckWithVerb<'a> {
+    keyed: KeyedCheck<'a>,
     verb: Verb,
 }
 
 /// The checks of a request: some are spent all or nothing, the others independently.
 #[derive(Debug)]
 struct KeyedChecks<'a> {
-    atomic: Vec<Keyed<'a>>,
-    independent: Vec<Keyed<'a>>,
+    atomic: Vec<KeyedCheck<'a>>,
+    independent: Vec<KeyedCheck<'a>>,
 }
 
 impl<'a> KeyedChecks<'a> {
-    fn iter(&self) -> impl Iterator<Item = &Keyed<'a>> {
+    fn iter(&self) -> impl Iterator<Item = &KeyedCheck<'a>> {
         self.atomic.iter().chain(&self.independent)
     }
 }
 
 /// A check with the receipt of its take.
 #[derive(Debug, Clone, Copy)]
-struct Held<'a> {
-    keyed: &'a Keyed<'a>,
+struct ReservedCheck<'a> {
+    keyed: &'a KeyedCheck<'a>,
     receipt: &'a Receipt,
 }
 
 /// The decision on a check, with the receipt of its take.
 #[derive(Debug, Clone)]
-struct Answered {
+struct DecidedCheck {
     decision: Decision,
     receipt: Option<Receipt>,
 }
 
 /// The reply to one check, or its failure.
-type Reply = Result<Answered, RedisFailure>;
+type DecidedCheckResult = Result<DecidedCheck, RedisFailure>;
 
 /// The replies to the checks of a [`TakeRequest`].
 struct Replies {
-    atomic: Vec<Reply>,
-    independent: Vec<Reply>,
+    atomic: Vec<DecidedCheckResult>,
+    independent: Vec<DecidedCheckResult>,
 }
 
 impl RedisRateLimiterProvider {
@@ -159,15 +159,15 @@ impl RedisRateLimiterProvider {
         checks: &[Check<'_>],
         receipts: &[Option<Receipt>],
     ) -> Result<(), TrypemaError> {
-        let keyed = Keyed::all(checks);
+        let keyed = KeyedCheck::all(checks);
         let reserved: Vec<_> = keyed
             .iter()
             .zip(receipts)
-            .filter_map(|(keyed, receipt)| Some(Held { keyed, receipt: receipt.as_ref()? }))
+            .filter_map(|(keyed, receipt)| Some(ReservedCheck { keyed, receipt: receipt.as_ref()? }))
             .collect();
         let refunded = self.refund_by_receipts(&reserved, self.deadline_from_now()).await;
         let refunded: Result<Vec<u64>, RedisFailure> = refunded.into_iter().collect();
-        refunded.map(|_| ()).map_err(|failure| self.failed(&keyed, failure))
+        refunded.map(|_| ()).map_err(|failure| self.report_failure(&keyed, failure))
     }
 
     /// Returns the deadline of a request that starts now.
@@ -178,8 +178,10 @@ impl RedisRateLimiterProvider {
     /// Takes the checks of a request. Returns a result for each, and notifies the observer.
     pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
         validate(request.checks)?;
-        let checks =
-            KeyedChecks { atomic: Keyed::all(request.checks), independent: Keyed::all(request.independent) };
+        let checks = KeyedChecks {
+            atomic: KeyedCheck::all(request.checks),
+            independent: KeyedCheck::all(request.independent),
+        };
         let started = SystemClock.now();
         let replies = self.take_keyed(&checks, request).await;
         let mut response = TakeResponse {
@@ -188,11 +190,12 @@ impl RedisRateLimiterProvider {
             receipts: Vec::new(),
             independent: Vec::new(),
         };
-        for (index, result) in self.observed(&checks.atomic, replies.atomic, started).into_iter().enumerate()
+        for (index, result) in
+            self.report_all(&checks.atomic, replies.atomic, started).into_iter().enumerate()
         {
-            response.decisions.push(result.as_ref().ok().map(|answered| answered.decision));
+            response.decisions.push(result.as_ref().ok().map(|decided| decided.decision));
             match result {
-                Ok(answered) => response.receipts.push(answered.receipt),
+                Ok(decided) => response.receipts.push(decided.receipt),
                 Err(error) => {
                     response.receipts.push(None);
                     response.failures.push(Failed { index, error });
@@ -202,47 +205,55 @@ impl RedisRateLimiterProvider {
         if request.receipts == Receipts::Unwanted && response.failures.is_empty() {
             response.receipts.clear();
         }
-        let independent = self.observed(&checks.independent, replies.independent, started).into_iter();
-        response.independent = independent.map(|result| result.map(|answered| answered.decision)).collect();
+        let independent = self.report_all(&checks.independent, replies.independent, started).into_iter();
+        response.independent = independent.map(|result| result.map(|decided| decided.decision)).collect();
         Ok(response.without_unspent_receipts())
     }
 
     async fn take_keyed(&self, checks: &KeyedChecks<'_>, request: TakeRequest<'_>) -> Replies {
         let verb = if request.receipts == Receipts::Wanted { Verb::Reserve } else { Verb::Take };
-        let mut asks: Vec<Ask> = checks.atomic.iter().map(|keyed| self.ask(keyed, verb)).collect();
-        asks.extend(checks.independent.iter().map(|keyed| self.ask(keyed, Verb::Take)));
-        if !self.store.is_one_call(&asks) {
+        let mut requests: Vec<CheckRequest> =
+            checks.atomic.iter().map(|keyed| self.check_request(keyed, verb)).collect();
+        requests.extend(checks.independent.iter().map(|keyed| self.check_request(keyed, Verb::Take)));
+        if !self.store.is_one_call(&requests) {
             return self.take_across_slots(checks, request).await;
         }
-        let terms = Terms::until(request.deadline.until());
-        let mut told = self.ask_in_one_call(checks, asks, terms).await.into_iter();
+        let options = CallOptions::with_deadline(request.deadline.until());
+        let mut reply = self.send_in_one_call(checks, requests, options).await.into_iter();
         let read = |verb| {
-            move |(keyed, told): (&Keyed<'_>, Result<Told, RedisFailure>)| self.read(keyed, verb, &told?)
+            move |(keyed, reply): (&KeyedCheck<'_>, Result<CheckReply, RedisFailure>)| {
+                self.read(keyed, verb, &reply?)
+            }
         };
-        let atomic = checks.atomic.iter().zip(told.by_ref()).map(read(verb)).collect();
-        Replies { atomic, independent: checks.independent.iter().zip(told).map(read(Verb::Take)).collect() }
+        let atomic = checks.atomic.iter().zip(reply.by_ref()).map(read(verb)).collect();
+        Replies { atomic, independent: checks.independent.iter().zip(reply).map(read(Verb::Take)).collect() }
     }
 
     /// Sends all checks in one script call. Returns a reply for each, those of `checks` first. If the
     /// call fails, every check fails.
-    async fn ask_in_one_call(
+    async fn send_in_one_call(
         &self,
         checks: &KeyedChecks<'_>,
-        asks: Vec<Ask>,
-        terms: Terms,
-    ) -> Vec<Result<Told, RedisFailure>> {
-        let count = asks.len();
-        let asked = async {
+        requests: Vec<CheckRequest>,
+        options: CallOptions,
+    ) -> Vec<Result<CheckReply, RedisFailure>> {
+        let count = requests.len();
+        let sent = async {
             for keyed in checks.iter() {
-                self.settle(keyed, &terms).await?;
+                self.charge_outage_units(keyed, &options).await?;
             }
-            self.store.ask_many(asks, checks.atomic.len(), terms).await
+            self.store.send_many(requests, checks.atomic.len(), options).await
         };
-        let missing = || Err(RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing"));
-        match asked.await {
-            Ok(mut told) => {
-                told.resize_with(count, missing);
-                told
+        let missing = || {
+            Err(RedisFailure::new(
+                RedisFailureKind::BadReply,
+                "the script's reply has fewer results than checks",
+            ))
+        };
+        match sent.await {
+            Ok(mut reply) => {
+                reply.resize_with(count, missing);
+                reply
             }
             Err(failure) => vec![Err(failure); count],
         }
@@ -250,49 +261,60 @@ impl RedisRateLimiterProvider {
 
     /// Peeks at each check independently.
     pub(crate) async fn peek_each<'a>(&self, checks: &[Check<'a>], deadline: Deadline) -> Vec<CheckResult> {
-        let peek = |check: &Check<'a>| Asked { keyed: Keyed::new(*check), verb: Verb::Peek };
-        self.ask_each(checks.iter().map(peek).collect(), deadline).await
+        let peek = |check: &Check<'a>| CheckWithVerb { keyed: KeyedCheck::new(*check), verb: Verb::Peek };
+        self.send_each(checks.iter().map(peek).collect(), deadline).await
     }
 
     /// Sends each check independently, in one script call if possible. Notifies the observer.
-    async fn ask_each(&self, asked: Vec<Asked<'_>>, deadline: Deadline) -> Vec<CheckResult> {
-        let asks: Vec<Ask> = asked.iter().map(|asked| self.ask(&asked.keyed, asked.verb)).collect();
-        let (started, terms) = (SystemClock.now(), Terms::until(deadline.until()));
+    async fn send_each(&self, with_verbs: Vec<CheckWithVerb<'_>>, deadline: Deadline) -> Vec<CheckResult> {
+        let requests: Vec<CheckRequest> =
+            with_verbs.iter().map(|check| self.check_request(&check.keyed, check.verb)).collect();
+        let (started, options) = (SystemClock.now(), CallOptions::with_deadline(deadline.until()));
         let (independent, verbs): (Vec<_>, Vec<_>) =
-            asked.into_iter().map(|asked| (asked.keyed, asked.verb)).unzip();
+            with_verbs.into_iter().map(|check| (check.keyed, check.verb)).unzip();
         let checks = KeyedChecks { atomic: Vec::new(), independent };
-        let replies: Vec<Reply> = if self.store.is_one_call(&asks) {
-            let told = self.ask_in_one_call(&checks, asks, terms).await;
-            let read = |((keyed, verb), told): ((_, &Verb), Result<Told, _>)| self.read(keyed, *verb, &told?);
-            checks.independent.iter().zip(&verbs).zip(told).map(read).collect()
+        let replies: Vec<DecidedCheckResult> = if self.store.is_one_call(&requests) {
+            let replies = self.send_in_one_call(&checks, requests, options).await;
+            let read = |((keyed, verb), reply): ((_, &Verb), Result<CheckReply, _>)| {
+                self.read(keyed, *verb, &reply?)
+            };
+            checks.independent.iter().zip(&verbs).zip(replies).map(read).collect()
         } else {
-            self.try_each(checks.independent.iter().zip(verbs.iter().copied()), &terms).await
+            self.try_each(checks.independent.iter().zip(verbs.iter().copied()), &options).await
         };
         let results = match verbs.contains(&Verb::Peek) {
             // The observer is notified of takes, not of peeks.
-            true => checks.iter().zip(replies).map(|(keyed, reply)| self.or_failed(keyed, reply)).collect(),
-            false => self.observed(&checks.independent, replies, started),
+            true => checks
+                .iter()
+                .zip(replies)
+                .map(|(keyed, reply)| self.or_report_failure(keyed, reply))
+                .collect(),
+            false => self.report_all(&checks.independent, replies, started),
         };
-        results.into_iter().map(|result| result.map(|answered| answered.decision)).collect()
+        results.into_iter().map(|result| result.map(|decided| decided.decision)).collect()
     }
 
     /// Notifies the observer of every decision and failure.
-    fn observed(
+    fn report_all(
         &self,
-        keyed: &[Keyed<'_>],
-        replies: Vec<Reply>,
+        keyed: &[KeyedCheck<'_>],
+        replies: Vec<DecidedCheckResult>,
         started: Timestamp,
-    ) -> Vec<Result<Answered, TrypemaError>> {
+    ) -> Vec<Result<DecidedCheck, TrypemaError>> {
         let decided = keyed.iter().zip(&replies);
-        self.tell(
+        self.notify_decisions(
             decided.filter_map(|(keyed, reply)| Some((keyed, &reply.as_ref().ok()?.decision))),
             started,
         );
-        keyed.iter().zip(replies).map(|(keyed, reply)| self.or_failed(keyed, reply)).collect()
+        keyed.iter().zip(replies).map(|(keyed, reply)| self.or_report_failure(keyed, reply)).collect()
     }
 
-    fn or_failed(&self, keyed: &Keyed<'_>, reply: Reply) -> Result<Answered, TrypemaError> {
-        reply.map_err(|failure| self.failed(std::slice::from_ref(keyed), failure))
+    fn or_report_failure(
+        &self,
+        keyed: &KeyedCheck<'_>,
+        reply: DecidedCheckResult,
+    ) -> Result<DecidedCheck, TrypemaError> {
+        reply.map_err(|failure| self.report_failure(std::slice::from_ref(keyed), failure))
     }
 
     /// Decides a check while Redis is unreachable; `None` if the policy is to fail.
@@ -304,57 +326,65 @@ impl RedisRateLimiterProvider {
         on_failure: OnFailure,
     ) -> Option<Decision> {
         let key = RedisKey::encode(check.key);
-        let asking = Asking::new(verb, check.cost);
+        let args = VerbArgs::new(verb, check.cost);
         with_strategy!(check.limit, |S, limit| {
-            let limiter = Holds::<S>::limiter(self);
-            let decided = limiter.substitute.decide(on_failure, KeyCall::new(&key, limit, asking))?;
+            let limiter = HasRedisLimiter::<S>::limiter(self);
+            let decided = limiter.fallback.decide(on_failure, VerbCall::new(&key, limit, args))?;
             let decision = S::core(&decided);
             if verb == Verb::Take {
-                limiter.tell(&key, check.cost, limiter.started(), Some(decision));
+                limiter.notify_decision(&key, check.cost, limiter.started(), Some(decision));
             }
             Some(decision)
         })
     }
 
-    fn ask(&self, keyed: &Keyed<'_>, verb: Verb) -> Ask {
-        let asking = Asking::new(verb, keyed.check.cost);
+    fn check_request(&self, keyed: &KeyedCheck<'_>, verb: Verb) -> CheckRequest {
+        let args = VerbArgs::new(verb, keyed.check.cost);
         with_strategy!(keyed.check.limit, |S, limit| {
-            Holds::<S>::limiter(self).ask(&keyed.key, Some(limit), asking)
+            HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
         })
     }
 
     /// Charges Redis for units that were admitted without it during an outage.
-    async fn settle(&self, keyed: &Keyed<'_>, terms: &Terms) -> Result<(), RedisFailure> {
+    async fn charge_outage_units(
+        &self,
+        keyed: &KeyedCheck<'_>,
+        options: &CallOptions,
+    ) -> Result<(), RedisFailure> {
         with_strategy!(keyed.check.limit, |S, limit| {
-            Holds::<S>::limiter(self).settle(&keyed.key, limit, terms.clone()).await
+            HasRedisLimiter::<S>::limiter(self).charge_outage_units(&keyed.key, limit, options.clone()).await
         })
     }
 
     /// Decodes a reply. Only a reservation has a receipt.
-    fn read(&self, keyed: &Keyed<'_>, verb: Verb, told: &Told) -> Reply {
-        let asking = Asking::new(Verb::Take, keyed.check.cost);
+    fn read(&self, keyed: &KeyedCheck<'_>, verb: Verb, reply: &CheckReply) -> DecidedCheckResult {
+        let args = VerbArgs::new(Verb::Take, keyed.check.cost);
         with_strategy!(keyed.check.limit, |S, limit| {
-            let limiter = Holds::<S>::limiter(self);
-            let reserved = limiter.reservation(&keyed.key, limit, limiter.read(limit, asking, told.clone())?);
+            let limiter = HasRedisLimiter::<S>::limiter(self);
+            let reserved = limiter.reservation(&keyed.key, limit, limiter.read(limit, args, reply.clone())?);
             let receipt = reserved.receipt.filter(|_| verb == Verb::Reserve);
-            Ok(Answered { decision: S::core(&reserved.decision), receipt })
+            Ok(DecidedCheck { decision: S::core(&reserved.decision), receipt })
         })
     }
 
-    fn tell<'k>(&self, told: impl Iterator<Item = (&'k Keyed<'k>, &'k Decision)>, started: Timestamp) {
+    fn notify_decisions<'k>(
+        &self,
+        decided: impl Iterator<Item = (&'k KeyedCheck<'k>, &'k Decision)>,
+        started: Timestamp,
+    ) {
         let Some(observer) = self.store.observer() else { return };
         let latency_us = SystemClock.now().as_micros().saturating_sub(started.as_micros());
         let latency = Duration::from_micros(latency_us);
-        for (Keyed { check, key }, decision) in told {
+        for (KeyedCheck { check, key }, decision) in decided {
             let (strategy, key, cost) = (check.limit.strategy(), key.as_str(), check.cost);
             observer.decided(&Event { strategy, key, cost, decision, latency });
         }
     }
 
-    fn failed(&self, keyed: &[Keyed<'_>], failure: RedisFailure) -> TrypemaError {
+    fn report_failure(&self, keyed: &[KeyedCheck<'_>], failure: RedisFailure) -> TrypemaError {
         let error = TrypemaError::from(failure);
         if let Some(observer) = self.store.observer() {
-            for Keyed { check, key } in keyed {
+            for KeyedCheck { check, key } in keyed {
                 let strategy = check.limit.strategy();
                 observer.failed(&Failure { strategy, key: key.as_str(), error: &error });
             }
@@ -363,19 +393,20 @@ impl RedisRateLimiterProvider {
     }
 }
 
-/// Implements [`Holds`] for `$provider`, with the field of each strategy's limiter.
-macro_rules! holds {
-    ($provider:ident, $($strategy:ident: $field:ident),+ $(,)?) => {
+/// Implements `$trait` for `$provider`, with the field of each strategy's limiter.
+macro_rules! has_limiter {
+    ($trait:ident, $provider:ident, $($strategy:ident: $field:ident),+ $(,)?) => {
         $(
-            impl Holds<$crate::strategy::$strategy> for $provider {
+            impl $trait<$crate::strategy::$strategy> for $provider {
                 fn limiter(&self) -> &Limiter<$crate::strategy::$strategy> {
                     &self.$field
                 }
             }
         )+
     };
-    ($provider:ident) => {
-        $crate::redis::holds! {
+    ($trait:ident, $provider:ident) => {
+        $crate::redis::has_limiter! {
+            $trait,
             $provider,
             Absolute: absolute,
             Suppressed: suppressed,
@@ -386,6 +417,6 @@ macro_rules! holds {
         }
     };
 }
-pub(crate) use holds;
+pub(crate) use has_limiter;
 
-holds!(RedisRateLimiterProvider);
+has_limiter!(HasRedisLimiter, RedisRateLimiterProvider);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::compat::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 use super::key::RedisKey;
 use super::limiter::Limiter;
-use super::store::{Parts, Store};
+use super::store::{Store, StoreConfig};
 use super::transport::RedisStats;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 use crate::units::{HardLimitFactor, RateGroupSizeMs, WindowSizeSeconds};
@@ -42,7 +42,7 @@ impl std::fmt::Debug for RedisRateLimiterOptions {
 
 /// The window and related settings of `inc`.
 #[derive(Debug, Clone, Copy)]
-pub struct Windows {
+pub struct WindowOptions {
     pub(crate) window: WindowSizeSeconds,
     pub(crate) group: RateGroupSizeMs,
     pub(crate) factor: HardLimitFactor,
@@ -62,8 +62,8 @@ pub struct RedisRateLimiterProvider {
 }
 
 impl RedisRateLimiterProvider {
-    pub(crate) fn new(windows: Windows, parts: Parts) -> Self {
-        let store = Arc::new(Store::new(parts));
+    pub(crate) fn new(windows: WindowOptions, config: StoreConfig) -> Self {
+        let store = Arc::new(Store::new(config));
         Self {
             absolute: AbsoluteRedisRateLimiter::new(Limiter::new(Arc::clone(&store)), windows),
             suppressed: SuppressedRedisRateLimiter::new(Limiter::new(Arc::clone(&store)), windows),

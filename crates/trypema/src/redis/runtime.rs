@@ -19,7 +19,7 @@ impl Runtime {
     }
 
     /// Whether the caller runs in a runtime that can open sockets.
-    pub(super) fn is_here() -> bool {
+    pub(super) fn is_available() -> bool {
         #[cfg(feature = "redis-tokio")]
         if tokio::runtime::Handle::try_current().is_ok() {
             return true;

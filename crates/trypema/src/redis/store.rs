@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::ask::{Answers, Ask, Asks, Told};
-use super::batcher::{Batcher, BatcherOptions, Terms};
+use super::batcher::{Batcher, BatcherOptions, CallOptions};
 use super::failure::{RedisFailure, RedisFailureKind};
+use super::fallback::OnFailure;
 use super::key::{RedisKey, state_name};
-use super::substitute::OnFailure;
+use super::protocol::{CallerChecks, CallerReplies, CheckReply, CheckRequest};
 use super::transport::{RedisConnection, RedisStats, slot_of};
 use crate::clock::{Clock, ClockSource, SystemClock};
 use crate::error::TrypemaError;
@@ -21,7 +21,7 @@ const MAX_IDLE_BATCHERS: usize = 1_024;
 
 /// The configuration of a provider.
 #[derive(Debug, Clone)]
-pub(crate) struct Parts {
+pub(crate) struct StoreConfig {
     pub(crate) connection: Option<RedisConnection>,
     pub(crate) prefix: RedisKey,
     pub(crate) deadline: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Parts {
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
-impl Parts {
+impl StoreConfig {
     /// The default deadline of a call: enough for a network round trip and a busy server, and short enough
     /// that callers hardly notice an outage.
     pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
@@ -39,16 +39,16 @@ impl Parts {
 
 #[derive(Debug)]
 pub(super) struct Store {
-    parts: Parts,
+    config: StoreConfig,
     batchers: Batchers,
     /// The number of live instances in the replies to the last few heartbeats.
-    instances: [AtomicU32; SIGNS],
-    next_sign: AtomicUsize,
+    instances: [AtomicU32; HEARTBEATS_KEPT],
+    next_heartbeat: AtomicUsize,
 }
 
 /// The number of heartbeat replies that are kept. The largest of them counts: after Redis has been emptied,
 /// the first replies are too low.
-const SIGNS: usize = 4;
+const HEARTBEATS_KEPT: usize = 4;
 
 /// One batcher for a server. One per slot for a Cluster, where a script call can only use keys of one slot.
 #[derive(Debug)]
@@ -59,11 +59,11 @@ enum Batchers {
 }
 
 impl Store {
-    pub(super) fn new(parts: Parts) -> Self {
-        let batchers = match parts.connection.clone() {
+    pub(super) fn new(config: StoreConfig) -> Self {
+        let batchers = match config.connection.clone() {
             None => Batchers::None,
             Some(connection) => {
-                let (call_timeout, clock) = (parts.deadline, parts.clock.clone());
+                let (call_timeout, clock) = (config.deadline, config.clock.clone());
                 let options = BatcherOptions { connection, slot: 0, call_timeout, clock };
                 match options.connection.is_cluster() {
                     true => Batchers::Cluster(options, Mutex::default()),
@@ -71,27 +71,27 @@ impl Store {
                 }
             }
         };
-        Self { parts, batchers, instances: Default::default(), next_sign: AtomicUsize::new(0) }
+        Self { config, batchers, instances: Default::default(), next_heartbeat: AtomicUsize::new(0) }
     }
 
     /// Returns the name of a key's state in Redis.
     pub(super) fn name(&self, key: &RedisKey, strategy: &str) -> Vec<u8> {
-        state_name(&self.parts.prefix, key, strategy)
+        state_name(&self.config.prefix, key, strategy)
     }
 
     /// Returns the clock that the limiter was built with, or the system's.
     pub(super) fn clock(&self) -> ClockSource {
-        self.parts.clock.clone().unwrap_or(ClockSource::System)
+        self.config.clock.clone().unwrap_or(ClockSource::System)
     }
 
     pub(super) fn observer(&self) -> Option<&Arc<dyn Observer>> {
-        self.parts.observer.as_ref()
+        self.config.observer.as_ref()
     }
 
     /// Returns the failure policy. For [`OnFailure::Local`], the number of instances is at least the number
     /// of live ones.
     pub(super) fn on_failure(&self) -> OnFailure {
-        match (self.parts.on_failure, self.instances()) {
+        match (self.config.on_failure, self.instances()) {
             (OnFailure::Local { instances }, Some(seen)) => {
                 OnFailure::Local { instances: instances.max(seen) }
             }
@@ -105,34 +105,40 @@ impl Store {
         most.and_then(NonZeroU32::new)
     }
 
-    pub(super) fn learn_instances(&self, instances: u32) {
-        let place = self.next_sign.fetch_add(1, Ordering::Relaxed) % SIGNS;
+    pub(super) fn record_instances(&self, instances: u32) {
+        let place = self.next_heartbeat.fetch_add(1, Ordering::Relaxed) % HEARTBEATS_KEPT;
         self.instances[place].store(instances, Ordering::Relaxed);
     }
 
     /// Returns the time that a call may take.
     pub(super) fn deadline(&self) -> Duration {
-        self.parts.deadline
+        self.config.deadline
     }
 
-    /// Returns the terms of a call that starts now.
-    pub(super) fn terms(&self) -> Terms {
-        Terms::until(SystemClock.now() + self.parts.deadline)
+    /// Returns the options of a call that starts now.
+    pub(super) fn call_options(&self) -> CallOptions {
+        CallOptions::with_deadline(SystemClock.now() + self.config.deadline)
     }
 
     /// Sends one check.
-    pub(super) async fn ask(&self, ask: Ask, terms: Terms) -> Result<Told, RedisFailure> {
-        let batcher = self.batcher_for(std::slice::from_ref(&ask))?;
-        let told = self.watched(batcher.send(Asks::One(ask), terms)).await?;
-        let missing = || RedisFailure::new(RedisFailureKind::BadReply, "an answer is missing");
-        match told {
-            Answers::One(told) => Ok(told),
-            Answers::Many(told) => told.into_iter().next().unwrap_or_else(|| Err(missing())),
+    pub(super) async fn send(
+        &self,
+        request: CheckRequest,
+        options: CallOptions,
+    ) -> Result<CheckReply, RedisFailure> {
+        let batcher = self.batcher_for(std::slice::from_ref(&request))?;
+        let reply = self.observe_call(batcher.send(CallerChecks::One(request), options)).await?;
+        let missing = || {
+            RedisFailure::new(RedisFailureKind::BadReply, "the script's reply has fewer results than checks")
+        };
+        match reply {
+            CallerReplies::One(reply) => Ok(reply),
+            CallerReplies::Many(reply) => reply.into_iter().next().unwrap_or_else(|| Err(missing())),
         }
     }
 
     /// Awaits a call, and notifies the observer of its latency and failure.
-    async fn watched<T>(
+    async fn observe_call<T>(
         &self,
         call: impl Future<Output = Result<T, RedisFailure>>,
     ) -> Result<T, RedisFailure> {
@@ -141,54 +147,55 @@ impl Store {
         let answer = call.await;
         let latency_us = SystemClock.now().as_micros().saturating_sub(started.as_micros());
         let error = answer.as_ref().err().map(|failure| TrypemaError::from(failure.clone()));
-        observer.asked(&StoreCall { latency: Duration::from_micros(latency_us), error: error.as_ref() });
+        observer
+            .store_called(&StoreCall { latency: Duration::from_micros(latency_us), error: error.as_ref() });
         answer
     }
 
     /// Returns the state of the connection.
     pub(super) fn stats(&self) -> RedisStats {
-        self.parts.connection.as_ref().map(RedisConnection::stats).unwrap_or_default()
+        self.config.connection.as_ref().map(RedisConnection::stats).unwrap_or_default()
     }
 
-    /// Sends several checks in one script call. The first `together` are spent all or nothing. Returns a
+    /// Sends several checks in one script call. The first `atomic` are spent all or nothing. Returns a
     /// result for each. On a Cluster all keys must be in one slot.
-    pub(super) async fn ask_many(
+    pub(super) async fn send_many(
         &self,
-        asks: Vec<Ask>,
-        together: usize,
-        terms: Terms,
-    ) -> Result<Vec<Result<Told, RedisFailure>>, RedisFailure> {
-        if asks.is_empty() {
+        requests: Vec<CheckRequest>,
+        atomic: usize,
+        options: CallOptions,
+    ) -> Result<Vec<Result<CheckReply, RedisFailure>>, RedisFailure> {
+        if requests.is_empty() {
             return Ok(Vec::new());
         }
-        let batcher = self.batcher_for(&asks)?;
-        let told = self.watched(batcher.send(Asks::Many { asks, together }, terms)).await?;
-        Ok(match told {
-            Answers::One(told) => vec![Ok(told)],
-            Answers::Many(told) => told,
+        let batcher = self.batcher_for(&requests)?;
+        let reply = self.observe_call(batcher.send(CallerChecks::Many { requests, atomic }, options)).await?;
+        Ok(match reply {
+            CallerReplies::One(reply) => vec![Ok(reply)],
+            CallerReplies::Many(reply) => reply,
         })
     }
 
     /// Whether one script call can contain all of these checks.
-    pub(super) fn is_one_call(&self, asks: &[Ask]) -> bool {
-        let slot = asks.first().map(|ask| slot_of(&ask.name));
+    pub(super) fn is_one_call(&self, requests: &[CheckRequest]) -> bool {
+        let slot = requests.first().map(|request| slot_of(&request.name));
         !matches!(self.batchers, Batchers::Cluster(..))
-            || asks.iter().all(|ask| Some(slot_of(&ask.name)) == slot)
+            || requests.iter().all(|request| Some(slot_of(&request.name)) == slot)
     }
 
     /// Returns the batcher for the keys of these checks.
-    fn batcher_for(&self, asks: &[Ask]) -> Result<Arc<Batcher>, RedisFailure> {
+    fn batcher_for(&self, requests: &[CheckRequest]) -> Result<Arc<Batcher>, RedisFailure> {
         match &self.batchers {
             Batchers::None => {
-                let message = "no connection was given: see RateLimiter::builder().redis(…)";
+                let message = "no Redis connection is configured; call `RateLimiter::builder().redis(…)`";
                 Err(RedisFailure::new(RedisFailureKind::Unavailable, message))
             }
             Batchers::Server(batcher) => Ok(Arc::clone(batcher)),
             Batchers::Cluster(options, batchers) => {
-                let mut slots = asks.iter().map(|ask| slot_of(&ask.name));
+                let mut slots = requests.iter().map(|request| slot_of(&request.name));
                 let slot = slots.next().unwrap_or(0);
                 if slots.any(|other| other != slot) {
-                    let message = "checks on keys in different slots of a cluster cannot be spent together";
+                    let message = "checks on keys in different slots of a cluster cannot be spent atomic";
                     return Err(RedisFailure::new(RedisFailureKind::Refused, message));
                 }
                 Ok(batcher_of(slot, options, batchers))

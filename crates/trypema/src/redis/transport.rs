@@ -1,7 +1,6 @@
 //! Sends a script call to the right server, once.
 
 mod address;
-mod breaker;
 mod circuit_breaker;
 mod cluster;
 mod dial;
@@ -25,9 +24,9 @@ use ::redis::{ConnectionInfo, Value};
 
 use self::address::Address;
 use self::cluster::Cluster;
-use self::dial::{Standing, Target};
-use self::node::{Node, NodeChannel, Request};
-use self::reply::Answer;
+use self::dial::{SlotOwnership, Target};
+use self::node::{NodeChannel, RedisNode, ScriptRequest};
+use self::reply::CommandOutcome;
 use self::sentinel::Sentinels;
 use super::runtime::Runtime;
 use super::{RedisFailure, RedisFailureKind};
@@ -79,7 +78,7 @@ pub struct RedisConnection {
 #[derive(Clone)]
 enum Route {
     /// One server, the master that the sentinels name, or the server of a connection manager.
-    Node(Arc<Node>),
+    Node(Arc<RedisNode>),
     Cluster(Arc<Cluster>),
 }
 
@@ -99,11 +98,11 @@ impl RedisConnection {
     /// if no server answers there, the login is refused, or the server is older than Redis 6.2.
     pub async fn connect(url: &str) -> Result<Self, TrypemaError> {
         let connection = Self::lazy(url)?;
-        let line = match &connection.route {
-            Route::Node(node) => node.line().await?,
-            Route::Cluster(cluster) => cluster.line().await?,
+        let server = match &connection.route {
+            Route::Node(node) => node.connection().await?,
+            Route::Cluster(cluster) => cluster.connection().await?,
         };
-        version::check(&line).await?;
+        version::check(&server).await?;
         Ok(connection)
     }
 
@@ -114,8 +113,10 @@ impl RedisConnection {
     /// [`TrypemaError::InvalidRedisAddress`] if the address is malformed.
     pub fn lazy(url: &str) -> Result<Self, TrypemaError> {
         Ok(Self::from_route(match Address::parse(url)? {
-            Address::Server(info) => Route::Node(Node::new(Target::Server(Box::new(info)))),
-            Address::Sentinel(address) => Route::Node(Node::new(Target::Sentinel(Sentinels::new(address)))),
+            Address::Server(info) => Route::Node(RedisNode::new(Target::Server(Box::new(info)))),
+            Address::Sentinel(address) => {
+                Route::Node(RedisNode::new(Target::Sentinel(Sentinels::new(address))))
+            }
             Address::Cluster(seeds) => Route::Cluster(Cluster::new(seeds)),
         }))
     }
@@ -148,7 +149,7 @@ impl RedisConnection {
                 Target::Server(info) => ConnectionInfo::clone(info),
                 Target::Sentinel(sentinels) => sentinels.server().await?,
                 Target::Manager(_) => {
-                    return Err(refused("a connection manager does not tell its address").into());
+                    return Err(refused("a `ConnectionManager` does not reveal its address").into());
                 }
             },
             Route::Cluster(cluster) => cluster.server_of(slot_of(key.as_bytes())).await?,
@@ -174,12 +175,12 @@ impl RedisConnection {
     }
 
     /// Reports that `callers` callers gave up while the server of `slot` was being dialled.
-    pub(super) fn dial_outlasted(&self, slot: u16, callers: u32) {
+    pub(super) fn record_slow_dial(&self, slot: u16, callers: u32) {
         let node = match &self.route {
             Route::Node(node) => Some(Arc::clone(node)),
             Route::Cluster(cluster) => cluster.owner(slot),
         };
-        node.into_iter().for_each(|node| node.breaker().dial_outlasted(callers));
+        node.into_iter().for_each(|node| node.breaker().record_slow_dial(callers));
     }
 
     /// Returns a channel to the server of `slot`, or a future that connects first.
@@ -188,10 +189,10 @@ impl RedisConnection {
             Route::Node(node) => (Some(Arc::clone(node)), None),
             Route::Cluster(cluster) => (cluster.owner(slot), Some(Arc::clone(cluster))),
         };
-        if let Some(Ok(channel)) = node.as_ref().and_then(Node::channel_now) {
-            return Readiness::Now(Ok(Channel { channel, cluster, slot }));
+        if let Some(Ok(channel)) = node.as_ref().and_then(RedisNode::channel_now) {
+            return Readiness::Ready(Ok(Channel { channel, cluster, slot }));
         }
-        Readiness::Later(Box::pin(async move {
+        Readiness::Pending(Box::pin(async move {
             let channel = match (&cluster, node) {
                 (Some(cluster), _) => cluster.channel(slot).await?,
                 (None, Some(node)) => node.channel().await?,
@@ -216,7 +217,7 @@ impl RedisConnection {
 /// Uses the manager's own connection, reconnection and timeouts.
 impl From<ConnectionManager> for RedisConnection {
     fn from(manager: ConnectionManager) -> Self {
-        Self::from_route(Route::Node(Node::new(Target::Manager(Box::new(manager)))))
+        Self::from_route(Route::Node(RedisNode::new(Target::Manager(Box::new(manager)))))
     }
 }
 
@@ -237,9 +238,9 @@ impl fmt::Debug for RedisConnection {
 
 /// A channel, or the future that creates one.
 pub(super) enum Readiness {
-    Now(Result<Channel, RedisFailure>),
+    Ready(Result<Channel, RedisFailure>),
     /// The server has to be found or dialled first.
-    Later(Pin<Box<dyn Future<Output = Result<Channel, RedisFailure>> + Send>>),
+    Pending(Pin<Box<dyn Future<Output = Result<Channel, RedisFailure>> + Send>>),
 }
 
 /// Permission to send one script call, on a connection.
@@ -253,22 +254,22 @@ impl Channel {
     /// Runs the script once, for callers whose timeout is about `call_timeout`. Has no timeout itself: the
     /// driver drops this future when no caller waits any more.
     pub(super) async fn send(self, call: ScriptCall, call_timeout: Duration) -> Result<Value, RedisFailure> {
-        let request = Request { call: &call, call_timeout, standing: Standing::Owner };
-        let answer = match &self.cluster {
+        let request = ScriptRequest { call: &call, call_timeout, ownership: SlotOwnership::Owner };
+        let outcome = match &self.cluster {
             Some(cluster) => cluster.run(self.channel, request, self.slot).await,
             None => self.channel.run(request).await,
         };
-        match answer {
-            Answer::Value(value) => Ok(value),
-            Answer::NoScript => Err(refused("the server forgets scripts as soon as it is told of them")),
-            Answer::Moved(_) | Answer::Ask(_) => {
-                Err(refused("this is a node of a cluster: its address is redis+cluster://…"))
+        match outcome {
+            CommandOutcome::Value(value) => Ok(value),
+            CommandOutcome::NoScript => Err(refused("the server replied NOSCRIPT to EVAL")),
+            CommandOutcome::Moved(_) | CommandOutcome::Ask(_) => {
+                Err(refused("the server is part of a cluster; connect with `redis+cluster://`"))
             }
-            Answer::ReadOnly(failure)
-            | Answer::NotReady(failure)
-            | Answer::Refused(failure)
-            | Answer::NotSent(failure)
-            | Answer::Lost(failure) => Err(failure),
+            CommandOutcome::ReadOnly(failure)
+            | CommandOutcome::NotReady(failure)
+            | CommandOutcome::Refused(failure)
+            | CommandOutcome::NotSent(failure)
+            | CommandOutcome::Lost(failure) => Err(failure),
         }
     }
 }

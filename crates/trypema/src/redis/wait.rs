@@ -49,13 +49,13 @@ impl<S: Wire> Limiter<S> {
         cost: u64,
         patience: Duration,
     ) -> Result<S::Decision<'l>, WaitError> {
-        let ask = |ask| async move {
-            match ask {
+        let run = |verb| async move {
+            match verb {
                 WaitVerb::Peek => self.peek(key, limit, cost).await,
                 WaitVerb::Take => self.take(key, limit, cost).await,
             }
         };
         let waiting = WaitState::new(self.store.clock(), patience).with_jitter();
-        waiting.until_admitted::<S, _>(&self.waiters, key.as_str().as_bytes(), ask).await
+        waiting.until_admitted::<S, _>(&self.waiters, key.as_str().as_bytes(), run).await
     }
 }

@@ -22,14 +22,14 @@ pub struct LeaseParams {
     /// The length of the lease, in microseconds.
     pub length_us: u64,
     /// Unspent units of an earlier lease, which has ended.
-    pub unspent: UnspentUnits,
+    pub unspent: LeasedUnits,
     /// The units that callers requested from the instance, and that it has not reported yet.
     pub reported: u64,
 }
 
 /// Leased units to return to the shared count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UnspentUnits {
+pub struct LeasedUnits {
     /// The number of units.
     pub units: u64,
     /// The time at which they were recorded.
@@ -39,7 +39,7 @@ pub struct UnspentUnits {
     pub resets: u32,
 }
 
-impl UnspentUnits {
+impl LeasedUnits {
     /// Whether the units still count at `now`, which they do for `retention_us` after they were recorded. Units
     /// that have left the window must not be refunded: the refund would come out of other units.
     pub fn is_counted(&self, now: Timestamp, retention_us: u64) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use trypema::RateLimiter;
 use trypema::clock::{ManualClock, Timestamp};
-use trypema::redis::{Limiter, Receipt, Sharer};
+use trypema::redis::{InstanceLiveness, LeaseArgs, Limiter, Receipt};
 use trypema::strategy::{Leasable, Strategy};
 use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::model::{
@@ -53,10 +53,11 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
         let now = Timestamp::from_micros(step.now_us);
         match step.verb {
             Verb::Lease { ask, from } => {
-                let sharer = Sharer { instance: from.instance, live_for_us: from.live_for_us };
-                let told = wait_for(self.limiter().lease(&ann, &limit, (ask, sharer))).unwrap();
+                let instance = InstanceLiveness { id: from.instance, live_for_us: from.live_for_us };
+                let told = wait_for(self.limiter().lease(&ann, &limit, LeaseArgs { params: ask, instance }))
+                    .unwrap();
                 assert_eq!(told.now, now);
-                let leased = shown::<M>(&limit, &told.leased, now);
+                let leased = shown::<M>(&limit, &told.lease, now);
                 format!("{leased} of {} sharers after {} resets", told.instances, told.resets)
             }
             Verb::Take(cost) => seen::<M>(&wait_for(self.limiter().take(&ann, &limit, cost)).unwrap()),
@@ -93,11 +94,11 @@ fn live_instances() {
         // Some of these steps are exactly as long as an instance stays live.
         now_us += random.pick(&[0, 1, 300, 999_999, 1_000_000, 3_000_000]);
         clock.set(Timestamp::from_micros(now_us));
-        let sharer =
-            Sharer { instance: random.below(9), live_for_us: random.pick(&[0, 1, 1_000_000, 3_000_000]) };
-        let counted = wait_for(limits.redis().heartbeat(sharer)).unwrap();
-        let expected = model.heartbeat(sharer.instance, now_us, sharer.live_for_us);
-        assert_eq!(u64::from(counted), expected, "step {step}: {sharer:?} at {now_us}");
+        let instance =
+            InstanceLiveness { id: random.below(9), live_for_us: random.pick(&[0, 1, 1_000_000, 3_000_000]) };
+        let counted = wait_for(limits.redis().heartbeat(instance)).unwrap();
+        let expected = model.heartbeat(instance.id, now_us, instance.live_for_us);
+        assert_eq!(u64::from(counted), expected, "step {step}: {instance:?} at {now_us}");
     }
 }
 

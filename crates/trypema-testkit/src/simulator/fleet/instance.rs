@@ -7,7 +7,7 @@ mod slot;
 use std::collections::BTreeMap;
 
 use trypema::clock::{Span, Timestamp};
-use trypema::hybrid::{Chore, Pace, Taken, Trip};
+use trypema::hybrid::{LocalDecision, Maintenance, Pace, RequestTiming};
 use trypema::strategy::{Leasable, LeaseParams};
 
 use super::journal::Journal;
@@ -157,30 +157,38 @@ impl<S: Leasable> Instance<S> {
         let waiting = Waiting { tries: waiting.tries + 1, ..waiting };
         let mut now = self.clock.span(moment.local);
         let holding = slot.known(&self.limit, self.pace);
-        let mut taken = holding.take_telling(now, waiting.cost, |_| {});
-        if matches!(taken, Taken::Unclear) {
+        let mut taken = holding.take_with(now, waiting.cost, |_| {});
+        if matches!(taken, LocalDecision::NeedsExactTime) {
             now = Span::at(moment.local);
-            taken = holding.take_telling(now, waiting.cost, |_| {});
+            taken = holding.take_with(now, waiting.cost, |_| {});
         }
         match taken {
-            Taken::Decided(decided) => {
+            LocalDecision::Decided(decided) => {
                 if S::is_admitted(&decided.outcome) {
                     moment.journal.admit_here(waiting.call, moment.now_us);
                 }
                 if decided.is_low {
-                    let ask = holding.ask(moment.local, 0);
+                    let ask = holding.start_request(moment.local, 0);
                     self.send(key, ask, None, moment);
                 }
                 if !S::is_admitted(&decided.outcome) {
                     self.denied(key, waiting, moment);
                 }
             }
-            Taken::Unknown | Taken::Unclear if holding.is_asking(now.latest) => slot.waiting.push(waiting),
-            Taken::Unknown | Taken::Unclear if holding.is_worth_leasing(now.latest) => {
-                let ask = holding.ask(moment.local, waiting.cost);
+            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime
+                if holding.is_requesting(now.latest) =>
+            {
+                slot.waiting.push(waiting)
+            }
+            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime
+                if holding.is_worth_leasing(now.latest) =>
+            {
+                let ask = holding.start_request(moment.local, waiting.cost);
                 self.send(key, ask, Some(waiting), moment);
             }
-            Taken::Unknown | Taken::Unclear => self.take_in_store(key, waiting, moment),
+            LocalDecision::NeedsRedis | LocalDecision::NeedsExactTime => {
+                self.take_in_store(key, waiting, moment)
+            }
         }
     }
 
@@ -206,30 +214,30 @@ impl<S: Leasable> Instance<S> {
     }
 
     fn post(&self, key: u32, what: What, moment: &mut Moment<'_>) {
-        let (from, limit, asked_at) = (self.me, self.limit_place, moment.local);
-        moment.outbox.push(Request { from, limit, key, what, asked_at });
+        let (from, limit, requested_at) = (self.me, self.limit_place, moment.local);
+        moment.outbox.push(Request { from, limit, key, what, requested_at });
     }
 
     /// Handles a reply, unless it is too late.
     pub(super) fn answered(&mut self, reply: &Reply<S>, deadline_us: u64, moment: &mut Moment<'_>) {
-        let trip = Trip { asked_at: reply.request.asked_at, answered_at: moment.local };
+        let timing = RequestTiming { requested_at: reply.request.requested_at, replied_at: moment.local };
         match reply.request.what {
             What::Take(waiting) => {
-                if moment.local.as_micros() <= trip.asked_at.as_micros() + deadline_us {
-                    self.took(waiting, trip, reply, moment);
+                if moment.local.as_micros() <= timing.requested_at.as_micros() + deadline_us {
+                    self.took(waiting, timing, reply, moment);
                 }
             }
             What::Lease { number, .. } => {
                 if let Some(asked) = self.asked.remove(&number) {
-                    self.leased(asked, trip, reply, moment);
+                    self.leased(asked, timing, reply, moment);
                 }
             }
             What::Reset => {}
         }
     }
 
-    fn took(&mut self, waiting: Waiting, trip: Trip, reply: &Reply<S>, moment: &mut Moment<'_>) {
-        if S::is_admitted(&reply.grant.leased.outcome) {
+    fn took(&mut self, waiting: Waiting, timing: RequestTiming, reply: &Reply<S>, moment: &mut Moment<'_>) {
+        if S::is_admitted(&reply.grant.lease.outcome) {
             moment.journal.admit(waiting.call, reply.grant.now.as_micros());
             return;
         }
@@ -237,21 +245,21 @@ impl<S: Leasable> Instance<S> {
             let slot = self.slots.entry(reply.request.key).or_default();
             let holding = slot.known(&self.limit, self.pace);
             if holding.limit() == &self.limit {
-                holding.denied(waiting.cost, trip, &reply.grant);
+                holding.remember_denial(waiting.cost, timing, &reply.grant);
             }
         }
         self.denied(reply.request.key, waiting, moment);
     }
 
-    fn leased(&mut self, asked: Asked, trip: Trip, reply: &Reply<S>, moment: &mut Moment<'_>) {
+    fn leased(&mut self, asked: Asked, timing: RequestTiming, reply: &Reply<S>, moment: &mut Moment<'_>) {
         let Some(slot) = self.slots.get_mut(&asked.key) else { return };
         let Some(holding) = &mut slot.holding else { return };
         let outcome = if slot.version == asked.version {
-            holding.granted(&asked.ask, trip, &reply.grant)
+            holding.apply_grant(&asked.ask, timing, &reply.grant)
         } else {
             // The grant belongs to an old limit, or precedes a reset. It stays counted in the store until
             // it expires.
-            holding.failed(&asked.ask, false);
+            holding.request_failed(&asked.ask, false);
             None
         };
         let mut again = std::mem::take(&mut slot.waiting);
@@ -273,7 +281,7 @@ impl<S: Leasable> Instance<S> {
         let Some(asked) = self.asked.remove(&number) else { return };
         let Some(slot) = self.slots.get_mut(&asked.key) else { return };
         if let Some(holding) = &mut slot.holding {
-            holding.failed(&asked.ask, sent == Sent::Not);
+            holding.request_failed(&asked.ask, sent == Sent::Not);
         }
         slot.waiting.clear();
     }
@@ -283,18 +291,20 @@ impl<S: Leasable> Instance<S> {
         let local = moment.local;
         let interval = local.as_micros() / self.interval_us;
         let mut owing = Vec::new();
-        self.slots.retain(|key, slot| match slot.holding.as_mut().map(|holding| holding.chore(local)) {
-            Some(Chore::Forget) => !slot.waiting.is_empty(),
-            Some(Chore::Settle) => {
-                owing.push(*key);
-                true
+        self.slots.retain(|key, slot| {
+            match slot.holding.as_mut().map(|holding| holding.next_maintenance(local)) {
+                Some(Maintenance::Remove) => !slot.waiting.is_empty(),
+                Some(Maintenance::Return) => {
+                    owing.push(*key);
+                    true
+                }
+                Some(Maintenance::Nothing) => true,
+                None => slot.tally.age(interval) <= 1,
             }
-            Some(Chore::Nothing) => true,
-            None => slot.tally.age(interval) <= 1,
         });
         for key in owing {
             let holding = self.slots.get_mut(&key).and_then(|slot| slot.holding.as_mut());
-            if let Some(ask) = holding.map(|holding| holding.settle(local)) {
+            if let Some(ask) = holding.map(|holding| holding.start_return(local)) {
                 self.send(key, ask, None, moment);
             }
         }
@@ -322,8 +332,8 @@ impl<S: Leasable> Instance<S> {
         for (key, slot) in &mut slots {
             let Some(holding) = &mut slot.holding else { continue };
             holding.end_all();
-            while holding.is_owing() {
-                let ask = holding.settle(moment.local);
+            while holding.has_units_to_return() {
+                let ask = holding.start_return(moment.local);
                 self.post(*key, What::Lease { number: 0, ask, is_leaving: true }, moment);
             }
         }

@@ -1,7 +1,7 @@
 //! Messages between instances and store.
 
 use trypema::clock::Timestamp;
-use trypema::hybrid::Grant;
+use trypema::hybrid::TimedGrant;
 use trypema::strategy::{Leasable, LeaseParams};
 
 use super::instance::Waiting;
@@ -22,7 +22,7 @@ pub(super) struct Request {
     pub(super) key: u32,
     pub(super) what: What,
     /// The time at which it was sent, by the instance's clock.
-    pub(super) asked_at: Timestamp,
+    pub(super) requested_at: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,5 +39,5 @@ pub(super) enum What {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reply<S: Leasable> {
     pub(super) request: Request,
-    pub(super) grant: Grant<S::Outcome>,
+    pub(super) grant: TimedGrant<S::Outcome>,
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use trypema::clock::Timestamp;
-use trypema::hybrid::Grant;
-use trypema::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LeaseParams, UnspentUnits};
+use trypema::hybrid::TimedGrant;
+use trypema::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits};
 
 use super::LIVE_FOR_US;
 use super::journal::{Forgotten, Granted, Journal};
@@ -78,7 +78,7 @@ impl<S: Leasable> Store<S> {
                 let live_for_us = if is_leaving { 0 } else { LIVE_FOR_US };
                 let instances = key.instances.heartbeat(request.from, now.as_micros(), live_for_us);
                 let is_back_known = ask.unspent.resets == resets && key.state.is_some();
-                let back = if is_back_known { ask.unspent } else { UnspentUnits::default() };
+                let back = if is_back_known { ask.unspent } else { LeasedUnits::default() };
                 let ask = LeaseParams { unspent: back, ..ask };
                 key.taken_back(&ask.unspent);
                 let call = LeaseCall { now, params: &ask, instances };
@@ -98,7 +98,7 @@ impl<S: Leasable> Store<S> {
                 until_us: leased.recorded.as_micros(),
             });
         }
-        Some(Reply { request, grant: Grant { leased, now, resets } })
+        Some(Reply { request, grant: TimedGrant { lease: leased, now, resets } })
     }
 
     /// Resets a key. Only the number of resets is kept.
@@ -161,7 +161,7 @@ impl<S: Leasable> Key<S> {
         LeaseGrant { units, recorded: now, outcome }
     }
 
-    fn taken_back(&mut self, back: &UnspentUnits) {
+    fn taken_back(&mut self, back: &LeasedUnits) {
         if let Some(units) = self.ledger.get_mut(&back.recorded.as_micros()) {
             *units = units.saturating_sub(back.units);
         }

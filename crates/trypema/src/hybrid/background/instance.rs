@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::queue::Queue;
+use super::queue::TaskQueue;
 use crate::clock::ClockSource;
-use crate::redis::Sharer;
+use crate::redis::InstanceLiveness;
 
 /// The time for which an instance counts as live after a heartbeat, or as sharing a key after a lease
 /// request.
@@ -15,7 +15,7 @@ pub(super) const LIVE_FOR: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(in crate::hybrid) struct Instance {
     pub(in crate::hybrid) clock: ClockSource,
-    pub(in crate::hybrid) queue: Queue,
+    pub(in crate::hybrid) queue: TaskQueue,
     pub(super) sync_us: u64,
     /// A random number that identifies the instance.
     pub(in crate::hybrid) id: u64,
@@ -26,21 +26,21 @@ impl Instance {
     pub(in crate::hybrid) fn new(clock: ClockSource, sync_interval: Duration) -> Self {
         Self {
             clock,
-            queue: Queue::default(),
+            queue: TaskQueue::default(),
             sync_us: u64::try_from(sync_interval.as_micros()).unwrap_or(u64::MAX),
             id: crate::redis::random(),
             leases_asked: AtomicU64::new(0),
         }
     }
 
-    /// Returns this instance as one that shares a key.
-    pub(in crate::hybrid) fn sharer(&self) -> Sharer {
-        Sharer { instance: self.id, live_for_us: LIVE_FOR.as_micros() as u64 }
+    /// Returns this instance as a live one, which shares its keys.
+    pub(in crate::hybrid) fn live(&self) -> InstanceLiveness {
+        InstanceLiveness { id: self.id, live_for_us: LIVE_FOR.as_micros() as u64 }
     }
 
-    /// Returns this instance as one that no longer shares a key.
-    pub(in crate::hybrid) fn leaver(&self) -> Sharer {
-        Sharer { live_for_us: 0, ..self.sharer() }
+    /// Returns this instance as one that leaves, and no longer shares its keys.
+    pub(in crate::hybrid) fn leaving(&self) -> InstanceLiveness {
+        InstanceLiveness { live_for_us: 0, ..self.live() }
     }
 
     pub(super) fn count_lease(&self) {

@@ -9,21 +9,21 @@ use futures_util::future::BoxFuture;
 
 use super::instance::Instance;
 use super::queue::Task;
-use super::shared::{Found, Shared};
+use super::shared::{OutcomeAt, Shared};
 use crate::clock::Timestamp;
-use crate::hybrid::state::Grant;
-use crate::redis::{RedisFailure, RedisKey, Sharer};
-use crate::strategy::{Leasable, LeaseParams, UnspentUnits};
+use crate::hybrid::state::TimedGrant;
+use crate::redis::{InstanceLiveness, LeaseArgs, LimitedKey, RedisFailure, RedisKey};
+use crate::strategy::{Leasable, LeaseParams, LeasedUnits};
 
 /// A lease request for one key.
 #[derive(Debug, Clone)]
 pub(in crate::hybrid) struct LeaseRequest<S: Leasable> {
     pub(super) key: RedisKey,
     pub(super) limit: S::Limit,
-    pub(super) ask: LeaseParams,
-    pub(super) sharer: Sharer,
+    pub(super) params: LeaseParams,
+    pub(super) instance: InstanceLiveness,
     /// A time before the request is sent. The lease is timed from here.
-    pub(super) asked_at: Timestamp,
+    pub(super) requested_at: Timestamp,
     /// The time at which the request fails.
     pub(super) deadline: Timestamp,
     pub(super) version: u64,
@@ -31,16 +31,16 @@ pub(in crate::hybrid) struct LeaseRequest<S: Leasable> {
 
 impl<S: Leasable> LeaseRequest<S> {
     /// Returns the request with another deadline.
-    pub(in crate::hybrid) fn until(self, deadline: Timestamp) -> Self {
+    pub(in crate::hybrid) fn with_deadline(self, deadline: Timestamp) -> Self {
         Self { deadline, ..self }
     }
 
     /// Returns the request without its waiting call: the needed units become wanted units, and the call is
     /// not reported.
-    pub(in crate::hybrid) fn for_nobody(mut self) -> Self {
-        let need = std::mem::take(&mut self.ask.need);
-        self.ask.want = self.ask.want.max(need);
-        self.ask.reported = self.ask.reported.saturating_sub(need);
+    pub(in crate::hybrid) fn without_caller(mut self) -> Self {
+        let need = std::mem::take(&mut self.params.need);
+        self.params.want = self.params.want.max(need);
+        self.params.reported = self.params.reported.saturating_sub(need);
         self
     }
 }
@@ -49,9 +49,9 @@ impl<S: Leasable> LeaseRequest<S> {
 #[derive(Debug)]
 pub(in crate::hybrid) struct LeaseReply<O> {
     /// The decision on that call, if the reply decides it.
-    pub(in crate::hybrid) found: Option<Found<O>>,
+    pub(in crate::hybrid) found: Option<OutcomeAt<O>>,
     /// The units that the call spent, and the time at which Redis recorded them.
-    pub(in crate::hybrid) spent: Option<UnspentUnits>,
+    pub(in crate::hybrid) spent: Option<LeasedUnits>,
 }
 
 impl<S: Leasable> Shared<S> {
@@ -60,22 +60,28 @@ impl<S: Leasable> Shared<S> {
         self: &Arc<Self>,
         request: LeaseRequest<S>,
     ) -> impl Future<Output = Result<LeaseReply<S::Outcome>, RedisFailure>> + Send + use<S> {
-        let mut unfinished = Unfinished { shared: Arc::clone(self), request, progress: Progress::Unsent };
+        let mut unfinished =
+            UnfinishedRequest { shared: Arc::clone(self), request, state: SendState::Unsent };
         async move {
-            unfinished.progress = Progress::Sent;
-            let Unfinished { shared, request, .. } = &unfinished;
+            unfinished.state = SendState::Sent;
+            let UnfinishedRequest { shared, request, .. } = &unfinished;
             shared.instance.count_lease();
-            let of_key = (&request.key, &request.limit);
-            let told = shared.redis.lease_by(request.deadline, of_key, (request.ask, request.sharer)).await;
-            unfinished.progress = Progress::Done;
-            let Unfinished { shared, request, .. } = &unfinished;
-            let grant = told.map(|told| Grant { leased: told.leased, now: told.now, resets: told.resets });
+            let key = LimitedKey { key: &request.key, limit: &request.limit };
+            let args = LeaseArgs { params: request.params, instance: request.instance };
+            let response = shared.redis.lease_with_deadline(request.deadline, key, args).await;
+            unfinished.state = SendState::Done;
+            let UnfinishedRequest { shared, request, .. } = &unfinished;
+            let grant = response.map(|response| TimedGrant {
+                lease: response.lease,
+                now: response.now,
+                resets: response.resets,
+            });
             let found = shared.finish(request, grant.as_ref());
             let grant = grant?;
             let is_spent = found.as_ref().is_some_and(|found| S::is_admitted(&found.outcome));
-            let recorded = grant.leased.recorded;
-            let back = UnspentUnits { units: request.ask.need, recorded, resets: grant.resets };
-            Ok(LeaseReply { found, spent: is_spent.then_some(back) })
+            let recorded = grant.lease.recorded;
+            let units = LeasedUnits { units: request.params.need, recorded, resets: grant.resets };
+            Ok(LeaseReply { found, spent: is_spent.then_some(units) })
         }
     }
 
@@ -86,31 +92,31 @@ impl<S: Leasable> Shared<S> {
         let reply = self.send(request);
         Box::pin(async move {
             if let Err(failure) = reply.await {
-                shared.redis.failed(&key, failure);
+                shared.redis.report_failure(&key, failure);
             }
         })
     }
 }
 
 /// A request that may be dropped before it is done.
-struct Unfinished<S: Leasable> {
+struct UnfinishedRequest<S: Leasable> {
     shared: Arc<Shared<S>>,
     request: LeaseRequest<S>,
-    progress: Progress,
+    state: SendState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum SendState {
     Unsent,
     /// The request may have been sent.
     Sent,
     Done,
 }
 
-impl<S: Leasable> Drop for Unfinished<S> {
+impl<S: Leasable> Drop for UnfinishedRequest<S> {
     fn drop(&mut self) {
-        if self.progress != Progress::Done {
-            self.shared.abandon(&self.request, self.progress == Progress::Sent);
+        if self.state != SendState::Done {
+            self.shared.abandon(&self.request, self.state == SendState::Sent);
         }
     }
 }

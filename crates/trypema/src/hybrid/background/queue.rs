@@ -17,13 +17,13 @@ pub(in crate::hybrid) type Task = BoxFuture<'static, ()>;
 /// A queue with at most one receiver at a time. Its length is bounded by the keys, each with one request at
 /// a time, and by the callers that were dropped.
 #[derive(Debug, Default)]
-pub(in crate::hybrid) struct Queue {
-    sender: Mutex<Option<Sender>>,
+pub(in crate::hybrid) struct TaskQueue {
+    sender: Mutex<Option<TaskSender>>,
     is_open: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct Sender {
+struct TaskSender {
     tasks: UnboundedSender<Task>,
     /// Dropping it notifies the sweeper that the queue is closed.
     _close: oneshot::Sender<Infallible>,
@@ -31,26 +31,26 @@ struct Sender {
 
 /// The receiving side of the queue. Dropping it drops the queued tasks.
 #[derive(Debug)]
-pub(super) struct Tasks {
+pub(super) struct TaskReceiver {
     receiver: UnboundedReceiver<Task>,
     is_open: Arc<AtomicBool>,
 }
 
 /// A future that completes when the queue is closed.
-pub(super) type Closed = oneshot::Receiver<Infallible>;
+pub(super) type ClosedSignal = oneshot::Receiver<Infallible>;
 
-impl Queue {
+impl TaskQueue {
     /// Returns the receiving side, and a future that completes when the queue is closed. Returns `None` if
     /// there is a receiver already.
-    pub(super) fn open(&self) -> Option<(Tasks, Closed)> {
+    pub(super) fn open(&self) -> Option<(TaskReceiver, ClosedSignal)> {
         let mut sender = self.lock();
         if self.is_open.swap(true, Ordering::AcqRel) {
             return None;
         }
         let (tasks, receiver) = mpsc::unbounded();
         let (close, closed) = oneshot::channel();
-        *sender = Some(Sender { tasks, _close: close });
-        Some((Tasks { receiver, is_open: Arc::clone(&self.is_open) }, closed))
+        *sender = Some(TaskSender { tasks, _close: close });
+        Some((TaskReceiver { receiver, is_open: Arc::clone(&self.is_open) }, closed))
     }
 
     /// Whether the queue has a receiver that runs its tasks.
@@ -72,12 +72,12 @@ impl Queue {
         *self.lock() = None;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Sender>> {
+    fn lock(&self) -> MutexGuard<'_, Option<TaskSender>> {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Stream for Tasks {
+impl Stream for TaskReceiver {
     type Item = Task;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Task>> {
@@ -85,7 +85,7 @@ impl Stream for Tasks {
     }
 }
 
-impl Drop for Tasks {
+impl Drop for TaskReceiver {
     fn drop(&mut self) {
         self.is_open.store(false, Ordering::Release);
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::instance::{Instance, LIVE_FOR};
-use super::queue::{Closed, Task};
+use super::queue::{ClosedSignal, Task};
 use super::shared::Shared;
 use crate::clock::ClockSource;
-use crate::hybrid::state::{Chore, Pace};
-use crate::redis::{RedisRateLimiterProvider, Sharer, all};
+use crate::hybrid::state::{Maintenance, Pace};
+use crate::redis::{InstanceLiveness, RedisRateLimiterProvider, all};
 use crate::strategy::Leasable;
 use crate::waiting::{Sleep, with_timeout};
 
@@ -38,16 +38,16 @@ impl Background {
     /// Returns all held units to Redis, and announces that the instance leaves.
     pub(in crate::hybrid) async fn release(&self) {
         all(self.strategies.iter().map(|keys| Arc::clone(keys).release())).await;
-        self.heartbeat(self.instance.leaver()).await;
+        self.heartbeat(self.instance.leaving()).await;
     }
 
     /// Returns a task that sends a heartbeat, or announces that the instance leaves. The reply updates the
     /// number of live instances.
-    fn heartbeat(&self, sharer: Sharer) -> Task {
+    fn heartbeat(&self, instance: InstanceLiveness) -> Task {
         let redis = self.redis.clone();
         Box::pin(async move {
             // If Redis is unreachable, the last known number stays in use.
-            let _ = redis.heartbeat(sharer).await;
+            let _ = redis.heartbeat(instance).await;
         })
     }
 }
@@ -65,14 +65,14 @@ impl Drop for Background {
 }
 
 /// Sweeps and sends heartbeats periodically, until the queue is closed.
-pub(super) async fn run(background: Weak<Background>, instance: Arc<Instance>, mut closed: Closed) {
+pub(super) async fn run(background: Weak<Background>, instance: Arc<Instance>, mut closed: ClosedSignal) {
     let interval = Duration::from_micros(Pace::sweep_interval_us(instance.sync_us));
     let mut next_heartbeat = instance.clock.now();
     loop {
         let Some(background) = background.upgrade() else { return };
         let now = instance.clock.now();
         if now >= next_heartbeat {
-            instance.queue.push(background.heartbeat(instance.sharer()));
+            instance.queue.push(background.heartbeat(instance.live()));
             next_heartbeat = now + LIVE_FOR / 3;
         }
         background.strategies.iter().for_each(|keys| Arc::clone(keys).sweep());
@@ -87,30 +87,30 @@ impl<S: Leasable> LeasedKeys for Shared<S> {
     fn sweep(self: Arc<Self>) {
         let now = self.instance.clock.now();
         // Abuse attempts are not leased, so this instance does not count as sharing their keys.
-        let sharer = if S::IS_LEASED { self.instance.sharer() } else { self.instance.leaver() };
+        let instance = if S::IS_LEASED { self.instance.live() } else { self.instance.leaving() };
         let mut requests = Vec::new();
-        self.table.sweep(|entry| match entry.holding.chore(now) {
-            Chore::Nothing => true,
-            Chore::Settle => {
-                let ask = entry.holding.settle(now);
-                requests.push(self.request(entry, ask, sharer));
+        self.table.sweep(|entry| match entry.holding.next_maintenance(now) {
+            Maintenance::Nothing => true,
+            Maintenance::Return => {
+                let params = entry.holding.start_return(now);
+                requests.push(self.request(entry, params, instance));
                 true
             }
-            Chore::Forget => entry.is_waited_for(),
+            Maintenance::Remove => entry.is_waited_for(),
         });
         requests.into_iter().for_each(|request| self.queue(request));
     }
 
     fn release(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            self.replies().await;
+            self.wait_for_replies().await;
             let mut requests = Vec::new();
             let now = self.instance.clock.now();
             self.table.sweep(|entry| {
                 entry.holding.end_all();
-                while entry.holding.is_owing() || entry.holding.is_unreported() {
-                    let ask = entry.holding.settle(now);
-                    requests.push(self.request(entry, ask, self.instance.leaver()));
+                while entry.holding.has_units_to_return() || entry.holding.is_unreported() {
+                    let params = entry.holding.start_return(now);
+                    requests.push(self.request(entry, params, self.instance.leaving()));
                 }
                 true
             });
@@ -130,11 +130,11 @@ impl<S: Leasable> LeasedKeys for Shared<S> {
 
 impl<S: Leasable> Shared<S> {
     /// Waits for lease requests in progress, for at most the timeout of a call.
-    async fn replies(&self) {
+    async fn wait_for_replies(&self) {
         let (now, deadline) = (self.instance.clock.now(), self.redis.deadline_from_now());
         let mut replies = Vec::new();
         self.table.sweep(|entry| {
-            if entry.holding.is_asking(now) {
+            if entry.holding.is_requesting(now) {
                 replies.push(entry.wait_for_reply());
             }
             true

@@ -1,41 +1,41 @@
 //! The state of one key in one instance. Pure like a strategy: it reads no clock and does not call Redis.
 
-mod answer;
-mod asking;
 mod denial;
+mod outcome;
+mod requests;
 
-pub use answer::{Chore, Decided, Grant, Taken, Trip};
-use denial::Denial;
+use denial::RememberedDenial;
+pub use outcome::{LeaseDecision, LocalDecision, Maintenance, RequestTiming, TimedGrant};
 
 use super::demand::Demand;
 use super::leases::Leases;
 use super::pace::Pace;
 use crate::clock::{Span, Timestamp};
 use crate::decision::Decision;
-use crate::strategy::{Call, Leasable, LocalCall, UnspentUnits};
+use crate::strategy::{Call, Leasable, LeasedUnits, LocalCall};
 
 /// The leases, denials and demand of one key in one instance.
 #[derive(Debug, Clone)]
 pub struct Holding<S: Leasable> {
     limit: S::Limit,
     /// The largest cost that can ever fit.
-    quota: u64,
+    capacity: u64,
     pace: Pace,
     leases: Leases,
-    told: Option<Told<S::Outcome>>,
-    denial: Option<Denial<S::Outcome>>,
+    last_grant: Option<LastGrant<S::Outcome>>,
+    denial: Option<RememberedDenial<S::Outcome>>,
     /// A denial by an all-or-nothing request, of which only the decision is known.
-    veto: Option<Denial<Decision>>,
+    group_denial: Option<RememberedDenial<Decision>>,
     demand: Demand,
     /// The earliest time at which a lease ends, a denial ends, or draws with the current share end.
     next_end: u64,
     /// The time of the last information from Redis.
     known_since: u64,
-    /// More units are requested when at most `low` are left, or from `refill_at` on.
-    low: u64,
+    /// More units are requested when at most `low_mark` are left, or from `refill_at` on.
+    low_mark: u64,
     refill_at: u64,
     /// The time at which the lease request in progress was made.
-    asking_since: Option<u64>,
+    requested_at: Option<u64>,
     /// Units of calls that were decided here and have to be reported to Redis, because the strategy counts
     /// denied calls too.
     unreported: u64,
@@ -44,7 +44,7 @@ pub struct Holding<S: Leasable> {
 
 /// The last grant.
 #[derive(Debug, Clone, Copy)]
-struct Told<O> {
+struct LastGrant<O> {
     outcome: O,
     granted: u64,
     /// The lead of Redis's clock over the instance's, at least.
@@ -58,18 +58,18 @@ impl<S: Leasable> Holding<S> {
     pub fn new(limit: &S::Limit, pace: Pace) -> Self {
         Self {
             limit: limit.clone(),
-            quota: quota_of::<S>(limit),
+            capacity: capacity_of::<S>(limit),
             pace,
             leases: Leases::default(),
-            told: None,
+            last_grant: None,
             denial: None,
-            veto: None,
+            group_denial: None,
             demand: Demand::default(),
             next_end: u64::MAX,
             known_since: 0,
-            low: 0,
+            low_mark: 0,
             refill_at: u64::MAX,
-            asking_since: None,
+            requested_at: None,
             unreported: 0,
             drawn: 0,
         }
@@ -88,7 +88,7 @@ impl<S: Leasable> Holding<S> {
         }
         self.end_all();
         (self.limit, self.pace, self.demand) = (limit.clone(), pace, Demand::default());
-        self.quota = quota_of::<S>(limit);
+        self.capacity = capacity_of::<S>(limit);
     }
 
     /// Sets the demand to that of a key that has just been found to be busy.
@@ -100,44 +100,44 @@ impl<S: Leasable> Holding<S> {
     #[inline]
     pub fn count(&mut self, now: Span, cost: u64) {
         // A cost that can never fit is no reason to request more units.
-        let cost = if cost > self.quota { 0 } else { cost };
+        let cost = if cost > self.capacity { 0 } else { cost };
         self.demand.count(now.earliest.as_micros(), self.pace.interval_us, cost);
     }
 
     /// Counts a call. Decides it if that is possible here, and spends its cost.
-    pub fn take(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
+    pub fn take(&mut self, now: Span, cost: u64) -> LocalDecision<S::Outcome> {
         self.count(now, cost);
-        self.take_telling(now, cost, |_| {})
+        self.take_with(now, cost, |_| {})
     }
 
-    /// Same as [`Holding::take`], for a call that is already counted. Passes each spent part to `tell`,
+    /// Same as [`Holding::take`], for a call that is already counted. Passes each spent part to `on_spent`,
     /// with the time at which Redis recorded it.
     #[inline]
-    pub fn take_telling(
+    pub fn take_with(
         &mut self,
         now: Span,
         cost: u64,
-        tell: impl FnMut(UnspentUnits),
-    ) -> Taken<S::Outcome> {
+        on_spent: impl FnMut(LeasedUnits),
+    ) -> LocalDecision<S::Outcome> {
         if self.is_over(now) && !self.end_until(now) {
-            return Taken::Unclear;
+            return LocalDecision::NeedsExactTime;
         }
         let taken = self.decide(now, cost);
-        if let Taken::Decided(decided) = &taken {
+        if let LocalDecision::Decided(decided) = &taken {
             if S::reports_local_calls(&self.limit) {
                 self.unreported = self.unreported.saturating_add(cost);
             }
             if S::is_admitted(&decided.outcome) {
-                self.leases.spend(cost, tell);
+                self.leases.spend(cost, on_spent);
             }
         }
-        self.warned(taken, now)
+        self.with_is_low(taken, now)
     }
 
     /// Returns the result that [`Holding::take`] would return. Spends nothing.
-    pub fn peek(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
+    pub fn peek(&mut self, now: Span, cost: u64) -> LocalDecision<S::Outcome> {
         if self.is_over(now) && !self.end_until(now) {
-            return Taken::Unclear;
+            return LocalDecision::NeedsExactTime;
         }
         let drawn = self.drawn;
         let taken = self.decide(now, cost);
@@ -146,53 +146,53 @@ impl<S: Leasable> Holding<S> {
     }
 
     #[inline]
-    fn decide(&mut self, now: Span, cost: u64) -> Taken<S::Outcome> {
+    fn decide(&mut self, now: Span, cost: u64) -> LocalDecision<S::Outcome> {
         let decided = |outcome, ahead_us| {
             let now = Timestamp::derived(now.earliest.as_micros().saturating_add_signed(ahead_us));
-            Taken::Decided(Decided { outcome, now, is_low: false })
+            LocalDecision::Decided(LeaseDecision { outcome, now, is_low: false })
         };
         if let Some(denial) = &self.denial
-            && self.speaks_of(denial, cost)
+            && self.applies_to(denial, cost)
             && cost > self.leases.left()
         {
             return decided(denial.outcome.clone(), denial.ahead_us);
         }
-        let Some(told) = &self.told else { return Taken::Unknown };
-        if self.leases.left() == 0 && told.draws_until.is_none() {
-            return Taken::Unknown;
+        let Some(last_grant) = &self.last_grant else { return LocalDecision::NeedsRedis };
+        if self.leases.left() == 0 && last_grant.draws_until.is_none() {
+            return LocalDecision::NeedsRedis;
         }
         let call =
-            LocalCall { cost, left: self.leases.left(), granted: told.granted, drawn: &mut self.drawn };
-        match S::spend(&self.limit, &told.outcome, call) {
-            Some(outcome) => decided(outcome, told.ahead_us),
-            None => Taken::Unknown,
+            LocalCall { cost, left: self.leases.left(), granted: last_grant.granted, drawn: &mut self.drawn };
+        match S::spend(&self.limit, &last_grant.outcome, call) {
+            Some(outcome) => decided(outcome, last_grant.ahead_us),
+            None => LocalDecision::NeedsRedis,
         }
     }
 
     /// Sets `is_low` in a decision: whether more units are to be requested.
     #[inline]
-    fn warned(&self, taken: Taken<S::Outcome>, now: Span) -> Taken<S::Outcome> {
-        let is_low = !self.is_asking(now.latest)
+    fn with_is_low(&self, taken: LocalDecision<S::Outcome>, now: Span) -> LocalDecision<S::Outcome> {
+        let is_low = !self.is_requesting(now.latest)
             && self.denial.as_ref().is_none_or(|denial| denial.cost > 1)
-            && (self.leases.left() <= self.low
+            && (self.leases.left() <= self.low_mark
                 || now.latest.as_micros() >= self.refill_at
-                || S::REFUND_BEFORE_END && self.leases.is_owing());
+                || S::REFUND_BEFORE_END && self.leases.has_units_to_return());
         match taken {
-            Taken::Decided(decided) => Taken::Decided(Decided { is_low, ..decided }),
+            LocalDecision::Decided(decided) => LocalDecision::Decided(LeaseDecision { is_low, ..decided }),
             other => other,
         }
     }
 
     /// Whether units from a lease still count in Redis.
-    pub fn is_counting(&self, back: &UnspentUnits, now: Timestamp) -> bool {
-        let ahead_us = self.told.as_ref().map_or(0, |told| told.ahead_us);
+    pub fn is_counted(&self, units: &LeasedUnits, now: Timestamp) -> bool {
+        let ahead_us = self.last_grant.as_ref().map_or(0, |last_grant| last_grant.ahead_us);
         let shared_now = Timestamp::derived(now.as_micros().saturating_add_signed(ahead_us));
-        back.is_counted(shared_now, S::retention_us(&self.limit))
+        units.is_counted(shared_now, S::retention_us(&self.limit))
     }
 
     /// Returns spent units to their lease.
-    pub fn put_back(&mut self, back: UnspentUnits) {
-        self.leases.put_back(back);
+    pub fn restore(&mut self, units: LeasedUnits) {
+        self.leases.restore(units);
         self.find_next_end();
     }
 
@@ -200,7 +200,7 @@ impl<S: Leasable> Holding<S> {
     /// draws.
     pub fn end_all(&mut self) {
         self.leases.end_all();
-        (self.told, self.denial, self.veto) = (None, None, None);
+        (self.last_grant, self.denial, self.group_denial) = (None, None, None);
         self.find_next_end();
     }
 
@@ -217,8 +217,8 @@ impl<S: Leasable> Holding<S> {
     }
 
     /// Whether units are to be returned to Redis.
-    pub fn is_owing(&self) -> bool {
-        self.leases.is_owing()
+    pub fn has_units_to_return(&self) -> bool {
+        self.leases.has_units_to_return()
     }
 
     /// Whether calls that were decided here have to be reported to Redis.
@@ -229,27 +229,27 @@ impl<S: Leasable> Holding<S> {
     /// Whether the key can be removed: it is idle, holds nothing, and has nothing to return or report.
     pub fn is_stale(&self, now: Timestamp) -> bool {
         let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
-        let is_settled = !self.is_owing() && !self.is_unreported();
-        is_idle && is_settled && !self.is_asking(now) && self.held(now) == 0
+        let is_settled = !self.has_units_to_return() && !self.is_unreported();
+        is_idle && is_settled && !self.is_requesting(now) && self.held(now) == 0
     }
 
     /// Ends the leases, denials and draws that are over. Returns the maintenance that the key needs.
-    pub fn chore(&mut self, now: Timestamp) -> Chore {
+    pub fn next_maintenance(&mut self, now: Timestamp) -> Maintenance {
         self.end_until(Span::at(now));
         let is_idle = self.demand.is_idle(now.as_micros(), self.pace.interval_us);
-        if self.is_asking(now) {
-            Chore::Nothing
+        if self.is_requesting(now) {
+            Maintenance::Nothing
         } else if self.unreported > 0 && !S::IS_LEASED {
-            Chore::Settle
-        } else if self.leases.is_piling_up()
-            || !self.is_worth_leasing(now) && (self.leases.is_owing() || self.unreported > 0)
+            Maintenance::Return
+        } else if self.leases.has_several_to_return()
+            || !self.is_worth_leasing(now) && (self.leases.has_units_to_return() || self.unreported > 0)
         {
             // A busy key returns its units with the next lease request.
-            Chore::Settle
-        } else if is_idle && self.leases.is_empty() && self.denial.is_none() && self.veto.is_none() {
-            Chore::Forget
+            Maintenance::Return
+        } else if is_idle && self.leases.is_empty() && self.denial.is_none() && self.group_denial.is_none() {
+            Maintenance::Remove
         } else {
-            Chore::Nothing
+            Maintenance::Nothing
         }
     }
 
@@ -278,11 +278,16 @@ impl<S: Leasable> Holding<S> {
         if self.denial.as_ref().is_some_and(|denial| denial.until <= earliest) {
             self.denial = None;
         }
-        if self.veto.as_ref().is_some_and(|veto| veto.until <= earliest) {
-            self.veto = None;
+        if self.group_denial.as_ref().is_some_and(|group_denial| group_denial.until <= earliest) {
+            self.group_denial = None;
         }
-        if self.told.as_ref().and_then(|told| told.draws_until).is_some_and(|until| until <= earliest) {
-            self.told = None;
+        if self
+            .last_grant
+            .as_ref()
+            .and_then(|last_grant| last_grant.draws_until)
+            .is_some_and(|until| until <= earliest)
+        {
+            self.last_grant = None;
             // Units that were granted with the old share end with it.
             self.leases.end_all();
         }
@@ -291,15 +296,15 @@ impl<S: Leasable> Holding<S> {
     }
 
     fn find_next_end(&mut self) {
-        let draws_until = self.told.as_ref().and_then(|told| told.draws_until);
+        let draws_until = self.last_grant.as_ref().and_then(|last_grant| last_grant.draws_until);
         let denied_until = self.denial.as_ref().map(|denial| denial.until);
-        let vetoed_until = self.veto.as_ref().map(|veto| veto.until);
-        let ends = [self.leases.first_end(), draws_until, denied_until, vetoed_until];
+        let group_denied_until = self.group_denial.as_ref().map(|group_denial| group_denial.until);
+        let ends = [self.leases.first_end(), draws_until, denied_until, group_denied_until];
         self.next_end = ends.into_iter().flatten().min().unwrap_or(u64::MAX);
     }
 }
 
 /// Returns the largest cost that can ever fit.
-fn quota_of<S: Leasable>(limit: &S::Limit) -> u64 {
+fn capacity_of<S: Leasable>(limit: &S::Limit) -> u64 {
     S::available(limit, &S::State::default(), Call::new(Timestamp::default(), u64::MAX))
 }

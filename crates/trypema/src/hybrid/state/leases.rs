@@ -1,6 +1,6 @@
 //! The units that an instance holds for one key, each until its lease ends.
 
-use crate::strategy::UnspentUnits;
+use crate::strategy::LeasedUnits;
 
 /// The maximum number of leases held for one key. An instance requests the next lease when one is nearly
 /// spent, so more than two are rare. Beyond the maximum, the lease that ends first is returned.
@@ -8,13 +8,13 @@ const MAX_LEASES: usize = 8;
 
 /// The maximum number of ended leases with units to return. Units beyond that stay counted until they leave
 /// the window.
-const MAX_BACKS: usize = 16;
+const MAX_TO_RETURN: usize = 16;
 
 /// The unspent units of one lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lease {
     /// The unspent units, and the time at which Redis recorded them.
-    pub(super) left: UnspentUnits,
+    pub(super) left: LeasedUnits,
     /// The time from which the units must not be spent, by the instance's clock.
     pub(super) ends_at: u64,
 }
@@ -25,7 +25,7 @@ pub(super) struct Leases {
     /// Ordered by their end, which is also the order of spending.
     live: Vec<Lease>,
     left: u64,
-    backs: Vec<UnspentUnits>,
+    to_return: Vec<LeasedUnits>,
 }
 
 impl Leases {
@@ -54,10 +54,10 @@ impl Leases {
         self.left += lease.left.units;
     }
 
-    /// Spends up to `units` of the held units. Passes each spent part to `tell`, with the time at which
+    /// Spends up to `units` of the held units. Passes each spent part to `on_spent`, with the time at which
     /// Redis recorded it.
     #[inline]
-    pub(super) fn spend(&mut self, units: u64, mut tell: impl FnMut(UnspentUnits)) {
+    pub(super) fn spend(&mut self, units: u64, mut on_spent: impl FnMut(LeasedUnits)) {
         let mut owing = units.min(self.left);
         self.left -= owing;
         for lease in &mut self.live {
@@ -65,7 +65,7 @@ impl Leases {
             lease.left.units -= spent;
             owing -= spent;
             if spent > 0 {
-                tell(UnspentUnits { units: spent, ..lease.left });
+                on_spent(LeasedUnits { units: spent, ..lease.left });
             }
             if owing == 0 {
                 return;
@@ -74,15 +74,15 @@ impl Leases {
     }
 
     /// Returns spent units to their lease. If the lease has ended, they are to be returned to Redis.
-    pub(super) fn put_back(&mut self, back: UnspentUnits) {
+    pub(super) fn restore(&mut self, units: LeasedUnits) {
         let is_same =
-            |lease: &&mut Lease| (lease.left.recorded, lease.left.resets) == (back.recorded, back.resets);
+            |lease: &&mut Lease| (lease.left.recorded, lease.left.resets) == (units.recorded, units.resets);
         match self.live.iter_mut().find(is_same) {
             Some(lease) => {
-                lease.left.units += back.units;
-                self.left += back.units;
+                lease.left.units += units.units;
+                self.left += units.units;
             }
-            None => self.give_back(back),
+            None => self.return_later(units),
         }
     }
 
@@ -107,39 +107,39 @@ impl Leases {
     /// too.
     pub(super) fn forget_before_reset(&mut self, resets: u32) {
         self.live.retain(|lease| lease.left.resets >= resets);
-        self.backs.retain(|back| back.resets >= resets);
+        self.to_return.retain(|units| units.resets >= resets);
         self.left = self.live.iter().map(|lease| lease.left.units).sum();
     }
 
     fn end_first(&mut self) {
         let ended = self.live.remove(0);
         self.left -= ended.left.units;
-        self.give_back(ended.left);
+        self.return_later(ended.left);
     }
 
     /// Adds units that are to be returned to Redis.
-    pub(super) fn give_back(&mut self, back: UnspentUnits) {
-        if back.units > 0 && self.backs.len() < MAX_BACKS {
-            self.backs.push(back);
+    pub(super) fn return_later(&mut self, units: LeasedUnits) {
+        if units.units > 0 && self.to_return.len() < MAX_TO_RETURN {
+            self.to_return.push(units);
         }
     }
 
     /// Removes and returns one entry of units to return.
-    pub(super) fn next_back(&mut self) -> Option<UnspentUnits> {
-        self.backs.pop()
+    pub(super) fn next_to_return(&mut self) -> Option<LeasedUnits> {
+        self.to_return.pop()
     }
 
     /// Whether more is to be returned than one request can carry.
-    pub(super) fn is_piling_up(&self) -> bool {
-        self.backs.len() > 1
+    pub(super) fn has_several_to_return(&self) -> bool {
+        self.to_return.len() > 1
     }
 
-    pub(super) fn is_owing(&self) -> bool {
-        !self.backs.is_empty()
+    pub(super) fn has_units_to_return(&self) -> bool {
+        !self.to_return.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.backs.is_empty()
+        self.live.is_empty() && self.to_return.is_empty()
     }
 }
 
@@ -151,15 +151,15 @@ mod tests {
     #[test]
     fn what_was_granted_before_a_reset_is_neither_spent_nor_given_back() {
         let lease = |units, resets| Lease {
-            left: UnspentUnits { units, recorded: Timestamp::from_micros(9), resets },
+            left: LeasedUnits { units, recorded: Timestamp::from_micros(9), resets },
             ends_at: 9,
         };
         let mut leases = Leases::default();
         [lease(5, 0), lease(7, 1)].into_iter().for_each(|lease| leases.add(lease));
-        leases.give_back(lease(2, 0).left);
+        leases.return_later(lease(2, 0).left);
         leases.forget_before_reset(1);
-        assert_eq!((leases.left(), leases.is_owing()), (7, false));
-        leases.spend(9, |back| assert_eq!(back.units, 7));
+        assert_eq!((leases.left(), leases.has_units_to_return()), (7, false));
+        leases.spend(9, |units| assert_eq!(units.units, 7));
         assert_eq!(leases.left(), 0);
     }
 }

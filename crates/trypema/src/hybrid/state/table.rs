@@ -22,36 +22,36 @@ const MAX_KEYS: usize = 65_536;
 
 #[derive(Debug)]
 pub(in crate::hybrid) struct Table<S: Leasable> {
-    shards: Box<[Padded<S>]>,
+    shards: Box<[PaddedTableShard<S>]>,
     hasher: foldhash::fast::RandomState,
-    heat: Heat,
+    call_frequency: Heat,
     sync_us: u64,
 }
 
 /// A shard on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Padded<S: Leasable>(Mutex<Shard<S>>);
+struct PaddedTableShard<S: Leasable>(Mutex<TableShard<S>>);
 
-type Shard<S> = HashTable<Entry<S>>;
+type TableShard<S> = HashTable<TableEntry<S>>;
 
 /// The locked shard of a key, with the key's hash.
 pub(in crate::hybrid) struct LockedShard<'a, S: Leasable> {
     hash: u64,
-    shard: MutexGuard<'a, Shard<S>>,
+    shard: MutexGuard<'a, TableShard<S>>,
 }
 
 /// The result of a lease request, for the calls that wait for it.
-pub(in crate::hybrid) type Replied = Result<(), RedisFailure>;
+pub(in crate::hybrid) type LeaseRequestResult = Result<(), RedisFailure>;
 
 /// The entry of one key.
 #[derive(Debug)]
-pub(in crate::hybrid) struct Entry<S: Leasable> {
+pub(in crate::hybrid) struct TableEntry<S: Leasable> {
     pub(in crate::hybrid) key: RedisKey,
     hash: u64,
     pub(in crate::hybrid) holding: Holding<S>,
     /// Calls that wait for the reply to the lease request in progress.
-    waiters: Vec<oneshot::Sender<Replied>>,
+    waiters: Vec<oneshot::Sender<LeaseRequestResult>>,
     /// Incremented when the limit changes or the key is reset. A reply to a request of an earlier version
     /// is not used.
     pub(in crate::hybrid) version: u64,
@@ -59,7 +59,7 @@ pub(in crate::hybrid) struct Entry<S: Leasable> {
     pub(in crate::hybrid) resets: u64,
 }
 
-impl<S: Leasable> Entry<S> {
+impl<S: Leasable> TableEntry<S> {
     /// Switches to another limit.
     fn change_limit(&mut self, limit: &S::Limit, pace: Pace) {
         self.holding.change_limit(limit, pace);
@@ -79,7 +79,7 @@ impl<S: Leasable> Entry<S> {
     }
 
     /// Returns the reply to the lease request in progress. It is cancelled if the request is dropped.
-    pub(in crate::hybrid) fn wait_for_reply(&mut self) -> oneshot::Receiver<Replied> {
+    pub(in crate::hybrid) fn wait_for_reply(&mut self) -> oneshot::Receiver<LeaseRequestResult> {
         let (sender, receiver) = oneshot::channel();
         self.waiters.retain(|waiter| !waiter.is_canceled());
         self.waiters.push(sender);
@@ -87,7 +87,7 @@ impl<S: Leasable> Entry<S> {
     }
 
     /// Removes and returns the waiting calls, for notification after the shard is unlocked.
-    pub(in crate::hybrid) fn take_waiters(&mut self) -> Vec<oneshot::Sender<Replied>> {
+    pub(in crate::hybrid) fn take_waiters(&mut self) -> Vec<oneshot::Sender<LeaseRequestResult>> {
         std::mem::take(&mut self.waiters)
     }
 
@@ -98,8 +98,13 @@ impl<S: Leasable> Entry<S> {
 
 impl<S: Leasable> Table<S> {
     pub(in crate::hybrid) fn new(sync_us: u64) -> Self {
-        let shards = (0..SHARDS).map(|_| Padded(Mutex::new(HashTable::new()))).collect();
-        Self { shards, hasher: foldhash::fast::RandomState::default(), heat: Heat::default(), sync_us }
+        let shards = (0..SHARDS).map(|_| PaddedTableShard(Mutex::new(HashTable::new()))).collect();
+        Self {
+            shards,
+            hasher: foldhash::fast::RandomState::default(),
+            call_frequency: Heat::default(),
+            sync_us,
+        }
     }
 
     pub(in crate::hybrid) fn pace(&self, limit: &S::Limit) -> Pace {
@@ -114,18 +119,18 @@ impl<S: Leasable> Table<S> {
     }
 
     #[inline]
-    fn lock(&self, place: usize) -> MutexGuard<'_, Shard<S>> {
+    fn lock(&self, place: usize) -> MutexGuard<'_, TableShard<S>> {
         self.shards[place].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the entry of a key, if there is one under this limit. An entry under another limit is
     /// switched to this one, and not returned.
     #[inline]
-    pub(in crate::hybrid) fn known<'s>(
+    pub(in crate::hybrid) fn find<'s>(
         &self,
         locked: &'s mut LockedShard<'_, S>,
         take: TakeArgs<'_, S::Limit>,
-    ) -> Option<&'s mut Entry<S>> {
+    ) -> Option<&'s mut TableEntry<S>> {
         let entry = find(&mut locked.shard, locked.hash, take.key)?;
         if entry.holding.limit() != take.limit {
             entry.change_limit(take.limit, self.pace(take.limit));
@@ -134,25 +139,26 @@ impl<S: Leasable> Table<S> {
         Some(entry)
     }
 
-    /// Counts a new call, and returns the entry of its key as [`known`](Self::known) does. Adds an entry if
+    /// Counts a new call, and returns the entry of its key as [`find`](Self::find) does. Adds an entry if
     /// the key has become busy.
     #[inline]
-    pub(in crate::hybrid) fn called<'s>(
+    pub(in crate::hybrid) fn count_call<'s>(
         &self,
         locked: &'s mut LockedShard<'_, S>,
         take: TakeArgs<'_, S::Limit>,
         now: Span,
-    ) -> Option<&'s mut Entry<S>> {
+    ) -> Option<&'s mut TableEntry<S>> {
         let hash = locked.hash;
         if find(&mut locked.shard, hash, take.key).is_none() {
             let interval_us = self.pace(take.limit).interval_us;
-            let is_often = S::IS_LEASED && self.heat.count(hash, now.earliest.as_micros(), interval_us);
+            let is_often =
+                S::IS_LEASED && self.call_frequency.count(hash, now.earliest.as_micros(), interval_us);
             let added = if is_often { self.find_or_add(locked, take, now.earliest) } else { None }?;
             added.holding.warm(now);
             added.holding.count(now, take.cost);
             return Some(added);
         }
-        let entry = self.known(locked, take)?;
+        let entry = self.find(locked, take)?;
         entry.holding.count(now, take.cost);
         Some(entry)
     }
@@ -161,7 +167,7 @@ impl<S: Leasable> Table<S> {
     pub(in crate::hybrid) fn with<R>(
         &self,
         key: &RedisKey,
-        act: impl FnOnce(&mut Entry<S>) -> R,
+        act: impl FnOnce(&mut TableEntry<S>) -> R,
     ) -> Option<R> {
         let LockedShard { hash, mut shard } = self.shard(key);
         find(&mut shard, hash, key).map(act)
@@ -169,18 +175,18 @@ impl<S: Leasable> Table<S> {
 
     /// Runs `act` on the entry of a key, which is added if necessary. Returns `None` if there is no room
     /// for it.
-    pub(in crate::hybrid) fn with_new<R>(
+    pub(in crate::hybrid) fn with_or_insert<R>(
         &self,
         take: TakeArgs<'_, S::Limit>,
         now: Timestamp,
-        act: impl FnOnce(&mut Entry<S>) -> R,
+        act: impl FnOnce(&mut TableEntry<S>) -> R,
     ) -> Option<R> {
         let mut locked = self.shard(take.key);
         self.find_or_add(&mut locked, take, now).map(act)
     }
 
     /// Runs `is_kept` on every entry, and removes the entries for which it returns `false`.
-    pub(in crate::hybrid) fn sweep(&self, mut is_kept: impl FnMut(&mut Entry<S>) -> bool) {
+    pub(in crate::hybrid) fn sweep(&self, mut is_kept: impl FnMut(&mut TableEntry<S>) -> bool) {
         for place in 0..SHARDS {
             let mut shard = self.lock(place);
             shard.retain(&mut is_kept);
@@ -195,7 +201,7 @@ impl<S: Leasable> Table<S> {
         LockedShard { hash, shard }: &'s mut LockedShard<'_, S>,
         take: TakeArgs<'_, S::Limit>,
         now: Timestamp,
-    ) -> Option<&'s mut Entry<S>> {
+    ) -> Option<&'s mut TableEntry<S>> {
         let (hash, key) = (*hash, take.key);
         if find(shard, hash, key).is_none() {
             if shard.len() >= MAX_KEYS / SHARDS {
@@ -206,7 +212,7 @@ impl<S: Leasable> Table<S> {
             }
             let holding = Holding::new(take.limit, self.pace(take.limit));
             let waiters = Vec::new();
-            let entry = Entry { key: key.clone(), hash, holding, waiters, version: 0, resets: 0 };
+            let entry = TableEntry { key: key.clone(), hash, holding, waiters, version: 0, resets: 0 };
             shard.insert_unique(hash, entry, |entry| entry.hash);
         }
         find(shard, hash, key)
@@ -214,6 +220,10 @@ impl<S: Leasable> Table<S> {
 }
 
 #[inline]
-fn find<'a, S: Leasable>(shard: &'a mut Shard<S>, hash: u64, key: &RedisKey) -> Option<&'a mut Entry<S>> {
+fn find<'a, S: Leasable>(
+    shard: &'a mut TableShard<S>,
+    hash: u64,
+    key: &RedisKey,
+) -> Option<&'a mut TableEntry<S>> {
     shard.find_mut(hash, |entry| entry.key == *key)
 }

@@ -7,27 +7,27 @@ use super::limiter::Limiter;
 use crate::decision::RateLimitDecision;
 use crate::error::TrypemaError;
 use crate::hybrid::state::TakeArgs;
-use crate::redis::{RedisKey, Windowed, Windows};
+use crate::redis::{LimitedKey, RedisKey, WindowOptions, WindowStrategy};
 use crate::strategy::{Absolute, Leasable, Suppressed};
 use crate::units::RateLimit;
 
-/// Sliding windows with strict limits; see [`WindowLimiter`] for `inc` and [`Limiter`] for the other verbs.
-pub type AbsoluteHybridRateLimiter = WindowLimiter<Absolute>;
+/// Sliding windows with strict limits; see [`HybridWindowLimiter`] for `inc` and [`Limiter`] for the other verbs.
+pub type AbsoluteHybridRateLimiter = HybridWindowLimiter<Absolute>;
 
-/// Sliding windows that shed load gradually; see [`WindowLimiter`] for `inc` and [`Limiter`] for the other
+/// Sliding windows that shed load gradually; see [`HybridWindowLimiter`] for `inc` and [`Limiter`] for the other
 /// verbs.
-pub type SuppressedHybridRateLimiter = WindowLimiter<Suppressed>;
+pub type SuppressedHybridRateLimiter = HybridWindowLimiter<Suppressed>;
 
 /// A limiter that takes rates, and counts them in the window of its options. The rate of the first call for
 /// a key stays in force while the key is live.
 #[derive(Debug)]
-pub struct WindowLimiter<S: Windowed + Leasable> {
+pub struct HybridWindowLimiter<S: WindowStrategy + Leasable> {
     core: Limiter<S>,
-    windows: Windows,
+    windows: WindowOptions,
 }
 
-impl<S: Windowed + Leasable> WindowLimiter<S> {
-    pub(super) fn new(core: Limiter<S>, windows: Windows) -> Self {
+impl<S: WindowStrategy + Leasable> HybridWindowLimiter<S> {
+    pub(super) fn new(core: Limiter<S>, windows: WindowOptions) -> Self {
         Self { core, windows }
     }
 
@@ -42,11 +42,12 @@ impl<S: Windowed + Leasable> WindowLimiter<S> {
         let limit = S::sticky(self.limit(rate_limit));
         let take = TakeArgs { key, limit: &limit, cost: count };
         let started = self.core.redis().started();
-        let found = self.core.found(take, Attempt::FIRST).await;
+        let found = self.core.take_outcome(take, Attempt::FIRST).await;
         let used_after_wait = found.as_ref().map_or(0, |found| S::used_after_wait(&found.outcome));
         let decided = found.map(|found| found.decision::<S>(&limit));
-        let decision = self.core.redis().or_substitute_take(key, (&limit, count), decided)?;
-        self.core.redis().tell(key, count, started, Some(S::core(&decision)));
+        let decision =
+            self.core.redis().or_fallback_take(LimitedKey { key, limit: &limit }, count, decided)?;
+        self.core.redis().notify_decision(key, count, started, Some(S::core(&decision)));
         Ok(S::view(&self.windows, &decision, used_after_wait))
     }
 
@@ -73,13 +74,13 @@ impl<S: Windowed + Leasable> WindowLimiter<S> {
     }
 }
 
-impl<S: Windowed + Leasable> Clone for WindowLimiter<S> {
+impl<S: WindowStrategy + Leasable> Clone for HybridWindowLimiter<S> {
     fn clone(&self) -> Self {
         Self { core: self.core.clone(), windows: self.windows }
     }
 }
 
-impl<S: Windowed + Leasable> Deref for WindowLimiter<S> {
+impl<S: WindowStrategy + Leasable> Deref for HybridWindowLimiter<S> {
     type Target = Limiter<S>;
 
     fn deref(&self) -> &Limiter<S> {

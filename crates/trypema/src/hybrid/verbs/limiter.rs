@@ -3,17 +3,19 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::decide::{Attempt, Here, Reached, Turn};
+use super::decide::{Attempt, CountCall, DecideResult, TryDecide};
 use super::handle::KeyHandle;
-use super::receipt::{Origin, Receipt, Reservation, Spent};
+use super::receipt::{Origin, Receipt, Reservation, SpentLease};
 use super::split::Split;
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
-use crate::hybrid::background::{Found, Shared};
+use crate::hybrid::background::{OutcomeAt, Shared};
 use crate::hybrid::state::{HybridBound, TakeArgs};
 use crate::local::Granted;
-use crate::redis::{Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, both};
-use crate::strategy::{Leasable, LeaseParams, UnspentUnits};
+use crate::redis::{
+    LeaseArgs, LimitedKey, Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, both,
+};
+use crate::strategy::{Leasable, LeaseParams, LeasedUnits};
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
 /// It decides in this process when it holds a lease.
@@ -50,7 +52,7 @@ pub struct Limiter<S: Leasable> {
 
 /// A receipt, and the key that its holder claims it is for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Redeemed<'a> {
+pub(super) struct KeyReceipt<'a> {
     pub(super) key: &'a RedisKey,
     pub(super) receipt: &'a Receipt,
 }
@@ -77,10 +79,10 @@ impl<S: Leasable> Limiter<S> {
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
         let (take, started) = (TakeArgs { key, limit, cost }, self.redis().started());
-        let found = self.found(take, Attempt::FIRST).await;
+        let found = self.take_outcome(take, Attempt::FIRST).await;
         let decided = found.map(|found| found.decision::<S>(limit));
-        let decision = self.redis().or_substitute_take(key, (limit, cost), decided);
-        self.redis().tell(key, cost, started, decision.as_ref().ok().map(S::core));
+        let decision = self.redis().or_fallback_take(LimitedKey { key, limit }, cost, decided);
+        self.redis().notify_decision(key, cost, started, decision.as_ref().ok().map(S::core));
         decision
     }
 
@@ -92,17 +94,17 @@ impl<S: Leasable> Limiter<S> {
     /// in the background.
     pub fn try_take<'l>(&self, key: &RedisKey, limit: &'l S::Limit, cost: u64) -> Option<S::Decision<'l>> {
         let started = self.redis().started();
-        match self.shared.here(TakeArgs { key, limit, cost }, Turn::First, |_| {}) {
-            Here::Decided(found) => {
+        match self.shared.try_decide(TakeArgs { key, limit, cost }, CountCall::Yes, |_| {}) {
+            TryDecide::Decided(found) => {
                 let decision = found.decision::<S>(limit);
-                self.redis().tell(key, cost, started, Some(S::core(&decision)));
+                self.redis().notify_decision(key, cost, started, Some(S::core(&decision)));
                 Some(decision)
             }
-            Here::Ask(request) => {
-                self.shared.queue(request.for_nobody());
+            TryDecide::RequestLease(request) => {
+                self.shared.queue(request.without_caller());
                 None
             }
-            Here::Cold | Here::Wait(_) => None,
+            TryDecide::NeedsRedis | TryDecide::Wait(_) => None,
         }
     }
 
@@ -113,7 +115,7 @@ impl<S: Leasable> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
     ) -> Result<S::Decision<'l>, TrypemaError> {
-        match self.shared.peeked(TakeArgs { key, limit, cost }) {
+        match self.shared.peek(TakeArgs { key, limit, cost }) {
             Some(found) => Ok(found.decision::<S>(limit)),
             None => self.redis().peek(key, limit, cost).await,
         }
@@ -137,19 +139,19 @@ impl<S: Leasable> Limiter<S> {
     ) -> Result<Granted<S::Decision<'l>>, TrypemaError> {
         let held = self.held(key).min(cost);
         let taken = TakeArgs { key, limit, cost: held };
-        let here = if held > 0 { self.shared.here_only(taken, Turn::First, |_| {}) } else { None };
-        let here = here.filter(|found| S::is_admitted(&found.outcome));
-        let Some(found) = here else { return self.redis().take_up_to(key, limit, cost).await };
+        let local = if held > 0 { self.shared.decide_now(taken, CountCall::Yes, |_| {}) } else { None };
+        let local = local.filter(|found| S::is_admitted(&found.outcome));
+        let Some(found) = local else { return self.redis().take_up_to(key, limit, cost).await };
         let started = self.redis().started();
         let mut granted = Granted { units: held, decision: found.decision::<S>(limit) };
         // The held units are spent, so a failure of the rest is not an error.
         if held < cost
-            && let Ok(rest) = self.redis().take_up_to_untold(key, limit, cost - held).await
+            && let Ok(rest) = self.redis().take_up_to_unobserved(key, limit, cost - held).await
             && rest.units > 0
         {
             granted = Granted { units: held + rest.units, decision: rest.decision };
         }
-        self.redis().tell(key, cost, started, Some(S::core(&granted.decision)));
+        self.redis().notify_decision(key, cost, started, Some(S::core(&granted.decision)));
         Ok(granted)
     }
 
@@ -162,22 +164,23 @@ impl<S: Leasable> Limiter<S> {
     ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
         let (take, started) = (TakeArgs { key, limit, cost }, self.redis().started());
         let mut spent = Vec::new();
-        match self.shared.decide(take, Attempt::FIRST, |back: UnspentUnits| spent.push(back)).await {
-            Ok(Reached::Cold(_)) => {
+        match self.shared.decide(take, Attempt::FIRST, |units: LeasedUnits| spent.push(units)).await {
+            Ok(DecideResult::NeedsRedis(_)) => {
                 let reservation = self.redis().reserve(key, limit, cost).await?;
                 let receipt =
                     reservation.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
                 Ok(Reservation { decision: reservation.decision, receipt })
             }
-            Ok(Reached::Found(found)) => {
+            Ok(DecideResult::Decided(found)) => {
                 let receipt = self.leased_receipt(key, limit, spent);
                 let decision = found.decision::<S>(limit);
-                self.redis().tell(key, cost, started, Some(S::core(&decision)));
+                self.redis().notify_decision(key, cost, started, Some(S::core(&decision)));
                 Ok(Reservation { decision, receipt })
             }
             Err(failure) => {
-                let decision = self.redis().or_substitute_take(key, (limit, cost), Err(failure))?;
-                self.redis().tell(key, cost, started, Some(S::core(&decision)));
+                let decision =
+                    self.redis().or_fallback_take(LimitedKey { key, limit }, cost, Err(failure))?;
+                self.redis().notify_decision(key, cost, started, Some(S::core(&decision)));
                 Ok(Reservation { decision, receipt: None })
             }
         }
@@ -192,20 +195,22 @@ impl<S: Leasable> Limiter<S> {
         limit: &S::Limit,
         receipt: &Receipt,
     ) -> Result<u64, TrypemaError> {
-        self.refund_until(self.redis().deadline_from_now(), limit, Redeemed { key, receipt }).await
+        self.refund_with_deadline(self.redis().deadline_from_now(), limit, KeyReceipt { key, receipt }).await
     }
 
     /// Same as [`Limiter::refund`], with a deadline.
-    pub(super) async fn refund_until(
+    pub(super) async fn refund_with_deadline(
         &self,
         deadline: Timestamp,
         limit: &S::Limit,
-        Redeemed { key, receipt }: Redeemed<'_>,
+        KeyReceipt { key, receipt }: KeyReceipt<'_>,
     ) -> Result<u64, TrypemaError> {
         match receipt.redeem::<S>(key) {
             None => Ok(0),
-            Some(Origin::Redis(receipt)) => self.redis().refund_until(deadline, (key, limit), &receipt).await,
-            Some(Origin::Leased(spent)) => Ok(self.put_back(key, limit, spent)),
+            Some(Origin::Redis(receipt)) => {
+                self.redis().refund_with_deadline(deadline, LimitedKey { key, limit }, &receipt).await
+            }
+            Some(Origin::Leased(spent)) => Ok(self.restore(key, limit, spent)),
         }
     }
 
@@ -214,31 +219,31 @@ impl<S: Leasable> Limiter<S> {
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        backs: Vec<UnspentUnits>,
+        units: Vec<LeasedUnits>,
     ) -> Option<Receipt> {
-        if backs.is_empty() {
+        if units.is_empty() {
             return None;
         }
         let resets = self.shared.table.with(key, |entry| entry.resets).unwrap_or(0);
         Some(Receipt::new::<S>(
             key,
-            Origin::Leased(Spent { backs, resets, retention_us: S::retention_us(limit) }),
+            Origin::Leased(SpentLease { units, resets, retention_us: S::retention_us(limit) }),
         ))
     }
 
     /// Returns units to their leases, as far as they still count. Returns their number.
-    pub(super) fn put_back(&self, key: &RedisKey, limit: &S::Limit, spent: Spent) -> u64 {
+    pub(super) fn restore(&self, key: &RedisKey, limit: &S::Limit, spent: SpentLease) -> u64 {
         let now = self.shared.instance.clock.now();
-        let put = self.shared.table.with_new(TakeArgs { key, limit, cost: 0 }, now, |entry| {
+        let restored = self.shared.table.with_or_insert(TakeArgs { key, limit, cost: 0 }, now, |entry| {
             if entry.resets != spent.resets || spent.retention_us != S::retention_us(entry.holding.limit()) {
                 return 0;
             }
-            let counting = spent.backs.into_iter().filter(|back| entry.holding.is_counting(back, now));
-            let counting: Vec<UnspentUnits> = counting.collect();
-            counting.iter().for_each(|back| entry.holding.put_back(*back));
-            counting.iter().map(|back| back.units).sum()
+            let counting = spent.units.into_iter().filter(|units| entry.holding.is_counted(units, now));
+            let counting: Vec<LeasedUnits> = counting.collect();
+            counting.iter().for_each(|units| entry.holding.restore(*units));
+            counting.iter().map(|units| units.units).sum()
         });
-        put.unwrap_or(0)
+        restored.unwrap_or(0)
     }
 
     /// Refunds up to `units` in Redis, oldest first. Returns the units that still counted. Prefer
@@ -256,13 +261,17 @@ impl<S: Leasable> Limiter<S> {
     /// instances may still spend the units that they hold for up to an interval ([`bound`](Self::bound)),
     /// or until their leases end if they cannot reach Redis.
     pub async fn reset(&self, key: &RedisKey) -> Result<bool, TrypemaError> {
-        self.reset_by(self.redis().deadline_from_now(), key).await
+        self.reset_with_deadline(self.redis().deadline_from_now(), key).await
     }
 
     /// Same as [`Limiter::reset`], with a deadline.
-    pub(super) async fn reset_by(&self, deadline: Timestamp, key: &RedisKey) -> Result<bool, TrypemaError> {
+    pub(super) async fn reset_with_deadline(
+        &self,
+        deadline: Timestamp,
+        key: &RedisKey,
+    ) -> Result<bool, TrypemaError> {
         self.forget(key);
-        let was_any = self.redis().reset_until(deadline, key).await;
+        let was_any = self.redis().reset_with_deadline(deadline, key).await;
         // The reset in Redis also deleted units that were leased meanwhile.
         self.forget(key);
         was_any
@@ -304,31 +313,31 @@ impl<S: Leasable> Limiter<S> {
     }
 
     /// Decides a call with leases, or in Redis.
-    pub(super) async fn found(
+    pub(super) async fn take_outcome(
         &self,
         take: TakeArgs<'_, S::Limit>,
         attempt: Attempt,
-    ) -> Result<Found<S::Outcome>, RedisFailure> {
+    ) -> Result<OutcomeAt<S::Outcome>, RedisFailure> {
         match self.shared.decide(take, attempt, |_| {}).await? {
-            Reached::Found(found) => Ok(found),
-            Reached::Cold(deadline) => self.plain(take, deadline).await,
+            DecideResult::Decided(found) => Ok(found),
+            DecideResult::NeedsRedis(deadline) => self.take_in_redis(take, deadline).await,
         }
     }
 
     /// Decides a call in Redis, and remembers a denial.
-    async fn plain(
+    async fn take_in_redis(
         &self,
         take: TakeArgs<'_, S::Limit>,
         deadline: Timestamp,
-    ) -> Result<Found<S::Outcome>, RedisFailure> {
+    ) -> Result<OutcomeAt<S::Outcome>, RedisFailure> {
         let TakeArgs { key, limit, cost } = take;
-        let asked_at = self.shared.instance.clock.now();
-        let taken = self.redis().plain_take(deadline, key, (limit, cost));
+        let requested_at = self.shared.instance.clock.now();
+        let taken = self.redis().take_without_policy(deadline, LimitedKey { key, limit }, cost);
         let (_, taken) = both(self.report(deadline, key, limit), taken).await;
         let (outcome, now) = taken?;
-        let found = Found { outcome, now };
+        let found = OutcomeAt { outcome, now };
         if !S::is_admitted(&found.outcome) {
-            self.shared.denied(take, asked_at, &found);
+            self.shared.remember_denial(take, requested_at, &found);
         }
         Ok(found)
     }
@@ -340,13 +349,14 @@ impl<S: Leasable> Limiter<S> {
             return;
         }
         let reported = self.shared.table.with(key, |entry| entry.holding.take_unreported()).unwrap_or(0);
-        let ask = LeaseParams { reported, ..LeaseParams::default() };
+        let params = LeaseParams { reported, ..LeaseParams::default() };
+        let args = LeaseArgs { params, instance: self.shared.instance.leaving() };
         if reported > 0
             && let Err(failure) =
-                self.redis().lease_by(deadline, (key, limit), (ask, self.shared.instance.leaver())).await
+                self.redis().lease_with_deadline(deadline, LimitedKey { key, limit }, args).await
             && failure.kind() == RedisFailureKind::Unavailable
         {
-            self.shared.table.with(key, |entry| entry.holding.forgo(reported));
+            self.shared.table.with(key, |entry| entry.holding.report_denied(reported));
         }
     }
 }

@@ -9,8 +9,8 @@
 mod as_provider;
 mod item;
 
-use super::decide::{Standing, Turn};
-use super::limiter::{Limiter, Redeemed};
+use super::decide::{CountCall, DecidedBy};
+use super::limiter::{KeyReceipt, Limiter};
 use super::provider::HybridRateLimiterProvider;
 use super::receipt::Receipt;
 use crate::check::{
@@ -22,10 +22,10 @@ use crate::error::TrypemaError;
 use crate::hybrid::state::TakeArgs;
 use crate::redis::{RedisKey, all};
 use crate::strategy::{Leasable, LimitOf, Strategy, with_strategy};
-use item::Item;
+use item::CheckItem;
 
 /// A provider that has a limiter of strategy `S`.
-pub(crate) trait Holds<S: LimitOf + Leasable> {
+pub(crate) trait HasHybridLimiter<S: LimitOf + Leasable> {
     fn limiter(&self) -> &Limiter<S>;
 }
 
@@ -97,8 +97,10 @@ impl HybridRateLimiterProvider {
         let refund = |(check, receipt): (&'r Check<'r>, &'r Receipt)| async move {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, limit| {
-                let redeemed = Redeemed { key: &key, receipt };
-                Holds::<S>::limiter(self).refund_until(deadline.until(), limit, redeemed).await
+                let key_receipt = KeyReceipt { key: &key, receipt };
+                HasHybridLimiter::<S>::limiter(self)
+                    .refund_with_deadline(deadline.until(), limit, key_receipt)
+                    .await
             })
         };
         all(refunds.map(refund)).await
@@ -111,32 +113,32 @@ impl HybridRateLimiterProvider {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, limit| {
                 let take = TakeArgs { key: &key, limit, cost: check.cost };
-                let found = Holds::<S>::limiter(self).shared.peeked(take);
+                let found = HasHybridLimiter::<S>::limiter(self).shared.peek(take);
                 found.map(|found| S::core(&found.decision::<S>(limit)))
             })
         };
         let known: Vec<Option<Decision>> = checks.iter().map(peek).collect();
         let unknown = checks.iter().zip(&known).filter(|(_, known)| known.is_none());
         let unknown: Vec<Check<'_>> = unknown.map(|(check, _)| *check).collect();
-        let mut asked = match unknown.is_empty() {
+        let mut peeked = match unknown.is_empty() {
             true => Vec::new().into_iter(),
             false => self.redis.peek_each(&unknown, deadline).await.into_iter(),
         };
-        known.into_iter().filter_map(|known| known.map(Ok).or_else(|| asked.next())).collect()
+        known.into_iter().filter_map(|known| known.map(Ok).or_else(|| peeked.next())).collect()
     }
 
     /// Takes the checks of a request. Returns a result for each.
     pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
         let started = self.fixed_window.redis().started();
-        let mut items = self.items(request.checks, Turn::First)?;
-        if !self.deny(&mut items) {
-            if self.take_cold(&mut items, request).await {
+        let mut items = self.items(request.checks, CountCall::Yes)?;
+        if !self.apply_denials(&mut items) {
+            if self.take_in_redis(&mut items, request).await {
                 self.take_leased(&mut items, request).await;
             } else {
-                self.forgo(&items);
+                self.report_denied(&items);
             }
         }
-        Ok(self.told(items, started))
+        Ok(self.respond(items, started))
     }
 
     /// Takes all checks or none, if that needs no waiting; `None` if it does.
@@ -146,51 +148,51 @@ impl HybridRateLimiterProvider {
         checks: &[Check<'_>],
     ) -> Option<Result<TakeResponse<Receipt>, TrypemaError>> {
         let started = self.fixed_window.redis().started();
-        let mut items = match self.items(checks, Turn::Again) {
+        let mut items = match self.items(checks, CountCall::No) {
             Ok(items) => items,
             Err(error) => return Some(Err(error)),
         };
-        if self.deny(&mut items) {
-            self.count(&items);
-            return Some(Ok(self.told(items, started)));
+        if self.apply_denials(&mut items) {
+            self.count_calls(&items);
+            return Some(Ok(self.respond(items, started)));
         }
-        if items.iter().any(|item| matches!(item.standing, Standing::Cold)) {
+        if items.iter().any(|item| matches!(item.decided_by, DecidedBy::Redis)) {
             return None;
         }
         for index in 0..items.len() {
             let taken = self.try_spend(&mut items[index]);
             if taken.is_none() {
-                self.unsee(&items);
-                self.put_back(&mut items);
+                self.unreport(&items);
+                self.restore(&mut items);
                 return None;
             }
             if taken == Some(false) {
-                self.put_back(&mut items);
-                self.count(&items);
-                return Some(Ok(self.told(items, started)));
+                self.restore(&mut items);
+                self.count_calls(&items);
+                return Some(Ok(self.respond(items, started)));
             }
         }
-        self.count(&items);
-        Some(Ok(self.told(items, started)))
+        self.count_calls(&items);
+        Some(Ok(self.respond(items, started)))
     }
 
     /// Removes decided checks from the calls to report, because the whole request will be tried again.
     #[cfg(feature = "rules")]
-    fn unsee(&self, items: &[Item<'_>]) {
+    fn unreport(&self, items: &[CheckItem<'_>]) {
         for item in items.iter().filter(|item| item.decision.is_some()) {
             with_strategy!(item.check.limit, |S, _limit| {
-                let table = &Holds::<S>::limiter(self).shared.table;
-                table.with(&item.key, |entry| entry.holding.unsee(item.check.cost));
+                let table = &HasHybridLimiter::<S>::limiter(self).shared.table;
+                table.with(&item.key, |entry| entry.holding.unreport(item.check.cost));
             });
         }
     }
 
     /// Counts the checks in their keys' demand.
     #[cfg(feature = "rules")]
-    fn count(&self, items: &[Item<'_>]) {
+    fn count_calls(&self, items: &[CheckItem<'_>]) {
         for item in items {
             with_strategy!(item.check.limit, |S, _limit| {
-                let shared = &Holds::<S>::limiter(self).shared;
+                let shared = &HasHybridLimiter::<S>::limiter(self).shared;
                 let now = shared.instance.clock.recent();
                 shared.table.with(&item.key, |entry| entry.holding.count(now, item.check.cost));
             });
@@ -199,11 +201,11 @@ impl HybridRateLimiterProvider {
 
     /// Converts the items to a response. Notifies the observer of the decisions of this process; the Redis
     /// provider has reported its own.
-    fn told(&self, items: Vec<Item<'_>>, started: Option<Timestamp>) -> TakeResponse<Receipt> {
-        for item in items.iter().filter(|item| !matches!(item.standing, Standing::Cold)) {
+    fn respond(&self, items: Vec<CheckItem<'_>>, started: Option<Timestamp>) -> TakeResponse<Receipt> {
+        for item in items.iter().filter(|item| !matches!(item.decided_by, DecidedBy::Redis)) {
             with_strategy!(item.check.limit, |S, _limit| {
-                let redis = Holds::<S>::limiter(self).redis();
-                redis.tell(&item.key, item.check.cost, started, item.decision);
+                let redis = HasHybridLimiter::<S>::limiter(self).redis();
+                redis.notify_decision(&item.key, item.check.cost, started, item.decision);
             });
         }
         let decisions = items.iter().map(|item| item.decision).collect();
@@ -217,4 +219,4 @@ impl HybridRateLimiterProvider {
     }
 }
 
-crate::redis::holds!(HybridRateLimiterProvider);
+crate::redis::has_limiter!(HasHybridLimiter, HybridRateLimiterProvider);

@@ -8,7 +8,7 @@ use super::compat::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter};
 use super::limiter::Limiter;
 use crate::clock::ClockSource;
 use crate::hybrid::background::{self, Background, Instance, Shared};
-use crate::redis::{RedisRateLimiterProvider, Windows};
+use crate::redis::{RedisRateLimiterProvider, WindowOptions};
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 
 /// The limiters of all strategies, shared through Redis, and decided in this process when it holds a lease.
@@ -30,7 +30,7 @@ pub(crate) struct HybridOptions {
     pub(crate) clock: ClockSource,
     pub(crate) sync_interval: Duration,
     /// The window and related settings of `inc`.
-    pub(crate) windows: Windows,
+    pub(crate) windows: WindowOptions,
 }
 
 /// The state of the hybrid provider, for metrics.

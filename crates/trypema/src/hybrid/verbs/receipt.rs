@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::redis::{Receipt as RedisReceipt, RedisKey};
-use crate::strategy::{Leasable, UnspentUnits};
+use crate::strategy::{Leasable, LeasedUnits};
 
 /// Identifies the take of a [`reserve`](super::Limiter::reserve), for a later refund.
 #[derive(Debug)]
@@ -19,14 +19,14 @@ pub struct Receipt {
 #[derive(Debug)]
 pub(super) enum Origin {
     /// Leases of this instance.
-    Leased(Spent),
+    Leased(SpentLease),
     Redis(RedisReceipt),
 }
 
 /// Units that came out of leases.
 #[derive(Debug)]
-pub(super) struct Spent {
-    pub(super) backs: Vec<UnspentUnits>,
+pub(super) struct SpentLease {
+    pub(super) units: Vec<LeasedUnits>,
     /// The number of times that this instance had reset the key.
     pub(super) resets: u64,
     /// The time for which units count, under the limit of the take.
@@ -40,7 +40,7 @@ pub type Reservation<D> = crate::local::Reservation<D, Receipt>;
 impl Receipt {
     pub(super) fn new<S: Leasable>(key: &RedisKey, origin: Origin) -> Self {
         let units = match &origin {
-            Origin::Leased(spent) => spent.backs.iter().map(|back| back.units).sum(),
+            Origin::Leased(spent) => spent.units.iter().map(|units| units.units).sum(),
             Origin::Redis(receipt) => receipt.units(),
         };
         Self { key: key.clone(), strategy: S::NUMBER, units, origin: Mutex::new(Some(origin)) }

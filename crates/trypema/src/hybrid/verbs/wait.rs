@@ -34,13 +34,13 @@ impl<S: Leasable> Limiter<S> {
         cost: u64,
         patience: Duration,
     ) -> Result<S::Decision<'l>, WaitError> {
-        let ask = |ask| async move {
-            match ask {
+        let run = |verb| async move {
+            match verb {
                 WaitVerb::Peek => self.peek(key, limit, cost).await,
                 WaitVerb::Take => self.take(key, limit, cost).await,
             }
         };
         let waiting = WaitState::new(self.shared.instance.clock.clone(), patience).with_jitter();
-        waiting.until_admitted::<S, _>(self.redis().waiters(), key.as_str().as_bytes(), ask).await
+        waiting.until_admitted::<S, _>(self.redis().waiters(), key.as_str().as_bytes(), run).await
     }
 }

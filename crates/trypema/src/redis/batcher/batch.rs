@@ -5,8 +5,8 @@ use std::task::Waker;
 
 use super::pending_request::PendingRequest;
 use crate::clock::Timestamp;
-use crate::redis::ask::{Answers, Cargo, Told};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
+use crate::redis::protocol::{BatchRequest, CallerReplies, CheckReply};
 use crate::redis::transport::ScriptCall;
 
 /// Requests that are sent together, in order.
@@ -31,36 +31,36 @@ impl Batch {
 
     /// Returns the script call for the batch. `now` replaces the server's time, if it is given.
     pub(super) fn script_call(&self, now: Option<Timestamp>) -> ScriptCall {
-        self.cargo().call(now)
+        self.batch_request().call(now)
     }
 
     /// Gives each caller its part of the reply.
     pub(super) fn complete(&self, reply: Result<::redis::Value, RedisFailure>) {
-        let mut told = reply.and_then(|reply| self.read(&reply)).map(Vec::into_iter);
-        let mut reply_to = |request: &PendingRequest| match &mut told {
-            Ok(told) if request.is_single() => {
-                told.next().unwrap_or_else(|| Err(bad_reply())).map(Answers::One)
+        let mut reply = reply.and_then(|reply| self.read(&reply)).map(Vec::into_iter);
+        let mut reply_to = |request: &PendingRequest| match &mut reply {
+            Ok(reply) if request.is_single() => {
+                reply.next().unwrap_or_else(|| Err(bad_reply())).map(CallerReplies::One)
             }
-            Ok(told) => Ok(Answers::Many(told.take(request.asks().len()).collect())),
+            Ok(reply) => Ok(CallerReplies::Many(reply.take(request.checks().len()).collect())),
             Err(failure) => Err(failure.clone()),
         };
         self.requests.iter().filter_map(|request| request.complete(reply_to(request))).for_each(Waker::wake);
     }
 
-    fn read(&self, reply: &::redis::Value) -> Result<Vec<Result<Told, RedisFailure>>, RedisFailure> {
+    fn read(&self, reply: &::redis::Value) -> Result<Vec<Result<CheckReply, RedisFailure>>, RedisFailure> {
         match reply {
-            ::redis::Value::BulkString(bytes) => self.cargo().read(bytes).ok_or_else(bad_reply),
+            ::redis::Value::BulkString(bytes) => self.batch_request().read(bytes).ok_or_else(bad_reply),
             _ => Err(bad_reply()),
         }
     }
 
-    fn cargo(&self) -> Cargo<'_> {
-        let mut cargo = Cargo::default();
-        self.requests.iter().for_each(|request| cargo.add(request.asks()));
-        cargo
+    fn batch_request(&self) -> BatchRequest<'_> {
+        let mut batch_request = BatchRequest::default();
+        self.requests.iter().for_each(|request| batch_request.add(request.checks()));
+        batch_request
     }
 }
 
 fn bad_reply() -> RedisFailure {
-    RedisFailure::new(RedisFailureKind::BadReply, "not what the script answers")
+    RedisFailure::new(RedisFailureKind::BadReply, "malformed reply from the script")
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::batch::Batch;
 use super::pending_request::PendingRequest;
-use super::{Batcher, Step, unavailable};
+use super::{Batcher, DriverStep, unavailable};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
 use crate::redis::transport::{Channel, Readiness};
 
@@ -21,10 +21,10 @@ pub(super) struct Driver {
     /// Identifies the driver. A driver that was replaced no longer owns the queue.
     number: u64,
     connecting: Option<Connecting>,
-    in_flight: Vec<InFlight>,
+    in_flight: Vec<BatchInFlight>,
 }
 
-struct InFlight {
+struct BatchInFlight {
     batch: Batch,
     reply: ScriptReply,
 }
@@ -48,7 +48,7 @@ impl Driver {
         }
         // For the circuit breaker, a dial that outlasts its callers is as bad as a call without a reply.
         if self.connecting.is_some() && expired_in_queue > 0 {
-            self.batcher.options.connection.dial_outlasted(self.batcher.options.slot, expired_in_queue);
+            self.batcher.options.connection.record_slow_dial(self.batcher.options.slot, expired_in_queue);
         }
     }
 
@@ -63,7 +63,7 @@ impl Driver {
         });
     }
 
-    fn end_batches(&mut self, mut is_over: impl FnMut(&mut InFlight) -> bool) {
+    fn end_batches(&mut self, mut is_over: impl FnMut(&mut BatchInFlight) -> bool) {
         let (batcher, number) = (&self.batcher, self.number);
         self.in_flight.retain_mut(|in_flight| {
             let is_over = is_over(in_flight);
@@ -79,8 +79,8 @@ impl Driver {
         let mut connecting = match self.connecting.take() {
             Some(connecting) => connecting,
             None => match self.batcher.options.connection.ready(self.batcher.options.slot) {
-                Readiness::Now(channel) => return Poll::Ready(channel),
-                Readiness::Later(connecting) => connecting,
+                Readiness::Ready(channel) => return Poll::Ready(channel),
+                Readiness::Pending(connecting) => connecting,
             },
         };
         let poll = connecting.as_mut().poll(context);
@@ -97,7 +97,7 @@ impl Driver {
                 let Some(batch) = self.batcher.state().next_batch(self.number) else { return };
                 let call = batch.script_call(self.batcher.now());
                 let reply = Box::pin(channel.send(call, self.batcher.options.call_timeout));
-                self.in_flight.push(InFlight { batch, reply });
+                self.in_flight.push(BatchInFlight { batch, reply });
             }
             Err(failure) => self.fail_queue(&failure),
         }
@@ -124,16 +124,16 @@ impl Future for Driver {
             // Finish a dial even if the callers that started it are gone: the next request needs the
             // connection.
             let step = match self.connecting {
-                Some(_) => Step::SendBatch,
+                Some(_) => DriverStep::SendBatch,
                 None => self.batcher.state().next_step(self.number),
             };
             match step {
-                Step::SendBatch => match self.poll_connection(context) {
+                DriverStep::SendBatch => match self.poll_connection(context) {
                     Poll::Ready(channel) => self.send(channel),
                     Poll::Pending => return Poll::Pending,
                 },
-                Step::End if self.in_flight.is_empty() => return Poll::Ready(()),
-                Step::Wait | Step::End => return Poll::Pending,
+                DriverStep::End if self.in_flight.is_empty() => return Poll::Ready(()),
+                DriverStep::Wait | DriverStep::End => return Poll::Pending,
             }
         }
     }
@@ -143,11 +143,11 @@ impl Future for Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         for in_flight in self.in_flight.drain(..) {
-            let message = "the async runtime was shut down before the reply came";
+            let message = "the async runtime was shut down before the reply arrived";
             in_flight.batch.complete(Err(RedisFailure::new(RedisFailureKind::OutcomeUnknown, message)));
         }
         // One step under the lock: a request that is enqueued later starts the next driver.
         let queue = self.batcher.state().end_driver(self.number);
-        fail_all(&queue, &unavailable("no async runtime runs this call, or it was shut down"));
+        fail_all(&queue, &unavailable("no async runtime to send the call on, or it was shut down"));
     }
 }

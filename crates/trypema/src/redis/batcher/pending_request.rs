@@ -8,40 +8,40 @@ use std::task::{Context, Poll, Waker};
 
 use super::{Batcher, unavailable};
 use crate::clock::Timestamp;
-use crate::redis::ask::{Answers, Asks};
 use crate::redis::failure::{RedisFailure, RedisFailureKind};
+use crate::redis::protocol::{CallerChecks, CallerReplies};
 
 /// The conditions under which a caller waits.
 #[derive(Debug, Clone)]
-pub(in crate::redis) struct Terms {
+pub(in crate::redis) struct CallOptions {
     /// The time at which the caller gives up.
     pub(in crate::redis) deadline: Timestamp,
     /// Set when the caller is dropped and its request was not, and will not be, sent.
     pub(in crate::redis) unsent: Option<Arc<AtomicBool>>,
 }
 
-impl Terms {
-    /// Returns terms with this deadline.
-    pub(in crate::redis) fn until(deadline: Timestamp) -> Self {
+impl CallOptions {
+    /// Returns options with this deadline.
+    pub(in crate::redis) fn with_deadline(deadline: Timestamp) -> Self {
         Self { deadline, unsent: None }
     }
 }
 
 /// The result that a caller gets.
-pub(super) type Reply = Result<Answers, RedisFailure>;
+pub(super) type RequestResult = Result<CallerReplies, RedisFailure>;
 
 /// A request with its one-shot reply. The caller, the timer, and the queue or batch share it.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
-    asks: Asks,
-    terms: Terms,
+    checks: CallerChecks,
+    options: CallOptions,
     progress: Mutex<Progress>,
 }
 
 #[derive(Debug)]
 struct Progress {
     stage: Stage,
-    reply: Option<Reply>,
+    reply: Option<RequestResult>,
     waker: Option<Waker>,
 }
 
@@ -56,22 +56,22 @@ pub(super) enum Stage {
 }
 
 impl PendingRequest {
-    pub(super) fn new(asks: Asks, terms: Terms) -> Arc<Self> {
+    pub(super) fn new(checks: CallerChecks, options: CallOptions) -> Arc<Self> {
         let progress = Progress { stage: Stage::Queued, reply: None, waker: None };
-        Arc::new(Self { asks, terms, progress: Mutex::new(progress) })
+        Arc::new(Self { checks, options, progress: Mutex::new(progress) })
     }
 
-    pub(super) fn asks(&self) -> &Asks {
-        &self.asks
+    pub(super) fn checks(&self) -> &CallerChecks {
+        &self.checks
     }
 
     /// Whether the request has exactly one check.
     pub(super) fn is_single(&self) -> bool {
-        matches!(self.asks, Asks::One(_))
+        matches!(self.checks, CallerChecks::One(_))
     }
 
     pub(super) fn deadline(&self) -> Timestamp {
-        self.terms.deadline
+        self.options.deadline
     }
 
     /// Whether no caller waits for a reply any more.
@@ -91,7 +91,7 @@ impl PendingRequest {
     }
 
     /// Delivers the reply, unless the request is finished already. Returns the caller's waker.
-    pub(super) fn complete(&self, reply: Reply) -> Option<Waker> {
+    pub(super) fn complete(&self, reply: RequestResult) -> Option<Waker> {
         self.progress().finish(reply)
     }
 
@@ -113,7 +113,7 @@ impl PendingRequest {
         stage
     }
 
-    fn poll(&self, waker: &Waker) -> Poll<Reply> {
+    fn poll(&self, waker: &Waker) -> Poll<RequestResult> {
         let mut progress = self.progress();
         if let Some(reply) = progress.reply.take() {
             return Poll::Ready(reply);
@@ -134,7 +134,7 @@ impl PendingRequest {
         let waker = progress.waker.take();
         drop(progress);
         drop(waker);
-        if let (Stage::Queued, Some(unsent)) = (stage, &self.terms.unsent) {
+        if let (Stage::Queued, Some(unsent)) = (stage, &self.options.unsent) {
             unsent.store(true, Ordering::Release);
         }
         stage
@@ -146,7 +146,7 @@ impl PendingRequest {
 }
 
 impl Progress {
-    fn finish(&mut self, reply: Reply) -> Option<Waker> {
+    fn finish(&mut self, reply: RequestResult) -> Option<Waker> {
         if self.stage == Stage::Finished {
             return None;
         }
@@ -163,9 +163,9 @@ pub(super) struct WaitForReply<'b> {
 }
 
 impl Future for WaitForReply<'_> {
-    type Output = Reply;
+    type Output = RequestResult;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<RequestResult> {
         self.request.poll(context.waker())
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Found, Limiter};
+use super::{Limiter, ScriptOutcome};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
-use crate::redis::ask::{Ask, Verb};
 use crate::redis::key::RedisKey;
-use crate::redis::key_call::{Asking, KeyCall};
+use crate::redis::protocol::{CheckRequest, Verb};
 use crate::redis::receipt::{self, Receipt, Reservation};
+use crate::redis::verb_call::{LimitedKey, VerbArgs, VerbCall};
 use crate::strategy::Wire;
 
 impl<S: Wire> Limiter<S> {
@@ -36,16 +36,16 @@ impl<S: Wire> Limiter<S> {
     ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
         let core = |reservation: &Reservation<S::Decision<'l>>| S::core(&reservation.decision);
         let extra = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
-        let asking = Asking { verb: Verb::Reserve, cost, extra };
+        let args = VerbArgs { verb: Verb::Reserve, cost, extra };
         let started = self.started();
-        let call = KeyCall { key, limit, asking };
-        let result = match self.found(self.store.name(key, S::SUFFIX), call).await {
-            Ok(found) => Ok(self.reservation(key, limit, found)),
+        let call = VerbCall { key, limit, args };
+        let result = match self.run_verb(self.store.name(key, S::SUFFIX), call).await {
+            Ok(outcome) => Ok(self.reservation(key, limit, outcome)),
             Err(failure) => {
-                self.or_substitute(call, Err(failure)).map(|decision| Reservation { decision, receipt: None })
+                self.or_fallback(call, Err(failure)).map(|decision| Reservation { decision, receipt: None })
             }
         };
-        self.tell(key, cost, started, result.as_ref().ok().map(core));
+        self.notify_decision(key, cost, started, result.as_ref().ok().map(core));
         result
     }
 
@@ -53,18 +53,18 @@ impl<S: Wire> Limiter<S> {
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
-        found: Found<S>,
+        outcome: ScriptOutcome<S>,
     ) -> Reservation<S::Decision<'l>> {
-        let is_taken = S::is_admitted(&found.outcome) && found.call.cost > 0;
+        let is_taken = S::is_admitted(&outcome.outcome) && outcome.call.cost > 0;
         let receipt = is_taken.then(|| Receipt {
             id: receipt::next_id(),
             key: key.clone(),
             strategy: S::NUMBER,
-            recorded: S::recorded_at(limit, &found.outcome, found.call),
-            units: found.call.cost,
-            resets: u32::try_from(found.told.number).unwrap_or(u32::MAX),
+            recorded: S::recorded_at(limit, &outcome.outcome, outcome.call),
+            units: outcome.call.cost,
+            resets: u32::try_from(outcome.reply.number).unwrap_or(u32::MAX),
         });
-        Reservation { decision: found.decision(limit), receipt }
+        Reservation { decision: outcome.decision(limit), receipt }
     }
 
     /// Refunds the units of `receipt` that still count. Returns their number. A receipt of another key, or
@@ -75,38 +75,38 @@ impl<S: Wire> Limiter<S> {
         limit: &S::Limit,
         receipt: &Receipt,
     ) -> Result<u64, TrypemaError> {
-        self.refund_until(self.deadline_from_now(), (key, limit), receipt).await
+        self.refund_with_deadline(self.deadline_from_now(), LimitedKey { key, limit }, receipt).await
     }
 
     /// Same as [`Limiter::refund`], with a deadline.
-    pub(crate) async fn refund_until(
+    pub(crate) async fn refund_with_deadline(
         &self,
         deadline: Timestamp,
-        (key, limit): (&RedisKey, &S::Limit),
+        LimitedKey { key, limit }: LimitedKey<'_, '_, S::Limit>,
         receipt: &Receipt,
     ) -> Result<u64, TrypemaError> {
-        match self.ask_refund(key, limit, receipt) {
-            Some(ask) => self.number_until(deadline, key, ask).await,
+        match self.refund_request(key, limit, receipt) {
+            Some(request) => self.run_numeric_with_deadline(deadline, key, request).await,
             None => Ok(0),
         }
     }
 
     /// Returns the request for a refund; `None` if the receipt belongs to another key or strategy.
-    pub(in super::super) fn ask_refund(
+    pub(in super::super) fn refund_request(
         &self,
         key: &RedisKey,
         limit: &S::Limit,
         receipt: &Receipt,
-    ) -> Option<Ask> {
+    ) -> Option<CheckRequest> {
         if receipt.key != *key || receipt.strategy != S::NUMBER {
             return None;
         }
-        let asking = Asking { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
-        let mut ask = self.ask(key, Some(limit), asking);
-        ask.resets = receipt.resets;
+        let args = VerbArgs { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
+        let mut request = self.check_request(key, Some(limit), args);
+        request.resets = receipt.resets;
         let mut name = self.store.name(key, S::SUFFIX);
         name.extend_from_slice(format!(":receipt:{:032x}", receipt.id).as_bytes());
-        ask.helpers.push(name);
-        Some(ask)
+        request.helpers.push(name);
+        Some(request)
     }
 }

@@ -1,11 +1,11 @@
 //! The [`Provider`] implementation for Redis, which rules and middleware use.
 
-use super::super::ask::{Ask, Verb};
+use super::super::fallback::OnFailure;
 use super::super::key::RedisKey;
-use super::super::key_call::{Asking, KeyCall};
+use super::super::protocol::{CheckRequest, Verb};
 use super::super::provider::RedisRateLimiterProvider;
-use super::super::substitute::OnFailure;
-use super::{Asked, Holds, Keyed};
+use super::super::verb_call::{VerbArgs, VerbCall};
+use super::{CheckWithVerb, HasRedisLimiter, KeyedCheck};
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -49,9 +49,10 @@ impl Provider for RedisRateLimiterProvider {
                 RecordMode::Take => Verb::Take,
                 RecordMode::DeniedElsewhere => Verb::DeniedElsewhere,
             };
-            let takes =
-                records.iter().map(|record| Asked { keyed: Keyed::new(record.check), verb: verb_of(record) });
-            self.ask_each(takes.collect(), deadline).await
+            let takes = records
+                .iter()
+                .map(|record| CheckWithVerb { keyed: KeyedCheck::new(record.check), verb: verb_of(record) });
+            self.send_each(takes.collect(), deadline).await
         })
     }
 
@@ -71,7 +72,7 @@ impl Provider for RedisRateLimiterProvider {
         MaybeReady::pending(async move {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, _limit| {
-                Holds::<S>::limiter(self).reset_until(deadline.until(), &key).await
+                HasRedisLimiter::<S>::limiter(self).reset_with_deadline(deadline.until(), &key).await
             })
         })
     }
@@ -99,30 +100,31 @@ impl Provider for RedisRateLimiterProvider {
 
 impl RedisRateLimiterProvider {
     async fn refund_checks(&self, refunds: &[RefundRequest<'_>], deadline: Deadline) -> Vec<RefundResult> {
-        let keyed: Vec<Keyed<'_>> = refunds.iter().map(|refund| Keyed::new(refund.check)).collect();
-        let asks = refunds.iter().zip(&keyed).map(|(refund, keyed)| self.ask_to_refund(refund, keyed));
-        let results = self.refund_each(asks, deadline).await;
+        let keyed: Vec<KeyedCheck<'_>> = refunds.iter().map(|refund| KeyedCheck::new(refund.check)).collect();
+        let requests =
+            refunds.iter().zip(&keyed).map(|(refund, keyed)| self.request_for_refund(refund, keyed));
+        let results = self.refund_each(requests, deadline).await;
         let refunded = refunds.iter().zip(&keyed).zip(results);
         let refunded = refunded.map(|((refund, keyed), result)| match refund.receipt {
             // Redis may have been charged for these units meanwhile. They stay spent then: they are
             // indistinguishable from other units.
             Some(AnyReceipt::Fallback) => Ok(self.refund_fallback(&refund.check, self.policy(None))),
-            _ => result.map_err(|failure| self.failed(std::slice::from_ref(keyed), failure)),
+            _ => result.map_err(|failure| self.report_failure(std::slice::from_ref(keyed), failure)),
         });
         refunded.collect()
     }
 
     /// Returns the request for a refund; `None` if Redis has nothing to refund.
-    fn ask_to_refund(&self, refund: &RefundRequest<'_>, keyed: &Keyed<'_>) -> Option<Ask> {
+    fn request_for_refund(&self, refund: &RefundRequest<'_>, keyed: &KeyedCheck<'_>) -> Option<CheckRequest> {
         let check = &refund.check;
         with_strategy!(check.limit, |S, limit| {
-            let limiter = Holds::<S>::limiter(self);
+            let limiter = HasRedisLimiter::<S>::limiter(self);
             match refund.receipt {
-                Some(AnyReceipt::Redis(receipt)) => limiter.ask_refund(&keyed.key, limit, receipt),
+                Some(AnyReceipt::Redis(receipt)) => limiter.refund_request(&keyed.key, limit, receipt),
                 Some(_) => None,
                 None => {
-                    let asking = Asking::new(Verb::RefundUnits, check.cost);
-                    Some(limiter.ask(&keyed.key, Some(limit), asking))
+                    let args = VerbArgs::new(Verb::RefundUnits, check.cost);
+                    Some(limiter.check_request(&keyed.key, Some(limit), args))
                 }
             }
         })
@@ -132,8 +134,8 @@ impl RedisRateLimiterProvider {
     fn refund_fallback(&self, check: &Check<'_>, policy: OnFailure) -> u64 {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
-            let asking = Asking::new(Verb::RefundUnits, check.cost);
-            Holds::<S>::limiter(self).substitute.refund(policy, KeyCall::new(&key, limit, asking))
+            let args = VerbArgs::new(Verb::RefundUnits, check.cost);
+            HasRedisLimiter::<S>::limiter(self).fallback.refund(policy, VerbCall::new(&key, limit, args))
         })
     }
 

@@ -5,13 +5,16 @@
 //! because a concurrent request was faster, the others are refunded by their receipts. Each step has its
 //! part of the deadline.
 
-use super::super::ask::{Ask, Told, Verb};
-use super::super::batcher::Terms;
+use super::super::batcher::CallOptions;
 use super::super::failure::RedisFailure;
 use super::super::join;
+use super::super::protocol::{CheckReply, CheckRequest, Verb};
 use super::super::provider::RedisRateLimiterProvider;
 use super::super::receipt::Receipt;
-use super::{Answered, Asked, Held, Holds, Keyed, KeyedChecks, Replies, Reply};
+use super::{
+    CheckWithVerb, DecidedCheck, DecidedCheckResult, HasRedisLimiter, KeyedCheck, KeyedChecks, Replies,
+    ReservedCheck,
+};
 use crate::check::{Deadline, IfUnreachable, TakeRequest};
 use crate::strategy::{Limit, with_strategy};
 
@@ -21,18 +24,23 @@ impl RedisRateLimiterProvider {
         checks: &KeyedChecks<'_>,
         request: TakeRequest<'_>,
     ) -> Replies {
-        let terms = Terms::until(request.deadline.before_rollback());
-        let independent = self.try_each(checks.independent.iter().map(|keyed| (keyed, Verb::Take)), &terms);
-        let atomic = self.take_atomic(&checks.atomic, request, &terms);
+        let options = CallOptions::with_deadline(request.deadline.before_rollback());
+        let independent = self.try_each(checks.independent.iter().map(|keyed| (keyed, Verb::Take)), &options);
+        let atomic = self.take_atomic(&checks.atomic, request, &options);
         let (independent, atomic) = join::both(independent, atomic).await;
         Replies { atomic, independent }
     }
 
-    async fn take_atomic(&self, keyed: &[Keyed<'_>], request: TakeRequest<'_>, terms: &Terms) -> Vec<Reply> {
-        let first = Terms::until(request.deadline.of_first_step().until());
+    async fn take_atomic(
+        &self,
+        keyed: &[KeyedCheck<'_>],
+        request: TakeRequest<'_>,
+        options: &CallOptions,
+    ) -> Vec<DecidedCheckResult> {
+        let first = CallOptions::with_deadline(request.deadline.of_first_step().until());
         let mut replies = self.try_each(keyed.iter().map(|keyed| (keyed, Verb::Peek)), &first).await;
         if replies.iter().any(is_denied) {
-            self.record_denials(keyed, &replies, terms, request.deadline).await;
+            self.record_denials(keyed, &replies, options, request.deadline).await;
             return replies;
         }
         if has_to_stop(&replies, request) {
@@ -40,18 +48,18 @@ impl RedisRateLimiterProvider {
         }
         let reachable = || replies.iter().enumerate().filter(|(_, reply)| reply.is_ok());
         let reachable: Vec<usize> = reachable().map(|(index, _)| index).collect();
-        let asked = reachable.iter().map(|index| (&keyed[*index], Verb::Reserve));
-        for (index, reserved) in reachable.iter().zip(self.try_each(asked, terms).await) {
+        let to_reserve = reachable.iter().map(|index| (&keyed[*index], Verb::Reserve));
+        for (index, reserved) in reachable.iter().zip(self.try_each(to_reserve, options).await) {
             replies[*index] = reserved;
         }
         if replies.iter().any(is_denied) || has_to_stop(&replies, request) {
             let receipts: Vec<Option<Receipt>> = replies.iter_mut().map(take_receipt).collect();
-            let held = keyed.iter().zip(&receipts);
-            let held: Vec<_> = held
-                .filter_map(|(keyed, receipt)| Some(Held { keyed, receipt: receipt.as_ref()? }))
+            let reserved_checks = keyed.iter().zip(&receipts);
+            let reserved_checks: Vec<_> = reserved_checks
+                .filter_map(|(keyed, receipt)| Some(ReservedCheck { keyed, receipt: receipt.as_ref()? }))
                 .collect();
             // If a refund fails, its units stay spent, which is the stricter outcome.
-            let _ = self.refund_by_receipts(&held, request.deadline).await;
+            let _ = self.refund_by_receipts(&reserved_checks, request.deadline).await;
         }
         replies
     }
@@ -60,9 +68,9 @@ impl RedisRateLimiterProvider {
     /// repair of a state whose clock went back. The request stays denied even if this fails.
     async fn record_denials(
         &self,
-        keyed: &[Keyed<'_>],
-        replies: &[Reply],
-        terms: &Terms,
+        keyed: &[KeyedCheck<'_>],
+        replies: &[DecidedCheckResult],
+        options: &CallOptions,
         deadline: Deadline,
     ) {
         let recording = keyed.iter().zip(replies).filter_map(|(keyed, reply)| {
@@ -72,24 +80,24 @@ impl RedisRateLimiterProvider {
                 Limit::Suppressed(_) => Verb::DeniedElsewhere,
                 _ => return None,
             };
-            Some(self.record_denial(Asked { keyed: keyed.clone(), verb }, terms, deadline))
+            Some(self.record_denial(CheckWithVerb { keyed: keyed.clone(), verb }, options, deadline))
         });
         let _ = join::all(recording).await;
     }
 
     async fn record_denial(
         &self,
-        asked: Asked<'_>,
-        terms: &Terms,
+        check: CheckWithVerb<'_>,
+        options: &CallOptions,
         deadline: Deadline,
     ) -> Result<(), RedisFailure> {
-        let Asked { keyed, verb } = &asked;
-        let told = self.store.ask(self.ask(keyed, *verb), terms.clone()).await?;
+        let CheckWithVerb { keyed, verb } = &check;
+        let reply = self.store.send(self.check_request(keyed, *verb), options.clone()).await?;
         if *verb == Verb::Reserve
-            && let Some(receipt) = self.read(keyed, *verb, &told)?.receipt
+            && let Some(receipt) = self.read(keyed, *verb, &reply)?.receipt
         {
             // The check would be admitted by now, but the request is already denied.
-            let _ = self.refund_by_receipts(&[Held { keyed, receipt: &receipt }], deadline).await;
+            let _ = self.refund_by_receipts(&[ReservedCheck { keyed, receipt: &receipt }], deadline).await;
         }
         Ok(())
     }
@@ -97,58 +105,65 @@ impl RedisRateLimiterProvider {
     /// Sends each check independently and concurrently. Checks of one slot share a batch.
     pub(super) async fn try_each<'k>(
         &self,
-        checks: impl Iterator<Item = (&'k Keyed<'k>, Verb)>,
-        terms: &Terms,
-    ) -> Vec<Reply> {
-        let ask = |(keyed, verb): (&'k Keyed<'k>, Verb)| async move {
-            self.settle(keyed, terms).await?;
-            let told: Told = self.store.ask(self.ask(keyed, verb), terms.clone()).await?;
-            self.read(keyed, verb, &told)
+        checks: impl Iterator<Item = (&'k KeyedCheck<'k>, Verb)>,
+        options: &CallOptions,
+    ) -> Vec<DecidedCheckResult> {
+        let request = |(keyed, verb): (&'k KeyedCheck<'k>, Verb)| async move {
+            self.charge_outage_units(keyed, options).await?;
+            let reply: CheckReply = self.store.send(self.check_request(keyed, verb), options.clone()).await?;
+            self.read(keyed, verb, &reply)
         };
-        join::all(checks.map(ask)).await
+        join::all(checks.map(request)).await
     }
 
     /// Makes refunds by their receipts. Returns the units that still counted, for each.
     pub(super) async fn refund_by_receipts(
         &self,
-        held: &[Held<'_>],
+        reserved_checks: &[ReservedCheck<'_>],
         deadline: Deadline,
     ) -> Vec<Result<u64, RedisFailure>> {
-        let ask_of = |held: &Held<'_>| {
-            with_strategy!(held.keyed.check.limit, |S, limit| {
-                Holds::<S>::limiter(self).ask_refund(&held.keyed.key, limit, held.receipt)
+        let request_of = |reserved_checks: &ReservedCheck<'_>| {
+            with_strategy!(reserved_checks.keyed.check.limit, |S, limit| {
+                HasRedisLimiter::<S>::limiter(self).refund_request(
+                    &reserved_checks.keyed.key,
+                    limit,
+                    reserved_checks.receipt,
+                )
             })
         };
-        self.refund_each(held.iter().map(ask_of), deadline).await
+        self.refund_each(reserved_checks.iter().map(request_of), deadline).await
     }
 
     /// Makes all refunds concurrently. A missing request refunds 0 units.
     pub(super) async fn refund_each(
         &self,
-        asks: impl Iterator<Item = Option<Ask>>,
+        requests: impl Iterator<Item = Option<CheckRequest>>,
         deadline: Deadline,
     ) -> Vec<Result<u64, RedisFailure>> {
-        let refund = |ask: Option<Ask>| async move {
-            let Some(ask) = ask else { return Ok(0) };
-            self.store.ask(ask, Terms::until(deadline.until())).await.map(|told| told.number)
+        let refund = |request: Option<CheckRequest>| async move {
+            let Some(request) = request else { return Ok(0) };
+            self.store
+                .send(request, CallOptions::with_deadline(deadline.until()))
+                .await
+                .map(|reply| reply.number)
         };
-        join::all(asks.map(refund)).await
+        join::all(requests.map(refund)).await
     }
 }
 
-fn is_denied(reply: &Reply) -> bool {
-    reply.as_ref().is_ok_and(|answered| !answered.decision.is_allowed())
+fn is_denied(reply: &DecidedCheckResult) -> bool {
+    reply.as_ref().is_ok_and(|decided| !decided.decision.is_allowed())
 }
 
 /// Whether a check failed whose failure stops the request.
-fn has_to_stop(replies: &[Reply], request: TakeRequest<'_>) -> bool {
+fn has_to_stop(replies: &[DecidedCheckResult], request: TakeRequest<'_>) -> bool {
     replies
         .iter()
         .enumerate()
         .any(|(index, reply)| reply.is_err() && request.if_unreachable(index) == IfUnreachable::Stop)
 }
 
-fn take_receipt(reply: &mut Reply) -> Option<Receipt> {
-    let Answered { receipt, .. } = reply.as_mut().ok()?;
+fn take_receipt(reply: &mut DecidedCheckResult) -> Option<Receipt> {
+    let DecidedCheck { receipt, .. } = reply.as_mut().ok()?;
     receipt.take()
 }

@@ -28,10 +28,10 @@ pub(super) struct SentinelAddress {
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, TrypemaError> {
         match url.split_once("://") {
-            Some(("redis+sentinel", rest)) => Parts::new("redis", rest)?.sentinel(),
-            Some(("rediss+sentinel", rest)) => Parts::new("rediss", rest)?.sentinel(),
-            Some(("redis+cluster", rest)) => Parts::new("redis", rest)?.cluster(),
-            Some(("rediss+cluster", rest)) => Parts::new("rediss", rest)?.cluster(),
+            Some(("redis+sentinel", rest)) => UrlParts::new("redis", rest)?.sentinel(),
+            Some(("rediss+sentinel", rest)) => UrlParts::new("rediss", rest)?.sentinel(),
+            Some(("redis+cluster", rest)) => UrlParts::new("redis", rest)?.cluster(),
+            Some(("rediss+cluster", rest)) => UrlParts::new("rediss", rest)?.cluster(),
             _ => Ok(Self::Server(server(url)?)),
         }
     }
@@ -39,7 +39,7 @@ impl Address {
 
 /// Returns `like` with the host and port of `address` (`host:port`; an IPv6 host may have brackets). An
 /// empty host stands for the host of `like`.
-pub(super) fn at(like: &ConnectionInfo, address: &str) -> Option<ConnectionInfo> {
+pub(super) fn with_address(like: &ConnectionInfo, address: &str) -> Option<ConnectionInfo> {
     let (host, port) = address.rsplit_once(':')?;
     let port = port.parse().ok()?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -61,7 +61,7 @@ fn or_own(host: &str, own: &str) -> String {
 }
 
 /// The parts of an address with several hosts. The client's parser accepts only one host at a time.
-struct Parts<'u> {
+struct UrlParts<'u> {
     scheme: &'static str,
     /// Includes the `@`, or is empty.
     login: &'u str,
@@ -72,7 +72,7 @@ struct Parts<'u> {
     fragment: &'u str,
 }
 
-impl<'u> Parts<'u> {
+impl<'u> UrlParts<'u> {
     fn new(scheme: &'static str, rest: &'u str) -> Result<Self, TrypemaError> {
         let (rest, fragment) = rest.split_at(rest.find('#').unwrap_or(rest.len()));
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -113,7 +113,7 @@ impl<'u> Parts<'u> {
 
     fn cluster(self) -> Result<Address, TrypemaError> {
         if !matches!(*self.path.as_slice(), [] | ["0"]) {
-            return Err(invalid("a cluster has no database but 0"));
+            return Err(invalid("a cluster only supports database 0"));
         }
         let nodes = self.hosts.iter().map(|host| self.host(self.login, host, SERVER_PORT, ""));
         Ok(Address::Cluster(nodes.collect::<Result<_, _>>()?))
@@ -135,7 +135,10 @@ impl<'u> Parts<'u> {
                 "3" | "resp3" => "?protocol=resp3",
                 _ => return Err(invalid("the protocol must be resp2 or resp3")),
             },
-            _ => return Err(invalid("an unknown setting after `?`")),
+            [(name, _), ..] => {
+                let other = query.iter().find(|(name, _)| name != "protocol").map_or(name, |(name, _)| name);
+                return Err(invalid(&format!("unknown or repeated query parameter `{other}`")));
+            }
         };
         let parsed = parse_redis_url(&format!("{scheme}://{host}"));
         let port = match parsed.as_ref().map(|url| url.port()) {
@@ -287,7 +290,7 @@ mod tests {
         let Address::Server(like) = Address::parse("rediss://u:p@own:1").unwrap() else {
             panic!("not one server")
         };
-        let reached = |address| at(&like, address).map(|info| shown(&info));
+        let reached = |address| with_address(&like, address).map(|info| shown(&info));
         assert_eq!(reached("10.0.0.1:7000").unwrap(), "tls 10.0.0.1:7000 u:p db0");
         assert_eq!(reached("::1:7000").unwrap(), "tls ::1:7000 u:p db0");
         assert_eq!(reached("[::1]:7000").unwrap(), "tls ::1:7000 u:p db0");

@@ -1,13 +1,15 @@
 //! The circuit breaker of one server, and the permit that each script call through it holds.
 
+mod state;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::RedisStats;
-use super::breaker::{Admission, Breaker, SHORTEST_PAUSE};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::redis::{RedisFailure, RedisFailureKind};
+use state::{Admission, BreakerState, OpenCause, SHORTEST_PAUSE};
 
 /// Callers may have spent up to one part in `SPENT_IN_QUEUE` of their timeout in the queue. So a sent call
 /// that is dropped after the rest of the timeout counts as a failure of the server.
@@ -15,42 +17,45 @@ const SPENT_IN_QUEUE: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
-    breaker: Mutex<Breaker>,
+    breaker: Mutex<BreakerState>,
     /// A copy of the state in `breaker`, which is read without the lock.
     is_open: AtomicBool,
 }
 
 impl CircuitBreaker {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { breaker: Mutex::new(Breaker::new()), is_open: AtomicBool::new(false) })
+        Arc::new(Self { breaker: Mutex::new(BreakerState::new()), is_open: AtomicBool::new(false) })
     }
 
     /// Returns the failure of a request that must not be queued, because the breaker is open.
     pub(super) fn refusal(&self) -> Option<RedisFailure> {
-        let is_refused =
-            self.is_open.load(Ordering::Acquire) && self.breaker().is_refusing(SystemClock.now());
-        is_refused.then(recently_unanswered)
+        if !self.is_open() {
+            return None;
+        }
+        let breaker = self.breaker();
+        breaker.is_refusing(SystemClock.now()).then(|| open_failure(breaker.cause()))
     }
 
     /// Admits a script call, or refuses it immediately.
     pub(super) fn acquire(self: &Arc<Self>) -> Result<Permit, RedisFailure> {
-        match self.breaker().admit(SystemClock.now()) {
+        let mut breaker = self.breaker();
+        match breaker.admit(SystemClock.now()) {
             Some(admission) => {
-                Ok(Permit { breaker: Arc::clone(self), admission, suspicious_from: None, is_settled: false })
+                Ok(Permit { breaker: Arc::clone(self), admission, suspicious_from: None, is_reported: false })
             }
-            None => Err(recently_unanswered()),
+            None => Err(open_failure(breaker.cause())),
         }
     }
 
     /// Opens the breaker immediately, because the server cannot be reached.
     pub(super) fn trip(&self) {
-        self.change(|breaker| breaker.open(pause_end()));
+        self.change(|breaker| breaker.record_failed_dial(pause_end()));
     }
 
     /// Records that `callers` callers gave up while the server was being dialled.
-    pub(super) fn dial_outlasted(&self, callers: u32) {
+    pub(super) fn record_slow_dial(&self, callers: u32) {
         let (now, until) = (SystemClock.now(), pause_end());
-        self.change(|breaker| (0..callers).for_each(|_| breaker.dial_outlasted(now, until)));
+        self.change(|breaker| (0..callers).for_each(|_| breaker.record_slow_dial(now, until)));
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -65,13 +70,13 @@ impl CircuitBreaker {
         RedisStats { open_breakers: usize::from(self.is_open()), breaker_openings: self.openings() }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Breaker)) {
+    fn change(&self, change: impl FnOnce(&mut BreakerState)) {
         let mut breaker = self.breaker();
         change(&mut breaker);
         self.is_open.store(!breaker.is_closed(), Ordering::Release);
     }
 
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+    fn breaker(&self) -> MutexGuard<'_, BreakerState> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,48 +89,51 @@ pub(super) struct Permit {
     /// The time from which dropping the permit counts as a failure of the server; `None` before the call is
     /// sent.
     suspicious_from: Option<Timestamp>,
-    is_settled: bool,
+    is_reported: bool,
 }
 
 impl Permit {
     /// Records that the call is being sent, for callers whose timeout is about `call_timeout`.
-    pub(super) fn sending(&mut self, call_timeout: Duration) {
+    pub(super) fn start_call(&mut self, call_timeout: Duration) {
         self.suspicious_from = Some(SystemClock.now() + call_timeout / SPENT_IN_QUEUE);
     }
 
     /// Records that the server replied, even if with an error.
-    pub(super) fn answered(mut self) {
-        self.is_settled = true;
-        self.breaker.change(Breaker::succeeded);
+    pub(super) fn succeed(mut self) {
+        self.is_reported = true;
+        self.breaker.change(BreakerState::record_success);
     }
 
     /// Records that the connection broke before a reply arrived.
-    pub(super) fn unanswered(mut self) {
-        self.is_settled = true;
-        self.breaker.change(|breaker| breaker.failed(self.admission, pause_end()));
+    pub(super) fn fail(mut self) {
+        self.is_reported = true;
+        self.breaker.change(|breaker| breaker.record_failure(self.admission, pause_end()));
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.is_settled {
+        if self.is_reported {
             return;
         }
         let (now, admission) = (SystemClock.now(), self.admission);
         match self.suspicious_from {
             Some(from) if now >= from => {
-                self.breaker.change(|breaker| breaker.failed(admission, pause_end()))
+                self.breaker.change(|breaker| breaker.record_failure(admission, pause_end()))
             }
-            _ => self.breaker.change(|breaker| breaker.left(admission, now)),
+            _ => self.breaker.change(|breaker| breaker.release(admission, now)),
         }
     }
 }
 
-fn recently_unanswered() -> RedisFailure {
-    RedisFailure::new(
-        RedisFailureKind::Unavailable,
-        "recent calls went unanswered; the next try is a moment away",
-    )
+fn open_failure(cause: OpenCause) -> RedisFailure {
+    let message = match cause {
+        OpenCause::NoReplies => {
+            "circuit breaker open after calls without a reply; the next probe is within 200 ms"
+        }
+        OpenCause::FailedDial => "circuit breaker open after a failed dial; the next probe is within 200 ms",
+    };
+    RedisFailure::new(RedisFailureKind::Unavailable, message)
 }
 
 fn pause_end() -> Timestamp {
@@ -145,7 +153,7 @@ mod tests {
 
     fn give_up(breaker: &Arc<CircuitBreaker>, call_timeout: Option<Duration>) {
         let mut permit = breaker.acquire().unwrap();
-        call_timeout.into_iter().for_each(|timeout| permit.sending(timeout));
+        call_timeout.into_iter().for_each(|timeout| permit.start_call(timeout));
     }
 
     #[test]
@@ -169,9 +177,9 @@ mod tests {
         let breaker = CircuitBreaker::new();
         for _ in 0..20 {
             for _ in 0..4 {
-                breaker.acquire().unwrap().unanswered();
+                breaker.acquire().unwrap().fail();
             }
-            breaker.acquire().unwrap().answered();
+            breaker.acquire().unwrap().succeed();
         }
         assert!(!breaker.is_open());
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use ::redis::ConnectionInfo;
 
 use super::RedisStats;
-use super::address::at;
-use super::dial::{Line, Standing, dial};
-use super::node::{Node, NodeChannel, Request};
-use super::reply::Answer;
+use super::address::with_address;
+use super::dial::{SharedConnection, SlotOwnership, dial};
+use super::node::{NodeChannel, RedisNode, ScriptRequest};
+use super::reply::CommandOutcome;
 use super::single_flight::SingleFlight;
 use super::slots::{SlotRange, slot_ranges};
 use super::topology::Topology;
@@ -41,7 +41,7 @@ pub(super) struct Cluster {
 
 /// The slot table that one node returned.
 struct SlotTable {
-    by: ConnectionInfo,
+    source: ConnectionInfo,
     ranges: Vec<SlotRange>,
 }
 
@@ -60,7 +60,7 @@ impl Cluster {
     }
 
     /// Returns the node that serves `slot`, if it is known.
-    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<RedisNode>> {
         self.read().owner(slot)
     }
 
@@ -88,47 +88,49 @@ impl Cluster {
     pub(super) async fn run(
         self: &Arc<Self>,
         mut channel: NodeChannel,
-        mut request: Request<'_>,
+        mut request: ScriptRequest<'_>,
         slot: u16,
-    ) -> Answer {
+    ) -> CommandOutcome {
         for _ in 0..=MAX_REDIRECTIONS {
             let node = Arc::clone(&channel.node);
             let next = match channel.run(request).await {
-                Answer::Moved(address) => {
-                    request.standing = Standing::Owner;
+                CommandOutcome::Moved(address) => {
+                    request.ownership = SlotOwnership::Owner;
                     // If one slot has moved, others may have moved too.
                     self.refresh_in_background();
                     self.write().assign(slot, &node, &address)
                 }
-                Answer::Ask(address) => {
-                    request.standing = Standing::Importing;
+                CommandOutcome::Ask(address) => {
+                    request.ownership = SlotOwnership::Importing;
                     self.write().node(&node, &address)
                 }
-                other => return self.note(other),
+                other => return self.refresh_after(other),
             };
             let Some(next) = next else { break };
             channel = match next.channel().await {
                 Ok(channel) => channel,
-                Err(failure) => return self.note(Answer::NotSent(failure)),
+                Err(failure) => return self.refresh_after(CommandOutcome::NotSent(failure)),
             };
         }
-        Answer::NotReady(unavailable("the nodes of the cluster do not agree on who serves the key's slot"))
+        CommandOutcome::NotReady(unavailable(
+            "the nodes of the cluster do not agree on who serves the key's slot",
+        ))
     }
 
     /// Returns a connection to some node.
-    pub(super) async fn line(self: &Arc<Self>) -> Result<Line, RedisFailure> {
-        self.owner_of(0).await?.line().await
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<SharedConnection, RedisFailure> {
+        self.owner_of(0).await?.connection().await
     }
 
     /// Queries the cluster for the address of the node that serves `slot`.
     pub(super) async fn server_of(&self, slot: u16) -> Result<ConnectionInfo, RedisFailure> {
-        let table = self.ask().await?;
+        let table = self.fetch_slots().await?;
         let range = table.ranges.iter().find(|range| (range.first..=range.last).contains(&slot));
-        let owner = range.and_then(|range| at(&table.by, &range.address));
+        let owner = range.and_then(|range| with_address(&table.source, &range.address));
         owner.ok_or_else(|| unavailable(NO_OWNER))
     }
 
-    async fn owner_of(&self, slot: u16) -> Result<Arc<Node>, RedisFailure> {
+    async fn owner_of(&self, slot: u16) -> Result<Arc<RedisNode>, RedisFailure> {
         if let Some(node) = self.owner(slot) {
             return Ok(node);
         }
@@ -141,18 +143,18 @@ impl Cluster {
 
     /// Fetches the slot table after `node` could not be reached. Returns the owner of `slot` if it is
     /// another node.
-    async fn other_owner(&self, slot: u16, node: &Arc<Node>) -> Option<Arc<Node>> {
+    async fn other_owner(&self, slot: u16, node: &Arc<RedisNode>) -> Option<Arc<RedisNode>> {
         self.refresh.run(self.refresh()).await;
         self.owner(slot).filter(|owner| !Arc::ptr_eq(owner, node))
     }
 
-    /// Passes an answer on. If the answer suggests that the cluster has changed, fetches the slot table.
-    fn note(self: &Arc<Self>, answer: Answer) -> Answer {
-        use Answer::{Lost, NotReady, NotSent, ReadOnly};
-        if matches!(answer, Lost(_) | NotReady(_) | NotSent(_) | ReadOnly(_)) {
+    /// Passes an outcome on. If the outcome suggests that the cluster has changed, fetches the slot table.
+    fn refresh_after(self: &Arc<Self>, outcome: CommandOutcome) -> CommandOutcome {
+        use CommandOutcome::{Lost, NotReady, NotSent, ReadOnly};
+        if matches!(outcome, Lost(_) | NotReady(_) | NotSent(_) | ReadOnly(_)) {
             self.refresh_in_background();
         }
-        answer
+        outcome
     }
 
     /// Fetches the slot table in a task of its own, if that is due.
@@ -166,8 +168,8 @@ impl Cluster {
     }
 
     async fn refresh(&self) {
-        match self.ask().await {
-            Ok(table) => self.write().replace(&table.by, &table.ranges),
+        match self.fetch_slots().await {
+            Ok(table) => self.write().replace(&table.source, &table.ranges),
             Err(failure) => {
                 *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             }
@@ -175,20 +177,20 @@ impl Cluster {
     }
 
     /// Fetches the slot table. Tries the connected nodes first, then the others, until one returns it.
-    async fn ask(&self) -> Result<SlotTable, RedisFailure> {
-        let (connected, others) = self.read().nodes_to_ask();
-        for (info, line) in connected {
-            if let Some(Ok(ranges)) = within(REFRESH_BUDGET, ask_one(line)).await {
-                return Ok(SlotTable { by: info, ranges });
+    async fn fetch_slots(&self) -> Result<SlotTable, RedisFailure> {
+        let (connected, others) = self.read().nodes_to_query();
+        for (info, connection) in connected {
+            if let Some(Ok(ranges)) = within(REFRESH_BUDGET, fetch_slots_from(connection)).await {
+                return Ok(SlotTable { source: info, ranges });
             }
         }
         let mut last_failure = unavailable(NO_OWNER);
         for info in self.seeds.iter().chain(&others) {
-            let asked = within(REFRESH_BUDGET, async { ask_one(dial(info).await?).await });
-            match asked.await {
-                Some(Ok(ranges)) => return Ok(SlotTable { by: info.clone(), ranges }),
+            let source = within(REFRESH_BUDGET, async { fetch_slots_from(dial(info).await?).await });
+            match source.await {
+                Some(Ok(ranges)) => return Ok(SlotTable { source: info.clone(), ranges }),
                 Some(Err(failure)) => last_failure = failure,
-                None => last_failure = unavailable("a node of the cluster did not answer"),
+                None => last_failure = unavailable("a node of the cluster did not outcome"),
             }
         }
         Err(last_failure)
@@ -204,12 +206,12 @@ impl Cluster {
 }
 
 /// Fetches the slot table from the node of this connection.
-async fn ask_one(line: Line) -> Result<Vec<SlotRange>, RedisFailure> {
-    let mut question = ::redis::cmd("CLUSTER");
-    question.arg("SLOTS");
-    let reply = match Answer::of(line.send(&question).await) {
-        Answer::Value(reply) => reply,
-        Answer::Refused(failure) => return Err(failure),
+async fn fetch_slots_from(connection: SharedConnection) -> Result<Vec<SlotRange>, RedisFailure> {
+    let mut command = ::redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let reply = match CommandOutcome::from_result(connection.send(&command).await) {
+        CommandOutcome::Value(reply) => reply,
+        CommandOutcome::Refused(failure) => return Err(failure),
         _ => return Err(unavailable("a node of the cluster is not ready")),
     };
     let ranges = slot_ranges(&reply);

@@ -11,7 +11,7 @@ use ::redis::{
     RedisResult, Value,
 };
 
-use super::reply::Answer;
+use super::reply::CommandOutcome;
 use super::script::ScriptCall;
 use super::sentinel::Sentinels;
 use super::within;
@@ -41,11 +41,11 @@ pub(super) enum Target {
 }
 
 impl Target {
-    pub(super) async fn dial(&self) -> Result<Line, RedisFailure> {
+    pub(super) async fn dial(&self) -> Result<SharedConnection, RedisFailure> {
         match self {
             Self::Server(info) => dial(info).await,
             Self::Sentinel(sentinels) => sentinels.dial_master().await,
-            Self::Manager(manager) => Ok(Line::from(ConnectionManager::clone(manager))),
+            Self::Manager(manager) => Ok(SharedConnection::from(ConnectionManager::clone(manager))),
         }
     }
 
@@ -60,25 +60,25 @@ impl Target {
 /// Whether the server owns the call's keys, or is about to receive them from the node that redirected the
 /// call (`ASK`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum SlotOwnership {
     Owner,
     Importing,
 }
 
 /// A connection that calls share.
 #[derive(Clone)]
-pub(super) struct Line {
-    connection: Connection,
+pub(super) struct SharedConnection {
+    connection: ClientConnection,
     is_retired: Arc<AtomicBool>,
 }
 
 #[derive(Clone)]
-enum Connection {
+enum ClientConnection {
     Own(MultiplexedConnection),
     Manager(ConnectionManager),
 }
 
-impl Line {
+impl SharedConnection {
     /// Whether the connection has ended or must not be used for further calls.
     pub(super) fn is_retired(&self) -> bool {
         self.is_retired.load(Ordering::Acquire)
@@ -92,16 +92,18 @@ impl Line {
     /// Sends a command, once.
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         match &self.connection {
-            Connection::Own(connection) => connection.clone().send_packed_command(command).await,
-            Connection::Manager(manager) => manager.clone().send_packed_command(command).await,
+            ClientConnection::Own(connection) => connection.clone().send_packed_command(command).await,
+            ClientConnection::Manager(manager) => manager.clone().send_packed_command(command).await,
         }
     }
 
     /// Sends two commands as one pipeline, once. Returns the reply to the second.
     async fn send_both(&self, pipeline: &Pipeline) -> RedisResult<Value> {
         let replies = match &self.connection {
-            Connection::Own(connection) => connection.clone().send_packed_commands(pipeline, 0, 2).await,
-            Connection::Manager(manager) => manager.clone().send_packed_commands(pipeline, 0, 2).await,
+            ClientConnection::Own(connection) => {
+                connection.clone().send_packed_commands(pipeline, 0, 2).await
+            }
+            ClientConnection::Manager(manager) => manager.clone().send_packed_commands(pipeline, 0, 2).await,
         };
         replies.map(|mut replies| replies.pop().unwrap_or(Value::Nil))
     }
@@ -109,65 +111,68 @@ impl Line {
     /// Subscribes to a Pub/Sub channel.
     pub(super) async fn subscribe(&self, channel: &str) -> RedisResult<()> {
         match &self.connection {
-            Connection::Own(connection) => connection.clone().subscribe(channel).await,
-            Connection::Manager(manager) => manager.clone().subscribe(channel).await,
+            ClientConnection::Own(connection) => connection.clone().subscribe(channel).await,
+            ClientConnection::Manager(manager) => manager.clone().subscribe(channel).await,
         }
     }
 
     /// Runs the call once. Sends it a second time only after `NOSCRIPT`, which proves that the first did
     /// not run.
-    pub(super) async fn run(&self, call: &ScriptCall, standing: Standing) -> Answer {
-        match self.send_as(call.by_digest(), standing).await {
-            Answer::NoScript => self.send_as(call.by_source(), standing).await,
-            answer => answer,
+    pub(super) async fn run(&self, call: &ScriptCall, ownership: SlotOwnership) -> CommandOutcome {
+        match self.send_as(call.by_digest(), ownership).await {
+            CommandOutcome::NoScript => self.send_as(call.by_source(), ownership).await,
+            outcome => outcome,
         }
     }
 
-    async fn send_as(&self, command: Cmd, standing: Standing) -> Answer {
-        if standing == Standing::Owner {
-            return Answer::of(self.send(&command).await);
+    async fn send_as(&self, command: Cmd, ownership: SlotOwnership) -> CommandOutcome {
+        if ownership == SlotOwnership::Owner {
+            return CommandOutcome::from_result(self.send(&command).await);
         }
         // `ASKING` applies to the next command of the connection. In one pipeline no other command can come
         // between.
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command);
-        Answer::of(self.send_both(&pipeline).await)
+        CommandOutcome::from_result(self.send_both(&pipeline).await)
     }
 }
 
-impl From<ConnectionManager> for Line {
+impl From<ConnectionManager> for SharedConnection {
     fn from(manager: ConnectionManager) -> Self {
-        Self { connection: Connection::Manager(manager), is_retired: Arc::default() }
+        Self { connection: ClientConnection::Manager(manager), is_retired: Arc::default() }
     }
 }
 
 /// A callback for the push messages of a server.
-pub(super) type Listener = Box<dyn Fn(&PushInfo) + Send + Sync>;
+pub(super) type PushListener = Box<dyn Fn(&PushInfo) + Send + Sync>;
 
 /// Dials `info` with this crate's settings.
-pub(super) async fn dial(info: &ConnectionInfo) -> Result<Line, RedisFailure> {
+pub(super) async fn dial(info: &ConnectionInfo) -> Result<SharedConnection, RedisFailure> {
     dial_and_listen(info, Box::new(|_| {})).await
 }
 
 /// Same as [`dial`], with a listener for push messages. RESP2 connections have none.
-pub(super) async fn dial_and_listen(info: &ConnectionInfo, listener: Listener) -> Result<Line, RedisFailure> {
-    if !Runtime::is_here() {
+pub(super) async fn dial_and_listen(
+    info: &ConnectionInfo,
+    listener: PushListener,
+) -> Result<SharedConnection, RedisFailure> {
+    if !Runtime::is_available() {
         return Err(RedisFailure::new(
             RedisFailureKind::Unavailable,
-            "this runs in no async runtime that can dial",
+            "no Tokio runtime is running; cannot open a connection",
         ));
     }
     match within(DIAL_BUDGET, connect(info, listener)).await {
-        Some(Ok(line)) => Ok(line),
+        Some(Ok(connection)) => Ok(connection),
         Some(Err(error)) => Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
         None => Err(RedisFailure::new(
             RedisFailureKind::Unavailable,
-            format!("no connection to {} in time", info.addr()),
+            format!("connecting to {} timed out after {DIAL_BUDGET:?}", info.addr()),
         )),
     }
 }
 
-async fn connect(info: &ConnectionInfo, listener: Listener) -> RedisResult<Line> {
+async fn connect(info: &ConnectionInfo, listener: PushListener) -> RedisResult<SharedConnection> {
     let is_retired = Arc::new(AtomicBool::new(false));
     // Callers have their own deadlines and dials have a budget, so the client's timers stay off.
     let mut config = AsyncConnectionConfig::new()
@@ -189,7 +194,7 @@ async fn connect(info: &ConnectionInfo, listener: Listener) -> RedisResult<Line>
     }
     let client = Client::open(info.clone())?;
     let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-    Ok(Line { connection: Connection::Own(connection), is_retired })
+    Ok(SharedConnection { connection: ClientConnection::Own(connection), is_retired })
 }
 
 /// Retires a connection when it is dropped.

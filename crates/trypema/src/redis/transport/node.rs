@@ -8,31 +8,31 @@ use ::redis::ConnectionInfo;
 use ::redis::aio::ConnectionManager;
 
 use super::circuit_breaker::{CircuitBreaker, Permit};
-use super::dial::{Line, Standing, Target};
-use super::reply::Answer;
+use super::dial::{SharedConnection, SlotOwnership, Target};
+use super::reply::CommandOutcome;
 use super::script::ScriptCall;
-use super::single_flight::{Run, SingleFlight};
+use super::single_flight::{RunResult, SingleFlight};
 use crate::redis::{RedisFailure, RedisFailureKind};
 
 /// The minimum interval between the starts of two dials to one server. The actual interval is up to twice
 /// as long. A fleet must not storm a server that is coming back.
 const DIAL_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(super) struct Node {
+pub(super) struct RedisNode {
     target: Target,
     breaker: Arc<CircuitBreaker>,
     dial: SingleFlight,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
 }
 
 #[derive(Default)]
-struct State {
-    line: Option<Dialled>,
+struct ConnectionState {
+    connection: Option<DialledConnection>,
     last_failure: Option<RedisFailure>,
 }
 
-struct Dialled {
-    line: Line,
+struct DialledConnection {
+    connection: SharedConnection,
     /// The breaker's opening count when the connection was dialled. A connection from before the last
     /// opening may be dead without having reported an error.
     openings: u64,
@@ -40,12 +40,12 @@ struct Dialled {
 
 /// Permission to send one script call, on a connection.
 pub(super) struct NodeChannel {
-    pub(super) node: Arc<Node>,
-    line: Line,
+    pub(super) node: Arc<RedisNode>,
+    connection: SharedConnection,
     permit: Permit,
 }
 
-impl Node {
+impl RedisNode {
     pub(super) fn new(target: Target) -> Arc<Self> {
         Arc::new(Self {
             target,
@@ -75,9 +75,9 @@ impl Node {
     pub(super) fn channel_now(self: &Arc<Self>) -> Option<Result<NodeChannel, RedisFailure>> {
         self.target.recheck_if_due();
         match self.breaker.acquire() {
-            Ok(permit) => {
-                self.usable_line().map(|line| Ok(NodeChannel { node: Arc::clone(self), line, permit }))
-            }
+            Ok(permit) => self
+                .usable_connection()
+                .map(|connection| Ok(NodeChannel { node: Arc::clone(self), connection, permit })),
             Err(failure) => Some(Err(failure)),
         }
     }
@@ -85,33 +85,33 @@ impl Node {
     /// Returns a channel. Dials if there is no connection.
     pub(super) async fn channel(self: &Arc<Self>) -> Result<NodeChannel, RedisFailure> {
         let permit = self.breaker.acquire()?;
-        Ok(NodeChannel { node: Arc::clone(self), line: self.line().await?, permit })
+        Ok(NodeChannel { node: Arc::clone(self), connection: self.connection().await?, permit })
     }
 
     /// Returns the connection. Dials if there is none.
-    pub(super) async fn line(&self) -> Result<Line, RedisFailure> {
-        if let Some(line) = self.usable_line() {
-            return Ok(line);
+    pub(super) async fn connection(&self) -> Result<SharedConnection, RedisFailure> {
+        if let Some(connection) = self.usable_connection() {
+            return Ok(connection);
         }
         let run = self.dial.run(self.redial()).await;
-        self.usable_line().ok_or_else(|| {
+        self.usable_connection().ok_or_else(|| {
             let failure = self.state().last_failure.clone();
             failure.unwrap_or_else(|| {
-                unavailable(if run == Run::TooSoon { DIALLED_JUST_NOW } else { DIAL_LOST })
+                unavailable(if run == RunResult::TooSoon { DIALLED_JUST_NOW } else { DIAL_LOST })
             })
         })
     }
 
     /// Returns the connection, unless the breaker is open.
-    pub(super) fn working_line(&self) -> Option<Line> {
-        if self.breaker.is_open() { None } else { self.usable_line() }
+    pub(super) fn working_connection(&self) -> Option<SharedConnection> {
+        if self.breaker.is_open() { None } else { self.usable_connection() }
     }
 
     async fn redial(&self) {
         match self.target.dial().await {
-            Ok(line) => {
-                let dialled = Dialled { line, openings: self.breaker.openings() };
-                *self.state() = State { line: Some(dialled), last_failure: None };
+            Ok(connection) => {
+                let dialled = DialledConnection { connection, openings: self.breaker.openings() };
+                *self.state() = ConnectionState { connection: Some(dialled), last_failure: None };
             }
             Err(failure) => {
                 self.state().last_failure = Some(failure);
@@ -120,52 +120,53 @@ impl Node {
         }
     }
 
-    fn usable_line(&self) -> Option<Line> {
+    fn usable_connection(&self) -> Option<SharedConnection> {
         if let Target::Manager(manager) = &self.target {
-            return Some(Line::from(ConnectionManager::clone(manager)));
+            return Some(SharedConnection::from(ConnectionManager::clone(manager)));
         }
         let openings = self.breaker.openings();
         let mut state = self.state();
-        let is_usable = |dialled: &Dialled| dialled.openings == openings && !dialled.line.is_retired();
-        state.line = state.line.take().filter(is_usable);
-        state.line.as_ref().map(|dialled| dialled.line.clone())
+        let is_usable =
+            |dialled: &DialledConnection| dialled.openings == openings && !dialled.connection.is_retired();
+        state.connection = state.connection.take().filter(is_usable);
+        state.connection.as_ref().map(|dialled| dialled.connection.clone())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl NodeChannel {
     /// Runs the call once. The caller has to handle redirections and failures.
-    pub(super) async fn run(mut self, request: Request<'_>) -> Answer {
-        self.permit.sending(request.call_timeout);
-        let answer = self.line.run(request.call, request.standing).await;
-        match &answer {
-            Answer::Lost(_) | Answer::NotSent(_) => {
-                self.line.retire();
-                self.permit.unanswered();
+    pub(super) async fn run(mut self, request: ScriptRequest<'_>) -> CommandOutcome {
+        self.permit.start_call(request.call_timeout);
+        let outcome = self.connection.run(request.call, request.ownership).await;
+        match &outcome {
+            CommandOutcome::Lost(_) | CommandOutcome::NotSent(_) => {
+                self.connection.retire();
+                self.permit.fail();
             }
-            Answer::ReadOnly(_) => {
-                self.line.retire();
-                self.permit.answered();
+            CommandOutcome::ReadOnly(_) => {
+                self.connection.retire();
+                self.permit.succeed();
             }
-            _ => self.permit.answered(),
+            _ => self.permit.succeed(),
         }
-        answer
+        outcome
     }
 }
 
 /// A script call, and the way in which it is sent.
 #[derive(Clone, Copy)]
-pub(super) struct Request<'c> {
+pub(super) struct ScriptRequest<'c> {
     pub(super) call: &'c ScriptCall,
     pub(super) call_timeout: Duration,
-    pub(super) standing: Standing,
+    pub(super) ownership: SlotOwnership,
 }
 
-const DIALLED_JUST_NOW: &str = "the connection was lost; the next dial is a moment away";
-const DIAL_LOST: &str = "the dial ended early; was its async runtime shut down?";
+const DIALLED_JUST_NOW: &str = "connection lost; dialling again within 200 ms";
+const DIAL_LOST: &str = "the dial was cancelled, probably because its async runtime shut down";
 
 fn unavailable(message: &'static str) -> RedisFailure {
     RedisFailure::new(RedisFailureKind::Unavailable, message)

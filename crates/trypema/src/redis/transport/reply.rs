@@ -7,7 +7,7 @@ use crate::redis::{RedisFailure, RedisFailureKind};
 
 /// The result of a command.
 #[derive(Debug, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum CommandOutcome {
     /// The command ran.
     Value(Value),
     /// The command did not run: the server does not know the script.
@@ -28,16 +28,16 @@ pub(super) enum Answer {
     Lost(RedisFailure),
 }
 
-impl Answer {
-    pub(super) fn of(result: RedisResult<Value>) -> Self {
+impl CommandOutcome {
+    pub(super) fn from_result(result: RedisResult<Value>) -> Self {
         match result {
-            Ok(Value::ServerError(error)) => Self::of_server_error(error.into()),
+            Ok(Value::ServerError(error)) => Self::from_server_error(error.into()),
             Ok(value) => Self::Value(value),
-            Err(error) => Self::of_client_error(error),
+            Err(error) => Self::from_client_error(error),
         }
     }
 
-    fn of_server_error(error: RedisError) -> Self {
+    fn from_server_error(error: RedisError) -> Self {
         let address = error.redirect_node().map(|(address, _)| address.to_owned());
         let refused = |error| RedisFailure::from_client(RedisFailureKind::Refused, error);
         match (error.kind(), address) {
@@ -58,7 +58,7 @@ impl Answer {
         }
     }
 
-    fn of_client_error(error: RedisError) -> Self {
+    fn from_client_error(error: RedisError) -> Self {
         if error.is_connection_refusal() {
             return Self::NotSent(RedisFailure::from_client(RedisFailureKind::Unavailable, error));
         }
@@ -81,29 +81,31 @@ fn is_read_only(error: &RedisError) -> bool {
 mod tests {
     use super::*;
 
-    fn answer(reply: &str) -> Answer {
-        Answer::of(::redis::parse_redis_value(format!("{reply}\r\n").as_bytes()))
+    fn answer(reply: &str) -> CommandOutcome {
+        CommandOutcome::from_result(::redis::parse_redis_value(format!("{reply}\r\n").as_bytes()))
     }
 
     fn kind(reply: &str) -> RedisFailureKind {
         match answer(reply) {
-            Answer::Refused(failure) | Answer::NotReady(failure) | Answer::Lost(failure) => failure.kind(),
+            CommandOutcome::Refused(failure)
+            | CommandOutcome::NotReady(failure)
+            | CommandOutcome::Lost(failure) => failure.kind(),
             other => panic!("{reply} gives {other:?}"),
         }
     }
 
     #[test]
     fn replies_that_prove_that_nothing_ran() {
-        assert_eq!(answer("-NOSCRIPT No matching script. Please use EVAL."), Answer::NoScript);
-        assert_eq!(answer("-MOVED 12182 127.0.0.1:7002"), Answer::Moved("127.0.0.1:7002".into()));
-        assert_eq!(answer("-ASK 12182 ::1:7002"), Answer::Ask("::1:7002".into()));
+        assert_eq!(answer("-NOSCRIPT No matching script. Please use EVAL."), CommandOutcome::NoScript);
+        assert_eq!(answer("-MOVED 12182 127.0.0.1:7002"), CommandOutcome::Moved("127.0.0.1:7002".into()));
+        assert_eq!(answer("-ASK 12182 ::1:7002"), CommandOutcome::Ask("::1:7002".into()));
         for reply in [
             "-TRYAGAIN Multiple keys request during rehashing of slot",
             "-CLUSTERDOWN The cluster is down",
             "-LOADING Redis is loading the dataset in memory",
             "-MASTERDOWN Link with MASTER is down",
         ] {
-            assert!(matches!(answer(reply), Answer::NotReady(_)), "{reply}");
+            assert!(matches!(answer(reply), CommandOutcome::NotReady(_)), "{reply}");
             assert_eq!(kind(reply), RedisFailureKind::Unavailable);
         }
     }
@@ -116,7 +118,7 @@ mod tests {
             "-ERR Error running script (call to f_e0e1): @user_script:1: @user_script: 1: -READONLY You can't write \
              against a read only replica.",
         ] {
-            assert!(matches!(answer(reply), Answer::ReadOnly(_)), "{reply}");
+            assert!(matches!(answer(reply), CommandOutcome::ReadOnly(_)), "{reply}");
         }
     }
 
@@ -132,7 +134,7 @@ mod tests {
             "-MOVED nowhere",
             "-",
         ] {
-            assert!(matches!(answer(reply), Answer::Refused(_)), "{reply}");
+            assert!(matches!(answer(reply), CommandOutcome::Refused(_)), "{reply}");
             assert_eq!(kind(reply), RedisFailureKind::Refused);
         }
     }
@@ -140,10 +142,12 @@ mod tests {
     #[test]
     fn a_broken_connection_leaves_the_outcome_open_and_nonsense_is_a_bad_reply() {
         let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        let Answer::Lost(failure) = Answer::of(Err(broken.into())) else { panic!("not lost") };
+        let CommandOutcome::Lost(failure) = CommandOutcome::from_result(Err(broken.into())) else {
+            panic!("not lost")
+        };
         assert_eq!(failure.kind(), RedisFailureKind::OutcomeUnknown);
         assert_eq!(kind("?nonsense"), RedisFailureKind::BadReply);
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        assert!(matches!(Answer::of(Err(refused.into())), Answer::NotSent(_)));
+        assert!(matches!(CommandOutcome::from_result(Err(refused.into())), CommandOutcome::NotSent(_)));
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ::redis::{ConnectionInfo, PushInfo, PushKind, Value};
 
-use super::address::{SentinelAddress, at};
-use super::dial::{Line, can_listen, dial, dial_and_listen};
+use super::address::{SentinelAddress, with_address};
+use super::dial::{SharedConnection, can_listen, dial, dial_and_listen};
 use super::single_flight::SingleFlight;
 use super::within;
 use crate::redis::runtime::spawn;
@@ -41,7 +41,7 @@ pub(super) struct Sentinels {
     /// The index of the sentinel that replied last. It is queried first.
     first: AtomicUsize,
     /// The connection to that sentinel, over which it announces a new master.
-    line: Mutex<Option<Line>>,
+    connection: Mutex<Option<SharedConnection>>,
     /// The master that calls are sent to.
     master: Arc<CurrentMaster>,
     recheck: SingleFlight,
@@ -52,7 +52,7 @@ struct CurrentMaster(Mutex<Option<Master>>);
 
 struct Master {
     address: String,
-    line: Line,
+    connection: SharedConnection,
 }
 
 impl Sentinels {
@@ -60,7 +60,7 @@ impl Sentinels {
         Arc::new(Self {
             address,
             first: AtomicUsize::new(0),
-            line: Mutex::new(None),
+            connection: Mutex::new(None),
             master: Arc::default(),
             recheck: SingleFlight::new(RECHECK_INTERVAL),
         })
@@ -68,7 +68,7 @@ impl Sentinels {
 
     /// Queries the sentinels for the address of the master.
     pub(super) async fn server(&self) -> Result<ConnectionInfo, RedisFailure> {
-        self.master_at(&self.ask().await?)
+        self.master_at(&self.fetch_master_address().await?)
     }
 
     /// Queries the sentinels in the background, if that is due.
@@ -82,48 +82,50 @@ impl Sentinels {
     }
 
     /// Dials the master that the sentinels name, and verifies its role.
-    pub(super) async fn dial_master(&self) -> Result<Line, RedisFailure> {
-        let address = self.ask().await?;
+    pub(super) async fn dial_master(&self) -> Result<SharedConnection, RedisFailure> {
+        let address = self.fetch_master_address().await?;
         let info = self.master_at(&address)?;
-        let line = dial(&info).await?;
-        match within(SENTINEL_BUDGET, line.send(&::redis::cmd("ROLE"))).await {
+        let connection = dial(&info).await?;
+        match within(SENTINEL_BUDGET, connection.send(&::redis::cmd("ROLE"))).await {
             Some(Ok(role)) if is_other_than_master(&role) => {
-                Err(unavailable(format!("{address} is no master yet, or no longer")))
+                Err(unavailable(format!("{address} is not a master (failover in progress?)")))
             }
             Some(Ok(_)) => {
-                self.master.set(Master { address, line: line.clone() });
-                Ok(line)
+                self.master.set(Master { address, connection: connection.clone() });
+                Ok(connection)
             }
             Some(Err(error)) => Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
-            None => Err(unavailable(format!("{address} does not answer"))),
+            None => Err(unavailable(format!("{address} does not reply"))),
         }
     }
 
     fn master_at(&self, address: &str) -> Result<ConnectionInfo, RedisFailure> {
-        at(&self.address.master, address)
-            .ok_or_else(|| unavailable(format!("the sentinels name {address:?}, which is no address")))
+        with_address(&self.address.master, address).ok_or_else(|| {
+            unavailable(format!("the sentinels returned an invalid master address {address:?}"))
+        })
     }
 
     /// Retires the connection if the sentinels name another master.
     async fn recheck(&self) {
-        let Ok(address) = self.ask().await else { return };
+        let Ok(address) = self.fetch_master_address().await else { return };
         self.master.retire_if(|master| master.address != address);
     }
 
     /// Returns the address of the master, from the first sentinel that knows it.
-    async fn ask(&self) -> Result<String, RedisFailure> {
+    async fn fetch_master_address(&self) -> Result<String, RedisFailure> {
         let count = self.address.sentinels.len();
         let first = self.first.load(Ordering::Relaxed);
-        let mut last_failure = unavailable("no sentinel was named".to_owned());
+        let mut last_failure = unavailable("no sentinel is configured".to_owned());
         for index in (0..count).map(|offset| (first + offset) % count) {
-            let answer = within(SENTINEL_BUDGET, self.ask_one(&self.address.sentinels[index])).await;
-            match answer.unwrap_or_else(|| Err(unavailable("a sentinel did not answer".to_owned()))) {
+            let reply =
+                within(SENTINEL_BUDGET, self.fetch_master_address_from(&self.address.sentinels[index])).await;
+            match reply.unwrap_or_else(|| Err(unavailable("a sentinel did not reply".to_owned()))) {
                 Ok(address) => {
                     self.first.store(index, Ordering::Relaxed);
                     return Ok(address);
                 }
                 Err(failure) => {
-                    *self.line() = None;
+                    *self.connection() = None;
                     last_failure = failure;
                 }
             }
@@ -131,15 +133,15 @@ impl Sentinels {
         Err(last_failure)
     }
 
-    async fn ask_one(&self, sentinel: &ConnectionInfo) -> Result<String, RedisFailure> {
-        let kept = self.line().take().filter(|line| !line.is_retired());
-        let line = match kept {
-            Some(line) => line,
+    async fn fetch_master_address_from(&self, sentinel: &ConnectionInfo) -> Result<String, RedisFailure> {
+        let kept = self.connection().take().filter(|connection| !connection.is_retired());
+        let connection = match kept {
+            Some(connection) => connection,
             None => self.listen_to(sentinel).await?,
         };
-        let mut question = ::redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.address.service);
-        let reply = line.send(&question).await;
+        let mut command = ::redis::cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.address.service);
+        let reply = connection.send(&command).await;
         let address = match reply {
             Ok(Value::ServerError(error)) => {
                 return Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error.into()));
@@ -147,29 +149,30 @@ impl Sentinels {
             Ok(value) => master_address(&value),
             Err(error) => return Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
         };
-        *self.line() = Some(line);
-        address
-            .ok_or_else(|| unavailable(format!("the sentinels know no service {:?}", self.address.service)))
+        *self.connection() = Some(connection);
+        address.ok_or_else(|| {
+            unavailable(format!("the sentinels do not know the service {:?}", self.address.service))
+        })
     }
 
     /// Dials a sentinel, and subscribes to its announcements of new masters.
-    async fn listen_to(&self, sentinel: &ConnectionInfo) -> Result<Line, RedisFailure> {
+    async fn listen_to(&self, sentinel: &ConnectionInfo) -> Result<SharedConnection, RedisFailure> {
         let (master, service) = (Arc::clone(&self.master), self.address.service.clone());
         let listener = move |push: &PushInfo| {
             if push.kind == PushKind::Message && announces_master(&push.data, &service) {
                 master.retire_if(|_| true);
             }
         };
-        let line = dial_and_listen(sentinel, Box::new(listener)).await?;
+        let connection = dial_and_listen(sentinel, Box::new(listener)).await?;
         if can_listen(sentinel) {
             // If the user may not subscribe, the periodic queries remain.
-            let _ = line.subscribe(NEW_MASTER).await;
+            let _ = connection.subscribe(NEW_MASTER).await;
         }
-        Ok(line)
+        Ok(connection)
     }
 
-    fn line(&self) -> MutexGuard<'_, Option<Line>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn connection(&self) -> MutexGuard<'_, Option<SharedConnection>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,7 +185,7 @@ impl CurrentMaster {
     fn retire_if(&self, is_outdated: impl Fn(&Master) -> bool) {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(master) = current.take_if(|master| is_outdated(master)) {
-            master.line.retire();
+            master.connection.retire();
         }
     }
 }

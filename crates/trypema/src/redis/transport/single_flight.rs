@@ -18,18 +18,18 @@ const LOST_AFTER: Duration = Duration::from_secs(5);
 /// Runs at most one piece of work at a time, with a minimum interval between two starts.
 pub(super) struct SingleFlight {
     interval: Duration,
-    state: Mutex<State>,
+    state: Mutex<FlightState>,
     ended: Notify,
 }
 
-struct State {
+struct FlightState {
     next_start: Timestamp,
     running_until: Option<Timestamp>,
 }
 
 /// The result of [`SingleFlight::run`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Run {
+pub(super) enum RunResult {
     /// The work is done, by this call or by the one that it waited for.
     Done,
     /// The last run started less than the interval ago.
@@ -40,7 +40,7 @@ impl SingleFlight {
     /// Returns a value whose runs start at least `interval` apart. The actual interval is up to twice as
     /// long.
     pub(super) fn new(interval: Duration) -> Self {
-        let state = State { next_start: Timestamp::default(), running_until: None };
+        let state = FlightState { next_start: Timestamp::default(), running_until: None };
         Self { interval, state: Mutex::new(state), ended: Notify::new() }
     }
 
@@ -51,14 +51,14 @@ impl SingleFlight {
     }
 
     /// Runs `work`, or waits for the run in progress.
-    pub(super) async fn run(&self, work: impl Future<Output = ()>) -> Run {
+    pub(super) async fn run(&self, work: impl Future<Output = ()>) -> RunResult {
         let now = SystemClock.now();
         let under_way = {
             let mut state = self.state();
             let under_way = state.running(now).map(|until| (self.ended.notified(), until));
             if under_way.is_none() {
                 if now < state.next_start {
-                    return Run::TooSoon;
+                    return RunResult::TooSoon;
                 }
                 state.next_start = now + jittered(self.interval);
                 state.running_until = Some(now + LOST_AFTER);
@@ -67,28 +67,28 @@ impl SingleFlight {
         };
         if let Some((ended, until)) = under_way {
             with_timeout(ended, Sleep::until(&ClockSource::System, until)).await;
-            return Run::Done;
+            return RunResult::Done;
         }
-        let _running = Running(self);
+        let _running = RunningGuard(self);
         work.await;
-        Run::Done
+        RunResult::Done
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FlightState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl FlightState {
     fn running(&self, now: Timestamp) -> Option<Timestamp> {
         self.running_until.filter(|until| *until > now)
     }
 }
 
 /// Ends the run when it is dropped, even if the work is cancelled.
-struct Running<'s>(&'s SingleFlight);
+struct RunningGuard<'s>(&'s SingleFlight);
 
-impl Drop for Running<'_> {
+impl Drop for RunningGuard<'_> {
     fn drop(&mut self) {
         self.0.state().running_until = None;
         self.0.ended.notify_waiters();
@@ -116,14 +116,14 @@ mod tests {
         let mut second = pin!(dial.run(async { panic!("begun twice") }));
         assert_eq!(poll(second.as_mut()), Poll::Pending);
         drop(first);
-        assert_eq!(poll(second.as_mut()), Poll::Ready(Run::Done));
-        assert_eq!(poll(pin!(dial.run(async { panic!("begun too soon") }))), Poll::Ready(Run::TooSoon));
+        assert_eq!(poll(second.as_mut()), Poll::Ready(RunResult::Done));
+        assert_eq!(poll(pin!(dial.run(async { panic!("begun too soon") }))), Poll::Ready(RunResult::TooSoon));
     }
 
     #[test]
     fn the_next_run_begins_after_the_interval() {
         let dial = SingleFlight::new(Duration::ZERO);
-        assert_eq!(poll(pin!(dial.run(ready(())))), Poll::Ready(Run::Done));
+        assert_eq!(poll(pin!(dial.run(ready(())))), Poll::Ready(RunResult::Done));
         assert!(dial.is_due());
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use ::redis::ConnectionInfo;
 
 use super::RedisStats;
-use super::address::at;
-use super::dial::{Line, Target};
-use super::node::Node;
+use super::address::with_address;
+use super::dial::{SharedConnection, Target};
+use super::node::RedisNode;
 use super::slots::{SLOTS, SlotRange};
 
 pub(super) struct Topology {
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Arc<RedisNode>>,
     /// An index into `nodes` for each slot.
     owners: Box<[Option<u16>]>,
 }
@@ -21,31 +21,36 @@ impl Topology {
         Self { nodes: Vec::new(), owners: vec![None; SLOTS].into_boxed_slice() }
     }
 
-    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<RedisNode>> {
         let index = (*self.owners.get(usize::from(slot))?)?;
         self.nodes.get(usize::from(index)).cloned()
     }
 
     /// Returns the node at `address`, which a reply of `named_by` contained. Adds it if it is new.
-    pub(super) fn node(&mut self, named_by: &Arc<Node>, address: &str) -> Option<Arc<Node>> {
+    pub(super) fn node(&mut self, named_by: &Arc<RedisNode>, address: &str) -> Option<Arc<RedisNode>> {
         let index = self.index_of(named_by.server()?, address)?;
         self.nodes.get(usize::from(index)).cloned()
     }
 
     /// Makes the node at `address` the owner of `slot`, and returns it. A reply of `named_by` contained the
     /// address.
-    pub(super) fn assign(&mut self, slot: u16, named_by: &Arc<Node>, address: &str) -> Option<Arc<Node>> {
+    pub(super) fn assign(
+        &mut self,
+        slot: u16,
+        named_by: &Arc<RedisNode>,
+        address: &str,
+    ) -> Option<Arc<RedisNode>> {
         let index = self.index_of(named_by.server()?, address)?;
         *self.owners.get_mut(usize::from(slot))? = Some(index);
         self.nodes.get(usize::from(index)).cloned()
     }
 
-    /// Replaces the topology by the slot table of the node `asked`. Nodes that are no longer in it are
+    /// Replaces the topology by the slot table of the node `source`. Nodes that are no longer in it are
     /// dropped. The other nodes keep their connections.
-    pub(super) fn replace(&mut self, asked: &ConnectionInfo, ranges: &[SlotRange]) {
+    pub(super) fn replace(&mut self, source: &ConnectionInfo, ranges: &[SlotRange]) {
         let mut next = Self { nodes: Vec::new(), owners: vec![None; SLOTS].into_boxed_slice() };
         for range in ranges {
-            let Some(info) = at(asked, &range.address) else { continue };
+            let Some(info) = with_address(source, &range.address) else { continue };
             let index = next.position(&info).or_else(|| {
                 let node = self.position(&info).and_then(|index| self.nodes.get(usize::from(index)).cloned());
                 next.add(node.unwrap_or_else(|| node_at(info)))
@@ -69,13 +74,13 @@ impl Topology {
 
     /// Returns the sources of a slot table: the connected nodes with their connections, and the other
     /// nodes.
-    pub(super) fn nodes_to_ask(&self) -> (Vec<(ConnectionInfo, Line)>, Vec<ConnectionInfo>) {
+    pub(super) fn nodes_to_query(&self) -> (Vec<(ConnectionInfo, SharedConnection)>, Vec<ConnectionInfo>) {
         let mut connected = Vec::new();
         let mut others = Vec::new();
         for node in &self.nodes {
             let Some(info) = node.server() else { continue };
-            match node.working_line() {
-                Some(line) => connected.push((info.clone(), line)),
+            match node.working_connection() {
+                Some(connection) => connected.push((info.clone(), connection)),
                 None => others.push(info.clone()),
             }
         }
@@ -83,7 +88,7 @@ impl Topology {
     }
 
     fn index_of(&mut self, like: &ConnectionInfo, address: &str) -> Option<u16> {
-        let info = at(like, address)?;
+        let info = with_address(like, address)?;
         self.position(&info).or_else(|| self.add(node_at(info)))
     }
 
@@ -96,7 +101,7 @@ impl Topology {
     }
 
     /// Adds a node and returns its index; `None` if there are as many nodes as slots.
-    fn add(&mut self, node: Arc<Node>) -> Option<u16> {
+    fn add(&mut self, node: Arc<RedisNode>) -> Option<u16> {
         if self.nodes.len() >= SLOTS {
             return None;
         }
@@ -105,8 +110,8 @@ impl Topology {
     }
 }
 
-fn node_at(info: ConnectionInfo) -> Arc<Node> {
-    Node::new(Target::Server(Box::new(info)))
+fn node_at(info: ConnectionInfo) -> Arc<RedisNode> {
+    RedisNode::new(Target::Server(Box::new(info)))
 }
 
 #[cfg(test)]
@@ -114,7 +119,7 @@ mod tests {
     use super::*;
     use crate::redis::transport::address::Address;
 
-    fn asked() -> ConnectionInfo {
+    fn source() -> ConnectionInfo {
         match Address::parse("redis://:pw@seed:1").unwrap() {
             Address::Server(info) => info,
             _ => panic!("not one server"),
@@ -133,7 +138,7 @@ mod tests {
     fn slots_follow_their_ranges_and_single_moves() {
         let mut topology = Topology::unknown();
         assert_eq!(owners(&topology, [0, 1, 16_383]), [None, None, None]);
-        topology.replace(&asked(), &[range(0, 99, "a:1"), range(200, 16_383, ":2"), range(5, 6, "nowhere")]);
+        topology.replace(&source(), &[range(0, 99, "a:1"), range(200, 16_383, ":2"), range(5, 6, "nowhere")]);
         assert_eq!(owners(&topology, [99, 100, 16_383]), [Some("a:1".into()), None, Some("seed:2".into())]);
 
         let from = topology.owner(0).unwrap();
@@ -147,9 +152,9 @@ mod tests {
     #[test]
     fn nodes_that_stay_keep_their_connection_and_others_are_let_go() {
         let mut topology = Topology::unknown();
-        topology.replace(&asked(), &[range(0, 99, "a:1"), range(100, 16_383, "b:2")]);
+        topology.replace(&source(), &[range(0, 99, "a:1"), range(100, 16_383, "b:2")]);
         let (stays, leaves) = (topology.owner(0).unwrap(), Arc::downgrade(&topology.owner(100).unwrap()));
-        topology.replace(&asked(), &[range(0, 9, "c:3"), range(10, 16_383, "a:1")]);
+        topology.replace(&source(), &[range(0, 9, "c:3"), range(10, 16_383, "a:1")]);
         assert!(Arc::ptr_eq(&stays, &topology.owner(100).unwrap()));
         assert_eq!(topology.nodes.len(), 2);
         assert!(leaves.upgrade().is_none());

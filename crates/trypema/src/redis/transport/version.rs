@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ::redis::Value;
 
-use super::dial::Line;
+use super::dial::SharedConnection;
 use super::within;
 use crate::redis::{RedisFailure, RedisFailureKind};
 
@@ -15,10 +15,10 @@ const OLDEST: (u32, u32) = (6, 2);
 const BUDGET: Duration = Duration::from_secs(1);
 
 /// Refuses a server that is too old. A server that does not reveal its version is accepted.
-pub(super) async fn check(line: &Line) -> Result<(), RedisFailure> {
-    let mut question = ::redis::cmd("INFO");
-    question.arg("server");
-    let reply = match within(BUDGET, line.send(&question)).await {
+pub(super) async fn check(connection: &SharedConnection) -> Result<(), RedisFailure> {
+    let mut command = ::redis::cmd("INFO");
+    command.arg("server");
+    let reply = match within(BUDGET, connection.send(&command)).await {
         Some(Ok(reply)) => reply,
         Some(Err(error)) => return Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
         None => return Err(RedisFailure::new(RedisFailureKind::Unavailable, "the server does not answer")),

@@ -102,9 +102,9 @@ fn a_refund_changes_few_words_of_a_long_series() {
 
 /// The same series as a plain list of buckets, for comparison.
 #[derive(Default)]
-struct Listed(Vec<(u64, u64)>);
+struct ListedUnits(Vec<(u64, u64)>);
 
-impl Listed {
+impl ListedUnits {
     fn record(&mut self, now: u64, units: u64) {
         self.0.retain(|(at, _)| at + WINDOW_US > now);
         match self.0.last_mut() {
@@ -136,7 +136,7 @@ fn refunds_equal_those_of_a_list() {
         (random >> 33) % below
     };
     for most in [5, u64::from(u32::MAX)] {
-        let (mut series, mut listed, mut now) = (Series::default(), Listed::default(), 0);
+        let (mut series, mut listed, mut now) = (Series::default(), ListedUnits::default(), 0);
         for _ in 0..20_000 {
             now += GROUP_US * (1 + draw(2)) + if draw(4_000) == 0 { WINDOW_US * 3 / 4 } else { 0 };
             let units = 1 + draw(most);

@@ -2,7 +2,7 @@
 
 use trypema::DecisionTime;
 use trypema::clock::Timestamp;
-use trypema::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LeaseParams, Refund, Strategy, UnspentUnits};
+use trypema::strategy::{Call, Leasable, LeaseCall, LeaseGrant, LeaseParams, LeasedUnits, Refund, Strategy};
 use trypema_testkit::model::LiveInstances;
 use trypema_testkit::subject::RedisStrategy;
 
@@ -16,9 +16,9 @@ pub(crate) struct Mirror<M: RedisStrategy<Strategy: Leasable>> {
     /// The time of each instance's last lease request.
     instances: LiveInstances<u64>,
     /// The reservations, each with whether it was refunded.
-    receipts: Vec<(UnspentUnits, bool)>,
+    receipts: Vec<(LeasedUnits, bool)>,
     /// The leases granted so far, to be refunded by later steps.
-    pub(crate) granted: Vec<UnspentUnits>,
+    pub(crate) granted: Vec<LeasedUnits>,
     pub(crate) leased_units: u64,
     pub(crate) last_remaining: u64,
     pub(crate) last_wait_us: u64,
@@ -90,14 +90,14 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
     ) -> String {
         let instances = self.instances.heartbeat(from.instance, now.as_micros(), from.live_for_us);
         if ask.unspent.resets != self.resets {
-            ask.unspent = UnspentUnits::default();
+            ask.unspent = LeasedUnits::default();
         }
         let state = self.state.get_or_insert_default();
         let leased = CoreOf::<M>::lease(limit, state, LeaseCall { now, params: &ask, instances });
         let answer = shown::<M>(limit, &leased, now);
         if leased.units > 0 {
             self.leased_units += leased.units;
-            self.granted.push(UnspentUnits {
+            self.granted.push(LeasedUnits {
                 units: leased.units,
                 recorded: leased.recorded,
                 resets: self.resets,
@@ -134,7 +134,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         let is_taken = CoreOf::<M>::is_admitted(&outcome) && call.cost > 0;
         if is_taken {
             let recorded = CoreOf::<M>::recorded_at(limit, &outcome, call);
-            self.receipts.push((UnspentUnits { units: call.cost, recorded, resets: self.resets }, false));
+            self.receipts.push((LeasedUnits { units: call.cost, recorded, resets: self.resets }, false));
         }
         let decision = CoreOf::<M>::decision(limit, outcome, DecisionTime::exactly(call.now));
         format!("{} {is_taken:?}", seen::<M>(&decision))

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use trypema::clock::Timestamp;
-use trypema::strategy::{Leasable, LeaseParams, UnspentUnits};
+use trypema::strategy::{Leasable, LeaseParams, LeasedUnits};
 use trypema_testkit::random::Random;
 use trypema_testkit::subject::RedisStrategy;
 
@@ -57,7 +57,7 @@ pub(crate) struct Steps<M: RedisStrategy> {
     limit: M::Limit,
     other_limit: M::Limit,
     /// The leases that were granted and not refunded.
-    granted: Vec<UnspentUnits>,
+    granted: Vec<LeasedUnits>,
     receipts: usize,
     resets: u32,
     last_remaining: u64,
@@ -144,23 +144,23 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
 
     /// Units to refund: mostly the rest of a lease, sometimes units that were already refunded or never
     /// granted.
-    fn back(&mut self) -> UnspentUnits {
-        let Some(granted) = self.granted.len().checked_sub(1) else { return UnspentUnits::default() };
+    fn back(&mut self) -> LeasedUnits {
+        let Some(granted) = self.granted.len().checked_sub(1) else { return LeasedUnits::default() };
         let index = granted - self.random.below(granted as u64 + 1).min(self.random.below(3)) as usize;
         let back = self.granted[index];
         let units = self.random.below(back.units + 1);
         match self.random.below(16) {
-            0..6 => UnspentUnits::default(),
-            6 => UnspentUnits { units: self.units(), ..back },
-            7 => UnspentUnits {
+            0..6 => LeasedUnits::default(),
+            6 => LeasedUnits { units: self.units(), ..back },
+            7 => LeasedUnits {
                 recorded: Timestamp::from_micros(self.now_us + self.random.below(1_000)),
                 ..back
             },
-            8 => UnspentUnits { resets: self.resets, ..back },
+            8 => LeasedUnits { resets: self.resets, ..back },
             9 => back,
             _ => {
                 self.granted.remove(index);
-                UnspentUnits { units, ..back }
+                LeasedUnits { units, ..back }
             }
         }
     }

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use trypema::redis::{Limiter, OnFailure, Receipt, RedisConnection, RedisFailureKind, Sharer};
+use trypema::redis::{
+    InstanceLiveness, LeaseArgs, Limiter, OnFailure, Receipt, RedisConnection, RedisFailureKind,
+};
 use trypema::strategy::{Abuse, Leasable, LeaseParams, Wire};
 use trypema::{BlockScope, Check, Limit, RateLimit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, key, wait_for};
@@ -125,8 +127,9 @@ fn lease<S: Leasable>(limiter: &Limiter<S>, limit: &S::Limit, server: &Server) {
     take_once(limiter, limit);
     let mut future = Future::replace_only_key(control);
     let ask = LeaseParams { need: 1, want: 2, length_us: 1_000_000, ..LeaseParams::default() };
-    let sharer = Sharer { instance: 7, live_for_us: 1_000_000 };
-    let failure = wait_for(limiter.lease(&key("ann"), limit, (ask, sharer))).err().unwrap();
+    let instance = InstanceLiveness { id: 7, live_for_us: 1_000_000 };
+    let failure =
+        wait_for(limiter.lease(&key("ann"), limit, LeaseArgs { params: ask, instance })).err().unwrap();
     assert_refused(&[failure.into()], CLEAR);
     future.assert_untouched();
 }

@@ -1,13 +1,13 @@
 //! The [`Provider`] implementation for hybrid, which rules and middleware use. It answers at once if leases
 //! decide all checks.
 
-use super::Holds;
+use super::HasHybridLimiter;
 use crate::check::{Check, CheckResult, Deadline, IfUnreachable, TakeRequest, TakeResponse};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
 use crate::hybrid::state::TakeArgs;
-use crate::hybrid::verbs::decide::{Attempt, Turn};
+use crate::hybrid::verbs::decide::{Attempt, CountCall};
 use crate::provider::{
     AnyReceipt, Fallback, MaybeReady, OnStoreFailure, Provider, RecordMode, RecordRequest, RefundRequest,
     RefundResult, TakeResult,
@@ -54,7 +54,7 @@ impl Provider for HybridRateLimiterProvider {
         let record = move |record: &'a RecordRequest<'a>| async move {
             match record.mode {
                 RecordMode::Take => self.take_one(&record.check, deadline).await,
-                RecordMode::DeniedElsewhere => self.forgo_one(&record.check, deadline).await,
+                RecordMode::DeniedElsewhere => self.record_denied_elsewhere(&record.check, deadline).await,
             }
         };
         MaybeReady::pending(async move { all(records.iter().map(record)).await })
@@ -88,7 +88,7 @@ impl Provider for HybridRateLimiterProvider {
         MaybeReady::pending(async move {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, _limit| {
-                Holds::<S>::limiter(self).reset_by(deadline.until(), &key).await
+                HasHybridLimiter::<S>::limiter(self).reset_with_deadline(deadline.until(), &key).await
             })
         })
     }
@@ -111,14 +111,14 @@ impl HybridRateLimiterProvider {
     async fn take_one(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
-            let limiter = Holds::<S>::limiter(self);
+            let limiter = HasHybridLimiter::<S>::limiter(self);
             let started = limiter.redis().started();
-            let attempt = Attempt { turn: Turn::First, deadline: Some(deadline.until()) };
-            let found = limiter.found(TakeArgs { key: &key, limit, cost: check.cost }, attempt).await;
+            let attempt = Attempt { count: CountCall::Yes, deadline: Some(deadline.until()) };
+            let found = limiter.take_outcome(TakeArgs { key: &key, limit, cost: check.cost }, attempt).await;
             let decision = found
                 .map(|found| S::core(&found.decision::<S>(limit)))
-                .map_err(|failure| limiter.redis().failed(&key, failure))?;
-            limiter.redis().tell(&key, check.cost, started, Some(decision));
+                .map_err(|failure| limiter.redis().report_failure(&key, failure))?;
+            limiter.redis().notify_decision(&key, check.cost, started, Some(decision));
             Ok(decision)
         })
     }
@@ -126,7 +126,7 @@ impl HybridRateLimiterProvider {
     /// Records a check whose request another check denies. A check that is denied itself is taken, which
     /// records the denial. A check that would be allowed is only peeked at, so the suppressed strategy does
     /// not observe it.
-    async fn forgo_one(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
+    async fn record_denied_elsewhere(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
         let peeked = self.peek_each(std::slice::from_ref(check), deadline).await;
         match peeked.into_iter().next() {
             Some(Ok(peeked)) if peeked.is_allowed() => Ok(peeked),

@@ -1,22 +1,22 @@
 //! One check of an all-or-nothing request: deciding, taking and undoing it.
 
-use super::Holds;
+use super::HasHybridLimiter;
 use crate::check::{Check, Deadline, IfUnreachable, Receipts, TakeRequest, validate};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
 use crate::hybrid::state::TakeArgs;
-use crate::hybrid::verbs::decide::{Attempt, Reached, Standing, Turn};
+use crate::hybrid::verbs::decide::{Attempt, CountCall, DecideResult, DecidedBy};
 use crate::hybrid::verbs::receipt::{Origin, Receipt};
-use crate::redis::{Receipt as RedisReceipt, RedisFailure, RedisKey};
-use crate::strategy::{Strategy, UnspentUnits, with_strategy};
+use crate::redis::{LimitedKey, Receipt as RedisReceipt, RedisFailure, RedisKey};
+use crate::strategy::{LeasedUnits, Strategy, with_strategy};
 
 /// A check with its key, its decision, and the receipt of its take.
 #[derive(Debug)]
-pub(super) struct Item<'a> {
+pub(super) struct CheckItem<'a> {
     pub(super) check: Check<'a>,
     pub(super) key: RedisKey,
-    pub(super) standing: Standing,
+    pub(super) decided_by: DecidedBy,
     pub(super) decision: Option<Decision>,
     pub(super) receipt: Option<Receipt>,
     /// The failure, if Redis was needed and did not decide.
@@ -24,99 +24,106 @@ pub(super) struct Item<'a> {
 }
 
 impl HybridRateLimiterProvider {
-    pub(super) fn items<'a>(&self, checks: &[Check<'a>], turn: Turn) -> Result<Vec<Item<'a>>, TrypemaError> {
+    pub(super) fn items<'a>(
+        &self,
+        checks: &[Check<'a>],
+        count: CountCall,
+    ) -> Result<Vec<CheckItem<'a>>, TrypemaError> {
         validate(checks)?;
         let item = |check: &Check<'a>| {
             let key = RedisKey::encode(check.key);
-            let standing = with_strategy!(check.limit, |S, limit| {
+            let decided_by = with_strategy!(check.limit, |S, limit| {
                 let take = TakeArgs { key: &key, limit, cost: check.cost };
-                Holds::<S>::limiter(self).shared.standing(take, turn)
+                HasHybridLimiter::<S>::limiter(self).shared.decided_by(take, count)
             });
-            Item { check: *check, key, standing, decision: None, receipt: None, failure: None }
+            CheckItem { check: *check, key, decided_by, decision: None, receipt: None, failure: None }
         };
         Ok(checks.iter().map(item).collect())
     }
 
     /// Whether a remembered denial applies to one of the checks. If so, sets the decisions of all checks
     /// that this process can decide.
-    pub(super) fn deny(&self, items: &mut [Item<'_>]) -> bool {
-        if !items.iter().any(|item| matches!(item.standing, Standing::Denied(_))) {
+    pub(super) fn apply_denials(&self, items: &mut [CheckItem<'_>]) -> bool {
+        if !items.iter().any(|item| matches!(item.decided_by, DecidedBy::Denial(_))) {
             return false;
         }
         for item in items.iter_mut() {
             let (check, key) = (item.check, &item.key);
-            item.decision = match item.standing {
-                Standing::Denied(decision) => Some(decision),
-                Standing::Leased | Standing::Cold => with_strategy!(check.limit, |S, limit| {
-                    let found =
-                        Holds::<S>::limiter(self).shared.peeked(TakeArgs { key, limit, cost: check.cost });
+            item.decision = match item.decided_by {
+                DecidedBy::Denial(decision) => Some(decision),
+                DecidedBy::Lease | DecidedBy::Redis => with_strategy!(check.limit, |S, limit| {
+                    let found = HasHybridLimiter::<S>::limiter(self).shared.peek(TakeArgs {
+                        key,
+                        limit,
+                        cost: check.cost,
+                    });
                     found.map(|found| S::core(&found.decision::<S>(limit)))
                 }),
             };
         }
-        self.forgo(items);
+        self.report_denied(items);
         true
     }
 
     /// Takes the checks without a lease from Redis. Returns whether the leased checks may be spent after
     /// that.
-    pub(super) async fn take_cold(&self, items: &mut [Item<'_>], request: TakeRequest<'_>) -> bool {
-        let cold: Vec<usize> =
-            (0..items.len()).filter(|index| matches!(items[*index].standing, Standing::Cold)).collect();
-        if cold.is_empty() {
+    pub(super) async fn take_in_redis(&self, items: &mut [CheckItem<'_>], request: TakeRequest<'_>) -> bool {
+        let in_redis: Vec<usize> =
+            (0..items.len()).filter(|index| matches!(items[*index].decided_by, DecidedBy::Redis)).collect();
+        if in_redis.is_empty() {
             return true;
         }
-        let in_redis: Vec<Check<'_>> = cold.iter().map(|index| items[*index].check).collect();
+        let checks: Vec<Check<'_>> = in_redis.iter().map(|index| items[*index].check).collect();
         let if_unreachable: Vec<IfUnreachable> =
-            cold.iter().map(|index| request.if_unreachable(*index)).collect();
+            in_redis.iter().map(|index| request.if_unreachable(*index)).collect();
         // Without leased checks nothing will have to be undone, and takes without receipts cost Redis less.
-        let receipts = if cold.len() < items.len() { Receipts::Wanted } else { request.receipts };
+        let receipts = if in_redis.len() < items.len() { Receipts::Wanted } else { request.receipts };
         let deadline =
-            if cold.len() < items.len() { request.deadline.of_first_step() } else { request.deadline };
-        let asked = TakeRequest {
-            checks: &in_redis,
+            if in_redis.len() < items.len() { request.deadline.of_first_step() } else { request.deadline };
+        let redis_request = TakeRequest {
+            checks: &checks,
             independent: &[],
             if_unreachable: &if_unreachable,
             receipts,
             deadline,
         };
-        let mut taken = match self.redis.take(asked).await {
+        let mut taken = match self.redis.take(redis_request).await {
             Ok(taken) => taken,
             Err(error) => {
-                cold.iter().for_each(|index| items[*index].failure = Some(error.clone()));
+                in_redis.iter().for_each(|index| items[*index].failure = Some(error.clone()));
                 return false;
             }
         };
         let mut may_go_on = taken.is_allowed();
         for failed in taken.failures {
             may_go_on &= if_unreachable.get(failed.index) == Some(&IfUnreachable::Continue);
-            if let Some(item) = cold.get(failed.index).and_then(|index| items.get_mut(*index)) {
+            if let Some(item) = in_redis.get(failed.index).and_then(|index| items.get_mut(*index)) {
                 item.failure = Some(failed.error);
             }
         }
-        taken.receipts.resize_with(cold.len(), || None);
-        for ((index, decision), receipt) in cold.iter().zip(taken.decisions).zip(taken.receipts) {
+        taken.receipts.resize_with(in_redis.len(), || None);
+        for ((index, decision), receipt) in in_redis.iter().zip(taken.decisions).zip(taken.receipts) {
             let item = &mut items[*index];
             item.decision = decision;
-            self.note_denial(item);
+            self.remember_group_denial(item);
             item.receipt = receipt.map(|receipt| item.receipt_of(receipt));
         }
         may_go_on
     }
 
     /// Remembers that Redis denied a check.
-    fn note_denial(&self, item: &Item<'_>) {
+    fn remember_group_denial(&self, item: &CheckItem<'_>) {
         let (Some(decision), cost) =
             (item.decision.filter(|decision| !decision.is_allowed()), item.check.cost)
         else {
             return;
         };
         with_strategy!(item.check.limit, |S, limit| {
-            let shared = &Holds::<S>::limiter(self).shared;
-            let answered_at = shared.instance.clock.now();
-            shared.table.with_new(TakeArgs { key: &item.key, limit, cost }, answered_at, |entry| {
+            let shared = &HasHybridLimiter::<S>::limiter(self).shared;
+            let replied_at = shared.instance.clock.now();
+            shared.table.with_or_insert(TakeArgs { key: &item.key, limit, cost }, replied_at, |entry| {
                 if entry.holding.limit() == limit {
-                    entry.holding.vetoed(cost, answered_at, decision);
+                    entry.holding.remember_group_denial(cost, replied_at, decision);
                 }
             });
         });
@@ -124,9 +131,9 @@ impl HybridRateLimiterProvider {
 
     /// Spends the leased checks. Undoes everything if one is denied, or if one fails and its failure stops
     /// the request.
-    pub(super) async fn take_leased(&self, items: &mut [Item<'_>], request: TakeRequest<'_>) {
+    pub(super) async fn take_leased(&self, items: &mut [CheckItem<'_>], request: TakeRequest<'_>) {
         for index in 0..items.len() {
-            if !matches!(items[index].standing, Standing::Leased) {
+            if !matches!(items[index].decided_by, DecidedBy::Lease) {
                 continue;
             }
             let may_go_on = match self.spend(&mut items[index], request.deadline).await {
@@ -135,7 +142,7 @@ impl HybridRateLimiterProvider {
                     decision.is_allowed()
                 }
                 Err(failure) => {
-                    items[index].failure = Some(self.failed(&items[index], failure));
+                    items[index].failure = Some(self.report_failure(&items[index], failure));
                     request.if_unreachable(index) == IfUnreachable::Continue
                 }
             };
@@ -146,28 +153,31 @@ impl HybridRateLimiterProvider {
     }
 
     /// Notifies the observer of a failure. Returns it as an error.
-    fn failed(&self, item: &Item<'_>, failure: RedisFailure) -> TrypemaError {
+    fn report_failure(&self, item: &CheckItem<'_>, failure: RedisFailure) -> TrypemaError {
         with_strategy!(item.check.limit, |S, _limit| {
-            Holds::<S>::limiter(self).redis().failed(&item.key, failure)
+            HasHybridLimiter::<S>::limiter(self).redis().report_failure(&item.key, failure)
         })
     }
 
     /// Takes a check with leases, or in Redis if they cannot decide it.
-    async fn spend(&self, item: &mut Item<'_>, deadline: Deadline) -> Result<Decision, RedisFailure> {
+    async fn spend(&self, item: &mut CheckItem<'_>, deadline: Deadline) -> Result<Decision, RedisFailure> {
         let (check, key) = (item.check, &item.key);
         let mut spent = Vec::new();
         let receipt;
         let decision = with_strategy!(check.limit, |S, limit| {
-            let limiter = Holds::<S>::limiter(self);
-            let tell = |back: UnspentUnits| spent.push(back);
-            let attempt = Attempt { turn: Turn::Again, deadline: Some(deadline.before_rollback()) };
-            match limiter.shared.decide(TakeArgs { key, limit, cost: check.cost }, attempt, tell).await? {
-                Reached::Found(found) => {
+            let limiter = HasHybridLimiter::<S>::limiter(self);
+            let on_spent = |units: LeasedUnits| spent.push(units);
+            let attempt = Attempt { count: CountCall::No, deadline: Some(deadline.before_rollback()) };
+            match limiter.shared.decide(TakeArgs { key, limit, cost: check.cost }, attempt, on_spent).await? {
+                DecideResult::Decided(found) => {
                     receipt = limiter.leased_receipt(key, limit, spent);
                     S::core(&found.decision::<S>(limit))
                 }
-                Reached::Cold(deadline) => {
-                    let reserved = limiter.redis().plain_reserve(deadline, key, (limit, check.cost)).await?;
+                DecideResult::NeedsRedis(deadline) => {
+                    let reserved = limiter
+                        .redis()
+                        .reserve_without_policy(deadline, LimitedKey { key, limit }, check.cost)
+                        .await?;
                     receipt = reserved.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
                     S::core(&reserved.decision)
                 }
@@ -179,13 +189,14 @@ impl HybridRateLimiterProvider {
 
     /// Takes a check with leases. Returns whether it is allowed; `None` if that needs waiting.
     #[cfg(feature = "rules")]
-    pub(super) fn try_spend(&self, item: &mut Item<'_>) -> Option<bool> {
+    pub(super) fn try_spend(&self, item: &mut CheckItem<'_>) -> Option<bool> {
         let (check, key) = (item.check, &item.key);
         let mut spent = Vec::new();
         with_strategy!(check.limit, |S, limit| {
-            let limiter = Holds::<S>::limiter(self);
+            let limiter = HasHybridLimiter::<S>::limiter(self);
             let take = TakeArgs { key, limit, cost: check.cost };
-            let found = limiter.shared.here_only(take, Turn::Again, |back: UnspentUnits| spent.push(back))?;
+            let found =
+                limiter.shared.decide_now(take, CountCall::No, |units: LeasedUnits| spent.push(units))?;
             let decision = S::core(&found.decision::<S>(limit));
             item.decision = Some(decision);
             item.receipt = limiter.leased_receipt(key, limit, spent);
@@ -194,13 +205,13 @@ impl HybridRateLimiterProvider {
     }
 
     /// Returns spent units to their leases. Receipts from Redis stay with their items.
-    pub(super) fn put_back(&self, items: &mut [Item<'_>]) {
+    pub(super) fn restore(&self, items: &mut [CheckItem<'_>]) {
         for item in items {
             let Some(receipt) = item.receipt.take() else { continue };
             with_strategy!(item.check.limit, |S, limit| {
                 match receipt.redeem::<S>(&item.key) {
                     Some(Origin::Leased(spent)) => {
-                        Holds::<S>::limiter(self).put_back(&item.key, limit, spent);
+                        HasHybridLimiter::<S>::limiter(self).restore(&item.key, limit, spent);
                     }
                     Some(Origin::Redis(receipt)) => item.receipt = Some(item.receipt_of(receipt)),
                     None => {}
@@ -210,8 +221,8 @@ impl HybridRateLimiterProvider {
     }
 
     /// Refunds everything, because a check was denied or failed after others were spent.
-    async fn undo(&self, items: &mut [Item<'_>], deadline: Deadline) {
-        self.put_back(items);
+    async fn undo(&self, items: &mut [CheckItem<'_>], deadline: Deadline) {
+        self.restore(items);
         let receipts: Vec<(Check<'_>, Receipt)> =
             items.iter_mut().filter_map(|item| Some((item.check, item.receipt.take()?))).collect();
         // Units that cannot be refunded stay spent, which is the stricter outcome.
@@ -219,24 +230,24 @@ impl HybridRateLimiterProvider {
     }
 
     /// Adds the checks of a denied request to the calls to report, for keys that this process decides.
-    pub(super) fn forgo(&self, items: &[Item<'_>]) {
+    pub(super) fn report_denied(&self, items: &[CheckItem<'_>]) {
         for item in items {
-            let is_counting = match item.standing {
-                Standing::Leased => !matches!(item.check.limit, crate::Limit::Abuse(_)),
-                Standing::Denied(_) => true,
-                Standing::Cold => false,
+            let is_counting = match item.decided_by {
+                DecidedBy::Lease => !matches!(item.check.limit, crate::Limit::Abuse(_)),
+                DecidedBy::Denial(_) => true,
+                DecidedBy::Redis => false,
             };
             if is_counting {
                 with_strategy!(item.check.limit, |S, _limit| {
-                    let table = &Holds::<S>::limiter(self).shared.table;
-                    table.with(&item.key, |entry| entry.holding.forgo(item.check.cost));
+                    let table = &HasHybridLimiter::<S>::limiter(self).shared.table;
+                    table.with(&item.key, |entry| entry.holding.report_denied(item.check.cost));
                 });
             }
         }
     }
 }
 
-impl Item<'_> {
+impl CheckItem<'_> {
     fn receipt_of(&self, receipt: RedisReceipt) -> Receipt {
         with_strategy!(self.check.limit, |S, _limit| Receipt::new::<S>(&self.key, Origin::Redis(receipt)))
     }

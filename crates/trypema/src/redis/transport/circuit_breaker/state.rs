@@ -16,13 +16,21 @@ pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 /// Counts consecutive failures. When there are enough, it refuses calls, except for one probe after each
 /// pause.
 #[derive(Debug)]
-pub(super) struct Breaker {
-    state: State,
+pub(super) struct BreakerState {
+    state: BreakerPhase,
     openings: u64,
+    cause: OpenCause,
+}
+
+/// The reason why the breaker opened last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenCause {
+    NoReplies,
+    FailedDial,
 }
 
 #[derive(Debug)]
-enum State {
+enum BreakerPhase {
     Closed { failures: u32 },
     Open { until: Timestamp },
     Probing,
@@ -36,78 +44,89 @@ pub(super) enum Admission {
     Probe,
 }
 
-impl Breaker {
+impl BreakerState {
     pub(super) fn new() -> Self {
-        Self { state: State::Closed { failures: 0 }, openings: 0 }
+        Self { state: BreakerPhase::Closed { failures: 0 }, openings: 0, cause: OpenCause::NoReplies }
     }
 
     /// Admits a call at `now`; `None` refuses it.
     pub(super) fn admit(&mut self, now: Timestamp) -> Option<Admission> {
         match self.state {
-            State::Closed { .. } => Some(Admission::Usual),
-            State::Open { until } if now >= until => {
-                self.state = State::Probing;
+            BreakerPhase::Closed { .. } => Some(Admission::Usual),
+            BreakerPhase::Open { until } if now >= until => {
+                self.state = BreakerPhase::Probing;
                 Some(Admission::Probe)
             }
-            State::Open { .. } | State::Probing => None,
+            BreakerPhase::Open { .. } | BreakerPhase::Probing => None,
         }
     }
 
     /// Whether a call would be refused at `now`.
     pub(super) fn is_refusing(&self, now: Timestamp) -> bool {
         match self.state {
-            State::Closed { .. } => false,
-            State::Open { until } => now < until,
-            State::Probing => true,
+            BreakerPhase::Closed { .. } => false,
+            BreakerPhase::Open { until } => now < until,
+            BreakerPhase::Probing => true,
         }
     }
 
     /// Records a reply, and closes the breaker. A late reply counts too: it shows that the server is there.
-    pub(super) fn succeeded(&mut self) {
-        self.state = State::Closed { failures: 0 };
+    pub(super) fn record_success(&mut self) {
+        self.state = BreakerPhase::Closed { failures: 0 };
     }
 
     /// Records a call without a reply. If that opens the breaker, it refuses calls until `until`.
-    pub(super) fn failed(&mut self, admission: Admission, until: Timestamp) {
+    pub(super) fn record_failure(&mut self, admission: Admission, until: Timestamp) {
         match (&mut self.state, admission) {
-            (State::Closed { failures }, _) => {
+            (BreakerPhase::Closed { failures }, _) => {
                 *failures += 1;
                 if *failures >= FAILURES_TO_OPEN {
                     self.open(until);
                 }
             }
-            (State::Probing, Admission::Probe) => self.open(until),
+            (BreakerPhase::Probing, Admission::Probe) => self.open(until),
             // The call was sent before the breaker opened: its failure is no news.
-            (State::Open { .. } | State::Probing, _) => {}
+            (BreakerPhase::Open { .. } | BreakerPhase::Probing, _) => {}
         }
     }
 
     /// Records that a caller gave up at `now` while the server was being dialled. Opens the breaker again
     /// after each pause, for as long as the dial lasts.
-    pub(super) fn dial_outlasted(&mut self, now: Timestamp, until: Timestamp) {
+    pub(super) fn record_slow_dial(&mut self, now: Timestamp, until: Timestamp) {
         match self.state {
-            State::Closed { .. } => self.failed(Admission::Usual, until),
-            State::Open { until: end } if now >= end => self.open(until),
-            State::Open { .. } | State::Probing => {}
+            BreakerPhase::Closed { .. } => self.record_failure(Admission::Usual, until),
+            BreakerPhase::Open { until: end } if now >= end => self.open(until),
+            BreakerPhase::Open { .. } | BreakerPhase::Probing => {}
         }
     }
 
-    /// Opens the breaker until `until`. Called directly if the server cannot be reached at all.
-    pub(super) fn open(&mut self, until: Timestamp) {
-        self.state = State::Open { until };
+    /// Records a dial that failed, and opens the breaker until `until`: the server cannot be reached at all.
+    pub(super) fn record_failed_dial(&mut self, until: Timestamp) {
+        self.open(until);
+        self.cause = OpenCause::FailedDial;
+    }
+
+    fn open(&mut self, until: Timestamp) {
+        self.state = BreakerPhase::Open { until };
         self.openings += 1;
+        self.cause = OpenCause::NoReplies;
+    }
+
+    /// Returns the reason why the breaker opened last.
+    pub(super) fn cause(&self) -> OpenCause {
+        self.cause
     }
 
     /// Records a call that ended without evidence about the server. If it was the probe, the next call
     /// becomes the probe.
-    pub(super) fn left(&mut self, admission: Admission, now: Timestamp) {
-        if admission == Admission::Probe && matches!(self.state, State::Probing) {
-            self.state = State::Open { until: now };
+    pub(super) fn release(&mut self, admission: Admission, now: Timestamp) {
+        if admission == Admission::Probe && matches!(self.state, BreakerPhase::Probing) {
+            self.state = BreakerPhase::Open { until: now };
         }
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed { .. })
+        matches!(self.state, BreakerPhase::Closed { .. })
     }
 
     /// Returns the number of times that the breaker has opened. A connection older than the last opening
@@ -127,28 +146,28 @@ mod tests {
         START + Duration::from_millis(ms)
     }
 
-    fn opened() -> Breaker {
-        let mut breaker = Breaker::new();
+    fn opened() -> BreakerState {
+        let mut breaker = BreakerState::new();
         for _ in 0..FAILURES_TO_OPEN {
             assert_eq!(breaker.admit(START), Some(Admission::Usual));
-            breaker.failed(Admission::Usual, later(100));
+            breaker.record_failure(Admission::Usual, later(100));
         }
         breaker
     }
 
     #[test]
     fn five_failures_in_a_row_open_it_and_four_do_not() {
-        let mut breaker = Breaker::new();
+        let mut breaker = BreakerState::new();
         for _ in 1..FAILURES_TO_OPEN {
-            breaker.failed(Admission::Usual, later(100));
+            breaker.record_failure(Admission::Usual, later(100));
         }
         assert!(breaker.is_closed());
-        breaker.succeeded();
+        breaker.record_success();
         for _ in 1..FAILURES_TO_OPEN {
-            breaker.failed(Admission::Usual, later(100));
+            breaker.record_failure(Admission::Usual, later(100));
         }
         assert_eq!((breaker.admit(START), breaker.openings()), (Some(Admission::Usual), 0));
-        breaker.failed(Admission::Usual, later(100));
+        breaker.record_failure(Admission::Usual, later(100));
         assert_eq!((breaker.admit(START), breaker.openings()), (None, 1));
     }
 
@@ -158,10 +177,10 @@ mod tests {
         assert_eq!(breaker.admit(later(99)), None);
         assert_eq!(breaker.admit(later(100)), Some(Admission::Probe));
         assert_eq!(breaker.admit(later(100)), None);
-        breaker.failed(Admission::Probe, later(200));
+        breaker.record_failure(Admission::Probe, later(200));
         assert_eq!(breaker.admit(later(199)), None);
         assert_eq!(breaker.admit(later(200)), Some(Admission::Probe));
-        breaker.succeeded();
+        breaker.record_success();
         assert_eq!(breaker.admit(later(200)), Some(Admission::Usual));
         assert_eq!(breaker.openings(), 2);
     }
@@ -170,48 +189,48 @@ mod tests {
     fn a_probe_that_leaves_hands_over_to_the_next_call() {
         let mut breaker = opened();
         assert_eq!(breaker.admit(later(100)), Some(Admission::Probe));
-        breaker.left(Admission::Usual, later(101));
+        breaker.release(Admission::Usual, later(101));
         assert_eq!(breaker.admit(later(101)), None);
-        breaker.left(Admission::Probe, later(101));
+        breaker.release(Admission::Probe, later(101));
         assert_eq!(breaker.admit(later(101)), Some(Admission::Probe));
     }
 
     #[test]
     fn failures_of_older_calls_do_not_lengthen_the_pause_or_end_the_probe() {
         let mut breaker = opened();
-        breaker.failed(Admission::Usual, later(500));
+        breaker.record_failure(Admission::Usual, later(500));
         assert_eq!(breaker.admit(later(100)), Some(Admission::Probe));
-        breaker.failed(Admission::Usual, later(500));
-        breaker.failed(Admission::Probe, later(200));
+        breaker.record_failure(Admission::Usual, later(500));
+        breaker.record_failure(Admission::Probe, later(200));
         assert_eq!(breaker.admit(later(200)), Some(Admission::Probe));
     }
 
     #[test]
     fn a_dial_that_outlasts_callers_opens_it_again_after_every_pause() {
-        let mut breaker = Breaker::new();
+        let mut breaker = BreakerState::new();
         for _ in 1..FAILURES_TO_OPEN {
-            breaker.dial_outlasted(START, later(100));
+            breaker.record_slow_dial(START, later(100));
         }
         assert!(!breaker.is_refusing(START));
-        breaker.dial_outlasted(START, later(100));
+        breaker.record_slow_dial(START, later(100));
         assert!(breaker.is_refusing(later(99)) && !breaker.is_refusing(later(100)));
-        breaker.dial_outlasted(later(99), later(200));
+        breaker.record_slow_dial(later(99), later(200));
         assert!(!breaker.is_refusing(later(100)));
-        breaker.dial_outlasted(later(100), later(200));
+        breaker.record_slow_dial(later(100), later(200));
         assert!(breaker.is_refusing(later(199)));
         assert_eq!((breaker.admit(later(200)), breaker.openings()), (Some(Admission::Probe), 2));
-        breaker.dial_outlasted(later(200), later(300));
+        breaker.record_slow_dial(later(200), later(300));
         assert!(breaker.is_refusing(later(200)), "the probe goes on");
     }
 
     #[test]
     fn a_server_that_cannot_be_reached_opens_it_at_once() {
-        let mut breaker = Breaker::new();
+        let mut breaker = BreakerState::new();
         breaker.open(later(100));
         assert_eq!(breaker.admit(later(99)), None);
         // The call that dialled ends without a reply. That must not end the pause.
-        breaker.left(Admission::Usual, later(1));
-        breaker.left(Admission::Probe, later(1));
+        breaker.release(Admission::Usual, later(1));
+        breaker.release(Admission::Probe, later(1));
         assert_eq!(breaker.admit(later(99)), None);
     }
 }

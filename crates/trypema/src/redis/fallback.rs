@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::ask::Verb;
 use super::key::RedisKey;
-use super::key_call::{Asking, KeyCall};
+use super::protocol::Verb;
+use super::verb_call::{VerbArgs, VerbCall};
 use crate::clock::{ClockSource, Timestamp};
 use crate::decision::DecisionTime;
 use crate::local::{Bound, Limiter as LocalLimiter, WhenFull};
@@ -58,44 +58,44 @@ const MAX_KEYS: usize = 100_000;
 
 /// The counters of this process for the time while Redis is unreachable.
 #[derive(Debug)]
-pub(super) struct Substitute<S: Strategy> {
+pub(super) struct FallbackCounters<S: Strategy> {
     local: OnceLock<LocalLimiter<S>>,
     /// Units that Redis has not been charged for yet.
-    unsettled: Mutex<HashMap<RedisKey, Debt>>,
+    uncharged_by_key: Mutex<HashMap<RedisKey, UnchargedUnits>>,
 }
 
 /// Units of one key that were admitted without Redis.
 #[derive(Debug, Clone, Copy)]
-struct Debt {
+struct UnchargedUnits {
     units: u64,
     /// The time at which the units stop counting; Redis need not be charged for them after it.
     counts_until: Timestamp,
 }
 
-impl<S: Wire> Substitute<S> {
+impl<S: Wire> FallbackCounters<S> {
     pub(super) fn new() -> Self {
-        Self { local: OnceLock::new(), unsettled: Mutex::default() }
+        Self { local: OnceLock::new(), uncharged_by_key: Mutex::default() }
     }
 
     /// Returns the decision of the policy; `None` if the policy is to fail.
     pub(super) fn decide<'l>(
         &self,
         on_failure: OnFailure,
-        call: KeyCall<'_, 'l, S::Limit>,
+        call: VerbCall<'_, 'l, S::Limit>,
     ) -> Option<S::Decision<'l>> {
-        let (now, limit, cost) = (ClockSource::System.now(), call.limit, call.asking.cost);
+        let (now, limit, cost) = (ClockSource::System.now(), call.limit, call.args.cost);
         let fresh = || S::decide(limit, &S::State::default(), Call::new(now, cost));
         let decided_at = DecisionTime::exactly(now).uncounted();
         match on_failure {
             OnFailure::Fail => None,
             OnFailure::Allow => Some(S::decision(limit, fresh(), decided_at)),
             OnFailure::Deny => Some(S::decision(limit, S::denied(fresh()), decided_at)),
-            OnFailure::Local { instances } => Some(self.decide_here(instances, call)),
+            OnFailure::Local { instances } => Some(self.decide_locally(instances, call)),
         }
     }
 
-    fn decide_here<'l>(&self, instances: NonZeroU32, call: KeyCall<'_, 'l, S::Limit>) -> S::Decision<'l> {
-        let KeyCall { key, limit, asking: Asking { verb, cost, .. } } = call;
+    fn decide_locally<'l>(&self, instances: NonZeroU32, call: VerbCall<'_, 'l, S::Limit>) -> S::Decision<'l> {
+        let VerbCall { key, limit, args: VerbArgs { verb, cost, .. } } = call;
         let bound = Bound { max_keys: MAX_KEYS, when_full: WhenFull::Share };
         let local = self.local.get_or_init(|| LocalLimiter::new(ClockSource::System, Some(bound), None));
         let weight = weight_of::<S>(instances, limit, cost);
@@ -105,42 +105,42 @@ impl<S: Wire> Substitute<S> {
         };
         if S::is_admitted(&found.outcome) && cost > 0 && verb != Verb::Peek {
             let counts_until = ClockSource::System.now() + Duration::from_micros(S::retention_us(limit));
-            self.note(key, Debt { units: cost, counts_until });
+            self.add_uncharged(key, UnchargedUnits { units: cost, counts_until });
         }
         S::decision(limit, found.outcome, found.decided_at.substitute())
     }
 
     /// Adds to the units that Redis is to be charged for. If there are too many such keys, the units are
     /// dropped and never charged.
-    fn note(&self, key: &RedisKey, debt: Debt) {
-        let mut unsettled = self.unsettled();
-        if unsettled.len() >= MAX_KEYS && !unsettled.contains_key(key) {
+    fn add_uncharged(&self, key: &RedisKey, uncharged: UnchargedUnits) {
+        let mut uncharged_by_key = self.uncharged_by_key();
+        if uncharged_by_key.len() >= MAX_KEYS && !uncharged_by_key.contains_key(key) {
             let now = ClockSource::System.now();
-            unsettled.retain(|_, debt| debt.counts_until > now);
-            if unsettled.len() >= MAX_KEYS {
+            uncharged_by_key.retain(|_, uncharged| uncharged.counts_until > now);
+            if uncharged_by_key.len() >= MAX_KEYS {
                 return;
             }
         }
-        let noted = unsettled.entry(key.clone()).or_insert(Debt { units: 0, ..debt });
-        noted.units = noted.units.saturating_add(debt.units);
-        noted.counts_until = noted.counts_until.max(debt.counts_until);
+        let noted = uncharged_by_key.entry(key.clone()).or_insert(UnchargedUnits { units: 0, ..uncharged });
+        noted.units = noted.units.saturating_add(uncharged.units);
+        noted.counts_until = noted.counts_until.max(uncharged.counts_until);
     }
 
     /// Refunds units that were counted here and that Redis has not been charged for. Returns their number.
     #[cfg(feature = "rules")]
-    pub(super) fn refund(&self, on_failure: OnFailure, call: KeyCall<'_, '_, S::Limit>) -> u64 {
-        let KeyCall { key, limit, asking: Asking { cost: units, .. } } = call;
+    pub(super) fn refund(&self, on_failure: OnFailure, call: VerbCall<'_, '_, S::Limit>) -> u64 {
+        let VerbCall { key, limit, args: VerbArgs { cost: units, .. } } = call;
         if !matches!(on_failure, OnFailure::Local { .. }) {
             return 0;
         }
-        let mut unsettled = self.unsettled();
-        let Some(debt) = unsettled.get_mut(key) else { return 0 };
-        let refunded = units.min(debt.units);
-        debt.units -= refunded;
-        if debt.units == 0 {
-            unsettled.remove(key);
+        let mut uncharged_by_key = self.uncharged_by_key();
+        let Some(uncharged) = uncharged_by_key.get_mut(key) else { return 0 };
+        let refunded = units.min(uncharged.units);
+        uncharged.units -= refunded;
+        if uncharged.units == 0 {
+            uncharged_by_key.remove(key);
         }
-        drop(unsettled);
+        drop(uncharged_by_key);
         if let Some(local) = self.local.get() {
             // A taken unit may have been counted once per instance. Refunding it once is stricter, and
             // exact for a single instance.
@@ -153,20 +153,22 @@ impl<S: Wire> Substitute<S> {
     pub(super) fn forget(&self, key: &RedisKey) {
         let Some(local) = self.local.get() else { return };
         local.reset(key.as_str());
-        self.unsettled().remove(key);
+        self.uncharged_by_key().remove(key);
     }
 
     /// Removes and returns the units of a key that Redis is to be charged for now.
-    pub(super) fn settling<'a>(&'a self, key: &'a RedisKey) -> Option<Settling<'a, S>> {
+    pub(super) fn take_pending_charge<'a>(&'a self, key: &'a RedisKey) -> Option<PendingCharge<'a, S>> {
         self.local.get()?;
-        let debt =
-            self.unsettled().remove(key).filter(|debt| debt.counts_until > ClockSource::System.now())?;
-        Some(Settling { substitute: self, key, debt, unsent: Arc::default() })
+        let uncharged = self
+            .uncharged_by_key()
+            .remove(key)
+            .filter(|uncharged| uncharged.counts_until > ClockSource::System.now())?;
+        Some(PendingCharge { fallback: self, key, uncharged, unsent: Arc::default() })
     }
 
     /// Returns the part of `cost` that `take_up_to` tries to take while Redis is unreachable: at most this
     /// instance's share of the capacity.
-    pub(super) fn most_of(&self, on_failure: OnFailure, limit: &S::Limit, cost: u64) -> u64 {
+    pub(super) fn capped_cost(&self, on_failure: OnFailure, limit: &S::Limit, cost: u64) -> u64 {
         let capacity = capacity_of::<S>(limit);
         match on_failure {
             OnFailure::Local { instances } => cost.min((capacity / u64::from(instances.get())).max(1)),
@@ -174,8 +176,8 @@ impl<S: Wire> Substitute<S> {
         }
     }
 
-    fn unsettled(&self) -> MutexGuard<'_, HashMap<RedisKey, Debt>> {
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn uncharged_by_key(&self) -> MutexGuard<'_, HashMap<RedisKey, UnchargedUnits>> {
+        self.uncharged_by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -191,16 +193,16 @@ fn capacity_of<S: Strategy>(limit: &S::Limit) -> u64 {
 }
 
 /// Units that Redis is being charged for. Dropping it restores them if they were certainly not charged.
-pub(super) struct Settling<'a, S: Wire> {
-    substitute: &'a Substitute<S>,
+pub(super) struct PendingCharge<'a, S: Wire> {
+    fallback: &'a FallbackCounters<S>,
     key: &'a RedisKey,
-    debt: Debt,
+    uncharged: UnchargedUnits,
     unsent: Arc<AtomicBool>,
 }
 
-impl<S: Wire> Settling<'_, S> {
+impl<S: Wire> PendingCharge<'_, S> {
     pub(super) fn units(&self) -> u64 {
-        self.debt.units
+        self.uncharged.units
     }
 
     /// Returns the flag that the batcher sets if the caller is dropped before the request is sent.
@@ -209,15 +211,15 @@ impl<S: Wire> Settling<'_, S> {
     }
 
     /// Marks the units as not charged.
-    pub(super) fn put_off(&self) {
+    pub(super) fn mark_unsent(&self) {
         self.unsent.store(true, Ordering::Release);
     }
 }
 
-impl<S: Wire> Drop for Settling<'_, S> {
+impl<S: Wire> Drop for PendingCharge<'_, S> {
     fn drop(&mut self) {
         if self.unsent.load(Ordering::Acquire) {
-            self.substitute.note(self.key, self.debt);
+            self.fallback.add_uncharged(self.key, self.uncharged);
         }
     }
 }

@@ -5,18 +5,18 @@ use crate::strategy::LeaseGrant;
 
 /// The result of a take.
 #[derive(Debug, Clone, Copy)]
-pub enum Taken<O> {
+pub enum LocalDecision<O> {
     /// The instance decided the call.
-    Decided(Decided<O>),
+    Decided(LeaseDecision<O>),
     /// A lease or a denial ends about now: the decision needs a more exact time.
-    Unclear,
+    NeedsExactTime,
     /// Redis has to decide.
-    Unknown,
+    NeedsRedis,
 }
 
 /// A decision of the instance.
 #[derive(Debug, Clone, Copy)]
-pub struct Decided<O> {
+pub struct LeaseDecision<O> {
     /// The outcome.
     pub outcome: O,
     /// The approximate time by the clock of Redis.
@@ -27,18 +27,18 @@ pub struct Decided<O> {
 
 /// The times of a lease request and its reply, by the instance's clock.
 #[derive(Debug, Clone, Copy)]
-pub struct Trip {
+pub struct RequestTiming {
     /// A time before the request was sent.
-    pub asked_at: Timestamp,
+    pub requested_at: Timestamp,
     /// A time after the reply arrived.
-    pub answered_at: Timestamp,
+    pub replied_at: Timestamp,
 }
 
 /// A granted lease.
 #[derive(Debug, Clone, Copy)]
-pub struct Grant<O> {
+pub struct TimedGrant<O> {
     /// The units, and the time at which Redis recorded them.
-    pub leased: LeaseGrant<O>,
+    pub lease: LeaseGrant<O>,
     /// The time by the clock of Redis.
     pub now: Timestamp,
     /// The key's reset count at the grant.
@@ -47,19 +47,19 @@ pub struct Grant<O> {
 
 /// The maintenance that a key needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Chore {
+pub enum Maintenance {
     /// No maintenance yet.
     Nothing,
     /// Units are to be returned to Redis, or calls to be reported.
-    Settle,
+    Return,
     /// The key can be removed.
-    Forget,
+    Remove,
 }
 
-impl Trip {
+impl RequestTiming {
     /// Returns a lower bound for the lead of Redis's clock over the instance's. The actual lead is larger
     /// by the time that the reply took.
     pub(super) fn ahead_us(self, shared_now: Timestamp) -> i64 {
-        shared_now.as_micros() as i64 - self.answered_at.as_micros() as i64
+        shared_now.as_micros() as i64 - self.replied_at.as_micros() as i64
     }
 }

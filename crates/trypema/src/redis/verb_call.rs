@@ -1,0 +1,47 @@
+//! The arguments of a call for one key.
+
+use super::key::RedisKey;
+use super::protocol::Verb;
+
+/// A verb with its numeric arguments.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct VerbArgs {
+    pub(super) verb: Verb,
+    pub(super) cost: u64,
+    pub(super) extra: u64,
+}
+
+impl VerbArgs {
+    pub(super) fn new(verb: Verb, cost: u64) -> Self {
+        Self { verb, cost, extra: 0 }
+    }
+}
+
+/// A key, and the limit that applies to it.
+#[derive(Debug)]
+pub(crate) struct LimitedKey<'k, 'l, L> {
+    pub(crate) key: &'k RedisKey,
+    pub(crate) limit: &'l L,
+}
+
+/// A verb with the key and the limit that it applies to.
+#[derive(Debug)]
+pub(super) struct VerbCall<'k, 'l, L> {
+    pub(super) key: &'k RedisKey,
+    pub(super) limit: &'l L,
+    pub(super) args: VerbArgs,
+}
+
+impl<'k, 'l, L> VerbCall<'k, 'l, L> {
+    pub(super) fn new(key: &'k RedisKey, limit: &'l L, args: VerbArgs) -> Self {
+        Self { key, limit, args }
+    }
+}
+
+impl<L> Clone for VerbCall<'_, '_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for VerbCall<'_, '_, L> {}
