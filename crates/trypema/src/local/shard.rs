@@ -73,7 +73,7 @@ impl<S: Strategy> Shard<S> {
         overflow.index_of(limit).and_then(|place| overflow.state_at(place, limit))
     }
 
-    /// Runs `look` on the state that decides for a key without one of its own under `limit`.
+    /// Runs `peek` on the state that decides for a key without one of its own under `limit`.
     pub(super) fn peek_shared<R>(
         &mut self,
         limit: &S::Limit,

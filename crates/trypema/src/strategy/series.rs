@@ -160,7 +160,7 @@ impl Series {
         stamp
     }
 
-    /// Updates the flags of the newest time for `record`: it is an upper bound if the time of the record is,
+    /// Updates the flags of the newest time for `new_units`: it is an upper bound if their time is,
     /// unless a lease is still running.
     #[inline(always)]
     fn update_flags(&mut self, window: WindowAt, new_units: NewUnits) {

@@ -154,7 +154,7 @@ impl<S: Leasable> Shared<S> {
         }
     }
 
-    /// Same as [`here`](Self::here), for a call that cannot wait. Returns `None` if the call would have to
+    /// Same as [`try_decide`](Self::try_decide), for a call that cannot wait. Returns `None` if the call would have to
     /// wait, and requests no lease for it.
     pub(super) fn decide_now(
         self: &Arc<Self>,
