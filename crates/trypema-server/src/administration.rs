@@ -54,8 +54,8 @@ impl Administration {
             Err(error) if is_explicit => Err(error),
             Err(error) => {
                 tracing::warn!(
-                    %error,
-                    "administration and /metrics are off; set admin_listen, and admin_token or a runtime directory"
+                    "administration: administration and /metrics are off: {error}. Set admin_listen; and \
+                     admin_token, or RUNTIME_DIRECTORY for a generated token"
                 );
                 Ok(None)
             }
@@ -80,8 +80,8 @@ impl Administration {
         let address = self.about.address;
         if config.tls.is_none() && !address.ip().to_canonical().is_loopback() {
             tracing::warn!(
-                %address,
-                "administration is not limited to this machine and has no TLS: tokens can be read on the network"
+                "administration: admin_listen={address} is reachable from other machines without TLS, so tokens \
+                 travel in clear text; set tls_certificate and tls_key"
             );
         }
     }

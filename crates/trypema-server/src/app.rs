@@ -8,9 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 use trypema::clock::Clock;
 use trypema::rules::{Engine, Explanation, Refunded, Request, RuleSet, Verdict};
-use trypema::{Attempts, BlockScope, RateLimiter, TrypemaError};
+use trypema::{RateLimiter, TrypemaError};
 
 use crate::config::Config;
+use crate::denial_log::DenialLog;
 use crate::metrics::{Exposition, Kind, Metrics, StoreMetrics};
 use crate::mode::Mode;
 use crate::provider::{self, Deciding, Parts, Provider};
@@ -25,6 +26,7 @@ pub struct App {
     limiter: Arc<RateLimiter>,
     provider: Provider,
     pub(crate) metrics: Metrics,
+    pub(crate) denial_log: DenialLog,
     is_draining: AtomicBool,
     /// The error of the rule set that was read last, if it was invalid.
     refused_rules: Mutex<Option<String>>,
@@ -35,14 +37,14 @@ pub struct App {
 #[derive(Debug, Serialize)]
 pub(crate) struct Readiness {
     pub(crate) ready: bool,
-    provider: &'static str,
-    rules: usize,
+    pub(crate) provider: &'static str,
+    pub(crate) rules: usize,
     /// The origin of the rules in force: `file`, `database`, or `cache` if the database has been
     /// unreachable since they were loaded.
-    rules_from: &'static str,
+    pub(crate) rules_from: &'static str,
     /// The revision of the rules in force, if they are stored in a database.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rules_revision: Option<u64>,
+    pub(crate) rules_revision: Option<u64>,
     /// The time since the server last confirmed that the rules in force are the stored ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     rules_stale_seconds: Option<u64>,
@@ -79,7 +81,8 @@ impl App {
         let deciding = provider::connect(config, rules, Parts { clock, observer: store }).await?;
         let Deciding { engine, limiter, provider } = deciding;
         let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(refused));
-        Ok(Self { engine, limiter, provider, metrics, is_draining, refused_rules, following })
+        let denial_log = DenialLog::new(config.log_denials);
+        Ok(Self { engine, limiter, provider, metrics, denial_log, is_draining, refused_rules, following })
     }
 
     /// Decides a request by the rules in force. Every front end calls this method.
@@ -94,15 +97,19 @@ impl App {
             Mode::Record => self.engine.record(request).await,
         };
         match &asked {
-            Ok(verdict) if mode == Mode::Look => tell(verdict, request),
             Ok(verdict) => {
-                self.metrics.rules.decided(verdict, mode);
-                self.metrics.rules.passed_by(verdict, request);
-                tell(verdict, request);
+                if mode != Mode::Look {
+                    self.metrics.rules.decided(verdict, mode);
+                    self.metrics.rules.passed_by(verdict, request);
+                }
+                self.denial_log.log(verdict, request, mode);
             }
             Err(error) => {
                 self.metrics.rules.failed(&self.engine.rules(), request);
-                tracing::debug!(%error, "not decided");
+                if error.is_store_failure() {
+                    self.metrics.store.undecided.add_one();
+                }
+                tracing::debug!(mode = mode.name(), "requests: request not decided: {error}");
             }
         }
         asked
@@ -197,6 +204,11 @@ impl App {
         (self.provider == Provider::Hybrid).then(|| self.limiter.hybrid().keep_in_sync())
     }
 
+    /// Returns the number of leased units that are not spent.
+    pub(crate) fn held_units(&self) -> u64 {
+        self.limiter.hybrid().stats().held_units
+    }
+
     /// Returns leased units to Redis. The server calls this after the last request.
     pub(crate) async fn release(&self) {
         if self.provider == Provider::Hybrid {
@@ -239,33 +251,14 @@ impl App {
     }
 }
 
-fn tell(verdict: &Verdict, request: &Request<'_>) {
-    if tracing::enabled!(tracing::Level::DEBUG) && !verdict.is_allowed() {
-        let rule = verdict.decided_by();
-        tracing::debug!(
-            rule = rule.map(|rule| rule.rule.id.as_str()),
-            name = rule.map(|rule| rule.rule.display_name()),
-            key = rule.map(|rule| rule.key),
-            cost = request.cost(),
-            retry_after = ?verdict.retry_after(),
-            scope = rule.and_then(|rule| rule.block_scope()).map(BlockScope::name),
-            short_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::short_count),
-            long_count = rule.and_then(|rule| rule.decision.attempts()).map(Attempts::long_count),
-            missing_attribute = rule.and_then(|rule| rule.missing),
-            "denied"
-        );
-    }
-}
-
 /// Warns if more rules can apply to one request than the engine accepts, before such a request fails.
 fn warn_of_too_many(rules: &RuleSet) {
     let most = rules.most_applying();
     if most > RuleSet::MAX_APPLYING {
         tracing::warn!(
-            most,
-            max = RuleSet::MAX_APPLYING,
-            "more rules can apply to one request than are asked: such requests end with an error \
-             (`trypema rules validate` says how this is estimated)"
+            "rules: up to {most} rules can apply to one request, the maximum is {}; requests above it fail \
+             (`trypema rules validate` explains the estimate)",
+            RuleSet::MAX_APPLYING
         );
     }
 }

@@ -108,7 +108,8 @@ impl Queue {
             }
         });
         if let Err(error) = started {
-            tracing::error!(%error, "the thread `{}` could not be started", worker.name());
+            let name = worker.name();
+            tracing::error!("rules: cannot start thread {name} ({error}); reads or changes of rules fail");
         }
         Self { tasks, waiting: AtomicUsize::new(0) }
     }

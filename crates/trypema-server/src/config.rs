@@ -13,7 +13,9 @@ use crate::allowed_origins::AllowedOrigins;
 use crate::forward_auth::Profiles;
 use crate::rules::{Address, CacheChoice, DatabaseChoice, RulesSource};
 use crate::secret::Secret;
-use crate::settings::{AdminListenSetting, InvalidConfig, ProviderSetting, Settings, StoreFailureSetting};
+use crate::settings::{
+    AdminListenSetting, InvalidConfig, LogDenials, ProviderSetting, Settings, StoreFailureSetting,
+};
 use crate::spans::Collector;
 use crate::token_file::RuntimeDirectory;
 use crate::tokens::{Role, Tokens};
@@ -50,6 +52,8 @@ pub struct Config {
     pub shutdown_delay: Duration,
     /// The time after `shutdown_delay` in which requests in flight may finish.
     pub shutdown_deadline: Duration,
+    /// The denied requests that are logged at level `info`.
+    pub log_denials: LogDenials,
     /// The OpenTelemetry collector.
     pub(crate) collector: Option<Collector>,
 }
@@ -89,6 +93,16 @@ pub enum ProviderChoice {
     Hybrid(RedisChoice, Duration),
 }
 
+impl ProviderChoice {
+    /// Returns the settings of Redis, if the provider uses it.
+    pub(crate) fn redis(&self) -> Option<&RedisChoice> {
+        match self {
+            Self::Memory => None,
+            Self::Redis(redis) | Self::Hybrid(redis, _) => Some(redis),
+        }
+    }
+}
+
 /// The settings of Redis.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -97,6 +111,18 @@ pub struct RedisChoice {
     pub prefix: Option<RedisKey>,
     pub deadline: Duration,
     pub on_failure: OnFailure,
+}
+
+impl RedisChoice {
+    /// Returns the value of `on_store_failure`, for logs.
+    pub(crate) fn failure_policy(&self) -> &'static str {
+        match self.on_failure {
+            OnFailure::Allow => "allow",
+            OnFailure::Deny => "deny",
+            OnFailure::Local { .. } => "local",
+            _ => "error",
+        }
+    }
 }
 
 /// Bounds on connections and requests.
@@ -166,6 +192,7 @@ impl Config {
             limits: Limits::new(&settings)?,
             shutdown_delay: time(settings.shutdown_delay, 0),
             shutdown_deadline: time(settings.shutdown_deadline, 10_000),
+            log_denials: settings.log_denials.unwrap_or_default(),
             collector: collector(settings.otlp_endpoint.as_deref())?,
             provider: provider(settings)?,
         })

@@ -64,7 +64,7 @@ impl LoginGuard {
         let is_blocked = !blocked_for.is_zero();
         if is_blocked { &self.metrics.blocked } else { &self.metrics.failed }.add_one();
         if decision.is_allowed() {
-            tracing::warn!(%peer, "login failed: wrong token");
+            tracing::warn!(%peer, "administration: login failed: wrong token");
             return None;
         }
         let wait = decision.block_ends_after();
@@ -74,7 +74,7 @@ impl LoginGuard {
                 %peer,
                 last_minute = decision.short_count(),
                 last_hour = decision.long_count(),
-                "login failed: wrong token; answering 429 to wrong tokens from this address for {} s",
+                "administration: login failed: wrong token; answering 429 to wrong tokens from this address for {} s",
                 wait.as_secs()
             );
         }

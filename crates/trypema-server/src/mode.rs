@@ -13,3 +13,14 @@ pub enum Mode {
     /// decision.
     Record,
 }
+
+impl Mode {
+    /// Returns the name that requests use.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Look => "look",
+            Self::Record => "record",
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Builds the limiter and the engine of the configured provider.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,11 +88,11 @@ async fn with_redis(
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) if is_final(&error) => return Err(error),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "redis cannot be reached; starting without it");
+            warn_of_unreachable(&error, redis);
             RedisConnection::lazy(url)?
         }
         Err(_) => {
-            tracing::warn!("redis does not answer; starting without it");
+            warn_of_unreachable(&format_args!("no reply within {} s", FIRST_CONNECTION.as_secs()), redis);
             RedisConnection::lazy(url)?
         }
     };
@@ -100,6 +101,14 @@ async fn with_redis(
         Some(prefix) => builder.redis_prefix(prefix),
         None => builder,
     })
+}
+
+fn warn_of_unreachable(error: &dyn Display, redis: &RedisChoice) {
+    let policy = redis.failure_policy();
+    tracing::warn!(
+        "store: Redis is unreachable ({error}); starting anyway, applying on_store_failure={policy}, or the \
+         rule's own, until it recovers"
+    );
 }
 
 fn is_final(error: &TrypemaError) -> bool {

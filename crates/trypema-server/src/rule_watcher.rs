@@ -8,23 +8,23 @@ mod file;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 
 use crate::app::App;
+use crate::background_tasks::BackgroundTasks;
 use crate::rules::Following;
 
 /// Spawns the tasks that watch the rules of `app`. None of them ends by itself. Notifying `reload` makes
 /// them read the rules immediately.
-pub(crate) fn spawn(background: &mut JoinSet<()>, app: &Arc<App>, reload: Arc<Notify>) {
+pub(crate) fn spawn(background: &mut BackgroundTasks, app: &Arc<App>, reload: Arc<Notify>) {
     match app.following().clone() {
         Following::File(source) => {
-            background.spawn(file::watch(Arc::clone(app), source, reload));
+            background.spawn("rules file", file::watch(Arc::clone(app), source, reload));
         }
         Following::Book(book) => {
-            background.spawn(database::hear_database(Arc::clone(&book)));
-            background.spawn(database::hear_redis(Arc::clone(&book)));
-            background.spawn(database::hear_reload(Arc::clone(&book), reload));
-            background.spawn(database::follow(Arc::clone(app), book));
+            background.spawn("rules: LISTEN", database::hear_database(Arc::clone(&book)));
+            background.spawn("rules: Redis Pub/Sub", database::hear_redis(Arc::clone(&book)));
+            background.spawn("rules: SIGHUP", database::hear_reload(Arc::clone(&book), reload));
+            background.spawn("rules: database", database::follow(Arc::clone(app), book));
         }
     }
 }

@@ -8,12 +8,14 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use trypema::clock::Clock;
+use trypema::rules::Period;
 
 use crate::administration::{AdminAddress, Administration};
 use crate::app::App;
+use crate::background_tasks::BackgroundTasks;
 use crate::clock::Started;
 use crate::config::Config;
 use crate::front::http::{Access, AdminApi, CheckApi, Common, Http};
@@ -22,10 +24,8 @@ use crate::net::{self, Accepting, Certificates, Descriptors, Listening, Registry
 use crate::rule_watcher;
 use crate::spans::Spans;
 use crate::start_error::StartError;
+use crate::store_watch;
 
-/// The interval at which the circuit breakers are checked, to log that Redis became unreachable or
-/// recovered.
-const WATCH_STORE_EVERY: Duration = Duration::from_secs(1);
 /// The interval at which shutdown checks whether the last connection has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// The time that shutdown gives clients to complete a request that they have begun to send.
@@ -107,13 +107,13 @@ impl Server {
         self.reload.clone()
     }
 
-    /// Serves until `stop` completes. Then finishes requests in flight, returns leased units to Redis, and
-    /// returns.
+    /// Serves until `stop` returns a reason, which is logged, such as "received SIGTERM". Then finishes
+    /// requests in flight, returns leased units to Redis, and returns.
     ///
     /// # Errors
     ///
     /// The server stopped because a background task ended.
-    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Interrupted> {
+    pub async fn run(mut self, stop: impl Future<Output = &'static str>) -> Result<(), Interrupted> {
         let registry = self.registry();
         let mut background = self.background(&registry);
         let (spans, sending) = match self.config.collector.take() {
@@ -125,15 +125,20 @@ impl Server {
         };
         let (app, config) = (Arc::clone(&self.app), self.config.clone());
         let listeners = self.into_listeners(&registry, spans);
-        let outcome = tokio::select! {
-            () = listeners.accept() => Ok(()),
-            () = stop => Ok(()),
-            Some(ended) = background.join_next() => {
-                tracing::error!(?ended, "a background task ended");
-                Err(Interrupted)
+        let (reason, outcome) = tokio::select! {
+            () = listeners.accept() => ("the listeners ended", Ok(())),
+            reason = stop => (reason, Ok(())),
+            ended = background.ended() => {
+                tracing::error!("server: background task ended unexpectedly ({ended})");
+                ("a background task ended", Err(Interrupted))
             }
         };
-        tracing::info!("stopping: no more requests are wanted");
+        tracing::info!(
+            "server: {reason}; stopping: accepting connections for {} (shutdown_delay), then finishing requests \
+             for up to {} (shutdown_deadline)",
+            Period(config.shutdown_delay),
+            Period(config.shutdown_deadline)
+        );
         app.drain();
         tokio::select! {
             () = listeners.accept() => {}
@@ -142,8 +147,9 @@ impl Server {
         registry.finish_all();
         listeners.run_out();
         stop_all(&app, &registry, config.shutdown_deadline, sending).await;
-        background.shutdown().await;
-        tracing::info!("stopped");
+        background.stop().await;
+        app.denial_log.start_period();
+        tracing::info!("server: stopped");
         outcome
     }
 
@@ -178,26 +184,34 @@ impl Server {
         let room = Descriptors::claim(limits.connections);
         if room.connections < limits.connections {
             tracing::warn!(
-                connections = room.connections,
-                max_connections = limits.connections,
-                "the limit of open files is lower than max_connections; raise it with `ulimit -n` or LimitNOFILE="
+                "net: the open-file limit is lower than max_connections={}; accepting up to {} connections; raise \
+                 it with `ulimit -n` or LimitNOFILE=",
+                limits.connections,
+                room.connections
             );
         }
         Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), &self.config, room))
     }
 
     /// Spawns the background tasks.
-    fn background(&self, registry: &Arc<Registry>) -> JoinSet<()> {
-        let mut background = JoinSet::new();
+    fn background(&self, registry: &Arc<Registry>) -> BackgroundTasks {
+        let mut background = BackgroundTasks::default();
         let (app, registry) = (&self.app, Arc::clone(registry));
-        background.spawn(async move { registry.keep_time().await });
+        background.spawn("connection timeouts", async move { registry.keep_time().await });
         rule_watcher::spawn(&mut background, app, Arc::clone(&self.reload.rules));
-        background.spawn(watch_store(Arc::clone(app)));
+        if let Some(redis) = self.config.provider.redis() {
+            background.spawn("store watch", store_watch::watch(Arc::clone(app), redis.failure_policy()));
+        }
+        if app.denial_log.is_sampled() {
+            let app = Arc::clone(app);
+            background.spawn("denial log", async move { app.denial_log.run().await });
+        }
         if let Some(certificates) = self.certificates.clone() {
-            background.spawn(watch_certificates(certificates, Arc::clone(&self.reload.certificates)));
+            let watching = watch_certificates(certificates, Arc::clone(&self.reload.certificates));
+            background.spawn("certificate reload", watching);
         }
         if let Some(work) = app.background() {
-            background.spawn(work);
+            background.spawn("lease sync", work);
         }
         background
     }
@@ -236,14 +250,16 @@ async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: O
     let left = || deadline.saturating_sub(stopping.ago()).max(LAST_MOMENT);
     finish(registry, deadline).await;
     if timeout(left(), app.release()).await.is_err() {
+        let units = app.held_units();
         tracing::warn!(
-            "what is held could not be given back in time; it stays counted until it leaves by itself"
+            "shutdown: could not return {units} leased units to Redis in time; they count against their limits \
+             until they leave the window"
         );
     }
     if let Some(sending) = sending
         && timeout(left(), sending).await.is_err()
     {
-        tracing::warn!("the last spans could not be sent in time");
+        tracing::warn!("shutdown: could not send the last spans to otlp_endpoint in time; they are lost");
     }
 }
 
@@ -257,7 +273,8 @@ async fn finish(registry: &Registry, deadline: Duration) {
     if all_ended(registry, deadline.saturating_sub(MOMENT_TO_ASK)).await {
         return;
     }
-    tracing::warn!(connections = registry.open(), "ending connections that took too long");
+    let connections = registry.open();
+    tracing::warn!("shutdown: shutdown_deadline exceeded; closing {connections} connections");
     registry.end_all();
     all_ended(registry, LAST_MOMENT).await;
 }
@@ -274,29 +291,16 @@ async fn all_ended(registry: &Registry, within: Duration) -> bool {
 }
 
 async fn watch_certificates(certificates: Arc<Certificates>, asked: Arc<Notify>) {
+    let file = certificates.file().display().to_string();
     loop {
         asked.notified().await;
         let certificates = Arc::clone(&certificates);
         match tokio::task::spawn_blocking(move || certificates.read_again()).await {
-            Ok(Ok(())) => tracing::info!("the certificate was read again"),
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the new certificate cannot be used; the old one stays")
+            Ok(Ok(())) => tracing::info!("tls: certificate reloaded from {file}"),
+            Ok(Err(error)) => tracing::error!("tls: {error}; keeping the previous certificate"),
+            Err(_) => {
+                tracing::error!("tls: reading {file} was interrupted; keeping the previous certificate")
             }
-            Err(_) => {}
         }
-    }
-}
-
-async fn watch_store(app: Arc<App>) {
-    let mut was_away = false;
-    loop {
-        tokio::time::sleep(WATCH_STORE_EVERY).await;
-        let is_away = app.is_store_away();
-        match (was_away, is_away) {
-            (false, true) => tracing::warn!("redis does not answer; rules answer as they were told to"),
-            (true, false) => tracing::info!("redis answers again"),
-            _ => {}
-        }
-        was_away = is_away;
     }
 }

@@ -177,9 +177,12 @@ pub struct Settings {
     /// Format of logs, on standard error [default: pretty]
     #[arg(long, env = "TRYPEMA_LOG_FORMAT", value_name = "FORMAT", help_heading = "Operation")]
     pub log_format: Option<LogFormat>,
-    /// Log level; `debug` logs every denial [default: info]
+    /// Log level; `debug` logs every denied or throttled request [default: info]
     #[arg(long, env = "TRYPEMA_LOG_LEVEL", value_name = "LEVEL", help_heading = "Operation")]
     pub log_level: Option<LogLevel>,
+    /// Denied requests to log at level `info`, with rule and key [default: off]
+    #[arg(long, env = "TRYPEMA_LOG_DENIALS", value_name = "WHICH", help_heading = "Operation")]
+    pub log_denials: Option<LogDenials>,
     /// OpenTelemetry collector (OTLP over HTTP, as in http://127.0.0.1:4318) for requests whose traceparent
     /// is sampled
     #[arg(long, env = "TRYPEMA_OTLP_ENDPOINT", value_name = "URL", help_heading = "Operation")]
@@ -302,6 +305,19 @@ pub enum LogLevel {
     Trace,
 }
 
+/// The denied requests that are logged at level `info`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogDenials {
+    /// None
+    #[default]
+    Off,
+    /// Up to ten a second, and the number of those left out
+    Sampled,
+    /// All
+    All,
+}
+
 impl Settings {
     /// Reads a configuration file.
     ///
@@ -378,6 +394,7 @@ impl Settings {
             shutdown_deadline: self.shutdown_deadline.or(others.shutdown_deadline),
             log_format: self.log_format.or(others.log_format),
             log_level: self.log_level.or(others.log_level),
+            log_denials: self.log_denials.or(others.log_denials),
             otlp_endpoint: self.otlp_endpoint.or(others.otlp_endpoint),
         }
     }

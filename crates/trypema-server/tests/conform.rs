@@ -21,6 +21,8 @@ mod folder;
 mod harness;
 #[path = "conform/in_process.rs"]
 mod in_process;
+#[path = "conform/logs.rs"]
+mod logs;
 #[path = "conform/metrics.rs"]
 mod metrics;
 #[path = "conform/openapi.rs"]

@@ -4,6 +4,7 @@
 //! requests against a rule set and can replace the set while requests are running.
 
 mod address;
+mod changes;
 mod compile;
 pub(crate) mod counter;
 mod definition;
@@ -28,6 +29,7 @@ mod verdict;
 mod watch;
 mod yaml;
 
+pub use changes::RuleSetChanges;
 pub use definition::{
     AbuseNumbers, Action, BucketLimit, BucketNumbers, CounterNumbers, IfMissing, KeyVerdict, Numbers,
     OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WhileBlocked,

@@ -1,5 +1,6 @@
 //! `trypema serve`.
 
+use std::fmt::Display;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{failed, print};
 use crate::administration::AdminAddress;
-use crate::config::Config;
+use crate::config::{Config, RedisChoice};
 use crate::log;
 use crate::rules::RulesSource;
 use crate::server::{Interrupted, Server};
@@ -47,23 +48,34 @@ impl Serve {
         log::start(format, settings.log_level.unwrap_or(LogLevel::Info));
         let config = match Config::new(settings) {
             Ok(config) => Config { runtime_directory: RuntimeDirectory::from_environment(), ..config },
-            Err(invalid) => return failed(invalid),
+            Err(invalid) => return stopped_by(&invalid, format),
         };
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return failed(error),
+            Err(error) => return stopped_by(&error, format),
         };
         let served = runtime.block_on(serve(config, format));
         // Tasks that still run, such as a read from a file system that hangs, end with the process.
         runtime.shutdown_background();
         match served {
             Ok(()) => ExitCode::SUCCESS,
-            Err(Failure::Start(error)) if error.is_final() => failed(error),
+            Err(Failure::Start(error)) if error.is_final() => stopped_by(&error, format),
             // The service manager may restart the server.
             Err(failure) => {
-                failed(failure);
+                stopped_by(&failure, format);
                 ExitCode::FAILURE
             }
+        }
+    }
+}
+
+/// Prints an error in the format of the log, and returns the exit code [`FAILED`](super::FAILED).
+fn stopped_by(error: &dyn Display, format: LogFormat) -> ExitCode {
+    match format {
+        LogFormat::Pretty => failed(error),
+        LogFormat::Json => {
+            tracing::error!("server: {error}");
+            ExitCode::from(super::FAILED)
         }
     }
 }
@@ -78,30 +90,51 @@ enum Failure {
 
 async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
     let stopping = Stopping::new();
-    let hangups = signal(SignalKind::hangup()).ok();
+    let hangups =
+        listen("SIGHUP", SignalKind::hangup(), "rules and certificates are not reloaded on request");
     let greeting = Greeting::of(&config);
+    let policy = config.provider.redis().map(RedisChoice::failure_policy);
     let server = Server::start(config, None).await?;
-    match format {
-        LogFormat::Pretty => greeting.print(&server),
-        LogFormat::Json => {
-            let admin = server.admin();
-            tracing::info!(
-                address = %server.address(),
-                admin_address = admin.map(|admin| admin.address.to_string()),
-                token_file = admin.and_then(|admin| admin.token_file.as_ref()).map(|file| file.display().to_string()),
-                "listening"
-            );
-        }
+    log_start(&server, policy);
+    if format == LogFormat::Pretty {
+        greeting.print(&server);
     }
     if let Some(mut hangups) = hangups {
         let reload = server.reload();
         tokio::spawn(async move {
             while hangups.recv().await.is_some() {
+                tracing::info!("server: received SIGHUP; reloading rules and certificates");
                 reload.request();
             }
         });
     }
     Ok(server.run(stopping.requested()).await?)
+}
+
+/// Logs what is in force: the version, the listeners, the provider with its failure policy, and the rules.
+fn log_start(server: &Server, policy: Option<&str>) {
+    let (admin, state) = (server.admin(), server.app().readiness());
+    let token_file = admin.and_then(|admin| admin.token_file.as_ref());
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        address = %server.address(),
+        admin_address = admin.map(|admin| admin.address.to_string()),
+        token_file = token_file.map(|file| file.display().to_string()),
+        provider = state.provider,
+        on_store_failure = policy,
+        rules = state.rules,
+        rules_from = state.rules_from,
+        rules_revision = state.rules_revision,
+        "server: listening"
+    );
+}
+
+/// Listens for a signal. If that fails, logs the `consequence`.
+fn listen(name: &str, kind: SignalKind, consequence: &str) -> Option<Signal> {
+    let listening = signal(kind);
+    listening
+        .inspect_err(|error| tracing::warn!("server: cannot listen for {name} ({error}); {consequence}"))
+        .ok()
 }
 
 /// The signals that stop the server.
@@ -112,24 +145,29 @@ struct Stopping {
 
 impl Stopping {
     fn new() -> Self {
-        let listen = |kind| signal(kind).ok();
-        Self { terminate: listen(SignalKind::terminate()), interrupt: listen(SignalKind::interrupt()) }
+        let consequence = "it ends the process without finishing requests";
+        Self {
+            terminate: listen("SIGTERM", SignalKind::terminate(), consequence),
+            interrupt: listen("SIGINT", SignalKind::interrupt(), consequence),
+        }
     }
 
-    /// Waits for the first signal. A second signal ends the process immediately.
-    async fn requested(mut self) {
-        self.heard().await;
+    /// Waits for the first signal, and returns it as the reason to stop. A second signal ends the process
+    /// immediately.
+    async fn requested(mut self) -> &'static str {
+        let reason = self.heard().await;
         tokio::spawn(async move {
-            self.heard().await;
-            tracing::warn!("stopped at once");
+            let again = self.heard().await;
+            tracing::warn!("server: {again} while stopping; exiting without finishing requests");
             std::process::exit(1);
         });
+        reason
     }
 
-    async fn heard(&mut self) {
+    async fn heard(&mut self) -> &'static str {
         tokio::select! {
-            () = next(&mut self.terminate) => {}
-            () = next(&mut self.interrupt) => {}
+            () = next(&mut self.terminate) => "received SIGTERM",
+            () = next(&mut self.interrupt) => "received SIGINT",
         }
     }
 }

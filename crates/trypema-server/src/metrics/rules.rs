@@ -14,6 +14,7 @@ use trypema::rules::{Outcome, Request, Rule, RuleDecision, RuleSet, Verdict};
 
 use self::unmatched::{Life, Moment, Patience, Suspect};
 use super::{Counter, Exposition, Kind};
+use crate::log::milliseconds;
 use crate::mode::Mode;
 
 /// The number of rules targeted at one request up to which every request is searched for rules that it
@@ -161,6 +162,11 @@ impl RuleMetrics {
         unmatched::warn(suspects, requests);
     }
 
+    /// Returns the number of decisions that were made in place of an unreachable store.
+    pub(crate) fn substitutes(&self) -> u64 {
+        self.substitutes.get()
+    }
+
     /// Returns the decisions of a candidate, compared with those of its live rule.
     pub(crate) fn comparisons(&self, candidate: &str) -> Comparisons {
         let board = self.board.load();
@@ -265,8 +271,8 @@ fn log_shadowed(denied: &RuleDecision<'_>, count: u64) {
             name = denied.rule.display_name(),
             key = denied.key,
             count,
-            retry_after = ?denied.decision.retry_after(),
-            "log_only rule would have denied a request"
+            retry_after_ms = denied.decision.retry_after().map(milliseconds),
+            "rules: log_only rule would have denied a request"
         );
     }
 }

@@ -1,8 +1,11 @@
 //! Metrics of calls to Redis.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use trypema::TrypemaError;
 use trypema::observer::{Event, Observer, StoreCall};
-use trypema::redis::RedisFailureKind;
+use trypema::redis::{RedisFailure, RedisFailureKind};
 
 use super::histogram::Histogram;
 use super::{Counter, Exposition, Kind};
@@ -15,6 +18,12 @@ pub(crate) struct StoreMetrics {
     unknown: Counter,
     refused: Counter,
     bad_reply: Counter,
+    /// Requests that ended with an error because of these failures.
+    pub(crate) undecided: Counter,
+    /// The first error since [`StoreMetrics::take_error`].
+    error: Mutex<Option<String>>,
+    /// Whether `error` is set, so that further failures need no lock.
+    has_error: AtomicBool,
 }
 
 impl Observer for StoreMetrics {
@@ -25,6 +34,7 @@ impl Observer for StoreMetrics {
         let Some(TrypemaError::RedisError(failure)) = call.error else {
             return self.latency.add(call.latency);
         };
+        self.note_error(failure);
         // A call that was never sent says nothing about the latency of Redis.
         if failure.kind() != RedisFailureKind::Unavailable {
             self.latency.add(call.latency);
@@ -39,6 +49,24 @@ impl Observer for StoreMetrics {
 }
 
 impl StoreMetrics {
+    /// Returns the number of calls that failed.
+    pub(crate) fn failures(&self) -> u64 {
+        [&self.unavailable, &self.unknown, &self.refused, &self.bad_reply].map(Counter::get).iter().sum()
+    }
+
+    /// Returns the first error since the last call of this method.
+    pub(crate) fn take_error(&self) -> Option<String> {
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.has_error.store(false, Ordering::Relaxed);
+        error
+    }
+
+    fn note_error(&self, failure: &RedisFailure) {
+        if !self.has_error.swap(true, Ordering::Relaxed) {
+            *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure.to_string());
+        }
+    }
+
     pub(super) fn write(&self, text: &mut Exposition) {
         text.family(
             "trypema_store_latency_seconds",

@@ -145,9 +145,8 @@ impl Registry {
         if self.memory_notice.claim(self.now()) {
             let (limit, held) = (self.max_buffered, self.metrics.buffered_bytes.load(Ordering::Relaxed));
             tracing::warn!(
-                limit,
-                held,
-                "max_buffered_bytes is exhausted by request bodies and unread answers; refusing requests with 503"
+                "net: request bodies and unread responses hold {held} bytes of max_buffered_bytes={limit}; refusing \
+                 requests with 503 (logged once a minute)"
             );
         }
         if self.is_crowded(connection) {

@@ -48,6 +48,11 @@ impl Certificates {
         Ok(())
     }
 
+    /// Returns the file of the certificate.
+    pub(crate) fn file(&self) -> &Path {
+        &self.files.certificate
+    }
+
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.config.load_full())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use trypema::rules::{RuleSet, Rules};
+use trypema::rules::{Period, RuleSet, Rules};
 
 use crate::app::App;
 use crate::background_worker::Worker;
@@ -82,9 +82,13 @@ pub(super) async fn hear_database(book: Arc<Book>) {
         match book.database().listen(|| book.look_again()).await {
             Ok(()) => rest = Rest::NONE,
             Err(error) if rest.0 == FIRST_REST => {
-                tracing::warn!(%error, "announcements of the database are not heard; rules are polled");
+                let poll = Period(book.poll());
+                tracing::warn!(
+                    "rules: LISTEN on PostgreSQL failed ({error}); changes are found by polling every {poll} \
+                     (rules_poll)"
+                );
             }
-            Err(error) => tracing::debug!(%error, "announcements of the database are not heard"),
+            Err(error) => tracing::debug!("rules: LISTEN on PostgreSQL failed again ({error})"),
         }
         tokio::time::sleep(rest.next()).await;
     }
@@ -98,9 +102,11 @@ pub(super) async fn hear_redis(book: Arc<Book>) {
         match cache.listen(|| book.look_again()).await {
             Ok(()) => rest = Rest::NONE,
             Err(error) if rest.0 == FIRST_REST => {
-                tracing::warn!(%error, "announcements through redis are not heard");
+                tracing::warn!(
+                    "rules: Redis Pub/Sub failed ({error}); changes arrive through PostgreSQL NOTIFY or polling"
+                );
             }
-            Err(error) => tracing::debug!(%error, "announcements through redis are not heard"),
+            Err(error) => tracing::debug!("rules: Redis Pub/Sub failed again ({error})"),
         }
         tokio::time::sleep(rest.next()).await;
     }
@@ -146,7 +152,10 @@ impl Follower {
         if let Err(error) = &kept
             && !self.is_keeping_failing
         {
-            tracing::warn!(%error, "the rules cannot be kept in redis: no server could start without the database");
+            tracing::warn!(
+                "rules: cannot write the rule cache to Redis ({error}); servers cannot start while PostgreSQL is \
+                 unreachable"
+            );
         }
         self.is_keeping_failing = kept.is_err();
     }
@@ -158,14 +167,20 @@ impl Follower {
 
     fn reached(&mut self) {
         if std::mem::take(&mut self.is_away) {
-            tracing::info!("the database answers again");
+            tracing::info!("rules: PostgreSQL is reachable again");
         }
     }
 
     fn lost(&mut self, error: &DatabaseError) {
         self.book.failures.add_one();
         if !std::mem::replace(&mut self.is_away, true) {
-            tracing::warn!(%error, "the database cannot be asked; the rules stay as they are");
+            let revision = self.book.in_force().version.revision;
+            tracing::warn!(
+                "rules: cannot read rules from PostgreSQL ({error}); keeping revision {revision}, retrying every \
+                 {} to {}",
+                Period(FIRST_REST),
+                Period(LAST_REST.min(self.book.poll()))
+            );
         }
     }
 
@@ -197,23 +212,35 @@ impl Follower {
         // decides.
         let adopting = Worker::Changes.run(move || {
             let rules: RuleSet = stored.compile()?;
-            Ok::<_, Unusable>((app.replace_rules(rules), stored.rules))
+            let changes = rules.changes_since(&app.rules());
+            Ok::<_, Unusable>((app.replace_rules(rules), changes, stored.rules))
         });
-        let revision = version.revision;
-        let (retired, rules) = match adopting.await {
+        let (revision, old) = (version.revision, self.book.in_force().version.revision);
+        let (retired, changes, rules) = match adopting.await {
             Ok(Ok(adopted)) => adopted,
             Ok(Err(error)) => {
-                tracing::error!(revision, %error, "the stored rules cannot be used; the old ones stay in force");
+                // The error may have several lines, one for each problem.
+                tracing::error!(%error, "rules: revision {revision} is invalid; keeping revision {old}");
                 self.app.rules_refused(&error);
                 return None;
             }
             Err(error) => {
-                tracing::error!(revision, %error, "the stored rules could not be put in force; the old ones stay");
+                tracing::error!(
+                    "rules: cannot apply revision {revision} ({error}); keeping revision {old}, retrying"
+                );
                 self.seen = None;
                 return None;
             }
         };
-        tracing::info!(revision, rules = rules.rules.len(), "new rules are in force");
+        let source = match origin {
+            Origin::Database => "PostgreSQL",
+            Origin::Cache => "the rule cache in Redis",
+        };
+        tracing::info!(
+            revision,
+            rules = rules.rules.len(),
+            "rules: loaded revision {revision} from {source}, was {old}: {changes}"
+        );
         self.book.put_in_force(InForce { version, origin });
         tokio::spawn(async move {
             tokio::time::sleep(RETIRED_FOR).await;
@@ -225,7 +252,7 @@ impl Follower {
     /// Logs once that a newer server wrote the cache entry.
     fn ignore_newer(&mut self, error: &CacheError) {
         if !std::mem::replace(&mut self.is_entry_newer, true) {
-            tracing::warn!(%error, "ignoring the rules that are kept in redis; this server has the database only");
+            tracing::warn!("rules: ignoring the rule cache in Redis ({error}); relying on PostgreSQL only");
         }
     }
 

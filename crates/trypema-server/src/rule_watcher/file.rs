@@ -26,24 +26,31 @@ pub(super) async fn watch(app: Arc<App>, mut source: Source, asked: Arc<Notify>)
             Ok((polled, read)) => {
                 source = polled;
                 if let Some(read) = read {
-                    put_in_force(&app, read);
+                    put_in_force(&app, &source, read);
                 }
             }
-            Err(_) => tracing::error!("reading the rules was interrupted; the old ones stay in force"),
+            Err(_) => {
+                let count = app.rules().len();
+                tracing::error!(
+                    "rules: reading {source} was interrupted; keeping the previous {count} rules"
+                );
+            }
         }
     }
 }
 
-fn put_in_force(app: &App, read: Result<RuleSet, InvalidRules>) {
+fn put_in_force(app: &App, source: &Source, read: Result<RuleSet, InvalidRules>) {
     match read {
         Ok(rules) => {
-            let count = rules.len();
+            let (count, changes) = (rules.len(), rules.changes_since(&app.rules()));
             app.replace_rules(rules);
-            tracing::info!(rules = count, "new rules are in force");
+            tracing::info!(rules = count, "rules: reloaded {source}: {changes}");
         }
         Err(invalid) => {
             app.rules_refused(&invalid);
-            tracing::error!(error = %invalid, "the new rules are invalid; the old ones stay in force");
+            let count = app.rules().len();
+            // The error may have several lines, one for each problem.
+            tracing::error!(error = %invalid, "rules: {source} is invalid; keeping the previous {count} rules");
         }
     }
 }

@@ -127,14 +127,19 @@ impl Book {
         };
         let kept = match &cache {
             Some(cache) => cache.load().await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the rules that are kept in redis cannot be read");
+                tracing::warn!("rules: cannot read the rule cache in Redis ({error})");
                 None
             }),
             None => None,
         };
         let Some(kept) = kept else { return Err(failed) };
         let version = kept.version.clone();
-        tracing::warn!(error = %failed, revision = version.revision, "starting with the rules that are kept in redis");
+        // The error may have several lines, one for each problem of stored rules.
+        tracing::warn!(
+            error = %failed,
+            "rules: cannot use the rules in PostgreSQL; starting with revision {} from the rule cache in Redis",
+            version.revision
+        );
         let Ok(rules) = compiled(kept).await else { return Err(failed) };
         let refused = matches!(failed, OpenError::Unusable(_)).then(|| failed.to_string());
         let book = Self::new(choice, Stores { database, cache }, InForce { version, origin: Origin::Cache });
@@ -188,12 +193,20 @@ impl Book {
         if let Some(cache) = &self.cache
             && let Err(error) = cache.announce(edited.revision).await
         {
-            tracing::warn!(%error, "the change could not be announced through redis");
+            tracing::warn!(
+                "rules: revision {} is stored, but its announcement through Redis failed ({error}); other servers \
+                 learn of it by NOTIFY or polling",
+                edited.revision
+            );
         }
         let mut in_force = self.in_force.subscribe();
         let is_there = in_force.wait_for(|in_force| in_force.version.revision >= edited.revision);
         if timeout(UNTIL_IN_FORCE, is_there).await.is_err() {
-            tracing::warn!(revision = edited.revision, "the change is stored, and not in force here yet");
+            tracing::warn!(
+                "rules: revision {} is stored, but not in force on this server after {} s",
+                edited.revision,
+                UNTIL_IN_FORCE.as_secs()
+            );
         }
     }
 
@@ -247,10 +260,12 @@ async fn warn_of_unusable(database: &Database) {
     match database.unusable_rules().await {
         Ok(unusable) => {
             for rule in unusable {
-                tracing::warn!(%rule, "a row of the adopted table is not in force: see rate_limit_unusable_rules");
+                tracing::warn!(
+                    "rules: adopted row {rule} is invalid and not in force; see the view rate_limit_unusable_rules"
+                );
             }
         }
-        Err(error) => tracing::debug!(%error, "rate_limit_unusable_rules cannot be read"),
+        Err(error) => tracing::debug!("rules: cannot read rate_limit_unusable_rules ({error})"),
     }
 }
 

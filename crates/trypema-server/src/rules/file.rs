@@ -1,5 +1,7 @@
 //! Rules from a file, or the built-in ones.
 
+use std::fmt;
+
 use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 
 /// The rules of a server without configured rules.
@@ -8,6 +10,16 @@ const DEMONSTRATION: &str = include_str!("../demo.yaml");
 /// A rules file, or the demonstration rules (`None`), which never change.
 #[derive(Debug, Clone)]
 pub(crate) struct Source(pub(crate) Option<RulesFile>);
+
+/// Formats the name of the source.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            None => f.write_str("the built-in rules"),
+            Some(file) => write!(f, "{}", file.path().display()),
+        }
+    }
+}
 
 /// The reason for reading a file again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

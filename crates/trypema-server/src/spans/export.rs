@@ -65,11 +65,13 @@ impl Collector {
             let failure = match sent {
                 Ok(Ok(())) => None,
                 Ok(Err(reason)) => Some(reason),
-                Err(_) => Some("no answer in time".to_owned()),
+                Err(_) => Some(format!("no response within {} s", PATIENCE.as_secs())),
             };
             match (&failure, was_failing) {
-                (Some(reason), false) => tracing::warn!(reason, "spans cannot be sent; they are dropped"),
-                (None, true) => tracing::info!("spans can be sent again"),
+                (Some(reason), false) => {
+                    tracing::warn!("spans: cannot send to otlp_endpoint ({reason}); dropping spans");
+                }
+                (None, true) => tracing::info!("spans: otlp_endpoint is reachable again"),
                 _ => {}
             }
             was_failing = failure.is_some();

@@ -55,7 +55,10 @@ impl InProcess {
         let token = (!has_token).then(|| TOKEN.to_owned());
         let admin = Admin { address: server.admin().unwrap().address, token };
         let (stop, stopped) = oneshot::channel();
-        let served = runtime().spawn(server.run(async { stopped.await.unwrap_or_default() }));
+        let served = runtime().spawn(server.run(async {
+            stopped.await.unwrap_or_default();
+            "the test ends"
+        }));
         Self { app, clock, address, admin, stop: Some(stop), served: Some(served) }
     }
 

@@ -93,7 +93,7 @@ fn an_invalid_file_changes_nothing_and_is_told() {
     assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)));
     let told = ready.json()["refused_rules"].as_str().unwrap().to_owned();
     assert!(told.contains(&place) && told.contains("everybody"), "{told}");
-    let line = service.program.line("the new rules are invalid; the old ones stay in force").unwrap();
+    let line = service.program.line("is invalid; keeping the previous 1 rules").unwrap();
     assert!(line.contains(&place) && line.contains("everybody"), "{line}");
     replace(&service.rules_file(), &rules(12));
     wait_for_limit(&service, 12);

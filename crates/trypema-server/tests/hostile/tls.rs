@@ -154,7 +154,7 @@ fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
     fs::rename(directory.join("ca.pem"), directory.join("old-ca.pem")).unwrap();
     make_certificate(&directory);
     https.program.signal("HUP").unwrap();
-    https.program.line("the certificate was read again").unwrap();
+    https.program.line("tls: certificate reloaded from").unwrap();
     assert_eq!(https.check("bob", "ca.pem").0, Some(0));
     assert_eq!(https.check("bob", "old-ca.pem").0, Some(2), "the old certificate is still shown");
 

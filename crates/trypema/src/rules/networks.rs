@@ -4,7 +4,7 @@ use super::address::Network;
 
 /// A sorted set of networks that do not overlap: networks inside another one are left out. A lookup takes
 /// logarithmic time.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Networks(Box<[Network]>);
 
 impl FromIterator<Network> for Networks {

@@ -100,7 +100,7 @@ pub(super) struct List {
     pub(super) values: Values,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Values {
     Texts(Map<Box<str>, ()>),
     /// Values of `endpoint`, in normal form.

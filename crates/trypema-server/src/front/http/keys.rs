@@ -61,7 +61,7 @@ impl AdminApi {
                 let who = self.access.admit_editor(request.headers(), place)?;
                 begin(place)?;
                 let existed = self.app.reset(&key).await?.ok_or_else(no_rule)?;
-                tracing::info!(key = &*key, existed, who = who.name, "a counter was reset");
+                tracing::info!(key = &*key, existed, who = who.name, "keys: an editor reset a counter");
                 let answer = json(StatusCode::OK, &ResetAnswer { key: &key, existed });
                 Ok(marked(answer, Accounting::MustSend))
             }

@@ -39,6 +39,9 @@ use crate::rules::change::Change;
 use crate::rules::database::{DatabaseError, EditError, Edited, Stored, Unusable, Wanted};
 use crate::tokens::Actor;
 
+/// The most changes of an edit that the log names.
+const MAX_NAMED: usize = 10;
+
 /// The rules in force on this server.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RulesAnswer<'a> {
@@ -146,10 +149,14 @@ impl AdminApi {
     }
 
     async fn finish(&self, who: &Actor, edited: Edited) -> Result<Edited, Refusal> {
-        let changed: Vec<&str> = edited.changes.iter().take(10).map(|change| &*change.name).collect();
         let (revision, count) = (edited.revision, edited.changes.len());
         if count > 0 {
-            tracing::info!(who = who.name, revision, count, ?changed, "rules were changed");
+            let named: Vec<&str> =
+                edited.changes.iter().take(MAX_NAMED).map(|change| &*change.name).collect();
+            let more = if count > MAX_NAMED { " …" } else { "" };
+            // Names come from editors, so they are fields, whose control characters are escaped.
+            let (who, changes) = (&*who.name, named.join(", ") + more);
+            tracing::info!(who, revision, count, changes, "rules: an editor stored revision {revision}");
         }
         self.book()?.spread(&edited).await;
         Ok(edited)
@@ -194,7 +201,7 @@ fn tagged(mut answer: Answer, revision: u64) -> Answer {
 /// Hides the details: callers must not learn the database's address or its messages.
 impl From<DatabaseError> for Refusal {
     fn from(error: DatabaseError) -> Self {
-        tracing::warn!(%error, "the database did not do what it was asked to");
+        tracing::warn!("rules: request to PostgreSQL failed ({error}); the client got 503");
         Self::unavailable(error.told())
     }
 }
@@ -210,9 +217,12 @@ impl From<EditError> for Refusal {
         match error {
             EditError::Database(error) => error.into(),
             EditError::Unsure(error) => {
-                tracing::warn!(%error, "the database gave no answer to a change");
+                tracing::warn!(
+                    "rules: PostgreSQL did not acknowledge COMMIT ({error}); the change may have been stored, the \
+                     client got 503"
+                );
                 Self::unavailable(
-                    "the database gave no answer: whether the change was made, its history tells",
+                    "commit not acknowledged: the change may have been stored; check /v1/ruleset/history",
                 )
             }
             EditError::Unusable(_) | EditError::Constraint(_) => {

@@ -54,7 +54,7 @@ impl<A: Api> Protocol for Http<A> {
             if error.is_parse() {
                 self.0.common().app.metrics.connections.malformed.add_one();
             }
-            tracing::debug!(%error, "a connection ended early");
+            tracing::debug!("net: connection closed early ({error})");
         }
     }
 }

@@ -113,8 +113,8 @@ pub(super) fn warn<'a>(suspects: impl Iterator<Item = Suspect<'a>>, requests: u6
     if let Some(rules) = named(suspects, requests, |loaded| loaded.at.ago()) {
         tracing::warn!(
             rules,
-            "rules have matched no request since they were loaded (at least {} minutes and {MATCHED_AMONG} requests ago): \
-             check their endpoints, plans and attributes with `trypema explain`",
+            "rules: some have matched no request since they were loaded (at least {} minutes and {MATCHED_AMONG} \
+             requests ago); check their endpoints, plans and attributes with `trypema explain`",
             MATCHED_WITHIN.as_secs() / 60,
         );
     }

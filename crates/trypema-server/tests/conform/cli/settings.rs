@@ -151,7 +151,7 @@ fn secrets_are_never_printed() {
     service.post("/v1/check", r#"{"attributes":{"user":"ann"}}"#);
     service.stop();
     let log = service.program.log();
-    assert!(log.contains("redis cannot be reached"), "{log}");
+    assert!(log.contains("store: Redis is unreachable"), "{log}");
     assert!(!log.contains("hunter2"), "{log}");
 }
 

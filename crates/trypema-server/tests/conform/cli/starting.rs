@@ -48,7 +48,7 @@ fn logs_can_be_read_by_programs() {
     assert!(program.end().unwrap().success());
     let log = program.log();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let denied = lines.iter().find(|line| line["message"] == json!("denied")).unwrap();
+    let denied = lines.iter().find(|line| line["message"] == json!("requests: request denied")).unwrap();
     assert_eq!((&denied["rule"], &denied["key"]), (&json!("per-user"), &json!("per-user|user=ann")));
     assert!(lines.iter().all(|line| line["level"].is_string() && line["timestamp"].is_string()), "{log}");
 }

@@ -39,7 +39,7 @@ fn a_rotated_password_is_taken_from_its_file() {
     done(&service, "POST", "/v1/rules", &per_user("another", 2_000_000));
     load.stop();
     let log = service.program.log();
-    assert!(log.contains("the database answers again"), "{log}");
+    assert!(log.contains("rules: PostgreSQL is reachable again"), "{log}");
     for secret in ["and-secret", "and@secret", "and%40secret"] {
         assert!(!log.contains(secret), "the log tells a password: {log}");
     }

@@ -31,7 +31,7 @@ fn a_server_starts_from_the_rules_that_are_kept() {
     let told = ready(&second);
     assert_eq!((&told["rules_from"], &told["rules_revision"]), (&json!("cache"), &revision), "{told}");
     assert_eq!((&told["ready"], &told["rules_refused"]), (&json!(true), &json!(false)), "{told}");
-    second.program.line("starting with the rules that are kept in redis").unwrap();
+    second.program.line("from the rule cache in Redis").unwrap();
     let load = Load::start(&second);
     wait_until("the database to be missed", || second.metric(FAILURES) >= 1.0).unwrap();
     assert_eq!(send(&second, "DELETE", "/v1/rules/per-user", &serde_json::Value::Null).status, 503);

@@ -113,7 +113,9 @@ fn tells_of_the_kills(service: &Service) {
     assert!(service.metric(r#"trypema_checks_total{rule="error",result="error"}"#) > 0.0);
     wait_until("the breaker to close", || service.metric("trypema_breaker_open") == 0.0).unwrap();
     assert_eq!(service.get("/readyz").json()["store"], "connected");
-    for line in ["redis does not answer", "redis answers again"] {
-        wait_until(&format!("the log to say that {line}"), || service.program.log().contains(line)).unwrap();
+    for line in
+        ["store: Redis is unreachable", "applying on_store_failure=local", "store: Redis is reachable again"]
+    {
+        wait_until(&format!("the log to say {line:?}"), || service.program.log().contains(line)).unwrap();
     }
 }

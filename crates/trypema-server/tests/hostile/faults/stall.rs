@@ -54,6 +54,22 @@ fn stopped(provider: &str) {
     is_sound(&service);
 }
 
+/// A freeze that ends before the log looks again is logged, too: every 503 has its line.
+#[test]
+fn a_short_freeze_is_logged() {
+    let redis = Server::start().unwrap();
+    let mut service = Service::with_rules(RULES, &["--redis-url", &redis.url()]);
+    let mut client = service.client();
+    let mut ask = || client.send("POST", "/v1/check", &[], &Policy::Error.question(0)).status;
+    assert_eq!(ask(), 200);
+    redis.stop().unwrap();
+    let status = ask();
+    redis.cont().unwrap();
+    assert_eq!(status, 503);
+    let line = service.program.line("on_store_failure=error").unwrap();
+    assert!(line.contains("WARN store: ") && line.contains("no reply from redis"), "{line}");
+}
+
 #[test]
 fn without_redis_a_server_lets_in_its_part_of_the_limit() {
     let redis = Server::start().unwrap();

@@ -17,7 +17,8 @@ fn a_redis_that_comes_later_is_used() {
         let redis = Server::builder().password(RIGHT).start().unwrap();
         redis.kill_9().unwrap();
         let mut service = Service::with_rules(RULES, &["--provider", provider, "--redis-url", &redis.url()]);
-        service.program.line("starting without it").unwrap();
+        let line = service.program.line("store: Redis is unreachable").unwrap();
+        assert!(line.contains("starting anyway, applying on_store_failure=error"), "{line}");
         let ready = service.get("/readyz");
         assert_eq!((ready.status, ready.json()["provider"].as_str()), (200, Some(provider)));
         let ask = || service.post("/v1/check", &Policy::Error.question(0));

@@ -80,7 +80,7 @@ fn with_few_descriptors(options: &str) -> Service {
 
 fn assert_made_do_with_few_descriptors(service: &Service) {
     let log = service.program.log();
-    assert!(log.contains("the limit of open files is lower") && !log.contains("cannot be accepted"), "{log}");
+    assert!(log.contains("the open-file limit is lower") && !log.contains("cannot accept"), "{log}");
 }
 
 /// The server waits for a body that does not arrive, but not at the cost of other clients.

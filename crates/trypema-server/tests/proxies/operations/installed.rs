@@ -34,7 +34,7 @@ fn it_starts_reloads_and_stops() {
     // The shell has `kill` as a builtin.
     let reload = Unit::read().only("ExecReload").replace("/bin/kill", "kill");
     run(Command::new("sh").args(["-c", &reload]).env("MAINPID", program.id().to_string()));
-    program.line("new rules are in force").unwrap();
+    program.line("rules: reloaded ").unwrap();
     assert_eq!(client.send("GET", "/readyz", &[], "").status, 200);
     program.signal("TERM").unwrap();
     assert_eq!(program.end().unwrap().code(), Some(0));
