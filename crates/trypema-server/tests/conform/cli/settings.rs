@@ -104,6 +104,7 @@ shutdown_delay: 10ms
 shutdown_deadline: 2s
 log_format: pretty
 log_level: debug
+log_denials: sampled
 provider: memory
 ";
     let mut service = serve(everything, &[], &[]);
