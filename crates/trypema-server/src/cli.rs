@@ -1,7 +1,10 @@
 //! The command line.
 
 mod ask;
+mod confirm;
+mod difference;
 mod keys;
+mod lists;
 mod rules;
 mod serve;
 mod service;
@@ -26,11 +29,13 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Try it:
-  trypema serve                                  serves built-in rules, and says what to curl
-  trypema check user=ann                         asks it; exits with 0 if allowed, 1 if denied
-  trypema explain user=ann endpoint=/search      says what every rule thinks
-  trypema rules validate rules.yaml              finds what is wrong with rules, with lines
-  trypema rules apply rules.yaml                 makes the rules in PostgreSQL those of a file; shows what changes
+  trypema serve                                  run with demo rules; prints commands to try
+  trypema check user=ann                         check a request: exit code 0 if allowed, 1 if denied
+  trypema explain user=ann endpoint=/search      show the decision of every rule
+  trypema rules validate rules.yaml              validate a rules file
+  trypema rules apply rules.yaml                 replace the rules in PostgreSQL; shows the changes first
+  trypema rules set per-user limit=20            change one rule in PostgreSQL
+  trypema lists block user=mallory               deny every request of a user
   trypema serve --rules rules.yaml --redis-url redis://127.0.0.1 --provider hybrid
 ";
 
@@ -48,6 +53,9 @@ enum Command {
     /// Work with single keys: show, reset, block
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// Work with the allow list and the block list: show, block, allow, remove
+    #[command(subcommand)]
+    Lists(lists::Lists),
     /// Write shell completions to standard output
     Completions {
         /// The shell
@@ -72,6 +80,7 @@ impl Cli {
             Command::Explain(explain) => explain.run(),
             Command::Rules(rules) => rules.run(),
             Command::Keys(keys) => keys.run(),
+            Command::Lists(lists) => lists.run(),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Self::command(), "trypema", &mut script);

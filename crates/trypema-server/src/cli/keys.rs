@@ -6,6 +6,8 @@ use clap::Subcommand;
 use http::Method;
 use serde_json::{Value, json};
 
+use super::confirm::{print_done, print_unchanged};
+use super::difference::difference;
 use super::service::{AdminService, Call, encoded};
 use super::{failed, print};
 
@@ -16,11 +18,11 @@ pub(super) enum Keys {
     Show(Key),
     /// Reset a key: forget its spent units
     Reset(Key),
-    /// Block a key: deny all of its requests, on all servers
+    /// Block a key: deny all of its requests, on all servers; prints what changed
     Block(Key),
-    /// Allow a key: exempt it from its rule, on all servers
+    /// Allow a key: exempt it from its rule, on all servers; prints what changed
     Allow(Key),
-    /// Remove the override of a key: a block, an exemption or another limit
+    /// Remove the override of a key (a block, an exemption or another limit); prints what changed
     Unblock(Key),
 }
 
@@ -36,17 +38,14 @@ pub(super) struct Key {
 impl Keys {
     pub(super) fn run(self) -> ExitCode {
         let done = match &self {
-            Self::Show(key) => key.call(Method::GET, "keys", None),
-            Self::Reset(key) => key.call(Method::DELETE, "keys", None),
-            Self::Block(key) => key.call(Method::PUT, "overrides", Some(&json!({"verdict": "block"}))),
-            Self::Allow(key) => key.call(Method::PUT, "overrides", Some(&json!({"verdict": "allow"}))),
-            Self::Unblock(key) => key.call(Method::DELETE, "overrides", None),
+            Self::Show(key) => key.print_response(Method::GET),
+            Self::Reset(key) => key.print_response(Method::DELETE),
+            Self::Block(key) => key.change_override(Method::PUT, Some(&json!({"verdict": "block"}))),
+            Self::Allow(key) => key.change_override(Method::PUT, Some(&json!({"verdict": "allow"}))),
+            Self::Unblock(key) => key.change_override(Method::DELETE, None),
         };
         match done {
-            Ok(answer) => {
-                print(&format!("{answer:#}\n"));
-                ExitCode::SUCCESS
-            }
+            Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 failed(error);
                 ExitCode::FAILURE
@@ -56,6 +55,25 @@ impl Keys {
 }
 
 impl Key {
+    fn print_response(&self, method: Method) -> Result<(), String> {
+        let response = self.call(method, "keys", None)?;
+        print(&format!("{response:#}\n"));
+        Ok(())
+    }
+
+    /// Changes the override of the key, and prints the changes that the server made.
+    fn change_override(&self, method: Method, body: Option<&Value>) -> Result<(), String> {
+        let response = self.call(method, "overrides", body)?;
+        let changes: Vec<&Value> = response["changes"].as_array().into_iter().flatten().collect();
+        if changes.is_empty() {
+            print_unchanged(response["revision"].as_u64());
+            return Ok(());
+        }
+        changes.iter().for_each(|change| print(&difference(change)));
+        print_done(changes.len(), &response);
+        Ok(())
+    }
+
     fn call(&self, method: Method, what: &str, body: Option<&Value>) -> Result<Value, String> {
         let path = format!("/v1/{what}/{}", encoded(&self.key));
         self.service.call(&Call { body, ..Call::new(method, &path) })

@@ -1,7 +1,7 @@
 //! `trypema rules`.
 
-mod difference;
 mod hints;
+mod set;
 mod stored;
 
 use std::path::PathBuf;
@@ -11,6 +11,8 @@ use clap::Subcommand;
 use trypema::rules::{RuleSet, Rules as Definition};
 
 use self::hints::hints;
+use self::set::Assignment;
+use super::confirm::Confirmation;
 use super::service::AdminService;
 use super::{failed, print};
 use crate::rules::Address;
@@ -37,7 +39,21 @@ pub(super) enum Rules {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
-        doing: Doing,
+        confirmation: Confirmation,
+        #[command(flatten)]
+        service: AdminService,
+    },
+    /// Change fields of a stored rule: shows what changes, then applies it
+    Set {
+        /// The rule's id
+        #[arg(value_name = "RULE")]
+        id: String,
+        /// Numbers of the strategy and other fields, as in `limit=20 window=1m action=log_only`; a value is
+        /// JSON or text, and an empty one removes the field
+        #[arg(required = true, value_name = "FIELD=VALUE")]
+        assignments: Vec<Assignment>,
+        #[command(flatten)]
+        confirmation: Confirmation,
         #[command(flatten)]
         service: AdminService,
     },
@@ -66,7 +82,7 @@ pub(super) enum Rules {
         #[arg(value_name = "REVISION")]
         revision: u64,
         #[command(flatten)]
-        doing: Doing,
+        confirmation: Confirmation,
         #[command(flatten)]
         service: AdminService,
     },
@@ -76,7 +92,7 @@ pub(super) enum Rules {
         #[arg(value_name = "RULE")]
         candidate: String,
         #[command(flatten)]
-        doing: Doing,
+        confirmation: Confirmation,
         #[command(flatten)]
         service: AdminService,
     },
@@ -98,17 +114,6 @@ pub(super) struct Migrate {
     database_url_file: Option<PathBuf>,
 }
 
-/// Whether a change is made, and whether the command asks before.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub(super) struct Doing {
-    /// Only show what would change
-    #[arg(long)]
-    dry_run: bool,
-    /// Apply without asking. Without a terminal, the command never asks
-    #[arg(long)]
-    yes: bool,
-}
-
 impl Rules {
     pub(super) fn run(self) -> ExitCode {
         let done = match self {
@@ -118,11 +123,18 @@ impl Rules {
                 Ok(())
             }
             Self::Migrate(migrate) => return migrate.run(),
-            Self::Apply { file, doing, service } => stored::apply(&file, doing, &service),
+            Self::Apply { file, confirmation, service } => stored::apply(&file, confirmation, &service),
+            Self::Set { id, assignments, confirmation, service } => {
+                set::set(&id, &assignments, confirmation, &service)
+            }
             Self::Export { revision, service } => stored::export(revision, &service),
             Self::History { about, limit, service } => stored::history(about.as_deref(), limit, &service),
-            Self::Revert { revision, doing, service } => stored::revert(revision, doing, &service),
-            Self::Promote { candidate, doing, service } => stored::promote(&candidate, doing, &service),
+            Self::Revert { revision, confirmation, service } => {
+                stored::revert(revision, confirmation, &service)
+            }
+            Self::Promote { candidate, confirmation, service } => {
+                stored::promote(&candidate, confirmation, &service)
+            }
             Self::Candidates { service } => stored::candidates(&service),
         };
         match done {
@@ -162,11 +174,11 @@ fn report(migrated: &Migrated) {
     }
     match &*migrated.made {
         [] => print("the tables are up to date\n"),
-        made => print(&format!("the tables are up to date now: {}\n", made.join(", "))),
+        made => print(&format!("migrations applied: {}\n", made.join(", "))),
     }
     if !migrated.unusable.is_empty() {
         let count = migrated.unusable.len();
-        print(&format!("rows that cannot be used (see rate_limit_unusable_rules), not in force: {count}\n"));
+        print(&format!("invalid rows, not in force (see rate_limit_unusable_rules): {count}\n"));
         migrated.unusable.iter().for_each(|rule| print(&format!("  {rule}\n")));
     }
 }
@@ -176,9 +188,11 @@ impl Migrate {
         let address = match (self.database_url, self.database_url_file) {
             (Some(url), None) => Address::Given(url),
             (None, Some(file)) => Address::InFile(file),
-            (Some(_), Some(_)) => return failed("database_url: is given twice: itself and as a file"),
+            (Some(_), Some(_)) => {
+                return failed("database_url: set either the value or its _file variant, not both");
+            }
             (None, None) => {
-                return failed("database_url: is missing: which PostgreSQL is to have the rules?");
+                return failed("database_url: set --database-url or --database-url-file");
             }
         };
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {

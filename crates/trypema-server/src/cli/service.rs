@@ -132,7 +132,7 @@ struct Connection<'a> {
 impl Connection<'_> {
     fn json(&self, call: &Call<'_>) -> Result<Value, String> {
         let text = self.text(call)?;
-        serde_json::from_str(&text).map_err(|_| format!("{}: the answer is no JSON", self.url(call)))
+        serde_json::from_str(&text).map_err(|_| format!("{}: the response is not JSON", self.url(call)))
     }
 
     fn text(&self, call: &Call<'_>) -> Result<String, String> {

@@ -1,10 +1,11 @@
 //! The differences between two rule sets, item by item.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Override, Rule, Rules};
+use trypema::rules::{Override, Rule, Rules, usual_path};
 
 use super::database::ListName;
 
@@ -166,6 +167,23 @@ impl std::fmt::Display for Name {
                 write!(f, "{list} {attribute} {value}")
             }
         }
+    }
+}
+
+/// Returns the form in which a value of a list is stored, because one address or path can be written in many ways.
+pub(crate) fn canonical_value(attribute: &str, value: &str) -> String {
+    let address = |text: &str| text.parse().ok().map(|address: IpAddr| address.to_canonical());
+    let (text, prefix) = value.split_once('/').map_or((value, None), |(text, prefix)| (text, Some(prefix)));
+    match (attribute, address(text)) {
+        ("ip", Some(address)) => {
+            let most = if address.is_ipv4() { "32" } else { "128" };
+            match prefix.filter(|prefix| *prefix != most) {
+                Some(prefix) => format!("{address}/{prefix}"),
+                None => address.to_string(),
+            }
+        }
+        _ if attribute == "endpoint" => usual_path(value),
+        _ => value.to_owned(),
     }
 }
 

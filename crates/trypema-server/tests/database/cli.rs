@@ -1,5 +1,7 @@
 //! `trypema rules` and `trypema keys` with rules in PostgreSQL, as people and scripts use them.
 
+#[path = "cli/changes.rs"]
+mod changes;
 #[path = "cli/tables.rs"]
 mod tables;
 
@@ -90,10 +92,10 @@ fn a_file_is_applied_once() {
     assert!(shown.ends_with("4 changes to revision 0; nothing was changed\n"), "{shown}");
     assert_eq!(service.get("/v1/ruleset").header("etag"), Some("\"0\""));
 
-    let applied = told(&service, &["rules", "apply", path]);
+    let applied = told(&service, &["rules", "apply", path, "--yes"]);
     assert!(applied.ends_with("4 changes, revision 1\n"), "{applied}");
     let again = told(&service, &["rules", "apply", path, "--yes"]);
-    assert_eq!(again, "nothing to change: revision 1 is that already\n");
+    assert_eq!(again, "no changes: revision 1 already matches\n");
     assert_eq!([(); 3].map(|()| is_allowed(&service, "ann")), [true, true, false]);
 
     let changed = file(
@@ -101,7 +103,7 @@ fn a_file_is_applied_once() {
         "changed.yaml",
         &RULES.replace("limit: 2", "limit: 3").replace("allow:\n  ip: [10.0.0.0/8]\n", ""),
     );
-    let shown = told(&service, &["rules", "apply", changed.to_str().unwrap()]);
+    let shown = told(&service, &["rules", "apply", changed.to_str().unwrap(), "--yes"]);
     let expected = "~ rule per-user\n    strategy.fixed_window.limit: 2 -> 3\n- list allow ip 10.0.0.0/8\n2 changes, revision 2\n";
     assert_eq!(shown, expected);
     assert!(is_allowed(&service, "ann"));
@@ -149,7 +151,16 @@ fn only_what_was_shown_is_changed() {
         });
         let token = service.admin.as_ref().unwrap().token.clone().unwrap();
         let server = format!("http://{address}");
-        ran(&["rules", "apply", path.to_str().unwrap(), "--admin-token", &token, "--server", &server])
+        ran(&[
+            "rules",
+            "apply",
+            "--yes",
+            path.to_str().unwrap(),
+            "--admin-token",
+            &token,
+            "--server",
+            &server,
+        ])
     });
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("409") && refused.err.contains("changed meanwhile"), "{refused:?}");
@@ -174,10 +185,10 @@ fn what_is_exported_can_be_applied_again() {
     let with =
         |token: &str, arguments: &[&str]| at(&service, &[arguments, &["--admin-token", token]].concat());
     let path = file(&service, "new.yaml", RULES);
-    let denied = with("secret-token-to-look", &["rules", "apply", path.to_str().unwrap()]);
+    let denied = with("secret-token-to-look", &["rules", "apply", "--yes", path.to_str().unwrap()]);
     assert_eq!(denied.code, Some(1), "{denied:?}");
     assert!(denied.err.contains("403"), "{denied:?}");
-    let applied = with("secret-token-to-edit", &["rules", "apply", path.to_str().unwrap()]);
+    let applied = with("secret-token-to-edit", &["rules", "apply", "--yes", path.to_str().unwrap()]);
     assert_eq!(applied.code, Some(0), "{applied:?}");
 
     let exported = with("secret-token-to-look", &["rules", "export"]);
@@ -186,7 +197,7 @@ fn what_is_exported_can_be_applied_again() {
     let valid = ran(&["rules", "validate", exported]);
     assert_eq!(valid.code, Some(0), "{valid:?}");
     let again = with("secret-token-to-deploy", &["rules", "apply", exported]);
-    assert_eq!(again.out, "nothing to change: revision 1 is that already\n", "{again:?}");
+    assert_eq!(again.out, "no changes: revision 1 already matches\n", "{again:?}");
 
     let unknown = at(&service, &["rules", "export"]);
     assert_eq!((unknown.code, unknown.out.as_str()), (Some(1), ""), "{unknown:?}");
@@ -199,7 +210,7 @@ fn history_is_told_and_gone_back_in() {
     let service = scene.service(&[]);
     for (name, text) in [("1.yaml", RULES.to_owned()), ("2.yaml", RULES.replace("limit: 2", "limit: 9"))] {
         let path = file(&service, name, &text);
-        told(&service, &["rules", "apply", path.to_str().unwrap()]);
+        told(&service, &["rules", "apply", path.to_str().unwrap(), "--yes"]);
     }
     let first = told(&service, &["rules", "export", "--revision", "1"]);
     let history = told(&service, &["rules", "history", "--limit", "1"]);
@@ -214,7 +225,7 @@ fn history_is_told_and_gone_back_in() {
     assert_eq!(shown, format!("{change}1 change to revision 2; nothing was changed\n"));
     assert_eq!(told(&service, &["rules", "revert", "1", "--yes"]), format!("{change}1 change, revision 3\n"));
     assert_eq!(told(&service, &["rules", "export"]), first);
-    assert_eq!(told(&service, &["rules", "revert", "1"]), "nothing to change: revision 3 is that already\n");
+    assert_eq!(told(&service, &["rules", "revert", "1"]), "no changes: revision 3 already matches\n");
 }
 
 #[test]
@@ -223,7 +234,7 @@ fn candidates_and_keys_are_told() {
     let service = scene.service(&[]);
     assert_eq!(told(&service, &["rules", "candidates"]), "there are no candidates\n");
     let path = file(&service, "new.yaml", RULES);
-    told(&service, &["rules", "apply", path.to_str().unwrap()]);
+    told(&service, &["rules", "apply", path.to_str().unwrap(), "--yes"]);
     assert_eq!([(); 3].map(|()| is_allowed(&service, "ann")), [true, true, false]);
     let report = told(&service, &["rules", "candidates"]);
     assert!(report.starts_with("next for per-user, share 1"), "{report}");
@@ -238,11 +249,20 @@ fn candidates_and_keys_are_told() {
     assert_eq!((&shown["limit"], &shown["remaining"]), (&json!(2), &json!(0)));
     key("reset");
     assert!(is_allowed(&service, "ann"));
-    key("block");
+    let shown = key("block");
+    assert!(shown.starts_with("+ override per-user user=\"ann\"\n"), "{shown}");
+    assert!(
+        shown.contains("    verdict: \"block\"\n") && shown.ends_with("1 change, revision 2\n"),
+        "{shown}"
+    );
+    assert_eq!(key("block"), "no changes: revision 2 already matches\n");
     assert!(!is_allowed(&service, "ann"));
-    key("allow");
+    assert_eq!(
+        key("allow"),
+        "~ override per-user user=\"ann\"\n    verdict: \"block\" -> \"allow\"\n1 change, revision 3\n"
+    );
     assert_eq!([(); 3].map(|()| is_allowed(&service, "ann")), [true; 3]);
-    key("unblock");
+    assert_eq!(key("unblock"), "- override per-user user=\"ann\"\n1 change, revision 4\n");
     assert_eq!([(); 2].map(|()| is_allowed(&service, "ann")), [true, false]);
     let none = at(&service, &["keys", "unblock", "per-user|user=ann"]);
     assert_eq!(none.code, Some(1), "{none:?}");

@@ -1,34 +1,46 @@
 //! Manages stored rules through a running server, which authenticates the user.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 
 use http::Method;
 use serde_json::{Value, json};
 use trypema::rules::{RuleSet, Rules};
 
-use super::Doing;
-use super::difference::{difference, line};
+use crate::cli::confirm::{Confirmation, print_done, print_unchanged};
+use crate::cli::difference::{difference, line};
 use crate::cli::print;
 use crate::cli::service::{AdminService, Call, encoded};
 
-pub(super) fn apply(file: &Path, doing: Doing, service: &AdminService) -> Result<(), String> {
+pub(super) fn apply(file: &Path, confirmation: Confirmation, service: &AdminService) -> Result<(), String> {
     // Validate here first: only the file has line numbers for error messages.
     RuleSet::read(file).map_err(|invalid| invalid.to_string())?;
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let rules = Rules::from_yaml(&text).map_err(|invalid| invalid.to_string())?;
     let rules = serde_json::to_value(rules).map_err(|error| error.to_string())?;
-    change(&Change { method: Method::PUT, path: "/v1/ruleset".to_owned(), body: rules }, doing, service)
+    change(
+        &Change { method: Method::PUT, path: "/v1/ruleset".to_owned(), body: rules },
+        confirmation,
+        service,
+    )
 }
 
-pub(super) fn revert(revision: u64, doing: Doing, service: &AdminService) -> Result<(), String> {
+pub(super) fn revert(
+    revision: u64,
+    confirmation: Confirmation,
+    service: &AdminService,
+) -> Result<(), String> {
     let (path, body) = ("/v1/ruleset/revert".to_owned(), json!({"to": revision}));
-    change(&Change { method: Method::POST, path, body }, doing, service)
+    change(&Change { method: Method::POST, path, body }, confirmation, service)
 }
 
-pub(super) fn promote(candidate: &str, doing: Doing, service: &AdminService) -> Result<(), String> {
+pub(super) fn promote(
+    candidate: &str,
+    confirmation: Confirmation,
+    service: &AdminService,
+) -> Result<(), String> {
     let path = format!("/v1/rules/{}/promote", encoded(candidate));
-    change(&Change { method: Method::POST, path, body: json!({}) }, doing, service)
+    change(&Change { method: Method::POST, path, body: json!({}) }, confirmation, service)
 }
 
 /// A change that supports a dry run.
@@ -39,44 +51,21 @@ struct Change {
 }
 
 /// Shows the changes of a dry run, then applies them to exactly the revision that they were shown for.
-fn change(change: &Change, doing: Doing, service: &AdminService) -> Result<(), String> {
+fn change(change: &Change, confirmation: Confirmation, service: &AdminService) -> Result<(), String> {
     let Change { method, path, body } = change;
     let trying = format!("{path}?dry_run=true");
     let call = |path, revision| Call { body: Some(body), revision, ..Call::new(method.clone(), path) };
     let shown = service.call(&call(&trying, None))?;
-    let revision = shown["revision"].as_u64().ok_or("the answer has no revision")?;
+    let revision = shown["revision"].as_u64().ok_or("the response has no revision")?;
     let changes: Vec<&Value> = shown["changes"].as_array().into_iter().flatten().collect();
     if changes.is_empty() {
-        print(&format!("nothing to change: revision {revision} is that already\n"));
+        print_unchanged(Some(revision));
         return Ok(());
     }
-    changes.iter().for_each(|change| print(&difference(change)));
-    if doing.dry_run {
-        print(&format!("{} to revision {revision}; nothing was changed\n", counted(changes.len())));
-        return Ok(());
+    if confirmation.ask(&changes, Some(revision))? {
+        print_done(changes.len(), &service.call(&call(path, Some(revision)))?);
     }
-    if !doing.yes && !is_wanted(changes.len()) {
-        return Err("nothing was changed".to_owned());
-    }
-    let done = service.call(&call(path, Some(revision)))?;
-    print(&format!("{}, revision {}\n", counted(changes.len()), done["revision"]));
     Ok(())
-}
-
-fn counted(changes: usize) -> String {
-    if changes == 1 { "1 change".to_owned() } else { format!("{changes} changes") }
-}
-
-/// Asks for confirmation if standard input is a terminal. Returns `true` otherwise.
-fn is_wanted(changes: usize) -> bool {
-    if !std::io::stdin().is_terminal() {
-        return true;
-    }
-    print(&format!("make {}? [y/N] ", counted(changes)));
-    let _ = std::io::stdout().flush();
-    let mut answer = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut answer);
-    matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
 pub(super) fn export(revision: Option<u64>, service: &AdminService) -> Result<(), String> {
@@ -113,10 +102,10 @@ pub(super) fn candidates(service: &AdminService) -> Result<(), String> {
         let [rule, candidate] = ["rule", "candidate"].map(|name| report[name].as_str().unwrap_or_default());
         print(&line(&format!("{candidate} for {rule}, share {}", report["share"])));
         for (name, told) in [
-            ("both_allowed", "both let pass"),
+            ("both_allowed", "both allowed"),
             ("both_denied", "both denied"),
             ("would_deny", "only the candidate would have denied"),
-            ("would_allow", "only the live rule denied"),
+            ("would_allow", "only the live rule denied (the candidate would have allowed)"),
         ] {
             print(&format!("    {told}: {}\n", report[name]));
         }

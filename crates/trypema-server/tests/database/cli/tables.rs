@@ -17,7 +17,7 @@ fn tables_are_made_once() {
     let made = ran(&["rules", "migrate", "--database-url", &url]);
     assert_eq!(
         (made.code, made.out.as_str()),
-        (Some(0), "the tables are up to date now: rules, refill_rate, if_missing\n"),
+        (Some(0), "migrations applied: rules, refill_rate, if_missing\n"),
         "{made:?}"
     );
     let again = ran(&["rules", "migrate", "--database-url", &url]);
@@ -49,7 +49,7 @@ fn of_overrides_for_one_path_the_one_that_matched_is_kept() {
             ('each', '{\"endpoint\": \"//b\"}', 'block'), ('each', '{\"endpoint\": \"/%ff\"}', 'block');";
     database.sql(&format!("{BEFORE_IF_MISSING}{rows}")).unwrap();
     let made = ran(&["rules", "migrate", "--database-url", &url]);
-    assert_eq!(made.out, "the tables are up to date now: if_missing\n", "{made:?}");
+    assert_eq!(made.out, "migrations applied: if_missing\n", "{made:?}");
     let kept = database
         .sql("SELECT key ->> 'endpoint' || ' ' || verdict FROM rate_limit_overrides ORDER BY 1")
         .unwrap();

@@ -1,13 +1,12 @@
 //! `/v1/lists/{list}/{attribute}/{value}`: values that are always allowed, or always denied.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Rules, usual_path};
+use trypema::rules::Rules;
 
 use super::edited;
 use crate::front::http::answer::json;
@@ -15,6 +14,7 @@ use crate::front::http::problem::Refusal;
 use crate::front::http::text::decoded_path;
 use crate::front::http::{AdminApi, Asked};
 use crate::net::Place as Connection;
+use crate::rules::change::canonical_value;
 use crate::rules::database::{ListName, Reach, Wanted};
 
 /// The stored lists: values by attribute.
@@ -61,11 +61,11 @@ impl AdminApi {
             || Refusal::bad_request("the attribute and the value are not percent-encoded UTF-8");
         let attribute = decoded_path(at.attribute).ok_or_else(undecodable)?.into_owned();
         let value = decoded_path(at.value).filter(|value| !value.is_empty()).ok_or_else(undecodable)?;
-        let value = canonical(&attribute, &value);
+        let value = canonical_value(&attribute, &value);
         let is_adding = request.method() == Method::PUT;
         let changed = self.edit(&who, place, move |stored| {
             let mut rules = stored.rules.clone();
-            let is_same = |listed: &String| canonical(&attribute, listed) == value;
+            let is_same = |listed: &String| canonical_value(&attribute, listed) == value;
             let values = list.values_of(&mut rules).entry(attribute.clone()).or_default();
             let is_listed = values.iter().any(is_same);
             if !is_adding && !is_listed {
@@ -80,22 +80,5 @@ impl AdminApi {
             Ok(Wanted { rules, reach: Reach::List, revision: None })
         });
         edited(StatusCode::OK, changed.await?).await
-    }
-}
-
-/// Returns the form in which a value is stored, because one address or path can be written in many ways.
-fn canonical(attribute: &str, value: &str) -> String {
-    let address = |text: &str| text.parse().ok().map(|address: IpAddr| address.to_canonical());
-    let (text, prefix) = value.split_once('/').map_or((value, None), |(text, prefix)| (text, Some(prefix)));
-    match (attribute, address(text)) {
-        ("ip", Some(address)) => {
-            let most = if address.is_ipv4() { "32" } else { "128" };
-            match prefix.filter(|prefix| *prefix != most) {
-                Some(prefix) => format!("{address}/{prefix}"),
-                None => address.to_string(),
-            }
-        }
-        _ if attribute == "endpoint" => usual_path(value),
-        _ => value.to_owned(),
     }
 }
