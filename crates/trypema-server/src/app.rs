@@ -223,24 +223,24 @@ impl App {
         text.family("trypema_rules", Kind::Gauge, "Rules in force.");
         text.sample(&[], self.engine.rules().len());
         book::write(self.book().map(|book| &**book), &mut text);
-        text.family("trypema_live_keys", Kind::Gauge, "Keys that are counted in this process.");
+        text.family("trypema_live_keys", Kind::Gauge, "Keys held in the memory of this process.");
         text.sample(&[], self.limiter.local().len());
         let redis = self.limiter.redis().stats();
-        text.family("trypema_breaker_open", Kind::Gauge, "Redis servers that are left alone for a moment.");
+        text.family("trypema_breaker_open", Kind::Gauge, "Redis servers whose circuit breaker is open.");
         text.sample(&[], redis.open_breakers);
-        text.family("trypema_breaker_openings_total", Kind::Counter, "How often that has begun.");
+        text.family(
+            "trypema_breaker_openings_total",
+            Kind::Counter,
+            "Times that a circuit breaker has opened.",
+        );
         text.sample(&[], redis.breaker_openings);
         let hybrid = self.limiter.hybrid().stats();
         text.family("trypema_units_held", Kind::Gauge, "Leased units that are not spent yet.");
         text.sample(&[], hybrid.held_units);
-        text.family("trypema_leases_asked_total", Kind::Counter, "Leases that were asked for.");
+        text.family("trypema_leases_asked_total", Kind::Counter, "Lease requests sent to Redis.");
         text.sample(&[], hybrid.leases_asked);
         if let Some(instances) = hybrid.instances {
-            text.family(
-                "trypema_instances",
-                Kind::Gauge,
-                "Servers that share the limits, as far as is known.",
-            );
+            text.family("trypema_instances", Kind::Gauge, "Live instances that share the limits.");
             text.sample(&[], instances);
         }
         text.into_text()

@@ -152,7 +152,7 @@ pub(crate) const MAX_RULESET_BYTES: usize = 16 * 1024 * 1024;
 const DEFAULT_BUFFERED_BYTES: usize = 64 * 1024 * 1024;
 
 /// The error of a secret that is given both directly and as a file.
-const TWICE: &str = "is given twice: itself and as a file";
+const TWICE: &str = "set either the value or its _file variant, not both";
 
 /// The longest accepted duration. Nobody needs more, and adding more to the current time could overflow.
 const MAX_TIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -272,7 +272,7 @@ fn buffered_bytes(setting: Option<usize>, body_bytes: usize) -> Result<usize, In
     if bytes < min {
         return Err(invalid(
             "max_buffered_bytes",
-            format!("need at least {min}, which is two bodies of the largest size"),
+            format!("need at least {min} bytes, twice the largest body"),
         ));
     }
     Ok(bytes)
@@ -324,10 +324,7 @@ fn rules(settings: &Settings) -> Result<RulesSource, InvalidConfig> {
         (None, None) => None,
     };
     match (address, &settings.rules) {
-        (Some(_), Some(_)) => Err(invalid(
-            "rules",
-            "rules are in a file or in the database: give one of `rules` and `database_url`",
-        )),
+        (Some(_), Some(_)) => Err(invalid("rules", "set either `rules` or `database_url`, not both")),
         (None, None) => Ok(RulesSource::BuiltIn),
         (None, Some(file)) => Ok(RulesSource::File(file.clone())),
         (Some(address), None) => {
@@ -369,7 +366,7 @@ fn provider(settings: Settings) -> Result<ProviderChoice, InvalidConfig> {
     if provider == ProviderSetting::Memory {
         return Ok(ProviderChoice::Memory);
     }
-    let missing = || invalid("redis_url", "is missing: this provider keeps its counters in Redis");
+    let missing = || invalid("redis_url", "is missing: the providers redis and hybrid need it");
     let redis = RedisChoice {
         url: url.ok_or_else(missing)?,
         prefix: redis_prefix(&settings)?,
@@ -385,7 +382,7 @@ fn provider(settings: Settings) -> Result<ProviderChoice, InvalidConfig> {
 /// Returns the prefix of all key names in Redis, if one is set. It may be any non-empty text.
 fn redis_prefix(settings: &Settings) -> Result<Option<RedisKey>, InvalidConfig> {
     match settings.redis_prefix.as_deref() {
-        Some("") => Err(invalid("redis_prefix", "is empty: leave it out for `trypema`")),
+        Some("") => Err(invalid("redis_prefix", "must not be empty; omit it for the default `trypema`")),
         prefix => Ok(prefix.map(RedisKey::encode)),
     }
 }

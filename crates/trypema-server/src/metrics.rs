@@ -87,13 +87,13 @@ impl Metrics {
     pub(crate) fn write(&self, text: &mut Exposition) {
         self.rules.write(text);
         self.store.write(text);
-        text.family("trypema_rules_reloads_total", Kind::Counter, "Times that rules were read again.");
+        text.family("trypema_rules_reloads_total", Kind::Counter, "Reloads of rules, by result.");
         text.sample(&[("result", "ok")], self.reloads.get());
         text.sample(&[("result", "error")], self.refused_reloads.get());
         text.family(
             "trypema_rules_loaded_timestamp_seconds",
             Kind::Gauge,
-            "When the rules in force were read.",
+            "Unix time at which the rules in force were loaded.",
         );
         text.sample(&[], self.loaded_at_s.load(Ordering::Relaxed));
         self.http.write(text);

@@ -43,7 +43,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// No admin token is configured, and a generated one cannot be stored.
-    #[error("admin_token: is missing, and none can be generated: {0}")]
+    #[error("admin_token: not set, and a token cannot be generated: {0}")]
     Token(#[from] TokenFileError),
 }
 

@@ -29,12 +29,12 @@ pub(crate) struct ConnectionMetrics {
 
 impl ConnectionMetrics {
     pub(super) fn write(&self, text: &mut Exposition) {
-        text.family("trypema_connections", Kind::Gauge, "Connections that are open.");
+        text.family("trypema_connections", Kind::Gauge, "Open connections.");
         text.sample(&[], self.open.load(Ordering::Relaxed));
         text.family(
             "trypema_connections_closed_early_total",
             Kind::Counter,
-            "Connections that the service closed, and why: all others were busy, idle ones gave way, too slow, no HTTP, too many of one peer, no memory for bodies and unread answers.",
+            "Connections closed by the server. reason: refused (no other could be closed), gave_way (closed for a new one), timed_out, malformed (not HTTP), peer_limit, out_of_memory.",
         );
         text.sample(&[("reason", "refused")], self.refused.get());
         text.sample(&[("reason", "gave_way")], self.gave_way.get());
@@ -43,7 +43,7 @@ impl ConnectionMetrics {
         text.sample(&[("reason", "peer_limit")], self.peer_limit.get());
         text.sample(&[("reason", "out_of_memory")], self.out_of_memory.get());
         let help =
-            "Bytes of request bodies and unread answers, over all connections; at most max_buffered_bytes.";
+            "Bytes of request bodies and unread responses, over all connections; at most max_buffered_bytes.";
         text.family("trypema_buffered_bytes", Kind::Gauge, help);
         text.sample(&[], self.buffered_bytes.load(Ordering::Relaxed));
         let help = "Requests that were refused because max_buffered_bytes was exhausted.";

@@ -74,7 +74,11 @@ impl HttpMetrics {
 
     pub(super) fn write(&self, text: &mut Exposition) {
         let routes = || ROUTES.iter().map(|(route, name)| (*name, &self.routes[*route as usize]));
-        text.family("trypema_http_requests_total", Kind::Counter, "Requests that were answered.");
+        text.family(
+            "trypema_http_requests_total",
+            Kind::Counter,
+            "HTTP requests answered, by route and status.",
+        );
         for (name, metrics) in routes() {
             for (status, count) in metrics.statuses.iter().enumerate() {
                 let count = count.load(Ordering::Relaxed);
@@ -86,7 +90,7 @@ impl HttpMetrics {
         text.family(
             "trypema_http_request_duration_seconds",
             Kind::Histogram,
-            "Time from the head of a request to its answer.",
+            "Time from the head of a request to its response.",
         );
         routes().for_each(|(name, metrics)| metrics.time.write(text, &[("route", name)]));
     }

@@ -16,7 +16,7 @@ impl LoginMetrics {
         text.family(
             "trypema_failed_logins_total",
             Kind::Counter,
-            "Requests with a wrong token; `blocked` are those from addresses that had failed too often.",
+            "Requests with a wrong token. reason: wrong_token, or blocked if the address had failed too often.",
         );
         text.sample(&[("reason", "wrong_token")], self.failed.get());
         text.sample(&[("reason", "blocked")], self.blocked.get());

@@ -5,16 +5,16 @@ use std::fs;
 use super::{Exposition, Kind};
 
 pub(super) fn write(text: &mut Exposition, started_at_s: u64) {
-    text.family("trypema_build_info", Kind::Gauge, "The version that is running.");
+    text.family("trypema_build_info", Kind::Gauge, "The version of the server.");
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-    text.family("process_start_time_seconds", Kind::Gauge, "When the process started.");
+    text.family("process_start_time_seconds", Kind::Gauge, "Unix time at which the process started.");
     text.sample(&[], started_at_s);
     if let Some(bytes) = resident_bytes() {
-        text.family("process_resident_memory_bytes", Kind::Gauge, "Memory in use.");
+        text.family("process_resident_memory_bytes", Kind::Gauge, "Resident memory.");
         text.sample(&[], bytes);
     }
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        text.family("process_open_fds", Kind::Gauge, "Descriptors in use.");
+        text.family("process_open_fds", Kind::Gauge, "Open file descriptors.");
         text.sample(&[], descriptors.count());
     }
 }

@@ -189,7 +189,7 @@ impl RuleMetrics {
         text.family(
             "trypema_checks_total",
             Kind::Counter,
-            "What each rule decided. Allowed is what all rules that apply have allowed; shadowed what a rule that only logs would have denied.",
+            "Decisions by rule. allowed: all rules that apply allowed the request; shadowed: a log_only rule would have denied it.",
         );
         for (id, Entry { rule, .. }) in &sorted {
             let results = [
@@ -206,7 +206,7 @@ impl RuleMetrics {
         text.family(
             "trypema_rules_skipped_total",
             Kind::Counter,
-            "Requests that a rule is targeted at and did not apply to, because they lack an attribute of its key. An estimate where more than 64 rules can be targeted at one request.",
+            "Requests that a rule skipped because they lack an attribute of its key. Estimated if more than 64 rules can be targeted at one request.",
         );
         for (id, Entry { rule, .. }) in &sorted {
             text.sample(&[("rule", id)], rule.skipped.get());
@@ -222,13 +222,13 @@ impl RuleMetrics {
         text.family(
             "trypema_substitutes_total",
             Kind::Counter,
-            "Decisions that were made in place of a store that could not be asked.",
+            "Decisions made by on_store_failure, because Redis failed.",
         );
         text.sample(&[], self.substitutes.get());
         text.family(
             "trypema_listed_total",
             Kind::Counter,
-            "Requests that an allow list or a block list decided by itself.",
+            "Requests decided by an allow list or a block list.",
         );
         text.sample(&[], self.listed.get());
     }
@@ -237,7 +237,7 @@ impl RuleMetrics {
         text.family(
             "trypema_candidate_checks_total",
             Kind::Counter,
-            "What candidates said beside their live rules.",
+            "Decisions of candidates, compared with those of their live rules.",
         );
         for (id, entry) in rules {
             let Some(told) = entry.compared.as_ref().map(|compared| compared.told()) else { continue };

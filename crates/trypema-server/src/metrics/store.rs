@@ -71,14 +71,10 @@ impl StoreMetrics {
         text.family(
             "trypema_store_latency_seconds",
             Kind::Histogram,
-            "How long calls that were sent to Redis took, failures included.",
+            "Latency of calls sent to Redis, including failures.",
         );
         self.latency.write(text, &[]);
-        text.family(
-            "trypema_store_errors_total",
-            Kind::Counter,
-            "Calls that Redis did not answer with a decision.",
-        );
+        text.family("trypema_store_errors_total", Kind::Counter, "Failed calls to Redis, by kind.");
         text.sample(&[("kind", "unavailable")], self.unavailable.get());
         text.sample(&[("kind", "outcome_unknown")], self.unknown.get());
         text.sample(&[("kind", "refused")], self.refused.get());

@@ -79,13 +79,13 @@ pub enum OpenError {
     #[error(transparent)]
     Database(#[from] DatabaseError),
     /// The stored rules are invalid, and no rules are cached in Redis.
-    #[error("the rules that are stored cannot be used:\n{0}")]
+    #[error("the stored rules are invalid:\n{0}")]
     Unusable(#[from] Unusable),
     /// The address of the Redis cache is invalid.
     #[error(transparent)]
     Cache(#[from] trypema::TrypemaError),
     /// The process is about to end.
-    #[error("interrupted")]
+    #[error("compiling the rules was interrupted")]
     Interrupted,
 }
 
@@ -237,19 +237,19 @@ pub(crate) fn write(book: Option<&Book>, text: &mut Exposition) {
     text.family(
         "trypema_rules_revision",
         Kind::Gauge,
-        "The revision of the rules in force; 0 for those in a file.",
+        "Revision of the rules in force; 0 if they are in a file.",
     );
     text.sample(&[], book.map_or(0, |book| book.in_force().version.revision));
     text.family(
         "trypema_rules_stale_seconds",
         Kind::Gauge,
-        "For how long it has not been known whether the rules in force are the ones that are stored.",
+        "Seconds since the rules in force were last confirmed against the database.",
     );
     text.sample(&[], book.map_or(0, |book| book.stale().as_secs()));
     text.family(
         "trypema_database_failures_total",
         Kind::Counter,
-        "How often the database could not be asked for rules.",
+        "Failed attempts to read rules from the database.",
     );
     text.sample(&[], book.map_or(0, |book| book.failures.get()));
 }

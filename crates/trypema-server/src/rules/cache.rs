@@ -55,9 +55,9 @@ pub(crate) enum CacheError {
     Address(#[from] TrypemaError),
     #[error("{0}")]
     Redis(#[from] RedisError),
-    #[error("redis does not answer within {PATIENCE:?}")]
+    #[error("Redis did not answer within {} s", PATIENCE.as_secs())]
     Silent,
-    #[error("what is kept in redis cannot be understood: {0}")]
+    #[error("the rule cache in Redis is malformed: {0}")]
     Unreadable(#[from] serde_json::Error),
     #[error("the cached rule set has format {0:?}, and this server reads up to {FORMAT}")]
     NewerFormat(String),

@@ -88,7 +88,7 @@ pub enum DatabaseError {
         error: std::io::Error,
     },
     /// The tables are missing, or older than this program.
-    #[error("the database has no tables of this version: run `trypema rules migrate`")]
+    #[error("tables are missing or outdated: run `trypema rules migrate`")]
     NotMigrated,
     /// A table of the same name exists, and is not the documented one.
     #[error(
@@ -97,10 +97,13 @@ pub enum DatabaseError {
     )]
     UnrelatedTable(String),
     /// The database did not answer in time.
-    #[error("the database does not answer within {PATIENCE:?}")]
+    #[error("PostgreSQL did not answer within {} s", PATIENCE.as_secs())]
     Silent,
+    /// The task that worked on the reply ended early.
+    #[error("the request was interrupted by an internal error; see the log of the server")]
+    Interrupted,
     /// Too many sessions or read tasks are waiting.
-    #[error("too many look at the rules or change them at once")]
+    #[error("too many concurrent requests for rules; retry")]
     Crowded,
     /// The database rejected a query, or is unreachable.
     #[error("the database: {}", said(.0))]
@@ -115,7 +118,12 @@ impl DatabaseError {
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Address(_) | Self::NotMigrated | Self::UnrelatedTable(_) => true,
-            Self::File { .. } | Self::Silent | Self::Crowded | Self::Failed(_) | Self::Migration(_) => false,
+            Self::File { .. }
+            | Self::Silent
+            | Self::Interrupted
+            | Self::Crowded
+            | Self::Failed(_)
+            | Self::Migration(_) => false,
         }
     }
 
@@ -134,18 +142,19 @@ impl DatabaseError {
     /// Returns a description for callers that have no access to the database.
     pub(crate) fn told(&self) -> &'static str {
         let code = match self {
-            Self::NotMigrated => return "the tables are missing: run `trypema rules migrate`",
-            Self::Crowded => return "too many look at the rules or change them at once",
+            Self::NotMigrated => return "tables are missing or outdated: run `trypema rules migrate`",
+            Self::Interrupted => {
+                return "the request was interrupted by an internal error; see the log of the server";
+            }
+            Self::Crowded => return "too many concurrent requests for rules; retry",
             Self::Failed(sqlx::Error::Database(error)) => error.code(),
             _ => None,
         };
         match code.as_deref() {
-            Some("55P03" | "40P01" | "40001") => {
-                "somebody else is changing the rules at the moment: nothing was changed"
-            }
-            Some("42501") => "the database does not let the service do this: its role lacks a right",
+            Some("55P03" | "40P01" | "40001") => "another change is in progress; nothing was changed",
+            Some("42501") => "the database role lacks a permission",
             Some("25006") => "the database is read-only",
-            _ => "the database cannot be asked: the rules in force stay as they are",
+            _ => "PostgreSQL is unreachable; the rules in force are unchanged",
         }
     }
 }
@@ -153,7 +162,7 @@ impl DatabaseError {
 impl From<NotDone> for DatabaseError {
     fn from(not_done: NotDone) -> Self {
         match not_done {
-            NotDone::Interrupted => Self::Silent,
+            NotDone::Interrupted => Self::Interrupted,
             NotDone::Busy => Self::Crowded,
         }
     }

@@ -94,7 +94,7 @@ impl Collector {
             .map_err(|error| failed(&error))?;
         let answer = async {
             let status = sender.send_request(request).await.map_err(|error| failed(&error))?.status();
-            if status.is_success() { Ok(()) } else { Err(format!("the collector answers {status}")) }
+            if status.is_success() { Ok(()) } else { Err(format!("the collector responded with {status}")) }
         };
         tokio::select! {
             answer = answer => answer,

@@ -161,7 +161,7 @@ fn what_is_not_known_any_more_cannot_be_gone_back_to() {
         assert_eq!(future.status, 404, "{future:?}");
         assert!(future.body.contains("the last one is 6"), "{future:?}");
     }
-    let forgotten = |reply: Reply| reply.status == 404 && reply.body.contains("not known any more");
+    let forgotten = |reply: Reply| reply.status == 404 && reply.body.contains("cannot be reconstructed");
     // A revision cannot be forgotten in part, because the gap would go unnoticed.
     for part in ["DELETE FROM rate_limit_history WHERE revision = 2", "TRUNCATE rate_limit_history"] {
         let refused = scene.database.sql(part).unwrap_err().to_string();

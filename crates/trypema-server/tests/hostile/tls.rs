@@ -164,14 +164,14 @@ fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
     )
     .unwrap();
     https.program.signal("HUP").unwrap();
-    https.program.line("the old one stays").unwrap();
+    https.program.line("keeping the previous certificate").unwrap();
     assert_eq!(https.check("cat", "ca.pem").0, Some(0));
 
     // A key of another certificate is refused as well.
     fs::rename(directory.join("ca.pem"), directory.join("shown-ca.pem")).unwrap();
     make_certificate(&directory);
     fs::copy(directory.join("ca-key.pem"), directory.join("key.pem")).unwrap();
-    let complaints = |log: String| log.matches("the old one stays").count();
+    let complaints = |log: String| log.matches("keeping the previous certificate").count();
     let before = complaints(https.program.log());
     https.program.signal("HUP").unwrap();
     wait_until("another complaint", || complaints(https.program.log()) > before).unwrap();

@@ -29,7 +29,7 @@ impl Access {
         if actor.role < Role::Editor {
             return Err(Refusal::new(
                 StatusCode::FORBIDDEN,
-                "this token may only look: this needs an admin token",
+                "a reader token cannot do this; use an admin token",
             ));
         }
         Ok(actor)
@@ -49,11 +49,11 @@ impl Access {
         match (self.tokens.find(token), self.tokens.is_empty()) {
             (Some(actor), _) => Ok(actor),
             (None, true) => {
-                Err(Refusal::unauthorized("this needs a token, and this service has none: set admin_token"))
+                Err(Refusal::unauthorized("no token is configured on this server; set admin_token"))
             }
             (None, false) => Err(match self.guard.failed(peer) {
                 Some(wait) => Refusal::too_many_logins(wait),
-                None => Refusal::unauthorized("this token is not known here"),
+                None => Refusal::unauthorized("unknown token"),
             }),
         }
     }

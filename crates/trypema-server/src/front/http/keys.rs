@@ -95,5 +95,8 @@ impl AdminApi {
 }
 
 fn no_rule() -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, "no rule has such a key: answers tell keys as in per-user|user=ann")
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        "unknown key; use it as responses contain it, for example per-user|user=ann",
+    )
 }

@@ -36,14 +36,14 @@ fn written() -> Value {
         "info": {
             "title": "Trypema",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Limits on what callers may do. A denial is an answer, not an error; errors are application/problem+json. Checks and administration are on listeners of their own: `servers` of each path says on which.",
+            "description": "Rate limiting. A denial is a normal response; errors are application/problem+json. Checks and administration have separate listeners: `servers` of each path names its listener.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [check_listener(), admin_listener()],
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"admin": {"type": "http", "scheme": "bearer", "description": "A reader's for looking, an editor's for changing."}},
+            "securitySchemes": {"admin": {"type": "http", "scheme": "bearer", "description": "A reader token reads; an admin token also changes."}},
         },
     })
 }
@@ -101,55 +101,55 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
     let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": PROBLEM}}});
     let one_or_many = json!({"oneOf": [question, {"type": "array", "items": question}]});
     let answers = json!({"oneOf": [check, {"type": "array", "items": {"anyOf": [check, failed]}}]});
-    let key_name = json!({"name": "key", "in": "path", "required": true, "description": "A key as answers tell it, percent-encoded.",
+    let key_name = json!({"name": "key", "in": "path", "required": true, "description": "The key as responses contain it, percent-encoded.",
         "schema": {"type": "string"}, "example": "per-user|user=ann"});
     let admin = json!([{"admin": []}]);
     json!({
         "/v1/check": {"post": {
-            "summary": "May this request go ahead?",
-            "description": "One request, or an array of them, which are asked in their order (in Redis some at a time, so that these may overtake each other) and answered by an array.",
+            "summary": "Check a request",
+            "description": "One request or an array. An array is decided in order; with Redis, in groups whose members may overtake each other.",
             "parameters": [deny_status(), headers()],
             "requestBody": asking(&one_or_many),
-            "responses": responses("What each may do.", &answers, &["4XX", "5XX"]),
+            "responses": responses("The decision for each request.", &answers, &["4XX", "5XX"]),
         }},
         "/v1/forward-auth": forward_auth(&[]),
         "/v1/forward-auth/{profile}": forward_auth(&[json!({"name": "profile", "in": "path", "required": true,
-            "description": "A profile of the service's configuration file, which sets attributes, cost and the status of a denial. Built in: default (429), nginx (401).",
+            "description": "A profile of the configuration file. It sets attributes, cost and the status of a denial. Built in: default (429), nginx (401).",
             "schema": {"type": "string", "pattern": "^[a-z0-9_-]{1,64}$"}, "example": "nginx"})]),
         "/v1/explain": {"post": {
-            "summary": "Why would a request get what it gets?",
+            "summary": "Explain a decision",
             "description": "Spends nothing.",
             "security": admin,
             "requestBody": asking(&topic),
-            "responses": responses("What every rule says.", &explain, &["400", "401", "403", "413", "500", "503"]),
+            "responses": responses("The decision of every rule.", &explain, &["400", "401", "403", "413", "500", "503"]),
         }},
         "/v1/refund": {"post": {
-            "summary": "Give the cost back",
-            "description": "To every rule that applies, each on its own.",
+            "summary": "Refund a request",
+            "description": "Refunds the cost to every rule that applies, independently.",
             "security": admin,
             "requestBody": asking(&topic),
-            "responses": responses("What was given back.", &refund, &["400", "401", "403", "413", "500", "503"]),
+            "responses": responses("The refunded units.", &refund, &["400", "401", "403", "413", "500", "503"]),
         }},
         "/v1/keys/{key}": {
             "parameters": [key_name],
             "get": {
-                "summary": "What does a counter have left?",
+                "summary": "Show a counter",
                 "security": admin,
-                "responses": responses("What it has.", &key, &["400", "401", "403", "404", "500", "503"]),
+                "responses": responses("The counter.", &key, &["400", "401", "403", "404", "500", "503"]),
             },
             "delete": {
-                "summary": "Forget a counter",
+                "summary": "Reset a counter",
                 "security": admin,
-                "responses": responses("It is forgotten.", &reset, &["400", "401", "403", "404", "500", "503"]),
+                "responses": responses("The counter was reset.", &reset, &["400", "401", "403", "404", "500", "503"]),
             },
         },
-        "/": {"get": {"summary": "What is there?", "responses": {"200": {"description": "A list."}}}},
-        "/healthz": {"get": {"summary": "Is it alive?", "responses": {"200": {"description": "It is."}}}},
-        "/readyz": {"get": {"summary": "Does it want requests?", "responses": {
-            "200": {"description": "It does."}, "503": {"description": "It is about to stop."},
+        "/": {"get": {"summary": "List the routes", "responses": {"200": {"description": "The routes."}}}},
+        "/healthz": {"get": {"summary": "Liveness", "responses": {"200": {"description": "The process runs."}}}},
+        "/readyz": {"get": {"summary": "Readiness", "responses": {
+            "200": {"description": "The server accepts requests."}, "503": {"description": "The server is stopping."},
         }}},
-        "/metrics": {"get": {"summary": "What Prometheus reads", "responses": {"200": {"description": "Metrics."}}}},
-        "/openapi.json": {"get": {"summary": "This document", "responses": {"200": {"description": "It."}}}},
+        "/metrics": {"get": {"summary": "Prometheus metrics", "responses": {"200": {"description": "The metrics."}}}},
+        "/openapi.json": {"get": {"summary": "This document", "responses": {"200": {"description": "The document."}}}},
     })
 }
 
@@ -166,10 +166,10 @@ fn forward_auth(parameters: &[Value]) -> Value {
     ];
     let parameters = [parameters, &headers].concat();
     let operation = json!({
-        "summary": "May the request that a proxy holds go ahead?",
+        "summary": "Check a proxied request",
         "description": "X-Forwarded-Uri, -Method, -Host and -For describe the request, unless the profile names other headers. Without a profile in the path it is `default`. Anything else in the path, and any query, is a 400: it may be the client's.",
         "parameters": parameters,
-        "responses": {"200": {"description": "It may."}, "4XX": problem_response(), "5XX": problem_response()},
+        "responses": {"200": {"description": "The request may proceed."}, "4XX": problem_response(), "5XX": problem_response()},
     });
     let methods = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
     Value::Object(methods.into_iter().map(|method| (method.to_owned(), operation.clone())).collect())
@@ -186,7 +186,7 @@ fn deny_status() -> Value {
 
 fn headers() -> Value {
     let schema = json!({"type": "string", "enum": ["standard", "x-ratelimit", "none"]});
-    parameter("headers", "The headers that tell what is left.", &schema)
+    parameter("headers", "The headers that report the remaining units.", &schema)
 }
 
 fn asking(schema: &Value) -> Value {
@@ -205,7 +205,7 @@ fn responses(description: &str, schema: &Value, problems: &[&str]) -> Value {
 }
 
 fn problem_response() -> Value {
-    json!({"description": "Why not.", "content": {"application/problem+json": {"schema": {"$ref": PROBLEM}}}})
+    json!({"description": "The error.", "content": {"application/problem+json": {"schema": {"$ref": PROBLEM}}}})
 }
 
 fn problem() -> Value {

@@ -24,27 +24,27 @@ Trypema, the rate limiter.
 
 The check listener (setting `listen`, 127.0.0.1:8080 unless set):
 
-POST   /v1/check         may this request go ahead? {\"attributes\": {\"user\": \"ann\"}, \"cost\": 1}, or an array of them
-                         ?deny_status=429 tells a denial by status, ?headers=standard|x-ratelimit what is left
+POST   /v1/check         check a request: {\"attributes\": {\"user\": \"ann\"}, \"cost\": 1}, or an array of them
+                         ?deny_status=429 answers a denial with that status; ?headers=standard|x-ratelimit reports the remaining units
 ANY    /v1/forward-auth  the same for nginx auth_request, Caddy forward_auth and Traefik forwardAuth;
                          /v1/forward-auth/{profile} names a profile of the configuration file: attributes, cost, status
-POST   /v1/refund        gives the cost back; needs an admin token
+POST   /v1/refund        refund the cost; needs an admin token
 GET    /healthz /readyz
 
 This listener (setting `admin_listen`, 127.0.0.1:8081 unless set; what begins with /v1 needs a token):
 
-POST   /v1/explain       what every rule says about a request; spends nothing
-GET    /v1/keys/{key}    what a counter has left; DELETE forgets it
+POST   /v1/explain       show the decision of every rule; spends nothing
+GET    /v1/keys/{key}    show a counter; DELETE resets it
 GET    /v1/rules         the rules in force
-GET    /v1/candidates    what candidates would have decided
+GET    /v1/candidates    compare candidates with their live rules
 GET    /healthz /readyz /metrics /openapi.json
 
-With rules in PostgreSQL (changes need If-Match, the revision that they are for, and an admin token):
-POST   /v1/rules         stores a new rule; GET, PUT, PATCH, DELETE /v1/rules/{id}
-POST   /v1/rules/{id}/promote     makes a candidate the live rule
-GET    /v1/ruleset       everything that is stored; PUT makes it exactly what is sent, ?dry_run=true only shows what would change
-GET    /v1/ruleset/history        who changed what; POST /v1/ruleset/revert {\"to\": 17} goes back to a revision
-GET    /v1/overrides     what single keys get; GET, PUT, DELETE /v1/overrides/{key} {\"verdict\": \"block\"}
+With rules in PostgreSQL (changes need an admin token, and If-Match with the revision that they are based on):
+POST   /v1/rules         store a new rule; GET, PUT, PATCH, DELETE /v1/rules/{id}
+POST   /v1/rules/{id}/promote     replace the live rule by its candidate
+GET    /v1/ruleset       export the rule set; PUT replaces it, ?dry_run=true only shows the changes
+GET    /v1/ruleset/history        history of changes; POST /v1/ruleset/revert {\"to\": 17} restores a revision
+GET    /v1/overrides     overrides of single keys; GET, PUT, DELETE /v1/overrides/{key} {\"verdict\": \"block\"}
 GET    /v1/lists         PUT, DELETE /v1/lists/{list}/{attribute}/{value}, where the list is allow or block
 ";
 

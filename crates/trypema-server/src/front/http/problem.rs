@@ -148,8 +148,10 @@ impl From<&TrypemaError> for Refusal {
 impl From<NotDone> for Refusal {
     fn from(not_done: NotDone) -> Self {
         match not_done {
-            NotDone::Interrupted => Self::unavailable("the service is about to stop"),
-            NotDone::Busy => Self::unavailable("too many requests that read rules wait already"),
+            NotDone::Interrupted => Self::unavailable(
+                "the request was interrupted by an internal error; see the log of the server",
+            ),
+            NotDone::Busy => Self::unavailable("too many requests that read rules are queued; retry"),
         }
     }
 }

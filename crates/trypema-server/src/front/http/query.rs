@@ -43,7 +43,7 @@ impl Choices {
 pub(super) fn pairs(query: &str) -> impl Iterator<Item = Result<Pair<'_>, Refusal>> {
     query.split('&').filter(|part| !part.is_empty()).map(|part| {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        let undecodable = || Refusal::bad_request("what is chosen is not percent-encoded UTF-8");
+        let undecodable = || Refusal::bad_request("the query is not percent-encoded UTF-8");
         decoded(name).zip(decoded(value)).ok_or_else(undecodable)
     })
 }

@@ -92,7 +92,7 @@ pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal>
 
 fn read_any<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body)
-        .map_err(|error| Refusal::bad_request(format!("the body is no request: {error}")))
+        .map_err(|error| Refusal::bad_request(format!("invalid request body: {error}")))
 }
 
 /// Attribute names and values, each name once.
@@ -200,7 +200,7 @@ pub(super) fn is_batch(body: &[u8]) -> bool {
 pub(super) fn read_batch(body: &[u8], max: usize) -> Result<Vec<Question<'_>>, Refusal> {
     let many: Vec<Object<Question<'_>>> = read_any(body)?;
     if many.len() > max {
-        let detail = format!("{} requests in one batch: at most {max} are taken", many.len());
+        let detail = format!("{} requests in one batch; the maximum is {max} (max_batch)", many.len());
         return Err(Refusal::bad_request(detail));
     }
     Ok(many.into_iter().map(|Object(question)| question).collect())
@@ -232,7 +232,7 @@ mod tests {
             (r#"{"attributes":{},"mode":"burn"}"#, "unknown variant `burn`"),
             (r#"[[{"user":"bob"},2,"look"]]"#, "expected an object"),
             (r#"{"attributes":{}} x"#, "trailing characters"),
-            (r#"[{"attributes":{}},{"attributes":{}},{"attributes":{}}]"#, "at most 2 are taken"),
+            (r#"[{"attributes":{}},{"attributes":{}},{"attributes":{}}]"#, "the maximum is 2 (max_batch)"),
             (&"[".repeat(200_000), "expected an object"),
             (&r#"{"attributes":"#.repeat(200_000), "expected a text"),
         ];

@@ -44,7 +44,7 @@ impl<'a> RefundedRule<'a> {
             name: rules.rule(&given.rule).and_then(|rule| rule.name.as_deref()),
             key: &given.key,
             refunded: given.units.as_ref().ok().copied(),
-            error: given.units.is_err().then_some("the store could not be asked, or gave no answer"),
+            error: given.units.is_err().then_some("Redis was unavailable or did not reply"),
         }
     }
 }

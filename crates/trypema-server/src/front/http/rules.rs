@@ -118,7 +118,8 @@ impl AdminApi {
 
     /// Returns the database that stores the rules, or a 404 if they are in a file.
     fn book(&self) -> Result<&Book, Refusal> {
-        let missing = "the rules of this service are in a file: with database_url they can be changed here";
+        let missing =
+            "the rules are in a file and read-only here; set database_url to change them through the API";
         self.app.book().map(|book| &**book).ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, missing))
     }
 

@@ -52,9 +52,7 @@ pub(crate) enum NoSuchRevision {
     Database(#[from] DatabaseError),
     #[error("there is no revision {wanted}: the last one is {last}")]
     Future { wanted: u64, last: u64 },
-    #[error(
-        "what revision {0} had is not known any more: a part of the history after it was deleted, or cannot be understood"
-    )]
+    #[error("revision {0} cannot be reconstructed: later history was deleted or is malformed")]
     Forgotten(u64),
 }
 
@@ -87,7 +85,8 @@ impl Database {
 }
 
 fn entry(row: &PgRow) -> Result<HistoryEntry, DatabaseError> {
-    let kind = Kind::of(row.try_get(4)?).ok_or_else(|| sqlx::Error::Decode("a kind that is none".into()))?;
+    let kind =
+        Kind::of(row.try_get(4)?).ok_or_else(|| sqlx::Error::Decode("unknown kind of change".into()))?;
     let told = |body: Option<&str>| {
         let body = body?;
         let raw = || Item::Unreadable(serde_json::from_str(body).unwrap_or_default());

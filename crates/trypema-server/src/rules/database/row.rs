@@ -79,7 +79,7 @@ impl Seconds {
         if (0.0..=9_007_199_254_740_992.0).contains(&micros) {
             return Ok(Period(Duration::from_micros(micros as u64)));
         }
-        Err(format!("{} seconds are no length of time", self.0))
+        Err(format!("{} seconds is not a valid duration", self.0))
     }
 }
 

@@ -102,7 +102,7 @@ fn only_a_token_opens_administration() {
     ];
     for authorization in wrong {
         for reply in each(&mut client, &with_token(authorization)) {
-            assert_eq!(problem(&reply, 401), "this token is not known here", "{authorization}");
+            assert_eq!(problem(&reply, 401), "unknown token", "{authorization}");
             assert!(!reply.body.contains("horse"), "{reply:?}");
         }
         // After every limit on failed logins has expired.

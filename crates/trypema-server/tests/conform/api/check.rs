@@ -85,7 +85,7 @@ fn a_batch_has_a_bound() {
     assert_eq!(check(&mut client, &json!([user("a"), user("b"), user("c")])).as_array().unwrap().len(), 3);
     let batch = json!([user("a"), user("b"), user("c"), user("d")]).to_string();
     let detail = problem(&client.send("POST", "/v1/check", &[], &batch), 400);
-    assert!(detail.contains("4 requests in one batch: at most 3"), "{detail}");
+    assert!(detail.contains("4 requests in one batch; the maximum is 3 (max_batch)"), "{detail}");
     assert_eq!(
         check(&mut client, &user("a"))["rules"][0]["remaining"],
         json!(0),

@@ -34,7 +34,10 @@ fn settings_that_cannot_be_used_are_named() {
         (&["--provider", "hybrid"], "redis_url: is missing"),
         (&["--redis-url", "http://example"], "redis"),
         (&["--redis-url", "redis://127.0.0.1", "--redis-prefix", ""], "redis_prefix"),
-        (&["--redis-url", "redis://127.0.0.1", "--redis-url-file", "url"], "redis_url: is given twice"),
+        (
+            &["--redis-url", "redis://127.0.0.1", "--redis-url-file", "url"],
+            "redis_url: set either the value or its _file variant, not both",
+        ),
         (&["--redis-url-file", "missing"], "redis_url: missing"),
         (&["--admin-token", ""], "admin_token: is empty"),
         (&["--trusted-proxies", "10.0.0.0/33"], "trusted_proxies: `10.0.0.0/33`"),

@@ -128,10 +128,7 @@ fn kept_rules_that_are_garbage_stop_nobody_who_has_a_database() {
     let (code, log) =
         refused_start(&["--database-url", &address, "--provider", "memory", "--redis-url", &url]);
     assert_eq!(code, Some(1), "{log}");
-    assert!(
-        log.contains("what is kept in redis cannot be understood") && log.contains("the database"),
-        "{log}"
-    );
+    assert!(log.contains("the rule cache in Redis is malformed") && log.contains("the database"), "{log}");
 }
 
 /// One server reaches the database, the other only Redis.

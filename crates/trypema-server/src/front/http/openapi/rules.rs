@@ -30,7 +30,7 @@ pub(super) fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) 
     let verdict = body(&json!(read.subschema_for::<OverrideChange>()), &json!({"verdict": "block"}));
     let document = body(&json!(read.subschema_for::<Rules>()), &json!({"rules": [example_rule()]}));
     let target = body(&json!(read.subschema_for::<RevertRequest>()), &json!({"to": 17}));
-    let edited = |more: &[&str]| responses("What was changed.", &edit, &[&CHANGING[..], more].concat());
+    let edited = |more: &[&str]| responses("The changes.", &edit, &[&CHANGING[..], more].concat());
     let paths = json!({
         "/v1/rules": {
             "get": operation("The rules in force on this server", json!({"responses": responses("The rules.", &rules, &["401", "403"])})),
@@ -40,56 +40,56 @@ pub(super) fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) 
             "parameters": [in_path("id", "A rule's id.", "per-user")],
             "get": operation("One rule", json!({"responses": responses("The rule.", &one, &["401", "403", "404", "422", "503"])})),
             "put": operation("Change a rule", json!({"parameters": [if_match()], "requestBody": rule, "responses": edited(&["413", "428"])})),
-            "patch": operation("Switch a rule off, or on", json!({"parameters": [if_match()], "requestBody": enabled, "responses": edited(&["413", "428"])})),
+            "patch": operation("Enable or disable a rule", json!({"parameters": [if_match()], "requestBody": enabled, "responses": edited(&["413", "428"])})),
             "delete": operation("Delete a rule, and its overrides", json!({"parameters": [if_match()], "responses": edited(&["428"])})),
         },
         "/v1/rules/{id}/promote": {
             "parameters": [in_path("id", "The id of a candidate.", "per-user-next")],
-            "post": operation("Make a candidate the live rule", json!({"parameters": [if_match(), dry_run()], "responses": edited(&["428"])})),
+            "post": operation("Promote a candidate: replace the live rule by it", json!({"parameters": [if_match_unless_dry_run(), dry_run()], "responses": edited(&["428"])})),
         },
         "/v1/ruleset": {
-            "get": operation("Everything that is stored, now or after a revision", json!({
-                "description": "As YAML, if Accept asks for that.",
-                "parameters": [parameter("revision", "A revision.", &json!({"type": "integer", "minimum": 0}))],
+            "get": operation("Export the stored rule set", json!({
+                "description": "As YAML if Accept asks for it.",
+                "parameters": [parameter("revision", "Export this revision instead of the current one.", &json!({"type": "integer", "minimum": 0}))],
                 "responses": in_yaml(responses("The rules.", &whole, &["400", "401", "403", "404", "422", "503"])),
             })),
-            "put": operation("Make what is stored exactly this", json!({
-                "parameters": [if_match(), dry_run()], "requestBody": document, "responses": edited(&["413", "428"]),
+            "put": operation("Replace the stored rule set", json!({
+                "parameters": [if_match_unless_dry_run(), dry_run()], "requestBody": document, "responses": edited(&["413", "428"]),
             })),
         },
-        "/v1/ruleset/history": {"get": operation("Who changed what, the latest first", json!({
+        "/v1/ruleset/history": {"get": operation("The history of changes, the latest first", json!({
             "parameters": [
-                parameter("about", "Only what is about this rule, or about the list `allow` or `block`.", &json!({"type": "string"})),
-                parameter("before", "Only what is before this place.", &json!({"type": "integer", "minimum": 0})),
-                parameter("limit", "How much.", &json!({"type": "integer", "minimum": 1, "maximum": 1000})),
+                parameter("about", "Only changes of this rule, or of the list `allow` or `block`.", &json!({"type": "string"})),
+                parameter("before", "Only entries before this id.", &json!({"type": "integer", "minimum": 0})),
+                parameter("limit", "The maximum number of entries.", &json!({"type": "integer", "minimum": 1, "maximum": 1000})),
             ],
-            "responses": responses("What was changed.", &history, &["400", "401", "403", "404", "503"]),
+            "responses": responses("The changes.", &history, &["400", "401", "403", "404", "503"]),
         }))},
-        "/v1/ruleset/revert": {"post": operation("Make what is stored what it was after a revision", json!({
-            "parameters": [if_match(), dry_run()], "requestBody": target, "responses": edited(&["413", "428"]),
+        "/v1/ruleset/revert": {"post": operation("Restore the rule set of a revision", json!({
+            "parameters": [if_match_unless_dry_run(), dry_run()], "requestBody": target, "responses": edited(&["413", "428"]),
         }))},
-        "/v1/overrides": {"get": operation("What single keys get in place of their rules' limits", json!({
-            "parameters": [parameter("rule", "Only those of this rule.", &json!({"type": "string"}))],
+        "/v1/overrides": {"get": operation("List overrides of single keys", json!({
+            "parameters": [parameter("rule", "Only overrides of this rule.", &json!({"type": "string"}))],
             "responses": responses("The overrides.", &specials, &["400", "401", "403", "404", "503"]),
         }))},
         "/v1/overrides/{key}": {
-            "parameters": [in_path("key", "A key as answers tell it, percent-encoded.", "per-user|user=ann")],
-            "get": operation("What a key gets in place of its rule's limit", json!({"responses": responses("The override.", &special, &["400", "401", "403", "404", "503"])})),
-            "put": operation("Give a key another limit, a pass or a block", json!({"requestBody": verdict, "responses": edited(&["413"])})),
-            "delete": operation("Take that back", json!({"responses": edited(&[])})),
+            "parameters": [in_path("key", "The key as responses contain it, percent-encoded.", "per-user|user=ann")],
+            "get": operation("Show the override of a key", json!({"responses": responses("The override.", &special, &["400", "401", "403", "404", "503"])})),
+            "put": operation("Set the override of a key: another limit, an exemption or a block", json!({"requestBody": verdict, "responses": edited(&["413"])})),
+            "delete": operation("Remove the override of a key", json!({"responses": edited(&[])})),
         },
-        "/v1/lists": {"get": operation("Values of attributes that pass every rule, or none", json!({"responses": responses("The lists.", &lists, &LOOKING)}))},
+        "/v1/lists": {"get": operation("List allowed and blocked values", json!({"responses": responses("The lists.", &lists, &LOOKING)}))},
         "/v1/lists/{list}/{attribute}/{value}": {
             "parameters": [
                 in_path("list", "allow or block.", "block"),
                 in_path("attribute", "An attribute.", "ip"),
                 in_path("value", "A value, percent-encoded; of ip an address or a network.", "203.0.113.9"),
             ],
-            "put": operation("Put a value on a list", json!({"responses": listed(&edit)})),
-            "delete": operation("Take a value off a list", json!({"responses": listed(&edit)})),
+            "put": operation("Add a value to a list", json!({"responses": listed(&edit)})),
+            "delete": operation("Remove a value from a list", json!({"responses": listed(&edit)})),
         },
-        "/v1/candidates": {"get": operation("What candidates would have decided, as far as this server has seen", json!({
-            "responses": responses("What each said.", &candidates, &["401", "403"]),
+        "/v1/candidates": {"get": operation("Compare the decisions of candidates with those of their live rules, as counted by this server", json!({
+            "responses": responses("The comparisons.", &candidates, &["401", "403"]),
         }))},
     });
     match paths {
@@ -124,7 +124,7 @@ fn created(edited: &Value) -> Value {
 }
 
 fn listed(edit: &Value) -> Value {
-    responses("What was changed.", edit, &["400", "401", "403", "404", "422", "503"])
+    responses("The changes.", edit, &["400", "401", "403", "404", "422", "503"])
 }
 
 fn in_yaml(mut responses: Value) -> Value {
@@ -137,14 +137,19 @@ fn in_path(name: &str, description: &str, example: &str) -> Value {
 }
 
 fn if_match() -> Value {
-    json!({"name": "If-Match", "in": "header", "required": true, "description": "The revision that the change is for, as ETag has it, or * for any.",
+    json!({"name": "If-Match", "in": "header", "required": true, "description": "The revision that the change is based on, from ETag, or *.",
         "schema": {"type": "string"}, "example": "\"17\""})
 }
 
+/// Describes `If-Match` of an operation that needs none for a dry run.
+fn if_match_unless_dry_run() -> Value {
+    let mut parameter = if_match();
+    parameter["required"] = json!(false);
+    parameter["description"] =
+        json!("The revision that the change is based on, from ETag, or *. Required unless dry_run is true.");
+    parameter
+}
+
 fn dry_run() -> Value {
-    parameter(
-        "dry_run",
-        "Whether the change is only shown; then If-Match is not needed.",
-        &json!({"type": "boolean"}),
-    )
+    parameter("dry_run", "Whether the change is only shown, and not made.", &json!({"type": "boolean"}))
 }

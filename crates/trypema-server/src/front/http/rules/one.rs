@@ -45,10 +45,7 @@ impl AdminApi {
         let rule: Rule = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let changed = self.edit(&who, place, move |stored| {
             if stored.rule(&rule.id).is_some() {
-                return Err(Refusal::new(
-                    StatusCode::CONFLICT,
-                    format!("there is a rule {:?} already", rule.id),
-                ));
+                return Err(Refusal::new(StatusCode::CONFLICT, format!("rule {:?} already exists", rule.id)));
             }
             let (mut rules, reach) = (stored.rules.clone(), Reach::Rule(rule.id.clone()));
             rules.rules.push(rule);

@@ -43,7 +43,7 @@ impl AdminApi {
         for pair in pairs(request.uri().query().unwrap_or_default()) {
             match pair? {
                 (name, value) if name == "rule" => rule = Some(value),
-                (name, _) => return Err(Refusal::bad_request(format!("{name:?} is not understood here"))),
+                (name, _) => return Err(Refusal::bad_request(format!("unknown parameter {name:?}"))),
             }
         }
         let rule = rule.map(|rule| rule.into_owned());
@@ -149,7 +149,7 @@ impl Target {
 }
 
 fn no_key() -> Refusal {
-    let detail = "no rule has such a key, or its values are too long to be told by it: answers tell keys as in per-user|user=ann";
+    let detail = "unknown key, or a digest of values that are too long; use a key as responses contain it, for example per-user|user=ann";
     Refusal::new(StatusCode::NOT_FOUND, detail)
 }
 

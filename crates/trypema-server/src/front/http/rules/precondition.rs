@@ -32,7 +32,8 @@ impl Precondition {
     /// Parses `If-Match`, and fails with 428 if it is missing.
     pub(super) fn required(headers: &HeaderMap) -> Result<Self, Refusal> {
         let missing = || {
-            let detail = "If-Match is missing: name the revision that the change is for, as its ETag has it, or * for any";
+            let detail =
+                "If-Match is required: send the revision that the change is based on, from ETag, or *";
             Refusal::new(StatusCode::PRECONDITION_REQUIRED, detail)
         };
         Self::read(headers)?.ok_or_else(missing)

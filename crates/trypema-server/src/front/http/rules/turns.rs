@@ -48,7 +48,7 @@ impl Turns {
         let (turns, place) = match worker {
             Worker::Changes => (&self.changes, None),
             Worker::Reads => {
-                let busy = |_| Refusal::unavailable("too many dry runs wait already");
+                let busy = |_| Refusal::unavailable("too many dry runs are queued; retry");
                 (&self.dry_runs, Some(self.queue.try_acquire().map_err(busy)?))
             }
         };

@@ -270,7 +270,7 @@ fn number(name: &str, value: &str) -> Result<u64, Refusal> {
 }
 
 fn unknown(name: &str) -> Refusal {
-    Refusal::bad_request(format!("{name:?} is not understood here"))
+    Refusal::bad_request(format!("unknown parameter {name:?}"))
 }
 
 impl From<NoSuchRevision> for Refusal {
