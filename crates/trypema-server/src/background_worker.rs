@@ -34,7 +34,7 @@ pub(crate) enum NotDone {
     #[error("the task was interrupted")]
     Interrupted,
     /// Too many read tasks are waiting already.
-    #[error("too many requests that read rules wait already")]
+    #[error("too many requests that read rules are queued; retry")]
     Busy,
 }
 

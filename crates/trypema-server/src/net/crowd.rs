@@ -66,7 +66,9 @@ fn start() -> Option<Runtime> {
         .build();
     started
         .inspect_err(|error| {
-            tracing::error!(%error, "threads for peers with many connections could not be started; such peers may delay the others");
+            tracing::error!(
+                "net: cannot start threads for peers with many connections ({error}); such peers may delay others"
+            );
         })
         .ok()
 }

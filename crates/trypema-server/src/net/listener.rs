@@ -67,7 +67,9 @@ impl<P: Protocol> Accepting<P> {
                 Err(error) => {
                     if told.is_none_or(|told| told.ago() > TELL_AGAIN) {
                         told = Some(Started::now());
-                        tracing::warn!(%error, "connections cannot be accepted");
+                        tracing::warn!(
+                            "net: cannot accept connections ({error}); retrying; check the open-file limit"
+                        );
                     }
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -156,7 +158,7 @@ async fn encrypt(certificates: &Certificates, stream: TcpStream) -> Option<Bytes
     match certificates.acceptor().accept(stream).await {
         Ok(encrypted) => Some(Bytes::Encrypted(Box::new(encrypted))),
         Err(error) => {
-            tracing::debug!(%error, "a handshake failed");
+            tracing::debug!("tls: handshake failed ({error})");
             None
         }
     }

@@ -175,7 +175,11 @@ impl Registry {
         self.metrics.peer_limit.add_one();
         if self.peer_notice.claim(self.now()) {
             let limit = self.max_per_peer;
-            tracing::warn!(peer = %address, limit, "refusing connections: this peer has max_connections_per_peer open");
+            tracing::warn!(
+                peer = %address,
+                "net: a peer has max_connections_per_peer={limit} connections open; refusing more (logged once a \
+                 minute)"
+            );
         }
         false
     }
