@@ -70,7 +70,7 @@ fn without_its_collector_nothing_waits_and_what_is_dropped_is_counted() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut service = Service::start(&["--otlp-endpoint", &format!("http://{nobody}")]);
     assert_eq!(check_traced(&service, "01"), 200);
-    service.program.line("spans cannot be sent").unwrap();
+    service.program.line("spans: cannot send to otlp_endpoint").unwrap();
     trypema_testkit::redis::wait_until("the span to be counted", || {
         service.metric("trypema_spans_dropped_total") == 1.0
     })

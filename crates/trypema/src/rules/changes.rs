@@ -134,7 +134,7 @@ block: {user: [eve]}
         {
             assert_eq!(changes(&OLD.replace(from, to)), "lists changed", "{to}");
         }
-        assert_eq!(changes("block: {user: [eve]}"), "removed a, b, c; lists changed");
+        assert_eq!(changes("rules: []\nblock: {user: [eve]}"), "removed a, b, c; lists changed");
     }
 
     /// Another order of attributes gives them other numbers, and changes nothing.

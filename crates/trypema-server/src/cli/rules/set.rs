@@ -9,7 +9,7 @@ use crate::cli::service::{AdminService, Call, encoded};
 
 /// A field and its new value, as in `limit=20`.
 #[derive(Debug, Clone)]
-pub(super) struct Assignment {
+pub(in crate::cli) struct Assignment {
     field: String,
     value: Value,
 }
@@ -71,7 +71,8 @@ fn changed(rule: &Value, assignments: &[Assignment]) -> Result<Value, String> {
 
 /// Returns a rule in the form in which the server stores it, in which equal rules are equal.
 fn normalised(rule: Value) -> Result<Value, String> {
-    let rule: Rule = serde_json::from_value(rule).map_err(|error| error.to_string())?;
+    let rule: Rule =
+        serde_json::from_value(rule).map_err(|error| format!("the rule would be invalid: {error}"))?;
     serde_json::to_value(rule).map_err(|error| error.to_string())
 }
 
@@ -140,8 +141,8 @@ mod tests {
             ("limit", "limit=20"),
             ("=20", "limit=20"),
             ("priority.of.it=1", "priority.of.it"),
-            ("strategy=", "strategy"),
-            ("strategy.fixed_window=", "strategy"),
+            ("strategy=", "the rule would be invalid: missing field `strategy`"),
+            ("strategy.fixed_window=", "the rule would be invalid"),
         ] {
             let error = set(&[assignment]).unwrap_err();
             assert!(error.contains(part), "{assignment}: {error}");
