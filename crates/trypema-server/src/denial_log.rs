@@ -99,6 +99,7 @@ macro_rules! write_line {
             name = rule.and_then(|rule| rule.rule.name.as_deref()),
             key = rule.map(|rule| rule.key),
             listed_by = $verdict.listed_by(),
+            listed_entry = $verdict.listed_entry(),
             mode = $mode.name(),
             cost = $request.cost(),
             retry_after_ms = wait.map(milliseconds),

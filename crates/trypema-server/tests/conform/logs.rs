@@ -151,6 +151,7 @@ fn a_throttled_request_and_a_look_are_not_logged_as_denied() {
     let denied = with(&lines, "denied");
     assert_eq!(denied.len(), 1, "{denied:?}");
     assert_eq!((&denied[0]["listed_by"], denied[0].get("rule")), (&json!("user"), None), "{denied:?}");
+    assert_eq!(denied[0]["listed_entry"], "eve", "{denied:?}");
     let at_debug = |text: &str| lines.iter().any(|line| line["message"] == text && line["level"] == "DEBUG");
     assert!(at_debug("requests: request throttled: the client should wait"), "{lines:?}");
     assert!(at_debug("requests: request denied"), "a look: {lines:?}");
