@@ -132,7 +132,8 @@ impl Decision {
     /// the epoch, it is the time until the current one ends. It is never shorter than
     /// [`retry_after`](Decision::retry_after).
     pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.decided_at.micros_until(self.resets_at))
+        let resets_in_us = self.decided_at.micros_until(self.resets_at);
+        Duration::from_micros(self.retry_after_us().map_or(resets_in_us, |wait_us| wait_us.max(resets_in_us)))
     }
 }
 

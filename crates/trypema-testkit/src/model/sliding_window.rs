@@ -89,17 +89,12 @@ impl Model for SlidingWindowModel {
         }
         let wait = if is_allowed { Wait::Micros(0) } else { self.wait(limit, ask) };
         let left = i128::from(limit.limit) - self.estimate(limit, ask.now);
-        let window_left_us = (self.ends_at - ask.now) as u64;
-        let reset_us = match wait {
-            Wait::Micros(wait_us) => window_left_us.max(wait_us),
-            Wait::Never => window_left_us,
-        };
         let answer = Answer {
             is_allowed,
             limit: limit.limit,
             remaining: left.max(0) as u64,
             wait,
-            reset_us,
+            reset_us: ((self.ends_at - ask.now) as u64).max(wait.micros().unwrap_or(0)),
             detail: Detail::Plain,
         };
         let recorded = ask.stamp.clamp(self.ends_at - limit.window(), self.ends_at - 1);

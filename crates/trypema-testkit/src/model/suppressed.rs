@@ -133,7 +133,7 @@ impl Model for SuppressedModel {
             limit: limit.soft.capacity(),
             remaining: u128::from(limit.soft.capacity()).saturating_sub(used) as u64,
             wait,
-            reset_us: (empty_from - ask.now) as u64,
+            reset_us: ((empty_from - ask.now) as u64).max(wait.micros().unwrap_or(0)),
             detail: Detail::Suppressed { factor },
         };
         Taken { answer, recorded }

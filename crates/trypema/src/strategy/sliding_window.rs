@@ -269,16 +269,13 @@ impl Strategy for SlidingWindow {
         } else {
             Timestamp::derived(outcome.counts.fits_at(limit, outcome.cost))
         };
-        let ends_at = Timestamp::derived(outcome.counts.ends_at);
-        // The units of this window still count in the next one, so the wait can be longer than this window.
-        let resets_at = if not_before == NEVER { ends_at } else { ends_at.max(not_before) };
         Decision {
             is_allowed: outcome.is_admitted,
             attempts: None,
             limit: limit.limit,
             remaining: outcome.remaining,
             not_before,
-            resets_at,
+            resets_at: Timestamp::derived(outcome.counts.ends_at),
             decided_at,
         }
     }

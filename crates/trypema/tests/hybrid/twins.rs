@@ -58,7 +58,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
                     .unwrap();
                 assert_eq!(told.now, now);
                 let leased = shown::<M>(&limit, &told.lease, now);
-                format!("{leased} of {} sharers after {} resets", told.instances, told.resets)
+                format!("{leased} of {} instances after {} resets", told.instances, told.resets)
             }
             Verb::Take(cost) => seen::<M>(&wait_for(self.limiter().take(&ann, &limit, cost)).unwrap()),
             Verb::Peek(cost) => seen::<M>(&wait_for(self.limiter().peek(&ann, &limit, cost)).unwrap()),
