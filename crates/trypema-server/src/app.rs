@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use trypema::clock::Clock;
-use trypema::rules::{Engine, Explanation, Refunded, Request, RuleSet, Verdict};
+use trypema::rules::{Engine, Explanation, RuleRefund, Request, RuleSet, Verdict};
 use trypema::{RateLimiter, TrypemaError};
 
 use crate::config::Config;
@@ -93,7 +93,7 @@ impl App {
     pub async fn ask(&self, mode: Mode, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let asked = match mode {
             Mode::Check => self.engine.check(request).await,
-            Mode::Look => self.engine.look(request).await,
+            Mode::Look => self.engine.peek(request).await,
             Mode::Record => self.engine.record(request).await,
         };
         match &asked {
@@ -119,8 +119,8 @@ impl App {
         self.engine.explain(request).await
     }
 
-    pub(crate) async fn give_back(&self, request: &Request<'_>) -> Result<Vec<Refunded>, TrypemaError> {
-        self.engine.give_back(request).await
+    pub(crate) async fn refund_units(&self, request: &Request<'_>) -> Result<Vec<RuleRefund>, TrypemaError> {
+        self.engine.refund_units(request).await
     }
 
     pub(crate) async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {
@@ -253,7 +253,7 @@ impl App {
 
 /// Warns if more rules can apply to one request than the engine accepts, before such a request fails.
 fn warn_of_too_many(rules: &RuleSet) {
-    let most = rules.most_applying();
+    let most = rules.applying_upper_bound();
     if most > RuleSet::MAX_APPLYING {
         tracing::warn!(
             "rules: up to {most} rules can apply to one request, the maximum is {}; requests above it fail \

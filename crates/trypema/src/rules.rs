@@ -35,14 +35,14 @@ pub use definition::{
     OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WhileBlocked,
     WindowNumbers,
 };
-pub use endpoint::usual_path;
+pub use endpoint::normalize_path;
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;
-pub use engine::{Engine, Refunded, Reservation};
-pub use explain::{Explained, Explanation, NotApplying, Reason};
+pub use engine::{Engine, Reservation, RuleRefund};
+pub use explain::{ApplyingRule, Explanation, NotApplyingReason, NotApplyingRule};
 pub use file::RulesFile;
 pub use key_values::KeyValues;
-pub use missing::{NeededAttribute, Skipped};
+pub use missing::{NeededAttribute, SkippedRule};
 pub use period::{InvalidPeriod, Period};
 pub use problem::{Field, InvalidRules, Problem};
 pub use request::Request;

@@ -140,10 +140,10 @@ impl RuleMetrics {
     /// about rules that never matched a request.
     pub(crate) fn passed_by(&self, verdict: &Verdict, request: &Request<'_>) {
         let rules = verdict.set();
-        let every = rules.most_applying().div_ceil(ALL_LOOKED_AT).max(1) as u64;
+        let every = rules.applying_upper_bound().div_ceil(ALL_LOOKED_AT).max(1) as u64;
         if verdict.listed_by().is_none() && self.looked.next().is_multiple_of(every) {
             let board = self.board.load();
-            let skipped = rules.skipped(request).into_iter().flatten();
+            let skipped = rules.skipped_rules(request).into_iter().flatten();
             for entry in skipped.filter_map(|skipped| board.get(skipped.rule.id.as_str())) {
                 entry.rule.skipped.add(every);
             }

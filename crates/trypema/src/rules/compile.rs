@@ -297,6 +297,6 @@ impl RuleSet {
             let index = if is_candidate { &mut self.candidate_index } else { &mut self.index };
             index.file(number as u32, &Filing { endpoints, plans, attributes: &attributes });
         }
-        self.most_applying = self.index.most_applying();
+        self.applying_upper_bound = self.index.applying_upper_bound();
     }
 }

@@ -14,14 +14,18 @@ const MAX_BYTES: usize = 255;
 const DIGEST_BYTES: usize = 20;
 
 /// The separator between an id and a digest. Escaping never produces this sequence.
-pub(super) const DIGESTED: &str = "|~~";
+pub(super) const DIGEST_SEPARATOR: &str = "|~~";
 
 /// Appends a counter name to `text`: `id|name=value|name=value`.
 ///
 /// The placeholders come in alphabetical order, so that rewording a key pattern does not change the name. In
 /// values, `|`, `~` and control characters are escaped as `~` and two hexadecimal digits, so that every name
 /// has only one reading. Names may contain any other character; the Redis provider encodes them again.
-pub(crate) fn write<'v>(text: &mut String, id: &str, values: impl Iterator<Item = (&'v str, Value<'v>)>) {
+pub(crate) fn write<'v>(
+    text: &mut String,
+    id: &str,
+    values: impl Iterator<Item = (&'v str, PlaceholderValue<'v>)>,
+) {
     let start = text.len();
     text.push_str(id);
     for (name, value) in values {
@@ -34,14 +38,14 @@ pub(crate) fn write<'v>(text: &mut String, id: &str, values: impl Iterator<Item 
         let digest = Sha256::digest(&text.as_bytes()[start..]);
         text.truncate(start);
         text.push_str(id);
-        text.push_str(DIGESTED);
+        text.push_str(DIGEST_SEPARATOR);
         digest.iter().take(DIGEST_BYTES).for_each(|byte| push_hexadecimal(text, *byte));
     }
 }
 
 /// The value of a placeholder.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Value<'a> {
+pub(crate) enum PlaceholderValue<'a> {
     Text(&'a str),
     /// A path. The root is the empty string here and is written as `/`.
     Path(&'a str),
@@ -49,7 +53,7 @@ pub(crate) enum Value<'a> {
     Address(AddressKey),
 }
 
-impl<'a> Value<'a> {
+impl<'a> PlaceholderValue<'a> {
     /// Converts the value of an attribute. An `ip` becomes its address key, so that each address has one
     /// spelling.
     pub(super) fn of(name: &str, value: &'a str) -> Self {
@@ -114,7 +118,7 @@ mod tests {
 
     fn name(id: &str, values: &[(&str, &str)]) -> String {
         let mut text = String::new();
-        write(&mut text, id, values.iter().map(|(name, value)| (*name, Value::Text(value))));
+        write(&mut text, id, values.iter().map(|(name, value)| (*name, PlaceholderValue::Text(value))));
         text
     }
 

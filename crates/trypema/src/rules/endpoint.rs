@@ -12,13 +12,13 @@ pub(super) struct EndpointPattern {
     pub(super) method: Option<Box<str>>,
     pub(super) segments: Box<[Segment]>,
     /// Whether the pattern ends in `**`.
-    pub(super) is_open: bool,
+    pub(super) is_prefix: bool,
 }
 
 /// One segment of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Segment {
-    Exactly(Box<str>),
+    Exact(Box<str>),
     Any,
 }
 
@@ -38,12 +38,12 @@ impl EndpointPattern {
             return Err(format!("path {path:?} does not start with `/`"));
         };
         let mut texts: Vec<&str> = below.split('/').filter(|segment| !segment.is_empty()).collect();
-        let is_open = texts.pop_if(|last| *last == "**").is_some();
+        let is_prefix = texts.pop_if(|last| *last == "**").is_some();
         if texts.len() > MAX_PATTERN_SEGMENTS {
             return Err(format!("{} segments: at most {MAX_PATTERN_SEGMENTS} are allowed", texts.len()));
         }
         let segments = texts.into_iter().map(Segment::parse).collect::<Result<_, _>>()?;
-        Ok(Self { method: method.map(Into::into), segments, is_open })
+        Ok(Self { method: method.map(Into::into), segments, is_prefix })
     }
 
     /// Whether a request is for this endpoint. Used to explain a single rule; the index finds all matching
@@ -59,9 +59,9 @@ impl EndpointPattern {
         let mut matches = |wanted: &Segment| match (wanted, given.next()) {
             (_, None) => false,
             (Segment::Any, Some(_)) => true,
-            (Segment::Exactly(wanted), Some(given)) => **wanted == *given,
+            (Segment::Exact(wanted), Some(given)) => **wanted == *given,
         };
-        self.segments.iter().all(&mut matches) && (self.is_open || given.next().is_none())
+        self.segments.iter().all(&mut matches) && (self.is_prefix || given.next().is_none())
     }
 }
 
@@ -86,7 +86,7 @@ impl Segment {
             text if text.contains(['?', '#', '%', ' ']) || text.contains(char::is_control) => {
                 Err(format!("segment {text:?} has a character that never remains in a path"))
             }
-            text => Ok(Self::Exactly(text.into())),
+            text => Ok(Self::Exact(text.into())),
         }
     }
 }
@@ -106,43 +106,43 @@ fn is_placeholder(text: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Path<'a> {
     plain: Cow<'a, str>,
-    followed: Option<String>,
+    resolved: Option<String>,
 }
 
 impl<'a> Path<'a> {
     pub(super) fn new(path: &'a str) -> Self {
         let path = &path[..path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())];
         if is_plain(path.as_bytes()) {
-            return Self { plain: Cow::Borrowed(path), followed: None };
+            return Self { plain: Cow::Borrowed(path), resolved: None };
         }
         let segments: Vec<Cow<'_, str>> =
-            path.split('/').map(decoded).filter(|text| !text.is_empty()).collect();
-        let plain = joined(&segments);
-        let mut followed: Vec<Cow<'_, str>> = Vec::new();
+            path.split('/').map(decode).filter(|text| !text.is_empty()).collect();
+        let plain = join(&segments);
+        let mut resolved: Vec<Cow<'_, str>> = Vec::new();
         let whole = plain.replace("%2F", "/");
         for segment in whole.split('/') {
             match segment {
                 "" | "." => {}
-                ".." => drop(followed.pop()),
-                segment => followed.push(segment.into()),
+                ".." => drop(resolved.pop()),
+                segment => resolved.push(segment.into()),
             }
         }
-        let followed = Some(joined(&followed)).filter(|followed| *followed != plain);
-        Self { plain: Cow::Owned(plain), followed }
+        let resolved = Some(join(&resolved)).filter(|resolved| *resolved != plain);
+        Self { plain: Cow::Owned(plain), resolved }
     }
 
     /// Returns the reading for counter names: the resolved one, if there are two. Each segment follows a
     /// slash; the root is the empty string.
     pub(super) fn as_str(&self) -> &str {
-        self.followed.as_deref().unwrap_or(&self.plain)
+        self.resolved.as_deref().unwrap_or(&self.plain)
     }
 
     /// Returns the same path in a form that [`Path::new`] parses back: a `?` or `#` in a segment stays
     /// percent-encoded.
-    pub(super) fn respelled(&self) -> String {
+    pub(super) fn to_normal_form(&self) -> String {
         match self.as_str() {
             "" => "/".to_owned(),
-            path => encoded(path),
+            path => encode(path),
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Path<'a> {
 
     /// Returns all readings of the path.
     pub(super) fn readings(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&*self.plain).chain(self.followed.as_deref())
+        std::iter::once(&*self.plain).chain(self.resolved.as_deref())
     }
 }
 
@@ -161,17 +161,17 @@ impl<'a> Path<'a> {
 /// percent-encoding. Rules, overrides and lists treat all spellings of a path as this one.
 ///
 /// ```
-/// use trypema::rules::usual_path;
+/// use trypema::rules::normalize_path;
 ///
-/// assert_eq!(usual_path("//admin/./%73ettings/?tab=1"), "/admin/settings");
-/// assert_eq!(usual_path(""), "/");
+/// assert_eq!(normalize_path("//admin/./%73ettings/?tab=1"), "/admin/settings");
+/// assert_eq!(normalize_path(""), "/");
 /// ```
-pub fn usual_path(path: &str) -> String {
-    Path::new(path).respelled()
+pub fn normalize_path(path: &str) -> String {
+    Path::new(path).to_normal_form()
 }
 
 /// Percent-encodes the characters that would end a decoded path.
-pub(super) fn encoded(path: &str) -> String {
+pub(super) fn encode(path: &str) -> String {
     path.replace('?', "%3F").replace('#', "%23")
 }
 
@@ -181,7 +181,7 @@ pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> + Clone {
     path.split('/').skip(1)
 }
 
-fn joined(segments: &[Cow<'_, str>]) -> String {
+fn join(segments: &[Cow<'_, str>]) -> String {
     let mut path = String::new();
     for segment in segments {
         path.push('/');
@@ -202,7 +202,7 @@ fn is_plain(path: &[u8]) -> bool {
 
 /// Decodes a segment, except for `/` and `%`, which stay encoded. A `%` without two hexadecimal digits is
 /// taken literally and is encoded as well.
-fn decoded(segment: &str) -> Cow<'_, str> {
+fn decode(segment: &str) -> Cow<'_, str> {
     if !segment.contains('%') {
         return Cow::Borrowed(segment);
     }
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_path_is_read_back_as_it_was_read() {
-        for (path, respelled) in [
+        for (path, normal_form) in [
             ("/admin/", "/admin"),
             ("/", "/"),
             ("", "/"),
@@ -284,8 +284,8 @@ mod tests {
             ("/x/../%C3%A9?q=1", "/é"),
         ] {
             let read = Path::new(path);
-            assert_eq!(read.respelled(), respelled, "{path}");
-            assert_eq!(Path::new(respelled).as_str(), read.as_str(), "{path}");
+            assert_eq!(read.to_normal_form(), normal_form, "{path}");
+            assert_eq!(Path::new(normal_form).as_str(), read.as_str(), "{path}");
             assert!(read.is_text(), "{path}");
         }
         assert!(!Path::new("/%ff").is_text() && !Path::new("/%00").is_text());

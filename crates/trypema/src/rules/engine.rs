@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub use counters::Refunded;
+pub use counters::RuleRefund;
 
 use super::definition::OnStoreFailure;
 use super::explain::Explanation;
@@ -87,9 +87,9 @@ impl Reservation {
 
 /// The decisions on the checks of a plan.
 #[derive(Debug, Default)]
-struct Decided {
-    /// For each decision, the index of its answer in the plan.
-    answers: Vec<usize>,
+struct PlanDecisions {
+    /// For each decision, the index of its outcome in the plan.
+    outcomes: Vec<usize>,
     /// `None` if the store failed and the rule is a shadow rule.
     decisions: Vec<Option<Decision>>,
     receipts: Vec<Option<AnyReceipt>>,
@@ -140,8 +140,8 @@ impl Engine {
     /// The store failed and the failure policy is to fail, or the request is invalid.
     pub async fn check(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let plan = self.plan(request)?;
-        let decided = self.take(&plan, Receipts::Unwanted).await?;
-        Ok(self.reported(plan.decided(&decided), request))
+        let decisions = self.take(&plan, Receipts::Unwanted).await?;
+        Ok(self.reported(plan.into_verdict(&decisions), request))
     }
 
     /// The same as [`Engine::check`], if no waiting is needed; otherwise `None`. Counters in this process
@@ -151,27 +151,27 @@ impl Engine {
             Ok(plan) => plan,
             Err(error) => return Some(Err(error)),
         };
-        let decided = self.try_take(&plan)?;
-        Some(decided.map(|decided| self.reported(plan.decided(&decided), request)))
+        let decisions = self.try_take(&plan)?;
+        Some(decisions.map(|decisions| self.reported(plan.into_verdict(&decisions), request)))
     }
 
     /// The same as [`Engine::check`], but keeps receipts, so that the units can be refunded.
     pub async fn reserve(&self, request: &Request<'_>) -> Result<Reservation, TrypemaError> {
         let mut plan = self.plan(request)?;
-        let decided = self.take(&plan, Receipts::Wanted).await?;
-        plan.decide(&decided.answers, &decided.decisions);
+        let decisions = self.take(&plan, Receipts::Wanted).await?;
+        plan.decide(&decisions.outcomes, &decisions.decisions);
         self.report(&plan.verdict, request);
-        Ok(Reservation { plan, receipts: decided.receipts })
+        Ok(Reservation { plan, receipts: decisions.receipts })
     }
 
     /// Returns the verdict that [`Engine::check`] would give. Spends nothing. Abuse rules are only checked
     /// for a block: to count failures only, call this before the attempt and [`record`](Engine::record) after
     /// it has failed.
-    pub async fn look(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
+    pub async fn peek(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let plan = self.plan(request)?;
-        let checks = plan.peeked().looking();
-        let decided = self.peek(&plan, checks, self.provider().deadline()).await?;
-        Ok(plan.decided(&decided))
+        let checks = plan.checks_to_peek().for_peek();
+        let decisions = self.peek_checks(&plan, checks, self.provider().deadline()).await?;
+        Ok(plan.into_verdict(&decisions))
     }
 
     /// Counts an event that has already happened, such as a failed login. Every rule that applies counts it
@@ -182,8 +182,8 @@ impl Engine {
     /// counted it.
     pub async fn record(&self, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let plan = self.plan(request)?;
-        let decided = self.record_each(&plan).await?;
-        Ok(self.reported(plan.decided(&decided), request))
+        let decisions = self.record_each(&plan).await?;
+        Ok(self.reported(plan.into_verdict(&decisions), request))
     }
 
     /// Returns the units that a reservation spent, except those of log-only rules. Consumes the reservation,
@@ -194,14 +194,14 @@ impl Engine {
     pub async fn refund(&self, reservation: Reservation) -> Result<(), TrypemaError> {
         let (set, provider) = (self.set.load_full(), self.provider());
         let (plan, deadline) = (&reservation.plan, provider.deadline());
-        let together = plan.under(&set, plan.together());
-        let spent = together.checks.iter().zip(&together.answers).zip(&reservation.receipts);
-        let (refunds, answers): (Vec<RefundRequest<'_>>, Vec<usize>) = spent
-            .filter_map(|((check, answer), receipt)| {
-                Some((RefundRequest { check: *check, receipt: Some(receipt.as_ref()?) }, *answer))
+        let enforced = plan.with_limits_of(&set, plan.enforced_checks());
+        let spent = enforced.checks.iter().zip(&enforced.outcomes).zip(&reservation.receipts);
+        let (refunds, outcomes): (Vec<RefundRequest<'_>>, Vec<usize>) = spent
+            .filter_map(|((check, outcome), receipt)| {
+                Some((RefundRequest { check: *check, receipt: Some(receipt.as_ref()?) }, *outcome))
             })
             .unzip();
-        let policy_of = plan.policy_of(&answers);
+        let policy_of = plan.policy_of(&outcomes);
         let refunded = failure_policy::refund_all(provider, &refunds, deadline, &policy_of).await;
         self.refund_candidates(plan, &set, deadline).await;
         refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
@@ -210,13 +210,13 @@ impl Engine {
     /// Explains for every rule whether it applies, and if not, why; under which key; and how much is left.
     /// Spends nothing. The time grows with the number of rules, so this is not for every request.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
-        let mut plan = Plan::explaining(self.set.load_full(), request)?;
+        let mut plan = Plan::for_explanation(self.set.load_full(), request)?;
         let deadline = self.provider().deadline();
-        let decided = self.peek(&plan, plan.everything(), deadline).await?;
-        let left = self.peek(&plan, plan.everything().costing(0), deadline).await?;
-        plan.decide(&decided.answers, &decided.decisions);
-        let left = left.answers.into_iter().zip(left.decisions);
-        let left = left.filter_map(|(answer, decision)| Some((answer, decision?.remaining()))).collect();
+        let decisions = self.peek_checks(&plan, plan.all_checks(), deadline).await?;
+        let left = self.peek_checks(&plan, plan.all_checks().costing(0), deadline).await?;
+        plan.decide(&decisions.outcomes, &decisions.decisions);
+        let left = left.outcomes.into_iter().zip(left.decisions);
+        let left = left.filter_map(|(outcome, decision)| Some((outcome, decision?.remaining()))).collect();
         Explanation::new(plan.verdict, left, request)
     }
 
@@ -230,15 +230,16 @@ impl Engine {
 
     /// Takes the checks of a plan: those of enforced rules all or nothing, those of log-only rules each on
     /// its own, and afterwards those of the candidates.
-    async fn take(&self, plan: &Plan, receipts: Receipts) -> Result<Decided, TrypemaError> {
-        let (provider, together, logging) = (self.provider(), plan.together(), plan.logging());
+    async fn take(&self, plan: &Plan, receipts: Receipts) -> Result<PlanDecisions, TrypemaError> {
+        let (provider, enforced, log_only) =
+            (self.provider(), plan.enforced_checks(), plan.log_only_checks());
         let deadline = provider.deadline();
         let response = {
-            let policy_of = plan.policy_of(&together.answers);
-            let if_unreachable = failure_policy::if_unreachable(provider, &together.checks, &policy_of);
+            let policy_of = plan.policy_of(&enforced.outcomes);
+            let if_unreachable = failure_policy::if_unreachable(provider, &enforced.checks, &policy_of);
             let request = TakeRequest {
-                checks: &together.checks,
-                independent: &logging.checks,
+                checks: &enforced.checks,
+                independent: &log_only.checks,
                 if_unreachable: &if_unreachable,
                 receipts,
                 deadline,
@@ -246,24 +247,25 @@ impl Engine {
             let response = provider.take_all(request).wait().await?;
             failure_policy::after_take(provider, request, response, &policy_of).await?
         };
-        let mut decided = Decided::of_take(together, logging, response);
-        let candidates = plan.candidates_after(&decided);
+        let mut decisions = PlanDecisions::from_take(enforced, log_only, response);
+        let candidates = plan.candidate_records(&decisions);
         if !candidates.records.is_empty() {
             let asked = provider.record_all(&candidates.records, deadline).wait().await;
-            decided.add(candidates.answers, asked);
+            decisions.add(candidates.outcomes, asked);
         }
-        Ok(decided)
+        Ok(decisions)
     }
 
     /// The same as [`Engine::take`], if no waiting is needed; otherwise `None`.
-    fn try_take(&self, plan: &Plan) -> Option<Result<Decided, TrypemaError>> {
-        let (provider, together, logging) = (self.provider(), plan.together(), plan.logging());
+    fn try_take(&self, plan: &Plan) -> Option<Result<PlanDecisions, TrypemaError>> {
+        let (provider, enforced, log_only) =
+            (self.provider(), plan.enforced_checks(), plan.log_only_checks());
         if plan.has_candidates() && !provider.is_immediate() {
             return None;
         }
         let request = TakeRequest {
-            checks: &together.checks,
-            independent: &logging.checks,
+            checks: &enforced.checks,
+            independent: &log_only.checks,
             if_unreachable: &[],
             receipts: Receipts::Unwanted,
             deadline: Deadline::NEVER,
@@ -272,88 +274,91 @@ impl Engine {
             Ok(response) => response,
             Err(error) => return Some(Err(error)),
         };
-        let mut decided = Decided::of_take(together, logging, response);
-        let candidates = plan.candidates_after(&decided);
+        let mut decisions = PlanDecisions::from_take(enforced, log_only, response);
+        let candidates = plan.candidate_records(&decisions);
         if !candidates.records.is_empty() {
             let asked = provider.record_all(&candidates.records, Deadline::NEVER).ready();
-            decided.add(candidates.answers, asked.unwrap_or_default());
+            decisions.add(candidates.outcomes, asked.unwrap_or_default());
         }
-        Some(Ok(decided))
+        Some(Ok(decisions))
     }
 
     /// Records every check of a plan on its own.
-    async fn record_each(&self, plan: &Plan) -> Result<Decided, TrypemaError> {
-        let (provider, everything) = (self.provider(), plan.everything());
+    async fn record_each(&self, plan: &Plan) -> Result<PlanDecisions, TrypemaError> {
+        let (provider, all) = (self.provider(), plan.all_checks());
         let record = |check: &_| RecordRequest { check: *check, mode: RecordMode::Take };
-        let records: Vec<RecordRequest<'_>> = everything.checks.iter().map(record).collect();
-        let policy_of = plan.policy_of(&everything.answers);
+        let records: Vec<RecordRequest<'_>> = all.checks.iter().map(record).collect();
+        let policy_of = plan.policy_of(&all.outcomes);
         let results = failure_policy::record_all(provider, &records, provider.deadline(), &policy_of).await;
-        Decided::of_each(plan, &everything.answers, results)
+        PlanDecisions::from_each(plan, &all.outcomes, results)
     }
 
     /// Peeks at checks of a plan. A store failure of a shadow rule does not fail the request.
-    async fn peek(
+    async fn peek_checks(
         &self,
         plan: &Plan,
         checks: Checks<'_>,
         deadline: Deadline,
-    ) -> Result<Decided, TrypemaError> {
-        let policy_of = plan.policy_of(&checks.answers);
+    ) -> Result<PlanDecisions, TrypemaError> {
+        let policy_of = plan.policy_of(&checks.outcomes);
         let results = failure_policy::peek_all(self.provider(), &checks.checks, deadline, &policy_of).await;
-        Decided::of_each(plan, &checks.answers, results)
+        PlanDecisions::from_each(plan, &checks.outcomes, results)
     }
 }
 
-impl Decided {
-    /// Combines the decisions of a take: those of `together`, then those of `logging`. A log-only rule has no
+impl PlanDecisions {
+    /// Combines the decisions of a take: those of `enforced`, then those of `log_only`. A log-only rule has no
     /// decision if its store failed.
-    fn of_take(together: Checks<'_>, logging: Checks<'_>, response: TakeResponse<AnyReceipt>) -> Self {
+    fn from_take(enforced: Checks<'_>, log_only: Checks<'_>, response: TakeResponse<AnyReceipt>) -> Self {
         let TakeResponse { decisions, receipts, independent, .. } = response;
-        let mut decided = Self { answers: together.answers, decisions, receipts };
-        decided.add(logging.answers, independent);
-        decided
+        let mut decisions = Self { outcomes: enforced.outcomes, decisions, receipts };
+        decisions.add(log_only.outcomes, independent);
+        decisions
     }
 
     /// Combines the results of independent checks. The failure of an enforced rule is an error; that of a
     /// shadow rule is skipped.
-    fn of_each(plan: &Plan, answers: &[usize], results: Vec<CheckResult>) -> Result<Self, TrypemaError> {
-        let mut decided = Self::default();
-        for (&answer, result) in answers.iter().zip(results) {
+    fn from_each(plan: &Plan, outcomes: &[usize], results: Vec<CheckResult>) -> Result<Self, TrypemaError> {
+        let mut decisions = Self::default();
+        for (&outcome, result) in outcomes.iter().zip(results) {
             match result {
-                Ok(decision) => decided.push(answer, Some(decision)),
-                Err(_) if plan.is_shadow(answer) => {}
+                Ok(decision) => decisions.push(outcome, Some(decision)),
+                Err(_) if plan.is_shadow(outcome) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(decided)
+        Ok(decisions)
     }
 
     /// Adds the results of shadow rules. A failure becomes a missing decision.
-    fn add(&mut self, answers: Vec<usize>, results: Vec<CheckResult>) {
-        for (answer, result) in answers.into_iter().zip(results) {
-            self.push(answer, result.ok());
+    fn add(&mut self, outcomes: Vec<usize>, results: Vec<CheckResult>) {
+        for (outcome, result) in outcomes.into_iter().zip(results) {
+            self.push(outcome, result.ok());
         }
     }
 
-    fn push(&mut self, answer: usize, decision: Option<Decision>) {
-        self.answers.push(answer);
+    fn push(&mut self, outcome: usize, decision: Option<Decision>) {
+        self.outcomes.push(outcome);
         self.decisions.push(decision);
     }
 }
 
 impl Plan {
     /// Adds the decisions to the plan and returns its verdict.
-    fn decided(mut self, decided: &Decided) -> Verdict {
-        self.decide(&decided.answers, &decided.decisions);
+    fn into_verdict(mut self, decisions: &PlanDecisions) -> Verdict {
+        self.decide(&decisions.outcomes, &decisions.decisions);
         self.verdict
     }
 
-    /// Returns the failure policy for each of these answers. For shadow rules it is always `Error`, so that a
+    /// Returns the failure policy for each of these outcomes. For shadow rules it is always `Error`, so that a
     /// failure leaves them out: they never decide a request.
-    fn policy_of<'p>(&'p self, answers: &'p [usize]) -> impl Fn(usize) -> Option<OnStoreFailure> + Sync + 'p {
-        |index| match *answers.get(index)? {
-            answer if self.is_shadow(answer) => Some(OnStoreFailure::Error),
-            answer => self.on_store_failure(answer),
+    fn policy_of<'p>(
+        &'p self,
+        outcomes: &'p [usize],
+    ) -> impl Fn(usize) -> Option<OnStoreFailure> + Sync + 'p {
+        |index| match *outcomes.get(index)? {
+            outcome if self.is_shadow(outcome) => Some(OnStoreFailure::Error),
+            outcome => self.on_store_failure(outcome),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::definition::Rule;
 use super::endpoint::EndpointPattern;
-use super::request::{Facts, Request};
-use super::set::{Compiled, Listed, RuleSet};
+use super::request::{IndexedRequest, Request};
+use super::set::{Compiled, ListMatch, RuleSet};
 use super::verdict::{RuleDecision, Verdict};
 use crate::error::TrypemaError;
 
@@ -16,15 +16,15 @@ pub struct Explanation {
     /// The verdict that the request would get. Nothing was spent.
     pub verdict: Verdict,
     /// The rules that do not apply, in the order of the rules, each with the reason.
-    pub(super) reasons: Vec<(u32, Reason)>,
-    /// The units left of each rule that applies, by the index of its answer in the verdict.
+    pub(super) reasons: Vec<(u32, NotApplyingReason)>,
+    /// The units left of each rule that applies, by the index of its outcome in the verdict.
     pub(super) left: BTreeMap<usize, u64>,
 }
 
 /// A rule that applies to a request.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Explained<'e> {
+pub struct ApplyingRule<'e> {
     /// The decision of the rule.
     pub decision: RuleDecision<'e>,
     /// The units left before the request.
@@ -34,17 +34,17 @@ pub struct Explained<'e> {
 /// A rule that does not apply to a request.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct NotApplying<'e> {
+pub struct NotApplyingRule<'e> {
     /// The rule.
     pub rule: &'e Rule,
     /// The reason.
-    pub reason: &'e Reason,
+    pub reason: &'e NotApplyingReason,
 }
 
 /// The reason why a rule does not apply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum NotApplyingReason {
     /// The rule is disabled.
     Disabled,
     /// The rule is for other plans.
@@ -61,7 +61,7 @@ pub enum Reason {
     Listed(String),
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for NotApplyingReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("the rule is disabled"),
@@ -81,72 +81,79 @@ impl Explanation {
         left: BTreeMap<usize, u64>,
         request: &Request<'_>,
     ) -> Result<Self, TrypemaError> {
-        let facts = verdict.set.facts(request)?;
-        let is_applied = |number: u32| verdict.answers.iter().any(|answer| answer.rule == number);
+        let indexed = verdict.set.index_request(request)?;
+        let is_applied = |number: u32| verdict.outcomes.iter().any(|outcome| outcome.rule == number);
         let reasons = (0..).zip(&verdict.set.rules).filter(|(number, _)| !is_applied(*number));
-        let reasons =
-            reasons.map(|(number, rule)| (number, verdict.set.reason(number, rule, &facts))).collect();
+        let reasons = reasons
+            .map(|(number, rule)| (number, verdict.set.not_applying_reason(number, rule, &indexed)))
+            .collect();
         Ok(Self { reasons, left, verdict })
     }
 
     /// Returns the rules that apply, by priority.
-    pub fn applying(&self) -> impl Iterator<Item = Explained<'_>> {
-        self.verdict.rules_by_answer().map(|(index, decision)| Explained {
+    pub fn applying(&self) -> impl Iterator<Item = ApplyingRule<'_>> {
+        self.verdict.rules_by_index().map(|(index, decision)| ApplyingRule {
             decision,
             left: self.left.get(&index).copied().unwrap_or(0),
         })
     }
 
     /// Returns the rules that do not apply, each with the reason.
-    pub fn not_applying(&self) -> impl Iterator<Item = NotApplying<'_>> {
+    pub fn not_applying(&self) -> impl Iterator<Item = NotApplyingRule<'_>> {
         let rule_at = |number: u32| self.verdict.set.at(number).map(|compiled| &compiled.rule);
         self.reasons
             .iter()
-            .filter_map(move |(number, reason)| Some(NotApplying { rule: rule_at(*number)?, reason }))
+            .filter_map(move |(number, reason)| Some(NotApplyingRule { rule: rule_at(*number)?, reason }))
     }
 }
 
 impl RuleSet {
     /// Returns the reason why a rule does not apply.
-    fn reason(&self, number: u32, rule: &Compiled, facts: &Facts<'_>) -> Reason {
-        let has_plan = |wanted: &String| facts.plan == Some(wanted);
+    fn not_applying_reason(
+        &self,
+        number: u32,
+        rule: &Compiled,
+        indexed: &IndexedRequest<'_>,
+    ) -> NotApplyingReason {
+        let has_plan = |wanted: &String| indexed.plan == Some(wanted);
         let is_endpoint = rule.endpoints.is_empty()
-            || rule.endpoints.iter().any(|endpoint| endpoint.matches(facts.method, facts.path.as_ref()));
+            || rule.endpoints.iter().any(|endpoint| endpoint.matches(indexed.method, indexed.path.as_ref()));
         if !rule.rule.enabled {
-            Reason::Disabled
-        } else if let Some(Listed { attribute, .. }) = self.listed(facts) {
-            Reason::Listed(self.attribute_name(attribute).to_owned())
+            NotApplyingReason::Disabled
+        } else if let Some(ListMatch { attribute, .. }) = self.list_match(indexed) {
+            NotApplyingReason::Listed(self.attribute_name(attribute).to_owned())
         } else if !is_endpoint {
-            missing_of_endpoint(rule, facts)
-                .map_or(Reason::OtherEndpoint, |name| Reason::MissingAttribute(name.to_owned()))
+            missing_of_endpoint(rule, indexed).map_or(NotApplyingReason::OtherEndpoint, |name| {
+                NotApplyingReason::MissingAttribute(name.to_owned())
+            })
         } else if !rule.rule.plan_tiers.is_empty() && !rule.rule.plan_tiers.iter().any(has_plan) {
-            Reason::OtherPlan
+            NotApplyingReason::OtherPlan
         } else {
             let missing =
-                rule.placeholders.iter().find(|placeholder| facts.value(placeholder.attribute).is_none());
+                rule.placeholders.iter().find(|placeholder| indexed.value(placeholder.attribute).is_none());
             match missing {
-                Some(placeholder) => Reason::MissingAttribute(placeholder.name.to_string()),
-                None if self.is_outside_share(number, rule, facts) => Reason::OutsideShare,
-                None => Reason::AllowedKey,
+                Some(placeholder) => NotApplyingReason::MissingAttribute(placeholder.name.to_string()),
+                None if self.is_outside_share(number, rule, indexed) => NotApplyingReason::OutsideShare,
+                None => NotApplyingReason::AllowedKey,
             }
         }
     }
 
     /// Whether the rule is a candidate, and the request's key is outside its share.
-    fn is_outside_share(&self, number: u32, rule: &Compiled, facts: &Facts<'_>) -> bool {
-        let found = self.candidate_index.find(facts);
+    fn is_outside_share(&self, number: u32, rule: &Compiled, indexed: &IndexedRequest<'_>) -> bool {
+        let found = self.candidate_index.find(indexed);
         let entry = found.as_slice().iter().find(|entry| entry.rule == number);
         entry.is_some_and(|entry| {
             let mut key = String::new();
-            rule.write_key(&mut key, *entry, facts);
-            !rule.is_asked_for(&key)
+            rule.write_key(&mut key, *entry, indexed);
+            !rule.is_in_share(&key)
         })
     }
 }
 
 /// Returns the attribute without which it is unknown whether the request is for an endpoint of the rule.
-fn missing_of_endpoint(rule: &Compiled, facts: &Facts<'_>) -> Option<&'static str> {
-    let Some(path) = &facts.path else { return Some("endpoint") };
+fn missing_of_endpoint(rule: &Compiled, indexed: &IndexedRequest<'_>) -> Option<&'static str> {
+    let Some(path) = &indexed.path else { return Some("endpoint") };
     let would_match = |endpoint: &EndpointPattern| endpoint.matches(endpoint.method.as_deref(), Some(path));
-    (facts.method.is_none() && rule.endpoints.iter().any(would_match)).then_some("method")
+    (indexed.method.is_none() && rule.endpoints.iter().any(would_match)).then_some("method")
 }

@@ -11,20 +11,20 @@ use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 
 use super::endpoint::{EndpointPattern, Path, Segment, methods_of, segments};
-use super::request::Facts;
+use super::request::IndexedRequest;
 use crate::check::MAX_CHECKS;
 
 pub(super) type Map<K, V> = HashMap<K, V, RandomState>;
 
-/// A rule, and the endpoint under which it was found.
+/// A rule, and the endpoint under which it was matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     pub(super) rule: u32,
-    /// The index of the endpoint in the rule, or [`Entry::NO_ENDPOINT`] if the rule has no endpoints.
+    /// The index of the endpoint in the rule, or [`IndexEntry::NO_ENDPOINT`] if the rule has no endpoints.
     pub(super) endpoint: u32,
 }
 
-impl Entry {
+impl IndexEntry {
     pub(super) const NO_ENDPOINT: u32 = u32::MAX;
 }
 
@@ -41,19 +41,19 @@ pub(super) struct Filing<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// The rules without endpoints.
-    everywhere: Plans,
-    root: Node,
+    any_endpoint: Plans,
+    root: PathNode,
 }
 
 /// A node in the tree of path segments.
 #[derive(Debug, Default)]
-struct Node {
-    children: Map<Box<str>, Node>,
-    any: Option<Box<Node>>,
+struct PathNode {
+    children: Map<Box<str>, PathNode>,
+    any: Option<Box<PathNode>>,
     /// The rules for exactly this path.
-    here: Methods,
+    exact: Methods,
     /// The rules for this path and everything below it.
-    below: Methods,
+    prefix: Methods,
 }
 
 #[derive(Debug, Default)]
@@ -64,63 +64,67 @@ struct Methods {
 
 #[derive(Debug, Default)]
 struct Plans {
-    any: Filed,
-    each: Map<Box<str>, Filed>,
+    any: AttributeIndex,
+    each: Map<Box<str>, AttributeIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Filed {
+struct AttributeIndex {
     /// The rules that need no attributes.
-    plain: Vec<Entry>,
+    without_attributes: Vec<IndexEntry>,
     /// All other rules, by the number of their rarest attribute, in ascending order.
-    by_attribute: Vec<(u16, Vec<Group>)>,
+    by_attribute: Vec<(u16, Vec<AttributeGroup>)>,
 }
 
 /// Rules that need the same attributes: all of them apply, or none.
 #[derive(Debug)]
-struct Group {
+struct AttributeGroup {
     attributes: Box<[u16]>,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
 }
 
 impl Index {
     pub(super) fn file(&mut self, rule: u32, filing: &Filing<'_>) {
         if filing.endpoints.is_empty() {
-            self.everywhere.file(Entry { rule, endpoint: Entry::NO_ENDPOINT }, filing);
+            self.any_endpoint.file(IndexEntry { rule, endpoint: IndexEntry::NO_ENDPOINT }, filing);
         }
         for (number, endpoint) in (0..).zip(filing.endpoints) {
             let node = endpoint.segments.iter().fold(&mut self.root, |node, segment| match segment {
-                Segment::Exactly(text) => node.children.entry(text.clone()).or_default(),
+                Segment::Exact(text) => node.children.entry(text.clone()).or_default(),
                 Segment::Any => node.any.get_or_insert_default(),
             });
-            let methods = if endpoint.is_open { &mut node.below } else { &mut node.here };
+            let methods = if endpoint.is_prefix { &mut node.prefix } else { &mut node.exact };
             let plans = match &endpoint.method {
                 Some(method) => methods.each.entry(method.clone()).or_default(),
                 None => &mut methods.any,
             };
-            plans.file(Entry { rule, endpoint: number }, filing);
+            plans.file(IndexEntry { rule, endpoint: number }, filing);
         }
     }
 
     /// Returns the rules that apply, in order of priority. Rules with `if_missing: deny` or `error` are
-    /// indexed without attributes, so they are found even if the request lacks some.
-    pub(super) fn find(&self, facts: &Facts<'_>) -> Found {
-        let mut found = Found::default();
-        self.search(facts, |filed| filed.find(facts, &mut found));
-        found
+    /// indexed without attributes, so they are matched even if the request lacks some.
+    pub(super) fn find(&self, indexed: &IndexedRequest<'_>) -> MatchedRules {
+        let mut matched = MatchedRules::default();
+        self.search(indexed, |by_attributes| by_attributes.find(indexed, &mut matched));
+        matched
     }
 
     /// Calls `visit` for every rule whose endpoints, methods and plans match the request. The arguments are
     /// the number of the rule, and the attribute that the request lacks, if this keeps the rule from
     /// applying. A rule with several endpoints may be visited several times.
-    pub(super) fn visit_targeted(&self, facts: &Facts<'_>, mut visit: impl FnMut(u32, Option<u16>)) {
-        self.search(facts, |filed| filed.visit(facts, &mut visit));
+    pub(super) fn visit_targeted(
+        &self,
+        indexed: &IndexedRequest<'_>,
+        mut visit: impl FnMut(u32, Option<u16>),
+    ) {
+        self.search(indexed, |by_attributes| by_attributes.visit(indexed, &mut visit));
     }
 
-    fn search(&self, facts: &Facts<'_>, visit: impl FnMut(&Filed)) {
-        let mut search = Search { facts, visit };
-        self.everywhere.search(&mut search);
-        for path in facts.path.iter().flat_map(Path::readings) {
+    fn search(&self, indexed: &IndexedRequest<'_>, visit: impl FnMut(&AttributeIndex)) {
+        let mut search = Search { indexed, visit };
+        self.any_endpoint.search(&mut search);
+        for path in indexed.path.iter().flat_map(Path::readings) {
             self.root.search(segments(path), &mut search);
         }
     }
@@ -128,20 +132,20 @@ impl Index {
 
 /// One lookup: calls `visit` with all entries for the request's endpoint, method and plan.
 struct Search<'a, V> {
-    facts: &'a Facts<'a>,
+    indexed: &'a IndexedRequest<'a>,
     visit: V,
 }
 
-impl Node {
+impl PathNode {
     /// Searches the subtree for the `rest` of a path.
-    fn search<'p, V: FnMut(&Filed)>(
+    fn search<'p, V: FnMut(&AttributeIndex)>(
         &self,
         mut rest: impl Iterator<Item = &'p str> + Clone,
         search: &mut Search<'_, V>,
     ) {
-        self.below.search(search);
+        self.prefix.search(search);
         let Some(next) = rest.next() else {
-            return self.here.search(search);
+            return self.exact.search(search);
         };
         if let Some(any) = &self.any {
             any.search(rest.clone(), search);
@@ -153,19 +157,19 @@ impl Node {
 }
 
 impl Methods {
-    fn search<V: FnMut(&Filed)>(&self, search: &mut Search<'_, V>) {
+    fn search<V: FnMut(&AttributeIndex)>(&self, search: &mut Search<'_, V>) {
         self.any.search(search);
         if self.each.is_empty() {
             return;
         }
-        for plans in methods_of(search.facts.method).filter_map(|method| self.each.get(method)) {
+        for plans in methods_of(search.indexed.method).filter_map(|method| self.each.get(method)) {
             plans.search(search);
         }
     }
 }
 
 impl Plans {
-    fn file(&mut self, entry: Entry, filing: &Filing<'_>) {
+    fn file(&mut self, entry: IndexEntry, filing: &Filing<'_>) {
         if filing.plans.is_empty() {
             self.any.file(entry, filing.attributes);
         }
@@ -174,105 +178,105 @@ impl Plans {
         }
     }
 
-    fn search<V: FnMut(&Filed)>(&self, search: &mut Search<'_, V>) {
+    fn search<V: FnMut(&AttributeIndex)>(&self, search: &mut Search<'_, V>) {
         (search.visit)(&self.any);
-        if let Some(plan) = search.facts.plan.filter(|_| !self.each.is_empty())
-            && let Some(filed) = self.each.get(plan)
+        if let Some(plan) = search.indexed.plan.filter(|_| !self.each.is_empty())
+            && let Some(by_attributes) = self.each.get(plan)
         {
-            (search.visit)(filed);
+            (search.visit)(by_attributes);
         }
     }
 }
 
-impl Filed {
-    fn file(&mut self, entry: Entry, attributes: &[u16]) {
-        let Some(rarest) = attributes.first() else { return self.plain.push(entry) };
-        let at = self.place(*rarest).unwrap_or_else(|at| {
+impl AttributeIndex {
+    fn file(&mut self, entry: IndexEntry, attributes: &[u16]) {
+        let Some(rarest) = attributes.first() else { return self.without_attributes.push(entry) };
+        let at = self.position_of(*rarest).unwrap_or_else(|at| {
             self.by_attribute.insert(at, (*rarest, Vec::new()));
             at
         });
         let groups = &mut self.by_attribute[at].1;
         match groups.iter_mut().find(|group| *group.attributes == *attributes) {
             Some(group) => group.entries.push(entry),
-            None => groups.push(Group { attributes: attributes.into(), entries: vec![entry] }),
+            None => groups.push(AttributeGroup { attributes: attributes.into(), entries: vec![entry] }),
         }
     }
 
-    fn place(&self, attribute: u16) -> Result<usize, usize> {
+    fn position_of(&self, attribute: u16) -> Result<usize, usize> {
         self.by_attribute.binary_search_by_key(&attribute, |(attribute, _)| *attribute)
     }
 
-    fn find(&self, facts: &Facts<'_>, found: &mut Found) {
-        found.add(&self.plain);
+    fn find(&self, indexed: &IndexedRequest<'_>, matched: &mut MatchedRules) {
+        matched.add(&self.without_attributes);
         if self.by_attribute.is_empty() {
             return;
         }
-        for attribute in facts.numbers() {
-            let groups = self.place(attribute).map_or(&[][..], |at| &self.by_attribute[at].1);
-            for group in groups.iter().filter(|group| group.missing(facts).is_none()) {
-                found.add(&group.entries);
+        for attribute in indexed.numbers() {
+            let groups = self.position_of(attribute).map_or(&[][..], |at| &self.by_attribute[at].1);
+            for group in groups.iter().filter(|group| group.missing_attribute(indexed).is_none()) {
+                matched.add(&group.entries);
             }
         }
     }
 
-    fn visit(&self, facts: &Facts<'_>, visit: &mut impl FnMut(u32, Option<u16>)) {
-        self.plain.iter().for_each(|entry| visit(entry.rule, None));
+    fn visit(&self, indexed: &IndexedRequest<'_>, visit: &mut impl FnMut(u32, Option<u16>)) {
+        self.without_attributes.iter().for_each(|entry| visit(entry.rule, None));
         for group in self.by_attribute.iter().flat_map(|(_, groups)| groups) {
-            let missing = group.missing(facts);
+            let missing = group.missing_attribute(indexed);
             group.entries.iter().for_each(|entry| visit(entry.rule, missing));
         }
     }
 }
 
-impl Group {
+impl AttributeGroup {
     /// Returns the first attribute of the group that the request lacks.
-    fn missing(&self, facts: &Facts<'_>) -> Option<u16> {
-        self.attributes.iter().copied().find(|attribute| facts.value(*attribute).is_none())
+    fn missing_attribute(&self, indexed: &IndexedRequest<'_>) -> Option<u16> {
+        self.attributes.iter().copied().find(|attribute| indexed.value(*attribute).is_none())
     }
 }
 
 /// The rules that apply to a request, in order of priority, each once.
 #[derive(Debug)]
-pub(super) struct Found {
-    entries: [Entry; MAX_CHECKS],
+pub(super) struct MatchedRules {
+    entries: [IndexEntry; MAX_CHECKS],
     len: usize,
     /// Whether more than [`MAX_CHECKS`] rules apply.
     pub(super) are_too_many: bool,
 }
 
-impl Default for Found {
+impl Default for MatchedRules {
     fn default() -> Self {
-        Self { entries: [Entry::default(); MAX_CHECKS], len: 0, are_too_many: false }
+        Self { entries: [IndexEntry::default(); MAX_CHECKS], len: 0, are_too_many: false }
     }
 }
 
-impl IntoIterator for Found {
-    type Item = Entry;
-    type IntoIter = std::iter::Take<std::array::IntoIter<Entry, MAX_CHECKS>>;
+impl IntoIterator for MatchedRules {
+    type Item = IndexEntry;
+    type IntoIter = std::iter::Take<std::array::IntoIter<IndexEntry, MAX_CHECKS>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.entries.into_iter().take(self.len)
     }
 }
 
-impl Found {
-    pub(super) fn as_slice(&self) -> &[Entry] {
+impl MatchedRules {
+    pub(super) fn as_slice(&self) -> &[IndexEntry] {
         &self.entries[..self.len]
     }
 
     /// Adds as many of `others` as there is room for. The others are candidates: too many of them must not
     /// fail a request.
-    pub(super) fn with_room_for(mut self, others: Self) -> Self {
+    pub(super) fn extend_to_capacity(mut self, others: Self) -> Self {
         let room = MAX_CHECKS - self.len;
         others.into_iter().take(room).for_each(|entry| self.insert(entry));
         self
     }
 
-    fn add(&mut self, entries: &[Entry]) {
+    fn add(&mut self, entries: &[IndexEntry]) {
         entries.iter().for_each(|entry| self.insert(*entry));
     }
 
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: IndexEntry) {
         match self.as_slice().binary_search_by_key(&entry.rule, |other| other.rule) {
             // Each rule is checked once, under the first of its matching endpoints.
             Ok(at) => self.entries[at].endpoint = self.entries[at].endpoint.min(entry.endpoint),

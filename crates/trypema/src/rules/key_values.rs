@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::counter::{self, Value};
-use super::endpoint::{Path, encoded};
+use super::counter::{self, PlaceholderValue};
+use super::endpoint::{Path, encode};
 use super::set::{ENDPOINT, RuleSet};
 
 /// The contents of a counter name: the rule and the values of its placeholders.
@@ -47,16 +47,16 @@ impl RuleSet {
         let mut values: BTreeMap<String, String> = parts.map(read).collect::<Option<_>>()?;
         // Names are canonical: if these values would be written differently, `key` is not a counter name.
         let mut written = String::new();
-        let texts = values.iter().map(|(name, value)| (name.as_str(), Value::Text(value)));
+        let texts = values.iter().map(|(name, value)| (name.as_str(), PlaceholderValue::Text(value)));
         counter::write(&mut written, &rule.rule.id, texts);
         if written != key {
             return None;
         }
         if let Some(endpoint) = values.get_mut(ENDPOINT) {
             // Paths are stored decoded: encode a `?` or `#`, so that it does not end the path.
-            let encoded = encoded(endpoint);
+            let encoded = encode(endpoint);
             let path = Path::new(&encoded);
-            *endpoint = rule.endpoint_like(&path).map_or_else(|| path.respelled(), ToOwned::to_owned);
+            *endpoint = rule.endpoint_like(&path).map_or_else(|| path.to_normal_form(), ToOwned::to_owned);
         }
         Some(KeyValues { rule: rule.rule.id.clone(), values })
     }
@@ -85,9 +85,9 @@ impl RuleSet {
 
     /// Returns the name under which requests are counted, given a name that an operator may have spelled
     /// differently. If the values cannot be parsed, returns the name unchanged.
-    pub(super) fn usual_name<'k>(&self, key: &'k str) -> Cow<'k, str> {
-        let usual = self.values_of(key).and_then(|key| self.key_of(&key.rule, &key.values));
-        usual.map_or(Cow::Borrowed(key), Cow::Owned)
+    pub(super) fn canonical_name<'k>(&self, key: &'k str) -> Cow<'k, str> {
+        let canonical = self.values_of(key).and_then(|key| self.key_of(&key.rule, &key.values));
+        canonical.map_or(Cow::Borrowed(key), Cow::Owned)
     }
 }
 
@@ -140,7 +140,7 @@ rules:
         fn what_is_written_is_read_back(place in any_value(), user in any_value()) {
             let values = BTreeMap::from([("place".to_owned(), place), ("user".to_owned(), user)]);
             let mut name = String::new();
-            counter::write(&mut name, "two", values.iter().map(|(name, value)| (name.as_str(), Value::Text(value))));
+            counter::write(&mut name, "two", values.iter().map(|(name, value)| (name.as_str(), PlaceholderValue::Text(value))));
             let is_digest = name.starts_with("two|~~");
             let expected = KeyValues { rule: "two".to_owned(), values };
             prop_assert_eq!(rules().values_of(&name), (!is_digest).then_some(expected));

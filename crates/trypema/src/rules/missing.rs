@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::definition::{IfMissing, Rule};
-use super::request::{Facts, Request};
+use super::request::{IndexedRequest, Request};
 use super::set::{Compiled, RuleSet};
 use crate::check::MAX_CHECKS;
 use crate::error::TrypemaError;
@@ -11,7 +11,7 @@ use crate::error::TrypemaError;
 /// A rule that does not apply to a request only because the request lacks an attribute.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Skipped<'s> {
+pub struct SkippedRule<'s> {
     /// The rule.
     pub rule: &'s Rule,
     /// The first attribute of the rule's key that the request lacks.
@@ -40,7 +40,7 @@ impl RuleSet {
     ///     "rules: [{id: per-user, scope: user, strategy: {fixed_window: {limit: 5, window: 1h}}}]",
     ///     "rules.yaml",
     /// )?;
-    /// let skipped: Vec<_> = rules.skipped(&Request::new(&[("ip", "203.0.113.9")]))?.collect();
+    /// let skipped: Vec<_> = rules.skipped_rules(&Request::new(&[("ip", "203.0.113.9")]))?.collect();
     /// assert_eq!((skipped[0].rule.id.as_str(), skipped[0].attribute), ("per-user", "user"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -48,15 +48,18 @@ impl RuleSet {
     /// # Errors
     ///
     /// The request has too many attributes.
-    pub fn skipped(&self, request: &Request<'_>) -> Result<impl Iterator<Item = Skipped<'_>>, TrypemaError> {
-        let facts = self.facts(request)?;
+    pub fn skipped_rules(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<impl Iterator<Item = SkippedRule<'_>>, TrypemaError> {
+        let indexed = self.index_request(request)?;
         let mut found: Vec<(u32, u16)> = Vec::new();
         self.index
-            .visit_targeted(&facts, |rule, missing| found.extend(missing.map(|missing| (rule, missing))));
+            .visit_targeted(&indexed, |rule, missing| found.extend(missing.map(|missing| (rule, missing))));
         found.sort_unstable();
         found.dedup_by_key(|(rule, _)| *rule);
         Ok(found.into_iter().filter_map(|(rule, attribute)| {
-            Some(Skipped { rule: &self.at(rule)?.rule, attribute: self.attribute_name(attribute) })
+            Some(SkippedRule { rule: &self.at(rule)?.rule, attribute: self.attribute_name(attribute) })
         }))
     }
 
@@ -67,11 +70,11 @@ impl RuleSet {
         if self.lists.allow.iter().chain(&self.lists.block).any(|list| list.attribute == attribute) {
             return true;
         }
-        let Ok(facts) = self.facts(request) else { return false };
+        let Ok(indexed) = self.index_request(request) else { return false };
         let mut is_needed = false;
-        self.index.visit_targeted(&facts, |rule, _| {
+        self.index.visit_targeted(&indexed, |rule, _| {
             let rule = self.at(rule).filter(|rule| !rule.rule.is_shadow());
-            is_needed |= rule.is_some_and(|rule| rule.has(attribute));
+            is_needed |= rule.is_some_and(|rule| rule.has_placeholder(attribute));
         });
         is_needed
     }
@@ -95,24 +98,24 @@ impl RuleSet {
     /// may be too high, but is never too low: it assumes that a request has every attribute, counts a rule
     /// once for each of its endpoints that one path can match, and takes the plan with the most rules at each
     /// endpoint. Compare it with [`MAX_APPLYING`](Self::MAX_APPLYING).
-    pub fn most_applying(&self) -> usize {
-        self.most_applying
+    pub fn applying_upper_bound(&self) -> usize {
+        self.applying_upper_bound
     }
 }
 
 impl Compiled {
     /// Returns the first attribute of the rule's key that a request lacks. Always `None` for rules that skip
     /// such requests: the index finds those only if the request has all attributes.
-    pub(super) fn missing(&self, facts: &Facts<'_>) -> Option<u16> {
+    pub(super) fn missing_attribute(&self, indexed: &IndexedRequest<'_>) -> Option<u16> {
         if self.rule.if_missing == IfMissing::Skip {
             return None;
         }
         let mut attributes = self.placeholders.iter().map(|placeholder| placeholder.attribute);
-        attributes.find(|attribute| facts.value(*attribute).is_none())
+        attributes.find(|attribute| indexed.value(*attribute).is_none())
     }
 
     #[cfg(feature = "tower")]
-    fn has(&self, attribute: u16) -> bool {
+    fn has_placeholder(&self, attribute: u16) -> bool {
         self.placeholders.iter().any(|placeholder| placeholder.attribute == attribute)
     }
 }

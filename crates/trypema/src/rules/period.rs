@@ -33,13 +33,13 @@ pub struct Period(pub Duration);
 #[error("invalid length of time {given:?}: {reason}")]
 pub struct InvalidPeriod {
     given: String,
-    reason: Reason,
+    reason: PeriodError,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ErrorMessage)]
-enum Reason {
+enum PeriodError {
     #[error("need whole numbers with their units, the largest first, such as 500ms, 90s or 1h30m")]
-    Unreadable,
+    Malformed,
     #[error("need less than 18446744073709551616s")]
     TooLong,
 }
@@ -66,31 +66,31 @@ impl FromStr for Period {
     type Err = InvalidPeriod;
 
     fn from_str(text: &str) -> Result<Self, InvalidPeriod> {
-        read(text).map(Self).map_err(|reason| {
+        parse(text).map(Self).map_err(|reason| {
             let given = text.chars().take(SHOWN_CHARACTERS).collect();
             InvalidPeriod { given, reason }
         })
     }
 }
 
-fn read(text: &str) -> Result<Duration, Reason> {
+fn parse(text: &str) -> Result<Duration, PeriodError> {
     if text.is_empty() {
-        return Err(Reason::Unreadable);
+        return Err(PeriodError::Malformed);
     }
     let (mut rest, mut units, mut micros) = (text, UNITS.iter(), 0_u128);
     while !rest.is_empty() {
         let (digits, after) = split_where(rest, |c| !c.is_ascii_digit());
         let (name, after) = split_where(after, |c| !c.is_ascii_lowercase());
-        let unit = units.find(|unit| unit.name == name).ok_or(Reason::Unreadable)?;
+        let unit = units.find(|unit| unit.name == name).ok_or(PeriodError::Malformed)?;
         if digits.is_empty() {
-            return Err(Reason::Unreadable);
+            return Err(PeriodError::Malformed);
         }
-        let number: u64 = digits.parse().map_err(|_| Reason::TooLong)?;
+        let number: u64 = digits.parse().map_err(|_| PeriodError::TooLong)?;
         // Cannot overflow: a sum of six products of 64 and 37 bits.
         micros += u128::from(number) * unit.micros;
         rest = after;
     }
-    let seconds = u64::try_from(micros / 1_000_000).map_err(|_| Reason::TooLong)?;
+    let seconds = u64::try_from(micros / 1_000_000).map_err(|_| PeriodError::TooLong)?;
     Ok(Duration::from_secs(seconds) + Duration::from_micros((micros % 1_000_000) as u64))
 }
 
@@ -211,7 +211,7 @@ mod tests {
             "99999999999999999999999999999999999999999999999999999999999999999999999us",
         ] {
             let error = given.parse::<Period>().unwrap_err();
-            assert_eq!(error.reason, Reason::TooLong);
+            assert_eq!(error.reason, PeriodError::TooLong);
             assert!(error.given.len() <= SHOWN_CHARACTERS);
         }
     }

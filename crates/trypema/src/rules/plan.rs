@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::definition::{IfMissing, KeyVerdict, OnStoreFailure};
 use super::request::Request;
 use super::set::{Compiled, RuleSet, Special};
-use super::verdict::{Answer, Verdict};
+use super::verdict::{RuleOutcome, Verdict};
 use crate::check::Check;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
@@ -19,17 +19,17 @@ pub(super) struct Plan {
     cost: u64,
     is_blocked: bool,
     /// The number of shadow rules: log-only rules and candidates.
-    shadows: usize,
+    shadow_count: usize,
 }
 
 /// The expected length of a counter name. Reserving this much per name avoids most reallocations.
-const USUAL_KEY_BYTES: usize = 32;
+const EXPECTED_KEY_BYTES: usize = 32;
 
-/// Checks of a plan, and for each one the index of its answer.
+/// Checks of a plan, and for each one the index of its outcome.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Checks<'p> {
     pub(super) checks: Vec<Check<'p>>,
-    pub(super) answers: Vec<usize>,
+    pub(super) outcomes: Vec<usize>,
 }
 
 /// The treatment of a request that lacks an attribute of a rule with `if_missing: error`.
@@ -42,54 +42,50 @@ enum OnMissing {
 
 impl Plan {
     pub(super) fn new(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
-        Self::planned(set, request, OnMissing::Fail)
+        Self::build(set, request, OnMissing::Fail)
     }
 
     /// The same as [`Plan::new`], for an explanation: a missing attribute is a denial and not an error.
-    pub(super) fn explaining(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
-        Self::planned(set, request, OnMissing::Deny)
+    pub(super) fn for_explanation(set: Arc<RuleSet>, request: &Request<'_>) -> Result<Self, TrypemaError> {
+        Self::build(set, request, OnMissing::Deny)
     }
 
-    fn planned(
-        set: Arc<RuleSet>,
-        request: &Request<'_>,
-        on_missing: OnMissing,
-    ) -> Result<Self, TrypemaError> {
-        let facts = set.facts(request)?;
-        let listed = set.listed(&facts);
-        let mut verdict = Verdict { set, listed, answers: Vec::new(), keys: String::new() };
-        let mut shadows = 0;
-        if verdict.listed.is_some() {
-            return Ok(Self { verdict, cost: request.cost(), is_blocked: false, shadows });
+    fn build(set: Arc<RuleSet>, request: &Request<'_>, on_missing: OnMissing) -> Result<Self, TrypemaError> {
+        let indexed = set.index_request(request)?;
+        let list_match = set.list_match(&indexed);
+        let mut verdict = Verdict { set, list_match, outcomes: Vec::new(), keys: String::new() };
+        let mut shadow_count = 0;
+        if verdict.list_match.is_some() {
+            return Ok(Self { verdict, cost: request.cost(), is_blocked: false, shadow_count });
         }
         let set = &verdict.set;
-        let found = set.find(&facts)?;
-        verdict.answers.reserve_exact(found.as_slice().len());
-        verdict.keys.reserve(found.as_slice().len() * USUAL_KEY_BYTES);
+        let found = set.find(&indexed)?;
+        verdict.outcomes.reserve_exact(found.as_slice().len());
+        verdict.keys.reserve(found.as_slice().len() * EXPECTED_KEY_BYTES);
         for entry in found.as_slice() {
             let Some(rule) = set.at(entry.rule) else { continue };
             let start = verdict.keys.len();
-            if let Some(attribute) = rule.missing(&facts) {
-                if rule.is_failing() && on_missing == OnMissing::Fail {
-                    return Err(rule.error_without(set.attribute_name(attribute)));
+            if let Some(attribute) = rule.missing_attribute(&indexed) {
+                if rule.fails_on_missing() && on_missing == OnMissing::Fail {
+                    return Err(rule.missing_attribute_error(set.attribute_name(attribute)));
                 }
                 // Without a key it is unknown whether the candidate's share includes the request.
                 if rule.rule.share.is_none() {
-                    shadows += usize::from(rule.rule.is_shadow());
-                    verdict.answers.push(Answer::missing(entry.rule, start, attribute));
+                    shadow_count += usize::from(rule.rule.is_shadow());
+                    verdict.outcomes.push(RuleOutcome::for_missing(entry.rule, start, attribute));
                 }
                 continue;
             }
-            rule.write_key(&mut verdict.keys, *entry, &facts);
+            rule.write_key(&mut verdict.keys, *entry, &indexed);
             let key = &verdict.keys[start..];
             let special = rule.special(key);
-            if !rule.is_asked_for(key) || special == Some(&Special::Verdict(KeyVerdict::Allow)) {
+            if !rule.is_in_share(key) || special == Some(&Special::Verdict(KeyVerdict::Allow)) {
                 verdict.keys.truncate(start);
                 continue;
             }
-            shadows += usize::from(rule.rule.is_shadow());
+            shadow_count += usize::from(rule.rule.is_shadow());
             let is_blocked = special == Some(&Special::Verdict(KeyVerdict::Block));
-            verdict.answers.push(Answer {
+            verdict.outcomes.push(RuleOutcome {
                 rule: entry.rule,
                 key_end: verdict.keys.len(),
                 is_special: special.is_some(),
@@ -99,21 +95,21 @@ impl Plan {
             });
         }
         let is_blocked = verdict.rules().any(|rule| rule.is_denying());
-        Ok(Self { verdict, cost: request.cost(), is_blocked, shadows })
+        Ok(Self { verdict, cost: request.cost(), is_blocked, shadow_count })
     }
 
     /// Returns a plan for the counter of this name; `None` if the name belongs to no rule.
     pub(super) fn of_key(set: Arc<RuleSet>, key: &str, cost: u64) -> Option<Self> {
         let rule = *set.ids.get(key.split('|').next()?)?;
         let compiled = set.at(rule)?;
-        let usual = set.usual_name(key);
-        let key = &*usual;
+        let canonical = set.canonical_name(key);
+        let key = &*canonical;
         if !compiled.has_counter(key) {
             return None;
         }
         let special = compiled.special(key).cloned();
         let is_blocked = special == Some(Special::Verdict(KeyVerdict::Block));
-        let answer = Answer {
+        let outcome = RuleOutcome {
             rule,
             key_end: key.len(),
             is_special: special.is_some(),
@@ -121,24 +117,25 @@ impl Plan {
             missing: None,
             decision: is_blocked.then(Decision::refused),
         };
-        let verdict = Verdict { set, listed: None, answers: vec![answer], keys: key.to_owned() };
-        Some(Self { verdict, cost, is_blocked, shadows: 0 })
+        let verdict = Verdict { set, list_match: None, outcomes: vec![outcome], keys: key.to_owned() };
+        Some(Self { verdict, cost, is_blocked, shadow_count: 0 })
     }
 
     /// Returns the checks of the enforced rules, which are taken all or nothing. Empty if one of these rules
     /// denies the request regardless of its counter.
-    pub(super) fn together(&self) -> Checks<'_> {
+    pub(super) fn enforced_checks(&self) -> Checks<'_> {
         if self.is_blocked {
             return Checks::default();
         }
-        let count = self.verdict.answers.len() - self.shadows;
+        let count = self.verdict.outcomes.len() - self.shadow_count;
         self.checks(count, |rule| !rule.rule.is_shadow())
     }
 
     /// Replaces the limits of `checks` with those that `set` has for the same counters now.
-    pub(super) fn under<'p>(&'p self, set: &'p RuleSet, mut checks: Checks<'p>) -> Checks<'p> {
-        for (check, answer) in checks.checks.iter_mut().zip(&checks.answers) {
-            let old = self.verdict.answers.get(*answer).and_then(|answer| self.verdict.set.at(answer.rule));
+    pub(super) fn with_limits_of<'p>(&'p self, set: &'p RuleSet, mut checks: Checks<'p>) -> Checks<'p> {
+        for (check, outcome) in checks.checks.iter_mut().zip(&checks.outcomes) {
+            let old =
+                self.verdict.outcomes.get(*outcome).and_then(|outcome| self.verdict.set.at(outcome.rule));
             let new = old.and_then(|rule| set.compiled(&rule.rule.id)).map(|rule| rule.limit_of(check.key));
             if let Some(limit) = new.filter(|limit| limit.strategy() == check.limit.strategy()) {
                 check.limit = limit;
@@ -148,63 +145,65 @@ impl Plan {
     }
 
     /// Returns the checks of log-only rules, and of candidates for log-only rules: each is taken on its own.
-    pub(super) fn logging(&self) -> Checks<'_> {
-        self.checks(self.shadows, |rule| rule.rule.is_shadow() && self.verdict.set.place_of(rule).is_none())
+    pub(super) fn log_only_checks(&self) -> Checks<'_> {
+        self.checks(self.shadow_count, |rule| {
+            rule.rule.is_shadow() && self.verdict.set.live_rule_in_force(rule).is_none()
+        })
     }
 
     /// Returns the checks of candidates for rules that may deny a request.
-    pub(super) fn candidates(&self) -> Checks<'_> {
-        self.checks(self.shadows, |rule| self.verdict.set.place_of(rule).is_some())
+    pub(super) fn candidate_checks(&self) -> Checks<'_> {
+        self.checks(self.shadow_count, |rule| self.verdict.set.live_rule_in_force(rule).is_some())
     }
 
     pub(super) fn has_candidates(&self) -> bool {
-        let is_candidate = |rule: &Compiled| self.verdict.set.place_of(rule).is_some();
-        self.shadows > 0
+        let is_candidate = |rule: &Compiled| self.verdict.set.live_rule_in_force(rule).is_some();
+        self.shadow_count > 0
             && self
                 .verdict
-                .answers
+                .outcomes
                 .iter()
-                .any(|answer| self.verdict.set.at(answer.rule).is_some_and(is_candidate))
+                .any(|outcome| self.verdict.set.at(outcome.rule).is_some_and(is_candidate))
     }
 
-    /// Whether the rule of an answer is a shadow rule.
-    pub(super) fn is_shadow(&self, answer: usize) -> bool {
-        let rule = self.verdict.answers.get(answer).and_then(|answer| self.verdict.set.at(answer.rule));
+    /// Whether the rule of an outcome is a shadow rule.
+    pub(super) fn is_shadow(&self, outcome: usize) -> bool {
+        let rule = self.verdict.outcomes.get(outcome).and_then(|outcome| self.verdict.set.at(outcome.rule));
         rule.is_some_and(|rule| rule.rule.is_shadow())
     }
 
     /// Returns the checks for a verdict without spending. If an enforced rule denies the request regardless
     /// of its counter, only those of shadow rules.
-    pub(super) fn peeked(&self) -> Checks<'_> {
+    pub(super) fn checks_to_peek(&self) -> Checks<'_> {
         if self.is_blocked {
-            return self.checks(self.shadows, |rule| rule.rule.is_shadow());
+            return self.checks(self.shadow_count, |rule| rule.rule.is_shadow());
         }
-        self.everything()
+        self.all_checks()
     }
 
     /// Returns a check for every rule that applies.
-    pub(super) fn everything(&self) -> Checks<'_> {
-        self.checks(self.verdict.answers.len(), |_| true)
+    pub(super) fn all_checks(&self) -> Checks<'_> {
+        self.checks(self.verdict.outcomes.len(), |_| true)
     }
 
-    /// Returns the id of the rule of an answer.
-    pub(super) fn rule_of(&self, answer: usize) -> Option<&str> {
-        let rule = self.verdict.answers.get(answer)?.rule;
+    /// Returns the id of the rule of an outcome.
+    pub(super) fn rule_of(&self, outcome: usize) -> Option<&str> {
+        let rule = self.verdict.outcomes.get(outcome)?.rule;
         self.verdict.set.at(rule).map(|compiled| compiled.rule.id.as_str())
     }
 
-    /// Stores decisions in their answers.
-    pub(super) fn decide(&mut self, answers: &[usize], decisions: &[Option<Decision>]) {
-        for (index, decision) in answers.iter().zip(decisions) {
-            if let (Some(answer), Some(decision)) = (self.verdict.answers.get_mut(*index), decision) {
-                answer.decision = Some(*decision);
+    /// Stores decisions in their outcomes.
+    pub(super) fn decide(&mut self, outcomes: &[usize], decisions: &[Option<Decision>]) {
+        for (index, decision) in outcomes.iter().zip(decisions) {
+            if let (Some(outcome), Some(decision)) = (self.verdict.outcomes.get_mut(*index), decision) {
+                outcome.decision = Some(*decision);
             }
         }
     }
 
-    /// Returns the failure policy of the rule of an answer, if the rule has its own.
-    pub(super) fn on_store_failure(&self, answer: usize) -> Option<OnStoreFailure> {
-        let rule = self.verdict.answers.get(answer)?.rule;
+    /// Returns the failure policy of the rule of an outcome, if the rule has its own.
+    pub(super) fn on_store_failure(&self, outcome: usize) -> Option<OnStoreFailure> {
+        let rule = self.verdict.outcomes.get(outcome)?.rule;
         self.verdict.set.at(rule)?.rule.on_store_failure
     }
 
@@ -212,23 +211,23 @@ impl Plan {
         if count == 0 {
             return Checks::default();
         }
-        let mut found = Checks { checks: Vec::with_capacity(count), answers: Vec::with_capacity(count) };
-        for (index, answer) in self.verdict.answers.iter().enumerate() {
-            let rule = self.verdict.set.at(answer.rule).filter(|rule| is_wanted(rule));
-            let Some(rule) = rule.filter(|_| !answer.is_blocked) else { continue };
+        let mut found = Checks { checks: Vec::with_capacity(count), outcomes: Vec::with_capacity(count) };
+        for (index, outcome) in self.verdict.outcomes.iter().enumerate() {
+            let rule = self.verdict.set.at(outcome.rule).filter(|rule| is_wanted(rule));
+            let Some(rule) = rule.filter(|_| !outcome.is_blocked) else { continue };
             let key = self.verdict.key(index);
-            let limit = if answer.is_special { rule.limit_of(key) } else { &rule.limit };
+            let limit = if outcome.is_special { rule.limit_of(key) } else { &rule.limit };
             found.checks.push(Check { key, limit, cost: self.cost });
-            found.answers.push(index);
+            found.outcomes.push(index);
         }
         found
     }
 }
 
-impl Answer {
-    /// Returns the answer of a rule to a request that lacks an attribute of its key. There is no counter, so
+impl RuleOutcome {
+    /// Returns the outcome of a rule to a request that lacks an attribute of its key. There is no counter, so
     /// its key is empty.
-    fn missing(rule: u32, key_end: usize, attribute: u16) -> Self {
+    fn for_missing(rule: u32, key_end: usize, attribute: u16) -> Self {
         Self {
             rule,
             key_end,
@@ -242,11 +241,11 @@ impl Answer {
 
 impl Compiled {
     /// Whether a missing attribute is an error. Never for shadow rules.
-    fn is_failing(&self) -> bool {
+    fn fails_on_missing(&self) -> bool {
         self.rule.if_missing == IfMissing::Error && !self.rule.is_shadow()
     }
 
-    fn error_without(&self, attribute: &str) -> TrypemaError {
+    fn missing_attribute_error(&self, attribute: &str) -> TrypemaError {
         TrypemaError::MissingAttribute { rule: self.rule.id.clone(), attribute: attribute.to_owned() }
     }
 }
@@ -260,7 +259,7 @@ impl Checks<'_> {
 
     /// Returns the same checks, with a cost of 0 for abuse rules: they are only checked for a block, because
     /// an attempt counts only once it has failed.
-    pub(super) fn looking(mut self) -> Self {
+    pub(super) fn for_peek(mut self) -> Self {
         for check in self.checks.iter_mut().filter(|check| matches!(check.limit, Limit::Abuse(_))) {
             check.cost = 0;
         }

@@ -10,7 +10,7 @@ pub struct InvalidRules {
     /// The file that the rules are from, if any.
     pub(super) file: Option<String>,
     pub(super) problems: Vec<Problem>,
-    /// The number of problems that are not listed.
+    /// The number of problems that are not list_match.
     pub(super) untold: usize,
 }
 

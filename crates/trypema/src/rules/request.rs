@@ -54,7 +54,7 @@ impl<'a> Request<'a> {
 
 /// A request, prepared for lookups in a rule set.
 #[derive(Debug)]
-pub(super) struct Facts<'a> {
+pub(super) struct IndexedRequest<'a> {
     attributes: &'a [(&'a str, &'a str)],
     /// The attributes that the rule set uses: the number of each, and its index in `attributes`.
     numbered: [(u16, u8); MAX_ATTRIBUTES],
@@ -64,9 +64,9 @@ pub(super) struct Facts<'a> {
     pub(super) path: Option<Path<'a>>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> IndexedRequest<'a> {
     /// Prepares a request. `number` returns the number of an attribute that the rule set uses.
-    pub(super) fn of(
+    pub(super) fn new(
         request: &Request<'a>,
         number: impl Fn(&str) -> Option<u16>,
     ) -> Result<Self, TrypemaError> {
@@ -75,7 +75,7 @@ impl<'a> Facts<'a> {
             let reason = format!("{} attributes: at most {MAX_ATTRIBUTES} are allowed", attributes.len());
             return Err(TrypemaError::InvalidRequest { reason });
         }
-        let mut facts = Self {
+        let mut indexed = Self {
             attributes,
             numbered: [(0, 0); MAX_ATTRIBUTES],
             len: 0,
@@ -83,21 +83,21 @@ impl<'a> Facts<'a> {
             plan: None,
             path: None,
         };
-        for (place, (name, value)) in (0..).zip(attributes) {
+        for (index, (name, value)) in (0..).zip(attributes) {
             match *name {
-                "method" if facts.method.is_none() => facts.method = Some(value),
-                "plan" if facts.plan.is_none() => facts.plan = Some(value),
-                "endpoint" if facts.path.is_none() => facts.path = Some(Path::new(value)),
+                "method" if indexed.method.is_none() => indexed.method = Some(value),
+                "plan" if indexed.plan.is_none() => indexed.plan = Some(value),
+                "endpoint" if indexed.path.is_none() => indexed.path = Some(Path::new(value)),
                 _ => {}
             }
             if let Some(number) = number(name)
-                && facts.value(number).is_none()
+                && indexed.value(number).is_none()
             {
-                facts.numbered[facts.len] = (number, place);
-                facts.len += 1;
+                indexed.numbered[indexed.len] = (number, index);
+                indexed.len += 1;
             }
         }
-        Ok(facts)
+        Ok(indexed)
     }
 
     /// Returns the numbers of the request's attributes, as far as the rule set uses them.
@@ -106,7 +106,7 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn value(&self, number: u16) -> Option<&'a str> {
-        let (_, place) = self.numbered[..self.len].iter().find(|(given, _)| *given == number)?;
-        self.attributes.get(usize::from(*place)).map(|(_, value)| *value)
+        let (_, index) = self.numbered[..self.len].iter().find(|(given, _)| *given == number)?;
+        self.attributes.get(usize::from(*index)).map(|(_, value)| *value)
     }
 }

@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicU64;
 
 use super::address::Network;
 use super::compile;
-use super::counter::{self, Value};
+use super::counter::{self, PlaceholderValue};
 use super::definition::{KeyVerdict, Rule, Rules};
 use super::endpoint::{EndpointPattern, Path};
-use super::index::{Entry, Found, Index, Map};
+use super::index::{Index, IndexEntry, Map, MatchedRules};
 use super::networks::Networks;
 use super::problem::InvalidRules;
-use super::request::{Facts, Request};
+use super::request::{IndexedRequest, Request};
 use super::share;
 use crate::error::TrypemaError;
 use crate::strategy::Limit;
@@ -53,8 +53,8 @@ pub struct RuleSet {
     pub(super) lists: Lists,
     /// The candidates of each live rule that has any.
     pub(super) candidates: Map<u32, Vec<u32>>,
-    /// See [`RuleSet::most_applying`].
-    pub(super) most_applying: usize,
+    /// See [`RuleSet::applying_upper_bound`].
+    pub(super) applying_upper_bound: usize,
 }
 
 /// A compiled rule.
@@ -113,13 +113,13 @@ impl List {
     /// Returns the entry that a request matches. A match can be uncertain: a path may have two readings, and
     /// an IPv6 client may be known only by its network. An uncertain match counts for a block list, but not
     /// for an allow list.
-    fn entry_for(&self, facts: &Facts<'_>, verdict: KeyVerdict) -> Option<String> {
-        let value = facts.value(self.attribute)?;
+    fn entry_for(&self, indexed: &IndexedRequest<'_>, verdict: KeyVerdict) -> Option<String> {
+        let value = indexed.value(self.attribute)?;
         let is_doubt_enough = verdict == KeyVerdict::Block;
         match &self.values {
             Values::Texts(texts) => texts.contains_key(value).then(|| value.to_owned()),
             Values::Paths(paths) => {
-                let mut readings = facts.path.iter().flat_map(Path::readings);
+                let mut readings = indexed.path.iter().flat_map(Path::readings);
                 let is_listed = |reading: &&str| paths.contains_key(*reading);
                 if is_doubt_enough {
                     readings.find(is_listed).map(str::to_owned)
@@ -140,7 +140,7 @@ impl List {
 
 /// The verdict of a list, and the attribute and the entry that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct ListMatch {
     pub(super) verdict: KeyVerdict,
     pub(super) attribute: u16,
     pub(super) entry: String,
@@ -180,30 +180,33 @@ impl RuleSet {
     /// depends on the number of matching rules and not on the size of the set. Allocates nothing if the path
     /// has no percent-encoding.
     pub fn matching(&self, request: &Request<'_>) -> Result<impl Iterator<Item = &Rule>, TrypemaError> {
-        let found = self.find(&self.facts(request)?)?;
+        let found = self.find(&self.index_request(request)?)?;
         Ok(found.into_iter().filter_map(|entry| self.at(entry.rule)).map(|compiled| &compiled.rule))
     }
 
-    pub(super) fn facts<'a>(&self, request: &Request<'a>) -> Result<Facts<'a>, TrypemaError> {
-        Facts::of(request, |name| self.attributes.get(name).copied())
+    pub(super) fn index_request<'a>(
+        &self,
+        request: &Request<'a>,
+    ) -> Result<IndexedRequest<'a>, TrypemaError> {
+        IndexedRequest::new(request, |name| self.attributes.get(name).copied())
     }
 
     /// Returns the rules that match, by priority, including as many candidates as there is room for.
-    pub(super) fn find(&self, facts: &Facts<'_>) -> Result<Found, TrypemaError> {
-        let found = self.index.find(facts);
+    pub(super) fn find(&self, indexed: &IndexedRequest<'_>) -> Result<MatchedRules, TrypemaError> {
+        let found = self.index.find(indexed);
         if found.are_too_many {
-            let reason = format!("more than {} rules apply to it", crate::check::MAX_CHECKS);
+            let reason = format!("more than {} rules apply to this request", crate::check::MAX_CHECKS);
             return Err(TrypemaError::InvalidRequest { reason });
         }
         if self.candidates.is_empty() {
             return Ok(found);
         }
-        Ok(found.with_room_for(self.candidate_index.find(facts)))
+        Ok(found.extend_to_capacity(self.candidate_index.find(indexed)))
     }
 
     /// Returns the live rule that a candidate is evaluated in place of. `None` if that rule is log-only: then
     /// the candidate counts on its own, as the log-only rule does.
-    pub(super) fn place_of(&self, candidate: &Compiled) -> Option<u32> {
+    pub(super) fn live_rule_in_force(&self, candidate: &Compiled) -> Option<u32> {
         candidate.live.filter(|live| self.at(*live).is_some_and(|live| !live.rule.is_shadow()))
     }
 
@@ -212,11 +215,11 @@ impl RuleSet {
     }
 
     /// Returns the list that decides the request, if any. Block lists take precedence over allow lists.
-    pub(super) fn listed(&self, facts: &Facts<'_>) -> Option<Listed> {
+    pub(super) fn list_match(&self, indexed: &IndexedRequest<'_>) -> Option<ListMatch> {
         let match_of = |lists: &[List], verdict: KeyVerdict| {
             lists.iter().find_map(|list| {
-                let entry = list.entry_for(facts, verdict)?;
-                Some(Listed { verdict, attribute: list.attribute, entry })
+                let entry = list.entry_for(indexed, verdict)?;
+                Some(ListMatch { verdict, attribute: list.attribute, entry })
             })
         };
         let blocking = match_of(&self.lists.block, KeyVerdict::Block);
@@ -236,15 +239,15 @@ impl Compiled {
     }
 
     /// Whether the rule is evaluated for a counter name. Only candidates with a share leave names out.
-    pub(super) fn is_asked_for(&self, key: &str) -> bool {
-        self.rule.share.is_none_or(|share| share::holds(share, key))
+    pub(super) fn is_in_share(&self, key: &str) -> bool {
+        self.rule.share.is_none_or(|share| share::contains(share, key))
     }
 
     /// Whether the rule has counters of this form: its id, and a value for each placeholder or a digest of
     /// all values.
     pub(super) fn has_counter(&self, key: &str) -> bool {
         let Some(values) = key.strip_prefix(&*self.rule.id) else { return false };
-        if values.starts_with(counter::DIGESTED) {
+        if values.starts_with(counter::DIGEST_SEPARATOR) {
             return !self.placeholders.is_empty();
         }
         let mut values = values.split('|').skip(1);
@@ -264,13 +267,13 @@ impl Compiled {
     }
 
     /// Appends the name of the request's counter.
-    pub(super) fn write_key(&self, text: &mut String, entry: Entry, facts: &Facts<'_>) {
-        let value = |placeholder: &Placeholder| match (&*placeholder.name, &facts.path) {
+    pub(super) fn write_key(&self, text: &mut String, entry: IndexEntry, indexed: &IndexedRequest<'_>) {
+        let value = |placeholder: &Placeholder| match (&*placeholder.name, &indexed.path) {
             (ENDPOINT, Some(path)) => match self.endpoint_text(entry) {
-                Some(pattern) => Value::Text(pattern),
-                None => Value::Path(path.as_str()),
+                Some(pattern) => PlaceholderValue::Text(pattern),
+                None => PlaceholderValue::Path(path.as_str()),
             },
-            (name, _) => Value::of(name, facts.value(placeholder.attribute).unwrap_or_default()),
+            (name, _) => PlaceholderValue::of(name, indexed.value(placeholder.attribute).unwrap_or_default()),
         };
         let values = self.placeholders.iter().map(|placeholder| (&*placeholder.name, value(placeholder)));
         counter::write(text, &self.rule.id, values);
@@ -282,10 +285,10 @@ impl Compiled {
         let path = values.get(ENDPOINT).map(|text| Path::new(text));
         let value = |name: &str, text| match &path {
             Some(path) if name == ENDPOINT => match self.endpoint_like(path) {
-                Some(pattern) => Value::Text(pattern),
-                None => Value::Path(path.as_str()),
+                Some(pattern) => PlaceholderValue::Text(pattern),
+                None => PlaceholderValue::Path(path.as_str()),
             },
-            _ => Value::of(name, text),
+            _ => PlaceholderValue::of(name, text),
         };
         let mut text = String::new();
         let values = values.iter().map(|(name, text)| (name.as_str(), value(name, text)));
@@ -301,7 +304,7 @@ impl Compiled {
 
     /// Returns the endpoint as written in the rule. It replaces the path in the counter name, so that a
     /// client does not get a new counter by varying the path.
-    fn endpoint_text(&self, entry: Entry) -> Option<&str> {
+    fn endpoint_text(&self, entry: IndexEntry) -> Option<&str> {
         self.rule.endpoints.get(entry.endpoint as usize).map(String::as_str)
     }
 }

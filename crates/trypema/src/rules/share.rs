@@ -2,7 +2,7 @@
 
 /// Whether a counter name is in the sample of size `share`. A larger share includes all names of a smaller
 /// one.
-pub(super) fn holds(share: f64, name: &str) -> bool {
+pub(super) fn contains(share: f64, name: &str) -> bool {
     // Uses 53 of the 64 bits, which an `f64` represents exactly, so that the division is exact.
     let place = (hash(name) >> 11) as f64 / (1_u64 << 53) as f64;
     place < share
@@ -33,13 +33,13 @@ mod tests {
     fn shares_are_what_they_say_and_grow_by_adding() {
         const NAMES: usize = 20_000;
         let names: Vec<String> = (0..NAMES).map(|number| format!("next|user={number}")).collect();
-        let within = |share: f64| names.iter().filter(|name| holds(share, name)).count();
+        let within = |share: f64| names.iter().filter(|name| contains(share, name)).count();
         for share in [0.001, 0.1, 0.5, 0.9] {
             let (found, expected) = (within(share) as f64, NAMES as f64 * share);
             // A tolerance of five standard deviations.
             assert!((found - expected).abs() < 5.0 * (expected * (1.0 - share)).sqrt(), "{share}: {found}");
         }
         assert_eq!((within(1.0), within(f64::MIN_POSITIVE)), (NAMES, 0));
-        assert!(names.iter().all(|name| !holds(0.1, name) || holds(0.2, name)));
+        assert!(names.iter().all(|name| !contains(0.1, name) || contains(0.2, name)));
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use comparison::Comparison;
-pub(super) use comparison::Denying;
+pub(super) use comparison::DenyingRules;
 
 use super::definition::{Action, KeyVerdict, Rule};
-use super::set::{Listed, RuleSet};
+use super::set::{ListMatch, RuleSet};
 use crate::decision::{BlockScope, Decision};
 use crate::strategy::Limit;
 
@@ -30,18 +30,18 @@ pub enum Outcome {
 #[derive(Debug, Clone)]
 pub struct Verdict {
     pub(super) set: Arc<RuleSet>,
-    pub(super) listed: Option<Listed>,
+    pub(super) list_match: Option<ListMatch>,
     /// The rules that apply, by priority.
-    pub(super) answers: Vec<Answer>,
-    /// The counter names of all answers, concatenated.
+    pub(super) outcomes: Vec<RuleOutcome>,
+    /// The counter names of all outcomes, concatenated.
     pub(super) keys: String,
 }
 
 /// The part of one rule in a verdict.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(super) struct RuleOutcome {
     pub(super) rule: u32,
-    /// The end of the counter name in [`Verdict::keys`]. It starts where that of the previous answer ends.
+    /// The end of the counter name in [`Verdict::keys`]. It starts where that of the previous outcome ends.
     pub(super) key_end: usize,
     /// Whether the key has an override.
     pub(super) is_special: bool,
@@ -93,8 +93,8 @@ impl RuleDecision<'_> {
 impl Verdict {
     /// Returns the outcome.
     pub fn outcome(&self) -> Outcome {
-        if let Some(listed) = &self.listed {
-            return if listed.verdict == KeyVerdict::Allow { Outcome::Allowed } else { Outcome::Denied };
+        if let Some(list_match) = &self.list_match {
+            return if list_match.verdict == KeyVerdict::Allow { Outcome::Allowed } else { Outcome::Denied };
         }
         let mut denying = self.rules().filter(RuleDecision::is_denying).peekable();
         if denying.peek().is_none() {
@@ -105,8 +105,8 @@ impl Verdict {
 
     /// Whether the request may proceed.
     pub fn is_allowed(&self) -> bool {
-        match &self.listed {
-            Some(listed) => listed.verdict == KeyVerdict::Allow,
+        match &self.list_match {
+            Some(list_match) => list_match.verdict == KeyVerdict::Allow,
             None => !self.rules().any(|rule| rule.is_denying()),
         }
     }
@@ -124,7 +124,7 @@ impl Verdict {
     /// Returns the rule that decided a denial: the first rule by priority that denies the request, where
     /// rejecting rules precede throttling ones. `None` if the request is allowed, or if a list decided.
     pub fn decided_by(&self) -> Option<RuleDecision<'_>> {
-        if self.listed.is_some() {
+        if self.list_match.is_some() {
             return None;
         }
         let denying = || self.rules().filter(RuleDecision::is_denying);
@@ -133,13 +133,13 @@ impl Verdict {
 
     /// Returns the attribute by which an allow list or a block list decided the request.
     pub fn listed_by(&self) -> Option<&str> {
-        self.listed.as_ref().map(|listed| self.set.attribute_name(listed.attribute))
+        self.list_match.as_ref().map(|list_match| self.set.attribute_name(list_match.attribute))
     }
 
     /// Returns the entry of the allow list or block list that decided the request: a value, or the network
     /// that the address is in.
     pub fn listed_entry(&self) -> Option<&str> {
-        self.listed.as_ref().map(|listed| listed.entry.as_str())
+        self.list_match.as_ref().map(|list_match| list_match.entry.as_str())
     }
 
     /// Whether the request is denied because an operator blocked its client: by a block list, or by an
@@ -149,29 +149,29 @@ impl Verdict {
     }
 
     fn is_on_block_list(&self) -> bool {
-        self.listed.as_ref().is_some_and(|listed| listed.verdict == KeyVerdict::Block)
+        self.list_match.as_ref().is_some_and(|list_match| list_match.verdict == KeyVerdict::Block)
     }
 
     /// Returns the decisions of all rules that apply, by priority.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecision<'_>> {
-        self.rules_by_answer().map(|(_, decided)| decided)
+        self.rules_by_index().map(|(_, decided)| decided)
     }
 
-    /// The same as [`Verdict::rules`], with the index of each answer. Skips answers without a decision.
-    pub(super) fn rules_by_answer(&self) -> impl Iterator<Item = (usize, RuleDecision<'_>)> {
-        self.answers.iter().enumerate().filter_map(|(index, answer)| {
-            let decision = answer.decision.as_ref()?;
-            let (compiled, key) = (self.set.at(answer.rule)?, self.key(index));
-            let limit = if answer.is_special { compiled.limit_of(key) } else { &compiled.limit };
-            let missing = answer.missing.map(|attribute| self.set.attribute_name(attribute));
-            let is_blocked = answer.is_blocked && missing.is_none();
+    /// The same as [`Verdict::rules`], with the index of each outcome. Skips outcomes without a decision.
+    pub(super) fn rules_by_index(&self) -> impl Iterator<Item = (usize, RuleDecision<'_>)> {
+        self.outcomes.iter().enumerate().filter_map(|(index, outcome)| {
+            let decision = outcome.decision.as_ref()?;
+            let (compiled, key) = (self.set.at(outcome.rule)?, self.key(index));
+            let limit = if outcome.is_special { compiled.limit_of(key) } else { &compiled.limit };
+            let missing = outcome.missing.map(|attribute| self.set.attribute_name(attribute));
+            let is_blocked = outcome.is_blocked && missing.is_none();
             Some((index, RuleDecision { rule: &compiled.rule, key, limit, decision, missing, is_blocked }))
         })
     }
 
-    /// Returns the counter name of an answer.
+    /// Returns the counter name of an outcome.
     pub(super) fn key(&self, index: usize) -> &str {
-        let end_of = |index: usize| self.answers.get(index).map_or(0, |answer| answer.key_end);
+        let end_of = |index: usize| self.outcomes.get(index).map_or(0, |outcome| outcome.key_end);
         let start = index.checked_sub(1).map_or(0, end_of);
         self.keys.get(start..end_of(index)).unwrap_or_default()
     }

@@ -90,7 +90,7 @@ fn of_plan(rules: &RuleSet) -> Option<String> {
 }
 
 fn of_number(rules: &RuleSet) -> Option<String> {
-    let (most, max) = (rules.most_applying(), RuleSet::MAX_APPLYING);
+    let (most, max) = (rules.applying_upper_bound(), RuleSet::MAX_APPLYING);
     (most > max).then(|| {
         format!(
             "up to {most} rules can apply to one request, and requests that more than {max} apply to end with an error \

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::http::ErrorCode;
-use trypema::rules::{Action, Explained, IfMissing, Outcome, RuleDecision, Verdict};
+use trypema::rules::{Action, ApplyingRule, IfMissing, Outcome, RuleDecision, Verdict};
 use trypema::{Attempts, BlockScope, Decision};
 
 use super::Answer;
@@ -204,8 +204,8 @@ impl<'a> From<RuleDecision<'a>> for RuleAnswer<'a> {
     }
 }
 
-impl<'a> From<Explained<'a>> for RuleAnswer<'a> {
-    fn from(explained: Explained<'a>) -> Self {
+impl<'a> From<ApplyingRule<'a>> for RuleAnswer<'a> {
+    fn from(explained: ApplyingRule<'a>) -> Self {
         Self { left: Some(explained.left), ..Self::from(explained.decision) }
     }
 }

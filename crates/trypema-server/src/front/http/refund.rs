@@ -4,7 +4,7 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Refunded, Request as Asking, RuleSet};
+use trypema::rules::{Request as Asking, RuleRefund, RuleSet};
 
 use super::accounting::{Accounting, marked};
 use super::answer::json;
@@ -38,7 +38,7 @@ pub(super) struct RefundedRule<'a> {
 }
 
 impl<'a> RefundedRule<'a> {
-    fn new(given: &'a Refunded, rules: &'a RuleSet) -> Self {
+    fn new(given: &'a RuleRefund, rules: &'a RuleSet) -> Self {
         Self {
             rule: &given.rule,
             name: rules.rule(&given.rule).and_then(|rule| rule.name.as_deref()),
@@ -55,7 +55,7 @@ impl CheckApi {
         let topic = Topic::read(&body)?;
         begin(place)?;
         let attributes = topic.attributes.pairs();
-        let refunded = self.app.give_back(&Asking::new(&attributes).costing(topic.cost)).await?;
+        let refunded = self.app.refund_units(&Asking::new(&attributes).costing(topic.cost)).await?;
         if let Some(Err(error)) = refunded.first().map(|first| &first.units)
             && refunded.iter().all(|given| given.units.is_err())
         {

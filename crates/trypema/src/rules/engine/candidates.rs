@@ -4,19 +4,19 @@
 //! candidate spends nothing, exactly as its live rule would in an all-or-nothing check. It then counts only
 //! what its strategy counts for denied requests.
 
-use super::{Decided, Engine};
+use super::{Engine, PlanDecisions};
 use crate::check::Deadline;
 use crate::decision::Decision;
 use crate::provider::{RecordMode, RecordRequest, RefundRequest};
 use crate::rules::plan::Plan;
 use crate::rules::set::RuleSet;
-use crate::rules::verdict::Denying;
+use crate::rules::verdict::DenyingRules;
 
 /// The checks of the candidates, made after the other rules have decided the request.
 #[derive(Debug, Default)]
 pub(super) struct Candidates<'p> {
     pub(super) records: Vec<RecordRequest<'p>>,
-    pub(super) answers: Vec<usize>,
+    pub(super) outcomes: Vec<usize>,
 }
 
 impl Engine {
@@ -26,14 +26,14 @@ impl Engine {
         if !plan.has_candidates() || !plan.verdict.is_allowed() {
             return;
         }
-        let candidates = plan.under(set, plan.candidates());
-        let is_spent = |answer: usize| {
-            let decision = plan.verdict.answers.get(answer).and_then(|answer| answer.decision);
+        let candidates = plan.with_limits_of(set, plan.candidate_checks());
+        let is_spent = |outcome: usize| {
+            let decision = plan.verdict.outcomes.get(outcome).and_then(|outcome| outcome.decision);
             decision.is_some_and(|decision| decision.is_allowed())
         };
-        let checks = candidates.checks.iter().zip(&candidates.answers);
+        let checks = candidates.checks.iter().zip(&candidates.outcomes);
         let refunds: Vec<RefundRequest<'_>> = checks
-            .filter(|(_, answer)| is_spent(**answer))
+            .filter(|(_, outcome)| is_spent(**outcome))
             .map(|(check, _)| RefundRequest { check: *check, receipt: None })
             .collect();
         self.provider().refund_all(&refunds, deadline).wait().await;
@@ -43,42 +43,42 @@ impl Engine {
 impl Plan {
     /// Returns the checks of the candidates, and for each one whether it spends its cost or only observes the
     /// request.
-    pub(super) fn candidates_after(&self, decided: &Decided) -> Candidates<'_> {
+    pub(super) fn candidate_records(&self, decisions: &PlanDecisions) -> Candidates<'_> {
         if !self.has_candidates() {
             return Candidates::default();
         }
-        let (candidates, denying) = (self.candidates(), decided.denying(self));
-        let record = |(check, answer): (&_, &usize)| {
-            let mode = match self.is_overruled(*answer, denying) {
+        let (candidates, denying) = (self.candidate_checks(), decisions.denying(self));
+        let record = |(check, outcome): (&_, &usize)| {
+            let mode = match self.is_overruled(*outcome, denying) {
                 true => RecordMode::DeniedElsewhere,
                 false => RecordMode::Take,
             };
             RecordRequest { check: *check, mode }
         };
-        let records = candidates.checks.iter().zip(&candidates.answers).map(record).collect();
-        Candidates { records, answers: candidates.answers }
+        let records = candidates.checks.iter().zip(&candidates.outcomes).map(record).collect();
+        Candidates { records, outcomes: candidates.outcomes }
     }
 
     /// Whether the request is denied by an enforced rule other than the live rule of the candidate at
-    /// `answer`.
-    fn is_overruled(&self, answer: usize, denying: Denying) -> bool {
+    /// `outcome`.
+    fn is_overruled(&self, outcome: usize, denying: DenyingRules) -> bool {
         let set = &self.verdict.set;
-        let candidate = self.verdict.answers.get(answer).and_then(|answer| set.at(answer.rule));
-        let place = candidate.and_then(|candidate| set.place_of(candidate));
-        place.is_some_and(|live| denying.is_by_other_than(live))
+        let candidate = self.verdict.outcomes.get(outcome).and_then(|outcome| set.at(outcome.rule));
+        let live = candidate.and_then(|candidate| set.live_rule_in_force(candidate));
+        live.is_some_and(|live| denying.is_denied_without(live))
     }
 }
 
-impl Decided {
+impl PlanDecisions {
     /// The enforced rules that deny the request: those with a fixed denial, and those that the decisions so
     /// far deny.
-    fn denying(&self, plan: &Plan) -> Denying {
-        let answers = &plan.verdict.answers;
-        let blocked = answers.iter().filter(|answer| answer.is_blocked);
+    fn denying(&self, plan: &Plan) -> DenyingRules {
+        let outcomes = &plan.verdict.outcomes;
+        let blocked = outcomes.iter().filter(|outcome| outcome.is_blocked);
         let is_denied = |decision: &Option<Decision>| decision.is_some_and(|decision| !decision.is_allowed());
-        let denied = self.answers.iter().zip(&self.decisions).filter(|(_, decision)| is_denied(decision));
-        let denied = denied.filter_map(|(answer, _)| answers.get(*answer));
+        let denied = self.outcomes.iter().zip(&self.decisions).filter(|(_, decision)| is_denied(decision));
+        let denied = denied.filter_map(|(outcome, _)| outcomes.get(*outcome));
         let is_enforced = |rule: &u32| plan.verdict.set.at(*rule).is_some_and(|rule| !rule.rule.is_shadow());
-        Denying::of(blocked.chain(denied).map(|answer| answer.rule).filter(is_enforced))
+        DenyingRules::of(blocked.chain(denied).map(|outcome| outcome.rule).filter(is_enforced))
     }
 }

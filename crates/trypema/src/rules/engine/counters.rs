@@ -11,7 +11,7 @@ use crate::rules::verdict::Verdict;
 /// The refund of one rule.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Refunded {
+pub struct RuleRefund {
     /// The rule's id.
     pub rule: String,
     /// The name of the counter.
@@ -27,17 +27,17 @@ impl Engine {
     /// To return a whole [reservation](Engine::reserve), use [`Engine::refund`], which is exact and cannot be
     /// repeated. On Redis, some of the rules may fail. A caller that then repeats the whole call refunds the
     /// other rules twice.
-    pub async fn give_back(&self, request: &Request<'_>) -> Result<Vec<Refunded>, TrypemaError> {
+    pub async fn refund_units(&self, request: &Request<'_>) -> Result<Vec<RuleRefund>, TrypemaError> {
         let (plan, provider) = (self.plan(request)?, self.provider());
-        let everything = plan.everything();
+        let all = plan.all_checks();
         let refunds: Vec<RefundRequest<'_>> =
-            everything.checks.iter().map(|check| RefundRequest { check: *check, receipt: None }).collect();
-        let policy_of = plan.policy_of(&everything.answers);
+            all.checks.iter().map(|check| RefundRequest { check: *check, receipt: None }).collect();
+        let policy_of = plan.policy_of(&all.outcomes);
         let results = failure_policy::refund_all(provider, &refunds, provider.deadline(), &policy_of).await;
-        let refunded = refunds.iter().zip(&everything.answers).zip(results);
-        let refunded = refunded.map(|((refund, answer), units)| {
-            let rule = plan.rule_of(*answer).unwrap_or_default();
-            Refunded { rule: rule.to_owned(), key: refund.check.key.to_owned(), units }
+        let refunded = refunds.iter().zip(&all.outcomes).zip(results);
+        let refunded = refunded.map(|((refund, outcome), units)| {
+            let rule = plan.rule_of(*outcome).unwrap_or_default();
+            RuleRefund { rule: rule.to_owned(), key: refund.check.key.to_owned(), units }
         });
         Ok(refunded.collect())
     }
@@ -49,19 +49,19 @@ impl Engine {
     /// With a cost of 0, the verdict has the units that are left; with a cost of 1, the wait for the next one.
     pub async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {
         let Some(mut plan) = Plan::of_key(self.set.load_full(), key, cost) else { return Ok(None) };
-        let (provider, everything) = (self.provider(), plan.everything());
-        let peeked = provider.peek_all(&everything.checks, provider.deadline()).wait().await;
+        let (provider, all) = (self.provider(), plan.all_checks());
+        let peeked = provider.peek_all(&all.checks, provider.deadline()).wait().await;
         let decisions: Vec<Option<Decision>> =
             peeked.into_iter().map(|decision| decision.map(Some)).collect::<Result<_, _>>()?;
-        let answers = everything.answers;
-        plan.decide(&answers, &decisions);
+        let outcomes = all.outcomes;
+        plan.decide(&outcomes, &decisions);
         Ok(Some(plan.verdict))
     }
 
     /// Resets a counter. Returns whether it had any counts; `None` if the name belongs to no rule.
     pub async fn reset(&self, key: &str) -> Result<Option<bool>, TrypemaError> {
         let Some(plan) = Plan::of_key(self.set.load_full(), key, 0) else { return Ok(None) };
-        match plan.everything().checks.first() {
+        match plan.all_checks().checks.first() {
             Some(check) => {
                 let provider = self.provider();
                 provider.reset(*check, provider.deadline()).wait().await.map(Some)
@@ -105,7 +105,7 @@ overrides:
     /// Polls a future that is ready at once, as with counters in this process.
     fn now<T>(future: impl Future<Output = Result<T, TrypemaError>>) -> T {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => answer.unwrap(),
+            Poll::Ready(outcome) => outcome.unwrap(),
             Poll::Pending => panic!("it waits"),
         }
     }
@@ -119,11 +119,11 @@ overrides:
         let engine = engine();
         let ann = [("user", "ann")];
         now(engine.check(&Request::new(&ann).costing(4)));
-        let given = now(engine.give_back(&Request::new(&ann).costing(3)));
+        let given = now(engine.refund_units(&Request::new(&ann).costing(3)));
         let units: Vec<_> = given.into_iter().map(|given| (given.rule, given.units)).collect();
         assert_eq!(units, [("all".to_owned(), Ok(3)), ("per-user".to_owned(), Ok(3))]);
         assert_eq!((left(&engine, "per-user|user=ann"), left(&engine, "all")), (Some(4), Some(8)));
-        let given = now(engine.give_back(&Request::new(&ann).costing(u64::MAX)));
+        let given = now(engine.refund_units(&Request::new(&ann).costing(u64::MAX)));
         assert!(given.iter().all(|given| given.units == Ok(1)), "no more than was spent");
     }
 

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Filed, Index, Methods, Node, Plans};
+use super::{AttributeIndex, Index, Methods, PathNode, Plans};
 
 /// The most methods that are considered separately: more than HTTP defines. With more methods, the one with
 /// the most rules at each node counts, which bounds the work.
@@ -18,9 +18,9 @@ const MAX_METHODS: usize = 16;
 
 /// The largest number of rules on one walk, and on two walks together.
 #[derive(Debug, Clone, Copy, Default)]
-struct Most {
-    one: usize,
-    two: usize,
+struct WalkBound {
+    one_walk: usize,
+    two_walks: usize,
 }
 
 /// The methods that a bound is computed for.
@@ -29,73 +29,73 @@ enum Method<'a> {
     /// A single method, or a request without one.
     Only(Option<&'a str>),
     /// The method with the most rules at each node.
-    Fullest,
+    MostRules,
 }
 
 impl Index {
     /// Returns the bound. It is never too low.
-    pub(in crate::rules) fn most_applying(&self) -> usize {
+    pub(in crate::rules) fn applying_upper_bound(&self) -> usize {
         let mut methods = BTreeSet::new();
         self.root.add_methods(&mut methods);
         let tree = if methods.len() > MAX_METHODS {
-            self.root.most(Method::Fullest).two
+            self.root.max_rules(Method::MostRules).two_walks
         } else {
             let each = methods.into_iter().map(Some).chain([None, Some("HEAD")]);
-            each.map(|method| self.root.most(Method::Only(method)).two).max().unwrap_or(0)
+            each.map(|method| self.root.max_rules(Method::Only(method)).two_walks).max().unwrap_or(0)
         };
-        self.everywhere.most() + tree
+        self.any_endpoint.max_rules() + tree
     }
 }
 
-impl Node {
+impl PathNode {
     fn add_methods<'a>(&'a self, methods: &mut BTreeSet<&'a str>) {
-        let here = self.here.each.keys().chain(self.below.each.keys());
-        methods.extend(here.map(|method| &**method));
+        let names = self.exact.each.keys().chain(self.prefix.each.keys());
+        methods.extend(names.map(|method| &**method));
         self.any.iter().for_each(|any| any.add_methods(methods));
         self.children.values().for_each(|child| child.add_methods(methods));
     }
 
     /// Recursive; the depth is bounded by the length of the longest pattern.
-    fn most(&self, method: Method<'_>) -> Most {
-        let any = self.any.as_ref().map(|any| any.most(method)).unwrap_or_default();
+    fn max_rules(&self, method: Method<'_>) -> WalkBound {
+        let any = self.any.as_ref().map(|any| any.max_rules(method)).unwrap_or_default();
         // Two walks continue through the same child, or through the two children with the most rules.
         let (mut first, mut second, mut same) = (0, 0, 0);
-        for child in self.children.values().map(|child| child.most(method)) {
-            same = same.max(child.two);
-            second = second.max(child.one.min(first));
-            first = first.max(child.one);
+        for child in self.children.values().map(|child| child.max_rules(method)) {
+            same = same.max(child.two_walks);
+            second = second.max(child.one_walk.min(first));
+            first = first.max(child.one_walk);
         }
-        let (below, here) = (self.below.most(method), self.here.most(method));
-        let on = any.one + first;
-        let both_on = any.two + same.max(first + second);
-        Most { one: below + here.max(on), two: below + (here + on).max(both_on) }
+        let (prefix, exact) = (self.prefix.max_rules(method), self.exact.max_rules(method));
+        let on = any.one_walk + first;
+        let both_on = any.two_walks + same.max(first + second);
+        WalkBound { one_walk: prefix + exact.max(on), two_walks: prefix + (exact + on).max(both_on) }
     }
 }
 
 impl Methods {
-    fn most(&self, method: Method<'_>) -> usize {
-        let of = |method: &str| self.each.get(method).map_or(0, Plans::most);
+    fn max_rules(&self, method: Method<'_>) -> usize {
+        let of = |method: &str| self.each.get(method).map_or(0, Plans::max_rules);
         let own = match method {
             Method::Only(None) => 0,
             Method::Only(Some("HEAD")) => of("HEAD") + of("GET"),
             Method::Only(Some(method)) => of(method),
-            Method::Fullest => {
-                self.each.values().map(Plans::most).max().unwrap_or(0).max(of("HEAD") + of("GET"))
+            Method::MostRules => {
+                self.each.values().map(Plans::max_rules).max().unwrap_or(0).max(of("HEAD") + of("GET"))
             }
         };
-        self.any.most() + own
+        self.any.max_rules() + own
     }
 }
 
 impl Plans {
-    fn most(&self) -> usize {
-        self.any.len() + self.each.values().map(Filed::len).max().unwrap_or(0)
+    fn max_rules(&self) -> usize {
+        self.any.len() + self.each.values().map(AttributeIndex::len).max().unwrap_or(0)
     }
 }
 
-impl Filed {
+impl AttributeIndex {
     fn len(&self) -> usize {
         let groups = self.by_attribute.iter().flat_map(|(_, groups)| groups);
-        self.plain.len() + groups.map(|group| group.entries.len()).sum::<usize>()
+        self.without_attributes.len() + groups.map(|group| group.entries.len()).sum::<usize>()
     }
 }

@@ -1,6 +1,6 @@
 //! Compares the decisions of candidates with those of their live rules.
 
-use super::{Answer, Verdict};
+use super::{RuleOutcome, Verdict};
 use crate::rules::definition::Rule;
 use crate::rules::set::RuleSet;
 
@@ -52,58 +52,63 @@ impl Verdict {
     /// # }
     /// ```
     pub fn comparisons(&self) -> impl Iterator<Item = Comparison<'_>> {
-        let is_compared = self.listed.is_none() && !self.set.candidates.is_empty();
-        let answers: &[Answer] = if is_compared { &self.answers } else { &[] };
-        let denying =
-            Denying::of(answers.iter().filter(|answer| self.is_denying(answer)).map(|answer| answer.rule));
-        let asked = answers.iter().filter_map(move |answer| self.of_candidate(answer, denying));
-        let unasked = answers.iter().flat_map(move |answer| self.of_live(answer, denying));
-        asked.chain(unasked)
+        let is_compared = self.list_match.is_none() && !self.set.candidates.is_empty();
+        let outcomes: &[RuleOutcome] = if is_compared { &self.outcomes } else { &[] };
+        let denying = DenyingRules::of(
+            outcomes.iter().filter(|outcome| self.is_denying(outcome)).map(|outcome| outcome.rule),
+        );
+        let applying = outcomes.iter().filter_map(move |outcome| self.compare_candidate(outcome, denying));
+        let not_applying = outcomes.iter().flat_map(move |outcome| self.compare_live(outcome, denying));
+        applying.chain(not_applying)
     }
 
     /// Compares a candidate that applies with its live rule.
-    fn of_candidate(&self, answer: &Answer, denying: Denying) -> Option<Comparison<'_>> {
-        let live = self.set.at(answer.rule)?.live?;
-        let is_candidate_allowed = own(answer)?;
-        let is_live_allowed = match self.answers.iter().find(|answer| answer.rule == live) {
-            Some(answer) => own(answer)?,
+    fn compare_candidate(&self, outcome: &RuleOutcome, denying: DenyingRules) -> Option<Comparison<'_>> {
+        let live = self.set.at(outcome.rule)?.live?;
+        let is_candidate_allowed = is_allowed_by_count(outcome)?;
+        let is_live_allowed = match self.outcomes.iter().find(|outcome| outcome.rule == live) {
+            Some(outcome) => is_allowed_by_count(outcome)?,
             None => true,
         };
-        let pair = Pair { live, candidate: answer.rule };
-        pair.compared(&self.set, denying, [is_live_allowed, is_candidate_allowed])
+        let pair = Pair { live, candidate: outcome.rule };
+        pair.compare(&self.set, denying, [is_live_allowed, is_candidate_allowed])
     }
 
     /// Compares a live rule that applies with those of its candidates that do not.
-    fn of_live(&self, answer: &Answer, denying: Denying) -> impl Iterator<Item = Comparison<'_>> {
-        let live = answer.rule;
-        let candidates =
-            own(answer).and_then(|is_allowed| Some((is_allowed, self.set.candidates.get(&live)?)));
+    fn compare_live(
+        &self,
+        outcome: &RuleOutcome,
+        denying: DenyingRules,
+    ) -> impl Iterator<Item = Comparison<'_>> {
+        let live = outcome.rule;
+        let candidates = is_allowed_by_count(outcome)
+            .and_then(|is_allowed| Some((is_allowed, self.set.candidates.get(&live)?)));
         candidates.into_iter().flat_map(move |(is_live_allowed, candidates)| {
-            let unasked = candidates.iter().filter(|number| self.is_passed_by(**number));
-            unasked.filter_map(move |candidate| {
+            let not_applying = candidates.iter().filter(|number| self.is_inapplicable(**number));
+            not_applying.filter_map(move |candidate| {
                 let pair = Pair { live, candidate: *candidate };
-                pair.compared(&self.set, denying, [is_live_allowed, true])
+                pair.compare(&self.set, denying, [is_live_allowed, true])
             })
         })
     }
 
     /// Whether a candidate for all keys does not apply to the request.
-    fn is_passed_by(&self, candidate: u32) -> bool {
+    fn is_inapplicable(&self, candidate: u32) -> bool {
         let rule = self.set.at(candidate).map(|compiled| &compiled.rule);
         let is_for_every_key =
             rule.is_some_and(|rule| rule.enabled && rule.share.is_none_or(|share| share >= 1.0));
-        is_for_every_key && !self.answers.iter().any(|answer| answer.rule == candidate)
+        is_for_every_key && !self.outcomes.iter().any(|outcome| outcome.rule == candidate)
     }
 
-    fn is_denying(&self, answer: &Answer) -> bool {
-        let is_enforced = || self.set.at(answer.rule).is_some_and(|compiled| !compiled.rule.is_shadow());
-        answer.decision.is_some_and(|decision| !decision.is_allowed()) && is_enforced()
+    fn is_denying(&self, outcome: &RuleOutcome) -> bool {
+        let is_enforced = || self.set.at(outcome.rule).is_some_and(|compiled| !compiled.rule.is_shadow());
+        outcome.decision.is_some_and(|decision| !decision.is_allowed()) && is_enforced()
     }
 }
 
 /// Whether a rule allows the request by its own count; `None` if the store failed.
-fn own(answer: &Answer) -> Option<bool> {
-    answer.decision.filter(|decision| !decision.is_substitute()).map(|decision| decision.is_allowed())
+fn is_allowed_by_count(outcome: &RuleOutcome) -> Option<bool> {
+    outcome.decision.filter(|decision| !decision.is_substitute()).map(|decision| decision.is_allowed())
 }
 
 /// The numbers of a live rule and its candidate.
@@ -113,41 +118,41 @@ struct Pair {
 }
 
 impl Pair {
-    fn compared<'v>(
+    fn compare<'v>(
         &self,
         set: &'v RuleSet,
-        denying: Denying,
+        denying: DenyingRules,
         is_allowed: [bool; 2],
     ) -> Option<Comparison<'v>> {
         let [is_live_allowed, is_candidate_allowed] = is_allowed;
         let (rule, candidate) = (&set.at(self.live)?.rule, &set.at(self.candidate)?.rule);
         let compared = Comparison { rule, candidate, is_live_allowed, is_candidate_allowed };
-        (!denying.is_by_other_than(self.live)).then_some(compared)
+        (!denying.is_denied_without(self.live)).then_some(compared)
     }
 }
 
 /// The enforced rules that deny a request, in as much detail as candidates need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::rules) enum Denying {
-    Nobody,
+pub(in crate::rules) enum DenyingRules {
+    None,
     Only(u32),
     Several,
 }
 
-impl Denying {
+impl DenyingRules {
     /// Summarizes the numbers of the denying rules. Each number must occur once.
     pub(in crate::rules) fn of(mut rules: impl Iterator<Item = u32>) -> Self {
         match (rules.next(), rules.next()) {
-            (None, _) => Self::Nobody,
+            (None, _) => Self::None,
             (Some(only), None) => Self::Only(only),
             (Some(_), Some(_)) => Self::Several,
         }
     }
 
     /// Whether the request is denied regardless of this rule.
-    pub(in crate::rules) fn is_by_other_than(self, rule: u32) -> bool {
+    pub(in crate::rules) fn is_denied_without(self, rule: u32) -> bool {
         match self {
-            Self::Nobody => false,
+            Self::None => false,
             Self::Only(only) => only != rule,
             Self::Several => true,
         }

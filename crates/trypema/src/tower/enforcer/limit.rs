@@ -80,7 +80,7 @@ impl LimitEnforcer {
     /// cannot be the counter of a rule.
     fn counter(&self, key: &str) -> String {
         let mut text = String::with_capacity(self.name.len() + "|=".len() + key.len());
-        counter::write(&mut text, &self.name, std::iter::once(("", counter::Value::Text(key))));
+        counter::write(&mut text, &self.name, std::iter::once(("", counter::PlaceholderValue::Text(key))));
         text
     }
 

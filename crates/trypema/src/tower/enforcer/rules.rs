@@ -119,7 +119,7 @@ impl OwnedRequest {
                 })
             }
             CountWhen::After => {
-                let verdict = engine.look(&request).await?;
+                let verdict = engine.peek(&request).await?;
                 drop(attributes);
                 CheckedRequest::new(verdict, move || AfterResponseResult::Pending(Box::pin(self.charge())))
             }

@@ -1,6 +1,6 @@
 //! Explanations of decisions.
 
-use trypema::rules::{Reason, Request};
+use trypema::rules::{NotApplyingReason, Request};
 use trypema_testkit::blocking::wait_for;
 
 use super::Local;
@@ -30,11 +30,11 @@ fn every_rule_says_why() {
         let reasons: Vec<_> =
             explained.not_applying().map(|rule| (rule.rule.id.as_str(), rule.reason.clone())).collect();
         let expected = [
-            ("attribute", Reason::MissingAttribute("tenant".to_owned())),
-            ("disabled", Reason::Disabled),
-            ("endpoint", Reason::OtherEndpoint),
-            ("override", Reason::AllowedKey),
-            ("plan", Reason::OtherPlan),
+            ("attribute", NotApplyingReason::MissingAttribute("tenant".to_owned())),
+            ("disabled", NotApplyingReason::Disabled),
+            ("endpoint", NotApplyingReason::OtherEndpoint),
+            ("override", NotApplyingReason::AllowedKey),
+            ("plan", NotApplyingReason::OtherPlan),
         ];
         assert_eq!(reasons, expected);
         let applying: Vec<_> = explained
@@ -55,7 +55,7 @@ fn lists_explain_themselves() {
     let explained = wait_for(local.engine.explain(&Request::new(&listed))).unwrap();
     assert_eq!(explained.applying().count(), 0);
     let reason = explained.not_applying().find(|rule| rule.rule.id == "applies").unwrap().reason;
-    assert_eq!(reason, &Reason::Listed("ip".to_owned()));
+    assert_eq!(reason, &NotApplyingReason::Listed("ip".to_owned()));
     assert_eq!(reason.to_string(), "an allow or block list of \"ip\" decides");
     assert_eq!(explained.verdict.listed_entry(), Some("10.0.0.1"));
 }
@@ -95,10 +95,10 @@ fn a_rule_names_the_method_or_the_endpoint_that_the_request_lacks() {
         let explained = wait_for(local.engine.explain(&Request::new(attributes))).unwrap();
         explained.not_applying().next().map(|rule| rule.reason.clone())
     };
-    let missing = |name: &str| Some(Reason::MissingAttribute(name.to_owned()));
+    let missing = |name: &str| Some(NotApplyingReason::MissingAttribute(name.to_owned()));
     assert_eq!(reason_for(&[("endpoint", "/a")]), missing("method"));
     assert_eq!(reason_for(&[("method", "GET")]), missing("endpoint"));
-    assert_eq!(reason_for(&[("endpoint", "/b")]), Some(Reason::OtherEndpoint));
-    assert_eq!(reason_for(&[("endpoint", "/a"), ("method", "POST")]), Some(Reason::OtherEndpoint));
+    assert_eq!(reason_for(&[("endpoint", "/b")]), Some(NotApplyingReason::OtherEndpoint));
+    assert_eq!(reason_for(&[("endpoint", "/a"), ("method", "POST")]), Some(NotApplyingReason::OtherEndpoint));
     assert_eq!(reason_for(&[("endpoint", "/a"), ("method", "GET")]), None);
 }

@@ -63,7 +63,7 @@ fn the_observer_is_told_what_a_rule_that_only_logs_would_have_denied() {
     for _ in 0..4 {
         assert!(engine.try_check(&request()).unwrap().unwrap().is_allowed());
     }
-    wait_for(engine.look(&request())).unwrap();
+    wait_for(engine.peek(&request())).unwrap();
     wait_for(engine.record(&request())).unwrap();
     let told = recorder.shadowed.lock().unwrap().clone();
     // `look` counts nothing, and a candidate is reported as a comparison instead.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use trypema::rules::{
-    Action, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet, Rules, Scope, Skipped,
+    Action, CounterNumbers, IfMissing, Numbers, Period, Request, Rule, RuleSet, Rules, Scope, SkippedRule,
 };
 
 const SEGMENTS: [&str; 4] = ["a", "b", "*", "c"];
@@ -127,9 +127,9 @@ proptest! {
         };
         let request = Request::new(&attributes);
         let found: Vec<String> = set.matching(&request).unwrap().map(|rule| rule.id.clone()).collect();
-        prop_assert!(found.len() <= set.most_applying(), "{} of {}", found.len(), set.most_applying());
+        prop_assert!(found.len() <= set.applying_upper_bound(), "{} of {}", found.len(), set.applying_upper_bound());
         prop_assert_eq!(found, ids(&|parts| parts.if_missing != IfMissing::Skip || has_values(parts)));
-        let skipped: Vec<String> = set.skipped(&request).unwrap().map(|Skipped { rule, .. }| rule.id.clone()).collect();
+        let skipped: Vec<String> = set.skipped_rules(&request).unwrap().map(|SkippedRule { rule, .. }| rule.id.clone()).collect();
         prop_assert_eq!(skipped, ids(&|parts| parts.if_missing == IfMissing::Skip && !has_values(parts)));
     }
 }
@@ -149,9 +149,9 @@ fn bounds_are_errors_and_nothing_else() {
         RuleSet::compile(&Rules { rules, ..Rules::default() }).unwrap()
     };
     assert_eq!(many(64).matching(&Request::new(&[])).unwrap().count(), 64);
-    assert_eq!((many(64).most_applying(), many(65).most_applying()), (64, 65));
+    assert_eq!((many(64).applying_upper_bound(), many(65).applying_upper_bound()), (64, 65));
     let error = many(65).matching(&Request::new(&[])).err().unwrap();
-    assert_eq!(error.to_string(), "invalid request: more than 64 rules apply to it");
+    assert_eq!(error.to_string(), "invalid request: more than 64 rules apply to this request");
     let attributes = vec![("a", "b"); 33];
     let error = many(1).matching(&Request::new(&attributes)).err().unwrap();
     assert_eq!(error.to_string(), "invalid request: 33 attributes: at most 32 are allowed");
@@ -170,7 +170,7 @@ fn the_bound_on_rules_of_one_request_is_close() {
                 format!("  - {{id: r{index}, scope: global, endpoints: ['{endpoint}'], {strategy}}}\n")
             })
             .collect();
-        super::rules(&format!("rules:\n{rules}")).most_applying()
+        super::rules(&format!("rules:\n{rules}")).applying_upper_bound()
     };
     assert_eq!(
         most(&[(40, "/api/**"), (30, "/api/search"), (30, "/other")]),
@@ -187,5 +187,5 @@ rules:
   - {id: paid, scope: global, plan_tiers: [pro, max], strategy: {fixed_window: {limit: 1, window: 1h}}}
   - {id: all, scope: global, strategy: {fixed_window: {limit: 1, window: 1h}}}
 ";
-    assert_eq!(super::rules(plans).most_applying(), 2, "a request has one plan");
+    assert_eq!(super::rules(plans).applying_upper_bound(), 2, "a request has one plan");
 }

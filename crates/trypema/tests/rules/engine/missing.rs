@@ -51,7 +51,7 @@ fn a_rule_denies_them_by_every_verb_and_nothing_is_spent() {
         let denied = [
             check(engine, &NOBODY).unwrap(),
             wait_for(engine.reserve(&request)).unwrap().into_verdict(),
-            wait_for(engine.look(&request)).unwrap(),
+            wait_for(engine.peek(&request)).unwrap(),
         ];
         for verdict in &denied {
             assert_eq!((verdict.outcome(), verdict.retry_after()), (Outcome::Denied, None), "{name}");
@@ -77,7 +77,7 @@ fn a_rule_makes_them_an_error_of_every_verb() {
         let errors = [
             check(engine, &NOBODY).unwrap_err(),
             wait_for(engine.reserve(&request)).unwrap_err(),
-            wait_for(engine.look(&request)).unwrap_err(),
+            wait_for(engine.peek(&request)).unwrap_err(),
             wait_for(engine.record(&request)).unwrap_err(),
         ];
         for error in errors {

@@ -211,12 +211,12 @@ rules:
 ",
     );
     let ann = [("user", "ann")];
-    let look = || wait_for(local.engine.look(&Request::new(&ann))).unwrap().is_allowed();
-    assert!((0..10).all(|_| look()));
+    let peek = || wait_for(local.engine.peek(&Request::new(&ann))).unwrap().is_allowed();
+    assert!((0..10).all(|_| peek()));
     assert!(local.check(&ann).is_allowed(), "the first failure");
-    assert!(look(), "one failure does not block");
+    assert!(peek(), "one failure does not block");
     assert!(!local.check(&ann).is_allowed(), "the second one does");
-    assert!(!look());
+    assert!(!peek());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The requests that a candidate decides, and those that are compared.
 
-use trypema::rules::{Reason, Request, RuleSet, Rules};
+use trypema::rules::{NotApplyingReason, Request, RuleSet, Rules};
 use trypema_testkit::blocking::{connect, wait_for};
 use trypema_testkit::redis::Server;
 
@@ -95,8 +95,8 @@ rules:
         } else {
             assert_eq!(told, ["allowed", "allowed", "allowed", "denied"]);
             let explained = wait_for(local.engine.explain(&Request::new(&[("user", &user)]))).unwrap();
-            let reasons: Vec<&Reason> = explained.not_applying().map(|rule| rule.reason).collect();
-            assert_eq!(reasons, [&Reason::OutsideShare]);
+            let reasons: Vec<&NotApplyingReason> = explained.not_applying().map(|rule| rule.reason).collect();
+            assert_eq!(reasons, [&NotApplyingReason::OutsideShare]);
         }
     }
     // The share selects the same users on every server and in every version.

@@ -118,10 +118,10 @@ rules:
 fn looking_and_recording_ask_candidates_as_they_ask_live_rules() {
     on_every_provider(GUARD, |name, engine, _| {
         let ann = [("user", "ann")];
-        let look = || told(&wait_for(engine.look(&Request::new(&ann))).unwrap());
+        let peek = || told(&wait_for(engine.peek(&Request::new(&ann))).unwrap());
         let record = || told(&wait_for(engine.record(&Request::new(&ann))).unwrap());
-        assert_eq!([look(), record(), look(), look()], ["allowed next ++"; 4], "{name}");
-        assert_eq!([record(), look()], ["allowed next +-"; 2], "{name}");
-        assert_eq!([record(), look()], ["denied next --"; 2], "{name}");
+        assert_eq!([peek(), record(), peek(), peek()], ["allowed next ++"; 4], "{name}");
+        assert_eq!([record(), peek()], ["allowed next +-"; 2], "{name}");
+        assert_eq!([record(), peek()], ["denied next --"; 2], "{name}");
     });
 }

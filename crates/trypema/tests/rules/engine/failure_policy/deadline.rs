@@ -51,7 +51,7 @@ fn every_verb_gives_up_at_the_deadline_of_the_request() {
             // Another user: a key that is called often would be leased.
             let probe = [("user", "probe")];
             trypema_testkit::redis::wait_until("Redis to be asked again", || {
-                wait_for(engine.look(&Request::new(&probe))).is_ok()
+                wait_for(engine.peek(&Request::new(&probe))).is_ok()
             })
             .unwrap();
             proxy.freeze();
@@ -59,7 +59,7 @@ fn every_verb_gives_up_at_the_deadline_of_the_request() {
         fresh();
         assert!(in_time("check", provider, engine.check(&request)).is_err());
         fresh();
-        assert!(in_time("look", provider, engine.look(&request)).is_err());
+        assert!(in_time("look", provider, engine.peek(&request)).is_err());
         fresh();
         assert!(in_time("record", provider, engine.record(&request)).is_err());
         fresh();
@@ -67,7 +67,7 @@ fn every_verb_gives_up_at_the_deadline_of_the_request() {
         fresh();
         assert!(in_time("explain", provider, engine.explain(&request)).is_err());
         fresh();
-        let refunded = in_time("give_back", provider, engine.give_back(&request)).unwrap();
+        let refunded = in_time("refund_units", provider, engine.refund_units(&request)).unwrap();
         assert!(refunded.iter().all(|refunded| refunded.units.is_err()));
         fresh();
         assert!(in_time("refund", provider, engine.refund(reserved)).is_err());

@@ -117,7 +117,7 @@ fn a_rule_that_only_logs_never_fails_a_request() {
         let request = Request::new(&request);
         let verdicts = [
             wait_for(engine.check(&request)).unwrap(),
-            wait_for(engine.look(&request)).unwrap(),
+            wait_for(engine.peek(&request)).unwrap(),
             wait_for(engine.record(&request)).unwrap(),
             wait_for(engine.reserve(&request)).unwrap().into_verdict(),
         ];

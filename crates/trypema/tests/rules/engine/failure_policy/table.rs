@@ -95,7 +95,7 @@ fn ask(engine: &Engine, policy: Policy) {
     let request = |user| [("user", user)];
     let expected = || policy.answer();
     assert_eq!(read(wait_for(engine.check(&Request::new(&request("check"))))), expected(), "check");
-    assert_eq!(read(wait_for(engine.look(&Request::new(&request("look"))))), expected(), "look");
+    assert_eq!(read(wait_for(engine.peek(&Request::new(&request("look"))))), expected(), "look");
     assert_eq!(read(wait_for(engine.record(&Request::new(&request("record"))))), expected(), "record");
     let explained = wait_for(engine.explain(&Request::new(&request("explain"))));
     assert_eq!(explained.is_err(), policy == Policy::Error, "explain");
@@ -109,7 +109,7 @@ fn ask(engine: &Engine, policy: Policy) {
     }
 
     // A refund or reset that did not happen is never reported as done.
-    let refunded = wait_for(engine.give_back(&Request::new(&request("record")))).unwrap();
+    let refunded = wait_for(engine.refund_units(&Request::new(&request("record")))).unwrap();
     for refunded in refunded.iter().filter(|refunded| refunded.rule != "watched") {
         match policy {
             Policy::Local => assert_eq!(refunded.units, Ok(1), "{refunded:?}"),
@@ -131,10 +131,10 @@ fn counts_in_this_process(engine: &Engine) {
     assert!(reserved.verdict().is_allowed());
     let denied = wait_for(engine.check(&Request::new(&ann))).unwrap();
     assert_eq!(denied.decided_by().map(|rule| rule.rule.id.as_str()), Some("per-user"), "{denied:?}");
-    assert!(!wait_for(engine.look(&Request::new(&ann))).unwrap().is_allowed());
+    assert!(!wait_for(engine.peek(&Request::new(&ann))).unwrap().is_allowed());
     wait_for(engine.refund(reserved)).unwrap();
     assert!(
-        wait_for(engine.look(&Request::new(&ann))).unwrap().is_allowed(),
+        wait_for(engine.peek(&Request::new(&ann))).unwrap().is_allowed(),
         "a refund gives back here, too"
     );
 }
