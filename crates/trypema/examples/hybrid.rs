@@ -107,7 +107,7 @@ fn report(tallies: &[Tally]) -> bool {
     for (instance, tally) in tallies.iter().enumerate() {
         let (number, admitted) = (instance + 1, tally.admitted.len());
         println!(
-            "instance {number}: {} calls, {admitted} admitted, {} leases asked for",
+            "instance {number}: {} calls, {admitted} admitted, {} leases requested",
             tally.calls, tally.leases
         );
     }

@@ -37,7 +37,7 @@ async fn main() -> ExitCode {
         Ok(_) => ExitCode::FAILURE,
         Err(TrypemaError::RedisError(failure)) => {
             // The URL may contain a password, so it is not printed.
-            eprintln!("Redis gave no answer: {failure}");
+            eprintln!("Redis is unreachable: {failure}");
             eprintln!("Start one (redis-server), or give its address: --example redis -- redis://host:port");
             ExitCode::FAILURE
         }
@@ -118,7 +118,7 @@ fn report(tallies: &[Tally]) -> bool {
     }
     println!("together:   {:>3} admitted, {:>3} denied", together.admitted, together.denied);
     if let Some(wait) = together.shortest_wait {
-        println!("\nthe last denials were told to come back in {} ms", wait.as_millis());
+        println!("\nshortest wait of a denied request: {} ms", wait.as_millis());
     }
     together.admitted <= capacity
 }

@@ -33,7 +33,7 @@ allows. Green is what was admitted, red what was denied; time runs to the right.
                     (automatic when the output is not a terminal)
   --help            this text
 
-Try: --strategy suppressed --load steady       the limit holds, nobody is shut out
+Try: --strategy suppressed --load steady       the limit holds, some requests are always admitted
      --strategy absolute --load steady         the same load against a strict limit
      --strategy token-bucket --load bursts     bursts pass, the average holds
      --strategy fixed-window --window 5        see twice the limit around a boundary
@@ -43,7 +43,7 @@ Try: --strategy suppressed --load steady       the limit holds, nobody is shut o
 const MAX_SECONDS: u64 = 600;
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Asked {
+pub(crate) enum Command {
     Help,
     Run(Plan),
 }
@@ -101,7 +101,7 @@ impl Name {
     }
 }
 
-pub(crate) fn parse(words: &[String]) -> Result<Asked, String> {
+pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
     let mut plan = Plan {
         strategies: Name::ALL.to_vec(),
         limit: 1_000,
@@ -117,7 +117,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Asked, String> {
             value.ok_or_else(|| format!("{word} needs a value"))
         };
         match word.as_str() {
-            "--help" | "-h" => return Ok(Asked::Help),
+            "--help" | "-h" => return Ok(Command::Help),
             "--plain" => plan.style = Style::Plain,
             "--strategy" => plan.strategies = vec![strategy(value()?)?],
             "--limit" => plan.limit = whole(word, value()?, 1..=u64::MAX)?,
@@ -127,7 +127,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Asked, String> {
             _ => return Err(format!("unknown argument `{word}`")),
         }
     }
-    Ok(Asked::Run(plan))
+    Ok(Command::Run(plan))
 }
 
 fn strategy(text: &str) -> Result<Name, String> {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 /// The decision on a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum Outcome {
     Admitted,
     Denied,
 }
 
-/// The requests of one lane, per millisecond since the start of the run.
+/// The requests of one strategy, per millisecond since the start of the run.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     /// Admitted requests, by the time they were made.
@@ -48,13 +48,13 @@ impl Ledger {
         Self { asked: empty(), admitted: empty(), denied: empty() }
     }
 
-    pub(crate) fn record(&self, answer: Answer, before: Duration, after: Duration) {
-        match answer {
-            Answer::Admitted => {
+    pub(crate) fn record(&self, outcome: Outcome, before: Duration, after: Duration) {
+        match outcome {
+            Outcome::Admitted => {
                 count(&self.asked, before);
                 count(&self.admitted, after);
             }
-            Answer::Denied => count(&self.denied, after),
+            Outcome::Denied => count(&self.denied, after),
         }
     }
 

@@ -6,20 +6,20 @@
 //! ```
 
 mod arguments;
-mod lanes;
 mod ledger;
 mod plain;
 mod screen;
 mod status;
+mod strategy_run;
 mod summary;
 mod traffic;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use arguments::{Asked, Plan};
-use lanes::Lane;
+use arguments::{Command, Plan};
 use ledger::Ledger;
+use strategy_run::StrategyRun;
 use traffic::Run;
 
 /// The redraw interval: short enough to look smooth, and long enough to cost little.
@@ -31,15 +31,15 @@ const PRINT_EVERY: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let plan = match arguments::parse(&words) {
-        Ok(Asked::Help) => {
+        Ok(Command::Help) => {
             print!("{}", arguments::HELP);
             return ExitCode::SUCCESS;
         }
-        Ok(Asked::Run(plan)) => plan,
+        Ok(Command::Run(plan)) => plan,
         Err(message) => return refuse(&message),
     };
-    match lanes::of(&plan) {
-        Ok(lanes) => run(&plan, &lanes),
+    match strategy_run::create_all(&plan) {
+        Ok(strategies) => run(&plan, &strategies),
         Err(message) => refuse(&message),
     }
 }
@@ -50,22 +50,22 @@ fn refuse(message: &str) -> ExitCode {
 }
 
 /// Sends the traffic, shows it while it runs, and prints a summary.
-fn run(plan: &Plan, lanes: &[Lane]) -> ExitCode {
+fn run(plan: &Plan, strategies: &[StrategyRun]) -> ExitCode {
     let run = Run::starting_now(plan);
-    let ledgers: Vec<Ledger> = lanes.iter().map(|_| Ledger::new(plan.seconds)).collect();
+    let ledgers: Vec<Ledger> = strategies.iter().map(|_| Ledger::new(plan.seconds)).collect();
     std::thread::scope(|scope| {
         for _ in 0..traffic::WORKERS {
-            scope.spawn(|| traffic::send(&run, lanes, &ledgers));
+            scope.spawn(|| traffic::send(&run, strategies, &ledgers));
         }
-        match screen::Screen::of_terminal(plan, lanes) {
+        match screen::Screen::of_terminal(plan, strategies) {
             Some(mut screen) => {
-                run.every(REDRAW_EVERY, |now| screen.draw(now, lanes, &ledgers));
+                run.every(REDRAW_EVERY, |now| screen.draw(now, strategies, &ledgers));
             }
             None => {
-                plain::print_header(plan, lanes);
-                run.every(PRINT_EVERY, |now| plain::print_second(now, lanes, &ledgers));
+                plain::print_header(plan, strategies);
+                run.every(PRINT_EVERY, |now| plain::print_second(now, strategies, &ledgers));
             }
         }
     });
-    summary::print(plan, lanes, &ledgers)
+    summary::print(plan, strategies, &ledgers)
 }

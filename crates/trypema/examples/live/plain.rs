@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use crate::arguments::Plan;
-use crate::lanes::Lane;
 use crate::ledger::{Ledger, Tally};
+use crate::strategy_run::StrategyRun;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -14,23 +14,23 @@ pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-pub(crate) fn print_header(plan: &Plan, lanes: &[Lane]) {
+pub(crate) fn print_header(plan: &Plan, strategies: &[StrategyRun]) {
     let (limit, window, load) = (plan.limit, plan.window.as_secs(), plan.load.text());
     print_line(&format!("{limit} calls allowed per {window} s on one key, load: {load}; each second:"));
-    let columns: String = match lanes {
-        [lane] => format!("{:>10}{:>10}   {}", "admitted", "denied", lane.name.text()),
-        _ => lanes.iter().map(|lane| format!("{:>15}", lane.name.text())).collect(),
+    let columns: String = match strategies {
+        [strategy] => format!("{:>10}{:>10}   {}", "admitted", "denied", strategy.name.text()),
+        _ => strategies.iter().map(|strategy| format!("{:>15}", strategy.name.text())).collect(),
     };
     print_line(&format!("second   offered{columns}"));
 }
 
-/// Prints the second before `now`: the admitted requests of each lane, or all details of a single lane.
-pub(crate) fn print_second(now: Duration, lanes: &[Lane], ledgers: &[Ledger]) {
+/// Prints the second before `now`: the admitted requests of each strategy, or all details of a single strategy.
+pub(crate) fn print_second(now: Duration, strategies: &[StrategyRun], ledgers: &[Ledger]) {
     let tally = |ledger: &Ledger| ledger.tally(now.saturating_sub(SECOND)..now);
     let tallies: Vec<Tally> = ledgers.iter().map(tally).collect();
-    let columns: String = match (lanes, tallies.as_slice()) {
-        ([lane], [Tally { admitted, denied }]) => {
-            format!("{admitted:>10}{denied:>10}   {}", lane.status())
+    let columns: String = match (strategies, tallies.as_slice()) {
+        ([strategy], [Tally { admitted, denied }]) => {
+            format!("{admitted:>10}{denied:>10}   {}", strategy.status())
         }
         _ => tallies.iter().map(|tally| format!("{:>15}", tally.admitted)).collect(),
     };

@@ -6,18 +6,18 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::arguments::{Plan, Style};
-use crate::lanes::Lane;
 use crate::ledger::{Ledger, Tally};
+use crate::strategy_run::StrategyRun;
 
 /// The widths of the names and of the chart. With the numbers, a line fits into 80 columns.
 const NAMES: usize = 19;
 const COLUMNS: u32 = 40;
 
-/// The least height of a lane, and the height of a single lane.
+/// The least height of a strategy, and the height of a single strategy.
 const LEAST_ROWS: usize = 2;
 const ALONE_ROWS: usize = 12;
 
-/// The lines outside of lanes: the title, a blank line, the axis, and the line of the cursor.
+/// The lines outside of strategies: the title, a blank line, the axis, and the line of the cursor.
 const OTHER_LINES: usize = 4;
 
 /// The height of a terminal that does not report one.
@@ -49,14 +49,18 @@ pub(crate) struct Screen {
 impl Screen {
     /// Returns a screen if the output is a terminal of sufficient height and the user did not choose plain
     /// output.
-    pub(crate) fn of_terminal(plan: &Plan, lanes: &[Lane]) -> Option<Self> {
+    pub(crate) fn of_terminal(plan: &Plan, strategies: &[StrategyRun]) -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         if plan.style == Style::Plain || is_dumb || !std::io::stdout().is_terminal() {
             return None;
         }
         let height = terminal_height().unwrap_or(USUAL_HEIGHT);
-        let for_lanes = height.checked_sub(OTHER_LINES)? / lanes.len();
-        let rows = for_lanes.checked_sub(1)?.min(if lanes.len() == 1 { ALONE_ROWS } else { 2 * LEAST_ROWS });
+        let lines_per_strategy = height.checked_sub(OTHER_LINES)? / strategies.len();
+        let rows = lines_per_strategy.checked_sub(1)?.min(if strategies.len() == 1 {
+            ALONE_ROWS
+        } else {
+            2 * LEAST_ROWS
+        });
         (rows >= LEAST_ROWS).then(|| Self::new(plan, rows))
     }
 
@@ -74,10 +78,10 @@ impl Screen {
     }
 
     /// Draws the run at `now`, in one write to avoid flicker.
-    pub(crate) fn draw(&mut self, now: Duration, lanes: &[Lane], ledgers: &[Ledger]) {
+    pub(crate) fn draw(&mut self, now: Duration, strategies: &[StrategyRun], ledgers: &[Ledger]) {
         let mut lines = vec![self.heading(), String::new()];
-        for (lane, ledger) in lanes.iter().zip(ledgers) {
-            lines.extend(self.lane(now, lane, ledger));
+        for (strategy, ledger) in strategies.iter().zip(ledgers) {
+            lines.extend(self.strategy_lines(now, strategy, ledger));
             lines.push(String::new());
         }
         lines.pop();
@@ -109,8 +113,8 @@ impl Screen {
         format!(" {:NAMES$}{FAINT}└{dashes}{RESET} {clock:>14}", "")
     }
 
-    /// Draws a lane: its name and state, its chart and its numbers.
-    fn lane(&self, now: Duration, lane: &Lane, ledger: &Ledger) -> Vec<String> {
+    /// Draws a strategy: its name and state, its chart and its numbers.
+    fn strategy_lines(&self, now: Duration, strategy: &StrategyRun, ledger: &Ledger) -> Vec<String> {
         let columns = self.columns(now, ledger);
         let since = now.saturating_sub(RECENT);
         let recent = ledger.tally(since..now).per_second(now - since);
@@ -118,8 +122,8 @@ impl Screen {
             let base = (self.rows - 1 - row) * 8;
             let is_limit = (base..base + 8).contains(&self.height(self.allowed));
             let (text, number) = match row {
-                0 => (lane.name.text().to_owned(), per_second("admitted", recent.admitted)),
-                1 => (lane.status(), per_second("denied", recent.denied)),
+                0 => (strategy.name.text().to_owned(), per_second("admitted", recent.admitted)),
+                1 => (strategy.status(), per_second("denied", recent.denied)),
                 2 => (String::new(), per_second("offered", recent.offered())),
                 _ => (String::new(), String::new()),
             };

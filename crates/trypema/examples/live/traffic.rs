@@ -5,8 +5,8 @@ use std::time::Duration;
 use trypema::clock::{Clock, SystemClock, Timestamp};
 
 use crate::arguments::Plan;
-use crate::lanes::Lane;
 use crate::ledger::Ledger;
+use crate::strategy_run::StrategyRun;
 
 /// Enough threads for contention on the key, and few enough for a laptop.
 pub(crate) const WORKERS: u32 = 4;
@@ -117,8 +117,8 @@ impl Run {
     }
 }
 
-/// Sends the requests that are due to all lanes at the same times, until the run ends.
-pub(crate) fn send(run: &Run, lanes: &[Lane], ledgers: &[Ledger]) {
+/// Sends the requests that are due to all strategies at the same times, until the run ends.
+pub(crate) fn send(run: &Run, strategies: &[StrategyRun], ledgers: &[Ledger]) {
     let mut last = run.now();
     let mut due = 0.0;
     while last < run.ends_after() {
@@ -129,17 +129,17 @@ pub(crate) fn send(run: &Run, lanes: &[Lane], ledgers: &[Ledger]) {
         last = now;
         while due >= 1.0 {
             due -= 1.0;
-            call_each(run, lanes, ledgers);
+            call_each(run, strategies, ledgers);
         }
     }
 }
 
-fn call_each(run: &Run, lanes: &[Lane], ledgers: &[Ledger]) {
+fn call_each(run: &Run, strategies: &[StrategyRun], ledgers: &[Ledger]) {
     let mut before = run.now();
-    for (lane, ledger) in lanes.iter().zip(ledgers) {
-        let answer = lane.take();
+    for (strategy, ledger) in strategies.iter().zip(ledgers) {
+        let outcome = strategy.take();
         let after = run.now();
-        ledger.record(answer, before, after);
+        ledger.record(outcome, before, after);
         before = after;
     }
 }

@@ -10,7 +10,7 @@ use trypema::{
 };
 
 use crate::arguments::{Name, Plan};
-use crate::ledger::Answer;
+use crate::ledger::Outcome;
 use crate::status::Shown;
 
 /// The key that all threads use.
@@ -20,7 +20,7 @@ const KEY: &str = "everybody";
 const MAX_ATTEMPTS: u64 = 10_000;
 
 /// One strategy with its limit.
-pub(crate) struct Lane {
+pub(crate) struct StrategyRun {
     pub(crate) name: Name,
     /// The most requests that the strategy may admit in any interval as long as the window.
     pub(crate) bound: u64,
@@ -29,9 +29,9 @@ pub(crate) struct Lane {
     limited: Box<dyn Limited>,
 }
 
-impl Lane {
+impl StrategyRun {
     /// Makes one request.
-    pub(crate) fn take(&self) -> Answer {
+    pub(crate) fn take(&self) -> Outcome {
         self.limited.take()
     }
 
@@ -41,18 +41,19 @@ impl Lane {
     }
 }
 
-/// Creates the lanes of `plan`, on one limiter. The error names the strategy that does not support the limit.
-pub(crate) fn of(plan: &Plan) -> Result<Vec<Lane>, String> {
+/// Creates the strategies of `plan`, on one limiter. The error names the strategy that does not support the limit.
+pub(crate) fn create_all(plan: &Plan) -> Result<Vec<StrategyRun>, String> {
     let window = WindowSizeSeconds::try_from(plan.window.as_secs());
     let rl = window.and_then(|window| RateLimiter::builder().window_size_seconds(window).build());
     let rl = Arc::new(rl.map_err(|error| error.to_string())?);
     let named = |name: &Name| {
-        lane(*name, plan, &rl).map_err(|error| format!("{} cannot do that: {error}", name.text()))
+        create(*name, plan, &rl)
+            .map_err(|error| format!("{} does not support this limit: {error}", name.text()))
     };
     plan.strategies.iter().map(named).collect()
 }
 
-fn lane(name: Name, plan: &Plan, rl: &Arc<RateLimiter>) -> Result<Lane, TrypemaError> {
+fn create(name: Name, plan: &Plan, rl: &Arc<RateLimiter>) -> Result<StrategyRun, TrypemaError> {
     let limit = plan.limit;
     let (bound, reason) = match name {
         Name::Absolute => (limit, "the limit"),
@@ -65,7 +66,7 @@ fn lane(name: Name, plan: &Plan, rl: &Arc<RateLimiter>) -> Result<Lane, TrypemaE
         Name::FixedWindow => (limit.saturating_mul(2), "two windows"),
         Name::Abuse => (limit - 1, "the next blocks"),
     };
-    Ok(Lane { name, bound, reason, limited: limited(name, plan, Arc::clone(rl))? })
+    Ok(StrategyRun { name, bound, reason, limited: limited(name, plan, Arc::clone(rl))? })
 }
 
 fn limited(name: Name, plan: &Plan, rl: Arc<RateLimiter>) -> Result<Box<dyn Limited>, TrypemaError> {
@@ -106,7 +107,7 @@ fn rate(limit: u64, window: Duration) -> Result<RateLimit, TrypemaError> {
 
 /// A strategy with its limit, as a trait object.
 trait Limited: Send + Sync {
-    fn take(&self) -> Answer;
+    fn take(&self) -> Outcome;
     fn status(&self) -> String;
 }
 
@@ -116,9 +117,9 @@ struct OnKey<S: Shown> {
 }
 
 impl<S: Shown> Limited for OnKey<S> {
-    fn take(&self) -> Answer {
+    fn take(&self) -> Outcome {
         let decision = S::limiter(self.rl.local()).take(KEY, &self.limit, 1);
-        if S::core(&decision).is_allowed() { Answer::Admitted } else { Answer::Denied }
+        if S::core(&decision).is_allowed() { Outcome::Admitted } else { Outcome::Denied }
     }
 
     fn status(&self) -> String {
