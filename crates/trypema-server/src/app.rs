@@ -7,16 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use trypema::clock::Clock;
-use trypema::rules::{Engine, Explanation, RuleRefund, Request, RuleSet, Verdict};
+use trypema::rules::{Engine, Explanation, Request, RuleRefund, RuleSet, Verdict};
 use trypema::{RateLimiter, TrypemaError};
 
 use crate::config::Config;
 use crate::denial_log::DenialLog;
-use crate::metrics::{Exposition, Kind, Metrics, StoreMetrics};
+use crate::metrics::{Exposition, MetricType, Metrics, StoreMetrics};
 use crate::mode::Mode;
-use crate::provider::{self, Deciding, Parts, Provider};
-use crate::rules::book::{self, Book, Origin};
-use crate::rules::{Following, Start};
+use crate::provider::{self, EngineAndLimiter, LimiterDependencies, Provider};
+use crate::rules::store::{self, Origin, RuleStore};
+use crate::rules::{LoadedRules, WatchedSource};
 use crate::start_error::StartError;
 
 /// The rules in force, the limiter behind them, and their metrics.
@@ -30,7 +30,7 @@ pub struct App {
     is_draining: AtomicBool,
     /// The error of the rule set that was read last, if it was invalid.
     refused_rules: Mutex<Option<String>>,
-    following: Following,
+    watched_source: WatchedSource,
 }
 
 /// The response of `/readyz`.
@@ -74,15 +74,25 @@ impl App {
     ///
     /// An error of the rules, or the reason why Redis cannot be used.
     pub async fn new(config: &Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
-        let Start { rules, following, refused } = config.rules.open().await?;
-        warn_of_too_many(&rules);
+        let LoadedRules { rules, watched_source, refused } = config.rules.open().await?;
+        warn_if_too_many(&rules);
         let store = Arc::new(StoreMetrics::default());
         let metrics = Metrics::new(&rules, Arc::clone(&store));
-        let deciding = provider::connect(config, rules, Parts { clock, observer: store }).await?;
-        let Deciding { engine, limiter, provider } = deciding;
+        let connected =
+            provider::connect(config, rules, LimiterDependencies { clock, observer: store }).await?;
+        let EngineAndLimiter { engine, limiter, provider } = connected;
         let (is_draining, refused_rules) = (AtomicBool::new(false), Mutex::new(refused));
         let denial_log = DenialLog::new(config.log_denials);
-        Ok(Self { engine, limiter, provider, metrics, denial_log, is_draining, refused_rules, following })
+        Ok(Self {
+            engine,
+            limiter,
+            provider,
+            metrics,
+            denial_log,
+            is_draining,
+            refused_rules,
+            watched_source,
+        })
     }
 
     /// Decides a request by the rules in force. Every front end calls this method.
@@ -90,29 +100,29 @@ impl App {
     /// # Errors
     ///
     /// The store is unavailable, or the request is invalid.
-    pub async fn ask(&self, mode: Mode, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
-        let asked = match mode {
+    pub async fn check(&self, mode: Mode, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
+        let result = match mode {
             Mode::Check => self.engine.check(request).await,
             Mode::Look => self.engine.peek(request).await,
             Mode::Record => self.engine.record(request).await,
         };
-        match &asked {
+        match &result {
             Ok(verdict) => {
                 if mode != Mode::Look {
-                    self.metrics.rules.decided(verdict, mode);
-                    self.metrics.rules.passed_by(verdict, request);
+                    self.metrics.rules.count_verdict(verdict, mode);
+                    self.metrics.rules.count_skipped(verdict, request);
                 }
                 self.denial_log.log(verdict, request, mode);
             }
             Err(error) => {
-                self.metrics.rules.failed(&self.engine.rules(), request);
+                self.metrics.rules.count_error(&self.engine.rules(), request);
                 if error.is_store_failure() {
                     self.metrics.store.undecided.add_one();
                 }
                 tracing::debug!(mode = mode.name(), "requests: request not decided: {error}");
             }
         }
-        asked
+        result
     }
 
     pub(crate) async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
@@ -137,21 +147,21 @@ impl App {
     }
 
     /// Returns the source of the rules, which the rule watcher polls.
-    pub(crate) fn following(&self) -> &Following {
-        &self.following
+    pub(crate) fn watched_source(&self) -> &WatchedSource {
+        &self.watched_source
     }
 
     /// Returns the database that stores the rules, or `None` if they are in a file.
-    pub(crate) fn book(&self) -> Option<&Arc<Book>> {
-        match &self.following {
-            Following::Book(book) => Some(book),
-            Following::File(..) => None,
+    pub(crate) fn rule_store(&self) -> Option<&Arc<RuleStore>> {
+        match &self.watched_source {
+            WatchedSource::Database(rule_store) => Some(rule_store),
+            WatchedSource::File(..) => None,
         }
     }
 
     /// Puts `rules` in force, and returns the previous ones.
     pub fn replace_rules(&self, rules: RuleSet) -> Arc<RuleSet> {
-        warn_of_too_many(&rules);
+        warn_if_too_many(&rules);
         self.metrics.rules.replace(&self.engine.rules(), &rules);
         let old = self.engine.replace(rules);
         self.metrics.rules_loaded();
@@ -170,22 +180,22 @@ impl App {
 
     pub(crate) fn readiness(&self) -> Readiness {
         let refused_rules = self.refused_rules().clone();
-        let book = self.book();
+        let rule_store = self.rule_store();
         Readiness {
             ready: !self.is_draining.load(Ordering::Relaxed),
             provider: self.provider.name(),
             rules: self.engine.rules().len(),
-            rules_from: match book.map(|book| book.in_force().origin) {
+            rules_from: match rule_store.map(|rule_store| rule_store.in_force().origin) {
                 None => "file",
                 Some(Origin::Database) => "database",
                 Some(Origin::Cache) => "cache",
             },
-            rules_revision: book.map(|book| book.in_force().version.revision),
-            rules_stale_seconds: book.map(|book| book.stale().as_secs()),
+            rules_revision: rule_store.map(|rule_store| rule_store.in_force().version.revision),
+            rules_stale_seconds: rule_store.map(|rule_store| rule_store.staleness().as_secs()),
             store: match self.provider {
                 Provider::Memory => None,
                 Provider::Redis | Provider::Hybrid => {
-                    Some(if self.is_store_away() { "unavailable" } else { "connected" })
+                    Some(if self.is_store_unreachable() { "unavailable" } else { "connected" })
                 }
             },
             rules_refused: refused_rules.is_some(),
@@ -194,7 +204,7 @@ impl App {
     }
 
     /// Whether a circuit breaker is open, so that calls to Redis fail without being sent.
-    pub(crate) fn is_store_away(&self) -> bool {
+    pub(crate) fn is_store_unreachable(&self) -> bool {
         self.limiter.redis().stats().open_breakers > 0
     }
 
@@ -220,27 +230,31 @@ impl App {
     pub(crate) fn exposition(&self) -> String {
         let mut text = Exposition::default();
         self.metrics.write(&mut text);
-        text.family("trypema_rules", Kind::Gauge, "Rules in force.");
+        text.family("trypema_rules", MetricType::Gauge, "Rules in force.");
         text.sample(&[], self.engine.rules().len());
-        book::write(self.book().map(|book| &**book), &mut text);
-        text.family("trypema_live_keys", Kind::Gauge, "Keys held in the memory of this process.");
+        store::write(self.rule_store().map(|rule_store| &**rule_store), &mut text);
+        text.family("trypema_live_keys", MetricType::Gauge, "Keys held in the memory of this process.");
         text.sample(&[], self.limiter.local().len());
         let redis = self.limiter.redis().stats();
-        text.family("trypema_breaker_open", Kind::Gauge, "Redis servers whose circuit breaker is open.");
+        text.family(
+            "trypema_breaker_open",
+            MetricType::Gauge,
+            "Redis servers whose circuit breaker is open.",
+        );
         text.sample(&[], redis.open_breakers);
         text.family(
             "trypema_breaker_openings_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Times that a circuit breaker has opened.",
         );
         text.sample(&[], redis.breaker_openings);
         let hybrid = self.limiter.hybrid().stats();
-        text.family("trypema_units_held", Kind::Gauge, "Leased units that are not spent yet.");
+        text.family("trypema_units_held", MetricType::Gauge, "Leased units that are not spent yet.");
         text.sample(&[], hybrid.held_units);
-        text.family("trypema_leases_asked_total", Kind::Counter, "Lease requests sent to Redis.");
+        text.family("trypema_leases_asked_total", MetricType::Counter, "Lease requests sent to Redis.");
         text.sample(&[], hybrid.leases_asked);
         if let Some(instances) = hybrid.instances {
-            text.family("trypema_instances", Kind::Gauge, "Live instances that share the limits.");
+            text.family("trypema_instances", MetricType::Gauge, "Live instances that share the limits.");
             text.sample(&[], instances);
         }
         text.into_text()
@@ -252,7 +266,7 @@ impl App {
 }
 
 /// Warns if more rules can apply to one request than the engine accepts, before such a request fails.
-fn warn_of_too_many(rules: &RuleSet) {
+fn warn_if_too_many(rules: &RuleSet) {
     let most = rules.applying_upper_bound();
     if most > RuleSet::MAX_APPLYING {
         tracing::warn!(

@@ -29,7 +29,7 @@ type Task = Box<dyn FnOnce() + Send>;
 
 /// The reason why a task did not finish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum NotDone {
+pub(crate) enum WorkerError {
     /// The task panicked, or the process is about to end.
     #[error("the task was interrupted")]
     Interrupted,
@@ -43,17 +43,17 @@ impl Worker {
     pub(crate) async fn run<T: Send + 'static>(
         self,
         task: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, NotDone> {
+    ) -> Result<T, WorkerError> {
         let queue = self.queue();
         if self == Self::Reads && queue.waiting.load(Ordering::Relaxed) >= MAX_WAITING_READS {
-            return Err(NotDone::Busy);
+            return Err(WorkerError::Busy);
         }
         let (done, waiting) = oneshot::channel();
         queue.push(Box::new(move || {
             // The caller may have gone away meanwhile.
             let _ = done.send(task());
         }));
-        waiting.await.map_err(|_| NotDone::Interrupted)
+        waiting.await.map_err(|_| WorkerError::Interrupted)
     }
 
     /// Drops a value on the worker: freeing thousands of allocations takes long.
@@ -142,7 +142,7 @@ mod tests {
     async fn a_panic_fails_its_own_task_only() {
         for worker in [Worker::Changes, Worker::Reads] {
             assert_eq!(worker.run(|| 1).await, Ok(1));
-            assert_eq!(worker.run(|| -> u32 { panic!("on purpose") }).await, Err(NotDone::Interrupted));
+            assert_eq!(worker.run(|| -> u32 { panic!("on purpose") }).await, Err(WorkerError::Interrupted));
             assert_eq!(worker.run(|| 2).await, Ok(2));
         }
     }
@@ -156,7 +156,7 @@ mod tests {
         while READS.waiting.load(Ordering::Relaxed) < MAX_WAITING_READS {
             tokio::task::yield_now().await;
         }
-        assert_eq!(Worker::Reads.run(|| ()).await, Err(NotDone::Busy));
+        assert_eq!(Worker::Reads.run(|| ()).await, Err(WorkerError::Busy));
         assert_eq!(Worker::Changes.run(|| 1).await, Ok(1), "while a read runs and others wait");
         drop(release);
         for read in reads {

@@ -1,6 +1,6 @@
 //! The command line.
 
-mod ask;
+mod check;
 mod confirm;
 mod difference;
 mod keys;
@@ -44,9 +44,9 @@ enum Command {
     Serve(Box<serve::Serve>),
     /// Check whether a request may proceed: exit code 0 if allowed, 1 if denied, 2 if the server is
     /// unreachable
-    Check(ask::Check),
+    Check(check::Check),
     /// Show what every rule decides about a request; nothing is spent
-    Explain(ask::Explain),
+    Explain(check::Explain),
     /// Work with rules: validate files, and manage the rules that are stored in PostgreSQL
     #[command(subcommand)]
     Rules(rules::Rules),

@@ -18,7 +18,7 @@ use crate::settings::{
 };
 use crate::spans::Collector;
 use crate::token_file::RuntimeDirectory;
-use crate::tokens::{Role, Tokens};
+use crate::tokens::{TokenRole, Tokens};
 
 /// The configuration of the server.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub struct Config {
     pub runtime_directory: Option<RuntimeDirectory>,
     /// The TLS files; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// The tokens of readers and editors.
+    /// The tokens of readers and admins.
     pub tokens: Tokens,
     /// The web pages that may call the server.
     pub(crate) allowed_origins: AllowedOrigins,
@@ -304,8 +304,8 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidConfig> {
 fn tokens(settings: &Settings) -> Result<Tokens, InvalidConfig> {
     let mut tokens = Tokens::default();
     let given = [
-        ("admin_token", Role::Editor, &settings.admin_token, &settings.admin_token_file),
-        ("reader_token", Role::Reader, &settings.reader_token, &settings.reader_token_file),
+        ("admin_token", TokenRole::Admin, &settings.admin_token, &settings.admin_token_file),
+        ("reader_token", TokenRole::Reader, &settings.reader_token, &settings.reader_token_file),
     ];
     for (setting, role, given, file) in given {
         if let Some(text) = secret(setting, given, file)? {

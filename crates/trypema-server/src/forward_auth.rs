@@ -41,13 +41,13 @@ pub(crate) struct Profile {
 #[derive(Debug, Clone)]
 pub(crate) struct Attribute {
     pub(crate) name: String,
-    pub(crate) role: Role,
-    pub(crate) source: Source,
+    pub(crate) kind: AttributeKind,
+    pub(crate) source: AttributeSource,
 }
 
 /// The meaning of an attribute, which determines how its value is validated and normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum AttributeKind {
     /// The path of a URI.
     Endpoint,
     /// An HTTP method. If it is missing, the method of the proxy's own request.
@@ -62,7 +62,7 @@ pub(crate) enum Role {
 
 /// The source of an attribute's value.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum AttributeSource {
     /// A header, which the proxy overwrites.
     Header(HeaderName),
     /// A literal of the configuration file.
@@ -99,26 +99,26 @@ impl Default for Profile {
 }
 
 impl Attribute {
-    fn new(name: &str, source: Source) -> Self {
-        let role = match name {
-            "endpoint" => Role::Endpoint,
-            "method" => Role::Method,
-            "host" => Role::Host,
-            "ip" => Role::Ip,
-            _ => Role::Other,
+    fn new(name: &str, source: AttributeSource) -> Self {
+        let kind = match name {
+            "endpoint" => AttributeKind::Endpoint,
+            "method" => AttributeKind::Method,
+            "host" => AttributeKind::Host,
+            "ip" => AttributeKind::Ip,
+            _ => AttributeKind::Other,
         };
-        Self { name: name.to_owned(), role, source }
+        Self { name: name.to_owned(), kind, source }
     }
 }
 
 /// Returns the standard attributes, which every request has unless a profile redefines them.
 fn own_attributes() -> [Attribute; 4] {
-    let header = |name| Source::Header(HeaderName::from_static(name));
+    let header = |name| AttributeSource::Header(HeaderName::from_static(name));
     [
         Attribute::new("endpoint", header("x-forwarded-uri")),
         Attribute::new("method", header("x-forwarded-method")),
         Attribute::new("host", header("x-forwarded-host")),
-        Attribute::new("ip", Source::ClientAddress),
+        Attribute::new("ip", AttributeSource::ClientAddress),
     ]
 }
 

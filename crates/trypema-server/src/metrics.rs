@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use trypema::rules::RuleSet;
 
 pub(crate) use connections::ConnectionMetrics;
-pub(crate) use exposition::{CONTENT_TYPE, Exposition, Kind};
+pub(crate) use exposition::{CONTENT_TYPE, Exposition, MetricType};
 pub(crate) use http::{HttpMetrics, Route};
 pub(crate) use logins::LoginMetrics;
 pub(crate) use rules::{Comparisons, RuleMetrics};
@@ -87,12 +87,12 @@ impl Metrics {
     pub(crate) fn write(&self, text: &mut Exposition) {
         self.rules.write(text);
         self.store.write(text);
-        text.family("trypema_rules_reloads_total", Kind::Counter, "Reloads of rules, by result.");
+        text.family("trypema_rules_reloads_total", MetricType::Counter, "Reloads of rules, by result.");
         text.sample(&[("result", "ok")], self.reloads.get());
         text.sample(&[("result", "error")], self.refused_reloads.get());
         text.family(
             "trypema_rules_loaded_timestamp_seconds",
-            Kind::Gauge,
+            MetricType::Gauge,
             "Unix time at which the rules in force were loaded.",
         );
         text.sample(&[], self.loaded_at_s.load(Ordering::Relaxed));
@@ -101,7 +101,7 @@ impl Metrics {
         self.logins.write(text);
         text.family(
             "trypema_spans_dropped_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Spans that could not be sent to the collector.",
         );
         text.sample(&[], self.dropped_spans.get());

@@ -34,7 +34,7 @@ impl Provider {
 }
 
 /// The engine that decides, and the limiter behind it.
-pub(crate) struct Deciding {
+pub(crate) struct EngineAndLimiter {
     pub(crate) engine: Engine,
     pub(crate) limiter: Arc<RateLimiter>,
     pub(crate) provider: Provider,
@@ -42,7 +42,7 @@ pub(crate) struct Deciding {
 
 /// Dependencies of the limiter that are not settings.
 #[derive(Debug, Clone)]
-pub(crate) struct Parts {
+pub(crate) struct LimiterDependencies {
     /// The clock; `None` for the system's clock.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// The observer of calls to Redis.
@@ -52,19 +52,23 @@ pub(crate) struct Parts {
 /// Builds the limiter and the engine of the configured provider. If Redis is unreachable, the server waits
 /// up to [`FIRST_CONNECTION`], then starts and reconnects later. If Redis rejects the login or the
 /// commands, this returns an error, because a later attempt would be rejected as well.
-pub(crate) async fn connect(config: &Config, rules: RuleSet, parts: Parts) -> Result<Deciding, TrypemaError> {
+pub(crate) async fn connect(
+    config: &Config,
+    rules: RuleSet,
+    dependencies: LimiterDependencies,
+) -> Result<EngineAndLimiter, TrypemaError> {
     let mut builder = RateLimiter::builder().max_keys(config.max_keys);
-    if let Some(clock) = parts.clock {
+    if let Some(clock) = dependencies.clock {
         builder = builder.clock(clock);
     }
     let (limiter, provider) = match &config.provider {
         ProviderChoice::Memory => (builder.build()?, Provider::Memory),
         ProviderChoice::Redis(redis) => {
-            let builder = builder.observer(parts.observer);
+            let builder = builder.observer(dependencies.observer);
             (with_redis(builder, redis).await?.build()?, Provider::Redis)
         }
         ProviderChoice::Hybrid(redis, interval) => {
-            let builder = builder.observer(parts.observer).sync_interval(*interval);
+            let builder = builder.observer(dependencies.observer).sync_interval(*interval);
             (with_redis(builder, redis).await?.build()?, Provider::Hybrid)
         }
     };
@@ -76,7 +80,7 @@ pub(crate) async fn connect(config: &Config, rules: RuleSet, parts: Parts) -> Re
         Provider::Redis => Engine::redis(shared, rules),
         Provider::Hybrid => Engine::hybrid(shared, rules),
     };
-    Ok(Deciding { engine, limiter, provider })
+    Ok(EngineAndLimiter { engine, limiter, provider })
 }
 
 async fn with_redis(

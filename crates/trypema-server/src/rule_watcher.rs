@@ -11,20 +11,20 @@ use tokio::sync::Notify;
 
 use crate::app::App;
 use crate::background_tasks::BackgroundTasks;
-use crate::rules::Following;
+use crate::rules::WatchedSource;
 
 /// Spawns the tasks that watch the rules of `app`. None of them ends by itself. Notifying `reload` makes
 /// them read the rules immediately.
 pub(crate) fn spawn(background: &mut BackgroundTasks, app: &Arc<App>, reload: Arc<Notify>) {
-    match app.following().clone() {
-        Following::File(source) => {
+    match app.watched_source().clone() {
+        WatchedSource::File(source) => {
             background.spawn("rules file", file::watch(Arc::clone(app), source, reload));
         }
-        Following::Book(book) => {
-            background.spawn("rules: LISTEN", database::hear_database(Arc::clone(&book)));
-            background.spawn("rules: Redis Pub/Sub", database::hear_redis(Arc::clone(&book)));
-            background.spawn("rules: SIGHUP", database::hear_reload(Arc::clone(&book), reload));
-            background.spawn("rules: database", database::follow(Arc::clone(app), book));
+        WatchedSource::Database(rule_store) => {
+            background.spawn("rules: LISTEN", database::listen_to_database(Arc::clone(&rule_store)));
+            background.spawn("rules: Redis Pub/Sub", database::listen_to_redis(Arc::clone(&rule_store)));
+            background.spawn("rules: SIGHUP", database::listen_for_reload(Arc::clone(&rule_store), reload));
+            background.spawn("rules: database", database::watch(Arc::clone(app), rule_store));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The sources of rules: a file or a database, and how their changes reach the server.
 
-pub(crate) mod book;
 pub(crate) mod cache;
 pub(crate) mod change;
 pub(crate) mod database;
 pub(crate) mod file;
+pub(crate) mod store;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use thiserror::Error;
 use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 
-pub(crate) use book::CacheChoice;
-pub use book::{DatabaseChoice, OpenError};
 pub use database::Address;
+pub(crate) use store::CacheChoice;
+pub use store::{DatabaseChoice, OpenError};
 
-use self::book::{Book, Opened};
-use self::file::Source;
+use self::file::FileRules;
+use self::store::{OpenedStore, RuleStore};
 
 /// The source of the rules.
 #[derive(Debug, Clone)]
@@ -31,18 +31,18 @@ pub enum RulesSource {
 }
 
 /// The rules at start, and the source to watch for changes.
-pub(crate) struct Start {
+pub(crate) struct LoadedRules {
     pub(crate) rules: RuleSet,
-    pub(crate) following: Following,
+    pub(crate) watched_source: WatchedSource,
     /// The error of the newest rules, if `rules` are older ones.
     pub(crate) refused: Option<String>,
 }
 
 /// The source that the rule watcher watches.
 #[derive(Debug, Clone)]
-pub(crate) enum Following {
-    File(Source),
-    Book(Arc<Book>),
+pub(crate) enum WatchedSource {
+    File(FileRules),
+    Database(Arc<RuleStore>),
 }
 
 /// The reason why the rules could not be read at start.
@@ -60,15 +60,19 @@ impl RulesSource {
     /// # Errors
     ///
     /// The rules are invalid, or cannot be read.
-    pub(crate) async fn open(&self) -> Result<Start, SourceError> {
+    pub(crate) async fn open(&self) -> Result<LoadedRules, SourceError> {
         let mut file = match self {
-            Self::BuiltIn => Source(None),
-            Self::File(path) => Source(Some(RulesFile::new(path))),
+            Self::BuiltIn => FileRules(None),
+            Self::File(path) => FileRules(Some(RulesFile::new(path))),
             Self::Database(choice) => {
-                let Opened { book, rules, refused } = Book::open(choice).await?;
-                return Ok(Start { rules, following: Following::Book(Arc::new(book)), refused });
+                let OpenedStore { rule_store, rules, refused } = RuleStore::open(choice).await?;
+                return Ok(LoadedRules {
+                    rules,
+                    watched_source: WatchedSource::Database(Arc::new(rule_store)),
+                    refused,
+                });
             }
         };
-        Ok(Start { rules: file.read()?, following: Following::File(file), refused: None })
+        Ok(LoadedRules { rules: file.read()?, watched_source: WatchedSource::File(file), refused: None })
     }
 }

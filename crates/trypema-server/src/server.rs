@@ -27,11 +27,11 @@ use crate::start_error::StartError;
 use crate::store_watch;
 
 /// The interval at which shutdown checks whether the last connection has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The time that shutdown gives clients to complete a request that they have begun to send.
-const MOMENT_TO_ASK: Duration = Duration::from_secs(1);
+const REQUEST_GRACE: Duration = Duration::from_secs(1);
 /// The minimum time for returning leases to Redis, even if connections have used up the whole deadline.
-const LAST_MOMENT: Duration = Duration::from_millis(500);
+const FINAL_GRACE: Duration = Duration::from_millis(500);
 
 /// The error of a background task that ended unexpectedly. The server then stops, because it could not be
 /// trusted.
@@ -247,7 +247,7 @@ impl Listeners {
 /// Waits for the last responses, then returns leased units to Redis, then sends the last spans.
 async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: Option<JoinHandle<()>>) {
     let stopping = Started::now();
-    let left = || deadline.saturating_sub(stopping.ago()).max(LAST_MOMENT);
+    let left = || deadline.saturating_sub(stopping.ago()).max(FINAL_GRACE);
     finish(registry, deadline).await;
     if timeout(left(), app.release()).await.is_err() {
         let units = app.held_units();
@@ -263,20 +263,20 @@ async fn stop_all(app: &App, registry: &Registry, deadline: Duration, sending: O
     }
 }
 
-/// Waits until every connection has ended. Connections whose client is still sending get [`MOMENT_TO_ASK`];
+/// Waits until every connection has ended. Connections whose client is still sending get [`REQUEST_GRACE`];
 /// those whose request is being answered get until `deadline`.
 async fn finish(registry: &Registry, deadline: Duration) {
-    if all_ended(registry, deadline.min(MOMENT_TO_ASK)).await {
+    if all_ended(registry, deadline.min(REQUEST_GRACE)).await {
         return;
     }
     registry.end_unasked();
-    if all_ended(registry, deadline.saturating_sub(MOMENT_TO_ASK)).await {
+    if all_ended(registry, deadline.saturating_sub(REQUEST_GRACE)).await {
         return;
     }
     let connections = registry.open();
     tracing::warn!("shutdown: shutdown_deadline exceeded; closing {connections} connections");
     registry.end_all();
-    all_ended(registry, LAST_MOMENT).await;
+    all_ended(registry, FINAL_GRACE).await;
 }
 
 async fn all_ended(registry: &Registry, within: Duration) -> bool {
@@ -285,15 +285,15 @@ async fn all_ended(registry: &Registry, within: Duration) -> bool {
         if started.ago() >= within {
             return false;
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     true
 }
 
-async fn watch_certificates(certificates: Arc<Certificates>, asked: Arc<Notify>) {
+async fn watch_certificates(certificates: Arc<Certificates>, reload: Arc<Notify>) {
     let file = certificates.file().display().to_string();
     loop {
-        asked.notified().await;
+        reload.notified().await;
         let certificates = Arc::clone(&certificates);
         match tokio::task::spawn_blocking(move || certificates.read_again()).await {
             Ok(Ok(())) => tracing::info!("tls: certificate reloaded from {file}"),

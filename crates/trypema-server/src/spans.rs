@@ -35,7 +35,7 @@ pub(crate) struct Spans {
 
 /// A span that has begun: its request is being answered.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct ActiveSpan {
     parent: Parent,
     started: Duration,
 }
@@ -66,14 +66,14 @@ impl Spans {
     }
 
     /// Begins a span if the request's `traceparent` is sampled.
-    pub(crate) fn begin(&self, headers: &HeaderMap) -> Option<Begun> {
+    pub(crate) fn begin(&self, headers: &HeaderMap) -> Option<ActiveSpan> {
         let parent = Parent::read(headers)?;
-        Some(Begun { parent, started: clock::since_epoch() })
+        Some(ActiveSpan { parent, started: clock::since_epoch() })
     }
 
     /// Ends a span and queues it.
-    pub(crate) fn end(&self, begun: Begun, route: &'static str, status: StatusCode) {
-        let Begun { parent, started } = begun;
+    pub(crate) fn end(&self, active: ActiveSpan, route: &'static str, status: StatusCode) {
+        let ActiveSpan { parent, started } = active;
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         // 0 is not a valid span id.
         let id = self.random.hash_one(number).max(1);

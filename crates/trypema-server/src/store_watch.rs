@@ -18,7 +18,7 @@ pub(crate) async fn watch(app: Arc<App>, policy: &'static str) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         let seen = Seen {
-            is_unreachable: app.is_store_away(),
+            is_unreachable: app.is_store_unreachable(),
             totals: Totals {
                 failed_calls: app.metrics.store.failures(),
                 errors: app.metrics.store.undecided.get(),

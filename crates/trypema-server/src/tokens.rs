@@ -1,4 +1,4 @@
-//! The tokens of readers and editors.
+//! The tokens of readers and admins.
 
 use thiserror::Error;
 
@@ -6,11 +6,11 @@ use crate::secret::Secret;
 
 /// The permissions of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Role {
+pub(crate) enum TokenRole {
     /// May read everything.
     Reader,
     /// May also change everything.
-    Editor,
+    Admin,
 }
 
 /// All configured tokens.
@@ -21,7 +21,7 @@ pub struct Tokens(Vec<Token>);
 struct Token {
     /// The name that history and logs show.
     name: String,
-    role: Role,
+    role: TokenRole,
     secret: Secret,
 }
 
@@ -29,13 +29,13 @@ struct Token {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Actor {
     pub(crate) name: String,
-    pub(crate) role: Role,
+    pub(crate) role: TokenRole,
 }
 
 /// The maximum length of a name, because logs and the history contain it.
 const MAX_NAME: usize = 64;
-/// The name of an editor whose token has none.
-const EDITOR: &str = "editor";
+/// The name of an admin whose token has none.
+const ADMIN: &str = "admin";
 /// The minimum length of a configured token: 16 random letters and digits have about 95 bits.
 const MIN_TOKEN: usize = 16;
 
@@ -58,18 +58,18 @@ pub(crate) enum InvalidTokens {
 
 impl Tokens {
     /// Adds one token, named after its role.
-    pub(crate) fn add(&mut self, token: &Secret, role: Role) -> Result<(), InvalidTokens> {
-        let name = if role == Role::Editor { EDITOR } else { "reader" };
+    pub(crate) fn add(&mut self, token: &Secret, role: TokenRole) -> Result<(), InvalidTokens> {
+        let name = if role == TokenRole::Admin { ADMIN } else { "reader" };
         self.add_named(name, token.reveal(), role)
     }
 
-    /// Adds an editor's token that the server generated.
+    /// Adds an admin token that the server generated.
     pub(crate) fn add_generated(&mut self, token: Secret) {
-        self.0.push(Token { name: EDITOR.to_owned(), role: Role::Editor, secret: token });
+        self.0.push(Token { name: ADMIN.to_owned(), role: TokenRole::Admin, secret: token });
     }
 
     /// Adds the tokens of a file: one per line, with an optional name before it, as in `ann TOKEN`.
-    pub(crate) fn add_lines(&mut self, text: &Secret, role: Role) -> Result<(), InvalidTokens> {
+    pub(crate) fn add_lines(&mut self, text: &Secret, role: TokenRole) -> Result<(), InvalidTokens> {
         let lines = text.reveal().lines().map(str::trim).filter(|line| !line.is_empty());
         let known = self.0.len();
         for line in lines {
@@ -81,7 +81,7 @@ impl Tokens {
         if self.0.len() == known { Err(InvalidTokens::Empty) } else { Ok(()) }
     }
 
-    fn add_named(&mut self, name: &str, token: &str, role: Role) -> Result<(), InvalidTokens> {
+    fn add_named(&mut self, name: &str, token: &str, role: TokenRole) -> Result<(), InvalidTokens> {
         let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@".contains(&byte);
         if token.is_empty() {
             return Err(InvalidTokens::Empty);
@@ -123,23 +123,23 @@ impl Tokens {
 mod tests {
     use super::*;
 
-    fn tokens(editors: &str, readers: &str) -> Result<Tokens, InvalidTokens> {
+    fn tokens(admins: &str, readers: &str) -> Result<Tokens, InvalidTokens> {
         let mut tokens = Tokens::default();
-        tokens.add_lines(&Secret::from(editors), Role::Editor)?;
-        tokens.add_lines(&Secret::from(readers), Role::Reader)?;
+        tokens.add_lines(&Secret::from(admins), TokenRole::Admin)?;
+        tokens.add_lines(&Secret::from(readers), TokenRole::Reader)?;
         Ok(tokens)
     }
 
     #[test]
     fn each_token_has_a_name_and_a_role() {
-        let editors = "ann token-number-one\n token-number-two,2:x \n\n";
+        let admins = "ann token-number-one\n token-number-two,2:x \n\n";
         let readers = "grafana\ttoken-number-three\r\nbob@example.com  token-number-four\n";
-        let tokens = tokens(editors, readers).unwrap();
+        let tokens = tokens(admins, readers).unwrap();
         let found = |token: &str| tokens.find(token.as_bytes()).map(|actor| (actor.name, actor.role));
-        assert_eq!(found("token-number-one"), Some(("ann".to_owned(), Role::Editor)));
-        assert_eq!(found("token-number-two,2:x"), Some(("editor".to_owned(), Role::Editor)));
-        assert_eq!(found("token-number-three"), Some(("grafana".to_owned(), Role::Reader)));
-        assert_eq!(found("token-number-four"), Some(("bob@example.com".to_owned(), Role::Reader)));
+        assert_eq!(found("token-number-one"), Some(("ann".to_owned(), TokenRole::Admin)));
+        assert_eq!(found("token-number-two,2:x"), Some(("admin".to_owned(), TokenRole::Admin)));
+        assert_eq!(found("token-number-three"), Some(("grafana".to_owned(), TokenRole::Reader)));
+        assert_eq!(found("token-number-four"), Some(("bob@example.com".to_owned(), TokenRole::Reader)));
         for wrong in
             ["", "token-number-on", "token-number-onee", "ann token-number-one", "ann", "Token-number-one"]
         {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn tokens_that_say_nothing_are_refused() {
-        for (editors, readers, why) in [
+        for (admins, readers, why) in [
             ("", "r", InvalidTokens::Empty),
             (" \n", "r", InvalidTokens::Empty),
             ("ann one two", "r", InvalidTokens::Token),
@@ -160,9 +160,9 @@ mod tests {
             ("a:b 1234567890123456", "r", InvalidTokens::Name),
             ("1234567890123456", "1234567890123456", InvalidTokens::Repeated),
         ] {
-            assert_eq!(tokens(editors, readers).map(drop), Err(why), "{editors} {readers}");
+            assert_eq!(tokens(admins, readers).map(drop), Err(why), "{admins} {readers}");
         }
-        assert_eq!(Tokens::default().add(&Secret::from("a b"), Role::Reader), Err(InvalidTokens::Token));
-        assert_eq!(Tokens::default().add(&Secret::from(""), Role::Reader), Err(InvalidTokens::Empty));
+        assert_eq!(Tokens::default().add(&Secret::from("a b"), TokenRole::Reader), Err(InvalidTokens::Token));
+        assert_eq!(Tokens::default().add(&Secret::from(""), TokenRole::Reader), Err(InvalidTokens::Empty));
     }
 }

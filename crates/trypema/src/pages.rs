@@ -4,19 +4,19 @@
 /// Rules.
 #[cfg(feature = "rules")]
 #[doc = include_str!("../../../docs/rules.md")]
-struct Rules;
+struct RulesPage;
 
 /// Responses over HTTP and gRPC, and the middleware.
 #[cfg(feature = "axum")]
 #[doc = include_str!("../../../docs/http.md")]
-struct Http;
+struct HttpPage;
 
 /// Migration from governor and tower_governor.
 #[cfg(feature = "axum")]
 #[doc = include_str!("../../../docs/migrating.md")]
-struct Migrating;
+struct MigratingPage;
 
 /// The hybrid provider.
 #[cfg(feature = "redis-tokio")]
 #[doc = include_str!("../../../docs/hybrid.md")]
-struct Hybrid;
+struct HybridPage;

@@ -14,22 +14,22 @@ pub(super) fn difference(change: &Value) -> String {
         (false, false) => '~',
     };
     let [kind, name] = ["kind", "name"].map(|field| change[field].as_str().unwrap_or_default());
-    let mut told = line(&format!("{sign} {kind} {name}"));
+    let mut text = line(&format!("{sign} {kind} {name}"));
     if sign == '-' {
-        return told;
+        return text;
     }
     let (old, new) = (fields(before), fields(after));
     for field in old.keys().chain(new.keys()).collect::<BTreeSet<_>>() {
         let value = |fields: &BTreeMap<String, String>| fields.get(field).cloned();
         match (value(&old), value(&new)) {
             (old, new) if old == new => {}
-            (None, Some(new)) => told.push_str(&line(&format!("    {field}: {new}"))),
-            (Some(old), None) => told.push_str(&line(&format!("    {field}: {old} -> not given"))),
-            (Some(old), Some(new)) => told.push_str(&line(&format!("    {field}: {old} -> {new}"))),
+            (None, Some(new)) => text.push_str(&line(&format!("    {field}: {new}"))),
+            (Some(old), None) => text.push_str(&line(&format!("    {field}: {old} -> not given"))),
+            (Some(old), Some(new)) => text.push_str(&line(&format!("    {field}: {old} -> {new}"))),
             (None, None) => {}
         }
     }
-    told
+    text
 }
 
 /// Returns a single line. Control characters are escaped: text that others wrote must not control the
@@ -74,8 +74,8 @@ mod tests {
             "before": {"id": "a", "name": "x\u{1b}", "strategy": {"fixed_window": {"limit": 1, "window": "1s"}}},
             "after": {"id": "a", "priority": 3, "strategy": {"fixed_window": {"limit": 2, "window": "1s"}}},
         });
-        let told = "~ rule a\n    name: \"x\\u001b\" -> not given\n    priority: 3\n    strategy.fixed_window.limit: 1 -> 2\n";
-        assert_eq!(difference(&change), told);
+        let text = "~ rule a\n    name: \"x\\u001b\" -> not given\n    priority: 3\n    strategy.fixed_window.limit: 1 -> 2\n";
+        assert_eq!(difference(&change), text);
         let gone =
             json!({"kind": "list", "name": "block user \u{1b}[2J", "before": {"value": "x"}, "after": null});
         assert_eq!(difference(&gone), "- list block user \\u{1b}[2J\n");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::confirm::{print_done, print_unchanged};
 use super::difference::difference;
-use super::service::{AdminService, Call, encoded};
+use super::service::{AdminService, Call, percent_encode};
 use super::{failed, print};
 
 /// Work with single keys
@@ -75,7 +75,7 @@ impl Key {
     }
 
     fn call(&self, method: Method, what: &str, body: Option<&Value>) -> Result<Value, String> {
-        let path = format!("/v1/{what}/{}", encoded(&self.key));
+        let path = format!("/v1/{what}/{}", percent_encode(&self.key));
         self.service.call(&Call { body, ..Call::new(method, &path) })
     }
 }

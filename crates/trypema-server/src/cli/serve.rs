@@ -59,7 +59,7 @@ impl Serve {
         runtime.shutdown_background();
         match served {
             Ok(()) => ExitCode::SUCCESS,
-            Err(Failure::Start(error)) if error.is_final() => stopped_by(&error, format),
+            Err(ServeError::Start(error)) if error.is_final() => stopped_by(&error, format),
             // The service manager may restart the server.
             Err(failure) => {
                 stopped_by(&failure, format);
@@ -83,21 +83,21 @@ fn stopped_by(error: &dyn Display, format: LogFormat) -> ExitCode {
 /// The reason why `trypema serve` ends with an error.
 #[derive(Debug, Error)]
 #[error(transparent)]
-enum Failure {
+enum ServeError {
     Start(#[from] StartError),
     Run(#[from] Interrupted),
 }
 
-async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
-    let stopping = Stopping::new();
+async fn serve(config: Config, format: LogFormat) -> Result<(), ServeError> {
+    let signals = StopSignals::new();
     let hangups =
         listen("SIGHUP", SignalKind::hangup(), "rules and certificates are not reloaded on request");
-    let greeting = Greeting::of(&config);
+    let startup_message = StartupMessage::of(&config);
     let policy = config.provider.redis().map(RedisChoice::failure_policy);
     let server = Server::start(config, None).await?;
     log_start(&server, policy);
     if format == LogFormat::Pretty {
-        greeting.print(&server);
+        startup_message.print(&server);
     }
     if let Some(mut hangups) = hangups {
         let reload = server.reload();
@@ -108,7 +108,7 @@ async fn serve(config: Config, format: LogFormat) -> Result<(), Failure> {
             }
         });
     }
-    Ok(server.run(stopping.requested()).await?)
+    Ok(server.run(signals.requested()).await?)
 }
 
 /// Logs what is in force: the version, the listeners, the provider with its failure policy, and the rules.
@@ -138,12 +138,12 @@ fn listen(name: &str, kind: SignalKind, consequence: &str) -> Option<Signal> {
 }
 
 /// The signals that stop the server.
-struct Stopping {
+struct StopSignals {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
 }
 
-impl Stopping {
+impl StopSignals {
     fn new() -> Self {
         let consequence = "it ends the process without finishing requests";
         Self {
@@ -155,16 +155,16 @@ impl Stopping {
     /// Waits for the first signal, and returns it as the reason to stop. A second signal ends the process
     /// immediately.
     async fn requested(mut self) -> &'static str {
-        let reason = self.heard().await;
+        let reason = self.next().await;
         tokio::spawn(async move {
-            let again = self.heard().await;
+            let again = self.next().await;
             tracing::warn!("server: {again} while stopping; exiting without finishing requests");
             std::process::exit(1);
         });
         reason
     }
 
-    async fn heard(&mut self) -> &'static str {
+    async fn next(&mut self) -> &'static str {
         tokio::select! {
             () = next(&mut self.terminate) => "received SIGTERM",
             () = next(&mut self.interrupt) => "received SIGINT",
@@ -182,12 +182,12 @@ async fn next(signal: &mut Option<Signal>) {
 }
 
 /// The text that is printed at start.
-struct Greeting {
+struct StartupMessage {
     scheme: &'static str,
     rules: RulesSource,
 }
 
-impl Greeting {
+impl StartupMessage {
     fn of(config: &Config) -> Self {
         let scheme = if config.tls.is_some() { "https" } else { "http" };
         Self { scheme, rules: config.rules.clone() }

@@ -17,9 +17,9 @@ use crate::secret::Secret;
 use crate::token_file;
 
 /// The timeout of a request: longer than the server's own timeout of a change.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum size of a response: enough for a rule set or its history.
-const MAX_ANSWER: u64 = 256 * 1024 * 1024;
+const MAX_RESPONSE: u64 = 256 * 1024 * 1024;
 
 /// The check listener of a server.
 #[derive(Debug, clap::Args)]
@@ -73,24 +73,24 @@ impl<'a> Call<'a> {
 impl CheckService {
     /// Sends a request, and returns the JSON response.
     pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
-        let connection = Connection { server: &self.server, token: None, ca: self.ca.as_ref() };
-        connection.json(call)
+        let client = ServerClient { server: &self.server, token: None, ca: self.ca.as_ref() };
+        client.json(call)
     }
 }
 
 impl AdminService {
     /// Sends a request, and returns the JSON response.
     pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
-        self.connection()?.json(call)
+        self.client()?.json(call)
     }
 
     /// Sends a request, and returns the body of a successful response.
     pub(super) fn text(&self, call: &Call<'_>) -> Result<String, String> {
-        self.connection()?.text(call)
+        self.client()?.text(call)
     }
 
-    fn connection(&self) -> Result<Connection<'_>, String> {
-        Ok(Connection { server: &self.server, token: self.token()?, ca: self.ca.as_ref() })
+    fn client(&self) -> Result<ServerClient<'_>, String> {
+        Ok(ServerClient { server: &self.server, token: self.token()?, ca: self.ca.as_ref() })
     }
 
     /// Returns the token: the given one; or the last word of the first line of the given file, because a
@@ -118,18 +118,18 @@ fn loopback_port(server: &str) -> Option<u16> {
     let host = uri.host()?.trim_matches(['[', ']']);
     let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
     let is_this_machine = host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(is_loopback);
-    let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-    is_this_machine.then(|| uri.port_u16().unwrap_or(usual))
+    let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    is_this_machine.then(|| uri.port_u16().unwrap_or(default_port))
 }
 
 /// A listener of a server, with the token and the certificate authority to reach it.
-struct Connection<'a> {
+struct ServerClient<'a> {
     server: &'a str,
     token: Option<String>,
     ca: Option<&'a PathBuf>,
 }
 
-impl Connection<'_> {
+impl ServerClient<'_> {
     fn json(&self, call: &Call<'_>) -> Result<Value, String> {
         let text = self.text(call)?;
         serde_json::from_str(&text).map_err(|_| format!("{}: the response is not JSON", self.url(call)))
@@ -154,14 +154,14 @@ impl Connection<'_> {
             }
             None => agent.run(request.body(()).map_err(|error| failed(&error))?),
         };
-        let mut response = response.map_err(|error| self.unreachable(&error))?;
+        let mut response = response.map_err(|error| self.connection_error(&error))?;
         let status = response.status();
-        let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
+        let body = response.body_mut().with_config().limit(MAX_RESPONSE).read_to_string();
         let body = body.map_err(|error| failed(&error))?;
         if status.is_success() {
             return Ok(body);
         }
-        Err(format!("{url}: {}", self.told(status, &body)))
+        Err(format!("{url}: {}", self.error_message(status, &body)))
     }
 
     fn url(&self, call: &Call<'_>) -> String {
@@ -169,7 +169,7 @@ impl Connection<'_> {
     }
 
     /// Describes why there is no response, and what to do about it.
-    fn unreachable(&self, error: &ureq::Error) -> String {
+    fn connection_error(&self, error: &ureq::Error) -> String {
         let server = self.server;
         match error {
             ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
@@ -180,25 +180,25 @@ impl Connection<'_> {
     }
 
     /// Describes an error response, and what to do about it.
-    fn told(&self, status: StatusCode, body: &str) -> String {
-        let answer: Value = serde_json::from_str(body).unwrap_or_default();
-        let told = match answer["detail"].as_str() {
+    fn error_message(&self, status: StatusCode, body: &str) -> String {
+        let response: Value = serde_json::from_str(body).unwrap_or_default();
+        let message = match response["detail"].as_str() {
             Some(detail) => format!("{status}: {detail}"),
             None => status.to_string(),
         };
         match (status, &self.token) {
             (StatusCode::UNAUTHORIZED, None) => {
                 format!(
-                    "{told} (no token was found: give one with --admin-token-file or TRYPEMA_ADMIN_TOKEN)"
+                    "{message} (no token was found: give one with --admin-token-file or TRYPEMA_ADMIN_TOKEN)"
                 )
             }
-            _ => told,
+            _ => message,
         }
     }
 
     fn agent(&self) -> Result<Agent, String> {
         let mut config = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(REQUEST_TIMEOUT))
             .http_status_as_error(false)
             .allow_non_standard_methods(true);
         if loopback_port(self.server).is_some() {
@@ -217,7 +217,7 @@ impl Connection<'_> {
 }
 
 /// Percent-encodes everything but letters, digits and `-_.=`.
-pub(super) fn encoded(text: &str) -> String {
+pub(super) fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.=".contains(&byte) {

@@ -5,7 +5,9 @@ use std::num::NonZeroU64;
 
 use http::HeaderName;
 
-use super::{Attribute, MAX_NAME, Profile, Profiles, Role, Source, is_profile_name, own_attributes};
+use super::{
+    Attribute, AttributeKind, AttributeSource, MAX_NAME, Profile, Profiles, is_profile_name, own_attributes,
+};
 use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
 use crate::deny_status::{DenyStatus, NOT_A_DENIAL};
 use crate::settings::InvalidConfig;
@@ -92,13 +94,13 @@ impl AttributeSettings {
             ));
         }
         let source = match (&self.header, &self.value) {
-            (Some(header), None) => Source::Header(header_name(header)?),
-            (None, Some(value)) => Source::Value(value.clone()),
+            (Some(header), None) => AttributeSource::Header(header_name(header)?),
+            (None, Some(value)) => AttributeSource::Value(value.clone()),
             _ => return Err("need either `header` or `value`, as in {header: X-User}".to_owned()),
         };
         let attribute = Attribute::new(name, source);
-        if let Source::Value(value) = &attribute.source {
-            check_literal(attribute.role, value)?;
+        if let AttributeSource::Value(value) = &attribute.source {
+            check_literal(attribute.kind, value)?;
         }
         Ok(attribute)
     }
@@ -120,13 +122,15 @@ fn header_name(text: &str) -> Result<HeaderName, String> {
     Ok(name)
 }
 
-fn check_literal(role: Role, value: &str) -> Result<(), String> {
+fn check_literal(kind: AttributeKind, value: &str) -> Result<(), String> {
     if value.is_empty() || value.len() > MAX_ATTRIBUTE_VALUE {
         return Err(format!("value: need 1 to {MAX_ATTRIBUTE_VALUE} bytes"));
     }
-    match role {
-        Role::Endpoint if !value.starts_with('/') => Err("value: need a path, as in /search".to_owned()),
-        Role::Ip if value.parse::<IpAddr>().is_err() => {
+    match kind {
+        AttributeKind::Endpoint if !value.starts_with('/') => {
+            Err("value: need a path, as in /search".to_owned())
+        }
+        AttributeKind::Ip if value.parse::<IpAddr>().is_err() => {
             Err("value: need an address, as in 203.0.113.9 or 2001:db8::1".to_owned())
         }
         _ => Ok(()),

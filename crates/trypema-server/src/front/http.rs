@@ -3,10 +3,10 @@
 mod access;
 mod accounting;
 mod admin_api;
-mod answer;
 mod body;
 mod check;
 mod check_api;
+mod connection;
 mod explain;
 mod forward_auth;
 mod keys;
@@ -15,10 +15,10 @@ mod operation;
 mod origin;
 mod problem;
 mod query;
-mod question;
 mod refund;
+mod request;
+mod response;
 mod rules;
-mod talk;
 mod text;
 
 use std::sync::Arc;
@@ -31,9 +31,9 @@ use hyper::body::Incoming;
 pub(crate) use self::access::Access;
 pub(crate) use self::admin_api::AdminApi;
 pub(crate) use self::check_api::CheckApi;
-pub(crate) use self::explain::ExplainAnswer;
-use self::problem::Refusal;
-pub(crate) use self::talk::Http;
+pub(crate) use self::connection::Http;
+pub(crate) use self::explain::ExplainResponse;
+use self::problem::ApiError;
 use crate::allowed_origins::AllowedOrigins;
 use crate::app::App;
 use crate::clock::Started;
@@ -43,8 +43,8 @@ use crate::net::{Phase, Place};
 use crate::spans::Spans;
 
 /// A response whose body is entirely in memory.
-type Answer = Response<Full<Bytes>>;
-type Asked = Result<Answer, Refusal>;
+type HttpResponse = Response<Full<Bytes>>;
+type RouteResult = Result<HttpResponse, ApiError>;
 
 /// The dependencies of both APIs.
 #[derive(Debug, Clone)]
@@ -76,56 +76,61 @@ pub(crate) trait Api: Send + Sync + 'static {
     fn is_open_to_pages(route: Self::Route) -> bool;
 
     /// Answers a request to a route.
-    fn answer(
+    fn handle(
         &self,
         route: Self::Route,
         request: Request<Incoming>,
         place: &Place,
-    ) -> impl Future<Output = Asked> + Send;
+    ) -> impl Future<Output = RouteResult> + Send;
 }
 
 /// Answers one request: measures it, traces it, and accounts for its response.
-async fn receive<A: Api>(api: &A, request: Request<Incoming>, place: &Place) -> Answer {
+async fn serve_request<A: Api>(api: &A, request: Request<Incoming>, place: &Place) -> HttpResponse {
     let (common, started) = (api.common(), Started::now());
     place.enter(Phase::Body);
     let route = A::route_of(request.uri().path());
     let span = common.spans.as_ref().and_then(|spans| Some((spans, spans.begin(request.headers())?)));
-    let answer = admitted(api, route, request, place).await;
-    let answer = accounting::account_for(answer, place).await;
-    common.app.metrics.http.answered(route.into(), answer.status(), started.ago());
-    if let Some((spans, begun)) = span {
-        spans.end(begun, route.into().name(), answer.status());
+    let response = route_request(api, route, request, place).await;
+    let response = accounting::account_for(response, place).await;
+    common.app.metrics.http.record_response(route.into(), response.status(), started.ago());
+    if let Some((spans, active)) = span {
+        spans.end(active, route.into().name(), response.status());
     }
     place.enter(Phase::Answer);
-    answer
+    response
 }
 
 /// Answers one request, unless a web page sent it that may not call the server.
-async fn admitted<A: Api>(api: &A, route: A::Route, request: Request<Incoming>, place: &Place) -> Answer {
+async fn route_request<A: Api>(
+    api: &A,
+    route: A::Route,
+    request: Request<Incoming>,
+    place: &Place,
+) -> HttpResponse {
     let page = if A::is_open_to_pages(route) {
         None
     } else {
         match origin::admit(&api.common().origins, request.method(), request.headers()) {
             Ok(page) => page,
-            Err(refusal) => return refusal.into_answer(),
+            Err(error) => return error.into_response(),
         }
     };
-    let mut answer = match page.and_then(|page| page.preflight()) {
+    let mut response = match page.and_then(|page| page.preflight()) {
         Some(preflight) => preflight,
-        None => api.answer(route, request, place).await.unwrap_or_else(Refusal::into_answer),
+        None => api.handle(route, request, place).await.unwrap_or_else(ApiError::into_response),
     };
     if let Some(page) = page {
-        page.permit(&mut answer);
+        page.permit(&mut response);
     }
-    answer
+    response
 }
 
 /// Begins the decision. From here on counters may change, so the client must get an answer. Fails if the
 /// connection was ended while the request arrived.
-fn begin(place: &Place) -> Result<(), Refusal> {
-    if place.enter(Phase::Busy) { Ok(()) } else { Err(Refusal::too_late()) }
+fn begin(place: &Place) -> Result<(), ApiError> {
+    if place.enter(Phase::Busy) { Ok(()) } else { Err(ApiError::too_late()) }
 }
 
-fn only(method: &Method, request: Request<Incoming>) -> Result<Request<Incoming>, Refusal> {
-    if request.method() == method { Ok(request) } else { Err(Refusal::wrong_method(method.as_str())) }
+fn only(method: &Method, request: Request<Incoming>) -> Result<Request<Incoming>, ApiError> {
+    if request.method() == method { Ok(request) } else { Err(ApiError::wrong_method(method.as_str())) }
 }

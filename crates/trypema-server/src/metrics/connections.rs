@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Counter, Exposition, Kind};
+use super::{Counter, Exposition, MetricType};
 
 /// The number of connections, and of those that the server closed, by reason.
 #[derive(Debug, Default)]
@@ -29,11 +29,11 @@ pub(crate) struct ConnectionMetrics {
 
 impl ConnectionMetrics {
     pub(super) fn write(&self, text: &mut Exposition) {
-        text.family("trypema_connections", Kind::Gauge, "Open connections.");
+        text.family("trypema_connections", MetricType::Gauge, "Open connections.");
         text.sample(&[], self.open.load(Ordering::Relaxed));
         text.family(
             "trypema_connections_closed_early_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Connections closed by the server. reason: refused (no other could be closed), gave_way (closed for a new one), timed_out, malformed (not HTTP), peer_limit, out_of_memory.",
         );
         text.sample(&[("reason", "refused")], self.refused.get());
@@ -44,10 +44,10 @@ impl ConnectionMetrics {
         text.sample(&[("reason", "out_of_memory")], self.out_of_memory.get());
         let help =
             "Bytes of request bodies and unread responses, over all connections; at most max_buffered_bytes.";
-        text.family("trypema_buffered_bytes", Kind::Gauge, help);
+        text.family("trypema_buffered_bytes", MetricType::Gauge, help);
         text.sample(&[], self.buffered_bytes.load(Ordering::Relaxed));
         let help = "Requests that were refused because max_buffered_bytes was exhausted.";
-        text.family("trypema_memory_refusals_total", Kind::Counter, help);
+        text.family("trypema_memory_refusals_total", MetricType::Counter, help);
         text.sample(&[], self.memory_refusals.get());
     }
 }

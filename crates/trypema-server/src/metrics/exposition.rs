@@ -7,7 +7,7 @@ pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 
 /// The type of a metric family.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum MetricType {
     Counter,
     Gauge,
     Histogram,
@@ -21,11 +21,11 @@ pub(crate) struct Exposition {
 }
 
 impl Exposition {
-    pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+    pub(crate) fn family(&mut self, name: &'static str, kind: MetricType, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
         };
         self.family = name;
         // Writing to a `String` cannot fail.
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn labels_cannot_break_out() {
         let mut text = Exposition::default();
-        text.family("trypema_any", Kind::Gauge, "Any.");
+        text.family("trypema_any", MetricType::Gauge, "Any.");
         text.sample(&[("rule", "a\"} 1\n\\")], 2);
         assert_eq!(
             text.into_text(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::histogram::Histogram;
-use super::{Exposition, Kind};
+use super::{Exposition, MetricType};
 
 /// The `route` label of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Default for HttpMetrics {
 }
 
 impl HttpMetrics {
-    pub(crate) fn answered(&self, route: Route, status: StatusCode, time: Duration) {
+    pub(crate) fn record_response(&self, route: Route, status: StatusCode, time: Duration) {
         let metrics = &self.routes[route as usize];
         if let Some(count) = metrics.statuses.get(usize::from(status.as_u16())) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl HttpMetrics {
         let routes = || ROUTES.iter().map(|(route, name)| (*name, &self.routes[*route as usize]));
         text.family(
             "trypema_http_requests_total",
-            Kind::Counter,
+            MetricType::Counter,
             "HTTP requests answered, by route and status.",
         );
         for (name, metrics) in routes() {
@@ -89,7 +89,7 @@ impl HttpMetrics {
         }
         text.family(
             "trypema_http_request_duration_seconds",
-            Kind::Histogram,
+            MetricType::Histogram,
             "Time from the head of a request to its response.",
         );
         routes().for_each(|(name, metrics)| metrics.time.write(text, &[("route", name)]));

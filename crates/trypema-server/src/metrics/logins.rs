@@ -1,6 +1,6 @@
 //! Metrics of failed logins.
 
-use super::{Counter, Exposition, Kind};
+use super::{Counter, Exposition, MetricType};
 
 /// The number of requests whose token was rejected.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ impl LoginMetrics {
     pub(super) fn write(&self, text: &mut Exposition) {
         text.family(
             "trypema_failed_logins_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Requests with a wrong token. reason: wrong_token, or blocked if the address had failed too often.",
         );
         text.sample(&[("reason", "wrong_token")], self.failed.get());

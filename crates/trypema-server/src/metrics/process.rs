@@ -2,19 +2,19 @@
 
 use std::fs;
 
-use super::{Exposition, Kind};
+use super::{Exposition, MetricType};
 
 pub(super) fn write(text: &mut Exposition, started_at_s: u64) {
-    text.family("trypema_build_info", Kind::Gauge, "The version of the server.");
+    text.family("trypema_build_info", MetricType::Gauge, "The version of the server.");
     text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
-    text.family("process_start_time_seconds", Kind::Gauge, "Unix time at which the process started.");
+    text.family("process_start_time_seconds", MetricType::Gauge, "Unix time at which the process started.");
     text.sample(&[], started_at_s);
     if let Some(bytes) = resident_bytes() {
-        text.family("process_resident_memory_bytes", Kind::Gauge, "Resident memory.");
+        text.family("process_resident_memory_bytes", MetricType::Gauge, "Resident memory.");
         text.sample(&[], bytes);
     }
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        text.family("process_open_fds", Kind::Gauge, "Open file descriptors.");
+        text.family("process_open_fds", MetricType::Gauge, "Open file descriptors.");
         text.sample(&[], descriptors.count());
     }
 }

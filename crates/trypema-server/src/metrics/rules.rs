@@ -12,45 +12,45 @@ use trypema::BlockScope;
 use trypema::observer::ShadowDenial;
 use trypema::rules::{Outcome, Request, Rule, RuleDecision, RuleSet, Verdict};
 
-use self::unmatched::{Life, Moment, Patience, Suspect};
-use super::{Counter, Exposition, Kind};
+use self::unmatched::{MatchHistory, Moment, UnmatchedRule, UnmatchedScan};
+use super::{Counter, Exposition, MetricType};
 use crate::log::milliseconds;
 use crate::mode::Mode;
 
 /// The number of rules targeted at one request up to which every request is searched for rules that it
 /// skips. If more can be targeted, only one request in several is searched, and counts for all of them, so
 /// the cost per request stays bounded.
-const ALL_LOOKED_AT: usize = 64;
+const MAX_UNSAMPLED: usize = 64;
 
 /// The counters of every rule. They are never labelled by key: clients choose keys, so their number is
 /// unbounded.
 #[derive(Debug)]
 pub(crate) struct RuleMetrics {
-    board: ArcSwap<Board>,
+    rule_counters: ArcSwap<RuleCounters>,
     blocked_temp: Counter,
     blocked_long: Counter,
     substitutes: Counter,
     listed: Counter,
-    patience: Patience,
-    looked: Counter,
+    unmatched_scan: UnmatchedScan,
+    sampled: Counter,
 }
 
-type Board = HashMap<Box<str>, Entry, RandomState>;
+type RuleCounters = HashMap<Box<str>, RuleEntry, RandomState>;
 
 /// The counters of one rule.
 #[derive(Debug, Clone)]
-struct Entry {
-    rule: Arc<OneRule>,
+struct RuleEntry {
+    rule: Arc<OutcomeCounters>,
     /// The match history since the rule was loaded in its current form.
-    life: Arc<Life>,
+    history: Arc<MatchHistory>,
     /// Whether the rule is expected to match requests: it is enabled, and is not a candidate.
-    is_awaited: bool,
+    expects_matches: bool,
     /// For a candidate: its decisions compared with those of its live rule, since either was changed.
-    compared: Option<Arc<Compared>>,
+    compared: Option<Arc<ComparisonCounters>>,
 }
 
 #[derive(Debug, Default)]
-struct OneRule {
+struct OutcomeCounters {
     allowed: Counter,
     denied: Counter,
     throttled: Counter,
@@ -61,14 +61,14 @@ struct OneRule {
 
 /// The decisions of a candidate, compared with those of its live rule.
 #[derive(Debug, Default)]
-struct Compared {
+struct ComparisonCounters {
     both_allowed: Counter,
     both_denied: Counter,
     would_deny: Counter,
     would_allow: Counter,
 }
 
-/// A snapshot of [`Compared`].
+/// A snapshot of [`ComparisonCounters`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Comparisons {
     pub(crate) both_allowed: u64,
@@ -79,11 +79,16 @@ pub(crate) struct Comparisons {
 
 impl RuleMetrics {
     pub(crate) fn new(rules: &RuleSet) -> Self {
-        let patience = Patience::new();
+        let unmatched_scan = UnmatchedScan::new();
         Self {
-            board: ArcSwap::from_pointee(board_of(None, rules, &Board::default(), patience.moment())),
-            patience,
-            looked: Counter::default(),
+            rule_counters: ArcSwap::from_pointee(build_rule_counters(
+                None,
+                rules,
+                &RuleCounters::default(),
+                unmatched_scan.moment(),
+            )),
+            unmatched_scan,
+            sampled: Counter::default(),
             blocked_temp: Counter::default(),
             blocked_long: Counter::default(),
             substitutes: Counter::default(),
@@ -94,24 +99,25 @@ impl RuleMetrics {
     /// Counts for the rules of `new` from now on. Rules that stay keep their counts. Removed rules are kept
     /// until the next replacement, because requests that they decide may still be in flight.
     pub(crate) fn replace(&self, old: &RuleSet, new: &RuleSet) {
-        let board = board_of(Some(old), new, &self.board.load(), self.patience.moment());
-        self.board.store(Arc::new(board));
+        let rule_counters =
+            build_rule_counters(Some(old), new, &self.rule_counters.load(), self.unmatched_scan.moment());
+        self.rule_counters.store(Arc::new(rule_counters));
     }
 
     /// Counts the decision of each rule. A check spends on all rules or on none, so a rule counts as
     /// `allowed` only if all rules allowed the request.
-    pub(crate) fn decided(&self, verdict: &Verdict, mode: Mode) {
+    pub(crate) fn count_verdict(&self, verdict: &Verdict, mode: Mode) {
         if verdict.listed_by().is_some() {
             self.listed.add_one();
         }
-        let board = self.board.load();
+        let rule_counters = self.rule_counters.load();
         let outcome = verdict.outcome();
         if mode == Mode::Check {
-            compare(&board, verdict);
+            compare(&rule_counters, verdict);
         }
         for rule in verdict.rules() {
-            let Some(entry) = board.get(rule.rule.id.as_str()) else { continue };
-            entry.life.matched();
+            let Some(entry) = rule_counters.get(rule.rule.id.as_str()) else { continue };
+            entry.history.matched();
             let counters = &entry.rule;
             if rule.decision.is_substitute() {
                 self.substitutes.add_one();
@@ -127,7 +133,7 @@ impl RuleMetrics {
                 log_shadowed(&rule, counters.shadowed.next() + 1);
                 continue;
             }
-            self.note_block(&rule);
+            self.count_block(&rule);
             if outcome == Outcome::Throttled {
                 counters.throttled.add_one();
             } else {
@@ -138,28 +144,31 @@ impl RuleMetrics {
 
     /// Counts the rules that skipped a request because it lacks an attribute of their keys. Also warns
     /// about rules that never matched a request.
-    pub(crate) fn passed_by(&self, verdict: &Verdict, request: &Request<'_>) {
+    pub(crate) fn count_skipped(&self, verdict: &Verdict, request: &Request<'_>) {
         let rules = verdict.set();
-        let every = rules.applying_upper_bound().div_ceil(ALL_LOOKED_AT).max(1) as u64;
-        if verdict.listed_by().is_none() && self.looked.next().is_multiple_of(every) {
-            let board = self.board.load();
+        let every = rules.applying_upper_bound().div_ceil(MAX_UNSAMPLED).max(1) as u64;
+        if verdict.listed_by().is_none() && self.sampled.next().is_multiple_of(every) {
+            let rule_counters = self.rule_counters.load();
             let skipped = rules.skipped_rules(request).into_iter().flatten();
-            for entry in skipped.filter_map(|skipped| board.get(skipped.rule.id.as_str())) {
+            for entry in skipped.filter_map(|skipped| rule_counters.get(skipped.rule.id.as_str())) {
                 entry.rule.skipped.add(every);
             }
         }
-        if let Some(requests) = self.patience.request() {
+        if let Some(requests) = self.unmatched_scan.request() {
             self.warn_of_unmatched(requests);
         }
     }
 
     #[cold]
     fn warn_of_unmatched(&self, requests: u64) {
-        let board = self.board.load();
-        let awaited = board.iter().filter(|(_, entry)| entry.is_awaited);
-        let suspects =
-            awaited.map(|(id, entry)| Suspect { id, life: &entry.life, skipped: entry.rule.skipped.get() });
-        unmatched::warn(suspects, requests);
+        let rule_counters = self.rule_counters.load();
+        let expected = rule_counters.iter().filter(|(_, entry)| entry.expects_matches);
+        let unmatched_rules = expected.map(|(id, entry)| UnmatchedRule {
+            id,
+            history: &entry.history,
+            skipped: entry.rule.skipped.get(),
+        });
+        unmatched::warn(unmatched_rules, requests);
     }
 
     /// Returns the number of decisions that were made in place of an unreachable store.
@@ -169,29 +178,30 @@ impl RuleMetrics {
 
     /// Returns the decisions of a candidate, compared with those of its live rule.
     pub(crate) fn comparisons(&self, candidate: &str) -> Comparisons {
-        let board = self.board.load();
-        let compared = board.get(candidate).and_then(|entry| entry.compared.as_ref());
-        compared.map(|compared| compared.told()).unwrap_or_default()
+        let rule_counters = self.rule_counters.load();
+        let compared = rule_counters.get(candidate).and_then(|entry| entry.compared.as_ref());
+        compared.map(|compared| compared.snapshot()).unwrap_or_default()
     }
 
     /// Counts an error for every rule that applies to a request which could not be decided.
-    pub(crate) fn failed(&self, rules: &RuleSet, request: &Request<'_>) {
-        let board = self.board.load();
+    pub(crate) fn count_error(&self, rules: &RuleSet, request: &Request<'_>) {
+        let rule_counters = self.rule_counters.load();
         let Ok(applying) = rules.matching(request) else { return };
-        for entry in applying.filter_map(|rule| board.get(rule.id.as_str())) {
+        for entry in applying.filter_map(|rule| rule_counters.get(rule.id.as_str())) {
             entry.rule.error.add_one();
         }
     }
 
     pub(crate) fn write(&self, text: &mut Exposition) {
-        let board = self.board.load();
-        let sorted: BTreeMap<&str, &Entry> = board.iter().map(|(id, entry)| (&**id, entry)).collect();
+        let rule_counters = self.rule_counters.load();
+        let sorted: BTreeMap<&str, &RuleEntry> =
+            rule_counters.iter().map(|(id, entry)| (&**id, entry)).collect();
         text.family(
             "trypema_checks_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Decisions by rule. allowed: all rules that apply allowed the request; shadowed: a log_only rule would have denied it.",
         );
-        for (id, Entry { rule, .. }) in &sorted {
+        for (id, RuleEntry { rule, .. }) in &sorted {
             let results = [
                 ("allowed", &rule.allowed),
                 ("denied", &rule.denied),
@@ -205,47 +215,49 @@ impl RuleMetrics {
         }
         text.family(
             "trypema_rules_skipped_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Requests that a rule skipped because they lack an attribute of its key. Estimated if more than 64 rules can be targeted at one request.",
         );
-        for (id, Entry { rule, .. }) in &sorted {
+        for (id, RuleEntry { rule, .. }) in &sorted {
             text.sample(&[("rule", id)], rule.skipped.get());
         }
         self.write_comparisons(text, &sorted);
         text.family(
             "limiter_blocked_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Attempts that an abuse rule blocked, by its window.",
         );
         text.sample(&[("scope", "temp")], self.blocked_temp.get());
         text.sample(&[("scope", "long")], self.blocked_long.get());
         text.family(
             "trypema_substitutes_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Decisions made by on_store_failure, because Redis failed.",
         );
         text.sample(&[], self.substitutes.get());
         text.family(
             "trypema_listed_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Requests decided by an allow list or a block list.",
         );
         text.sample(&[], self.listed.get());
     }
 
-    fn write_comparisons(&self, text: &mut Exposition, rules: &BTreeMap<&str, &Entry>) {
+    fn write_comparisons(&self, text: &mut Exposition, rules: &BTreeMap<&str, &RuleEntry>) {
         text.family(
             "trypema_candidate_checks_total",
-            Kind::Counter,
+            MetricType::Counter,
             "Decisions of candidates, compared with those of their live rules.",
         );
         for (id, entry) in rules {
-            let Some(told) = entry.compared.as_ref().map(|compared| compared.told()) else { continue };
+            let Some(snapshot) = entry.compared.as_ref().map(|compared| compared.snapshot()) else {
+                continue;
+            };
             let results = [
-                ("both_allowed", told.both_allowed),
-                ("both_denied", told.both_denied),
-                ("would_deny", told.would_deny),
-                ("would_allow", told.would_allow),
+                ("both_allowed", snapshot.both_allowed),
+                ("both_denied", snapshot.both_denied),
+                ("would_deny", snapshot.would_deny),
+                ("would_allow", snapshot.would_allow),
             ];
             for (result, count) in results {
                 text.sample(&[("candidate", id), ("result", result)], count);
@@ -253,7 +265,7 @@ impl RuleMetrics {
         }
     }
 
-    fn note_block(&self, rule: &RuleDecision<'_>) {
+    fn count_block(&self, rule: &RuleDecision<'_>) {
         match rule.block_scope() {
             Some(BlockScope::Temp) => self.blocked_temp.add_one(),
             Some(BlockScope::Long) => self.blocked_long.add_one(),
@@ -277,8 +289,8 @@ fn log_shadowed(denied: &RuleDecision<'_>, count: u64) {
     }
 }
 
-impl Compared {
-    fn told(&self) -> Comparisons {
+impl ComparisonCounters {
+    fn snapshot(&self) -> Comparisons {
         Comparisons {
             both_allowed: self.both_allowed.get(),
             both_denied: self.both_denied.get(),
@@ -288,11 +300,11 @@ impl Compared {
     }
 }
 
-fn compare(board: &Board, verdict: &Verdict) {
-    for said in verdict.comparisons() {
-        let entry = board.get(said.candidate.id.as_str());
+fn compare(rule_counters: &RuleCounters, verdict: &Verdict) {
+    for comparison in verdict.comparisons() {
+        let entry = rule_counters.get(comparison.candidate.id.as_str());
         let Some(compared) = entry.and_then(|entry| entry.compared.as_ref()) else { continue };
-        match (said.is_live_allowed, said.is_candidate_allowed) {
+        match (comparison.is_live_allowed, comparison.is_candidate_allowed) {
             (true, true) => compared.both_allowed.add_one(),
             (false, false) => compared.both_denied.add_one(),
             (true, false) => compared.would_deny.add_one(),
@@ -303,19 +315,27 @@ fn compare(board: &Board, verdict: &Verdict) {
 
 /// Builds the counters of the new and the previous rules. The comparison of a candidate starts again when
 /// the candidate or its live rule changes.
-fn board_of(old: Option<&RuleSet>, new: &RuleSet, known: &Board, now: Moment) -> Board {
+fn build_rule_counters(
+    old: Option<&RuleSet>,
+    new: &RuleSet,
+    known: &RuleCounters,
+    now: Moment,
+) -> RuleCounters {
     let entry = |rule: &Rule| {
         let known = known.get(rule.id.as_str());
-        let is_as_it_was = |id: &str| old.and_then(|old| old.rule(id)) == new.rule(id);
-        let unchanged = known.filter(|_| is_as_it_was(&rule.id));
+        let is_unchanged = |id: &str| old.and_then(|old| old.rule(id)) == new.rule(id);
+        let unchanged = known.filter(|_| is_unchanged(&rule.id));
         let compared = rule.candidate_for.as_ref().map(|live| {
-            let compared = unchanged.filter(|_| is_as_it_was(live)).and_then(|known| known.compared.clone());
+            let compared = unchanged.filter(|_| is_unchanged(live)).and_then(|known| known.compared.clone());
             compared.unwrap_or_default()
         });
-        let entry = Entry {
+        let entry = RuleEntry {
             rule: known.map(|known| Arc::clone(&known.rule)).unwrap_or_default(),
-            life: unchanged.map_or_else(|| Arc::new(Life::new(now)), |known| Arc::clone(&known.life)),
-            is_awaited: new.rule(&rule.id).is_some_and(|rule| rule.enabled && rule.candidate_for.is_none()),
+            history: unchanged
+                .map_or_else(|| Arc::new(MatchHistory::new(now)), |known| Arc::clone(&known.history)),
+            expects_matches: new
+                .rule(&rule.id)
+                .is_some_and(|rule| rule.enabled && rule.candidate_for.is_none()),
             compared,
         };
         (rule.id.as_str().into(), entry)

@@ -8,7 +8,7 @@ use trypema::observer::{Event, Observer, StoreCall};
 use trypema::redis::{RedisFailure, RedisFailureKind};
 
 use super::histogram::Histogram;
-use super::{Counter, Exposition, Kind};
+use super::{Counter, Exposition, MetricType};
 
 /// The latency of calls to Redis, and the number of failures by kind.
 #[derive(Debug, Default)]
@@ -70,11 +70,11 @@ impl StoreMetrics {
     pub(super) fn write(&self, text: &mut Exposition) {
         text.family(
             "trypema_store_latency_seconds",
-            Kind::Histogram,
+            MetricType::Histogram,
             "Latency of calls sent to Redis, including failures.",
         );
         self.latency.write(text, &[]);
-        text.family("trypema_store_errors_total", Kind::Counter, "Failed calls to Redis, by kind.");
+        text.family("trypema_store_errors_total", MetricType::Counter, "Failed calls to Redis, by kind.");
         text.sample(&[("kind", "unavailable")], self.unavailable.get());
         text.sample(&[("kind", "outcome_unknown")], self.unknown.get());
         text.sample(&[("kind", "refused")], self.refused.get());

@@ -9,80 +9,80 @@ use trypema::rules::{Period, RuleSet, Rules};
 
 use crate::app::App;
 use crate::background_worker::Worker;
-use crate::rules::book::{Book, InForce, Origin};
-use crate::rules::cache::{CacheError, Kept};
-use crate::rules::database::{DatabaseError, Stored, Unusable, Version};
+use crate::rules::cache::{CacheError, CacheState};
+use crate::rules::database::{DatabaseError, InvalidStoredRules, StoredRules, Version};
+use crate::rules::store::{InForce, Origin, RuleStore};
 
 /// The delay before the first retry after a failure.
-const FIRST_REST: Duration = Duration::from_millis(500);
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// The longest delay between two retries.
-const LAST_REST: Duration = Duration::from_secs(10);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// The time that a replaced rule set is kept. Then the worker frees it, so that no request in flight is the
 /// last owner and has to free thousands of rules.
-const RETIRED_FOR: Duration = Duration::from_secs(1);
+const FREE_AFTER: Duration = Duration::from_secs(1);
 
 /// The state of the task that watches the database.
-struct Follower {
+struct RuleWatcher {
     app: Arc<App>,
-    book: Arc<Book>,
+    rule_store: Arc<RuleStore>,
     /// The last version that was read, whether it could be put in force or not; `None` before the first
     /// read.
     seen: Option<Version>,
-    is_away: bool,
-    is_keeping_failing: bool,
+    is_unreachable: bool,
+    is_cache_failing: bool,
     /// Whether a newer server wrote the cache entry in Redis. This is logged only once.
     is_entry_newer: bool,
     /// Whether this process has written the cache entry. Before that, the entry may be anything.
-    has_kept: bool,
+    has_cached: bool,
 }
 
-/// An exponential backoff: each delay is twice the previous one, up to [`LAST_REST`].
-struct Rest(Duration);
+/// An exponential backoff: each delay is twice the previous one, up to [`MAX_BACKOFF`].
+struct Backoff(Duration);
 
-impl Rest {
-    const NONE: Self = Self(FIRST_REST);
+impl Backoff {
+    const NONE: Self = Self(FIRST_BACKOFF);
 
     fn next(&mut self) -> Duration {
-        let rest = self.0;
-        self.0 = (rest * 2).min(LAST_REST);
-        rest
+        let delay = self.0;
+        self.0 = (delay * 2).min(MAX_BACKOFF);
+        delay
     }
 }
 
 /// Reads the stored rules and puts them in force, forever.
-pub(super) async fn follow(app: Arc<App>, book: Arc<Book>) {
-    let mut follower = Follower {
+pub(super) async fn watch(app: Arc<App>, rule_store: Arc<RuleStore>) {
+    let mut watcher = RuleWatcher {
         app,
-        book,
+        rule_store,
         seen: None,
-        is_away: false,
-        is_keeping_failing: false,
+        is_unreachable: false,
+        is_cache_failing: false,
         is_entry_newer: false,
-        has_kept: false,
+        has_cached: false,
     };
-    let mut rest = Rest::NONE;
+    let mut backoff = Backoff::NONE;
     loop {
-        follower.look().await;
-        let poll = jittered(follower.book.poll());
-        let wait = if follower.is_away { rest.next().min(poll) } else { poll };
-        if !follower.is_away {
-            rest = Rest::NONE;
+        watcher.poll().await;
+        let poll = jittered(watcher.rule_store.poll_interval());
+        let wait = if watcher.is_unreachable { backoff.next().min(poll) } else { poll };
+        if !watcher.is_unreachable {
+            backoff = Backoff::NONE;
         }
         tokio::select! {
-            () = follower.book.woken() => {}
+            () = watcher.rule_store.wait_for_wake() => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
 }
 
 /// Wakes the watcher on every NOTIFY of the database, forever.
-pub(super) async fn hear_database(book: Arc<Book>) {
-    let mut rest = Rest::NONE;
+pub(super) async fn listen_to_database(rule_store: Arc<RuleStore>) {
+    let mut backoff = Backoff::NONE;
     loop {
-        match book.database().listen(|| book.look_again()).await {
-            Ok(()) => rest = Rest::NONE,
-            Err(error) if rest.0 == FIRST_REST => {
-                let poll = Period(book.poll());
+        match rule_store.database().listen(|| rule_store.wake_watcher()).await {
+            Ok(()) => backoff = Backoff::NONE,
+            Err(error) if backoff.0 == FIRST_BACKOFF => {
+                let poll = Period(rule_store.poll_interval());
                 tracing::warn!(
                     "rules: LISTEN on PostgreSQL failed ({error}); changes are found by polling every {poll} \
                      (rules_poll)"
@@ -90,33 +90,33 @@ pub(super) async fn hear_database(book: Arc<Book>) {
             }
             Err(error) => tracing::debug!("rules: LISTEN on PostgreSQL failed again ({error})"),
         }
-        tokio::time::sleep(rest.next()).await;
+        tokio::time::sleep(backoff.next()).await;
     }
 }
 
 /// Wakes the watcher on every announcement through Redis, forever. Does nothing if no Redis is configured.
-pub(super) async fn hear_redis(book: Arc<Book>) {
-    let Some(cache) = book.cache() else { return std::future::pending().await };
-    let mut rest = Rest::NONE;
+pub(super) async fn listen_to_redis(rule_store: Arc<RuleStore>) {
+    let Some(cache) = rule_store.cache() else { return std::future::pending().await };
+    let mut backoff = Backoff::NONE;
     loop {
-        match cache.listen(|| book.look_again()).await {
-            Ok(()) => rest = Rest::NONE,
-            Err(error) if rest.0 == FIRST_REST => {
+        match cache.listen(|| rule_store.wake_watcher()).await {
+            Ok(()) => backoff = Backoff::NONE,
+            Err(error) if backoff.0 == FIRST_BACKOFF => {
                 tracing::warn!(
                     "rules: Redis Pub/Sub failed ({error}); changes arrive through PostgreSQL NOTIFY or polling"
                 );
             }
             Err(error) => tracing::debug!("rules: Redis Pub/Sub failed again ({error})"),
         }
-        tokio::time::sleep(rest.next()).await;
+        tokio::time::sleep(backoff.next()).await;
     }
 }
 
 /// Wakes the watcher on every reload request, forever.
-pub(super) async fn hear_reload(book: Arc<Book>, asked: Arc<Notify>) {
+pub(super) async fn listen_for_reload(rule_store: Arc<RuleStore>, reload: Arc<Notify>) {
     loop {
-        asked.notified().await;
-        book.look_again();
+        reload.notified().await;
+        rule_store.wake_watcher();
     }
 }
 
@@ -127,96 +127,96 @@ fn jittered(poll: Duration) -> Duration {
     poll - poll / 10 * part / 1_000
 }
 
-impl Follower {
-    async fn look(&mut self) {
-        let adopted = match self.book.database().read_unless(self.seen.as_ref()).await {
+impl RuleWatcher {
+    async fn poll(&mut self) {
+        let adopted = match self.rule_store.database().read_unless(self.seen.as_ref()).await {
             Ok(None) => {
-                self.reached();
+                self.mark_reachable();
                 None
             }
             Ok(Some(stored)) => {
-                self.reached();
-                self.adopt(stored, Origin::Database).await
+                self.mark_reachable();
+                self.put_in_force(stored, Origin::Database).await
             }
             Err(error) => {
-                self.lost(&error);
-                self.look_into_cache().await;
+                self.mark_unreachable(&error);
+                self.read_cache().await;
                 None
             }
         };
-        if !self.is_away && self.is_current() {
-            self.book.note_current();
+        if !self.is_unreachable && self.is_current() {
+            self.rule_store.mark_current();
         }
-        let kept = self.keep(adopted.as_ref()).await;
+        let cached = self.update_cache(adopted.as_ref()).await;
         Worker::Changes.discard(adopted);
-        if let Err(error) = &kept
-            && !self.is_keeping_failing
+        if let Err(error) = &cached
+            && !self.is_cache_failing
         {
             tracing::warn!(
                 "rules: cannot write the rule cache to Redis ({error}); servers cannot start while PostgreSQL is \
                  unreachable"
             );
         }
-        self.is_keeping_failing = kept.is_err();
+        self.is_cache_failing = cached.is_err();
     }
 
     /// Whether the version that was read last is in force.
     fn is_current(&self) -> bool {
-        self.seen.as_ref() == Some(&self.book.in_force().version)
+        self.seen.as_ref() == Some(&self.rule_store.in_force().version)
     }
 
-    fn reached(&mut self) {
-        if std::mem::take(&mut self.is_away) {
+    fn mark_reachable(&mut self) {
+        if std::mem::take(&mut self.is_unreachable) {
             tracing::info!("rules: PostgreSQL is reachable again");
         }
     }
 
-    fn lost(&mut self, error: &DatabaseError) {
-        self.book.failures.add_one();
-        if !std::mem::replace(&mut self.is_away, true) {
-            let revision = self.book.in_force().version.revision;
+    fn mark_unreachable(&mut self, error: &DatabaseError) {
+        self.rule_store.failures.add_one();
+        if !std::mem::replace(&mut self.is_unreachable, true) {
+            let revision = self.rule_store.in_force().version.revision;
             tracing::warn!(
                 "rules: cannot read rules from PostgreSQL ({error}); keeping revision {revision}, retrying every \
                  {} to {}",
-                Period(FIRST_REST),
-                Period(LAST_REST.min(self.book.poll()))
+                Period(FIRST_BACKOFF),
+                Period(MAX_BACKOFF.min(self.rule_store.poll_interval()))
             );
         }
     }
 
     /// Loads newer rules from the cache in Redis: another server may still reach the database.
-    async fn look_into_cache(&mut self) {
-        let Some(cache) = self.book.cache() else { return };
-        let kept = match cache.load().await {
-            Ok(Some(kept)) => kept,
-            Err(error @ CacheError::NewerFormat(_)) => return self.ignore_newer(&error),
+    async fn read_cache(&mut self) {
+        let Some(cache) = self.rule_store.cache() else { return };
+        let cached = match cache.load().await {
+            Ok(Some(cached)) => cached,
+            Err(error @ CacheError::NewerFormat(_)) => return self.warn_of_newer_format(&error),
             Ok(None) | Err(_) => return,
         };
-        let known = self.book.in_force().version;
+        let known = self.rule_store.in_force().version;
         let seen = self.seen.as_ref().map_or(0, |seen| seen.revision);
-        if kept.version.set_id == known.set_id && kept.version.revision > known.revision.max(seen) {
-            self.adopt(kept, Origin::Cache).await;
+        if cached.version.set_id == known.set_id && cached.version.revision > known.revision.max(seen) {
+            self.put_in_force(cached, Origin::Cache).await;
         }
     }
 
     /// Puts stored rules in force, unless they already are. Returns their definition, or `None` if they are
     /// invalid.
-    async fn adopt(&mut self, stored: Stored, origin: Origin) -> Option<Rules> {
+    async fn put_in_force(&mut self, stored: StoredRules, origin: Origin) -> Option<Rules> {
         let version = stored.version.clone();
         self.seen = Some(version.clone());
-        if self.is_current() && self.book.in_force().origin == origin {
+        if self.is_current() && self.rule_store.in_force().origin == origin {
             return Some(stored.rules);
         }
         let app = Arc::clone(&self.app);
         // Compiling thousands of rules takes a while, so it runs on the worker and not on a thread that
         // decides.
-        let adopting = Worker::Changes.run(move || {
+        let compiling = Worker::Changes.run(move || {
             let rules: RuleSet = stored.compile()?;
             let changes = rules.changes_since(&app.rules());
-            Ok::<_, Unusable>((app.replace_rules(rules), changes, stored.rules))
+            Ok::<_, InvalidStoredRules>((app.replace_rules(rules), changes, stored.rules))
         });
-        let (revision, old) = (version.revision, self.book.in_force().version.revision);
-        let (retired, changes, rules) = match adopting.await {
+        let (revision, old) = (version.revision, self.rule_store.in_force().version.revision);
+        let (retired, changes, rules) = match compiling.await {
             Ok(Ok(adopted)) => adopted,
             Ok(Err(error)) => {
                 // The error may have several lines, one for each problem.
@@ -241,16 +241,16 @@ impl Follower {
             rules = rules.rules.len(),
             "rules: loaded revision {revision} from {source}, was {old}: {changes}"
         );
-        self.book.put_in_force(InForce { version, origin });
+        self.rule_store.put_in_force(InForce { version, origin });
         tokio::spawn(async move {
-            tokio::time::sleep(RETIRED_FOR).await;
+            tokio::time::sleep(FREE_AFTER).await;
             Worker::Changes.discard(retired);
         });
         Some(rules)
     }
 
     /// Logs once that a newer server wrote the cache entry.
-    fn ignore_newer(&mut self, error: &CacheError) {
+    fn warn_of_newer_format(&mut self, error: &CacheError) {
         if !std::mem::replace(&mut self.is_entry_newer, true) {
             tracing::warn!("rules: ignoring the rule cache in Redis ({error}); relying on PostgreSQL only");
         }
@@ -259,36 +259,40 @@ impl Follower {
     /// Writes the rules in force to the cache in Redis. A server that has just read the database overwrites
     /// the entry, with two exceptions: an entry of the same version in a newer format stays, and so does an
     /// entry of a later revision, unless the database has lost that revision.
-    async fn keep(&mut self, rules: Option<&Rules>) -> Result<(), CacheError> {
-        let book = Arc::clone(&self.book);
-        let (Some(cache), version) = (book.cache(), book.in_force().version) else { return Ok(()) };
-        let kept = cache.refresh(&version).await;
-        match &kept {
-            Ok(Kept::NewerFormat(format)) => {
-                self.ignore_newer(&CacheError::NewerFormat(format.clone()));
+    async fn update_cache(&mut self, rules: Option<&Rules>) -> Result<(), CacheError> {
+        let rule_store = Arc::clone(&self.rule_store);
+        let (Some(cache), version) = (rule_store.cache(), rule_store.in_force().version) else {
+            return Ok(());
+        };
+        let cached = cache.refresh(&version).await;
+        match &cached {
+            Ok(CacheState::NewerFormat(format)) => {
+                self.warn_of_newer_format(&CacheError::NewerFormat(format.clone()));
                 return Ok(());
             }
-            Ok(Kept::This) => self.is_entry_newer = false,
-            Ok(Kept::Later | Kept::Other) | Err(_) => {}
+            Ok(CacheState::Same) => self.is_entry_newer = false,
+            Ok(CacheState::Later | CacheState::Other) | Err(_) => {}
         }
-        if self.is_away || !self.is_current() {
-            return kept.map(drop);
+        if self.is_unreachable || !self.is_current() {
+            return cached.map(drop);
         }
-        let keeping = match (&kept, rules) {
-            (Ok(Kept::This), _) if self.has_kept => Ok(()),
+        let stored = match (&cached, rules) {
+            (Ok(CacheState::Same), _) if self.has_cached => Ok(()),
             // The entry is later, so another server has read a newer revision. It stays, unless the database
             // still has this server's version: then the database has lost the later one.
-            (Ok(Kept::Later), _) if self.book.database().version().await.ok() != Some(version.clone()) => {
+            (Ok(CacheState::Later), _)
+                if self.rule_store.database().version().await.ok() != Some(version.clone()) =>
+            {
                 Ok(())
             }
-            (_, Some(rules)) => cache.keep(&version, rules).await,
-            (_, None) => match self.book.database().read_unless(None).await {
-                Ok(Some(stored)) if stored.version == version => cache.keep(&version, &stored.rules).await,
+            (_, Some(rules)) => cache.store(&version, rules).await,
+            (_, None) => match self.rule_store.database().read_unless(None).await {
+                Ok(Some(stored)) if stored.version == version => cache.store(&version, &stored.rules).await,
                 // The database has another version by now; the next poll handles it.
                 _ => Ok(()),
             },
         };
-        self.has_kept |= keeping.is_ok();
-        keeping
+        self.has_cached |= stored.is_ok();
+        stored
     }
 }

@@ -6,20 +6,20 @@ use tokio::sync::Notify;
 use trypema::rules::{InvalidRules, RuleSet, RulesFile};
 
 use crate::app::App;
-use crate::rules::file::{Reason, Source};
+use crate::rules::file::{FileRules, ReloadTrigger};
 
-/// Puts the rules of `source` in force whenever the file changes, and whenever `asked` is notified. Runs
+/// Puts the rules of `source` in force whenever the file changes, and whenever `reload` is notified. Runs
 /// until its task is aborted.
-pub(super) async fn watch(app: Arc<App>, mut source: Source, asked: Arc<Notify>) {
+pub(super) async fn watch(app: Arc<App>, mut source: FileRules, reload: Arc<Notify>) {
     loop {
-        let reason = tokio::select! {
-            () = asked.notified() => Reason::Asked,
-            () = tokio::time::sleep(RulesFile::POLL_INTERVAL) => Reason::Poll,
+        let trigger = tokio::select! {
+            () = reload.notified() => ReloadTrigger::Requested,
+            () = tokio::time::sleep(RulesFile::POLL_INTERVAL) => ReloadTrigger::Poll,
         };
         let mut polled = source.clone();
         // Reads on a blocking thread: a file system that hangs must not delay decisions.
         let reading = tokio::task::spawn_blocking(move || {
-            let read = polled.read_for(reason);
+            let read = polled.read_for(trigger);
             (polled, read)
         });
         match reading.await {
@@ -39,7 +39,7 @@ pub(super) async fn watch(app: Arc<App>, mut source: Source, asked: Arc<Notify>)
     }
 }
 
-fn put_in_force(app: &App, source: &Source, read: Result<RuleSet, InvalidRules>) {
+fn put_in_force(app: &App, source: &FileRules, read: Result<RuleSet, InvalidRules>) {
     match read {
         Ok(rules) => {
             let (count, changes) = (rules.len(), rules.changes_since(&app.rules()));

@@ -25,19 +25,19 @@ use trypema::redis::client::aio::MultiplexedConnection;
 use trypema::redis::client::{AsyncConnectionConfig, Client, RedisError, Value, cmd, pipe};
 use trypema::rules::Rules;
 
-use super::database::{SIGN_OF_LIFE, Stored, Version};
+use super::database::{KEEPALIVE_INTERVAL, StoredRules, Version};
 
 /// The format that this server writes, and the newest that it reads.
 const FORMAT: u64 = 1;
 /// The format of entries without a `format` field.
-const UNNUMBERED: u64 = 0;
+const NO_FORMAT: u64 = 0;
 /// The fields that mean the same in every format, in the order that [`Header::new`] expects.
 const HEADER: [&str; 4] = ["format", "set_id", "revision", "change_id"];
 
 /// The time to live of an entry that no server refreshes: longer than any weekend.
-const KEPT_FOR_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
+const CACHE_TTL_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
 /// The timeout of a call to Redis, which may transfer megabytes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REDIS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The cache of the last valid rules, and the channel that announces changes.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ pub(crate) enum CacheError {
     Address(#[from] TrypemaError),
     #[error("{0}")]
     Redis(#[from] RedisError),
-    #[error("Redis did not answer within {} s", PATIENCE.as_secs())]
-    Silent,
+    #[error("Redis did not answer within {} s", REDIS_TIMEOUT.as_secs())]
+    Timeout,
     #[error("the rule cache in Redis is malformed: {0}")]
     Unreadable(#[from] serde_json::Error),
     #[error("the cached rule set has format {0:?}, and this server reads up to {FORMAT}")]
@@ -73,8 +73,8 @@ impl Cache {
     /// # Errors
     ///
     /// Redis does not answer, or this server cannot read the entry.
-    pub(crate) async fn load(&self) -> Result<Option<Stored>, CacheError> {
-        within(async {
+    pub(crate) async fn load(&self) -> Result<Option<StoredRules>, CacheError> {
+        with_timeout(async {
             // A single command, because another server may replace the entry at any moment.
             let fields: Vec<Option<Vec<u8>>> = cmd("HMGET")
                 .arg(&self.name)
@@ -88,30 +88,30 @@ impl Cache {
             }
             let Some(Some(rules)) = fields.last() else { return Ok(None) };
             let rules = serde_json::from_slice(rules)?;
-            Ok(Some(Stored { version: header.version, rules, ..Stored::default() }))
+            Ok(Some(StoredRules { version: header.version, rules, ..StoredRules::default() }))
         })
         .await
     }
 
     /// Compares the entry with `version`. If they are the same, the entry is kept for another week.
-    pub(crate) async fn refresh(&self, version: &Version) -> Result<Kept, CacheError> {
-        within(async {
+    pub(crate) async fn refresh(&self, version: &Version) -> Result<CacheState, CacheError> {
+        with_timeout(async {
             let mut connection = self.connect().await?;
             let fields: Vec<Option<Vec<u8>>> =
                 cmd("HMGET").arg(&self.name).arg(&HEADER).query_async(&mut connection).await?;
-            let Some(header) = Header::new(&fields) else { return Ok(Kept::Other) };
-            let kept = header.compared_with(version);
-            if kept == Kept::This {
-                cmd("PEXPIRE").arg(&self.name).arg(KEPT_FOR_MS).exec_async(&mut connection).await?;
+            let Some(header) = Header::new(&fields) else { return Ok(CacheState::Other) };
+            let state = header.compare_with(version);
+            if state == CacheState::Same {
+                cmd("PEXPIRE").arg(&self.name).arg(CACHE_TTL_MS).exec_async(&mut connection).await?;
             }
-            Ok(kept)
+            Ok(state)
         })
         .await
     }
 
     /// Writes these rules for a week, replacing any entry.
-    pub(crate) async fn keep(&self, version: &Version, rules: &Rules) -> Result<(), CacheError> {
-        within(async {
+    pub(crate) async fn store(&self, version: &Version, rules: &Rules) -> Result<(), CacheError> {
+        with_timeout(async {
             let (revision, rules) = (version.revision.to_string(), serde_json::to_string(rules)?);
             let fields = [
                 ("format", &FORMAT.to_string()),
@@ -120,16 +120,20 @@ impl Cache {
                 ("change_id", &version.change_id),
                 ("rules", &rules),
             ];
-            let mut keep = pipe();
-            keep.atomic().del(&self.name).hset_multiple(&self.name, &fields).pexpire(&self.name, KEPT_FOR_MS);
-            Ok(keep.exec_async(&mut self.connect().await?).await?)
+            let mut write = pipe();
+            write
+                .atomic()
+                .del(&self.name)
+                .hset_multiple(&self.name, &fields)
+                .pexpire(&self.name, CACHE_TTL_MS);
+            Ok(write.exec_async(&mut self.connect().await?).await?)
         })
         .await
     }
 
     /// Announces a new revision to all servers.
     pub(crate) async fn announce(&self, revision: u64) -> Result<(), CacheError> {
-        within(async {
+        with_timeout(async {
             let mut publish = cmd("PUBLISH");
             publish.arg(&self.name).arg(revision).exec_async(&mut self.connect().await?).await?;
             Ok(())
@@ -137,23 +141,23 @@ impl Cache {
         .await
     }
 
-    /// Calls `heard` for every announcement, and once at the start. Returns when the connection ends.
-    pub(crate) async fn listen(&self, heard: impl Fn()) -> Result<(), CacheError> {
-        let (mut asking, mut announcements) = within(async {
+    /// Calls `on_announcement` for every announcement, and once at the start. Returns when the connection ends.
+    pub(crate) async fn listen(&self, on_announcement: impl Fn()) -> Result<(), CacheError> {
+        let (mut connection, mut announcements) = with_timeout(async {
             let server = self.redis.server_of(&self.name).await?;
             let mut announcements = Client::open(server)?.get_async_pubsub().await?;
             announcements.subscribe(&self.name).await?;
             Ok(announcements.split())
         })
         .await?;
-        heard();
+        on_announcement();
         loop {
-            match timeout(SIGN_OF_LIFE, announcements.next()).await {
-                Ok(Some(_)) => heard(),
+            match timeout(KEEPALIVE_INTERVAL, announcements.next()).await {
+                Ok(Some(_)) => on_announcement(),
                 Ok(None) => return Ok(()),
                 // A connection that died silently looks like one without announcements, so check it with a
                 // ping.
-                Err(_) => within(async { Ok(asking.ping::<Value>().await?) }).await.map(drop)?,
+                Err(_) => with_timeout(async { Ok(connection.ping::<Value>().await?) }).await.map(drop)?,
             }
         }
     }
@@ -162,8 +166,8 @@ impl Cache {
     async fn connect(&self) -> Result<MultiplexedConnection, CacheError> {
         let server = self.redis.server_of(&self.name).await?;
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE));
+            .set_connection_timeout(Some(REDIS_TIMEOUT))
+            .set_response_timeout(Some(REDIS_TIMEOUT));
         Ok(Client::open(server)?.get_multiplexed_async_connection_with_config(&config).await?)
     }
 }
@@ -182,28 +186,32 @@ impl Header {
         let [format, Some(set_id), Some(revision), Some(change_id), ..] = fields else { return None };
         let text = |field: &Vec<u8>| String::from_utf8_lossy(field).into_owned();
         let revision = text(revision).parse().unwrap_or(0);
-        let format = format.as_ref().map_or_else(|| UNNUMBERED.to_string(), text);
+        let format = format.as_ref().map_or_else(|| NO_FORMAT.to_string(), text);
         Some(Self {
             version: Version { set_id: text(set_id), revision, change_id: text(change_id) },
-            newer_format: Some(format).filter(|format| !matches!(format.parse(), Ok(UNNUMBERED..=FORMAT))),
+            newer_format: Some(format).filter(|format| !matches!(format.parse(), Ok(NO_FORMAT..=FORMAT))),
         })
     }
 
     /// Compares the entry with the rules of this version.
-    fn compared_with(&self, version: &Version) -> Kept {
+    fn compare_with(&self, version: &Version) -> CacheState {
         let is_same_set = self.version.set_id == version.set_id;
         if is_same_set && self.version.change_id == version.change_id {
-            return self.newer_format.clone().map_or(Kept::This, Kept::NewerFormat);
+            return self.newer_format.clone().map_or(CacheState::Same, CacheState::NewerFormat);
         }
-        if is_same_set && self.version.revision > version.revision { Kept::Later } else { Kept::Other }
+        if is_same_set && self.version.revision > version.revision {
+            CacheState::Later
+        } else {
+            CacheState::Other
+        }
     }
 }
 
 /// The result of comparing a cached rule set with a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum CacheState {
     /// The same version.
-    This,
+    Same,
     /// The same version, which a newer server wrote in this format.
     NewerFormat(String),
     /// A later revision of the same database.
@@ -212,8 +220,8 @@ pub(crate) enum Kept {
     Other,
 }
 
-async fn within<T>(work: impl Future<Output = Result<T, CacheError>>) -> Result<T, CacheError> {
-    timeout(PATIENCE, work).await.unwrap_or(Err(CacheError::Silent))
+async fn with_timeout<T>(work: impl Future<Output = Result<T, CacheError>>) -> Result<T, CacheError> {
+    timeout(REDIS_TIMEOUT, work).await.unwrap_or(Err(CacheError::Timeout))
 }
 
 #[cfg(test)]
@@ -239,14 +247,14 @@ mod tests {
     #[test]
     fn only_this_very_revision_is_left_in_a_newer_format() {
         let ours = Version { set_id: "set".to_owned(), revision: 5, change_id: "five".to_owned() };
-        let compared = |format, revision, change_id| header(format, revision, change_id).compared_with(&ours);
-        assert_eq!(compared(Some("1"), "5", "five"), Kept::This);
-        assert_eq!(compared(None, "5", "five"), Kept::This);
-        assert_eq!(compared(Some("2"), "5", "five"), Kept::NewerFormat("2".to_owned()));
-        assert_eq!(compared(Some("2"), "4", "four"), Kept::Other);
-        assert_eq!(compared(Some("2"), "5", "lost"), Kept::Other);
-        assert_eq!(compared(Some("2"), "6", "six"), Kept::Later);
+        let compared = |format, revision, change_id| header(format, revision, change_id).compare_with(&ours);
+        assert_eq!(compared(Some("1"), "5", "five"), CacheState::Same);
+        assert_eq!(compared(None, "5", "five"), CacheState::Same);
+        assert_eq!(compared(Some("2"), "5", "five"), CacheState::NewerFormat("2".to_owned()));
+        assert_eq!(compared(Some("2"), "4", "four"), CacheState::Other);
+        assert_eq!(compared(Some("2"), "5", "lost"), CacheState::Other);
+        assert_eq!(compared(Some("2"), "6", "six"), CacheState::Later);
         let stranger = Version { set_id: "another".to_owned(), ..ours.clone() };
-        assert_eq!(header(Some("2"), "6", "six").compared_with(&stranger), Kept::Other);
+        assert_eq!(header(Some("2"), "6", "six").compare_with(&stranger), CacheState::Other);
     }
 }

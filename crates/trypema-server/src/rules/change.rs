@@ -18,14 +18,14 @@ pub(crate) enum Item {
     /// An override of a rule's limit for a single key.
     Override(Box<Override>),
     /// A value on a list.
-    Listed(Listed),
+    ListEntry(ListEntry),
     /// A row that cannot be parsed, as raw JSON.
     Unreadable(serde_json::Value),
 }
 
 /// A value on a list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub(crate) struct Listed {
+pub(crate) struct ListEntry {
     pub(crate) list: ListName,
     pub(crate) attribute: String,
     pub(crate) value: String,
@@ -34,7 +34,7 @@ pub(crate) struct Listed {
 /// The kind of an item, in the order in which changes are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum ItemKind {
     /// A rule.
     Rule,
     /// An override of a rule for one key.
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     List,
 }
 
-impl Kind {
+impl ItemKind {
     /// Parses the name that the database uses.
     pub(crate) fn of(name: &str) -> Option<Self> {
         match name {
@@ -57,17 +57,17 @@ impl Kind {
 
 /// The identity of an item within a rule set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Name {
+pub(crate) enum ItemName {
     Rule(String),
     Override(String, BTreeMap<String, String>),
-    Listed(Listed),
+    ListEntry(ListEntry),
 }
 
 /// One difference between two rule sets.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub(crate) struct Change {
+pub(crate) struct StoredChange {
     /// The kind of the item.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ItemKind,
     /// The name of the item: the id of a rule; the rule and the key of an override; or the list, the
     /// attribute and the value of an entry.
     pub(crate) name: String,
@@ -83,33 +83,33 @@ impl Item {
     }
 
     /// Returns the identity of the item, or `None` for a row that cannot be parsed.
-    pub(crate) fn name(&self) -> Option<Name> {
+    pub(crate) fn name(&self) -> Option<ItemName> {
         match self {
-            Self::Rule(rule) => Some(Name::Rule(rule.id.clone())),
-            Self::Override(special) => Some(Name::of(special)),
-            Self::Listed(listed) => Some(Name::Listed(listed.clone())),
+            Self::Rule(rule) => Some(ItemName::Rule(rule.id.clone())),
+            Self::Override(item) => Some(ItemName::of(item)),
+            Self::ListEntry(listed) => Some(ItemName::ListEntry(listed.clone())),
             Self::Unreadable(_) => None,
         }
     }
 
     /// Returns all items of a rule set.
-    pub(crate) fn all(rules: &Rules) -> BTreeMap<Name, Self> {
+    pub(crate) fn all(rules: &Rules) -> BTreeMap<ItemName, Self> {
         let lists = [(ListName::Allow, &rules.allow), (ListName::Block, &rules.block)];
         let listed = lists.into_iter().flat_map(|(list, values)| {
             let of_attribute = move |(attribute, values): (&String, &Vec<String>)| {
                 let attribute = attribute.clone();
-                let listed = move |value: String| Listed { list, attribute: attribute.clone(), value };
+                let listed = move |value: String| ListEntry { list, attribute: attribute.clone(), value };
                 values.clone().into_iter().map(listed).collect::<Vec<_>>()
             };
             values.iter().flat_map(of_attribute)
         });
         let items = rules.rules.iter().cloned().map(Self::rule);
         let items = items.chain(rules.overrides.iter().map(|one| Self::Override(Box::new(one.clone()))));
-        items.chain(listed.map(Self::Listed)).filter_map(|item| Some((item.name()?, item))).collect()
+        items.chain(listed.map(Self::ListEntry)).filter_map(|item| Some((item.name()?, item))).collect()
     }
 
     /// Builds a rule set from items.
-    pub(crate) fn together(items: impl IntoIterator<Item = Self>) -> Rules {
+    pub(crate) fn into_rules(items: impl IntoIterator<Item = Self>) -> Rules {
         let mut rules = Rules::default();
         items.into_iter().for_each(|item| item.add_to(&mut rules));
         rules
@@ -119,8 +119,8 @@ impl Item {
     pub(crate) fn add_to(self, rules: &mut Rules) {
         match self {
             Self::Rule(rule) => rules.rules.push(*rule),
-            Self::Override(special) => rules.overrides.push(*special),
-            Self::Listed(Listed { list, attribute, value }) => {
+            Self::Override(item) => rules.overrides.push(*item),
+            Self::ListEntry(ListEntry { list, attribute, value }) => {
                 list.values_of(rules).entry(attribute).or_default().push(value);
             }
             Self::Unreadable(_) => {}
@@ -138,23 +138,23 @@ impl ListName {
     }
 }
 
-impl Name {
+impl ItemName {
     /// Returns the name of an override.
-    pub(crate) fn of(special: &Override) -> Self {
-        Self::Override(special.rule.clone(), special.key.clone())
+    pub(crate) fn of(item: &Override) -> Self {
+        Self::Override(item.rule.clone(), item.key.clone())
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ItemKind {
         match self {
-            Self::Rule(_) => Kind::Rule,
-            Self::Override(..) => Kind::Override,
-            Self::Listed(_) => Kind::List,
+            Self::Rule(_) => ItemKind::Rule,
+            Self::Override(..) => ItemKind::Override,
+            Self::ListEntry(_) => ItemKind::List,
         }
     }
 }
 
 /// Formats the name for people.
-impl std::fmt::Display for Name {
+impl std::fmt::Display for ItemName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Rule(id) => f.write_str(id),
@@ -162,7 +162,7 @@ impl std::fmt::Display for Name {
                 write!(f, "{rule}")?;
                 key.iter().try_for_each(|(name, value)| write!(f, " {name}={value:?}"))
             }
-            Self::Listed(Listed { list, attribute, value }) => {
+            Self::ListEntry(ListEntry { list, attribute, value }) => {
                 let list = if *list == ListName::Allow { "allow" } else { "block" };
                 write!(f, "{list} {attribute} {value}")
             }
@@ -188,15 +188,15 @@ pub(crate) fn canonical_value(attribute: &str, value: &str) -> String {
 }
 
 /// Returns the changes that turn `old` into `new`.
-pub(crate) fn between(old: &Rules, new: &Rules) -> Vec<Change> {
+pub(crate) fn diff(old: &Rules, new: &Rules) -> Vec<StoredChange> {
     let (mut old, mut new) = (Item::all(old), Item::all(new));
-    let names: std::collections::BTreeSet<Name> = old.keys().chain(new.keys()).cloned().collect();
-    let change = |name: Name| {
+    let names: std::collections::BTreeSet<ItemName> = old.keys().chain(new.keys()).cloned().collect();
+    let change = |name: ItemName| {
         let (before, after) = (old.remove(&name), new.remove(&name));
         if before == after {
             return None;
         }
-        Some(Change { kind: name.kind(), name: name.to_string(), before, after })
+        Some(StoredChange { kind: name.kind(), name: name.to_string(), before, after })
     };
     names.into_iter().filter_map(change).collect()
 }
@@ -232,7 +232,7 @@ mod tests {
             block: {ip: [10.0.0.1]}
             ",
         );
-        let told = |change: &Change| {
+        let describe = |change: &StoredChange| {
             let sign = match (&change.before, &change.after) {
                 (None, _) => '+',
                 (_, None) => '-',
@@ -240,9 +240,9 @@ mod tests {
             };
             format!("{sign} {}", change.name)
         };
-        let changes: Vec<String> = between(&old, &new).iter().map(told).collect();
+        let changes: Vec<String> = diff(&old, &new).iter().map(describe).collect();
         assert_eq!(changes, ["~ a", "- b", "+ c", "+ allow ip 10.0.0.2", "- block ip 10.0.0.2"]);
-        assert_eq!(between(&old, &old), []);
-        assert_eq!(between(&old, &Item::together(Item::all(&old).into_values())), []);
+        assert_eq!(diff(&old, &old), []);
+        assert_eq!(diff(&old, &Item::into_rules(Item::all(&old).into_values())), []);
     }
 }

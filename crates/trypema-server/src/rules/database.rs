@@ -22,44 +22,44 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-pub(crate) use editing::{EditError, Edited, Reach, Snapshot, Wanted};
+pub(crate) use editing::{EditError, EditResult, EditScope, ProposedRules, Snapshot};
 pub(crate) use history::{HistoryEntry, NoSuchRevision, Page};
 pub(crate) use migrate::Migrated;
 pub(crate) use row::ListName;
-pub(crate) use stored::{Stored, Unusable, Version};
+pub(crate) use stored::{InvalidStoredRules, StoredRules, Version};
 
-use crate::background_worker::{NotDone, Worker};
+use crate::background_worker::{Worker, WorkerError};
 use crate::secret::Secret;
 
 /// The channel of `NOTIFY` that announces changes.
 const CHANNEL: &str = "trypema_rules";
 /// The number of connections for readers.
-const LOOKS: usize = 3;
-/// The number of connections for editors. More would not help, because changes are serialised anyway.
-const CHANGES: usize = 2;
+const READERS: usize = 3;
+/// The number of connections for changes. More would not help, because changes are serialised anyway.
+const WRITERS: usize = 2;
 /// The timeout of a query: a request or the next poll waits for it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of writing a change: thousands of rules take some seconds.
-const UNTIL_WRITTEN: Duration = Duration::from_secs(25);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
 /// The timeout of connecting.
-const UNTIL_CONNECTED: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval at which an idle listening connection is checked.
-pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// The timeout of the ping that checks an idle connection before it is reused.
-const UNTIL_ALIVE: Duration = Duration::from_secs(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeouts within PostgreSQL. A query that waits for a lock does not notice that its client has given up,
 /// so the database has to end it.
-const GIVE_UP: &str =
+const SESSION_TIMEOUTS: &str =
     "SET statement_timeout = '25s'; SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '30s'";
 
 /// The PostgreSQL database that stores the rules.
 #[derive(Debug)]
 pub(crate) struct Database {
     address: Address,
-    looks: Semaphore,
-    changes: Semaphore,
+    readers: Semaphore,
+    writers: Semaphore,
     /// A separate permit, so that the rule watcher never waits behind readers.
-    following: Semaphore,
+    watcher: Semaphore,
     /// A connection that no session uses at the moment.
     idle: Mutex<Option<PgConnection>>,
 }
@@ -97,19 +97,19 @@ pub enum DatabaseError {
     )]
     UnrelatedTable(String),
     /// The database did not answer in time.
-    #[error("PostgreSQL did not answer within {} s", PATIENCE.as_secs())]
-    Silent,
+    #[error("PostgreSQL did not answer within {} s", QUERY_TIMEOUT.as_secs())]
+    Timeout,
     /// The task that worked on the reply ended early.
     #[error("the request was interrupted by an internal error; see the log of the server")]
     Interrupted,
     /// Too many sessions or read tasks are waiting.
     #[error("too many concurrent requests for rules; retry")]
-    Crowded,
+    TooManySessions,
     /// The database rejected a query, or is unreachable.
-    #[error("the database: {}", said(.0))]
+    #[error("the database: {}", message_of(.0))]
     Failed(#[from] sqlx::Error),
     /// A migration failed.
-    #[error("migrating the database: {}", why_not_migrated(.0))]
+    #[error("migrating the database: {}", migration_message(.0))]
     Migration(#[from] sqlx::migrate::MigrateError),
 }
 
@@ -119,16 +119,16 @@ impl DatabaseError {
         match self {
             Self::Address(_) | Self::NotMigrated | Self::UnrelatedTable(_) => true,
             Self::File { .. }
-            | Self::Silent
+            | Self::Timeout
             | Self::Interrupted
-            | Self::Crowded
+            | Self::TooManySessions
             | Self::Failed(_)
             | Self::Migration(_) => false,
         }
     }
 
     /// Returns the message of the constraint that rejected a change, if that is the cause.
-    pub(crate) fn refusal(&self) -> Option<String> {
+    pub(crate) fn constraint_violation(&self) -> Option<String> {
         let Self::Failed(sqlx::Error::Database(error)) = self else { return None };
         match error.code().as_deref() {
             // Violations of a check, a unique or a foreign key; numbers or texts that do not fit.
@@ -140,13 +140,13 @@ impl DatabaseError {
     }
 
     /// Returns a description for callers that have no access to the database.
-    pub(crate) fn told(&self) -> &'static str {
+    pub(crate) fn public_message(&self) -> &'static str {
         let code = match self {
             Self::NotMigrated => return "tables are missing or outdated: run `trypema rules migrate`",
             Self::Interrupted => {
                 return "the request was interrupted by an internal error; see the log of the server";
             }
-            Self::Crowded => return "too many concurrent requests for rules; retry",
+            Self::TooManySessions => return "too many concurrent requests for rules; retry",
             Self::Failed(sqlx::Error::Database(error)) => error.code(),
             _ => None,
         };
@@ -159,17 +159,17 @@ impl DatabaseError {
     }
 }
 
-impl From<NotDone> for DatabaseError {
-    fn from(not_done: NotDone) -> Self {
-        match not_done {
-            NotDone::Interrupted => Self::Interrupted,
-            NotDone::Busy => Self::Crowded,
+impl From<WorkerError> for DatabaseError {
+    fn from(error: WorkerError) -> Self {
+        match error {
+            WorkerError::Interrupted => Self::Interrupted,
+            WorkerError::Busy => Self::TooManySessions,
         }
     }
 }
 
 /// Returns the message of the error, without its position in PostgreSQL's source code.
-fn said(error: &sqlx::Error) -> String {
+fn message_of(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Database(error) => error.message().to_owned(),
         other => other.to_string(),
@@ -177,18 +177,18 @@ fn said(error: &sqlx::Error) -> String {
 }
 
 /// Returns the reason why a migration failed, with the object that the database names.
-fn why_not_migrated(error: &sqlx::migrate::MigrateError) -> String {
+fn migration_message(error: &sqlx::migrate::MigrateError) -> String {
     let sqlx::migrate::MigrateError::ExecuteMigration(error, version) = error else {
         return error.to_string();
     };
     let detail = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     let detail = detail.and_then(PgDatabaseError::detail).map(|detail| format!(" ({detail})"));
-    format!("{}{}; nothing was changed (migration {version})", said(error), detail.unwrap_or_default())
+    format!("{}{}; nothing was changed (migration {version})", message_of(error), detail.unwrap_or_default())
 }
 
 /// A connection, and the permit to use one.
 #[derive(Debug)]
-struct Session<'d> {
+struct DatabaseSession<'d> {
     database: &'d Database,
     connection: PgConnection,
     purpose: Purpose,
@@ -198,33 +198,33 @@ struct Session<'d> {
 /// The purpose of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    Looking,
-    Changing,
-    Following,
+    Reading,
+    Writing,
+    Watching,
 }
 
 impl Purpose {
     /// Returns the worker for long work.
     fn worker(self) -> Worker {
         match self {
-            Self::Looking => Worker::Reads,
-            Self::Changing | Self::Following => Worker::Changes,
+            Self::Reading => Worker::Reads,
+            Self::Writing | Self::Watching => Worker::Changes,
         }
     }
 }
 
-impl Session<'_> {
+impl DatabaseSession<'_> {
     /// Returns the connection for reuse. Dropping a session instead closes its connection, and with it any
     /// open transaction.
-    fn rest(self) {
+    fn keep_idle(self) {
         *self.database.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.connection);
     }
 
     /// Rolls back the transaction, then returns the connection for reuse.
     async fn roll_back(mut self) {
         let rolled_back = async { Ok(query("ROLLBACK").execute(&mut self.connection).await?) };
-        if within(rolled_back).await.is_ok() {
-            self.rest();
+        if with_timeout(rolled_back).await.is_ok() {
+            self.keep_idle();
         }
     }
 }
@@ -237,45 +237,46 @@ impl Database {
     /// The address is invalid.
     pub(crate) fn new(address: Address) -> Result<Self, DatabaseError> {
         address.options()?;
-        let (looks, changes, following) = (Semaphore::new(LOOKS), Semaphore::new(CHANGES), Semaphore::new(1));
-        Ok(Self { address, looks, changes, following, idle: Mutex::new(None) })
+        let (readers, writers, watcher) =
+            (Semaphore::new(READERS), Semaphore::new(WRITERS), Semaphore::new(1));
+        Ok(Self { address, readers, writers, watcher, idle: Mutex::new(None) })
     }
 
-    /// Returns a session, or [`DatabaseError::Crowded`] if none is free in time.
-    async fn session(&self, purpose: Purpose) -> Result<Session<'_>, DatabaseError> {
-        let turns = match purpose {
-            Purpose::Looking => &self.looks,
-            Purpose::Changing => &self.changes,
-            Purpose::Following => &self.following,
+    /// Returns a session, or [`DatabaseError::TooManySessions`] if none is free in time.
+    async fn session(&self, purpose: Purpose) -> Result<DatabaseSession<'_>, DatabaseError> {
+        let permits = match purpose {
+            Purpose::Reading => &self.readers,
+            Purpose::Writing => &self.writers,
+            Purpose::Watching => &self.watcher,
         };
-        let permit = timeout(PATIENCE, turns.acquire()).await;
-        let permit = permit.ok().and_then(Result::ok).ok_or(DatabaseError::Crowded)?;
+        let permit = timeout(QUERY_TIMEOUT, permits.acquire()).await;
+        let permit = permit.ok().and_then(Result::ok).ok_or(DatabaseError::TooManySessions)?;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let connection = match alive(idle).await {
+        let connection = match if_alive(idle).await {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        Ok(Session { database: self, connection, purpose, _permit: permit })
+        Ok(DatabaseSession { database: self, connection, purpose, _permit: permit })
     }
 
     async fn connect(&self) -> Result<PgConnection, DatabaseError> {
         let connecting = async {
             let mut connection = self.address.options()?.connect().await?;
-            sqlx::raw_sql(GIVE_UP).execute(&mut connection).await?;
+            sqlx::raw_sql(SESSION_TIMEOUTS).execute(&mut connection).await?;
             Ok(connection)
         };
-        timeout(UNTIL_CONNECTED, connecting).await.unwrap_or(Err(DatabaseError::Silent))
+        timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or(Err(DatabaseError::Timeout))
     }
 
-    /// Calls `heard` for every announced change, and once at the start. Returns when the connection ends.
+    /// Calls `on_notification` for every announced change, and once at the start. Returns when the connection ends.
     ///
     /// # Errors
     ///
     /// The database is unreachable.
-    pub(crate) async fn listen(&self, heard: impl Fn()) -> Result<(), DatabaseError> {
+    pub(crate) async fn listen(&self, on_notification: impl Fn()) -> Result<(), DatabaseError> {
         let pool = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
-        let pool = pool.acquire_timeout(UNTIL_CONNECTED).connect_lazy_with(self.address.options()?);
-        let mut listener = within(async {
+        let pool = pool.acquire_timeout(CONNECT_TIMEOUT).connect_lazy_with(self.address.options()?);
+        let mut listener = with_timeout(async {
             let mut listener = PgListener::connect_with(&pool).await?;
             // Return on a lost connection: the caller has to know that it may have missed a change.
             listener.eager_reconnect(false);
@@ -283,17 +284,17 @@ impl Database {
             Ok(listener)
         })
         .await?;
-        heard();
+        on_notification();
         loop {
-            match timeout(SIGN_OF_LIFE, listener.try_recv()).await {
-                Ok(Ok(Some(_))) => heard(),
+            match timeout(KEEPALIVE_INTERVAL, listener.try_recv()).await {
+                Ok(Ok(Some(_))) => on_notification(),
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Err(error)) => return Err(error.into()),
                 // A connection that died silently looks like one without announcements, so check it with a
                 // query.
                 Err(_) => {
                     let alive = async { Ok(listener.execute("SELECT 1").await?) };
-                    within(alive).await?;
+                    with_timeout(alive).await?;
                 }
             }
         }
@@ -302,10 +303,10 @@ impl Database {
 
 /// Returns an idle connection if it still works: the database may have restarted, or a firewall may have
 /// dropped the connection.
-async fn alive(idle: Option<PgConnection>) -> Option<PgConnection> {
+async fn if_alive(idle: Option<PgConnection>) -> Option<PgConnection> {
     let mut connection = idle?;
-    let answer = timeout(UNTIL_ALIVE, connection.ping()).await;
-    answer.is_ok_and(|answer| answer.is_ok()).then_some(connection)
+    let ping = timeout(PING_TIMEOUT, connection.ping()).await;
+    ping.is_ok_and(|ping| ping.is_ok()).then_some(connection)
 }
 
 /// Creates an unnamed statement, so that clients which share connections through a pooler do not conflict.
@@ -313,10 +314,10 @@ fn query<'q>(text: impl SqlSafeStr) -> Query<'q, Postgres, PgArguments> {
     sqlx::query(text).persistent(false)
 }
 
-/// Runs `work` with the timeout [`PATIENCE`]. On a timeout the session is dropped, which closes its
+/// Runs `work` with the timeout [`QUERY_TIMEOUT`]. On a timeout the session is dropped, which closes its
 /// connection.
-async fn within<T>(work: impl Future<Output = Result<T, DatabaseError>>) -> Result<T, DatabaseError> {
-    timeout(PATIENCE, work).await.unwrap_or(Err(DatabaseError::Silent))
+async fn with_timeout<T>(work: impl Future<Output = Result<T, DatabaseError>>) -> Result<T, DatabaseError> {
+    timeout(QUERY_TIMEOUT, work).await.unwrap_or(Err(DatabaseError::Timeout))
 }
 
 impl Address {

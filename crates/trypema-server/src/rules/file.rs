@@ -9,10 +9,10 @@ const DEMONSTRATION: &str = include_str!("../demo.yaml");
 
 /// A rules file, or the demonstration rules (`None`), which never change.
 #[derive(Debug, Clone)]
-pub(crate) struct Source(pub(crate) Option<RulesFile>);
+pub(crate) struct FileRules(pub(crate) Option<RulesFile>);
 
 /// Formats the name of the source.
-impl fmt::Display for Source {
+impl fmt::Display for FileRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             None => f.write_str("the built-in rules"),
@@ -23,14 +23,14 @@ impl fmt::Display for Source {
 
 /// The reason for reading a file again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum ReloadTrigger {
     /// The poll interval has passed; the file may have changed.
     Poll,
     /// An operator requested a reload.
-    Asked,
+    Requested,
 }
 
-impl Source {
+impl FileRules {
     /// Reads and compiles the rules.
     ///
     /// # Errors
@@ -44,10 +44,10 @@ impl Source {
     }
 
     /// Reads the rules again. Returns `None` for a poll of a file that has not changed.
-    pub(crate) fn read_for(&mut self, reason: Reason) -> Option<Result<RuleSet, InvalidRules>> {
-        match reason {
-            Reason::Poll => self.0.as_mut()?.poll(),
-            Reason::Asked => Some(self.read()),
+    pub(crate) fn read_for(&mut self, trigger: ReloadTrigger) -> Option<Result<RuleSet, InvalidRules>> {
+        match trigger {
+            ReloadTrigger::Poll => self.0.as_mut()?.poll(),
+            ReloadTrigger::Requested => Some(self.read()),
         }
     }
 }

@@ -19,9 +19,9 @@ use crate::metrics::Counter;
 /// The number of spans in one request to the collector.
 const BATCH: usize = 512;
 /// The time that the first span of a batch waits for more.
-const GATHER: Duration = Duration::from_secs(1);
+const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// The timeout of one request to the collector.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The error of an endpoint that is not an `http://` address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -60,12 +60,12 @@ impl Collector {
         let mut batch = Vec::with_capacity(BATCH);
         while let Some(first) = waiting.recv().await {
             batch.push(first);
-            gather(&mut waiting, &mut batch).await;
-            let sent = tokio::time::timeout(PATIENCE, self.send(&batch)).await;
+            fill_batch(&mut waiting, &mut batch).await;
+            let sent = tokio::time::timeout(SEND_TIMEOUT, self.send(&batch)).await;
             let failure = match sent {
                 Ok(Ok(())) => None,
                 Ok(Err(reason)) => Some(reason),
-                Err(_) => Some(format!("no response within {} s", PATIENCE.as_secs())),
+                Err(_) => Some(format!("no response within {} s", SEND_TIMEOUT.as_secs())),
             };
             match (&failure, was_failing) {
                 (Some(reason), false) => {
@@ -90,7 +90,7 @@ impl Collector {
         let request = Request::post(&self.path)
             .header("host", &self.authority)
             .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(written(batch).to_string())))
+            .body(Full::new(Bytes::from(to_json(batch).to_string())))
             .map_err(|error| failed(&error))?;
         let answer = async {
             let status = sender.send_request(request).await.map_err(|error| failed(&error))?.status();
@@ -103,9 +103,9 @@ impl Collector {
     }
 }
 
-/// Adds spans to the batch until it is full or [`GATHER`] has passed.
-async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
-    let gathering = async {
+/// Adds spans to the batch until it is full or [`BATCH_DELAY`] has passed.
+async fn fill_batch(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
+    let filling = async {
         while batch.len() < BATCH {
             match waiting.recv().await {
                 Some(span) => batch.push(span),
@@ -114,12 +114,12 @@ async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
         }
     };
     // A timeout is the usual end.
-    let _ = tokio::time::timeout(GATHER, gathering).await;
+    let _ = tokio::time::timeout(BATCH_DELAY, filling).await;
 }
 
 /// Encodes spans as an OTLP request body.
-fn written(batch: &[Span]) -> Value {
-    let spans: Vec<Value> = batch.iter().map(one).collect();
+fn to_json(batch: &[Span]) -> Value {
+    let spans: Vec<Value> = batch.iter().map(span_to_json).collect();
     let service = json!({"key": "service.name", "value": {"stringValue": "trypema"}});
     json!({"resourceSpans": [{
         "resource": {"attributes": [service]},
@@ -127,7 +127,7 @@ fn written(batch: &[Span]) -> Value {
     }]})
 }
 
-fn one(span: &Span) -> Value {
+fn span_to_json(span: &Span) -> Value {
     const SERVER: u8 = 2;
     const ERROR: u8 = 2;
     let status = u16::from(span.status);

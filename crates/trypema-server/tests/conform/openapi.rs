@@ -181,7 +181,7 @@ fn requests_are_valid_by_the_schema_if_they_are_taken() {
 #[test]
 fn wrong_answers_are_found() {
     let document = document();
-    let schema = json!({"$ref": "#/components/schemas/CheckAnswer"});
+    let schema = json!({"$ref": "#/components/schemas/CheckResponse"});
     let service = InProcess::start("");
     let right = service.client().send("POST", "/v1/check", &[], r#"{"attributes": {"user": "ann"}}"#).json();
     assert_eq!(document.faults(&schema, &right, "answer"), Vec::<String>::new());

@@ -213,7 +213,7 @@ fn rules_are_never_changed_without_a_token() {
         let evil = [proof, ("origin", "http://evil.example")];
         assert_eq!((create(&evil), create(&[proof])), (403, if listen.starts_with('1') { 201 } else { 409 }));
         let history = service.get("/v1/ruleset/history").json();
-        assert_eq!(history["entries"][0]["changed_by"], json!("editor"));
+        assert_eq!(history["entries"][0]["changed_by"], json!("admin"));
     }
     // With a reader's token only, no client can change rules.
     let service = scene.service(&["--reader-token", "secret-token-to-look"]);

@@ -214,7 +214,7 @@ fn history_is_told_and_gone_back_in() {
     }
     let first = told(&service, &["rules", "export", "--revision", "1"]);
     let history = told(&service, &["rules", "history", "--limit", "1"]);
-    assert!(history.starts_with("revision 2 by editor at 2"), "{history}");
+    assert!(history.starts_with("revision 2 by admin at 2"), "{history}");
     assert!(history.ends_with("~ rule per-user\n    strategy.fixed_window.limit: 2 -> 9\n"), "{history}");
     let about = told(&service, &["rules", "history", "--about", "next"]);
     assert_eq!(about.lines().filter(|line| line.starts_with("revision ")).count(), 1, "{about}");

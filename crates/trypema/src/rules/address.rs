@@ -7,12 +7,12 @@ use crate::address_key::AddressKey;
 
 /// A network: an address and a prefix length. IPv4 networks are stored as IPv6, within `::ffff:0:0/96`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Network {
+pub(super) struct CanonicalNetwork {
     bits: u128,
     prefix: u8,
 }
 
-impl Network {
+impl CanonicalNetwork {
     /// Parses an address or a network: `10.0.0.1`, `10.0.0.0/8`, `2001:db8::1` or `2001:db8::/32`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = match text.split_once('/') {
@@ -51,7 +51,7 @@ impl Network {
 }
 
 /// Writes an address, or a network with its prefix length, as rules files do.
-impl fmt::Display for Network {
+impl fmt::Display for CanonicalNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = Ipv6Addr::from_bits(self.bits);
         let (address, most, offset) = match address.to_ipv4_mapped().filter(|_| self.prefix >= 96) {
@@ -81,8 +81,8 @@ pub(super) fn key_of(text: &str) -> Option<AddressKey> {
 mod tests {
     use super::*;
 
-    fn network(text: &str) -> Network {
-        Network::parse(text).unwrap_or_else(|| panic!("{text}"))
+    fn network(text: &str) -> CanonicalNetwork {
+        CanonicalNetwork::parse(text).unwrap_or_else(|| panic!("{text}"))
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn other_texts_are_none() {
         for text in ["", "ann", "10.0.0.0/33", "10.0.0/8", "2001:db8::/129", "1.2.3.4/x", "/8"] {
-            assert_eq!(Network::parse(text), None, "{text}");
+            assert_eq!(CanonicalNetwork::parse(text), None, "{text}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::address::Network;
+use super::address::CanonicalNetwork;
 use super::definition::{Action, IfMissing, Rule, Rules, Scope};
 use super::endpoint::{EndpointPattern, Path};
 use super::index::{Filing, Map};
@@ -244,7 +244,7 @@ impl Compiler {
         match name {
             "ip" => {
                 let network = |(index, value): (usize, &String)| {
-                    let network = Network::parse(value);
+                    let network = CanonicalNetwork::parse(value);
                     if network.is_none() {
                         let given: String = value.chars().take(MAX_ID_BYTES).collect();
                         self.refuse(

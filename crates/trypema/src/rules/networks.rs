@@ -1,18 +1,18 @@
 //! Sets of networks, searched by bisection.
 
-use super::address::Network;
+use super::address::CanonicalNetwork;
 
 /// A sorted set of networks that do not overlap: networks inside another one are left out. A lookup takes
 /// logarithmic time.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Networks(Box<[Network]>);
+pub(super) struct Networks(Box<[CanonicalNetwork]>);
 
-impl FromIterator<Network> for Networks {
-    fn from_iter<I: IntoIterator<Item = Network>>(networks: I) -> Self {
-        let mut sorted: Vec<Network> = networks.into_iter().collect();
+impl FromIterator<CanonicalNetwork> for Networks {
+    fn from_iter<I: IntoIterator<Item = CanonicalNetwork>>(networks: I) -> Self {
+        let mut sorted: Vec<CanonicalNetwork> = networks.into_iter().collect();
         // The order puts a network directly before all networks inside it.
         sorted.sort_unstable();
-        let mut outer: Vec<Network> = Vec::with_capacity(sorted.len());
+        let mut outer: Vec<CanonicalNetwork> = Vec::with_capacity(sorted.len());
         for network in sorted {
             if !outer.last().is_some_and(|last| last.covers(network)) {
                 outer.push(network);
@@ -24,14 +24,14 @@ impl FromIterator<Network> for Networks {
 
 impl Networks {
     /// Returns the network that covers all of `client`.
-    pub(super) fn covering(&self, client: Network) -> Option<Network> {
+    pub(super) fn covering(&self, client: CanonicalNetwork) -> Option<CanonicalNetwork> {
         let after = self.0.partition_point(|network| network.first() <= client.first());
         let before = self.0.get(after.checked_sub(1)?)?;
         before.covers(client).then_some(*before)
     }
 
     /// Returns a network that has an address in common with `client`.
-    pub(super) fn meeting(&self, client: Network) -> Option<Network> {
+    pub(super) fn meeting(&self, client: CanonicalNetwork) -> Option<CanonicalNetwork> {
         let after = self.0.partition_point(|network| network.first() < client.first());
         let within = || self.0.get(after).filter(|network| client.covers(**network)).copied();
         self.covering(client).or_else(within)
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     /// Networks with few distinct bits, so that they often contain each other.
-    fn any_network() -> impl Strategy<Value = Network> {
+    fn any_network() -> impl Strategy<Value = CanonicalNetwork> {
         let v4 = (any::<[bool; 4]>(), 0_u8..=32).prop_map(|(bits, prefix)| {
             let byte = |bit: bool| if bit { 255 } else { 10 };
             format!("{}.{}.{}.{}/{prefix}", byte(bits[0]), byte(bits[1]), byte(bits[2]), byte(bits[3]))
@@ -53,7 +53,7 @@ mod tests {
         let v6 = (0_u16..4, 0_u16..4, 0_u16..4, 0_u8..=128)
             .prop_map(|(one, two, last, prefix)| format!("200{one}:db{two}::{last}/{prefix}"));
         let text = prop_oneof![v4, v6, Just("::/0".to_owned()), Just("0.0.0.0/0".to_owned())];
-        text.prop_map(|text| Network::parse(&text).unwrap_or_else(|| panic!("{text}")))
+        text.prop_map(|text| CanonicalNetwork::parse(&text).unwrap_or_else(|| panic!("{text}")))
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-use super::address::Network;
+use super::address::CanonicalNetwork;
 use super::compile;
 use super::counter::{self, PlaceholderValue};
 use super::definition::{KeyVerdict, Rule, Rules};
@@ -129,7 +129,7 @@ impl List {
                 }
             }
             Values::Networks(networks) => {
-                let client = Network::parse(value)?;
+                let client = CanonicalNetwork::parse(value)?;
                 let entry =
                     if is_doubt_enough { networks.meeting(client) } else { networks.covering(client) };
                 entry.map(|network| network.to_string())

@@ -137,17 +137,21 @@ mod tests {
             ("log", "action: log_only, if_missing: deny,"),
         ];
         let others = others.map(|(id, rest)| rule(id, rest)).concat();
-        let told = of(&format!("rules:\n{rules}{others}{}", rule("plans", "plan_tiers: [free],")));
-        assert_eq!(told.len(), 2, "{told:#?}");
+        let messages = of(&format!("rules:\n{rules}{others}{}", rule("plans", "plan_tiers: [free],")));
+        assert_eq!(messages.len(), 2, "{messages:#?}");
         for part in ["`user`", "denied by `deny`", "refused by `fail`", "only recorded by `log`"] {
-            assert!(told[0].contains(part), "{part}: {}", told[0]);
+            assert!(messages[0].contains(part), "{part}: {}", messages[0]);
         }
         assert!(
-            told[0].contains("not limited by `a`, `b`, `c`, `d`, `e` and 2 more (set `if_missing"),
+            messages[0].contains("not limited by `a`, `b`, `c`, `d`, `e` and 2 more (set `if_missing"),
             "{}",
-            told[0]
+            messages[0]
         );
-        assert!(told[1].contains("`plan`") && told[1].contains("not limited by `plans`"), "{}", told[1]);
+        assert!(
+            messages[1].contains("`plan`") && messages[1].contains("not limited by `plans`"),
+            "{}",
+            messages[1]
+        );
     }
 
     #[test]
@@ -160,7 +164,7 @@ mod tests {
 
     #[test]
     fn overrides_that_never_apply_are_told() {
-        let told = of(&format!(
+        let messages = of(&format!(
             "
 rules: [{{id: each, scope: endpoint, endpoints: [/api/**], {LIMIT}}}]
 overrides:
@@ -168,7 +172,7 @@ overrides:
   - {{rule: each, key: {{endpoint: /api/admin}}, verdict: block}}
 "
         ));
-        assert_eq!(told.len(), 1, "{told:#?}");
-        assert!(told[0].contains("`each` for endpoint \"/api/admin\" never applies"), "{}", told[0]);
+        assert_eq!(messages.len(), 1, "{messages:#?}");
+        assert!(messages[0].contains("`each` for endpoint \"/api/admin\" never applies"), "{}", messages[0]);
     }
 }

@@ -1,14 +1,14 @@
-//! Authenticates administration requests: readers may read, editors may also change.
+//! Authenticates administration requests: readers may read, admins may also change.
 
 use std::net::IpAddr;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 
-use super::problem::Refusal;
+use super::problem::ApiError;
 use crate::logins::LoginGuard;
 use crate::net::Place;
-use crate::tokens::{Actor, Role, Tokens};
+use crate::tokens::{Actor, TokenRole, Tokens};
 
 /// The tokens of one listener, and its limit on failed logins.
 #[derive(Debug)]
@@ -19,15 +19,15 @@ pub(crate) struct Access {
 
 impl Access {
     /// Admits a request with any valid token.
-    pub(super) fn admit_reader(&self, headers: &HeaderMap, place: &Place) -> Result<(), Refusal> {
+    pub(super) fn admit_reader(&self, headers: &HeaderMap, place: &Place) -> Result<(), ApiError> {
         self.admit(headers, place.connection.peer.ip()).map(drop)
     }
 
-    /// Admits a request with an editor's token, and returns the editor.
-    pub(super) fn admit_editor(&self, headers: &HeaderMap, place: &Place) -> Result<Actor, Refusal> {
+    /// Admits a request with an admin token, and returns the admin.
+    pub(super) fn admit_admin(&self, headers: &HeaderMap, place: &Place) -> Result<Actor, ApiError> {
         let actor = self.admit(headers, place.connection.peer.ip())?;
-        if actor.role < Role::Editor {
-            return Err(Refusal::new(
+        if actor.role < TokenRole::Admin {
+            return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
                 "a reader token cannot do this; use an admin token",
             ));
@@ -44,16 +44,16 @@ impl Access {
     /// Authenticates a request. A request without a token is refused but not counted, because it is not a
     /// guess. A valid token is admitted however often its address has failed, so that no client with the
     /// same address can lock the administrator out.
-    fn admit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Actor, Refusal> {
+    fn admit(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Actor, ApiError> {
         let token = bearer(headers).ok_or_else(no_token)?;
         match (self.tokens.find(token), self.tokens.is_empty()) {
             (Some(actor), _) => Ok(actor),
             (None, true) => {
-                Err(Refusal::unauthorized("no token is configured on this server; set admin_token"))
+                Err(ApiError::unauthorized("no token is configured on this server; set admin_token"))
             }
             (None, false) => Err(match self.guard.failed(peer) {
-                Some(wait) => Refusal::too_many_logins(wait),
-                None => Refusal::unauthorized("unknown token"),
+                Some(wait) => ApiError::too_many_logins(wait),
+                None => ApiError::unauthorized("unknown token"),
             }),
         }
     }
@@ -65,6 +65,6 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
 }
 
-fn no_token() -> Refusal {
-    Refusal::unauthorized("this needs a token: send it as `Authorization: Bearer TOKEN`")
+fn no_token() -> ApiError {
+    ApiError::unauthorized("this needs a token: send it as `Authorization: Bearer TOKEN`")
 }

@@ -2,8 +2,8 @@
 
 use http_body::Body;
 
-use super::Answer;
-use super::problem::Refusal;
+use super::HttpResponse;
+use super::problem::ApiError;
 use crate::net::{Place, UNACCOUNTED_BYTES};
 
 /// A response extension that changes how the response is accounted for.
@@ -17,25 +17,25 @@ pub(super) enum Accounting {
 }
 
 /// Attaches `accounting` to a response.
-pub(super) fn marked(mut answer: Answer, accounting: Accounting) -> Answer {
-    answer.extensions_mut().insert(accounting);
-    answer
+pub(super) fn with_accounting(mut response: HttpResponse, accounting: Accounting) -> HttpResponse {
+    response.extensions_mut().insert(accounting);
+    response
 }
 
 /// Accounts for a response until it is sent. Replaces the response by a 503 if there is no room.
-pub(super) async fn account_for(answer: Answer, place: &Place) -> Answer {
-    let bytes = answer.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+pub(super) async fn account_for(response: HttpResponse, place: &Place) -> HttpResponse {
+    let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let bytes = bytes.unwrap_or(usize::MAX);
     if bytes <= UNACCOUNTED_BYTES {
-        return answer;
+        return response;
     }
-    match answer.extensions().get() {
-        Some(Accounting::Reserved) => answer,
+    match response.extensions().get() {
+        Some(Accounting::Reserved) => response,
         Some(Accounting::MustSend) => {
             place.hold_answer_anyway(bytes);
-            answer
+            response
         }
-        None if place.hold_answer(bytes).await => answer,
-        None => Refusal::out_of_memory().into_answer(),
+        None if place.hold_answer(bytes).await => response,
+        None => ApiError::out_of_memory().into_response(),
     }
 }

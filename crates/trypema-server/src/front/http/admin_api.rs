@@ -8,8 +8,8 @@ use hyper::body::Incoming;
 
 use super::access::Access;
 use super::operation::SharedText;
-use super::problem::Refusal;
-use super::{Api, Asked, Common, only, rules};
+use super::problem::ApiError;
+use super::{Api, Common, RouteResult, only, rules};
 use crate::app::App;
 use crate::config::Config;
 use crate::metrics::Route;
@@ -24,7 +24,7 @@ pub(crate) struct AdminApi {
     pub(super) access: Access,
     pub(super) max_body: usize,
     /// Permits to hold a whole rule set in memory.
-    pub(super) rulesets: rules::Turns,
+    pub(super) rulesets: rules::RulesetPermits,
     pub(super) metrics: SharedText,
 }
 
@@ -46,7 +46,7 @@ impl AdminApi {
             common,
             access,
             max_body: config.limits.body_bytes,
-            rulesets: rules::Turns::default(),
+            rulesets: rules::RulesetPermits::default(),
             metrics: SharedText::default(),
         }
     }
@@ -77,7 +77,7 @@ impl Api for AdminApi {
         route == AdminRoute::Health
     }
 
-    async fn answer(&self, route: AdminRoute, request: Request<Incoming>, place: &Place) -> Asked {
+    async fn handle(&self, route: AdminRoute, request: Request<Incoming>, place: &Place) -> RouteResult {
         match route {
             AdminRoute::Explain => {
                 self.access.admit_reader(request.headers(), place)?;
@@ -87,7 +87,7 @@ impl Api for AdminApi {
             AdminRoute::Rules => self.rules(request, place).boxed().await,
             AdminRoute::Health => self.health(&request),
             AdminRoute::Operation => self.operation(&request),
-            AdminRoute::Unknown => Err(Refusal::not_found()),
+            AdminRoute::Unknown => Err(ApiError::not_found()),
         }
     }
 }

@@ -7,7 +7,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::problem::Refusal;
+use super::problem::ApiError;
 use crate::net::{Place, Reservation, UNACCOUNTED_BYTES};
 
 /// The number of bytes that are read before the task yields to other connections.
@@ -29,7 +29,7 @@ impl Deref for Body {
 }
 
 /// The parts of a body that have arrived.
-struct Parts<'p> {
+struct BodyBuffer<'p> {
     place: &'p Place,
     /// The length of the whole body, or the maximum length if the request does not declare one.
     expected: usize,
@@ -40,35 +40,35 @@ struct Parts<'p> {
 }
 
 /// Reads a whole body of at most `max` bytes. The registry of connections enforces the timeout.
-pub(super) async fn read(mut body: Incoming, max: usize, place: &Place) -> Result<Body, Refusal> {
+pub(super) async fn read(mut body: Incoming, max: usize, place: &Place) -> Result<Body, ApiError> {
     let size = body.size_hint();
     if size.lower() > max as u64 {
-        return Err(Refusal::too_large(max));
+        return Err(ApiError::too_large(max));
     }
     let expected = size.exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(max);
-    let mut parts = Parts { place, expected, first: Bytes::new(), all: Vec::new(), reserved: None };
+    let mut buffer = BodyBuffer { place, expected, first: Bytes::new(), all: Vec::new(), reserved: None };
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Refusal::bad_request("the body ended early"))?;
+        let frame = frame.map_err(|_| ApiError::bad_request("the body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
-        if parts.len() + data.len() > max {
-            return Err(Refusal::too_large(max));
+        if buffer.len() + data.len() > max {
+            return Err(ApiError::too_large(max));
         }
-        let before = parts.len();
-        parts.push(data).await?;
-        if before / BYTES_PER_POLL < parts.len() / BYTES_PER_POLL {
+        let before = buffer.len();
+        buffer.push(data).await?;
+        if before / BYTES_PER_POLL < buffer.len() / BYTES_PER_POLL {
             tokio::task::yield_now().await;
         }
     }
-    let Parts { first, all, reserved, .. } = parts;
+    let BodyBuffer { first, all, reserved, .. } = buffer;
     Ok(Body { bytes: if all.is_empty() { first } else { all.into() }, _reserved: reserved })
 }
 
-impl Parts<'_> {
+impl BodyBuffer<'_> {
     fn len(&self) -> usize {
         self.first.len() + self.all.len()
     }
 
-    async fn push(&mut self, data: Bytes) -> Result<(), Refusal> {
+    async fn push(&mut self, data: Bytes) -> Result<(), ApiError> {
         if self.len() == 0 {
             self.account_for(data.len()).await?;
             self.first = data;
@@ -86,7 +86,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    async fn account_for(&mut self, bytes: usize) -> Result<(), Refusal> {
+    async fn account_for(&mut self, bytes: usize) -> Result<(), ApiError> {
         if bytes <= UNACCOUNTED_BYTES {
             return Ok(());
         }
@@ -97,6 +97,6 @@ impl Parts<'_> {
                 self.reserved.is_some()
             }
         };
-        if has_room { Ok(()) } else { Err(Refusal::out_of_memory()) }
+        if has_room { Ok(()) } else { Err(ApiError::out_of_memory()) }
     }
 }

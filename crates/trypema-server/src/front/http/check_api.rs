@@ -9,8 +9,8 @@ use trypema::http::TrustedProxies;
 
 use super::access::Access;
 use super::operation::health;
-use super::problem::Refusal;
-use super::{Api, Asked, Common, check, only};
+use super::problem::ApiError;
+use super::{Api, Common, RouteResult, check, only};
 use crate::app::App;
 use crate::config::Config;
 use crate::forward_auth::Profiles;
@@ -85,16 +85,16 @@ impl Api for CheckApi {
 
     /// Boxes the rare routes: hyper moves the whole future of a request, so the future of a check should
     /// stay small.
-    async fn answer(&self, route: CheckRoute, request: Request<Incoming>, place: &Place) -> Asked {
+    async fn handle(&self, route: CheckRoute, request: Request<Incoming>, place: &Place) -> RouteResult {
         match route {
             CheckRoute::Check => self.check(only(&Method::POST, request)?, place).await,
             CheckRoute::ForwardAuth => self.forward_auth(&request, place).await,
             CheckRoute::Refund => {
-                self.access.admit_editor(request.headers(), place)?;
+                self.access.admit_admin(request.headers(), place)?;
                 Box::pin(self.refund(only(&Method::POST, request)?, place)).await
             }
             CheckRoute::Health => health(&self.app.readiness().without_details(), &request),
-            CheckRoute::Unknown => Err(Refusal::new(
+            CheckRoute::Unknown => Err(ApiError::new(
                 StatusCode::NOT_FOUND,
                 "the check listener serves /v1/check, /v1/refund, /v1/forward-auth, /healthz and /readyz; \
                  administration and /metrics are at admin_listen",

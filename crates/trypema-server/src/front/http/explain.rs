@@ -4,16 +4,16 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Explanation, Request as Asking};
+use trypema::rules::{Explanation, Request as RulesRequest};
 
-use super::answer::{OutcomeName, RuleAnswer, json, milliseconds};
-use super::question::Topic;
-use super::{AdminApi, Asked, begin, body};
+use super::request::RequestDescription;
+use super::response::{OutcomeName, RuleReport, json, milliseconds};
+use super::{AdminApi, RouteResult, begin, body};
 use crate::net::Place;
 
 /// The decision of every rule about a request. Nothing is spent.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct ExplainAnswer<'a> {
+pub(crate) struct ExplainResponse<'a> {
     outcome: OutcomeName,
     retry_after_ms: Option<u64>,
     /// The id of the rule that would deny the request.
@@ -25,14 +25,14 @@ pub(crate) struct ExplainAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     listed_entry: Option<&'a str>,
     /// The rules that apply, by priority.
-    rules: Vec<RuleAnswer<'a>>,
+    rules: Vec<RuleReport<'a>>,
     /// The rules that do not apply.
-    not_applying: Vec<NotApplyingAnswer<'a>>,
+    not_applying: Vec<NotApplyingRule<'a>>,
 }
 
 /// A rule that does not apply.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct NotApplyingAnswer<'a> {
+pub(super) struct NotApplyingRule<'a> {
     /// The id of the rule.
     rule: &'a str,
     /// The name of the rule, if it has one.
@@ -42,19 +42,19 @@ pub(super) struct NotApplyingAnswer<'a> {
     reason: String,
 }
 
-impl<'a> ExplainAnswer<'a> {
-    pub(crate) fn new(explained: &'a Explanation) -> Self {
-        let verdict = &explained.verdict;
-        let reasons = explained.not_applying();
+impl<'a> ExplainResponse<'a> {
+    pub(crate) fn new(explanation: &'a Explanation) -> Self {
+        let verdict = &explanation.verdict;
+        let reasons = explanation.not_applying();
         Self {
             outcome: OutcomeName::of(verdict),
             retry_after_ms: milliseconds(verdict.retry_after()),
             decided_by: verdict.decided_by().map(|rule| rule.rule.id.as_str()),
             listed_by: verdict.listed_by(),
             listed_entry: verdict.listed_entry(),
-            rules: explained.applying().map(RuleAnswer::from).collect(),
+            rules: explanation.applying().map(RuleReport::from).collect(),
             not_applying: reasons
-                .map(|rule| NotApplyingAnswer {
+                .map(|rule| NotApplyingRule {
                     rule: &rule.rule.id,
                     name: rule.rule.name.as_deref(),
                     reason: rule.reason.to_string(),
@@ -65,12 +65,12 @@ impl<'a> ExplainAnswer<'a> {
 }
 
 impl AdminApi {
-    pub(super) async fn explain(&self, request: Request<Incoming>, place: &Place) -> Asked {
+    pub(super) async fn explain(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
         let body = body::read(request.into_body(), self.max_body, place).await?;
-        let topic = Topic::read(&body)?;
+        let described = RequestDescription::read(&body)?;
         begin(place)?;
-        let attributes = topic.attributes.pairs();
-        let explained = self.app.explain(&Asking::new(&attributes).costing(topic.cost)).await?;
-        Ok(json(StatusCode::OK, &ExplainAnswer::new(&explained)))
+        let attributes = described.attributes.pairs();
+        let explanation = self.app.explain(&RulesRequest::new(&attributes).costing(described.cost)).await?;
+        Ok(json(StatusCode::OK, &ExplainResponse::new(&explanation)))
     }
 }

@@ -7,27 +7,27 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, Request, StatusCode, Uri};
 use hyper::body::Incoming;
 use trypema::http::Policy;
-use trypema::rules::Request as Asking;
+use trypema::rules::Request as RulesRequest;
 
-use super::accounting::{Accounting, marked};
-use super::check::denied;
-use super::problem::Refusal;
-use super::question::{NO_ADDRESS, is_address};
-use super::{Answer, Asked, CheckApi, begin};
+use super::accounting::{Accounting, with_accounting};
+use super::check::denial_response;
+use super::problem::ApiError;
+use super::request::{NO_ADDRESS, is_address};
+use super::{CheckApi, HttpResponse, RouteResult, begin};
 use crate::attributes::MAX_ATTRIBUTE_VALUE;
-use crate::forward_auth::{Attribute, DEFAULT, Profile, Role, Source, is_profile_name};
+use crate::forward_auth::{Attribute, AttributeKind, AttributeSource, DEFAULT, Profile, is_profile_name};
 use crate::mode::Mode;
 use crate::net::Place;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl CheckApi {
-    pub(super) async fn forward_auth(&self, request: &Request<Incoming>, place: &Place) -> Asked {
+    pub(super) async fn forward_auth(&self, request: &Request<Incoming>, place: &Place) -> RouteResult {
         begin(place)?;
         let peer = place.connection.peer.ip();
         if !self.trusted_proxies.trusts(peer) {
             let detail = format!("{} is not one of the trusted proxies", peer.to_canonical());
-            return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
+            return Err(ApiError::new(StatusCode::FORBIDDEN, detail));
         }
         let profile = self.profile(request.uri())?;
         let mut attributes: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(profile.attributes.len());
@@ -38,28 +38,28 @@ impl CheckApi {
         }
         let attributes: Vec<(&str, &str)> =
             attributes.iter().map(|(name, value)| (*name, &**value)).collect();
-        let asking = Asking::new(&attributes).costing(profile.cost.get());
-        let verdict = self.app.ask(Mode::Check, &asking).await?;
+        let rules_request = RulesRequest::new(&attributes).costing(profile.cost.get());
+        let verdict = self.app.check(Mode::Check, &rules_request).await?;
         if !verdict.is_allowed() {
-            let answer = denied(&verdict, profile.deny_status, profile.headers);
-            return Ok(marked(answer, Accounting::MustSend));
+            let response = denial_response(&verdict, profile.deny_status, profile.headers);
+            return Ok(with_accounting(response, Accounting::MustSend));
         }
-        let mut answer = Answer::default();
-        profile.headers.write(Policy::of_verdict(&verdict), answer.headers_mut());
-        Ok(answer)
+        let mut response = HttpResponse::default();
+        profile.headers.write(Policy::of_verdict(&verdict), response.headers_mut());
+        Ok(response)
     }
 
     /// Returns the profile that the path names. Nothing else is read from the path or the query: the server
     /// cannot distinguish text that a client wrote from the proxy's configuration.
-    fn profile(&self, uri: &Uri) -> Result<&Profile, Refusal> {
+    fn profile(&self, uri: &Uri) -> Result<&Profile, ApiError> {
         if uri.query().is_some() {
-            return Err(Refusal::bad_request(
+            return Err(ApiError::bad_request(
                 "forward-auth takes no query: it may be the client's; in Caddy, `rewrite /v1/forward-auth/PROFILE?` drops it",
             ));
         }
         let name = uri.path().strip_prefix("/v1/forward-auth/").unwrap_or(DEFAULT);
         if !is_profile_name(name) {
-            return Err(Refusal::bad_request(
+            return Err(ApiError::bad_request(
                 "the path needs to be /v1/forward-auth/PROFILE and nothing more: attributes, cost and deny_status are set by \
                  `forward_auth.profiles` of the service's configuration file",
             ));
@@ -68,7 +68,7 @@ impl CheckApi {
             let detail = format!(
                 "`forward_auth.profiles` of the service's configuration file has no profile {name:?}"
             );
-            Refusal::bad_request(detail)
+            ApiError::bad_request(detail)
         })
     }
 
@@ -78,35 +78,35 @@ impl CheckApi {
         attribute: &'r Attribute,
         request: &'r Request<Incoming>,
         peer: IpAddr,
-    ) -> Result<Option<Cow<'r, str>>, Refusal> {
+    ) -> Result<Option<Cow<'r, str>>, ApiError> {
         let given = match &attribute.source {
-            Source::ClientAddress => return self.client_address(request.headers(), peer).map(Some),
-            Source::Value(value) => Some(value.as_str()),
-            Source::Header(header) => only_value(request.headers(), header)?,
+            AttributeSource::ClientAddress => return self.client_address(request.headers(), peer).map(Some),
+            AttributeSource::Value(value) => Some(value.as_str()),
+            AttributeSource::Header(header) => only_value(request.headers(), header)?,
         };
-        let value = match (attribute.role, given) {
-            (Role::Endpoint | Role::Ip, None) => return Err(missing(attribute)),
-            (Role::Endpoint, Some(uri)) => path_of(uri)?.into(),
-            (Role::Ip, Some(address)) if !is_address(address) => {
-                return Err(Refusal::bad_request(NO_ADDRESS));
+        let value = match (attribute.kind, given) {
+            (AttributeKind::Endpoint | AttributeKind::Ip, None) => return Err(missing(attribute)),
+            (AttributeKind::Endpoint, Some(uri)) => path_of(uri)?.into(),
+            (AttributeKind::Ip, Some(address)) if !is_address(address) => {
+                return Err(ApiError::bad_request(NO_ADDRESS));
             }
-            (Role::Method, None) => request.method().as_str().into(),
-            (Role::Host, Some(host)) => Cow::Owned(one_spelling(host)),
+            (AttributeKind::Method, None) => request.method().as_str().into(),
+            (AttributeKind::Host, Some(host)) => Cow::Owned(normalize_host(host)),
             (_, Some(value)) => value.into(),
             (_, None) => return Ok(None),
         };
         if value.len() > MAX_ATTRIBUTE_VALUE {
             let name = &attribute.name;
-            return Err(Refusal::bad_request(format!(
+            return Err(ApiError::bad_request(format!(
                 "the value of attribute {name:?} is longer than {MAX_ATTRIBUTE_VALUE} bytes"
             )));
         }
         Ok(Some(value))
     }
 
-    fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Cow<'static, str>, Refusal> {
+    fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Cow<'static, str>, ApiError> {
         if !headers.contains_key(FORWARDED_FOR) {
-            return Err(Refusal::bad_request(
+            return Err(ApiError::bad_request(
                 "x-forwarded-for is missing: without it all clients would share the proxy's own address",
             ));
         }
@@ -116,43 +116,43 @@ impl CheckApi {
 
 /// Returns the error of a request that lacks a required attribute. Without it, rules would silently not
 /// apply.
-fn missing(attribute: &Attribute) -> Refusal {
+fn missing(attribute: &Attribute) -> ApiError {
     let name = &attribute.name;
     match &attribute.source {
-        Source::Header(header) => Refusal::bad_request(format!(
+        AttributeSource::Header(header) => ApiError::bad_request(format!(
             "{header} is missing: the proxy has to send the attribute {name:?} of the request in it"
         )),
-        Source::Value(_) | Source::ClientAddress => {
-            Refusal::bad_request(format!("attribute {name:?} is missing"))
+        AttributeSource::Value(_) | AttributeSource::ClientAddress => {
+            ApiError::bad_request(format!("attribute {name:?} is missing"))
         }
     }
 }
 
 /// Returns the value of a header that the proxy sets, or `None` if it is missing or empty. If the header
 /// occurs twice, one value is the client's, and the server cannot tell which.
-fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Refusal> {
+fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, ApiError> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Refusal::bad_request(format!(
+        return Err(ApiError::bad_request(format!(
             "{name} occurs twice: the proxy has to overwrite the one that clients send"
         )));
     }
     // Replacing invalid bytes would give different values the same counter.
     let text = std::str::from_utf8(first.as_bytes())
-        .map_err(|_| Refusal::bad_request(format!("{name} is not UTF-8")))?;
+        .map_err(|_| ApiError::bad_request(format!("{name} is not UTF-8")))?;
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
 /// Normalises a host, so that a client cannot get several counters by writing it differently.
-fn one_spelling(host: &str) -> String {
+fn normalize_host(host: &str) -> String {
     let is_address = host.starts_with('[');
     let end = if is_address { host.find(']').map(|end| end + 1) } else { host.find(':') };
     host[..end.unwrap_or(host.len())].trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// Returns the path of a URI, which may include scheme and host.
-fn path_of(uri: &str) -> Result<&str, Refusal> {
+fn path_of(uri: &str) -> Result<&str, ApiError> {
     let uri = uri.split(['?', '#']).next().unwrap_or_default();
     let path = match uri.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
@@ -163,7 +163,7 @@ fn path_of(uri: &str) -> Result<&str, Refusal> {
     if path.starts_with('/') || path == "*" {
         return Ok(path);
     }
-    Err(Refusal::bad_request("endpoint: need a path or a URI, as in /search?q=x"))
+    Err(ApiError::bad_request("endpoint: need a path or a URI, as in /search?q=x"))
 }
 
 #[cfg(test)]
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn hosts_are_written_in_one_way() {
         for host in ["Example.COM", "example.com.", "example.com:443", "example.com.:8080"] {
-            assert_eq!(one_spelling(host), "example.com");
+            assert_eq!(normalize_host(host), "example.com");
         }
-        assert_eq!(one_spelling("[2001:DB8::1]:443"), "[2001:db8::1]");
+        assert_eq!(normalize_host("[2001:DB8::1]:443"), "[2001:db8::1]");
     }
 }

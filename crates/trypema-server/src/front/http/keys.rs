@@ -5,16 +5,16 @@ use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::accounting::{Accounting, marked};
-use super::answer::{BlockAnswer, json, milliseconds, rounded_up};
-use super::problem::Refusal;
+use super::accounting::{Accounting, with_accounting};
+use super::problem::ApiError;
+use super::response::{BlockReport, json, milliseconds, rounded_up};
 use super::text::decoded_path;
-use super::{AdminApi, Asked, begin};
+use super::{AdminApi, RouteResult, begin};
 use crate::net::Place;
 
 /// The state of a counter.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct KeyAnswer<'a> {
+pub(super) struct KeyResponse<'a> {
     /// The name of the counter, as responses contain it.
     key: &'a str,
     /// The id of its rule.
@@ -34,12 +34,12 @@ pub(super) struct KeyAnswer<'a> {
     /// Milliseconds, rounded up, until no spent units count any more.
     reset_after_ms: u64,
     #[serde(flatten)]
-    block: BlockAnswer,
+    block: BlockReport,
 }
 
 /// A counter that was reset.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ResetAnswer<'a> {
+pub(super) struct ResetResponse<'a> {
     /// The name of the counter.
     key: &'a str,
     /// Whether the counter held any state.
@@ -47,10 +47,10 @@ pub(super) struct ResetAnswer<'a> {
 }
 
 impl AdminApi {
-    pub(super) async fn keys(&self, request: &Request<Incoming>, place: &Place) -> Asked {
+    pub(super) async fn keys(&self, request: &Request<Incoming>, place: &Place) -> RouteResult {
         let name = request.uri().path().strip_prefix("/v1/keys/").unwrap_or_default();
         let key = decoded_path(name);
-        let key = key.ok_or_else(|| Refusal::bad_request("the key is not percent-encoded UTF-8"))?;
+        let key = key.ok_or_else(|| ApiError::bad_request("the key is not percent-encoded UTF-8"))?;
         match *request.method() {
             Method::GET => {
                 self.access.admit_reader(request.headers(), place)?;
@@ -58,28 +58,28 @@ impl AdminApi {
                 self.inspect(&key).await
             }
             Method::DELETE => {
-                let who = self.access.admit_editor(request.headers(), place)?;
+                let who = self.access.admit_admin(request.headers(), place)?;
                 begin(place)?;
                 let existed = self.app.reset(&key).await?.ok_or_else(no_rule)?;
                 tracing::info!(key = &*key, existed, who = who.name, "keys: an editor reset a counter");
-                let answer = json(StatusCode::OK, &ResetAnswer { key: &key, existed });
-                Ok(marked(answer, Accounting::MustSend))
+                let response = json(StatusCode::OK, &ResetResponse { key: &key, existed });
+                Ok(with_accounting(response, Accounting::MustSend))
             }
             _ => {
                 self.access.admit_reader(request.headers(), place)?;
-                Err(Refusal::wrong_method("GET, DELETE"))
+                Err(ApiError::wrong_method("GET, DELETE"))
             }
         }
     }
 
-    async fn inspect(&self, key: &str) -> Asked {
+    async fn inspect(&self, key: &str) -> RouteResult {
         let next_unit = self.app.inspect(key, 1).await?.ok_or_else(no_rule)?;
         let verdict = self.app.inspect(key, 0).await?.ok_or_else(no_rule)?;
         let rule = verdict.rules().next().ok_or_else(no_rule)?;
         let decision = rule.decision;
         Ok(json(
             StatusCode::OK,
-            &KeyAnswer {
+            &KeyResponse {
                 key: rule.key,
                 rule: &rule.rule.id,
                 name: rule.rule.name.as_deref(),
@@ -88,14 +88,14 @@ impl AdminApi {
                 blocked: !decision.is_allowed(),
                 retry_after_ms: milliseconds(next_unit.retry_after()),
                 reset_after_ms: rounded_up(decision.reset_after()),
-                block: BlockAnswer::from(decision),
+                block: BlockReport::from(decision),
             },
         ))
     }
 }
 
-fn no_rule() -> Refusal {
-    Refusal::new(
+fn no_rule() -> ApiError {
+    ApiError::new(
         StatusCode::NOT_FOUND,
         "unknown key; use it as responses contain it, for example per-user|user=ann",
     )

@@ -8,27 +8,27 @@ use bytes::Bytes;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Value, json};
 
-use super::answer::CheckAnswer;
-use super::explain::ExplainAnswer;
-use super::keys::{KeyAnswer, ResetAnswer};
-use super::question::{Question, Topic};
-use super::refund::RefundAnswer;
+use super::explain::ExplainResponse;
+use super::keys::{KeyResponse, ResetResponse};
+use super::refund::RefundResponse;
+use super::request::{CheckRequest, RequestDescription};
+use super::response::CheckResponse;
 
 /// Returns the document as JSON.
 pub(super) fn document() -> Bytes {
-    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(format!("{:#}\n", written())));
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(format!("{:#}\n", build())));
     DOCUMENT.clone()
 }
 
-fn written() -> Value {
+fn build() -> Value {
     let mut read = generator().for_deserialize().into_generator();
-    let mut answered = generator().for_serialize().into_generator();
-    let mut paths = paths(&mut read, &mut answered);
+    let mut written = generator().for_serialize().into_generator();
+    let mut paths = paths(&mut read, &mut written);
     if let Some(paths) = paths.as_object_mut() {
-        paths.extend(rules::paths(&mut read, &mut answered));
+        paths.extend(rules::paths(&mut read, &mut written));
         paths.iter_mut().for_each(|(path, operations)| place(path, operations));
     }
-    let mut components = answered.take_definitions(true);
+    let mut components = written.take_definitions(true);
     components.extend(read.take_definitions(true));
     components.insert("Problem".to_owned(), problem());
     json!({
@@ -90,16 +90,16 @@ fn generator() -> SchemaSettings {
     })
 }
 
-fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
-    let question = read.subschema_for::<Question<'_>>();
-    let topic = json!(read.subschema_for::<Topic<'_>>());
-    let check = answered.subschema_for::<CheckAnswer<'_>>();
-    let explain = json!(answered.subschema_for::<ExplainAnswer<'_>>());
-    let refund = json!(answered.subschema_for::<RefundAnswer<'_>>());
-    let key = json!(answered.subschema_for::<KeyAnswer<'_>>());
-    let reset = json!(answered.subschema_for::<ResetAnswer<'_>>());
+fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
+    let check_request = read.subschema_for::<CheckRequest<'_>>();
+    let description = json!(read.subschema_for::<RequestDescription<'_>>());
+    let check = written.subschema_for::<CheckResponse<'_>>();
+    let explain = json!(written.subschema_for::<ExplainResponse<'_>>());
+    let refund = json!(written.subschema_for::<RefundResponse<'_>>());
+    let key = json!(written.subschema_for::<KeyResponse<'_>>());
+    let reset = json!(written.subschema_for::<ResetResponse<'_>>());
     let failed = json!({"type": "object", "required": ["error"], "properties": {"error": {"$ref": PROBLEM}}});
-    let one_or_many = json!({"oneOf": [question, {"type": "array", "items": question}]});
+    let one_or_many = json!({"oneOf": [check_request, {"type": "array", "items": check_request}]});
     let answers = json!({"oneOf": [check, {"type": "array", "items": {"anyOf": [check, failed]}}]});
     let key_name = json!({"name": "key", "in": "path", "required": true, "description": "The key as responses contain it, percent-encoded.",
         "schema": {"type": "string"}, "example": "per-user|user=ann"});
@@ -109,7 +109,7 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
             "summary": "Check a request",
             "description": "One request or an array. An array is decided in order; with Redis, in groups whose members may overtake each other.",
             "parameters": [deny_status(), headers()],
-            "requestBody": asking(&one_or_many),
+            "requestBody": request_body(&one_or_many),
             "responses": responses("The decision for each request.", &answers, &["4XX", "5XX"]),
         }},
         "/v1/forward-auth": forward_auth(&[]),
@@ -120,14 +120,14 @@ fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Value {
             "summary": "Explain a decision",
             "description": "Spends nothing.",
             "security": admin,
-            "requestBody": asking(&topic),
+            "requestBody": request_body(&description),
             "responses": responses("The decision of every rule.", &explain, &["400", "401", "403", "413", "500", "503"]),
         }},
         "/v1/refund": {"post": {
             "summary": "Refund a request",
             "description": "Refunds the cost to every rule that applies, independently.",
             "security": admin,
-            "requestBody": asking(&topic),
+            "requestBody": request_body(&description),
             "responses": responses("The refunded units.", &refund, &["400", "401", "403", "413", "500", "503"]),
         }},
         "/v1/keys/{key}": {
@@ -189,7 +189,7 @@ fn headers() -> Value {
     parameter("headers", "The headers that report the remaining units.", &schema)
 }
 
-fn asking(schema: &Value) -> Value {
+fn request_body(schema: &Value) -> Value {
     let example = json!({"attributes": {"user": "ann"}, "cost": 1});
     json!({"required": true, "content": {"application/json": {"schema": schema, "example": example}}})
 }

@@ -10,9 +10,9 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use super::answer::{json, json_bytes};
-use super::problem::Refusal;
-use super::{AdminApi, Answer, Asked, openapi};
+use super::problem::ApiError;
+use super::response::{json, json_bytes};
+use super::{AdminApi, HttpResponse, RouteResult, openapi};
 use crate::app::Readiness;
 use crate::clock::Started;
 use crate::metrics::CONTENT_TYPE as METRICS;
@@ -50,14 +50,14 @@ GET    /v1/lists         PUT, DELETE /v1/lists/{list}/{attribute}/{value}, where
 
 impl AdminApi {
     /// Answers `/healthz` and `/readyz`. A caller with a token also sees why rules were rejected.
-    pub(super) fn health(&self, request: &Request<Incoming>) -> Asked {
+    pub(super) fn health(&self, request: &Request<Incoming>) -> RouteResult {
         let readiness = self.app.readiness();
         let is_reader = self.access.is_reader(request.headers());
         health(&if is_reader { readiness } else { readiness.without_details() }, request)
     }
 
     /// Answers `/metrics`, `/openapi.json` and `/`.
-    pub(super) fn operation(&self, request: &Request<Incoming>) -> Asked {
+    pub(super) fn operation(&self, request: &Request<Incoming>) -> RouteResult {
         only_reading(request)?;
         Ok(match request.uri().path() {
             "/metrics" => text(METRICS, self.metrics.text(|| self.app.exposition())),
@@ -68,7 +68,7 @@ impl AdminApi {
 }
 
 /// Answers `/healthz` and `/readyz` on both listeners.
-pub(super) fn health(readiness: &Readiness, request: &Request<Incoming>) -> Asked {
+pub(super) fn health(readiness: &Readiness, request: &Request<Incoming>) -> RouteResult {
     only_reading(request)?;
     if request.uri().path() == "/healthz" {
         return Ok(text(PLAIN, "ok\n"));
@@ -77,14 +77,14 @@ pub(super) fn health(readiness: &Readiness, request: &Request<Incoming>) -> Aske
     Ok(json(status, readiness))
 }
 
-fn only_reading(request: &Request<Incoming>) -> Result<(), Refusal> {
+fn only_reading(request: &Request<Incoming>) -> Result<(), ApiError> {
     if request.method() == Method::GET || request.method() == Method::HEAD {
         return Ok(());
     }
-    Err(Refusal::wrong_method("GET, HEAD"))
+    Err(ApiError::wrong_method("GET, HEAD"))
 }
 
-fn text(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+fn text(content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     let mut response = Response::new(Full::new(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response

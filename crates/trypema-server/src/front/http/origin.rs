@@ -15,8 +15,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
-use super::Answer;
-use super::problem::Refusal;
+use super::HttpResponse;
+use super::problem::ApiError;
 use crate::allowed_origins::AllowedOrigins;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -24,7 +24,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 const REQUEST_HEADERS: HeaderValue =
     HeaderValue::from_static("accept, authorization, content-type, if-match, traceparent");
-const ANSWER_HEADERS: HeaderValue = HeaderValue::from_static(
+const RESPONSE_HEADERS: HeaderValue = HeaderValue::from_static(
     "etag, retry-after, ratelimit, ratelimit-policy, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset",
 );
 /// The seconds for which a browser caches the permission: minutes, so that a change of the setting takes
@@ -47,35 +47,35 @@ pub(super) fn admit<'a>(
     allowed: &'a AllowedOrigins,
     method: &Method,
     headers: &HeaderMap,
-) -> Result<Option<AllowedPage<'a>>, Refusal> {
+) -> Result<Option<AllowedPage<'a>>, ApiError> {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(given) = origins.next() else {
-        return if is_from_page(method, headers) { Err(refused()) } else { Ok(None) };
+        return if is_from_page(method, headers) { Err(origin_not_allowed()) } else { Ok(None) };
     };
     let origin = allowed.find(given).filter(|_| origins.next().is_none());
     let is_preflight = method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    origin.map(|origin| Some(AllowedPage { origin, is_preflight })).ok_or_else(refused)
+    origin.map(|origin| Some(AllowedPage { origin, is_preflight })).ok_or_else(origin_not_allowed)
 }
 
 impl AllowedPage<'_> {
     /// Returns the response to a CORS preflight request, or `None` if this is not one.
-    pub(super) fn preflight(self) -> Option<Answer> {
+    pub(super) fn preflight(self) -> Option<HttpResponse> {
         self.is_preflight.then(|| {
-            let mut answer = Answer::default();
-            *answer.status_mut() = StatusCode::NO_CONTENT;
-            let headers = answer.headers_mut();
+            let mut response = HttpResponse::default();
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            let headers = response.headers_mut();
             headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
             headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
             headers.insert(ACCESS_CONTROL_MAX_AGE, REMEMBERED_S);
-            answer
+            response
         })
     }
 
     /// Adds the headers that let the page read the response.
-    pub(super) fn permit(self, answer: &mut Answer) {
-        let headers = answer.headers_mut();
+    pub(super) fn permit(self, response: &mut HttpResponse) {
+        let headers = response.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin.clone());
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, ANSWER_HEADERS);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, RESPONSE_HEADERS);
         headers.append(VARY, HeaderValue::from_static("origin"));
     }
 }
@@ -86,9 +86,9 @@ fn is_from_page(method: &Method, headers: &HeaderMap) -> bool {
     site.is_some_and(|site| site != b"none") && method != Method::GET && method != Method::HEAD
 }
 
-fn refused() -> Refusal {
+fn origin_not_allowed() -> ApiError {
     let detail = "web pages of this origin may not call the service: allowed_origins lists those that may";
-    Refusal::new(StatusCode::FORBIDDEN, detail)
+    ApiError::new(StatusCode::FORBIDDEN, detail)
 }
 
 #[cfg(test)]

@@ -11,12 +11,12 @@ use serde::Serialize;
 use trypema::TrypemaError;
 use trypema::http::Problem;
 
-use super::Answer;
-use crate::background_worker::NotDone;
+use super::HttpResponse;
+use crate::background_worker::WorkerError;
 
 /// A request that gets an error response.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum ApiError {
     /// An error with a status and a detail of the server.
     Request { status: StatusCode, detail: Cow<'static, str>, header: Option<(HeaderName, HeaderValue)> },
     /// An error that the library describes.
@@ -32,7 +32,7 @@ struct Details<'a> {
     detail: &'a str,
 }
 
-impl Refusal {
+impl ApiError {
     pub(super) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::Request { status, detail: detail.into(), header: None }
     }
@@ -100,7 +100,7 @@ impl Refusal {
         }
     }
 
-    pub(super) fn into_answer(self) -> Answer {
+    pub(super) fn into_response(self) -> HttpResponse {
         match self {
             Self::Library(problem) => problem.into_http_response::<String>().map(Full::from),
             Self::Request { status, detail, header } => {
@@ -133,7 +133,7 @@ fn json(status: StatusCode, detail: &str) -> String {
 }
 
 /// Hides the details of a store failure, which may name hosts, and shows what is wrong with a request.
-impl From<&TrypemaError> for Refusal {
+impl From<&TrypemaError> for ApiError {
     fn from(error: &TrypemaError) -> Self {
         match error {
             TrypemaError::InvalidRequest { reason } => Self::bad_request(reason.clone()),
@@ -145,18 +145,18 @@ impl From<&TrypemaError> for Refusal {
     }
 }
 
-impl From<NotDone> for Refusal {
-    fn from(not_done: NotDone) -> Self {
-        match not_done {
-            NotDone::Interrupted => Self::unavailable(
+impl From<WorkerError> for ApiError {
+    fn from(error: WorkerError) -> Self {
+        match error {
+            WorkerError::Interrupted => Self::unavailable(
                 "the request was interrupted by an internal error; see the log of the server",
             ),
-            NotDone::Busy => Self::unavailable("too many requests that read rules are queued; retry"),
+            WorkerError::Busy => Self::unavailable("too many requests that read rules are queued; retry"),
         }
     }
 }
 
-impl From<TrypemaError> for Refusal {
+impl From<TrypemaError> for ApiError {
     fn from(error: TrypemaError) -> Self {
         Self::from(&error)
     }

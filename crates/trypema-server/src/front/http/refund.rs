@@ -4,18 +4,18 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Request as Asking, RuleRefund, RuleSet};
+use trypema::rules::{Request as RulesRequest, RuleRefund, RuleSet};
 
-use super::accounting::{Accounting, marked};
-use super::answer::json;
-use super::problem::Refusal;
-use super::question::Topic;
-use super::{Asked, CheckApi, begin, body};
+use super::accounting::{Accounting, with_accounting};
+use super::problem::ApiError;
+use super::request::RequestDescription;
+use super::response::json;
+use super::{CheckApi, RouteResult, begin, body};
 use crate::net::Place;
 
 /// The refund of every rule.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct RefundAnswer<'a> {
+pub(super) struct RefundResponse<'a> {
     /// Every rule that applies, by priority.
     rules: Vec<RefundedRule<'a>>,
 }
@@ -38,31 +38,31 @@ pub(super) struct RefundedRule<'a> {
 }
 
 impl<'a> RefundedRule<'a> {
-    fn new(given: &'a RuleRefund, rules: &'a RuleSet) -> Self {
+    fn new(refund: &'a RuleRefund, rules: &'a RuleSet) -> Self {
         Self {
-            rule: &given.rule,
-            name: rules.rule(&given.rule).and_then(|rule| rule.name.as_deref()),
-            key: &given.key,
-            refunded: given.units.as_ref().ok().copied(),
-            error: given.units.is_err().then_some("Redis was unavailable or did not reply"),
+            rule: &refund.rule,
+            name: rules.rule(&refund.rule).and_then(|rule| rule.name.as_deref()),
+            key: &refund.key,
+            refunded: refund.units.as_ref().ok().copied(),
+            error: refund.units.is_err().then_some("Redis was unavailable or did not reply"),
         }
     }
 }
 
 impl CheckApi {
-    pub(super) async fn refund(&self, request: Request<Incoming>, place: &Place) -> Asked {
+    pub(super) async fn refund(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
         let body = body::read(request.into_body(), self.max_body, place).await?;
-        let topic = Topic::read(&body)?;
+        let described = RequestDescription::read(&body)?;
         begin(place)?;
-        let attributes = topic.attributes.pairs();
-        let refunded = self.app.refund_units(&Asking::new(&attributes).costing(topic.cost)).await?;
-        if let Some(Err(error)) = refunded.first().map(|first| &first.units)
-            && refunded.iter().all(|given| given.units.is_err())
+        let attributes = described.attributes.pairs();
+        let refunds = self.app.refund_units(&RulesRequest::new(&attributes).costing(described.cost)).await?;
+        if let Some(Err(error)) = refunds.first().map(|first| &first.units)
+            && refunds.iter().all(|refund| refund.units.is_err())
         {
-            return Err(Refusal::from(error));
+            return Err(ApiError::from(error));
         }
         let known = self.app.rules();
-        let rules = refunded.iter().map(|given| RefundedRule::new(given, &known)).collect();
-        Ok(marked(json(StatusCode::OK, &RefundAnswer { rules }), Accounting::MustSend))
+        let rules = refunds.iter().map(|refund| RefundedRule::new(refund, &known)).collect();
+        Ok(with_accounting(json(StatusCode::OK, &RefundResponse { rules }), Accounting::MustSend))
     }
 }

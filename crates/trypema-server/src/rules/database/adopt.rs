@@ -8,8 +8,8 @@ use sqlx::{PgConnection, Row};
 use trypema::rules::{RuleSet, Rules};
 
 use super::stored::item;
-use super::{Database, DatabaseError, Purpose, query, within};
-use crate::rules::change::Kind;
+use super::{Database, DatabaseError, Purpose, query, with_timeout};
+use crate::rules::change::ItemKind;
 
 const TABLE: &str = include_str!("../../../migrations/adopt/table.sql");
 const ROWS: &str = include_str!("../../../migrations/adopt/rows.sql");
@@ -71,10 +71,10 @@ pub(super) async fn migration(
     connection: &mut PgConnection,
     first: &str,
 ) -> Result<Option<String>, DatabaseError> {
-    Ok(if shape::is_there_to_adopt(connection).await? { adopting(first) } else { None })
+    Ok(if shape::is_there_to_adopt(connection).await? { adopt_migration(first) } else { None })
 }
 
-fn adopting(first: &str) -> Option<String> {
+fn adopt_migration(first: &str) -> Option<String> {
     let (before, rest) = first.split_once(CREATE)?;
     let (body, after) = rest.split_once(CREATED)?;
     let body = body.replace("REFERENCES rate_limit_rules", "REFERENCES trypema_template");
@@ -107,7 +107,7 @@ async fn explain_unusable(connection: &mut PgConnection) -> Result<(), DatabaseE
     for row in rows {
         let (number, violation, body): (i64, &str, &str) =
             (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        if let Some(reason) = refusal(body, violation) {
+        if let Some(reason) = unusable_reason(body, violation) {
             let update = query("UPDATE rate_limit_unusable_rules SET reason = $1 WHERE number = $2");
             update.bind(reason).bind(number).execute(&mut *connection).await?;
         }
@@ -117,8 +117,8 @@ async fn explain_unusable(connection: &mut PgConnection) -> Result<(), DatabaseE
 
 /// Returns the reason why a row is not a rule, if that can be found without the database. `violation` is
 /// the message of the database.
-fn refusal(body: &str, violation: &str) -> Option<String> {
-    let item = match item(Kind::Rule, body) {
+fn unusable_reason(body: &str, violation: &str) -> Option<String> {
+    let item = match item(ItemKind::Rule, body) {
         Ok(item) => item,
         Err(reason) => {
             // The position within the JSON means nothing to a reader of the table. The column is not named
@@ -150,9 +150,9 @@ pub(super) async fn unusable(connection: &mut PgConnection) -> Result<Vec<Unusab
 impl Database {
     /// Returns the rows of an adopted table that are not in force.
     pub(crate) async fn unusable_rules(&self) -> Result<Vec<UnusableRule>, DatabaseError> {
-        let mut session = self.session(Purpose::Looking).await?;
-        let rows = within(unusable(&mut session.connection)).await?;
-        session.rest();
+        let mut session = self.session(Purpose::Reading).await?;
+        let rows = with_timeout(unusable(&mut session.connection)).await?;
+        session.keep_idle();
         Ok(rows)
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn the_first_migration_has_the_statement_that_is_replaced() {
         let first = include_str!("../../../migrations/0001_rules.sql");
-        let adopting = adopting(first).unwrap();
+        let adopting = adopt_migration(first).unwrap();
         assert_eq!(adopting.matches(CREATE).count(), 0);
         assert_eq!(adopting.matches("CREATE TABLE trypema_template (").count(), 1);
         assert!(adopting.contains("CREATE TABLE rate_limit_overrides ("));

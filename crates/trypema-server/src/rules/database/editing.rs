@@ -8,26 +8,26 @@ use thiserror::Error;
 use tokio::time::timeout;
 use trypema::rules::{InvalidRules, RuleSet, Rules};
 
-use super::stored::{self, BadRow, BadRows, Stored, Unusable};
+use super::stored::{self, BadRow, BadRows, InvalidStoredRules, StoredRules};
 use super::write::Writes;
-use super::{Database, DatabaseError, Purpose, Session, UNTIL_WRITTEN, query, within};
+use super::{Database, DatabaseError, DatabaseSession, Purpose, WRITE_TIMEOUT, query, with_timeout};
 use crate::background_worker::Worker;
-use crate::rules::change::{self, Change, Item, Kind};
+use crate::rules::change::{self, Item, ItemKind, StoredChange};
 
 /// A consistent snapshot of the stored rules, for reading and for dry runs.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'d> {
-    session: Session<'d>,
-    stored: Arc<Stored>,
+    session: DatabaseSession<'d>,
+    stored: Arc<StoredRules>,
 }
 
 /// A change in progress. No other change can start until this one is finished or dropped.
 #[derive(Debug)]
-pub(crate) struct Editing<'d>(Snapshot<'d>);
+pub(crate) struct EditTransaction<'d>(Snapshot<'d>);
 
 /// The part of the stored rules that a change may touch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum EditScope {
     /// Everything: items that the change does not contain are deleted.
     Everything,
     /// The rule of this id, and its overrides.
@@ -38,26 +38,26 @@ pub(crate) enum Reach {
 
 /// The rules to store.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ProposedRules {
     pub(crate) rules: Rules,
-    pub(crate) reach: Reach,
+    pub(crate) scope: EditScope,
     /// The revision of the changed item, if the change is about one item.
     pub(crate) revision: Option<u64>,
 }
 
 /// The result of a change.
 #[derive(Debug)]
-pub(crate) struct Edited {
+pub(crate) struct EditResult {
     /// The revision of the rule set now.
     pub(crate) revision: u64,
     /// The revision of the changed item, which the next change of it has to name.
     pub(crate) item_revision: Option<u64>,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<StoredChange>,
 }
 
 /// A validated change, ready to be written.
-struct Prepared {
-    changes: Vec<Change>,
+struct PreparedEdit {
+    changes: Vec<StoredChange>,
     writes: Writes,
     /// The revision of the changed item before the change.
     item_revision: Option<u64>,
@@ -71,33 +71,33 @@ pub(crate) enum EditError {
     #[error(transparent)]
     Database(DatabaseError),
     #[error(transparent)]
-    Unusable(#[from] Unusable),
+    InvalidStoredRules(#[from] InvalidStoredRules),
     /// A constraint of the database rejected the change.
     #[error("{0}")]
     Constraint(String),
     /// The commit was not acknowledged, so whether the change was made is unknown.
     #[error("{0}")]
-    Unsure(DatabaseError),
+    OutcomeUnknown(DatabaseError),
 }
 
 /// An error while writing may be the violation of a constraint.
 impl From<DatabaseError> for EditError {
     fn from(error: DatabaseError) -> Self {
-        error.refusal().map_or(Self::Database(error), Self::Constraint)
+        error.constraint_violation().map_or(Self::Database(error), Self::Constraint)
     }
 }
 
 impl From<InvalidRules> for EditError {
     fn from(invalid: InvalidRules) -> Self {
-        Self::Unusable(Unusable::Invalid(invalid))
+        Self::InvalidStoredRules(InvalidStoredRules::Invalid(invalid))
     }
 }
 
 impl Database {
     /// Reads the stored rules in a read-only transaction. Others can change them meanwhile.
     pub(crate) async fn snapshot(&self) -> Result<Snapshot<'_>, DatabaseError> {
-        let mut session = self.session(Purpose::Looking).await?;
-        let stored = within(async {
+        let mut session = self.session(Purpose::Reading).await?;
+        let stored = with_timeout(async {
             let begin = query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
             begin.execute(&mut session.connection).await?;
             stored::read(&mut session).await
@@ -107,9 +107,9 @@ impl Database {
     }
 
     /// Begins a change by `who`, and waits for the lock on the rule set.
-    pub(crate) async fn edit(&self, who: &str) -> Result<Editing<'_>, DatabaseError> {
-        let mut session = self.session(Purpose::Changing).await?;
-        let stored = within(async {
+    pub(crate) async fn edit(&self, who: &str) -> Result<EditTransaction<'_>, DatabaseError> {
+        let mut session = self.session(Purpose::Writing).await?;
+        let stored = with_timeout(async {
             let connection = &mut session.connection;
             query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").execute(&mut *connection).await?;
             let name = query("SELECT set_config('trypema.changed_by', $1, true)").bind(who);
@@ -118,11 +118,11 @@ impl Database {
             stored::read(&mut session).await
         })
         .await?;
-        Ok(Editing(Snapshot { session, stored: Arc::new(stored) }))
+        Ok(EditTransaction(Snapshot { session, stored: Arc::new(stored) }))
     }
 }
 
-impl<'d> Editing<'d> {
+impl<'d> EditTransaction<'d> {
     /// Returns the stored rules before the change.
     pub(crate) fn before(&mut self) -> &mut Snapshot<'d> {
         &mut self.0
@@ -132,19 +132,19 @@ impl<'d> Editing<'d> {
     /// revision stays.
     pub(crate) async fn finish<E: From<EditError> + Send + 'static>(
         self,
-        make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
-    ) -> Result<Edited, E> {
+        make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
+    ) -> Result<EditResult, E> {
         let Self(Snapshot { mut session, stored }) = self;
         let worker = session.purpose.worker();
         let prepared = prepare(worker, &stored, make).await;
-        let Prepared { changes, writes, is_one, .. } = match prepared {
+        let PreparedEdit { changes, writes, is_one, .. } = match prepared {
             Ok(prepared) if !prepared.changes.is_empty() => prepared,
             other => {
                 session.roll_back().await;
                 let revision = stored.version.revision;
                 worker.discard(stored);
-                let Prepared { changes, item_revision, .. } = other?;
-                return Ok(Edited { revision, item_revision, changes });
+                let PreparedEdit { changes, item_revision, .. } = other?;
+                return Ok(EditResult { revision, item_revision, changes });
             }
         };
         worker.discard(stored);
@@ -156,19 +156,19 @@ impl<'d> Editing<'d> {
             let row = query("SELECT revision FROM rate_limit_state").fetch_one(&mut *connection).await?;
             Ok(stored::revision(row.try_get(0)?))
         };
-        let written = timeout(UNTIL_WRITTEN, writing).await.unwrap_or(Err(DatabaseError::Silent));
+        let written = timeout(WRITE_TIMEOUT, writing).await.unwrap_or(Err(DatabaseError::Timeout));
         let revision = written.map_err(EditError::from)?;
         // The commit is the only statement whose effect may be unknown after a failure.
         let commit = async { Ok(query("COMMIT").execute(&mut session.connection).await?) };
-        within(commit).await.map_err(EditError::Unsure)?;
-        session.rest();
-        Ok(Edited { revision, item_revision: is_one.then_some(revision), changes })
+        with_timeout(commit).await.map_err(EditError::OutcomeUnknown)?;
+        session.keep_idle();
+        Ok(EditResult { revision, item_revision: is_one.then_some(revision), changes })
     }
 }
 
 impl Snapshot<'_> {
     /// Returns the stored rules.
-    pub(crate) fn stored(&self) -> &Arc<Stored> {
+    pub(crate) fn stored(&self) -> &Arc<StoredRules> {
         &self.stored
     }
 
@@ -182,21 +182,21 @@ impl Snapshot<'_> {
     }
 
     /// Returns the changes that `make` would cause, without writing them.
-    pub(crate) async fn try_out<E: From<EditError> + Send + 'static>(
+    pub(crate) async fn dry_run<E: From<EditError> + Send + 'static>(
         self,
-        make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
-    ) -> Result<Edited, E> {
+        make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
+    ) -> Result<EditResult, E> {
         let worker = self.worker();
         let prepared = prepare(worker, &self.stored, make).await;
         self.session.roll_back().await;
         let revision = self.stored.version.revision;
         worker.discard(self.stored);
-        let Prepared { changes, item_revision, .. } = prepared?;
-        Ok(Edited { revision, item_revision, changes })
+        let PreparedEdit { changes, item_revision, .. } = prepared?;
+        Ok(EditResult { revision, item_revision, changes })
     }
 
     /// Ends the snapshot.
-    pub(crate) async fn leave(self) {
+    pub(crate) async fn close(self) {
         self.session.roll_back().await;
     }
 }
@@ -204,41 +204,43 @@ impl Snapshot<'_> {
 /// Validates a change and computes its differences, on a worker: there may be thousands of rules.
 async fn prepare<E: From<EditError> + Send + 'static>(
     worker: Worker,
-    stored: &Arc<Stored>,
-    make: impl FnOnce(&Stored) -> Result<Wanted, E> + Send + 'static,
-) -> Result<Prepared, E> {
+    stored: &Arc<StoredRules>,
+    make: impl FnOnce(&StoredRules) -> Result<ProposedRules, E> + Send + 'static,
+) -> Result<PreparedEdit, E> {
     let stored = Arc::clone(stored);
     let preparing = worker.run(move || {
-        let Wanted { rules, reach, revision } = make(&stored)?;
-        let changes = stored.changes(&rules, &reach)?;
+        let ProposedRules { rules, scope, revision } = make(&stored)?;
+        let changes = stored.changes(&rules, &scope)?;
         // The compiler has to accept the rules, or no server could put them in force.
         RuleSet::compile(&rules).map_err(EditError::from)?;
         let writes = Writes::new(&changes, &stored.bad_rows);
-        let is_one = matches!(reach, Reach::Rule(_));
-        Ok(Prepared { changes, writes, item_revision: revision, is_one })
+        let is_one = matches!(scope, EditScope::Rule(_));
+        Ok(PreparedEdit { changes, writes, item_revision: revision, is_one })
     });
-    preparing.await.unwrap_or_else(|not_done| Err(EditError::Database(not_done.into()).into()))
+    preparing.await.unwrap_or_else(|error| Err(EditError::Database(error.into()).into()))
 }
 
-impl Stored {
-    /// Returns the changes from the stored rules to `wanted`. Fails if rows that cannot be parsed would
+impl StoredRules {
+    /// Returns the changes from the stored rules to `proposed`. Fails if rows that cannot be parsed would
     /// remain; the change has to delete or replace them.
-    fn changes(&self, wanted: &Rules, reach: &Reach) -> Result<Vec<Change>, EditError> {
-        let stays = |row: &&BadRow| match reach {
-            Reach::Everything => false,
-            Reach::Rule(id) => row.kind != Kind::Rule || row.name != *id,
-            Reach::List => true,
+    fn changes(&self, proposed: &Rules, scope: &EditScope) -> Result<Vec<StoredChange>, EditError> {
+        let stays = |row: &&BadRow| match scope {
+            EditScope::Everything => false,
+            EditScope::Rule(id) => row.kind != ItemKind::Rule || row.name != *id,
+            EditScope::List => true,
         };
         let staying: Vec<BadRow> = self.bad_rows.iter().filter(stays).cloned().collect();
         if !staying.is_empty() {
-            return Err(Unusable::BadRows(BadRows(staying)).into());
+            return Err(InvalidStoredRules::BadRows(BadRows(staying)).into());
         }
-        let mut changes = change::between(&self.rules, wanted);
+        let mut changes = change::diff(&self.rules, proposed);
         for row in &self.bad_rows {
             let before = Some(Item::Unreadable(serde_json::from_str(&row.body).unwrap_or_default()));
             match changes.iter_mut().find(|change| change.kind == row.kind && change.name == row.name) {
                 Some(change) => change.before = before,
-                None => changes.push(Change { kind: row.kind, name: row.name.clone(), before, after: None }),
+                None => {
+                    changes.push(StoredChange { kind: row.kind, name: row.name.clone(), before, after: None })
+                }
             }
         }
         Ok(changes)

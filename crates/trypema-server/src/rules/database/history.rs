@@ -10,8 +10,8 @@ use thiserror::Error;
 use trypema::rules::Rules;
 
 use super::stored::{item, revision};
-use super::{Database, DatabaseError, Purpose, Snapshot, query, within};
-use crate::rules::change::{Item, Kind};
+use super::{Database, DatabaseError, Purpose, Snapshot, query, with_timeout};
+use crate::rules::change::{Item, ItemKind};
 
 /// One change of one item.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -25,7 +25,7 @@ pub(crate) struct HistoryEntry {
     /// The author: the name of a token, or a role of the database if the change was made by hand.
     pub(crate) changed_by: String,
     /// The kind of the item.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ItemKind,
     /// The name of the item: the id of a rule; the rule and the key of an override; or the list, the
     /// attribute and the value of an entry.
     pub(crate) name: String,
@@ -50,8 +50,8 @@ pub(crate) struct Page<'a> {
 pub(crate) enum NoSuchRevision {
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    #[error("there is no revision {wanted}: the last one is {last}")]
-    Future { wanted: u64, last: u64 },
+    #[error("there is no revision {requested}: the last one is {last}")]
+    Future { requested: u64, last: u64 },
     #[error("revision {0} cannot be reconstructed: later history was deleted or is malformed")]
     Forgotten(u64),
 }
@@ -70,8 +70,8 @@ const SINCE: &str = "
 impl Database {
     /// Returns a part of the history.
     pub(crate) async fn history(&self, page: Page<'_>) -> Result<Vec<HistoryEntry>, DatabaseError> {
-        let mut session = self.session(Purpose::Looking).await?;
-        let rows = within(async {
+        let mut session = self.session(Purpose::Reading).await?;
+        let rows = with_timeout(async {
             let asked = query(HISTORY)
                 .bind(page.about)
                 .bind(page.before.map(|before| i64::try_from(before).unwrap_or(i64::MAX)))
@@ -79,20 +79,20 @@ impl Database {
             Ok(asked.fetch_all(&mut session.connection).await?)
         });
         let rows = rows.await?;
-        session.rest();
+        session.keep_idle();
         rows.iter().map(entry).collect()
     }
 }
 
 fn entry(row: &PgRow) -> Result<HistoryEntry, DatabaseError> {
     let kind =
-        Kind::of(row.try_get(4)?).ok_or_else(|| sqlx::Error::Decode("unknown kind of change".into()))?;
-    let told = |body: Option<&str>| {
+        ItemKind::of(row.try_get(4)?).ok_or_else(|| sqlx::Error::Decode("unknown kind of change".into()))?;
+    let parse_item = |body: Option<&str>| {
         let body = body?;
         let raw = || Item::Unreadable(serde_json::from_str(body).unwrap_or_default());
         Some(item(kind, body).unwrap_or_else(|_| raw()))
     };
-    let (before, after) = (told(row.try_get(6)?), told(row.try_get(7)?));
+    let (before, after) = (parse_item(row.try_get(6)?), parse_item(row.try_get(7)?));
     // Use the name that changes show, not the database's.
     let name = after.as_ref().or(before.as_ref()).and_then(Item::name);
     let name = name.map_or_else(|| row.try_get(5), |name| Ok(name.to_string()))?;
@@ -109,27 +109,27 @@ fn entry(row: &PgRow) -> Result<HistoryEntry, DatabaseError> {
 }
 
 impl Snapshot<'_> {
-    /// Returns the rules that were stored after revision `wanted`.
-    pub(crate) async fn at(&mut self, wanted: u64) -> Result<Rules, NoSuchRevision> {
+    /// Returns the rules that were stored after revision `requested`.
+    pub(crate) async fn at(&mut self, requested: u64) -> Result<Rules, NoSuchRevision> {
         let last = self.stored().version.revision;
-        if wanted > last {
-            return Err(NoSuchRevision::Future { wanted, last });
+        if requested > last {
+            return Err(NoSuchRevision::Future { requested, last });
         }
         let connection = self.connection();
-        let after = i64::try_from(wanted).unwrap_or(i64::MAX);
-        let (known, rows) = within(async {
+        let after = i64::try_from(requested).unwrap_or(i64::MAX);
+        let (known, rows) = with_timeout(async {
             let known = query("SELECT count(*) FROM rate_limit_revisions WHERE revision > $1").bind(after);
             let known: i64 = known.fetch_one(&mut *connection).await?.try_get(0)?;
             Ok((known, query(SINCE).bind(after).fetch_all(connection).await?))
         })
         .await?;
-        if revision(known) != last - wanted {
-            return Err(NoSuchRevision::Forgotten(wanted));
+        if revision(known) != last - requested {
+            return Err(NoSuchRevision::Forgotten(requested));
         }
         let stored = Arc::clone(self.stored());
         let understanding = self.worker().run(move || before(&stored.rules, &rows));
-        let understood = understanding.await.unwrap_or_else(|not_done| Err(not_done.into()))?;
-        understood.ok_or(NoSuchRevision::Forgotten(wanted))
+        let stored = understanding.await.unwrap_or_else(|error| Err(error.into()))?;
+        stored.ok_or(NoSuchRevision::Forgotten(requested))
     }
 }
 
@@ -138,13 +138,13 @@ fn before(rules: &Rules, rows: &[PgRow]) -> Result<Option<Rules>, DatabaseError>
     let mut items = Item::all(rules);
     for row in rows {
         let (kind, bodies): (_, [Option<&str>; 2]) =
-            (Kind::of(row.try_get(0)?), [row.try_get(1)?, row.try_get(2)?]);
-        let understood = |body: Option<&str>| match (kind, body) {
+            (ItemKind::of(row.try_get(0)?), [row.try_get(1)?, row.try_get(2)?]);
+        let stored = |body: Option<&str>| match (kind, body) {
             (Some(kind), Some(body)) => item(kind, body).map(Some),
             (Some(_), None) => Ok(None),
             (None, _) => Err(String::new()),
         };
-        let [before, after] = bodies.map(understood);
+        let [before, after] = bodies.map(stored);
         let Ok(before) = before else { return Ok(None) };
         let name = after.ok().flatten().or_else(|| before.clone()).and_then(|item| item.name());
         if let Some(name) = name {
@@ -152,5 +152,5 @@ fn before(rules: &Rules, rows: &[PgRow]) -> Result<Option<Rules>, DatabaseError>
         }
         items.extend(before.and_then(|before| Some((before.name()?, before))));
     }
-    Ok(Some(Item::together(items.into_values())))
+    Ok(Some(Item::into_rules(items.into_values())))
 }

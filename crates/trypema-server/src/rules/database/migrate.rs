@@ -4,7 +4,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqlSafeStr};
 
 use super::adopt::{self, Adopted, UnusableRule};
-use super::{Database, DatabaseError, query, within};
+use super::{Database, DatabaseError, query, with_timeout};
 
 /// Every migration, in order. A released migration is never changed, not even its comments, because its
 /// checksum is stored in the database. A change is a new migration.
@@ -41,7 +41,7 @@ impl Database {
     /// The database is unreachable, rejects a statement, or has an unrelated table of the same name.
     pub(crate) async fn migrate(&self) -> Result<Migrated, DatabaseError> {
         // Only connecting has a timeout: migrating large tables may take long.
-        let mut connection = within(async { Ok(self.address.options()?.connect().await?) }).await?;
+        let mut connection = with_timeout(async { Ok(self.address.options()?.connect().await?) }).await?;
         let mut transaction = connection.begin().await?;
         let migrated = migrate(&mut transaction).await?;
         transaction.commit().await?;

@@ -129,12 +129,12 @@ impl RuleRow {
 }
 
 impl From<&Override> for OverrideRow {
-    fn from(special: &Override) -> Self {
+    fn from(item: &Override) -> Self {
         Self {
-            rule_id: special.rule.clone(),
-            key: special.key.clone(),
-            verdict: special.verdict,
-            numbers: special.strategy.as_ref().map(NumbersRow::from).unwrap_or_default(),
+            rule_id: item.rule.clone(),
+            key: item.key.clone(),
+            verdict: item.verdict,
+            numbers: item.strategy.as_ref().map(NumbersRow::from).unwrap_or_default(),
         }
     }
 }

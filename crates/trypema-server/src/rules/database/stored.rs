@@ -10,11 +10,11 @@ use thiserror::Error;
 use trypema::rules::{InvalidRules, Rule, RuleSet, Rules};
 
 use super::row::{ListRow, OverrideRow, RuleRow};
-use super::{Database, DatabaseError, Purpose, Session, query, within};
-use crate::rules::change::{Item, Kind, Listed, Name};
+use super::{Database, DatabaseError, DatabaseSession, Purpose, query, with_timeout};
+use crate::rules::change::{Item, ItemKind, ItemName, ListEntry};
 
 /// The number of invalid rows that an error lists: nobody repairs more at once.
-const MAX_TOLD: usize = 100;
+const MAX_LISTED: usize = 100;
 
 /// Reads everything in one statement, so that it is consistent, and each table as one value, because
 /// decoding thousands of rows would block a thread that decides.
@@ -49,11 +49,11 @@ impl Version {
 
 /// The stored rules.
 #[derive(Debug, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredRules {
     pub(crate) version: Version,
     pub(crate) rules: Rules,
     /// The revision of the last change of each item.
-    pub(crate) revisions: BTreeMap<Name, u64>,
+    pub(crate) revisions: BTreeMap<ItemName, u64>,
     /// Rows that cannot be parsed, because someone bypassed the constraints.
     pub(crate) bad_rows: Vec<BadRow>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Stored {
 /// A row that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadRow {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ItemKind,
     /// The id of the rule that the row defines or belongs to, or the name of its list.
     pub(crate) name: String,
     pub(crate) reason: String,
@@ -72,9 +72,9 @@ pub(crate) struct BadRow {
 impl fmt::Display for BadRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::Rule => "rule",
-            Kind::Override => "override of rule",
-            Kind::List => "list",
+            ItemKind::Rule => "rule",
+            ItemKind::Override => "override of rule",
+            ItemKind::List => "list",
         };
         write!(f, "{kind} {:?}: {}", self.name, self.reason)
     }
@@ -82,7 +82,7 @@ impl fmt::Display for BadRow {
 
 /// The reason why the stored rules cannot be put in force.
 #[derive(Debug, Error)]
-pub enum Unusable {
+pub enum InvalidStoredRules {
     /// Some rows cannot be parsed.
     #[error("{0}")]
     BadRows(BadRows),
@@ -97,42 +97,42 @@ pub struct BadRows(pub(super) Vec<BadRow>);
 
 impl fmt::Display for BadRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().take(MAX_TOLD).map(ToString::to_string).collect();
+        let lines: Vec<String> = self.0.iter().take(MAX_LISTED).map(ToString::to_string).collect();
         f.write_str(&lines.join("\n"))?;
-        match self.0.len().saturating_sub(MAX_TOLD) {
+        match self.0.len().saturating_sub(MAX_LISTED) {
             0 => Ok(()),
             more => write!(f, "\nand {more} more"),
         }
     }
 }
 
-impl Stored {
+impl StoredRules {
     /// Validates and compiles the rules. This may take long, so call it on a worker.
-    pub(crate) fn compile(&self) -> Result<RuleSet, Unusable> {
-        self.understood()?;
+    pub(crate) fn compile(&self) -> Result<RuleSet, InvalidStoredRules> {
+        self.valid_rules()?;
         Ok(RuleSet::compile(&self.rules)?)
     }
 
     /// Returns the rules if every row could be parsed.
-    pub(crate) fn understood(&self) -> Result<&Rules, Unusable> {
+    pub(crate) fn valid_rules(&self) -> Result<&Rules, InvalidStoredRules> {
         match &self.bad_rows[..] {
             [] => Ok(&self.rules),
-            bad => Err(Unusable::BadRows(BadRows(bad.to_vec()))),
+            bad => Err(InvalidStoredRules::BadRows(BadRows(bad.to_vec()))),
         }
     }
 
     /// Returns the rule of this id, or the error if its row cannot be parsed.
-    pub(crate) fn rule(&self, id: &str) -> Option<Result<&Rule, Unusable>> {
+    pub(crate) fn rule(&self, id: &str) -> Option<Result<&Rule, InvalidStoredRules>> {
         if let Some(rule) = self.rules.rules.iter().find(|rule| rule.id == id) {
             return Some(Ok(rule));
         }
-        let bad = self.bad_rows.iter().find(|row| row.kind == Kind::Rule && row.name == id)?;
-        Some(Err(Unusable::BadRows(BadRows(vec![bad.clone()]))))
+        let bad = self.bad_rows.iter().find(|row| row.kind == ItemKind::Rule && row.name == id)?;
+        Some(Err(InvalidStoredRules::BadRows(BadRows(vec![bad.clone()]))))
     }
 
     /// Adds the rows of a table, each with its revision.
     fn add_all(&mut self, kind: &str, rows: &str) -> Result<(), serde_json::Error> {
-        match Kind::of(kind) {
+        match ItemKind::of(kind) {
             Some(kind) => {
                 let rows: Vec<(i64, &RawValue)> = serde_json::from_str(rows)?;
                 rows.into_iter().for_each(|(at, body)| self.add(kind, revision(at), body.get()));
@@ -145,7 +145,7 @@ impl Stored {
         Ok(())
     }
 
-    fn add(&mut self, kind: Kind, revision: u64, body: &str) {
+    fn add(&mut self, kind: ItemKind, revision: u64, body: &str) {
         match item(kind, body) {
             Ok(item) => {
                 self.revisions.extend(item.name().map(|name| (name, revision)));
@@ -160,16 +160,16 @@ impl Stored {
 }
 
 /// Parses a row.
-pub(super) fn item(kind: Kind, body: &str) -> Result<Item, String> {
+pub(super) fn item(kind: ItemKind, body: &str) -> Result<Item, String> {
     fn read<'a, T: Deserialize<'a>>(body: &'a str) -> Result<T, String> {
         serde_json::from_str(body).map_err(|error| error.to_string())
     }
     Ok(match kind {
-        Kind::Rule => Item::Rule(Box::new(read::<RuleRow>(body)?.into_rule()?)),
-        Kind::Override => Item::Override(Box::new(read::<OverrideRow>(body)?.into_override()?)),
-        Kind::List => {
+        ItemKind::Rule => Item::Rule(Box::new(read::<RuleRow>(body)?.into_rule()?)),
+        ItemKind::Override => Item::Override(Box::new(read::<OverrideRow>(body)?.into_override()?)),
+        ItemKind::List => {
             let ListRow { list, attribute, value } = read(body)?;
-            Item::Listed(Listed { list, attribute, value })
+            Item::ListEntry(ListEntry { list, attribute, value })
         }
     })
 }
@@ -183,32 +183,35 @@ fn name_of(body: &str) -> String {
 
 impl Database {
     /// Reads the stored rules.
-    pub(crate) async fn read(&self) -> Result<Stored, DatabaseError> {
-        let mut session = self.session(Purpose::Looking).await?;
-        let stored = within(read(&mut session)).await?;
-        session.rest();
+    pub(crate) async fn read(&self) -> Result<StoredRules, DatabaseError> {
+        let mut session = self.session(Purpose::Reading).await?;
+        let stored = with_timeout(read(&mut session)).await?;
+        session.keep_idle();
         Ok(stored)
     }
 
     /// Reads the stored rules if their version differs from `known`.
-    pub(crate) async fn read_unless(&self, known: Option<&Version>) -> Result<Option<Stored>, DatabaseError> {
-        let mut session = self.session(Purpose::Following).await?;
-        let stored = within(async {
+    pub(crate) async fn read_unless(
+        &self,
+        known: Option<&Version>,
+    ) -> Result<Option<StoredRules>, DatabaseError> {
+        let mut session = self.session(Purpose::Watching).await?;
+        let stored = with_timeout(async {
             if known.is_some() && known == Some(&version(&mut session.connection).await?) {
                 return Ok(None);
             }
             read(&mut session).await.map(Some)
         })
         .await?;
-        session.rest();
+        session.keep_idle();
         Ok(stored)
     }
 
     /// Returns the version of the stored rules.
     pub(crate) async fn version(&self) -> Result<Version, DatabaseError> {
-        let mut session = self.session(Purpose::Following).await?;
-        let stored = within(version(&mut session.connection)).await?;
-        session.rest();
+        let mut session = self.session(Purpose::Watching).await?;
+        let stored = with_timeout(version(&mut session.connection)).await?;
+        session.keep_idle();
         Ok(stored)
     }
 }
@@ -218,10 +221,10 @@ async fn version(connection: &mut PgConnection) -> Result<Version, DatabaseError
     Ok(Version::new(row.try_get(0)?, row.try_get(1)?))
 }
 
-pub(super) async fn read(session: &mut Session<'_>) -> Result<Stored, DatabaseError> {
+pub(super) async fn read(session: &mut DatabaseSession<'_>) -> Result<StoredRules, DatabaseError> {
     let tables = query(EVERYTHING).fetch_all(&mut session.connection).await.map_err(not_migrated)?;
-    let understood = session.purpose.worker().run(move || {
-        let mut stored = Stored::default();
+    let stored = session.purpose.worker().run(move || {
+        let mut stored = StoredRules::default();
         for table in &tables {
             stored
                 .add_all(table.try_get(0)?, table.try_get(1)?)
@@ -229,7 +232,7 @@ pub(super) async fn read(session: &mut Session<'_>) -> Result<Stored, DatabaseEr
         }
         Ok(stored)
     });
-    understood.await.unwrap_or_else(|not_done| Err(not_done.into()))
+    stored.await.unwrap_or_else(|error| Err(error.into()))
 }
 
 /// Converts a revision of the database; a negative one becomes 0.

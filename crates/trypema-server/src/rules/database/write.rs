@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use super::row::{ListRow, OverrideRow, RuleRow};
 use super::stored::BadRow;
 use super::{DatabaseError, query};
-use crate::rules::change::{Change, Item, Kind};
+use crate::rules::change::{Item, ItemKind, StoredChange};
 
 const RULE_COLUMNS: &str = "id, name, key_pattern, scope, algorithm, limit_count, window_seconds, burst_limit, refill_rate, \
      limits, group_ms, hard_limit_factor, temp_window_seconds, temp_threshold, temp_block_seconds, \
@@ -71,8 +71,8 @@ impl AnyRow {
     fn of(item: &Item) -> Option<Self> {
         Some(match item {
             Item::Rule(rule) => Self::Rule(Box::new(RuleRow::from(&**rule))),
-            Item::Override(special) => Self::Override(Box::new(OverrideRow::from(&**special))),
-            Item::Listed(listed) => Self::List(ListRow {
+            Item::Override(item) => Self::Override(Box::new(OverrideRow::from(&**item))),
+            Item::ListEntry(listed) => Self::List(ListRow {
                 list: listed.list,
                 attribute: listed.attribute.clone(),
                 value: listed.value.clone(),
@@ -95,22 +95,22 @@ struct Write {
 
 impl Writes {
     /// Creates the statements that write these changes, and delete the rows that cannot be parsed.
-    pub(super) fn new(changes: &[Change], bad_rows: &[BadRow]) -> Self {
+    pub(super) fn new(changes: &[StoredChange], bad_rows: &[BadRow]) -> Self {
         let mut writes = Self(Vec::new());
         // Rows that reference others are deleted before them, and inserted after them.
-        let kinds: [(Kind, &'static Statements); 3] =
-            [(Kind::Rule, &RULES), (Kind::List, &LISTS), (Kind::Override, &OVERRIDES)];
+        let kinds: [(ItemKind, &'static Statements); 3] =
+            [(ItemKind::Rule, &RULES), (ItemKind::List, &LISTS), (ItemKind::Override, &OVERRIDES)];
         for (kind, statements) in kinds.into_iter().rev() {
             let bad: Vec<&str> =
                 bad_rows.iter().filter(|row| row.kind == kind).map(|row| &*row.body).collect();
             writes.add(&statements.delete_bad, &bad);
-            let gone = |change: &Change| change.before.clone().filter(|_| change.after.is_none());
+            let gone = |change: &StoredChange| change.before.clone().filter(|_| change.after.is_none());
             writes.add(&statements.delete, &rows_of(changes, kind, gone));
         }
         for (kind, statements) in kinds {
-            let is_new = |change: &Change| matches!(change.before, None | Some(Item::Unreadable(_)));
-            let changed = |change: &Change| change.after.clone().filter(|_| !is_new(change));
-            let new = |change: &Change| change.after.clone().filter(|_| is_new(change));
+            let is_new = |change: &StoredChange| matches!(change.before, None | Some(Item::Unreadable(_)));
+            let changed = |change: &StoredChange| change.after.clone().filter(|_| !is_new(change));
+            let new = |change: &StoredChange| change.after.clone().filter(|_| is_new(change));
             writes.add(&statements.update, &rows_of(changes, kind, changed));
             writes.add(&statements.insert, &rows_of(changes, kind, new));
         }
@@ -132,7 +132,11 @@ impl Writes {
     }
 }
 
-fn rows_of(changes: &[Change], kind: Kind, choose: impl Fn(&Change) -> Option<Item>) -> Vec<AnyRow> {
+fn rows_of(
+    changes: &[StoredChange],
+    kind: ItemKind,
+    choose: impl Fn(&StoredChange) -> Option<Item>,
+) -> Vec<AnyRow> {
     let of_kind = changes.iter().filter(|change| change.kind == kind);
     of_kind.filter_map(choose).filter_map(|item| AnyRow::of(&item)).collect()
 }

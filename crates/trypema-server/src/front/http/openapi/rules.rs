@@ -6,8 +6,8 @@ use trypema::rules::{Override, Rule, Rules};
 
 use super::{parameter, responses};
 use crate::front::http::rules::{
-    CandidatesAnswer, EditAnswer, EnabledChange, HistoryAnswer, ItemAnswer, ListsAnswer, OverrideChange,
-    OverridesAnswer, RevertRequest, RulesAnswer,
+    CandidatesResponse, EditResponse, EnabledChange, HistoryResponse, ItemResponse, ListsResponse,
+    OverrideChange, OverridesResponse, RevertRequest, RulesResponse,
 };
 
 /// The error statuses of every read: a wrong token, or rules in a file.
@@ -15,16 +15,16 @@ const LOOKING: [&str; 4] = ["401", "403", "404", "503"];
 /// The error statuses of every change.
 const CHANGING: [&str; 7] = ["400", "401", "403", "404", "409", "422", "503"];
 
-pub(super) fn paths(read: &mut SchemaGenerator, answered: &mut SchemaGenerator) -> Map<String, Value> {
-    let rules = json!(answered.subschema_for::<RulesAnswer<'_>>());
-    let edit = json!(answered.subschema_for::<EditAnswer>());
-    let one = json!(answered.subschema_for::<ItemAnswer<'_, Rule>>());
-    let special = json!(answered.subschema_for::<ItemAnswer<'_, Override>>());
-    let specials = json!(answered.subschema_for::<OverridesAnswer<'_>>());
-    let lists = json!(answered.subschema_for::<ListsAnswer<'_>>());
-    let history = json!(answered.subschema_for::<HistoryAnswer>());
-    let candidates = json!(answered.subschema_for::<CandidatesAnswer>());
-    let whole = json!(answered.subschema_for::<Rules>());
+pub(super) fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Map<String, Value> {
+    let rules = json!(written.subschema_for::<RulesResponse<'_>>());
+    let edit = json!(written.subschema_for::<EditResponse>());
+    let one = json!(written.subschema_for::<ItemResponse<'_, Rule>>());
+    let special = json!(written.subschema_for::<ItemResponse<'_, Override>>());
+    let specials = json!(written.subschema_for::<OverridesResponse<'_>>());
+    let lists = json!(written.subschema_for::<ListsResponse<'_>>());
+    let history = json!(written.subschema_for::<HistoryResponse>());
+    let candidates = json!(written.subschema_for::<CandidatesResponse>());
+    let whole = json!(written.subschema_for::<Rules>());
     let rule = body(&json!(read.subschema_for::<Rule>()), &example_rule());
     let enabled = body(&json!(read.subschema_for::<EnabledChange>()), &json!({"enabled": false}));
     let verdict = body(&json!(read.subschema_for::<OverrideChange>()), &json!({"verdict": "block"}));

@@ -4,14 +4,14 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::front::http::answer::json;
-use crate::front::http::{AdminApi, Answer};
+use crate::front::http::response::json;
+use crate::front::http::{AdminApi, HttpResponse};
 use crate::metrics::Comparisons;
 
 /// The decisions of candidates compared with those of their live rules, as this server has counted them
 /// since it loaded each pair.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct CandidatesAnswer {
+pub(in crate::front::http) struct CandidatesResponse {
     candidates: Vec<CandidateReport>,
 }
 
@@ -35,7 +35,7 @@ pub(in crate::front::http) struct CandidateReport {
 }
 
 impl AdminApi {
-    pub(super) fn candidates(&self) -> Answer {
+    pub(super) fn candidates(&self) -> HttpResponse {
         let rules = self.app.rules();
         let report = |candidate: &trypema::rules::Rule| {
             let Comparisons { both_allowed, both_denied, would_deny, would_allow } =
@@ -50,6 +50,6 @@ impl AdminApi {
                 would_allow,
             })
         };
-        json(StatusCode::OK, &CandidatesAnswer { candidates: rules.rules().filter_map(report).collect() })
+        json(StatusCode::OK, &CandidatesResponse { candidates: rules.rules().filter_map(report).collect() })
     }
 }

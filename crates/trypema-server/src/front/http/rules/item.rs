@@ -4,13 +4,13 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::tagged;
-use crate::front::http::Answer;
-use crate::front::http::answer::json;
+use super::with_etag;
+use crate::front::http::HttpResponse;
+use crate::front::http::response::json;
 
 /// One stored item.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct ItemAnswer<'a, T> {
+pub(in crate::front::http) struct ItemResponse<'a, T> {
     /// The revision of its last change; `null` if it is in a file.
     pub(super) revision: Option<u64>,
     /// The item itself.
@@ -18,12 +18,12 @@ pub(in crate::front::http) struct ItemAnswer<'a, T> {
     pub(super) item: &'a T,
 }
 
-impl<T: Serialize> ItemAnswer<'_, T> {
-    pub(super) fn into_answer(self) -> Answer {
-        let answer = json(StatusCode::OK, &self);
+impl<T: Serialize> ItemResponse<'_, T> {
+    pub(super) fn into_response(self) -> HttpResponse {
+        let response = json(StatusCode::OK, &self);
         match self.revision {
-            Some(revision) => tagged(answer, revision),
-            None => answer,
+            Some(revision) => with_etag(response, revision),
+            None => response,
         }
     }
 }

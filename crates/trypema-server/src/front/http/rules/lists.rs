@@ -8,18 +8,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trypema::rules::Rules;
 
-use super::edited;
-use crate::front::http::answer::json;
-use crate::front::http::problem::Refusal;
+use super::edit_response;
+use crate::front::http::problem::ApiError;
+use crate::front::http::response::json;
 use crate::front::http::text::decoded_path;
-use crate::front::http::{AdminApi, Asked};
+use crate::front::http::{AdminApi, RouteResult};
 use crate::net::Place as Connection;
 use crate::rules::change::canonical_value;
-use crate::rules::database::{ListName, Reach, Wanted};
+use crate::rules::database::{EditScope, ListName, ProposedRules};
 
 /// The stored lists: values by attribute.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct ListsAnswer<'a> {
+pub(in crate::front::http) struct ListsResponse<'a> {
     /// Requests with one of these values pass every rule.
     allow: &'a BTreeMap<String, Vec<String>>,
     /// Requests with one of these values are denied.
@@ -27,38 +27,38 @@ pub(in crate::front::http) struct ListsAnswer<'a> {
 }
 
 /// A list entry, as the path names it.
-pub(super) struct Place<'p> {
+pub(super) struct ListEntryPath<'p> {
     pub(super) list: &'p str,
     pub(super) attribute: &'p str,
     pub(super) value: &'p str,
 }
 
 impl AdminApi {
-    pub(super) async fn show_lists(&self, place: &Connection) -> Asked {
-        let answer = self.answer_from_stored(place, |stored| {
+    pub(super) async fn show_lists(&self, place: &Connection) -> RouteResult {
+        let response = self.respond_from_stored(place, |stored| {
             let Rules { allow, block, .. } = &stored.rules;
-            Ok(json(StatusCode::OK, &ListsAnswer { allow, block }))
+            Ok(json(StatusCode::OK, &ListsResponse { allow, block }))
         });
-        answer.await
+        response.await
     }
 
-    pub(super) async fn listed(
+    pub(super) async fn edit_list_entry(
         &self,
-        at: Place<'_>,
+        at: ListEntryPath<'_>,
         request: &Request<Incoming>,
         place: &Connection,
-    ) -> Asked {
+    ) -> RouteResult {
         let list = match at.list {
             "allow" => ListName::Allow,
             "block" => ListName::Block,
-            _ => return Err(Refusal::not_found()),
+            _ => return Err(ApiError::not_found()),
         };
         if request.method() != Method::PUT && request.method() != Method::DELETE {
-            return Err(Refusal::wrong_method("PUT, DELETE"));
+            return Err(ApiError::wrong_method("PUT, DELETE"));
         }
-        let who = self.access.admit_editor(request.headers(), place)?;
+        let who = self.access.admit_admin(request.headers(), place)?;
         let undecodable =
-            || Refusal::bad_request("the attribute and the value are not percent-encoded UTF-8");
+            || ApiError::bad_request("the attribute and the value are not percent-encoded UTF-8");
         let attribute = decoded_path(at.attribute).ok_or_else(undecodable)?.into_owned();
         let value = decoded_path(at.value).filter(|value| !value.is_empty()).ok_or_else(undecodable)?;
         let value = canonical_value(&attribute, &value);
@@ -69,7 +69,7 @@ impl AdminApi {
             let values = list.values_of(&mut rules).entry(attribute.clone()).or_default();
             let is_listed = values.iter().any(is_same);
             if !is_adding && !is_listed {
-                return Err(Refusal::new(StatusCode::NOT_FOUND, "this value is not on the list"));
+                return Err(ApiError::new(StatusCode::NOT_FOUND, "this value is not on the list"));
             }
             if is_adding && !is_listed {
                 values.push(value.clone());
@@ -77,8 +77,8 @@ impl AdminApi {
             if !is_adding {
                 values.retain(|listed| !is_same(listed));
             }
-            Ok(Wanted { rules, reach: Reach::List, revision: None })
+            Ok(ProposedRules { rules, scope: EditScope::List, revision: None })
         });
-        edited(StatusCode::OK, changed.await?).await
+        edit_response(StatusCode::OK, changed.await?).await
     }
 }

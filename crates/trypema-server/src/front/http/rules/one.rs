@@ -6,15 +6,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use trypema::rules::Rule;
 
-use super::edited;
-use super::item::ItemAnswer;
+use super::edit_response;
+use super::item::ItemResponse;
 use super::precondition::Precondition;
-use crate::front::http::problem::Refusal;
-use crate::front::http::question::read;
-use crate::front::http::{AdminApi, Asked, body};
+use crate::front::http::problem::ApiError;
+use crate::front::http::request::read;
+use crate::front::http::{AdminApi, RouteResult, body};
 use crate::net::Place;
-use crate::rules::change::Name;
-use crate::rules::database::{Reach, Stored, Wanted};
+use crate::rules::change::ItemName;
+use crate::rules::database::{EditScope, ProposedRules, StoredRules};
 
 /// Enables or disables a rule.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -25,101 +25,123 @@ pub(in crate::front::http) struct EnabledChange {
 }
 
 impl AdminApi {
-    pub(super) async fn show_rule(&self, id: &str, place: &Place) -> Asked {
-        if self.app.book().is_none() {
+    pub(super) async fn show_rule(&self, id: &str, place: &Place) -> RouteResult {
+        if self.app.rule_store().is_none() {
             let rules = self.app.rules();
             let item = rules.rule(id).ok_or_else(|| no_rule(id))?;
-            return Ok(ItemAnswer { revision: None, item }.into_answer());
+            return Ok(ItemResponse { revision: None, item }.into_response());
         }
         let id = id.to_owned();
-        let answer = self.answer_from_stored(place, move |stored| {
+        let response = self.respond_from_stored(place, move |stored| {
             let item = stored.rule(&id).ok_or_else(|| no_rule(&id))??;
-            let revision = stored.revisions.get(&Name::Rule(id)).copied();
-            Ok(ItemAnswer { revision, item }.into_answer())
+            let revision = stored.revisions.get(&ItemName::Rule(id)).copied();
+            Ok(ItemResponse { revision, item }.into_response())
         });
-        answer.await
+        response.await
     }
 
-    pub(super) async fn create_rule(&self, request: Request<Incoming>, place: &Place) -> Asked {
-        let who = self.access.admit_editor(request.headers(), place)?;
+    pub(super) async fn create_rule(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
+        let who = self.access.admit_admin(request.headers(), place)?;
         let rule: Rule = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let changed = self.edit(&who, place, move |stored| {
             if stored.rule(&rule.id).is_some() {
-                return Err(Refusal::new(StatusCode::CONFLICT, format!("rule {:?} already exists", rule.id)));
+                return Err(ApiError::new(
+                    StatusCode::CONFLICT,
+                    format!("rule {:?} already exists", rule.id),
+                ));
             }
-            let (mut rules, reach) = (stored.rules.clone(), Reach::Rule(rule.id.clone()));
+            let (mut rules, scope) = (stored.rules.clone(), EditScope::Rule(rule.id.clone()));
             rules.rules.push(rule);
-            Ok(Wanted { rules, reach, revision: None })
+            Ok(ProposedRules { rules, scope, revision: None })
         });
-        edited(StatusCode::CREATED, changed.await?).await
+        edit_response(StatusCode::CREATED, changed.await?).await
     }
 
-    pub(super) async fn change_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
-        let who = self.access.admit_editor(request.headers(), place)?;
+    pub(super) async fn change_rule(
+        &self,
+        id: &str,
+        request: Request<Incoming>,
+        place: &Place,
+    ) -> RouteResult {
+        let who = self.access.admit_admin(request.headers(), place)?;
         let precondition = Precondition::required(request.headers())?;
         let rule: Rule = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         if rule.id != id {
-            return Err(Refusal::bad_request(format!(
+            return Err(ApiError::bad_request(format!(
                 "the id of the body is {:?}, that of the path {id:?}",
                 rule.id
             )));
         }
         let id = id.to_owned();
         let changed = self.edit(&who, place, move |stored| {
-            let mut wanted = wanted(stored, &id, precondition)?;
-            wanted.rules.rules.retain(|other| other.id != id);
-            wanted.rules.rules.push(rule);
-            Ok(wanted)
+            let mut proposed = rules_to_edit(stored, &id, precondition)?;
+            proposed.rules.rules.retain(|other| other.id != id);
+            proposed.rules.rules.push(rule);
+            Ok(proposed)
         });
-        edited(StatusCode::OK, changed.await?).await
+        edit_response(StatusCode::OK, changed.await?).await
     }
 
-    pub(super) async fn switch_rule(&self, id: &str, request: Request<Incoming>, place: &Place) -> Asked {
-        let who = self.access.admit_editor(request.headers(), place)?;
+    pub(super) async fn switch_rule(
+        &self,
+        id: &str,
+        request: Request<Incoming>,
+        place: &Place,
+    ) -> RouteResult {
+        let who = self.access.admit_admin(request.headers(), place)?;
         let precondition = Precondition::required(request.headers())?;
         let EnabledChange { enabled } = read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let id = id.to_owned();
         let changed = self.edit(&who, place, move |stored| {
             stored.rule(&id).transpose()?;
-            let mut wanted = wanted(stored, &id, precondition)?;
-            wanted
+            let mut proposed = rules_to_edit(stored, &id, precondition)?;
+            proposed
                 .rules
                 .rules
                 .iter_mut()
                 .filter(|rule| rule.id == id)
                 .for_each(|rule| rule.enabled = enabled);
-            Ok(wanted)
+            Ok(proposed)
         });
-        edited(StatusCode::OK, changed.await?).await
+        edit_response(StatusCode::OK, changed.await?).await
     }
 
-    pub(super) async fn delete_rule(&self, id: &str, request: &Request<Incoming>, place: &Place) -> Asked {
-        let who = self.access.admit_editor(request.headers(), place)?;
+    pub(super) async fn delete_rule(
+        &self,
+        id: &str,
+        request: &Request<Incoming>,
+        place: &Place,
+    ) -> RouteResult {
+        let who = self.access.admit_admin(request.headers(), place)?;
         let precondition = Precondition::required(request.headers())?;
         let id = id.to_owned();
         let changed = self.edit(&who, place, move |stored| {
-            let mut wanted = wanted(stored, &id, precondition)?;
-            wanted.rules.rules.retain(|rule| rule.id != id);
-            wanted.rules.overrides.retain(|special| special.rule != id);
-            Ok(wanted)
+            let mut proposed = rules_to_edit(stored, &id, precondition)?;
+            proposed.rules.rules.retain(|rule| rule.id != id);
+            proposed.rules.overrides.retain(|stored_override| stored_override.rule != id);
+            Ok(proposed)
         });
-        edited(StatusCode::OK, changed.await?).await
+        edit_response(StatusCode::OK, changed.await?).await
     }
 }
 
 /// Returns the stored rules for editing, if the rule still has the expected revision.
-fn wanted(stored: &Stored, id: &str, precondition: Precondition) -> Result<Wanted, Refusal> {
+fn rules_to_edit(
+    stored: &StoredRules,
+    id: &str,
+    precondition: Precondition,
+) -> Result<ProposedRules, ApiError> {
     if stored.rule(id).is_none() {
         return Err(no_rule(id));
     }
     // A row that cannot be parsed has no revision that a client could know, so there is nothing to compare.
-    let revision = stored.revisions.get(&Name::Rule(id.to_owned())).copied();
+    let revision = stored.revisions.get(&ItemName::Rule(id.to_owned())).copied();
     if let Some(revision) = revision {
         precondition.check(&format!("rule {id:?}"), revision)?;
     }
-    Ok(Wanted { rules: stored.rules.clone(), reach: Reach::Rule(id.to_owned()), revision })
+    Ok(ProposedRules { rules: stored.rules.clone(), scope: EditScope::Rule(id.to_owned()), revision })
 }
 
-pub(super) fn no_rule(id: &str) -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {id:?}"))
+pub(super) fn no_rule(id: &str) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, format!("there is no rule {id:?}"))
 }

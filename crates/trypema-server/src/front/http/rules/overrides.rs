@@ -6,18 +6,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Rules};
 
-use super::edited;
-use super::item::ItemAnswer;
+use super::edit_response;
+use super::item::ItemResponse;
 use super::precondition::Precondition;
-use crate::front::http::answer::json;
-use crate::front::http::problem::Refusal;
+use crate::front::http::problem::ApiError;
 use crate::front::http::query::pairs;
-use crate::front::http::question::read;
+use crate::front::http::request::read;
+use crate::front::http::response::json;
 use crate::front::http::text::decoded_path;
-use crate::front::http::{AdminApi, Asked, body};
+use crate::front::http::{AdminApi, RouteResult, body};
 use crate::net::Place;
-use crate::rules::change::Name;
-use crate::rules::database::{Reach, Stored, Unusable, Wanted};
+use crate::rules::change::ItemName;
+use crate::rules::database::{EditScope, InvalidStoredRules, ProposedRules, StoredRules};
 
 /// The override of a key: other numbers for its rule's strategy, or a verdict.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -33,73 +33,79 @@ pub(in crate::front::http) struct OverrideChange {
 
 /// The stored overrides.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::front::http) struct OverridesAnswer<'a> {
+pub(in crate::front::http) struct OverridesResponse<'a> {
     overrides: Vec<&'a Override>,
 }
 
 impl AdminApi {
-    pub(super) async fn show_overrides(&self, request: &Request<Incoming>, place: &Place) -> Asked {
+    pub(super) async fn show_overrides(&self, request: &Request<Incoming>, place: &Place) -> RouteResult {
         let mut rule = None;
         for pair in pairs(request.uri().query().unwrap_or_default()) {
             match pair? {
                 (name, value) if name == "rule" => rule = Some(value),
-                (name, _) => return Err(Refusal::bad_request(format!("unknown parameter {name:?}"))),
+                (name, _) => return Err(ApiError::bad_request(format!("unknown parameter {name:?}"))),
             }
         }
         let rule = rule.map(|rule| rule.into_owned());
-        let answer = self.answer_from_stored(place, move |stored| {
-            let is_wanted = |special: &&Override| rule.as_ref().is_none_or(|rule| special.rule == *rule);
+        let response = self.respond_from_stored(place, move |stored| {
+            let is_wanted =
+                |stored_override: &&Override| rule.as_ref().is_none_or(|rule| stored_override.rule == *rule);
             let overrides = stored.rules.overrides.iter().filter(is_wanted).collect();
-            Ok(json(StatusCode::OK, &OverridesAnswer { overrides }))
+            Ok(json(StatusCode::OK, &OverridesResponse { overrides }))
         });
-        answer.await
+        response.await
     }
 
-    pub(super) async fn override_of(&self, name: &str, request: Request<Incoming>, place: &Place) -> Asked {
-        self.book()?;
+    pub(super) async fn override_of(
+        &self,
+        name: &str,
+        request: Request<Incoming>,
+        place: &Place,
+    ) -> RouteResult {
+        self.rule_store()?;
         let name = decoded_path(name);
         let name =
-            name.ok_or_else(|| Refusal::bad_request("the key is not percent-encoded UTF-8"))?.into_owned();
+            name.ok_or_else(|| ApiError::bad_request("the key is not percent-encoded UTF-8"))?.into_owned();
         match *request.method() {
             Method::GET => {
-                let answer = self.answer_from_stored(place, move |stored| {
+                let response = self.respond_from_stored(place, move |stored| {
                     let target = Target::of(stored, &name)?;
                     let item = target.find(stored).ok_or_else(no_override)?;
-                    let revision = stored.revisions.get(&Name::of(item)).copied();
-                    Ok(ItemAnswer { revision, item }.into_answer())
+                    let revision = stored.revisions.get(&ItemName::of(item)).copied();
+                    Ok(ItemResponse { revision, item }.into_response())
                 });
-                answer.await
+                response.await
             }
             Method::PUT => self.set_override(name, request, place).await,
             Method::DELETE => self.remove_override(name, &request, place).await,
-            _ => Err(Refusal::wrong_method("GET, PUT, DELETE")),
+            _ => Err(ApiError::wrong_method("GET, PUT, DELETE")),
         }
     }
 
-    async fn set_override(&self, name: String, request: Request<Incoming>, place: &Place) -> Asked {
-        let who = self.access.admit_editor(request.headers(), place)?;
+    async fn set_override(&self, name: String, request: Request<Incoming>, place: &Place) -> RouteResult {
+        let who = self.access.admit_admin(request.headers(), place)?;
         let precondition = Precondition::read(request.headers())?;
         let OverrideChange { strategy, verdict } =
             read(&body::read(request.into_body(), self.max_body, place).await?)?;
         let changed = self.edit(&who, place, move |stored| {
             let target = Target::of(stored, &name)?;
-            let mut wanted = target.without(stored, precondition)?;
+            let mut proposed = target.without(stored, precondition)?;
             let KeyValues { rule, values, .. } = target.key;
-            wanted.rules.overrides.push(Override { rule, key: values, strategy, verdict });
-            Ok(wanted)
+            proposed.rules.overrides.push(Override { rule, key: values, strategy, verdict });
+            Ok(proposed)
         });
-        edited(StatusCode::OK, changed.await?).await
+        edit_response(StatusCode::OK, changed.await?).await
     }
 
-    async fn remove_override(&self, name: String, request: &Request<Incoming>, place: &Place) -> Asked {
-        let who = self.access.admit_editor(request.headers(), place)?;
+    async fn remove_override(&self, name: String, request: &Request<Incoming>, place: &Place) -> RouteResult {
+        let who = self.access.admit_admin(request.headers(), place)?;
         let precondition = Precondition::read(request.headers())?;
         let changed = self.edit(&who, place, move |stored| {
             let target = Target::of(stored, &name)?;
             target.find(stored).ok_or_else(no_override)?;
             target.without(stored, precondition)
         });
-        edited(StatusCode::OK, changed.await?).await
+        edit_response(StatusCode::OK, changed.await?).await
     }
 }
 
@@ -114,45 +120,51 @@ struct Target {
 
 impl Target {
     /// Resolves a key by the stored rules, because this server may not have them in force yet.
-    fn of(stored: &Stored, name: &str) -> Result<Self, Refusal> {
+    fn of(stored: &StoredRules, name: &str) -> Result<Self, ApiError> {
         let id = name.split('|').next().unwrap_or_default();
         let rule = stored.rule(id).ok_or_else(no_key)??;
         let alone = Rule { candidate_for: None, share: None, ..rule.clone() };
         let alone = RuleSet::compile(&Rules { rules: vec![alone], ..Rules::default() });
-        let rule = alone.map_err(Unusable::from)?;
+        let rule = alone.map_err(InvalidStoredRules::from)?;
         let key = rule.values_of(name).ok_or_else(no_key)?;
         let name = rule.key_of(&key.rule, &key.values).ok_or_else(no_key)?;
         Ok(Self { key, name, rule })
     }
 
-    fn find<'s>(&self, stored: &'s Stored) -> Option<&'s Override> {
-        stored.rules.overrides.iter().find(|special| self.is_of(special))
+    fn find<'s>(&self, stored: &'s StoredRules) -> Option<&'s Override> {
+        stored.rules.overrides.iter().find(|stored_override| self.is_of(stored_override))
     }
 
     /// Returns the stored rules without the override of this key.
-    fn without(&self, stored: &Stored, precondition: Option<Precondition>) -> Result<Wanted, Refusal> {
-        let revision =
-            self.find(stored).and_then(|special| stored.revisions.get(&Name::of(special))).copied();
+    fn without(
+        &self,
+        stored: &StoredRules,
+        precondition: Option<Precondition>,
+    ) -> Result<ProposedRules, ApiError> {
+        let revision = self
+            .find(stored)
+            .and_then(|stored_override| stored.revisions.get(&ItemName::of(stored_override)))
+            .copied();
         if let Some(precondition) = precondition {
             precondition.check("the override", revision.unwrap_or(0))?;
         }
         let mut rules = stored.rules.clone();
-        rules.overrides.retain(|special| !self.is_of(special));
-        Ok(Wanted { rules, reach: Reach::Rule(self.key.rule.clone()), revision })
+        rules.overrides.retain(|stored_override| !self.is_of(stored_override));
+        Ok(ProposedRules { rules, scope: EditScope::Rule(self.key.rule.clone()), revision })
     }
 
     /// Whether an override is for this key, in whichever form its address or path is written.
-    fn is_of(&self, special: &Override) -> bool {
-        special.rule == self.key.rule
-            && self.rule.key_of(&special.rule, &special.key).as_deref() == Some(&*self.name)
+    fn is_of(&self, stored_override: &Override) -> bool {
+        stored_override.rule == self.key.rule
+            && self.rule.key_of(&stored_override.rule, &stored_override.key).as_deref() == Some(&*self.name)
     }
 }
 
-fn no_key() -> Refusal {
+fn no_key() -> ApiError {
     let detail = "unknown key, or a digest of values that are too long; use a key as responses contain it, for example per-user|user=ann";
-    Refusal::new(StatusCode::NOT_FOUND, detail)
+    ApiError::new(StatusCode::NOT_FOUND, detail)
 }
 
-fn no_override() -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, "this key has no override")
+fn no_override() -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "this key has no override")
 }

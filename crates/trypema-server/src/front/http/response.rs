@@ -12,13 +12,13 @@ use trypema::http::ErrorCode;
 use trypema::rules::{Action, ApplyingRule, IfMissing, Outcome, RuleDecision, Verdict};
 use trypema::{Attempts, BlockScope, Decision};
 
-use super::Answer;
+use super::HttpResponse;
 use crate::mode::Mode;
 use crate::net::UNACCOUNTED_BYTES;
 
 /// The decision about a request.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct CheckAnswer<'a> {
+pub(super) struct CheckResponse<'a> {
     /// Whether the request may proceed.
     allowed: bool,
     outcome: OutcomeName,
@@ -34,7 +34,7 @@ pub(super) struct CheckAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     listed_entry: Option<&'a str>,
     /// Every rule that applies, by priority.
-    rules: Vec<RuleAnswer<'a>>,
+    rules: Vec<RuleReport<'a>>,
 }
 
 /// The outcome of a request.
@@ -69,7 +69,7 @@ impl OutcomeName {
 
 /// The decision of one rule.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct RuleAnswer<'a> {
+pub(super) struct RuleReport<'a> {
     /// The id of the rule.
     rule: &'a str,
     /// The name of the rule, if it has one.
@@ -91,7 +91,7 @@ pub(super) struct RuleAnswer<'a> {
     /// Milliseconds, rounded up, until no spent units count any more.
     reset_after_ms: u64,
     #[serde(flatten)]
-    block: BlockAnswer,
+    block: BlockReport,
     /// The attribute of the rule's key that the request lacks, if the rule denies the request for that
     /// reason.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +113,7 @@ pub(super) struct RuleAnswer<'a> {
 
 /// The counts of an abuse rule, and the window that blocks. Other rules have none of these fields.
 #[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
-pub(super) struct BlockAnswer {
+pub(super) struct BlockReport {
     /// The window that blocks the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<ScopeName>,
@@ -135,7 +135,7 @@ pub(super) enum ScopeName {
     Long,
 }
 
-impl From<&Decision> for BlockAnswer {
+impl From<&Decision> for BlockReport {
     fn from(decision: &Decision) -> Self {
         Self {
             scope: decision.block_scope().map(|scope| match scope {
@@ -159,7 +159,7 @@ fn is_by_store(verdict: &Verdict) -> bool {
         && ErrorCode::of_verdict(verdict) == ErrorCode::ServiceUnavailable
 }
 
-impl<'a> CheckAnswer<'a> {
+impl<'a> CheckResponse<'a> {
     pub(super) fn new(verdict: &'a Verdict, mode: Mode) -> Self {
         let counted = |rule: &RuleDecision<'_>| (mode == Mode::Record).then(|| !rule.decision.is_uncounted());
         let outcome = OutcomeName::of(verdict);
@@ -174,13 +174,13 @@ impl<'a> CheckAnswer<'a> {
             rules: verdict
                 .rules()
                 .filter(|rule| rule.rule.candidate_for.is_none())
-                .map(|rule| RuleAnswer { counted: counted(&rule), ..RuleAnswer::from(rule) })
+                .map(|rule| RuleReport { counted: counted(&rule), ..RuleReport::from(rule) })
                 .collect(),
         }
     }
 }
 
-impl<'a> From<RuleDecision<'a>> for RuleAnswer<'a> {
+impl<'a> From<RuleDecision<'a>> for RuleReport<'a> {
     fn from(decided: RuleDecision<'a>) -> Self {
         let decision = decided.decision;
         Self {
@@ -194,7 +194,7 @@ impl<'a> From<RuleDecision<'a>> for RuleAnswer<'a> {
             remaining: decision.remaining(),
             retry_after_ms: milliseconds(decision.retry_after()),
             reset_after_ms: rounded_up(decision.reset_after()),
-            block: BlockAnswer::from(decision),
+            block: BlockReport::from(decision),
             missing_attribute: decided.missing,
             if_missing: decided.missing.map(|_| decided.rule.if_missing),
             substitute: decision.is_substitute(),
@@ -204,7 +204,7 @@ impl<'a> From<RuleDecision<'a>> for RuleAnswer<'a> {
     }
 }
 
-impl<'a> From<ApplyingRule<'a>> for RuleAnswer<'a> {
+impl<'a> From<ApplyingRule<'a>> for RuleReport<'a> {
     fn from(explained: ApplyingRule<'a>) -> Self {
         Self { left: Some(explained.left), ..Self::from(explained.decision) }
     }
@@ -223,7 +223,7 @@ pub(super) fn rounded_up(time: Duration) -> u64 {
 const USUAL_BYTES: usize = 768;
 
 /// Returns a JSON response.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> HttpResponse {
     let mut body = Vec::with_capacity(USUAL_BYTES);
     // Serialising text and numbers cannot fail.
     let _ = serde_json::to_writer(&mut body, value);
@@ -234,7 +234,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     json_bytes(status, body)
 }
 
-pub(super) fn json_bytes(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+pub(super) fn json_bytes(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -8,7 +8,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
-use super::{Api, receive};
+use super::{Api, serve_request};
 use crate::net::{Order, Protocol, Stream};
 
 /// HTTP/1.1 with the routes of an API.
@@ -22,11 +22,11 @@ impl<A: Api> Protocol for Http<A> {
             let (http, place) = (Arc::clone(&self), Arc::clone(&place));
             service_fn(move |request| {
                 let (http, place) = (Arc::clone(&http), Arc::clone(&place));
-                async move { Ok::<_, Infallible>(receive(&http.0, request, &place).await) }
+                async move { Ok::<_, Infallible>(serve_request(&http.0, request, &place).await) }
             })
         };
         let mut order = place.connection.order();
-        let mut talking = pin!(
+        let mut connection = pin!(
             http1::Builder::new()
                 .max_buf_size(self.0.common().max_header)
                 .header_read_timeout(None)
@@ -37,20 +37,20 @@ impl<A: Api> Protocol for Http<A> {
                 .keep_alive(order == Order::Stay)
                 .serve_connection(TokioIo::new(stream), service)
         );
-        let ended = loop {
+        let result = loop {
             if order == Order::End {
                 return;
             }
             tokio::select! {
                 biased;
-                ended = talking.as_mut() => break ended,
+                result = connection.as_mut() => break result,
                 heard = place.connection.heard() => order = heard,
             }
             if order == Order::Finish {
-                talking.as_mut().graceful_shutdown();
+                connection.as_mut().graceful_shutdown();
             }
         };
-        if let Err(error) = ended {
+        if let Err(error) = result {
             if error.is_parse() {
                 self.0.common().app.metrics.connections.malformed.add_one();
             }

@@ -11,13 +11,13 @@ use trypema::rules::{Engine, Request, RuleSet};
 
 use super::service::{AdminService, Call, CheckService};
 use super::{failed, print};
-use crate::front::http::ExplainAnswer;
+use crate::front::http::ExplainResponse;
 
 /// Check whether a request may proceed
 #[derive(Debug, clap::Args)]
 pub(super) struct Check {
     #[command(flatten)]
-    question: Question,
+    request: RequestArgs,
     #[command(flatten)]
     service: CheckService,
     /// Print the server's JSON response
@@ -32,7 +32,7 @@ pub(super) struct Check {
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     #[command(flatten)]
-    question: Question,
+    request: RequestArgs,
     #[command(flatten)]
     service: AdminService,
     /// Print the server's JSON response
@@ -45,7 +45,7 @@ pub(super) struct Explain {
 
 /// The request to check or explain.
 #[derive(Debug, clap::Args)]
-struct Question {
+struct RequestArgs {
     /// Attributes of the request, for example user=ann endpoint=/search method=GET
     #[arg(value_name = "NAME=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
@@ -63,17 +63,17 @@ fn attribute(text: &str) -> Result<(String, String), String> {
 
 impl Check {
     pub(super) fn run(self) -> ExitCode {
-        let answer = self.question.to_json().and_then(|mut question| {
+        let response = self.request.to_json().and_then(|mut request| {
             if self.look {
-                question["mode"] = json!("look");
+                request["mode"] = json!("look");
             }
-            self.service.call(&Call::post("/v1/check", &question))
+            self.service.call(&Call::post("/v1/check", &request))
         });
-        match answer {
+        match response {
             Err(error) => failed(error),
-            Ok(answer) => {
-                show(&answer, self.json);
-                if answer["allowed"] == json!(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            Ok(response) => {
+                show(&response, self.json);
+                if response["allowed"] == json!(true) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
             }
         }
     }
@@ -81,21 +81,21 @@ impl Check {
 
 impl Explain {
     pub(super) fn run(self) -> ExitCode {
-        let answer = self.question.to_json().and_then(|question| match &self.rules {
-            Some(file) => explained_by(file, &self.question),
-            None => self.service.call(&Call::post("/v1/explain", &question)),
+        let response = self.request.to_json().and_then(|request| match &self.rules {
+            Some(file) => explain_with_file(file, &self.request),
+            None => self.service.call(&Call::post("/v1/explain", &request)),
         });
-        match answer {
+        match response {
             Err(error) => failed(error),
-            Ok(answer) => {
-                show(&answer, self.json);
+            Ok(response) => {
+                show(&response, self.json);
                 ExitCode::SUCCESS
             }
         }
     }
 }
 
-impl Question {
+impl RequestArgs {
     fn to_json(&self) -> Result<Value, String> {
         let mut attributes = Map::new();
         for (name, value) in &self.attributes {
@@ -107,22 +107,22 @@ impl Question {
     }
 }
 
-/// Prints a response, as JSON if `is_plain` is set, otherwise as text.
-fn show(answer: &Value, is_plain: bool) {
-    print(&if is_plain { format!("{answer:#}\n") } else { told(answer) });
+/// Prints a response, as JSON if `is_json` is set, otherwise as text.
+fn show(response: &Value, is_json: bool) {
+    print(&if is_json { format!("{response:#}\n") } else { report(response) });
 }
 
 /// Returns one line such as "denied by per-user; try again in 2000 ms".
-fn summary(answer: &Value) -> String {
-    let outcome = text(&answer["outcome"]);
-    let by = match (&answer["decided_by"], &answer["listed_by"]) {
+fn summary(response: &Value) -> String {
+    let outcome = text(&response["outcome"]);
+    let by = match (&response["decided_by"], &response["listed_by"]) {
         (Value::String(rule), _) => format!(" by {rule}"),
         (_, Value::String(attribute)) => {
-            format!(" by the list entry {attribute} = {:?}", text(&answer["listed_entry"]))
+            format!(" by the list entry {attribute} = {:?}", text(&response["listed_entry"]))
         }
         _ => String::new(),
     };
-    let wait = match &answer["retry_after_ms"] {
+    let wait = match &response["retry_after_ms"] {
         Value::Null => "; retrying will not succeed".to_owned(),
         wait if wait.as_u64() == Some(0) => String::new(),
         wait => format!("; try again in {wait} ms"),
@@ -131,26 +131,26 @@ fn summary(answer: &Value) -> String {
 }
 
 /// Returns the summary and one line per rule.
-fn told(answer: &Value) -> String {
-    let mut lines = vec![summary(answer)];
-    lines.extend(rules_of(answer).map(|rule| format!("  {rule}")));
-    let others = answer["not_applying"].as_array().into_iter().flatten();
+fn report(response: &Value) -> String {
+    let mut lines = vec![summary(response)];
+    lines.extend(rules_of(response).map(|rule| format!("  {rule}")));
+    let others = response["not_applying"].as_array().into_iter().flatten();
     lines.extend(others.map(|rule| {
-        format!("  {}{}: does not apply, {}", text(&rule["rule"]), named(rule), text(&rule["reason"]))
+        format!("  {}{}: does not apply, {}", text(&rule["rule"]), name_suffix(rule), text(&rule["reason"]))
     }));
     lines.join("\n") + "\n"
 }
 
-fn rules_of(answer: &Value) -> impl Iterator<Item = String> {
-    answer["rules"].as_array().into_iter().flatten().map(|rule| {
+fn rules_of(response: &Value) -> impl Iterator<Item = String> {
+    response["rules"].as_array().into_iter().flatten().map(|rule| {
         let says = if rule["allowed"] == json!(true) { "allows" } else { "denies" };
         let note = if rule["action"] == json!("log_only") { " (only logged)" } else { "" };
         if let Value::String(attribute) = &rule["missing_attribute"] {
             let (id, then) = (text(&rule["rule"]), text(&rule["if_missing"]));
-            let name = named(rule);
+            let name = name_suffix(rule);
             return format!("{id}{name} {says}{note}: the request has no {attribute:?} (if_missing: {then})");
         }
-        let (key, name) = (text(&rule["key"]), named(rule));
+        let (key, name) = (text(&rule["key"]), name_suffix(rule));
         if rule["blocked"] == json!(true) {
             return format!("{key}{name} {says}{note}: an override blocks this key");
         }
@@ -161,7 +161,7 @@ fn rules_of(answer: &Value) -> impl Iterator<Item = String> {
 }
 
 /// Returns the name of a rule in parentheses, or an empty text if it has none.
-fn named(rule: &Value) -> String {
+fn name_suffix(rule: &Value) -> String {
     rule["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default()
 }
 
@@ -181,15 +181,15 @@ fn text(value: &Value) -> &str {
 }
 
 /// Explains a request by the rules of a file, with fresh counters.
-fn explained_by(file: &Path, question: &Question) -> Result<Value, String> {
+fn explain_with_file(file: &Path, request: &RequestArgs) -> Result<Value, String> {
     let failed = |error: &dyn Display| error.to_string();
     let rules = RuleSet::read(file).map_err(|invalid| failed(&invalid))?;
     let limiter = RateLimiter::builder().build().map_err(|error| failed(&error))?;
     let engine = Engine::local(Arc::new(limiter), rules);
     let attributes: Vec<(&str, &str)> =
-        question.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        request.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| failed(&error))?;
-    let request = Request::new(&attributes).costing(question.cost);
-    let explained = runtime.block_on(engine.explain(&request)).map_err(|error| failed(&error))?;
-    serde_json::to_value(ExplainAnswer::new(&explained)).map_err(|error| failed(&error))
+    let request = Request::new(&attributes).costing(request.cost);
+    let explanation = runtime.block_on(engine.explain(&request)).map_err(|error| failed(&error))?;
+    serde_json::to_value(ExplainResponse::new(&explanation)).map_err(|error| failed(&error))
 }

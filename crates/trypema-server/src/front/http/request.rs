@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
-use super::problem::Refusal;
+use super::problem::ApiError;
 use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
 use crate::mode::Mode;
 
@@ -26,7 +26,7 @@ pub(super) fn is_address(value: &str) -> bool {
 /// One request, as clients describe it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Question<'a> {
+pub(super) struct CheckRequest<'a> {
     /// The attributes of the request, for example `{"user": "ann", "endpoint": "/search", "method": "GET",
     /// "plan": "free", "ip": "203.0.113.9"}`.
     #[serde(borrow)]
@@ -42,7 +42,7 @@ pub(super) struct Question<'a> {
 /// A request to explain or to refund.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Topic<'a> {
+pub(super) struct RequestDescription<'a> {
     /// The attributes of the request.
     #[serde(borrow)]
     pub(super) attributes: Attributes<'a>,
@@ -51,9 +51,9 @@ pub(super) struct Topic<'a> {
     pub(super) cost: u64,
 }
 
-impl<'a> Topic<'a> {
+impl<'a> RequestDescription<'a> {
     /// Parses a body.
-    pub(super) fn read(body: &'a [u8]) -> Result<Self, Refusal> {
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, ApiError> {
         read(body)
     }
 }
@@ -67,13 +67,13 @@ struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OneObject(PhantomData))
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
 }
 
-struct OneObject<T>(PhantomData<T>);
+struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for OneObject<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = Object<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,13 +86,13 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneObject<T> {
 }
 
 /// Parses a body that is a JSON object.
-pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     read_any(body).map(|Object(object)| object)
 }
 
-fn read_any<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+fn read_any<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     serde_json::from_slice(body)
-        .map_err(|error| Refusal::bad_request(format!("invalid request body: {error}")))
+        .map_err(|error| ApiError::bad_request(format!("invalid request body: {error}")))
 }
 
 /// Attribute names and values, each name once.
@@ -108,13 +108,13 @@ impl Attributes<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Attributes<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Pairs)
+        deserializer.deserialize_map(AttributesVisitor)
     }
 }
 
-struct Pairs;
+struct AttributesVisitor;
 
-impl<'de> Visitor<'de> for Pairs {
+impl<'de> Visitor<'de> for AttributesVisitor {
     type Value = Attributes<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,13 +154,13 @@ struct Text<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(OneText)
+        deserializer.deserialize_str(TextVisitor)
     }
 }
 
-struct OneText;
+struct TextVisitor;
 
-impl<'de> Visitor<'de> for OneText {
+impl<'de> Visitor<'de> for TextVisitor {
     type Value = Text<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -197,29 +197,32 @@ pub(super) fn is_batch(body: &[u8]) -> bool {
 }
 
 /// Parses a batch of at most `max` requests.
-pub(super) fn read_batch(body: &[u8], max: usize) -> Result<Vec<Question<'_>>, Refusal> {
-    let many: Vec<Object<Question<'_>>> = read_any(body)?;
-    if many.len() > max {
-        let detail = format!("{} requests in one batch; the maximum is {max} (max_batch)", many.len());
-        return Err(Refusal::bad_request(detail));
+pub(super) fn read_batch(body: &[u8], max: usize) -> Result<Vec<CheckRequest<'_>>, ApiError> {
+    let requests: Vec<Object<CheckRequest<'_>>> = read_any(body)?;
+    if requests.len() > max {
+        let detail = format!("{} requests in one batch; the maximum is {max} (max_batch)", requests.len());
+        return Err(ApiError::bad_request(detail));
     }
-    Ok(many.into_iter().map(|Object(question)| question).collect())
+    Ok(requests.into_iter().map(|Object(request)| request).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn refused(body: &str) -> String {
+    fn origin_not_allowed(body: &str) -> String {
         let body = body.as_bytes();
-        let read =
-            if is_batch(body) { read_batch(body, 2).map(drop) } else { read::<Question<'_>>(body).map(drop) };
+        let read = if is_batch(body) {
+            read_batch(body, 2).map(drop)
+        } else {
+            read::<CheckRequest<'_>>(body).map(drop)
+        };
         read.expect_err("this is no request").to_json()
     }
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
-        let told = [
+        let cases = [
             ("", "EOF while parsing"),
             ("{}", "missing field `attributes`"),
             (r#"{"attributes":{},"costs":1}"#, "unknown field `costs`"),
@@ -236,8 +239,8 @@ mod tests {
             (&"[".repeat(200_000), "expected an object"),
             (&r#"{"attributes":"#.repeat(200_000), "expected a text"),
         ];
-        for (body, expected) in told {
-            let detail = refused(body);
+        for (body, expected) in cases {
+            let detail = origin_not_allowed(body);
             assert!(detail.contains(expected), "{body:.60}: {detail}");
         }
     }
@@ -245,9 +248,9 @@ mod tests {
     #[test]
     fn escapes_are_understood() {
         let body = r#" {"attributes": {"\u0075ser": "a\nb"}, "cost": 3, "mode": "record"}"#;
-        let question =
-            read::<Question<'_>>(body.as_bytes()).unwrap_or_else(|refusal| panic!("{}", refusal.to_json()));
-        assert_eq!(question.attributes.pairs(), [("user", "a\nb")]);
-        assert_eq!((question.cost, question.mode), (3, Mode::Record));
+        let request =
+            read::<CheckRequest<'_>>(body.as_bytes()).unwrap_or_else(|error| panic!("{}", error.to_json()));
+        assert_eq!(request.attributes.pairs(), [("user", "a\nb")]);
+        assert_eq!((request.cost, request.mode), (3, Mode::Record));
     }
 }

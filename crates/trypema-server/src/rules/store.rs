@@ -10,14 +10,16 @@ use tokio::time::timeout;
 use trypema::rules::RuleSet;
 
 use super::cache::Cache;
-use super::database::{Address, Database, DatabaseError, Edited, Stored, Unusable, Version};
+use super::database::{
+    Address, Database, DatabaseError, EditResult, InvalidStoredRules, StoredRules, Version,
+};
 use crate::background_worker::Worker;
 use crate::clock::Started;
-use crate::metrics::{Counter, Exposition, Kind};
+use crate::metrics::{Counter, Exposition, MetricType};
 use crate::secret::Secret;
 
 /// The time that an edit waits until this server has the new rules in force.
-const UNTIL_IN_FORCE: Duration = Duration::from_secs(1);
+const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings of rules in a database.
 #[derive(Debug, Clone)]
@@ -46,7 +48,7 @@ struct Stores {
 
 /// The rules in a database: its connection, its cache, and the version in force.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct RuleStore {
     database: Database,
     cache: Option<Cache>,
     poll: Duration,
@@ -54,7 +56,7 @@ pub(crate) struct Book {
     wake: Notify,
     in_force: watch::Sender<InForce>,
     /// The time at which the server last confirmed that the rules in force are the stored ones.
-    current_at: Mutex<Started>,
+    confirmed_at: Mutex<Started>,
     pub(crate) failures: Counter,
 }
 
@@ -80,7 +82,7 @@ pub enum OpenError {
     Database(#[from] DatabaseError),
     /// The stored rules are invalid, and no rules are cached in Redis.
     #[error("the stored rules are invalid:\n{0}")]
-    Unusable(#[from] Unusable),
+    InvalidStoredRules(#[from] InvalidStoredRules),
     /// The address of the Redis cache is invalid.
     #[error(transparent)]
     Cache(#[from] trypema::TrypemaError),
@@ -94,24 +96,24 @@ impl OpenError {
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Database(error) => error.is_final(),
-            Self::Unusable(_) | Self::Cache(_) => true,
+            Self::InvalidStoredRules(_) | Self::Cache(_) => true,
             Self::Interrupted => false,
         }
     }
 }
 
 /// The rules that were loaded at start.
-pub(crate) struct Opened {
-    pub(crate) book: Book,
+pub(crate) struct OpenedStore {
+    pub(crate) rule_store: RuleStore,
     pub(crate) rules: RuleSet,
     /// The error of the stored rules, if `rules` are older ones from the cache.
     pub(crate) refused: Option<String>,
 }
 
-impl Book {
+impl RuleStore {
     /// Loads the stored rules. If that fails, loads the cached rules from Redis, so that a server can start
     /// while the database is unreachable.
-    pub(crate) async fn open(choice: &DatabaseChoice) -> Result<Opened, OpenError> {
+    pub(crate) async fn open(choice: &DatabaseChoice) -> Result<OpenedStore, OpenError> {
         let database = Database::new(choice.address.clone())?;
         let cache = choice.cache.as_ref().map(|cache| Cache::new(cache.url.reveal(), &cache.prefix));
         let cache = cache.transpose()?;
@@ -119,31 +121,32 @@ impl Book {
             Ok((version, rules)) => {
                 warn_of_unusable(&database).await;
                 let in_force = InForce { version, origin: Origin::Database };
-                let book = Self::new(choice, Stores { database, cache }, in_force);
-                return Ok(Opened { book, rules, refused: None });
+                let rule_store = Self::new(choice, Stores { database, cache }, in_force);
+                return Ok(OpenedStore { rule_store, rules, refused: None });
             }
             Err(error @ OpenError::Database(DatabaseError::NotMigrated)) => return Err(error),
             Err(error) => error,
         };
-        let kept = match &cache {
+        let cached = match &cache {
             Some(cache) => cache.load().await.unwrap_or_else(|error| {
                 tracing::warn!("rules: cannot read the rule cache in Redis ({error})");
                 None
             }),
             None => None,
         };
-        let Some(kept) = kept else { return Err(failed) };
-        let version = kept.version.clone();
+        let Some(cached) = cached else { return Err(failed) };
+        let version = cached.version.clone();
         // The error may have several lines, one for each problem of stored rules.
         tracing::warn!(
             error = %failed,
             "rules: cannot use the rules in PostgreSQL; starting with revision {} from the rule cache in Redis",
             version.revision
         );
-        let Ok(rules) = compiled(kept).await else { return Err(failed) };
-        let refused = matches!(failed, OpenError::Unusable(_)).then(|| failed.to_string());
-        let book = Self::new(choice, Stores { database, cache }, InForce { version, origin: Origin::Cache });
-        Ok(Opened { book, rules, refused })
+        let Ok(rules) = compile(cached).await else { return Err(failed) };
+        let refused = matches!(failed, OpenError::InvalidStoredRules(_)).then(|| failed.to_string());
+        let rule_store =
+            Self::new(choice, Stores { database, cache }, InForce { version, origin: Origin::Cache });
+        Ok(OpenedStore { rule_store, rules, refused })
     }
 
     fn new(choice: &DatabaseChoice, stores: Stores, in_force: InForce) -> Self {
@@ -153,7 +156,7 @@ impl Book {
             poll: choice.poll,
             wake: Notify::new(),
             in_force: watch::Sender::new(in_force),
-            current_at: Mutex::new(Started::now()),
+            confirmed_at: Mutex::new(Started::now()),
             failures: Counter::default(),
         }
     }
@@ -169,43 +172,43 @@ impl Book {
     }
 
     /// Returns the interval at which the database is polled.
-    pub(crate) fn poll(&self) -> Duration {
+    pub(crate) fn poll_interval(&self) -> Duration {
         self.poll
     }
 
     /// Waits until the database should be read immediately.
-    pub(crate) async fn woken(&self) {
+    pub(crate) async fn wait_for_wake(&self) {
         self.wake.notified().await;
     }
 
     /// Makes the rule watcher read the database immediately.
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn wake_watcher(&self) {
         self.wake.notify_one();
     }
 
-    /// Announces a change to all servers, and waits up to [`UNTIL_IN_FORCE`] until this server has it in
+    /// Announces a change to all servers, and waits up to [`IN_FORCE_TIMEOUT`] until this server has it in
     /// force.
-    pub(crate) async fn spread(&self, edited: &Edited) {
-        if edited.changes.is_empty() {
+    pub(crate) async fn announce(&self, edit: &EditResult) {
+        if edit.changes.is_empty() {
             return;
         }
-        self.look_again();
+        self.wake_watcher();
         if let Some(cache) = &self.cache
-            && let Err(error) = cache.announce(edited.revision).await
+            && let Err(error) = cache.announce(edit.revision).await
         {
             tracing::warn!(
                 "rules: revision {} is stored, but its announcement through Redis failed ({error}); other servers \
                  learn of it by NOTIFY or polling",
-                edited.revision
+                edit.revision
             );
         }
         let mut in_force = self.in_force.subscribe();
-        let is_there = in_force.wait_for(|in_force| in_force.version.revision >= edited.revision);
-        if timeout(UNTIL_IN_FORCE, is_there).await.is_err() {
+        let in_force_here = in_force.wait_for(|in_force| in_force.version.revision >= edit.revision);
+        if timeout(IN_FORCE_TIMEOUT, in_force_here).await.is_err() {
             tracing::warn!(
                 "rules: revision {} is stored, but not in force on this server after {} s",
-                edited.revision,
-                UNTIL_IN_FORCE.as_secs()
+                edit.revision,
+                IN_FORCE_TIMEOUT.as_secs()
             );
         }
     }
@@ -221,37 +224,37 @@ impl Book {
     }
 
     /// Records that the rules in force are the stored ones.
-    pub(crate) fn note_current(&self) {
-        *self.current_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
+    pub(crate) fn mark_current(&self) {
+        *self.confirmed_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
         self.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
     }
 
     /// Returns the time since the server last confirmed that the rules in force are the stored ones.
-    pub(crate) fn stale(&self) -> Duration {
-        self.current_at.lock().unwrap_or_else(PoisonError::into_inner).ago()
+    pub(crate) fn staleness(&self) -> Duration {
+        self.confirmed_at.lock().unwrap_or_else(PoisonError::into_inner).ago()
     }
 }
 
 /// Writes the metrics of stored rules. Without a database, all of them are 0.
-pub(crate) fn write(book: Option<&Book>, text: &mut Exposition) {
+pub(crate) fn write(rule_store: Option<&RuleStore>, text: &mut Exposition) {
     text.family(
         "trypema_rules_revision",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Revision of the rules in force; 0 if they are in a file.",
     );
-    text.sample(&[], book.map_or(0, |book| book.in_force().version.revision));
+    text.sample(&[], rule_store.map_or(0, |rule_store| rule_store.in_force().version.revision));
     text.family(
         "trypema_rules_stale_seconds",
-        Kind::Gauge,
+        MetricType::Gauge,
         "Seconds since the rules in force were last confirmed against the database.",
     );
-    text.sample(&[], book.map_or(0, |book| book.stale().as_secs()));
+    text.sample(&[], rule_store.map_or(0, |rule_store| rule_store.staleness().as_secs()));
     text.family(
         "trypema_database_failures_total",
-        Kind::Counter,
+        MetricType::Counter,
         "Failed attempts to read rules from the database.",
     );
-    text.sample(&[], book.map_or(0, |book| book.failures.get()));
+    text.sample(&[], rule_store.map_or(0, |rule_store| rule_store.failures.get()));
 }
 
 /// Logs the rows of an adopted table that are not in force. They do not prevent the start, because they are
@@ -272,11 +275,11 @@ async fn warn_of_unusable(database: &Database) {
 async fn read(database: &Database) -> Result<(Version, RuleSet), OpenError> {
     let stored = database.read().await?;
     let version = stored.version.clone();
-    Ok((version, compiled(stored).await?))
+    Ok((version, compile(stored).await?))
 }
 
 /// Compiles rules on the worker, not on a thread that decides.
-async fn compiled(stored: Stored) -> Result<RuleSet, OpenError> {
+async fn compile(stored: StoredRules) -> Result<RuleSet, OpenError> {
     let compiling = Worker::Changes.run(move || stored.compile());
     Ok(compiling.await.map_err(|_| OpenError::Interrupted)??)
 }

@@ -3,18 +3,18 @@
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::background_worker::Worker;
-use crate::front::http::problem::Refusal;
+use crate::front::http::problem::ApiError;
 
 /// The number of dry runs at a time. They share one worker, so more would only hold memory.
 const DRY_RUNS: usize = 1;
 /// The number of dry runs that may wait; further ones are refused.
 const WAITING_DRY_RUNS: usize = 16;
-/// The number of editors' rule sets at a time: the second one can arrive while the first one is stored.
+/// The number of rule sets of changes at a time: the second one can arrive while the first one is stored.
 const CHANGES: usize = 2;
 
 /// Permits for whole rule sets. Editors never wait for readers.
 #[derive(Debug)]
-pub(in crate::front::http) struct Turns {
+pub(in crate::front::http) struct RulesetPermits {
     dry_runs: Semaphore,
     /// Places in the queue of dry runs, including those that are running.
     queue: Semaphore,
@@ -23,12 +23,12 @@ pub(in crate::front::http) struct Turns {
 
 /// A permit for one rule set, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'t> {
-    _turn: Option<SemaphorePermit<'t>>,
-    _place: Option<SemaphorePermit<'t>>,
+pub(super) struct RulesetPermit<'t> {
+    _running: Option<SemaphorePermit<'t>>,
+    _queued: Option<SemaphorePermit<'t>>,
 }
 
-impl Default for Turns {
+impl Default for RulesetPermits {
     fn default() -> Self {
         Self {
             dry_runs: Semaphore::new(DRY_RUNS),
@@ -38,21 +38,21 @@ impl Default for Turns {
     }
 }
 
-impl Turns {
+impl RulesetPermits {
     /// Waits for the permit to receive a rule set that `worker` will process.
     ///
     /// # Errors
     ///
     /// Too many dry runs are waiting already.
-    pub(super) async fn take(&self, worker: Worker) -> Result<Turn<'_>, Refusal> {
-        let (turns, place) = match worker {
+    pub(super) async fn acquire(&self, worker: Worker) -> Result<RulesetPermit<'_>, ApiError> {
+        let (permits, queued) = match worker {
             Worker::Changes => (&self.changes, None),
             Worker::Reads => {
-                let busy = |_| Refusal::unavailable("too many dry runs are queued; retry");
+                let busy = |_| ApiError::unavailable("too many dry runs are queued; retry");
                 (&self.dry_runs, Some(self.queue.try_acquire().map_err(busy)?))
             }
         };
         // The semaphores are never closed.
-        Ok(Turn { _turn: turns.acquire().await.ok(), _place: place })
+        Ok(RulesetPermit { _running: permits.acquire().await.ok(), _queued: queued })
     }
 }
