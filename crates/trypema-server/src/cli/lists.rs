@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::confirm::{Confirmation, print_done, print_unchanged};
 use super::difference::line;
-use super::service::{AdminService, Call, encoded};
+use super::service::{AdminService, Call, percent_encode};
 use super::{failed, print};
 use crate::rules::change::canonical_value;
 
@@ -136,7 +136,7 @@ impl Listing {
             return Ok(());
         }
         for list in lists {
-            let path = format!("/v1/lists/{list}/{}/{}", encoded(attribute), encoded(value));
+            let path = format!("/v1/lists/{list}/{}/{}", percent_encode(attribute), percent_encode(value));
             print_done(1, &self.service.call(&Call::new(method.clone(), &path))?);
         }
         Ok(())

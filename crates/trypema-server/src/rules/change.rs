@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use trypema::rules::{Override, Rule, Rules, usual_path};
+use trypema::rules::{Override, Rule, Rules, normalize_path};
 
 use super::database::ListName;
 
@@ -182,7 +182,7 @@ pub(crate) fn canonical_value(attribute: &str, value: &str) -> String {
                 None => address.to_string(),
             }
         }
-        _ if attribute == "endpoint" => usual_path(value),
+        _ if attribute == "endpoint" => normalize_path(value),
         _ => value.to_owned(),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use trypema::rules::Rule;
 
 use crate::cli::confirm::{Confirmation, print_done, print_unchanged};
-use crate::cli::service::{AdminService, Call, encoded};
+use crate::cli::service::{AdminService, Call, percent_encode};
 
 /// A field and its new value, as in `limit=20`.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub(super) fn set(
     confirmation: Confirmation,
     service: &AdminService,
 ) -> Result<(), String> {
-    let path = format!("/v1/rules/{}", encoded(id));
+    let path = format!("/v1/rules/{}", percent_encode(id));
     let mut stored = service.call(&Call::new(Method::GET, &path))?;
     let revision = stored.as_object_mut().and_then(|rule| rule.remove("revision"));
     let revision = revision.as_ref().and_then(Value::as_u64).ok_or_else(|| {

@@ -18,7 +18,7 @@ pub(super) fn apply(file: &Path, confirmation: Confirmation, service: &AdminServ
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let rules = Rules::from_yaml(&text).map_err(|invalid| invalid.to_string())?;
     let rules = serde_json::to_value(rules).map_err(|error| error.to_string())?;
-    change(
+    apply_change(
         &ChangeRequest { method: Method::PUT, path: "/v1/ruleset".to_owned(), body: rules },
         confirmation,
         service,
