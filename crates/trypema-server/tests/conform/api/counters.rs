@@ -33,7 +33,7 @@ fn a_counter_is_looked_at_and_forgotten() {
     let holding = |remaining: u64, reset_after_ms: u64| {
         json!({
             "key": "per-user|user=ann", "rule": "per-user", "limit": 2, "remaining": remaining, "blocked": false,
-            "retry_after_ms": 0, "reset_after_ms": reset_after_ms,
+            "retry_after_ms": reset_after_ms, "reset_after_ms": reset_after_ms,
         })
     };
     assert_eq!(read(&mut client, "DELETE", &ann), json!({"key": "per-user|user=ann", "existed": false}));

@@ -97,7 +97,7 @@ fn explain_asks_a_service_or_reads_rules() {
     let file = service.rules_file();
     let read = run(["explain".as_ref(), "user=ann".as_ref(), "--rules".as_ref(), file.as_os_str()]);
     assert_eq!(read.code, Some(0), "{read:?}");
-    assert!(read.out.contains("per-user|user=ann allows: 1 of 2 left"), "{}", read.out);
+    assert!(read.out.contains("per-user|user=ann allows: 2 of 2 left"), "{}", read.out);
     assert!(read.out.contains("searches (Searches of a user): does not apply, "), "{}", read.out);
     let missing = run(["explain", "user=ann", "--rules", "/nowhere/rules.yaml"]);
     assert_eq!(missing.code, Some(2));
