@@ -62,12 +62,12 @@ fn single_source(lua: &LuaSource) -> String {
 }
 
 fn driver_source(strategies: &[LuaSource]) -> String {
-    let mut source = format!("{TIME}\nlocal quick_of = {{}}\n");
+    let mut source = format!("{TIME}\n{INSTANCES}\n{LEASE}\nlocal quick_of = {{}}\n");
     for (index, lua) in strategies.iter().enumerate().filter(|(_, lua)| !lua.quick.is_empty()) {
         let quick = [lua.quick_base, lua.quick].join("\n");
         source.push_str(&format!("quick_of[{}] = function()\n{quick}\nreturn quick\nend\n", index + 1));
     }
-    source.push_str(&format!("{REQUESTS}\n{INSTANCES}\n{LEASE}\nlocal strategies = {{}}\n"));
+    source.push_str(&format!("{REQUESTS}\nlocal strategies = {{}}\n"));
     for (index, lua) in strategies.iter().enumerate() {
         let parts = [lua.base, lua.source, lua.lease, TAKE].join("\n");
         let (name, number) = (lua.name, index + 1);

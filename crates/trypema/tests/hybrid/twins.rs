@@ -2,6 +2,7 @@
 //! are compared after each step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod long_state;
 mod mirror;
 mod steps;
 

@@ -1,5 +1,5 @@
 -- The rest of the driver, for requests that are not in their usual case.
-local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK, FORGO, LEASE, HEARTBEAT = 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK, FORGO, HEARTBEAT = 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13
 
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
@@ -221,10 +221,8 @@ local function read_check()
     check.limit, at = check.strategy.read(argument, at)
   end
   if check.verb == LEASE then
-    local l = {need = check.cost, length = check.extra}
-    l.want, l.back, l.recorded, l.seen, l.live_for, l.resets, l.id, at =
-      struct.unpack('<dddddI4c8', argument, at)
-    check.lease = l
+    check.lease = {need = check.cost, length = check.extra}
+    at = read_terms(check.lease, argument, at)
   end
   return check
 end
@@ -306,7 +304,7 @@ end
 
 local function answer_all()
   for _ = answered + 1, requests do
-    if not take_quickly() then
+    if not answer_quickly() then
       local count
       count, at = struct.unpack('<B', argument, at)
       answer(count)

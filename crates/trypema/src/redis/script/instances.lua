@@ -3,6 +3,16 @@
 -- Format 1: a sorted set; a member is an instance (eight bytes, unique), its score the time of its last heartbeat in microseconds.
 -- It lives as long as its last instance. Another format gets another key.
 
+local digits = {}
+
+-- A whole number in digits. The leases of a script need the same few.
+local function digits_of(number)
+  if not digits[number] then
+    digits[number] = string.format('%.0f', number)
+  end
+  return digits[number]
+end
+
 -- Counts the instances whose last heartbeat was less than `live_for` ago, and this one, whose heartbeat this is; if `live_for` is 0, this
 -- one leaves. At least 1.
 local function live_instances(key, id, live_for, now)
@@ -10,8 +20,11 @@ local function live_instances(key, id, live_for, now)
     call('ZREM', key, id)
     return math.max(1, call('ZCARD', key))
   end
-  call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', now - live_for))
-  call('ZADD', key, string.format('%.0f', now), id)
-  call('PEXPIRE', key, ceil(live_for / 1000) + extra_ms)
-  return call('ZCARD', key)
+  call('ZADD', key, digits_of(now), id)
+  call('PEXPIRE', key, digits_of(ceil(live_for / 1000) + extra_ms))
+  local instances = call('ZCARD', key)
+  if instances > 1 then
+    instances = instances - call('ZREMRANGEBYSCORE', key, '-inf', digits_of(now - live_for))
+  end
+  return instances
 end

@@ -17,3 +17,10 @@ local function lease_end(lease, now, units)
   local part = math.max(SHORTEST, math.min(1, units / math.max(1, lease.want)))
   return now + math.floor(lease.length * part)
 end
+
+-- Reads the terms of a lease at `at` of `argument` into `lease`; returns what comes after them.
+local function read_terms(lease, argument, at)
+  lease.want, lease.back, lease.recorded, lease.seen, lease.live_for, lease.resets, lease.id, at =
+    unpack('<dddddI4c8', argument, at)
+  return at
+end

@@ -12,32 +12,65 @@ local argument, at = ARGV[1], 1
 local given, requests
 given, requests, at = unpack('<dI2', argument, at)
 local now = time_from(given)
-local TAKE = 1
+local TAKE, LEASE = 1, 12
 
 local reply, answered = {pack('<d', now)}, 0
 -- What was read of each key, and whether something was written: what fails after that may have been spent.
 local states, is_written = {}, false
 local quicks = {}
 
--- Answers a request that is one take, in its usual case; if it is not, `at` stays.
-local function take_quickly()
-  local count, number, verb, index, times, cost, _, limit_at = unpack('<BBBI2I4dd', argument, at)
-  local key = KEYS[index]
-  if count > 1 or verb ~= TAKE or times > 1 or states[key] or not quick_of[number] then
+-- The lease that a usual case is asked for.
+local lease = {index = 0, need = 0, length = 0, sharers = 0}
+
+-- Reads its terms, which are at `from`; returns what comes after them, nothing where the driver has to look. What counts is forgotten after
+-- `memory`.
+function lease.read(from, memory)
+  local after = read_terms(lease, argument, from)
+  -- The driver sees to instances that leave, and to keys that were reset.
+  if lease.live_for == 0 or call('GET', KEYS[lease.index + 1]) then
+    return
+  end
+  -- What has left, or was forgotten, is nobody's to take away.
+  if lease.resets > 0 or lease.recorded + memory <= now then
+    lease.back = 0
+  end
+  return after
+end
+
+-- The units to grant of `free`, and where they are recorded. This writes a heartbeat, so the state has been checked.
+function lease.grant(free)
+  lease.sharers = live_instances(KEYS[lease.index + 2], lease.id, lease.live_for, now)
+  local units = share_of(lease, free)
+  return units, lease_end(lease, now, units)
+end
+
+-- Answers a request that is one take or lease, in its usual case; if it is not, `at` stays.
+local function answer_quickly()
+  local count, number, verb, index, times, cost, extra, limit_at = unpack('<BBBI2I4dd', argument, at)
+  local key, asked = KEYS[index], nil
+  if count > 1 or verb ~= TAKE and verb ~= LEASE or times > 1 or states[key] or not quick_of[number] then
     return false
   end
+  if verb == LEASE then
+    asked = lease
+    lease.index, lease.need, lease.length = index, cost, extra
+  end
   quicks[number] = quicks[number] or quick_of[number]()
-  local is_read, outcome, after = pcall(quicks[number], key, argument, limit_at, now, cost)
+  local is_read, outcome, after, units = pcall(quicks[number], key, argument, limit_at, now, cost, asked)
   if not is_read or not outcome then
     return false
   end
   at, is_written = after, true
-  reply[#reply + 1] = pack('<BdI4', 1, 0, 1) .. outcome
+  if asked then
+    reply[#reply + 1] = pack('<BdI4I4I4', 1, units, lease.sharers, 0, 1) .. outcome
+  else
+    reply[#reply + 1] = pack('<BdI4', 1, 0, 1) .. outcome
+  end
   return true
 end
 
 -- In most calls every request is in its usual case, and nothing else need be made.
-while answered < requests and take_quickly() do
+while answered < requests and answer_quickly() do
   answered = answered + 1
 end
 if answered == requests then

@@ -1,7 +1,13 @@
--- absolute.lua in the usual case. Returns the outcome and what comes after the limit in `argument`; nothing, and
--- nothing is written, where absolute.lua has to look.
-local function quick(key, argument, at, now, cost)
+-- absolute.lua in the usual case. Returns the outcome, what comes after the limit in `argument`, and the units of a lease; nothing,
+-- and nothing is written, where absolute.lua has to look.
+local function quick(key, argument, at, now, cost, lease)
   local capacity, window, group, sticky, after = unpack('<dddB', argument, at)
+  if lease then
+    after = lease.read(after, window)
+    if not after then
+      return
+    end
+  end
   local text = call('GETRANGE', key, '0', '1023')
   if #text > 0 then
     if #text < 32 then
@@ -13,10 +19,10 @@ local function quick(key, argument, at, now, cost)
       return
     end
   end
-  local used, series = advance(text, 9, now, window, group, capacity, cost)
+  local prefix = pack('<BI7', 65, capacity)
+  local used, units, recorded = advance(key, text, prefix, prefix, now, window, group, capacity, cost, lease)
   if not used then
     return
   end
-  call('SET', key, pack('<BI7', 65, capacity) .. series, 'PX', ceil(window / 1000) + extra_ms)
-  return pack('<Bdddddd', 1, capacity, used, now, 0, now, now + window), after
+  return pack('<Bdddddd', 1, capacity, used, now, 0, recorded, recorded + window), after, units
 end

@@ -1,7 +1,13 @@
--- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome and what comes
--- after the limit in `argument`; nothing, and nothing is written, where fixed_window.lua has to look.
-local function quick(key, argument, at, now, cost)
+-- fixed_window.lua in the usual case: the clock and the window are as they were. Returns the outcome, what comes after
+-- the limit in `argument`, and the units of a lease; nothing, and nothing is written, where fixed_window.lua has to look.
+local function quick(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
+  if lease then
+    after = lease.read(after, window)
+    if not after then
+      return
+    end
+  end
   local text = call('GET', key)
   local ends_at, used = now - now % window + window, 0
   if text then
@@ -15,6 +21,15 @@ local function quick(key, argument, at, now, cost)
     if stored_end > ends_at - window then
       used = counted
     end
+    if lease and stored_end == ends_at and lease.recorded - lease.recorded % window == ends_at - window then
+      used = used - math.min(lease.back, used)
+    end
+  end
+  if lease then
+    cost = lease.grant(math.max(0, limit - used))
+    if cost == 0 then
+      return
+    end
   end
   if cost > limit - used and cost > 0 then
     return pack('<Bdd', 0, used, ends_at), after
@@ -22,5 +37,5 @@ local function quick(key, argument, at, now, cost)
   if cost > 0 then
     call('SET', key, pack('<Bdd', 70, ends_at, used + cost), 'PX', time_to_live(ends_at, now))
   end
-  return pack('<Bdd', 1, used, ends_at), after
+  return pack('<Bdd', 1, used, ends_at), after, cost
 end

@@ -1,8 +1,14 @@
 -- sliding_window.lua in the usual case: the clock and the window are as they were, and steps can be counted at once.
--- Returns the outcome and what comes after the limit in `argument`; nothing, and nothing is written, where
--- sliding_window.lua has to look.
-local function quick(key, argument, at, now, cost)
+-- Returns the outcome, what comes after the limit in `argument`, and the units of a lease; nothing, and nothing is
+-- written, where sliding_window.lua has to look.
+local function quick(key, argument, at, now, cost, lease)
   local limit, window, after = unpack('<dd', argument, at)
+  if lease then
+    after = lease.read(after, 2 * window)
+    if not after then
+      return
+    end
+  end
   local text = call('GET', key)
   local starts_at = now - now % window
   local ends_at, previous, current = starts_at + window, 0, 0
@@ -19,10 +25,27 @@ local function quick(key, argument, at, now, cost)
     elseif stored_end + window > starts_at then
       previous = stored_current
     end
+    if lease and lease.back > 0 then
+      -- Under a limit of another window it would be taken from others.
+      if stored_end % window > 0 then
+        return
+      end
+      if lease.recorded >= starts_at and lease.recorded < ends_at then
+        current = current - math.min(lease.back, current)
+      elseif lease.recorded < starts_at and lease.recorded + window >= starts_at then
+        previous = previous - math.min(lease.back, previous)
+      end
+    end
   end
   local used = current
   if previous > 0 then
     used = used + ceil(previous * (2 ^ 20 - math.floor((now - starts_at) * 2 ^ 20 / window)) / 2 ^ 20)
+  end
+  if lease then
+    cost = lease.grant(math.max(0, limit - used))
+    if cost == 0 then
+      return
+    end
   end
   if cost > limit - used and cost > 0 then
     return pack('<Bddd', 0, ends_at, previous, current), after
@@ -31,5 +54,5 @@ local function quick(key, argument, at, now, cost)
     local written = pack('<BdI4I4I6', 87, ends_at, previous, current + cost, window)
     call('SET', key, written, 'PX', time_to_live(ends_at + window, now))
   end
-  return pack('<Bddd', 1, ends_at, previous, current), after
+  return pack('<Bddd', 1, ends_at, previous, current), after, cost
 end

@@ -1,7 +1,11 @@
 -- suppressed.lua in the usual case: every call was accepted so far, and this one fits under the soft limit. Returns
 -- the outcome and what comes after the limit in `argument`; nothing, and nothing is written, where suppressed.lua has
 -- to look.
-local function quick(key, argument, at, now, cost)
+local function quick(key, argument, at, now, cost, lease)
+  -- A lease is left to suppressed.lua.
+  if lease then
+    return
+  end
   local soft, window, group, _, sticky, after = unpack('<ddddB', argument, at)
   local text = call('GETRANGE', key, '0', '1023')
   local drawn = 0
@@ -15,13 +19,10 @@ local function quick(key, argument, at, now, cost)
     end
     drawn = stored_drawn
   end
-  local used, series = advance(text, 14, now, window, group, soft, cost)
+  local prefix, fresh = pack('<BI7I4B', 83, soft, drawn, 1), pack('<BI7I4B', 83, soft, 0, 1)
+  local used, _, recorded = advance(key, text, prefix, fresh, now, window, group, soft, cost)
   if not used then
     return
   end
-  if used == 0 then
-    drawn = 0
-  end
-  call('SET', key, pack('<BI7I4B', 83, soft, drawn, 1) .. series, 'PX', ceil(window / 1000) + extra_ms)
-  return pack('<Bddddddd', 1, 0, soft, used, now, 0, now, now + window), after
+  return pack('<Bddddddd', 1, 0, soft, used, now, 0, recorded, recorded + window), after
 end

@@ -1,7 +1,11 @@
 -- token_bucket.lua in the usual case: the limits and the clock are as they were, and nothing is pending. Returns the
 -- outcome and what comes after the limits in `argument`; nothing, and nothing is written, where token_bucket.lua has to
 -- look.
-local function quick(key, argument, at, now, cost)
+local function quick(key, argument, at, now, cost, lease)
+  -- A lease is left to token_bucket.lua.
+  if lease then
+    return
+  end
   local count
   count, at = unpack('<B', argument, at)
   local text = call('GET', key)
