@@ -65,7 +65,7 @@ impl Lap {
             rl
         });
         let limit = AbsoluteLimit::per_window(LIMIT, WINDOW).expect("a limit");
-        let subject = Loaded::new(Subject { rl, limit, is_hybrid }, &key_names(KEYS));
+        let subject = Loaded::new(Subject { rl, limit, is_hybrid }, &key_names(KEYS)).in_random_order();
         let [thousands_a_second, scripts_per_call, redis_us_per_call] = [Vec::new(), Vec::new(), Vec::new()];
         Self { place, subject, thousands_a_second, scripts_per_call, redis_us_per_call }
     }
@@ -100,9 +100,8 @@ pub fn measure(text: &mut String, effort: Effort<'_>) -> Vec<Bar> {
          | | thousand calls a second | script calls per call | Redis CPU µs per call |\n| --- | ---: | ---: | ---: |"
     );
     let of = |values: &[f64]| median(values.to_vec()).unwrap_or(f64::NAN);
-    let [hybrid, redis] = laps.map(|lap| {
-        [of(&lap.thousands_a_second), of(&lap.scripts_per_call), of(&lap.redis_us_per_call)]
-    });
+    let [hybrid, redis] =
+        laps.map(|lap| [of(&lap.thousands_a_second), of(&lap.scripts_per_call), of(&lap.redis_us_per_call)]);
     for (name, [rate, scripts, cpu_us]) in [("ours: hybrid", hybrid), ("ours: Redis", redis)] {
         let _ = writeln!(text, "| {name} | {rate:.0} | {scripts:.4} | {cpu_us:.2} |");
     }

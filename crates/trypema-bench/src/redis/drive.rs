@@ -25,6 +25,17 @@ pub trait Driven {
 pub struct Loaded<C: Contender> {
     contender: Arc<C>,
     keys: Arc<Vec<C::Key>>,
+    order: Order,
+}
+
+/// The order in which a task calls its keys.
+#[derive(Clone, Copy)]
+enum Order {
+    /// One after the other, so that each key is called as often as any other.
+    InTurn,
+    /// At random, so that tasks do not follow one another from key to key and wait for the same reply, and calls of a key come as
+    /// unevenly as those of independent clients.
+    Random,
 }
 
 /// The outcomes of the calls.
@@ -41,7 +52,12 @@ pub struct Tally {
 impl<C: Contender> Loaded<C> {
     pub fn new(contender: C, names: &[String]) -> Self {
         let keys = names.iter().map(|name| C::key(name)).collect();
-        Self { contender: Arc::new(contender), keys: Arc::new(keys) }
+        Self { contender: Arc::new(contender), keys: Arc::new(keys), order: Order::InTurn }
+    }
+
+    /// The same contender, called for keys in random order.
+    pub fn in_random_order(self) -> Self {
+        Self { order: Order::Random, ..self }
     }
 }
 
@@ -57,7 +73,8 @@ impl<C: Contender> Driven for Loaded<C> {
                 let (contender, keys) = (Arc::clone(&self.contender), Arc::clone(&self.keys));
                 // The tasks walk through the keys from evenly spaced positions.
                 let first = task * keys.len() / in_flight;
-                runtime.spawn(call_until(contender, (keys, first), Arc::clone(&is_over)))
+                let walk = Walk { order: self.order, at: first, random: first as u64 + 1 };
+                runtime.spawn(call_until(contender, (keys, walk), Arc::clone(&is_over)))
             })
             .collect();
         thread::sleep(duration);
@@ -75,17 +92,41 @@ impl<C: Contender> Driven for Loaded<C> {
     }
 }
 
+/// The way of one task through the keys.
+struct Walk {
+    order: Order,
+    at: usize,
+    /// The state of a xorshift generator, which is not 0.
+    random: u64,
+}
+
+impl Walk {
+    /// The next of so many keys.
+    fn next(&mut self, keys: usize) -> usize {
+        match self.order {
+            Order::InTurn => self.at = if self.at + 1 == keys { 0 } else { self.at + 1 },
+            Order::Random => {
+                self.random ^= self.random << 13;
+                self.random ^= self.random >> 7;
+                self.random ^= self.random << 17;
+                self.at = (self.random % keys as u64) as usize;
+            }
+        }
+        self.at
+    }
+}
+
 async fn call_until<C: Contender>(
     contender: Arc<C>,
-    (keys, first): (Arc<Vec<C::Key>>, usize),
+    (keys, mut walk): (Arc<Vec<C::Key>>, Walk),
     is_over: Arc<AtomicBool>,
 ) -> Tally {
     let mut tally = Tally::default();
-    let mut at = first;
+    let mut at = walk.at;
     let mut until_yield = CALLS_BETWEEN_YIELDS;
     while !is_over.load(Ordering::Relaxed) {
         tally.count(contender.check(&keys[at]).await);
-        at = if at + 1 == keys.len() { 0 } else { at + 1 };
+        at = walk.next(keys.len());
         until_yield -= 1;
         if until_yield == 0 {
             until_yield = CALLS_BETWEEN_YIELDS;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use trypema::redis::{RedisConnection, RedisKey};
+use trypema::redis::{InstanceLiveness, LeaseArgs, RedisConnection, RedisKey};
+use trypema::strategy::LeaseParams;
 use trypema::{
-    AbuseLimit, AbuseTier, FixedWindowLimit, RateGroupSizeMs, RateLimit, RateLimiter, RateLimiterBuilder,
-    SlidingWindowLimit, TokenBucketLimits, TokenLimit, TrypemaError, WindowSizeSeconds,
+    AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, RateGroupSizeMs, RateLimit, RateLimiter,
+    RateLimiterBuilder, SlidingWindowLimit, TokenBucketLimits, TokenLimit, TrypemaError, WindowSizeSeconds,
 };
 
 use super::contender::{Contender, EXACTLY, Load};
@@ -50,6 +51,8 @@ fn an_hour(load: Load) -> u64 {
 /// The rate for `inc` of the trypema 1.x API.
 pub struct Absolute(RateLimit);
 pub struct Suppressed(RateLimit);
+/// A limit whose units are leased, as an instance of the hybrid provider does.
+pub struct Leases(AbsoluteLimit);
 /// Two token bucket limits. Their state differs from that of one limit, so the keys differ as well.
 pub struct TwoLimits(TokenBucketLimits);
 
@@ -68,6 +71,10 @@ pub fn absolute(load: Load) -> Absolute {
 
 pub fn suppressed(load: Load) -> Suppressed {
     Suppressed(rate(load))
+}
+
+pub fn leased(load: Load) -> Leases {
+    Leases(AbsoluteLimit::per_window(an_hour(load), HOUR).expect("a valid limit"))
 }
 
 fn token_limit(load: Load) -> TokenLimit {
@@ -141,6 +148,22 @@ contender!(TokenBucketLimits, token_bucket, take,);
 contender!(SlidingWindowLimit, sliding_window, take,);
 contender!(FixedWindowLimit, fixed_window, take,);
 contender!(AbuseLimit, abuse, take,);
+
+impl Contender for Ours<Leases> {
+    type Key = RedisKey;
+
+    fn key(name: &str) -> RedisKey {
+        key(name)
+    }
+
+    async fn check(&self, key: &RedisKey) -> Result<bool, String> {
+        let params = LeaseParams { need: 1, want: 8, length_us: 500_000, ..LeaseParams::default() };
+        let instance = InstanceLiveness { id: 1, live_for_us: 3_000_000 };
+        let args = LeaseArgs { params, instance };
+        let response = self.limiter.redis().absolute().lease(key, &self.limit.0, args).await;
+        response.map(|response| response.lease.units > 0).map_err(|failure| failure.to_string())
+    }
+}
 
 impl Contender for Ours<TwoLimits> {
     type Key = RedisKey;

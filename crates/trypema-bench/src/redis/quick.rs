@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::contender::{
-    ABSOLUTE, FIXED_WINDOW, Load, SLIDING_WINDOW, SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO, key_names,
-    open_ours,
+    ABSOLUTE, FIXED_WINDOW, LEASED, Load, SLIDING_WINDOW, SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO,
+    key_names, open_ours,
 };
 use super::ours;
 use super::server::Place;
 use crate::measure::median;
 
-const NAMES: [&str; 6] =
-    [ABSOLUTE, SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO, SLIDING_WINDOW, FIXED_WINDOW];
+const NAMES: [&str; 7] =
+    [ABSOLUTE, LEASED, SUPPRESSED, TOKEN_BUCKET, TOKEN_BUCKET_OF_TWO, SLIDING_WINDOW, FIXED_WINDOW];
 const ROUNDS: usize = 7;
 const SLICE: Duration = Duration::from_millis(200);
 
