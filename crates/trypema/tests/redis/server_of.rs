@@ -36,7 +36,7 @@ fn a_connection_manager_does_not_tell() {
     let refused = wait_for(RedisConnection::from(manager).server_of("ann")).unwrap_err();
     let TrypemaError::RedisError(failure) = &refused else { panic!("{refused}") };
     assert_eq!(failure.kind(), RedisFailureKind::Refused);
-    assert!(refused.to_string().contains("connection manager"), "{refused}");
+    assert!(refused.to_string().contains("ConnectionManager"), "{refused}");
 }
 
 #[test]
