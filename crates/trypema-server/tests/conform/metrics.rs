@@ -132,7 +132,7 @@ fn requests_are_counted_by_route_and_status() {
         ("check", 400, 1.0),
         ("check", 405, 1.0),
         ("forward_auth", 200, 1.0),
-        ("forward_auth", 429, 1.0),
+        ("forward_auth", 403, 1.0),
         ("explain", 200, 1.0),
         ("refund", 200, 1.0),
         ("keys", 200, 2.0),

@@ -73,10 +73,19 @@ impl AdminApi {
     }
 
     async fn inspect(&self, key: &str) -> RouteResult {
-        let next_unit = self.app.inspect(key, 1).await?.ok_or_else(no_rule)?;
         let verdict = self.app.inspect(key, 0).await?.ok_or_else(no_rule)?;
         let rule = verdict.rules().next().ok_or_else(no_rule)?;
         let decision = rule.decision;
+        // A key that is not blocked but exhausted has a wait, too. An abuse rule has waits only while it blocks.
+        let is_exhausted =
+            decision.is_allowed() && decision.remaining() == 0 && decision.attempts().is_none();
+        let retry_after = match is_exhausted {
+            true => {
+                let next_unit = self.app.inspect(key, 1).await?.ok_or_else(no_rule)?;
+                next_unit.rules().next().and_then(|rule| rule.decision.retry_after())
+            }
+            false => decision.retry_after(),
+        };
         Ok(json(
             StatusCode::OK,
             &KeyResponse {
@@ -86,7 +95,7 @@ impl AdminApi {
                 limit: decision.limit(),
                 remaining: decision.remaining(),
                 blocked: !decision.is_allowed(),
-                retry_after_ms: milliseconds(next_unit.retry_after()),
+                retry_after_ms: milliseconds(retry_after),
                 reset_after_ms: rounded_up(decision.reset_after()),
                 block: BlockReport::from(decision),
             },

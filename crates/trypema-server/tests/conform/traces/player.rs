@@ -103,7 +103,13 @@ fn asked(client: &mut Client, limit: &Limit, step: &Step) -> Said {
             decided(client, "/v1/check", &question)
         }
         Verb::Usage => {
-            let told = sent(client, "GET", &path(step), "");
+            let mut told = sent(client, "GET", &path(step), "");
+            // The server reports the wait for the next unit of an exhausted key. The library's usage asks for
+            // no unit, so it has no wait unless the key is blocked.
+            if told["blocked"] == json!(false) {
+                assert_eq!(told["retry_after_ms"] == json!(0), !is_exhausted(&told), "{told}");
+                told["retry_after_ms"] = json!(0);
+            }
             Said::by_service(&told, told["blocked"] == json!(false))
         }
         Verb::RefundUnits(units) => {
@@ -113,6 +119,11 @@ fn asked(client: &mut Client, limit: &Limit, step: &Step) -> Said {
         Verb::Reset => Said::Forgotten(sent(client, "DELETE", &path(step), "")["existed"].as_bool().unwrap()),
         verb => panic!("{verb:?}"),
     }
+}
+
+/// Whether a counter of a rule other than an abuse rule has no unit left.
+fn is_exhausted(counter: &Value) -> bool {
+    counter["remaining"] == json!(0) && counter["short_count"].is_null()
 }
 
 fn path(step: &Step) -> String {
