@@ -7,7 +7,7 @@ use tracing::Level;
 use trypema::rules::{Outcome, Request, Verdict};
 use trypema::{Attempts, BlockScope};
 
-use crate::log::milliseconds;
+use crate::clock::milliseconds;
 use crate::mode::Mode;
 use crate::settings::LogDenials;
 

@@ -2,7 +2,6 @@
 
 use std::io::IsTerminal;
 use std::panic::{self, PanicHookInfo};
-use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -39,11 +38,6 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
     };
     // An error means that a subscriber is installed already, which then stays.
     let _ = started;
-}
-
-/// Returns a duration in milliseconds, for a field such as `retry_after_ms`.
-pub(crate) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Logs a panic as JSON, so that every line of the log can be parsed.

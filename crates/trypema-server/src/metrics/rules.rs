@@ -14,7 +14,7 @@ use trypema::rules::{Outcome, Request, Rule, RuleDecision, RuleSet, Verdict};
 
 use self::unmatched::{MatchHistory, Moment, UnmatchedRule, UnmatchedScan};
 use super::{Counter, Exposition, MetricType};
-use crate::log::milliseconds;
+use crate::clock::milliseconds;
 use crate::mode::Mode;
 
 /// The number of rules targeted at one request up to which every request is searched for rules that it
