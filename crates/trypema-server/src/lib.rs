@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A front end translates each request of its protocol into a [`Request`](trypema::rules::Request), passes
-//! it to [`App::new`], and translates the [`Verdict`](trypema::rules::Verdict) back. It contains no
+//! it to [`App::check`], and translates the [`Verdict`](trypema::rules::Verdict) back. It contains no
 //! decision logic.
 
 #![cfg(feature = "service")]
