@@ -1,5 +1,6 @@
 //! The command line.
 
+mod arguments;
 mod check;
 mod confirm;
 mod difference;
@@ -15,6 +16,8 @@ use std::process::ExitCode;
 
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+
+use self::arguments::{Arguments, Given, Parsed, origins};
 
 /// The exit code of a command that could not do its work, or whose arguments are invalid.
 const FAILED: u8 = 2;
@@ -68,8 +71,15 @@ impl Cli {
     /// systemd units often contain such variables.
     pub fn read() -> Self {
         let command = without_empty_variables(Self::command());
-        let parsed = command.try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
-        parsed.unwrap_or_else(|error| error.exit())
+        let parsed = Arguments::new(command, std::env::args_os()).parse();
+        let Parsed { matches, invalid } = parsed.unwrap_or_else(|error| error.exit());
+        let mut cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        if let (Command::Serve(serve), Some(matches)) =
+            (&mut cli.command, matches.subcommand_matches("serve"))
+        {
+            serve.given = Given { invalid, origins: origins(matches) };
+        }
+        cli
     }
 
     /// Runs the command.

@@ -14,7 +14,8 @@ use crate::forward_auth::Profiles;
 use crate::rules::{Address, CacheChoice, DatabaseChoice, RulesSource};
 use crate::secret::Secret;
 use crate::settings::{
-    AdminListenSetting, InvalidConfig, LogDenials, ProviderSetting, Settings, StoreFailureSetting,
+    AdminListenSetting, InvalidConfig, InvalidSetting, LogDenials, ProviderSetting, Settings,
+    StoreFailureSetting,
 };
 use crate::spans::Collector;
 use crate::token_file::RuntimeDirectory;
@@ -170,60 +171,76 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// The first setting that is invalid.
+    /// All settings that are invalid.
     pub fn new(settings: Settings) -> Result<Self, InvalidConfig> {
-        check_times(&settings)?;
-        Ok(Self {
-            listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
-            admin_listen: match settings.admin_listen {
-                None => AdminListen::Default,
-                Some(AdminListenSetting::At(address)) => AdminListen::At(address),
-                Some(AdminListenSetting::Off) => AdminListen::Off,
-            },
-            runtime_directory: None,
-            tls: tls(&settings)?,
-            tokens: tokens(&settings)?,
-            allowed_origins: AllowedOrigins::new(&settings.allowed_origins)
-                .map_err(|reason| invalid("allowed_origins", reason))?,
-            rules: rules(&settings)?,
-            trusted_proxies: trusted_proxies(&settings.trusted_proxies)?,
-            profiles: settings.forward_auth.as_ref().map(Profiles::new).transpose()?.unwrap_or_default(),
-            max_keys: at_least_one("max_keys", settings.max_keys.unwrap_or(1_000_000))?,
-            limits: Limits::new(&settings)?,
-            shutdown_delay: time(settings.shutdown_delay, 0),
-            shutdown_deadline: time(settings.shutdown_deadline, 10_000),
-            log_denials: settings.log_denials.unwrap_or_default(),
-            collector: collector(settings.otlp_endpoint.as_deref())?,
-            provider: provider(settings)?,
-        })
+        let mut invalid = InvalidConfig::default();
+        check_times(&settings, &mut invalid);
+        let tls = invalid.take(tls(&settings));
+        let tokens = tokens(&settings, &mut invalid);
+        let allowed_origins = AllowedOrigins::new(&settings.allowed_origins);
+        let allowed_origins =
+            invalid.take(allowed_origins.map_err(|reason| InvalidSetting::new("allowed_origins", reason)));
+        let rules = invalid.take(rules(&settings));
+        let trusted_proxies = invalid.take(trusted_proxies(&settings.trusted_proxies));
+        let profiles = settings.forward_auth.as_ref().map(Profiles::new).transpose();
+        let profiles = invalid.take_all(profiles).map(Option::unwrap_or_default);
+        let max_keys = invalid.take(at_least_one("max_keys", settings.max_keys.unwrap_or(1_000_000)));
+        let limits = Limits::new(&settings, &mut invalid);
+        let collector = invalid.take(collector(settings.otlp_endpoint.as_deref()));
+        let provider = provider(&settings, &mut invalid);
+        let config = || {
+            Some(Self {
+                listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
+                admin_listen: match settings.admin_listen {
+                    None => AdminListen::Default,
+                    Some(AdminListenSetting::At(address)) => AdminListen::At(address),
+                    Some(AdminListenSetting::Off) => AdminListen::Off,
+                },
+                runtime_directory: None,
+                tls: tls?,
+                tokens,
+                allowed_origins: allowed_origins?,
+                rules: rules?,
+                trusted_proxies: trusted_proxies?,
+                profiles: profiles?,
+                max_keys: max_keys?,
+                limits: limits?,
+                shutdown_delay: time(settings.shutdown_delay, 0),
+                shutdown_deadline: time(settings.shutdown_deadline, 10_000),
+                log_denials: settings.log_denials.unwrap_or_default(),
+                collector: collector?,
+                provider: provider?,
+            })
+        };
+        config().filter(|_| invalid.is_empty()).ok_or(invalid)
     }
 }
 
 impl Limits {
-    fn new(settings: &Settings) -> Result<Self, InvalidConfig> {
+    fn new(settings: &Settings, invalid: &mut InvalidConfig) -> Option<Self> {
         let header_bytes = settings.max_header_bytes.unwrap_or(32 * 1024);
         let body_bytes = settings.max_body_bytes.unwrap_or(1024 * 1024);
         if !(MIN_HEADER_BYTES..=MAX_BYTES).contains(&header_bytes) {
-            return Err(invalid("max_header_bytes", format!("need {MIN_HEADER_BYTES} to {MAX_BYTES} bytes")));
+            let reason = format!("need {MIN_HEADER_BYTES} to {MAX_BYTES} bytes");
+            invalid.add(InvalidSetting::new("max_header_bytes", reason));
         }
         if !(1..=MAX_BYTES).contains(&body_bytes) {
-            return Err(invalid("max_body_bytes", format!("need 1 to {MAX_BYTES} bytes")));
+            invalid.add(InvalidSetting::new("max_body_bytes", format!("need 1 to {MAX_BYTES} bytes")));
         }
-        Ok(Self {
-            connections: within(
-                "max_connections",
-                settings.max_connections.unwrap_or(10_000),
-                MAX_CONNECTIONS,
-            )?,
-            connections_per_peer: within(
-                "max_connections_per_peer",
-                settings.max_connections_per_peer.unwrap_or(1_000),
-                MAX_CONNECTIONS,
-            )?,
-            buffered_bytes: buffered_bytes(settings.max_buffered_bytes, body_bytes)?,
+        let max_connections = settings.max_connections.unwrap_or(10_000);
+        let connections = invalid.take(within("max_connections", max_connections, MAX_CONNECTIONS));
+        let per_peer = settings.max_connections_per_peer.unwrap_or(1_000);
+        let per_peer = invalid.take(within("max_connections_per_peer", per_peer, MAX_CONNECTIONS));
+        let buffered_bytes = buffered_bytes(settings.max_buffered_bytes, body_bytes.min(MAX_BYTES));
+        let buffered_bytes = invalid.take(buffered_bytes);
+        let batch = invalid.take(within("max_batch", settings.max_batch.unwrap_or(1_000), MAX_BATCH));
+        Some(Self {
+            connections: connections?,
+            connections_per_peer: per_peer?,
+            buffered_bytes: buffered_bytes?,
             header_bytes,
             body_bytes,
-            batch: within("max_batch", settings.max_batch.unwrap_or(1_000), MAX_BATCH)?,
+            batch: batch?,
             header_timeout: time(settings.header_timeout, 10_000),
             request_timeout: time(settings.request_timeout, 10_000),
             idle_timeout: time(settings.idle_timeout, 75_000),
@@ -231,12 +248,12 @@ impl Limits {
     }
 }
 
-fn invalid(setting: &'static str, reason: impl Into<String>) -> InvalidConfig {
-    InvalidConfig::new(setting, reason)
+fn invalid(setting: &'static str, reason: impl Into<String>) -> InvalidSetting {
+    InvalidSetting::new(setting, reason)
 }
 
 /// Validates every duration, whether it is used or not.
-fn check_times(settings: &Settings) -> Result<(), InvalidConfig> {
+fn check_times(settings: &Settings, problems: &mut InvalidConfig) {
     let times = [
         ("rules_poll", settings.rules_poll),
         ("redis_deadline", settings.redis_deadline),
@@ -247,26 +264,26 @@ fn check_times(settings: &Settings) -> Result<(), InvalidConfig> {
         ("shutdown_delay", settings.shutdown_delay),
         ("shutdown_deadline", settings.shutdown_deadline),
     ];
-    let too_long = times.iter().find(|(_, time)| time.is_some_and(|time| time.0 > MAX_TIME));
-    too_long
-        .map_or(Ok(()), |(setting, _)| Err(invalid(setting, format!("need at most {}", Period(MAX_TIME)))))
+    for (setting, _) in times.iter().filter(|(_, time)| time.is_some_and(|time| time.0 > MAX_TIME)) {
+        problems.add(invalid(setting, format!("need at most {}", Period(MAX_TIME))));
+    }
 }
 
 fn time(period: Option<Period>, default_ms: u64) -> Duration {
     period.map_or(Duration::from_millis(default_ms), |period| period.0)
 }
 
-fn within(setting: &'static str, number: usize, max: usize) -> Result<usize, InvalidConfig> {
+fn within(setting: &'static str, number: usize, max: usize) -> Result<usize, InvalidSetting> {
     if (1..=max).contains(&number) { Ok(number) } else { Err(invalid(setting, format!("need 1 to {max}"))) }
 }
 
-fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidConfig> {
+fn at_least_one(setting: &'static str, number: usize) -> Result<usize, InvalidSetting> {
     if number == 0 { Err(invalid(setting, "need at least 1")) } else { Ok(number) }
 }
 
 /// Returns the memory budget. The largest body must fit into half of it; otherwise such a body could be
 /// refused forever.
-fn buffered_bytes(setting: Option<usize>, body_bytes: usize) -> Result<usize, InvalidConfig> {
+fn buffered_bytes(setting: Option<usize>, body_bytes: usize) -> Result<usize, InvalidSetting> {
     let min = 2 * MAX_RULESET_BYTES.max(body_bytes);
     let bytes = setting.unwrap_or_else(|| DEFAULT_BUFFERED_BYTES.max(min));
     if bytes < min {
@@ -278,7 +295,7 @@ fn buffered_bytes(setting: Option<usize>, body_bytes: usize) -> Result<usize, In
     Ok(bytes)
 }
 
-fn trusted_proxies(texts: &[String]) -> Result<TrustedProxies, InvalidConfig> {
+fn trusted_proxies(texts: &[String]) -> Result<TrustedProxies, InvalidSetting> {
     let loopback = ["127.0.0.0/8".to_owned(), "::1".to_owned()];
     let texts = if texts.is_empty() { &loopback[..] } else { texts };
     let parse = |text: &String| {
@@ -287,12 +304,12 @@ fn trusted_proxies(texts: &[String]) -> Result<TrustedProxies, InvalidConfig> {
     Ok(TrustedProxies::new(texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?))
 }
 
-fn collector(endpoint: Option<&str>) -> Result<Option<Collector>, InvalidConfig> {
+fn collector(endpoint: Option<&str>) -> Result<Option<Collector>, InvalidSetting> {
     let collector = endpoint.map(Collector::new).transpose();
     collector.map_err(|error| invalid("otlp_endpoint", error.to_string()))
 }
 
-fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidConfig> {
+fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidSetting> {
     match (settings.tls_certificate.clone(), settings.tls_key.clone()) {
         (Some(certificate), Some(key)) => Ok(Some(Tls { certificate, key })),
         (None, None) => Ok(None),
@@ -301,22 +318,22 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidConfig> {
     }
 }
 
-fn tokens(settings: &Settings) -> Result<Tokens, InvalidConfig> {
+fn tokens(settings: &Settings, problems: &mut InvalidConfig) -> Tokens {
     let mut tokens = Tokens::default();
     let given = [
         ("admin_token", TokenRole::Admin, &settings.admin_token, &settings.admin_token_file),
         ("reader_token", TokenRole::Reader, &settings.reader_token, &settings.reader_token_file),
     ];
     for (setting, role, given, file) in given {
-        if let Some(text) = secret(setting, given, file)? {
+        if let Some(text) = problems.take(secret(setting, given, file)).flatten() {
             let added = if given.is_some() { tokens.add(&text, role) } else { tokens.add_lines(&text, role) };
-            added.map_err(|error| invalid(setting, error.to_string()))?;
+            problems.take(added.map_err(|error| invalid(setting, error.to_string())));
         }
     }
-    Ok(tokens)
+    tokens
 }
 
-fn rules(settings: &Settings) -> Result<RulesSource, InvalidConfig> {
+fn rules(settings: &Settings) -> Result<RulesSource, InvalidSetting> {
     let address = match (&settings.database_url, &settings.database_url_file) {
         (Some(_), Some(_)) => return Err(invalid("database_url", TWICE)),
         (Some(url), None) => Some(Address::Given(url.clone())),
@@ -332,7 +349,7 @@ fn rules(settings: &Settings) -> Result<RulesSource, InvalidConfig> {
             let prefix = redis_prefix(settings)?.map_or_else(|| "trypema".to_owned(), |key| key.to_string());
             let poll = time(settings.rules_poll, 30_000);
             if poll < MIN_POLL {
-                return Err(invalid("rules_poll", format!("need at least {MIN_POLL:?}")));
+                return Err(invalid("rules_poll", format!("need at least {}", Period(MIN_POLL))));
             }
             Ok(RulesSource::Database(DatabaseChoice {
                 address,
@@ -348,7 +365,7 @@ fn secret(
     setting: &'static str,
     given: &Option<Secret>,
     file: &Option<PathBuf>,
-) -> Result<Option<Secret>, InvalidConfig> {
+) -> Result<Option<Secret>, InvalidSetting> {
     match (given, file) {
         (Some(_), Some(_)) => Err(invalid(setting, TWICE)),
         (given, None) => Ok(given.clone()),
@@ -359,28 +376,27 @@ fn secret(
     }
 }
 
-fn provider(settings: Settings) -> Result<ProviderChoice, InvalidConfig> {
-    let url = secret("redis_url", &settings.redis_url, &settings.redis_url_file)?;
+fn provider(settings: &Settings, problems: &mut InvalidConfig) -> Option<ProviderChoice> {
+    let url = problems.take(secret("redis_url", &settings.redis_url, &settings.redis_url_file))?;
     let default = if url.is_some() { ProviderSetting::Redis } else { ProviderSetting::Memory };
     let provider = settings.provider.unwrap_or(default);
     if provider == ProviderSetting::Memory {
-        return Ok(ProviderChoice::Memory);
+        return Some(ProviderChoice::Memory);
     }
     let missing = || invalid("redis_url", "is missing: the providers redis and hybrid need it");
-    let redis = RedisChoice {
-        url: url.ok_or_else(missing)?,
-        prefix: redis_prefix(&settings)?,
-        deadline: time(settings.redis_deadline, 50),
-        on_failure: on_failure(settings.on_store_failure, settings.instances)?,
-    };
-    Ok(match provider {
+    let url = problems.take(url.ok_or_else(missing));
+    let prefix = problems.take(redis_prefix(settings));
+    let on_failure = problems.take(on_failure(settings.on_store_failure, settings.instances));
+    let deadline = time(settings.redis_deadline, 50);
+    let redis = RedisChoice { url: url?, prefix: prefix?, deadline, on_failure: on_failure? };
+    Some(match provider {
         ProviderSetting::Hybrid => ProviderChoice::Hybrid(redis, time(settings.sync_interval, 1_000)),
         ProviderSetting::Redis | ProviderSetting::Memory => ProviderChoice::Redis(redis),
     })
 }
 
 /// Returns the prefix of all key names in Redis, if one is set. It may be any non-empty text.
-fn redis_prefix(settings: &Settings) -> Result<Option<RedisKey>, InvalidConfig> {
+fn redis_prefix(settings: &Settings) -> Result<Option<RedisKey>, InvalidSetting> {
     match settings.redis_prefix.as_deref() {
         Some("") => Err(invalid("redis_prefix", "must not be empty; omit it for the default `trypema`")),
         prefix => Ok(prefix.map(RedisKey::encode)),
@@ -390,7 +406,7 @@ fn redis_prefix(settings: &Settings) -> Result<Option<RedisKey>, InvalidConfig> 
 fn on_failure(
     setting: Option<StoreFailureSetting>,
     instances: Option<u32>,
-) -> Result<OnFailure, InvalidConfig> {
+) -> Result<OnFailure, InvalidSetting> {
     let instances = NonZeroU32::new(instances.unwrap_or(1));
     let instances = instances.ok_or_else(|| invalid("instances", "need at least 1"))?;
     Ok(match setting.unwrap_or(StoreFailureSetting::Error) {

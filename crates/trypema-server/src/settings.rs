@@ -3,15 +3,15 @@
 pub(crate) mod forward_auth;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::Deserialize;
-use thiserror::Error;
 use trypema::http::HeaderStyle;
-use trypema::rules::Period;
+use trypema::rules::{Document, InvalidRules, Period, Read};
 
 use self::forward_auth::ForwardAuthSettings;
 use crate::secret::Secret;
@@ -189,19 +189,158 @@ pub struct Settings {
     pub otlp_endpoint: Option<String>,
 }
 
-/// The error of an invalid setting.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{setting}: {reason}")]
+/// The error of an invalid configuration, with all invalid settings.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InvalidConfig {
-    /// The name of the setting.
+    problems: Vec<InvalidSetting>,
+}
+
+/// An invalid setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidSetting {
+    /// The name of the setting, or the path to a field of `forward_auth`.
     pub setting: Cow<'static, str>,
     /// The reason why it is invalid.
     pub reason: String,
+    /// The place where it is given, if that is known.
+    pub origin: Option<Origin>,
+}
+
+/// The place where a setting is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A line of the configuration file.
+    File {
+        /// The file.
+        file: String,
+        /// The line, if the problem has one.
+        line: Option<u64>,
+    },
+    /// A flag such as `--max-keys`, or an environment variable such as `TRYPEMA_MAX_KEYS`.
+    Argument(String),
+}
+
+impl InvalidSetting {
+    pub(crate) fn new(setting: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
+        Self { setting: setting.into(), reason: reason.into(), origin: None }
+    }
+}
+
+impl fmt::Display for InvalidSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Some(Origin::File { file, line: Some(line) }) => write!(f, "{file}:{line}: ")?,
+            Some(Origin::File { file, line: None }) => write!(f, "{file}: ")?,
+            Some(Origin::Argument(_)) | None => {}
+        }
+        if !self.setting.is_empty() {
+            write!(f, "{}: ", self.setting)?;
+        }
+        f.write_str(&self.reason)?;
+        match &self.origin {
+            Some(Origin::Argument(name)) => write!(f, " (given as {name})"),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl InvalidConfig {
-    pub(crate) fn new(setting: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
-        Self { setting: setting.into(), reason: reason.into() }
+    /// Returns the invalid settings.
+    pub fn problems(&self) -> &[InvalidSetting] {
+        &self.problems
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Adds a problem, unless the same setting, a part of it or the whole of it has one already: the second may
+    /// be a consequence of the first.
+    pub(crate) fn add(&mut self, problem: InvalidSetting) {
+        let is_within = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let is_same = |known: &InvalidSetting| {
+            is_within(&known.setting, &problem.setting) || is_within(&problem.setting, &known.setting)
+        };
+        if problem.setting.is_empty() || !self.problems.iter().any(is_same) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Adds the problem of a failed check. Returns the value of one that succeeded.
+    pub(crate) fn take<T>(&mut self, checked: Result<T, InvalidSetting>) -> Option<T> {
+        checked.map_err(|problem| self.add(problem)).ok()
+    }
+
+    /// Adds the problems of several checks. Returns the value if there are none.
+    pub(crate) fn take_all<T>(&mut self, checked: Result<T, Self>) -> Option<T> {
+        checked.map_err(|others| others.problems.into_iter().for_each(|problem| self.add(problem))).ok()
+    }
+
+    /// Sets the places of the problems that have none.
+    pub(crate) fn locate(&mut self, origin_of: impl Fn(&str) -> Option<Origin>) {
+        for problem in self.problems.iter_mut().filter(|problem| problem.origin.is_none()) {
+            problem.origin = origin_of(&problem.setting);
+        }
+    }
+}
+
+impl fmt::Display for InvalidConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for InvalidConfig {}
+
+/// The settings of a configuration file, and its problems.
+#[derive(Debug, Default)]
+pub(crate) struct SettingsFile {
+    /// The settings, without those that could not be read.
+    pub(crate) settings: Settings,
+    pub(crate) invalid: InvalidConfig,
+    name: String,
+    text: String,
+}
+
+impl SettingsFile {
+    /// Reads a configuration file.
+    pub(crate) fn read(path: &Path) -> Self {
+        let mut file = Self { name: path.display().to_string(), ..Self::default() };
+        match std::fs::read_to_string(path) {
+            Ok(text) => file.text = text,
+            Err(error) => file.refuse(InvalidSetting::new("", error.to_string()), None),
+        }
+        let text = std::mem::take(&mut file.text);
+        let problems = match Document::from_yaml(&text) {
+            Ok(document) if document.is_empty() => None,
+            Ok(document) => {
+                let Read { value, invalid, .. } = document.read();
+                file.settings = value.unwrap_or_default();
+                invalid
+            }
+            Err(invalid) => Some(invalid),
+        };
+        for problem in problems.iter().flat_map(InvalidRules::problems) {
+            let setting = InvalidSetting::new(problem.field().to_string(), problem.reason());
+            file.refuse(setting, problem.line());
+        }
+        file.text = text;
+        file
+    }
+
+    fn refuse(&mut self, setting: InvalidSetting, line: Option<u64>) {
+        let origin = Some(Origin::File { file: self.name.clone(), line });
+        self.invalid.add(InvalidSetting { origin, ..setting });
+    }
+
+    /// Returns the place of a setting in the file, if the file has it.
+    pub(crate) fn origin_of(&self, setting: &str) -> Option<Origin> {
+        let document = Document::from_yaml(&self.text).ok()?;
+        let line = document.line_of(setting.split('.'));
+        line.map(|_| Origin::File { file: self.name.clone(), line })
     }
 }
 
@@ -323,15 +462,10 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or is invalid; the error names the line.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
-        if text.trim().is_empty() {
-            return Ok(Self::default());
-        }
-        // Without a snippet: a neighbouring line may contain a secret.
-        serde_saphyr::from_str(&text).map_err(|error| failed(error.without_snippet()))
+    /// The file cannot be read, or is invalid. The error names the line and the setting of each problem.
+    pub fn read(path: &Path) -> Result<Self, InvalidConfig> {
+        let SettingsFile { settings, invalid, .. } = SettingsFile::read(path);
+        if invalid.is_empty() { Ok(settings) } else { Err(invalid) }
     }
 
     /// Returns these settings; where one is not set, that of `others`.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::units::DurationText;
+
 /// An invalid input, with the values that are allowed, or a failure of the store.
 ///
 /// A denial is never an error: it is a decision. If an input is invalid, nothing was recorded.
@@ -26,8 +28,16 @@ pub enum TrypemaError {
         /// The largest rate allowed.
         max: f64,
     },
+    /// A window of zero seconds, or one too long.
+    #[error("invalid window size of {given_seconds} seconds: need 1 to {max_seconds} seconds")]
+    InvalidWindowSize {
+        /// The number of seconds that was given.
+        given_seconds: u64,
+        /// The largest number of seconds allowed.
+        max_seconds: u64,
+    },
     /// A window of zero length, or one too long.
-    #[error("invalid window {given:?}: need at least 1 microsecond and at most {max:?}")]
+    #[error("invalid window {}: need 1us to {}", DurationText(*given), DurationText(*max))]
     InvalidWindow {
         /// The window that was given.
         given: Duration,
@@ -68,8 +78,9 @@ pub enum TrypemaError {
     },
     /// Capacity and refill time that share no unit small enough to be counted exactly.
     #[error(
-        "{capacity} tokens per {refill_every:?} cannot be counted exactly: capacity times microseconds, divided by \
-         their greatest common divisor, must stay below 2^53; round one of them"
+        "{capacity} tokens per {} cannot be counted exactly: capacity times microseconds, divided by their greatest \
+         common divisor, must stay below 2^53; round one of them",
+        DurationText(*refill_every)
     )]
     InexactTokenLimit {
         /// The capacity that was given.
@@ -128,7 +139,7 @@ pub enum TrypemaError {
     },
     /// A deadline of zero.
     #[cfg(feature = "_redis")]
-    #[error("invalid redis deadline 0: need at least 1 microsecond")]
+    #[error("invalid redis deadline 0s: need at least 1us")]
     InvalidRedisDeadline,
     /// A limit that cannot be split into the given number of parts.
     #[cfg(feature = "_redis")]
@@ -141,7 +152,7 @@ pub enum TrypemaError {
     },
     /// An interval between lease requests that is too short or too long.
     #[cfg(feature = "_redis")]
-    #[error("invalid sync interval {given:?}: need 1 ms to {max:?}")]
+    #[error("invalid sync interval {}: need 1ms to {}", DurationText(*given), DurationText(*max))]
     InvalidSyncInterval {
         /// The interval that was given.
         given: Duration,

@@ -8,6 +8,7 @@ mod changes;
 mod compile;
 pub(crate) mod counter;
 mod definition;
+mod document;
 mod endpoint;
 mod engine;
 mod explain;
@@ -35,6 +36,7 @@ pub use definition::{
     OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WhileBlocked,
     WindowNumbers,
 };
+pub use document::{Document, Read};
 pub use endpoint::normalize_path;
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;

@@ -1,5 +1,6 @@
 //! `trypema check` and `trypema explain`: send a request to a server from a shell.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,18 +47,29 @@ pub(super) struct Explain {
 /// The request to check or explain.
 #[derive(Debug, clap::Args)]
 struct RequestArgs {
-    /// Attributes of the request, for example user=ann endpoint=/search method=GET
-    #[arg(value_name = "NAME=VALUE", value_parser = attribute)]
-    attributes: Vec<(String, String)>,
+    /// Attributes of the request: user=ann endpoint=/search, or as in JSON '{"user": "ann"}'
+    #[arg(value_name = "NAME=VALUE", value_parser = attributes)]
+    attributes: Vec<GivenAttributes>,
     /// Cost of the request, in units
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     cost: u64,
 }
 
-fn attribute(text: &str) -> Result<(String, String), String> {
+/// The attributes of one argument: one of `NAME=VALUE`, or those of a JSON object.
+#[derive(Debug, Clone)]
+struct GivenAttributes(Vec<(String, String)>);
+
+fn attributes(text: &str) -> Result<GivenAttributes, String> {
+    if text.trim_start().starts_with('{') {
+        let object: BTreeMap<String, String> = serde_json::from_str(text)
+            .map_err(|error| format!("need a JSON object of texts, as in {{\"user\": \"ann\"}}: {error}"))?;
+        return Ok(GivenAttributes(object.into_iter().collect()));
+    }
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("need a name and a value, as in user=ann".to_owned()),
+        Some((name, value)) if !name.is_empty() => {
+            Ok(GivenAttributes(vec![(name.to_owned(), value.to_owned())]))
+        }
+        _ => Err("need a name and a value, as in user=ann, or a JSON object".to_owned()),
     }
 }
 
@@ -96,9 +108,13 @@ impl Explain {
 }
 
 impl RequestArgs {
+    fn pairs(&self) -> impl Iterator<Item = &(String, String)> {
+        self.attributes.iter().flat_map(|given| &given.0)
+    }
+
     fn to_json(&self) -> Result<Value, String> {
         let mut attributes = Map::new();
-        for (name, value) in &self.attributes {
+        for (name, value) in self.pairs() {
             if attributes.insert(name.clone(), json!(value)).is_some() {
                 return Err(format!("attribute {name:?} is given twice"));
             }
@@ -187,7 +203,7 @@ fn explain_with_file(file: &Path, request: &RequestArgs) -> Result<Value, String
     let limiter = RateLimiter::builder().build().map_err(|error| failed(&error))?;
     let engine = Engine::local(Arc::new(limiter), rules);
     let attributes: Vec<(&str, &str)> =
-        request.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        request.pairs().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| failed(&error))?;
     let request = Request::new(&attributes).costing(request.cost);
     let explanation = runtime.block_on(engine.explain(&request)).map_err(|error| failed(&error))?;

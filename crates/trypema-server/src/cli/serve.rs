@@ -8,13 +8,14 @@ use std::process::ExitCode;
 use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::arguments::Given;
 use super::{failed, print};
 use crate::administration::AdminAddress;
 use crate::config::{Config, RedisChoice};
 use crate::log;
 use crate::rules::RulesSource;
 use crate::server::{Interrupted, Server};
-use crate::settings::{LogFormat, LogLevel, Settings};
+use crate::settings::{LogFormat, LogLevel, Settings, SettingsFile};
 use crate::start_error::StartError;
 use crate::token_file::RuntimeDirectory;
 
@@ -33,22 +34,27 @@ pub(super) struct Serve {
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
+    /// The origins of settings, and the invalid ones.
+    #[arg(skip)]
+    pub(super) given: Given,
 }
 
 impl Serve {
     pub(super) fn run(self) -> ExitCode {
-        let settings = match &self.config {
-            None => self.settings,
-            Some(path) => match Settings::read(path) {
-                Ok(file) => self.settings.or(file),
-                Err(error) => return failed(error),
-            },
-        };
+        let Given { mut invalid, origins } = self.given;
+        let file = self.config.as_deref().map(SettingsFile::read).unwrap_or_default();
+        invalid.take_all(Err::<(), _>(file.invalid.clone()));
+        let settings = self.settings.or(file.settings.clone());
         let format = settings.log_format.unwrap_or(LogFormat::Pretty);
         log::start(format, settings.log_level.unwrap_or(LogLevel::Info));
-        let config = match Config::new(settings) {
-            Ok(config) => Config { runtime_directory: RuntimeDirectory::from_environment(), ..config },
-            Err(invalid) => return stopped_by(&invalid, format),
+        let config = match invalid.take_all(Config::new(settings)) {
+            Some(config) if invalid.is_empty() => {
+                Config { runtime_directory: RuntimeDirectory::from_environment(), ..config }
+            }
+            _ => {
+                invalid.locate(|setting| origins.get(setting).cloned().or_else(|| file.origin_of(setting)));
+                return stopped_by(&invalid, format);
+            }
         };
         let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => runtime,

@@ -173,9 +173,10 @@ impl ServerClient<'_> {
         let server = self.server;
         match error {
             ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => format!(
-                "{server}: connection refused: no service listens there; start one with `trypema serve`, or name another with --server"
+                "{server}: connection refused: no server listens there; start one with `trypema serve`, \
+                 or name another with --server"
             ),
-            _ => format!("{server}: {error}"),
+            _ => format!("{server}: {error}; --server names another server"),
         }
     }
 

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
 use crate::deny_status::{DenyStatus, NOT_A_DENIAL};
-use crate::settings::InvalidConfig;
 use crate::settings::forward_auth::{AttributeSettings, ForwardAuthSettings, ProfileSettings};
+use crate::settings::{InvalidConfig, InvalidSetting};
 
 /// Headers that hold several values, or one value that a client can write in several ways. With them, one
 /// client would have several counters.
@@ -26,62 +26,66 @@ impl Profiles {
     ///
     /// # Errors
     ///
-    /// The first field that is invalid.
+    /// All fields that are invalid.
     pub(crate) fn new(settings: &ForwardAuthSettings) -> Result<Self, InvalidConfig> {
-        let mut profiles = Self::default();
+        let (mut profiles, mut invalid) = (Self::default(), InvalidConfig::default());
         for (name, settings) in &settings.profiles {
             if !is_profile_name(name) {
                 let reason =
                     format!("a profile's name needs 1 to {MAX_NAME} lower-case letters, digits, `-` and `_`");
-                return Err(InvalidConfig::new(format!("forward_auth.profiles.{name}"), reason));
+                invalid.add(InvalidSetting::new(format!("forward_auth.profiles.{name}"), reason));
             }
-            profiles.0.insert(name.clone(), settings.profile(name)?);
+            profiles.0.insert(name.clone(), settings.profile(name, &mut invalid));
         }
-        Ok(profiles)
+        if invalid.is_empty() { Ok(profiles) } else { Err(invalid) }
     }
 }
 
 impl ProfileSettings {
-    fn profile(&self, name: &str) -> Result<Profile, InvalidConfig> {
+    /// Returns the profile, with defaults in place of fields that are invalid.
+    fn profile(&self, name: &str, invalid: &mut InvalidConfig) -> Profile {
         let field = |field: &str| format!("forward_auth.profiles.{name}.{field}");
-        let mut profile = Profile { attributes: self.attributes(name)?, ..Profile::default() };
+        let mut profile = Profile { attributes: self.attributes(name, invalid), ..Profile::default() };
         if let Some(cost) = self.cost {
             let free = "need at least 1: requests that cost nothing would never be limited";
-            profile.cost = NonZeroU64::new(cost).ok_or_else(|| InvalidConfig::new(field("cost"), free))?;
+            let cost = NonZeroU64::new(cost).ok_or_else(|| InvalidSetting::new(field("cost"), free));
+            profile.cost = invalid.take(cost).unwrap_or(profile.cost);
         }
         if let Some(status) = self.deny_status {
-            profile.deny_status = DenyStatus::new(status)
-                .ok_or_else(|| InvalidConfig::new(field("deny_status"), NOT_A_DENIAL))?;
+            let status = DenyStatus::new(status);
+            let status = status.ok_or_else(|| InvalidSetting::new(field("deny_status"), NOT_A_DENIAL));
+            profile.deny_status = invalid.take(status).unwrap_or(profile.deny_status);
         }
         if let Some(headers) = self.headers {
             profile.headers = headers.into();
         }
-        Ok(profile)
+        profile
     }
 
     /// Returns the configured attributes and the standard ones that are not configured. An attribute that
     /// is `null` is left out.
-    fn attributes(&self, profile: &str) -> Result<Vec<Attribute>, InvalidConfig> {
-        let mut attributes = Vec::with_capacity(self.attributes.len() + own_attributes().len());
-        for (name, settings) in &self.attributes {
-            let invalid = |reason: String| {
-                InvalidConfig::new(format!("forward_auth.profiles.{profile}.attributes.{name}"), reason)
+    fn attributes(&self, profile: &str, invalid: &mut InvalidConfig) -> Vec<Attribute> {
+        let configured = &self.attributes.0;
+        let mut attributes = Vec::with_capacity(configured.len() + own_attributes().len());
+        for (name, settings) in configured {
+            let attribute = match settings {
+                Some(settings) => settings.attribute(name),
+                None if own_attributes().iter().any(|own| own.name == *name) => continue,
+                None => Err(NOT_REMOVABLE.to_owned()),
             };
-            match settings {
-                Some(settings) => attributes.push(settings.attribute(name).map_err(invalid)?),
-                None if own_attributes().iter().any(|own| own.name == *name) => {}
-                None => return Err(invalid(NOT_REMOVABLE.to_owned())),
-            }
+            let setting = || format!("forward_auth.profiles.{profile}.attributes.{name}");
+            attributes
+                .extend(invalid.take(attribute.map_err(|reason| InvalidSetting::new(setting(), reason))));
         }
-        let own = own_attributes().into_iter().filter(|own| !self.attributes.contains_key(&own.name));
+        let own = own_attributes().into_iter().filter(|own| !configured.contains_key(&own.name));
         attributes.extend(own);
         if attributes.len() > MAX_ATTRIBUTES {
             let reason = format!(
                 "a request has at most {MAX_ATTRIBUTES} attributes, `endpoint`, `method`, `host` and `ip` included"
             );
-            return Err(InvalidConfig::new(format!("forward_auth.profiles.{profile}.attributes"), reason));
+            invalid.add(InvalidSetting::new(format!("forward_auth.profiles.{profile}.attributes"), reason));
         }
-        Ok(attributes)
+        attributes
     }
 }
 

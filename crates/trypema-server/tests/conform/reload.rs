@@ -23,7 +23,8 @@ fn rules(limit: u64) -> String {
 const SOON: Duration = Duration::from_secs(5);
 
 /// Text that is certainly invalid, with the error in its second line.
-const BROKEN: &str = "rules:\n  - {id: per-user, scope: everybody}\n";
+const BROKEN: &str =
+    "rules:\n  - {id: per-user, scope: everybody, strategy: {fixed_window: {limit: 1, window: 1s}}}\n";
 
 const OK: &str = "trypema_rules_reloads_total{result=\"ok\"}";
 const ERROR: &str = "trypema_rules_reloads_total{result=\"error\"}";

@@ -16,7 +16,8 @@ use super::definition::{Action, IfMissing, Rule, Rules, Scope};
 use super::endpoint::{EndpointPattern, Path};
 use super::index::{Filing, Map};
 use super::pattern::{placeholders, problem_with_name};
-use super::problem::{Field, InvalidRules, Problem};
+use super::period::Period;
+use super::problem::{Field, InvalidRules, Problem, Problems};
 use super::set::{Compiled, List, Lists, Placeholder, RuleSet, Values};
 
 /// The longest rule id, in bytes. Ids are part of every counter name and of response headers.
@@ -28,33 +29,33 @@ const MAX_TEXT_CHARS: usize = 255;
 /// The longest `max_delay`. A throttled client waits this long, possibly with its connection open.
 const MAX_DELAY: Duration = Duration::from_secs(3_600);
 
-/// The most problems that [`InvalidRules`] lists. Any further ones are only counted.
-const MAX_PROBLEMS: usize = 100;
-
 /// The most rules in a set: more than a service needs, and few enough that a set fits into memory.
 const MAX_RULES: usize = 1_000_000;
 
 pub(super) fn compile(written: &Rules) -> Result<RuleSet, InvalidRules> {
-    let mut compiler = Compiler::default();
+    let (set, problems) = compile_partly(written, &[]);
+    problems.or(set)
+}
+
+/// Compiles rules that contain placeholders, to find the problems of everything else. `replaced` are the fields
+/// with placeholders.
+pub(super) fn compile_partly(written: &Rules, replaced: &[&Field]) -> (RuleSet, Problems) {
+    let mut compiler = Compiler { replaced, ..Compiler::default() };
     let set = compiler.set(written);
-    let Compiler { problems, found, .. } = compiler;
-    match found {
-        0 => Ok(set),
-        found => Err(InvalidRules { file: None, untold: found - problems.len(), problems }),
-    }
+    (set, compiler.problems)
 }
 
 /// Compiles rules and collects their problems. It continues after a problem, so that one run reports all of
 /// them.
 #[derive(Default)]
-struct Compiler {
-    problems: Vec<Problem>,
-    /// The number of problems found, including those beyond [`MAX_PROBLEMS`].
-    found: usize,
+struct Compiler<'r> {
+    problems: Problems,
     attributes: Map<Box<str>, u16>,
+    /// The fields that could not be read and have placeholders. Their problems are known already.
+    replaced: &'r [&'r Field],
 }
 
-impl Compiler {
+impl Compiler<'_> {
     fn set(&mut self, written: &Rules) -> RuleSet {
         let all = Field::of("rules");
         if written.rules.len() > MAX_RULES {
@@ -66,15 +67,16 @@ impl Compiler {
             .iter()
             .enumerate()
             .filter_map(|(index, rule)| {
-                let known = self.problems.len();
-                let compiled = self.rule(rule, &all.at(index));
+                let (field, known) = (all.at(index), self.problems.listed().len());
+                let compiled = self.rule(rule, &field);
                 self.name_rule(known, &rule.id);
-                compiled
+                // Its overrides cannot be checked if a part of the rule is unknown.
+                compiled.filter(|_| !self.has_replaced(&field))
             })
             .collect();
         self.refuse_repeated_ids(&written.rules, &all);
         self.check_candidates(&written.rules, &all);
-        self.overrides(&mut rules, &written.overrides);
+        self.overrides(&mut rules, written);
         let lists = Lists {
             allow: self.list(&written.allow, &Field::of("allow")),
             block: self.list(&written.block, &Field::of("block")),
@@ -139,7 +141,7 @@ impl Compiler {
             Scope::Endpoint => "{endpoint}",
         };
         let pattern = rule.key_pattern.as_deref().unwrap_or(of_scope);
-        let field = field.then("key_pattern");
+        let (around, field) = (field, field.then("key_pattern"));
         if pattern.chars().count() > MAX_TEXT_CHARS {
             self.refuse(&field, format!("pattern of more than {MAX_TEXT_CHARS} characters"));
             return None;
@@ -152,6 +154,7 @@ impl Compiler {
             }
         };
         match rule.scope {
+            _ if self.is_replaced(&around.then("scope")) => {}
             Scope::Global if !names.is_empty() => {
                 self.refuse(&field, "scope global is one counter for all, but the pattern has a placeholder");
             }
@@ -196,15 +199,15 @@ impl Compiler {
     }
 
     fn check_delay(&mut self, rule: &Rule, field: &Field) {
-        let field = field.then("max_delay");
+        let (action, field) = (field.then("action"), field.then("max_delay"));
         match (rule.action, rule.max_delay) {
             (Action::Throttle, Some(delay)) if delay.0.is_zero() => {
                 self.refuse(&field, "a delay of nothing rejects every call: use action reject");
             }
             (Action::Throttle, Some(delay)) if delay.0 > MAX_DELAY => {
-                self.refuse(&field, format!("a delay of {delay}: at most {MAX_DELAY:?} are allowed"));
+                self.refuse(&field, format!("a delay of {delay}: need at most {}", Period(MAX_DELAY)));
             }
-            (Action::Reject | Action::LogOnly, Some(_)) => {
+            (Action::Reject | Action::LogOnly, Some(_)) if !self.is_replaced(&action) => {
                 self.refuse(&field, "only action throttle has a delay");
             }
             _ => {}
@@ -213,10 +216,13 @@ impl Compiler {
 
     fn refuse_repeated_ids(&mut self, rules: &[Rule], field: &Field) {
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-        for (index, rule) in rules.iter().enumerate() {
+        let is_known = |index| !self.is_replaced(&field.at(index).then("id"));
+        let known: Vec<_> = rules.iter().enumerate().filter(|(index, _)| is_known(*index)).collect();
+        for (index, rule) in known {
             match seen.get(rule.id.as_str()) {
                 Some(first) => {
-                    let (known, reason) = (self.problems.len(), format!("it is also that of rules[{first}]"));
+                    let known = self.problems.listed().len();
+                    let reason = format!("it is also that of rules[{first}]");
                     self.refuse(&field.at(index).then("id"), reason);
                     self.name_rule(known, &rule.id);
                 }
@@ -265,16 +271,32 @@ impl Compiler {
     }
 
     fn refuse(&mut self, field: &Field, reason: impl Into<String>) {
-        self.found += 1;
-        if self.problems.len() < MAX_PROBLEMS {
+        if !self.is_replaced(field) && !self.has_replaced(field) {
             self.problems.push(Problem::new(field.clone(), reason));
         }
+    }
+
+    /// Whether a field has a placeholder, or is a part of one.
+    fn is_replaced(&self, field: &Field) -> bool {
+        self.replaced.iter().any(|replaced| field.is_within(replaced))
+    }
+
+    /// Whether a field contains a placeholder.
+    fn has_replaced(&self, field: &Field) -> bool {
+        self.replaced.iter().any(|replaced| replaced.is_within(field))
+    }
+
+    /// Whether the ids of all rules are known, so that it is certain that a rule does not exist.
+    fn are_ids_known(&self, rules: &[Rule], all: &Field) -> bool {
+        self.replaced.is_empty()
+            || (!self.is_replaced(all)
+                && (0..rules.len()).all(|index| !self.is_replaced(&all.at(index).then("id"))))
     }
 
     /// Sets the rule id of every problem from index `first` on.
     fn name_rule(&mut self, first: usize, id: &str) {
         let id: String = id.chars().take(MAX_ID_BYTES).collect();
-        self.problems.iter_mut().skip(first).for_each(|problem| problem.rule = Some(id.clone()));
+        self.problems.listed_mut().iter_mut().skip(first).for_each(|problem| problem.rule = Some(id.clone()));
     }
 }
 

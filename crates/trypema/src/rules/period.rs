@@ -6,13 +6,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 use thiserror::Error as ErrorMessage;
 
-/// A duration in the notation of rules: `500ms`, `90s`, `1h30m`, `7d`, or a whole number of seconds.
+use crate::units::{DurationText, TIME_UNITS};
+
+/// A duration in the notation of rules: `500ms`, `90s`, `1h30m` or `7d`.
 ///
-/// The units are `d`, `h`, `m`, `s`, `ms` and `us`. Each may occur once, the largest first, without spaces or
+/// A number without a unit is refused. The units are `d`, `h`, `m`, `s`, `ms` and `us`. Each may occur once, the largest first, without spaces or
 /// fractions. A period is displayed with as few units as possible, rounded up to a microsecond.
 ///
 /// ```
@@ -23,6 +25,7 @@ use thiserror::Error as ErrorMessage;
 /// assert_eq!(period.0, Duration::from_secs(90 * 60));
 /// assert_eq!(Period(Duration::from_millis(90_500)).to_string(), "1m30s500ms");
 /// assert!("1.5h".parse::<Period>().is_err());
+/// assert_eq!("60".parse::<Period>().unwrap_err().to_string(), "`60` needs a unit, for example `60s`");
 /// # Ok::<(), trypema::rules::InvalidPeriod>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,68 +33,69 @@ pub struct Period(pub Duration);
 
 /// The error for text that is not a [`Period`].
 #[derive(Debug, Clone, PartialEq, Eq, ErrorMessage)]
-#[error("invalid length of time {given:?}: {reason}")]
-pub struct InvalidPeriod {
-    given: String,
-    reason: PeriodError,
+#[error(transparent)]
+pub struct InvalidPeriod(PeriodError);
+
+#[derive(Debug, Clone, PartialEq, Eq, ErrorMessage)]
+enum PeriodError {
+    #[error(
+        "invalid length of time {given:?}: need whole numbers with their units, the largest first, such as \
+         500ms, 90s or 1h30m"
+    )]
+    Malformed { given: String },
+    #[error("invalid length of time {given:?}: need less than 18446744073709551616s")]
+    TooLong { given: String },
+    #[error("`{given}` needs a unit, for example `{given}s`")]
+    NoUnit { given: String },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ErrorMessage)]
-enum PeriodError {
-    #[error("need whole numbers with their units, the largest first, such as 500ms, 90s or 1h30m")]
+enum ParseError {
     Malformed,
-    #[error("need less than 18446744073709551616s")]
     TooLong,
 }
 
 /// The most characters of an invalid text that an error repeats.
 const SHOWN_CHARACTERS: usize = 40;
 
-struct Unit {
-    name: &'static str,
-    micros: u128,
-}
-
-/// The units, largest first: the order in which a period is written.
-const UNITS: [Unit; 6] = [
-    Unit { name: "d", micros: 86_400_000_000 },
-    Unit { name: "h", micros: 3_600_000_000 },
-    Unit { name: "m", micros: 60_000_000 },
-    Unit { name: "s", micros: 1_000_000 },
-    Unit { name: "ms", micros: 1_000 },
-    Unit { name: "us", micros: 1 },
-];
-
 impl FromStr for Period {
     type Err = InvalidPeriod;
 
     fn from_str(text: &str) -> Result<Self, InvalidPeriod> {
-        parse(text).map(Self).map_err(|reason| {
-            let given = text.chars().take(SHOWN_CHARACTERS).collect();
-            InvalidPeriod { given, reason }
+        let given = || text.chars().take(SHOWN_CHARACTERS).collect();
+        parse(text).map(Self).map_err(|error| {
+            InvalidPeriod(match error {
+                ParseError::Malformed if is_number(text) => PeriodError::NoUnit { given: given() },
+                ParseError::Malformed => PeriodError::Malformed { given: given() },
+                ParseError::TooLong => PeriodError::TooLong { given: given() },
+            })
         })
     }
 }
 
-fn parse(text: &str) -> Result<Duration, PeriodError> {
+fn parse(text: &str) -> Result<Duration, ParseError> {
     if text.is_empty() {
-        return Err(PeriodError::Malformed);
+        return Err(ParseError::Malformed);
     }
-    let (mut rest, mut units, mut micros) = (text, UNITS.iter(), 0_u128);
+    let (mut rest, mut units, mut micros) = (text, TIME_UNITS.iter(), 0_u128);
     while !rest.is_empty() {
         let (digits, after) = split_where(rest, |c| !c.is_ascii_digit());
         let (name, after) = split_where(after, |c| !c.is_ascii_lowercase());
-        let unit = units.find(|unit| unit.name == name).ok_or(PeriodError::Malformed)?;
+        let unit = units.find(|unit| unit.name == name).ok_or(ParseError::Malformed)?;
         if digits.is_empty() {
-            return Err(PeriodError::Malformed);
+            return Err(ParseError::Malformed);
         }
-        let number: u64 = digits.parse().map_err(|_| PeriodError::TooLong)?;
+        let number: u64 = digits.parse().map_err(|_| ParseError::TooLong)?;
         // Cannot overflow: a sum of six products of 64 and 37 bits.
         micros += u128::from(number) * unit.micros;
         rest = after;
     }
-    let seconds = u64::try_from(micros / 1_000_000).map_err(|_| PeriodError::TooLong)?;
+    let seconds = u64::try_from(micros / 1_000_000).map_err(|_| ParseError::TooLong)?;
     Ok(Duration::from_secs(seconds) + Duration::from_micros((micros % 1_000_000) as u64))
+}
+
+/// Whether a text is a whole number that a unit would make a period.
+fn is_number(text: &str) -> bool {
+    (1..SHOWN_CHARACTERS).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
@@ -100,18 +104,7 @@ fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
 
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0.as_nanos().div_ceil(1_000);
-        if rest == 0 {
-            return f.write_str("0s");
-        }
-        for unit in UNITS.iter() {
-            let number = rest / unit.micros;
-            rest %= unit.micros;
-            if number > 0 {
-                write!(f, "{number}{}", unit.name)?;
-            }
-        }
-        Ok(())
+        DurationText(self.0).fmt(f)
     }
 }
 
@@ -123,31 +116,26 @@ impl Serialize for Period {
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextOrSeconds)
+        deserializer.deserialize_any(PeriodText)
     }
 }
 
-struct TextOrSeconds;
+struct PeriodText;
 
-impl Visitor<'_> for TextOrSeconds {
+impl Visitor<'_> for PeriodText {
     type Value = Period;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a length of time such as 90s, or a whole number of seconds")
+        f.write_str("a length of time such as 90s")
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Period, E> {
         text.parse().map_err(E::custom)
     }
 
-    fn visit_u64<E>(self, seconds: u64) -> Result<Period, E> {
-        Ok(Period(Duration::from_secs(seconds)))
-    }
-
-    fn visit_i64<E: Error>(self, seconds: i64) -> Result<Period, E> {
-        let seconds =
-            u64::try_from(seconds).map_err(|_| E::invalid_value(Unexpected::Signed(seconds), &self))?;
-        self.visit_u64(seconds)
+    /// Refuses a number: whether it means seconds or milliseconds is a guess.
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Period, E> {
+        self.visit_str(&number.to_string())
     }
 }
 
@@ -158,11 +146,10 @@ impl JsonSchema for Period {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A length of time: 500ms, 90s, 1h30m, 7d, or a whole number of seconds.",
-            "type": ["string", "integer"],
+            "description": "A length of time with its unit: 500ms, 90s, 1h30m or 7d.",
+            "type": "string",
             "pattern": "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?$",
-            "minLength": 1,
-            "minimum": 0
+            "minLength": 1
         })
     }
 }
@@ -192,8 +179,8 @@ mod tests {
     #[test]
     fn other_texts_are_refused() {
         for given in [
-            "", "s", "5", "5x", "5S", "5 s", " 5s", "5s ", "1.5h", "-5s", "+5s", "1m1h", "1s1s", "1ms1s",
-            "5s5", "٣s", "1h\n", "5µs", "5min",
+            "", "s", "5x", "5S", "5 s", " 5s", "5s ", "1.5h", "-5s", "+5s", "1m1h", "1s1s", "1ms1s", "5s5",
+            "٣s", "1h\n", "5µs", "5min",
         ] {
             let error = given.parse::<Period>().map_err(|error| error.to_string());
             let allowed =
@@ -211,8 +198,8 @@ mod tests {
             "99999999999999999999999999999999999999999999999999999999999999999999999us",
         ] {
             let error = given.parse::<Period>().unwrap_err();
-            assert_eq!(error.reason, PeriodError::TooLong);
-            assert!(error.given.len() <= SHOWN_CHARACTERS);
+            let InvalidPeriod(PeriodError::TooLong { given }) = error else { panic!("{error}") };
+            assert!(given.len() <= SHOWN_CHARACTERS);
         }
     }
 
@@ -230,10 +217,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_seconds() {
-        assert_eq!(serde_json::from_str::<Period>("60").unwrap(), Period(Duration::from_secs(60)));
-        assert!(serde_json::from_str::<Period>("18446744073709551615").is_ok());
-        for wrong in ["-1", "1.5", "null", "true", "[60]", "\"60\"", "18446744073709551616"] {
+    fn a_number_needs_a_unit() {
+        for (given, reason) in [
+            ("60", "`60` needs a unit, for example `60s`"),
+            ("\"60\"", "`60` needs a unit, for example `60s`"),
+            ("0", "`0` needs a unit, for example `0s`"),
+        ] {
+            let error = serde_json::from_str::<Period>(given).unwrap_err().to_string();
+            assert!(error.starts_with(reason), "{given}: {error}");
+        }
+        for wrong in ["-1", "1.5", "null", "true", "[60]", "18446744073709551616"] {
             assert!(serde_json::from_str::<Period>(wrong).is_err(), "{wrong}");
         }
     }

@@ -10,14 +10,19 @@ pub struct InvalidRules {
     /// The file that the rules are from, if any.
     pub(super) file: Option<String>,
     pub(super) problems: Vec<Problem>,
-    /// The number of problems that are not list_match.
-    pub(super) untold: usize,
+    /// The number of problems that are not listed.
+    pub(super) more: usize,
 }
 
 impl InvalidRules {
-    /// Returns the problems, in the order of the rules.
+    /// Returns the problems, at most 100. Those of a file or a [`Document`](super::Document) are in its order.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// Returns the number of problems that [`problems`](Self::problems) leaves out.
+    pub fn more(&self) -> usize {
+        self.more
     }
 }
 
@@ -38,10 +43,75 @@ impl fmt::Display for InvalidRules {
             }
             write!(f, "{problem}")?;
         }
-        match self.untold {
+        match self.more {
             0 => Ok(()),
-            more => write!(f, "\nand {more} more"),
+            1 => f.write_str("\nand 1 more problem"),
+            more => write!(f, "\nand {more} more problems"),
         }
+    }
+}
+
+/// The most problems that an error lists: nobody corrects more at once. Any further ones are only counted.
+const MAX_PROBLEMS: usize = 100;
+
+/// A bounded list of problems.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Problems {
+    listed: Vec<Problem>,
+    /// The number of problems, including those that are not listed.
+    found: usize,
+}
+
+impl Problems {
+    pub(super) fn push(&mut self, problem: Problem) {
+        self.found += 1;
+        if self.listed.len() < MAX_PROBLEMS {
+            self.listed.push(problem);
+        }
+    }
+
+    pub(super) fn append(&mut self, others: Self) {
+        let unlisted = others.found - others.listed.len();
+        others.listed.into_iter().for_each(|problem| self.push(problem));
+        self.found += unlisted;
+    }
+
+    /// Keeps only those of the listed problems that satisfy `is_kept`.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&Problem) -> bool) {
+        let before = self.listed.len();
+        self.listed.retain(is_kept);
+        self.found -= before - self.listed.len();
+    }
+
+    /// Returns the number of problems, including those that are not listed.
+    pub(super) fn count(&self) -> usize {
+        self.found
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.found == 0
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.found == self.listed.len()
+    }
+
+    pub(super) fn listed(&self) -> &[Problem] {
+        &self.listed
+    }
+
+    pub(super) fn listed_mut(&mut self) -> &mut [Problem] {
+        &mut self.listed
+    }
+
+    /// Returns `value` if there are no problems.
+    pub(super) fn or<T>(self, value: T) -> Result<T, InvalidRules> {
+        if self.is_empty() { Ok(value) } else { Err(self.into_error(None)) }
+    }
+
+    pub(super) fn into_error(self, file: Option<&str>) -> InvalidRules {
+        let more = self.found - self.listed.len();
+        InvalidRules { file: file.map(str::to_owned), problems: self.listed, more }
     }
 }
 
@@ -57,6 +127,11 @@ pub struct Problem {
 impl Problem {
     pub(super) fn new(field: Field, reason: impl Into<String>) -> Self {
         Self { field, rule: None, reason: reason.into(), line: None }
+    }
+
+    /// Sets the line; 0 means that it is unknown.
+    pub(super) fn in_line(self, line: u64) -> Self {
+        Self { line: Some(line).filter(|line| *line > 0), ..self }
     }
 
     /// Returns the location of the problem, such as `rules[3].strategy.token_bucket.burst`.
@@ -94,13 +169,13 @@ impl fmt::Display for Problem {
 }
 
 /// The path to a field of the written rules.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Field {
     pub(super) steps: Vec<Step>,
 }
 
 /// One step of the path to a field.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Name(String),
     Index(usize),
@@ -120,6 +195,11 @@ impl Field {
     /// Returns the path to an element of this list.
     pub(super) fn at(&self, index: usize) -> Self {
         self.step(Step::Index(index))
+    }
+
+    /// Whether this path is `outer`, or leads to a field inside of `outer`.
+    pub(super) fn is_within(&self, outer: &Self) -> bool {
+        self.steps.starts_with(&outer.steps)
     }
 
     fn step(&self, step: Step) -> Self {

@@ -1,32 +1,17 @@
-//! Reads rules from YAML, and reports the line of every problem.
+//! Reads rules from YAML files, and reports the line of every problem.
 //!
 //! A file contains one document: a mapping with the key `rules`, which may be an empty list. Aliases are
 //! supported, and bounded: an aliased value counts each time it is read. Merge keys, tags and duplicate
 //! fields are refused.
 
-mod fault;
-mod parse;
-mod scalar;
-mod tree;
-mod value;
-mod variant;
-
-use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::definition::Rules;
-use super::problem::{Field, InvalidRules, Problem};
+use super::document::{Document, MAX_BYTES, refuse_large};
+use super::problem::{Field, InvalidRules, Problem, Problems};
 use super::set::RuleSet;
-use fault::Fault;
-use tree::Tree;
-use value::Value;
-
-/// The largest file: enough for fifty thousand rules, and small enough to read at once.
-const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 impl Rules {
     /// Parses rules without validating them: a limit of 0, for example, is accepted.
@@ -51,9 +36,10 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// The first problem, if the text is not YAML or does not have the structure of rules.
+    /// The text is not YAML, or does not have the structure of rules. The error contains all problems with the
+    /// structure.
     pub fn from_yaml(text: &str) -> Result<Self, InvalidRules> {
-        read(text).map(|written| written.rules).map_err(|problem| only(problem, None))
+        Document::from_yaml(text)?.rules()
     }
 }
 
@@ -77,17 +63,10 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// The first problem, if the text is not YAML or does not have the structure of rules; otherwise all
-    /// problems of the rules.
+    /// All problems of the rules. If the text is not YAML, those up to the place where it ceases to be.
     pub fn from_yaml(text: &str, file: &str) -> Result<Self, InvalidRules> {
-        let Written { rules, tree } = read(text).map_err(|problem| only(problem, Some(file)))?;
-        Self::compile(&rules).map_err(|mut invalid| {
-            invalid.file = Some(file.to_owned());
-            for problem in &mut invalid.problems {
-                problem.line = Some(tree.line_of(&problem.field));
-            }
-            invalid
-        })
+        let set = Document::from_yaml(text).and_then(|document| document.rule_set());
+        set.map_err(|invalid| InvalidRules { file: Some(file.to_owned()), ..invalid })
     }
 
     /// Reads and compiles a file of at most 16 MiB.
@@ -98,66 +77,28 @@ impl RuleSet {
     pub fn read(path: impl AsRef<Path>) -> Result<Self, InvalidRules> {
         let path = path.as_ref();
         let file = path.display().to_string();
-        let text = text_of(path).map_err(|problem| only(problem, Some(&file)))?;
+        let text = text_of(path);
+        let text = text.map_err(|invalid| InvalidRules { file: Some(file.clone()), ..invalid })?;
         Self::from_yaml(&text, &file)
     }
 }
 
-/// Creates a problem at a line.
-fn in_line(line: u64, field: Field, reason: impl Into<String>) -> Problem {
-    Problem { line: Some(line), ..Problem::new(field, reason) }
-}
-
-fn only(problem: Problem, file: Option<&str>) -> InvalidRules {
-    InvalidRules { file: file.map(str::to_owned), problems: vec![problem], untold: 0 }
-}
-
-fn text_of(path: &Path) -> Result<String, Problem> {
-    let unreadable = |error| Problem::new(Field::default(), format!("cannot be read: {error}"));
+fn text_of(path: &Path) -> Result<String, InvalidRules> {
+    let unreadable = |error| only(Problem::new(Field::default(), format!("cannot be read: {error}")));
     let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     // One byte more than allowed shows that the file is too large.
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     refuse_large(bytes.len())?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count() as u64;
-        in_line(line, Field::default(), "not valid UTF-8")
+        only(Problem::new(Field::default(), "not valid UTF-8").in_line(line))
     })
 }
 
-fn refuse_large(bytes: usize) -> Result<(), Problem> {
-    if bytes as u64 > MAX_FILE_BYTES {
-        let reason = format!("too large: need at most {MAX_FILE_BYTES} bytes");
-        return Err(Problem::new(Field::default(), reason));
-    }
-    Ok(())
-}
-
-/// Parsed rules, and the tree with the line of each value.
-struct Written<'a> {
-    rules: Rules,
-    tree: Tree<'a>,
-}
-
-fn read(text: &str) -> Result<Written<'_>, Problem> {
-    refuse_large(text.len())?;
-    let tree = parse::parse(text)?;
-    let rules =
-        interpret(&tree).map_err(|problem| Problem { rule: tree.rule_of(&problem.field), ..problem })?;
-    Ok(Written { rules, tree })
-}
-
-fn interpret(tree: &Tree<'_>) -> Result<Rules, Problem> {
-    let count = Cell::new(0);
-    let root = Value::root(tree, &count).filter(|root| !root.node().is_null());
-    let Some(root) = root else {
-        return Err(in_line(1, Field::default(), "empty: write `rules: []` for no rules"));
-    };
-    let rules = Rules::deserialize(root).map_err(Fault::into_problem)?;
-    if !tree.has("rules") {
-        let line = tree.line_of(&Field::default());
-        return Err(in_line(line, Field::of("rules"), "missing: write `rules: []` for no rules"));
-    }
-    Ok(rules)
+fn only(problem: Problem) -> InvalidRules {
+    let mut problems = Problems::default();
+    problems.push(problem);
+    problems.into_error(None)
 }

@@ -8,7 +8,8 @@ use std::net::IpAddr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use trypema::rules::{Document, InvalidRules};
 
 use super::problem::ApiError;
 use crate::attributes::{MAX_ATTRIBUTE_NAME, MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES};
@@ -95,6 +96,24 @@ fn read_any<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
         .map_err(|error| ApiError::bad_request(format!("invalid request body: {error}")))
 }
 
+/// Parses a body that is a JSON object. The error contains all problems with its structure, and `check` may
+/// add those with its values.
+pub(super) fn read_document<T: DeserializeOwned>(
+    body: &[u8],
+    check: impl FnOnce(&Document<'_>) -> Option<InvalidRules>,
+) -> Result<T, ApiError> {
+    let first = match read(body) {
+        Ok(value) => return Ok(value),
+        Err(first) => first,
+    };
+    // Reading again costs time, but only for an invalid body.
+    let Ok(document) = serde_json::from_slice::<Document<'_>>(body) else { return Err(first) };
+    match check(&document).or(document.read::<T>().invalid) {
+        Some(invalid) => Err(ApiError::bad_request(format!("the body is invalid:\n{invalid}"))),
+        None => Err(first),
+    }
+}
+
 /// Attribute names and values, each name once.
 #[derive(Debug)]
 pub(super) struct Attributes<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
@@ -108,7 +127,7 @@ impl Attributes<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Attributes<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(AttributesVisitor)
+        deserializer.deserialize_any(AttributesVisitor)
     }
 }
 
@@ -118,34 +137,61 @@ impl<'de> Visitor<'de> for AttributesVisitor {
     type Value = Attributes<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of texts")
+        f.write_str("an object of texts, or a list of texts such as \"user=ann\"")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Attributes<'de>, A::Error> {
-        let mut pairs: Vec<(Cow<'de, str>, Cow<'de, str>)> = Vec::with_capacity(4);
+        let mut attributes = Attributes(Vec::with_capacity(4));
         while let Some((Text(name), Text(value))) = map.next_entry::<Text<'de>, Text<'de>>()? {
-            if pairs.len() == MAX_ATTRIBUTES {
-                return Err(A::Error::custom(format_args!("more than {MAX_ATTRIBUTES} attributes")));
-            }
-            if name.is_empty() || name.len() > MAX_ATTRIBUTE_NAME {
-                return Err(A::Error::custom(format_args!(
-                    "an attribute's name needs 1 to {MAX_ATTRIBUTE_NAME} bytes"
-                )));
-            }
-            if value.len() > MAX_ATTRIBUTE_VALUE {
-                return Err(A::Error::custom(format_args!(
-                    "the value of attribute {name:?} is longer than {MAX_ATTRIBUTE_VALUE} bytes"
-                )));
-            }
-            if name == "ip" && !is_address(&value) {
-                return Err(A::Error::custom(NO_ADDRESS));
-            }
-            if pairs.iter().any(|(known, _)| *known == name) {
-                return Err(A::Error::custom(format_args!("attribute {name:?} is given twice")));
-            }
-            pairs.push((name, value));
+            attributes.add(name, value)?;
         }
-        Ok(Attributes(pairs))
+        Ok(attributes)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Attributes<'de>, A::Error> {
+        let mut attributes = Attributes(Vec::with_capacity(4));
+        while let Some(Text(pair)) = list.next_element::<Text<'de>>()? {
+            let (name, value) = match pair {
+                Cow::Borrowed(pair) => split(pair).map(|(name, value)| (name.into(), value.into())),
+                Cow::Owned(pair) => {
+                    split(&pair).map(|(name, value)| (name.to_owned().into(), value.to_owned().into()))
+                }
+            }
+            .ok_or_else(|| A::Error::custom("an attribute of a list needs the form \"user=ann\""))?;
+            attributes.add(name, value)?;
+        }
+        Ok(attributes)
+    }
+}
+
+/// Splits `NAME=VALUE`.
+fn split(pair: &str) -> Option<(&str, &str)> {
+    pair.split_once('=')
+}
+
+impl<'a> Attributes<'a> {
+    /// Adds an attribute, if it is within the bounds.
+    fn add<E: Error>(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) -> Result<(), E> {
+        let Self(pairs) = self;
+        if pairs.len() == MAX_ATTRIBUTES {
+            return Err(E::custom(format_args!("more than {MAX_ATTRIBUTES} attributes")));
+        }
+        if name.is_empty() || name.len() > MAX_ATTRIBUTE_NAME {
+            return Err(E::custom(format_args!("an attribute's name needs 1 to {MAX_ATTRIBUTE_NAME} bytes")));
+        }
+        if value.len() > MAX_ATTRIBUTE_VALUE {
+            return Err(E::custom(format_args!(
+                "the value of attribute {name:?} is longer than {MAX_ATTRIBUTE_VALUE} bytes"
+            )));
+        }
+        if name == "ip" && !is_address(&value) {
+            return Err(E::custom(NO_ADDRESS));
+        }
+        if pairs.iter().any(|(known, _)| *known == name) {
+            return Err(E::custom(format_args!("attribute {name:?} is given twice")));
+        }
+        pairs.push((name, value));
+        Ok(())
     }
 }
 
@@ -183,10 +229,20 @@ impl JsonSchema for Attributes<'_> {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         schemars::json_schema!({
-            "type": "object",
-            "maxProperties": MAX_ATTRIBUTES,
-            "propertyNames": {"minLength": 1, "maxLength": MAX_ATTRIBUTE_NAME},
-            "additionalProperties": {"type": "string", "maxLength": MAX_ATTRIBUTE_VALUE},
+            "description": "An object such as {\"user\": \"ann\"}, or a list such as [\"user=ann\"].",
+            "anyOf": [
+                {
+                    "type": "object",
+                    "maxProperties": MAX_ATTRIBUTES,
+                    "propertyNames": {"minLength": 1, "maxLength": MAX_ATTRIBUTE_NAME},
+                    "additionalProperties": {"type": "string", "maxLength": MAX_ATTRIBUTE_VALUE},
+                },
+                {
+                    "type": "array",
+                    "maxItems": MAX_ATTRIBUTES,
+                    "items": {"type": "string", "pattern": "^[^=]+="},
+                },
+            ],
         })
     }
 }
@@ -229,6 +285,10 @@ mod tests {
             (r#"{"attributes":{"user":1}}"#, "expected a text at line 1 column 23"),
             (r#"{"attributes":{"user":"a","user":"b"}}"#, r#"attribute \"user\" is given twice"#),
             (r#"{"attributes":{"ip":"203.0.113.9:80"}}"#, "ip: need an address"),
+            (r#"{"attributes":["user=a","user=b"]}"#, r#"attribute \"user\" is given twice"#),
+            (r#"{"attributes":["user"]}"#, r#"needs the form \"user=ann\""#),
+            (r#"{"attributes":["=ann"]}"#, "an attribute's name needs"),
+            (r#"{"attributes":"user=ann"}"#, "expected an object of texts, or a list of texts"),
             (r#"{"attributes":{},"cost":-1}"#, "expected u64"),
             (r#"{"attributes":{},"cost":1.5}"#, "expected u64"),
             (r#"{"attributes":{},"cost":18446744073709551616}"#, "expected u64"),
@@ -243,6 +303,14 @@ mod tests {
             let detail = origin_not_allowed(body);
             assert!(detail.contains(expected), "{body:.60}: {detail}");
         }
+    }
+
+    #[test]
+    fn attributes_may_be_a_list() {
+        let body = r#"{"attributes": ["user=ann", "endpoint=/a?b=c", "na\u006de="]}"#;
+        let question =
+            read::<Question<'_>>(body.as_bytes()).unwrap_or_else(|refusal| panic!("{}", refusal.to_json()));
+        assert_eq!(question.attributes.pairs(), [("user", "ann"), ("endpoint", "/a?b=c"), ("name", "")]);
     }
 
     #[test]

@@ -15,8 +15,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use trypema::rules::Rule;
+use trypema::rules::{Rule, Rules};
 
 pub(super) use candidates::CandidatesResponse;
 pub(super) use item::ItemResponse;
@@ -29,7 +28,7 @@ pub(super) use whole::{HistoryResponse, RevertRequest};
 use super::accounting::{Accounting, with_accounting};
 use super::body::Body;
 use super::problem::ApiError;
-use super::request::read;
+use super::request::read_document;
 use super::response::json;
 use super::{AdminApi, HttpResponse, RouteResult, begin};
 use crate::background_worker::Worker;
@@ -186,9 +185,9 @@ impl From<EditResult> for EditResponse {
     }
 }
 
-/// Parses a body on `worker`, because it may be long.
-async fn read_on<T: DeserializeOwned + Send + 'static>(worker: Worker, body: Body) -> Result<T, ApiError> {
-    worker.run(move || read(&body)).await?
+/// Parses a rule set on `worker`, because it may be long.
+async fn read_on(worker: Worker, body: Body) -> Result<Rules, ApiError> {
+    worker.run(move || read_document(&body, |document| document.rule_set().err())).await?
 }
 
 /// Writes a JSON response on `worker`, because it may be long.

@@ -26,6 +26,8 @@ forward_auth:
     silent: {attributes: {user: {header: X-User}}, headers: none}
     literal: {attributes: {user: {value: bob}, plan: {value: free}, tenant: {value: 'acme| x'}}}
     fixed: {attributes: {endpoint: {value: /login}, method: {value: POST}, ip: {value: 198.51.100.1}}}
+    texts: {attributes: {user: X-User, plan: free, tenant: 7}}
+    listed: {attributes: [user=X-User, plan=free, {name: tenant, value: acme}]}
     nowhere: {attributes: {user: {header: X-User}, ip: null, host: null}}
     elsewhere: {attributes: {endpoint: {header: X-Original-Url}, method: {header: X-Original-Method}, ip: {header: X-Real-Ip}}}
 ";
@@ -252,6 +254,16 @@ fn literals_of_a_profile_win_over_headers() {
     assert_eq!(left(&mut client, "logins"), 1);
     assert_eq!(client.send("GET", "/v1/forward-auth/fixed", &[], "").status, 200, "nothing is missing");
     assert_eq!(left(&mut client, "logins"), 0);
+}
+
+#[test]
+fn attributes_of_a_profile_may_be_texts_or_a_list() {
+    let service = service();
+    let mut client = service.client();
+    ask(&mut client, "/texts", &[ANY, ("x-user", "ann")]);
+    assert_eq!((left(&mut client, "per-user|user=ann"), left(&mut client, "free|tenant=7")), (1, 1));
+    ask(&mut client, "/listed", &[ANY, ("x-user", "ann")]);
+    assert_eq!((left(&mut client, "per-user|user=ann"), left(&mut client, "free|tenant=acme")), (0, 1));
 }
 
 /// For proxies that call forward-auth twice for one client request: the second profile leaves out the

@@ -21,7 +21,10 @@ fn check_ends_with_0_1_or_2() {
     assert!(allowed.out.contains("allowed") && allowed.out.contains("1 of 2 left"), "{}", allowed.out);
     assert_eq!(run(["check", "user=ann", "--look", "--cost", "1", "--server", &server]).code, Some(0));
     assert_eq!(run(["check", "user=ann", "--look", "--cost", "2", "--server", &server]).code, Some(1));
-    assert_eq!(run(["check", "user=ann", "--server", &server]).code, Some(0));
+    assert_eq!(run(["check", r#"{"user": "ann"}"#, "--server", &server]).code, Some(0));
+    let twice = run(["check", r#"{"user": "ann"}"#, "user=bob", "--server", &server]);
+    assert_eq!(twice.code, Some(2), "{twice:?}");
+    assert!(twice.err.contains("attribute \"user\" is given twice"), "{twice:?}");
     let denied = run(["check", "user=ann", "--server", &format!("{server}/")]);
     assert_eq!(denied.code, Some(1), "{denied:?}");
     assert!(denied.out.contains("denied by per-user; try again in"), "{}", denied.out);

@@ -17,7 +17,7 @@ fn tables_are_made_once() {
     let made = ran(&["rules", "migrate", "--database-url", &url]);
     assert_eq!(
         (made.code, made.out.as_str()),
-        (Some(0), "migrations applied: rules, refill_rate, if_missing\n"),
+        (Some(0), "migrations applied: rules, refill_rate, if_missing, explain_numbers\n"),
         "{made:?}"
     );
     let again = ran(&["rules", "migrate", "--database-url", &url]);

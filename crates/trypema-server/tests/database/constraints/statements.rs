@@ -35,7 +35,8 @@ const WHOLE: [(&str, &str); 9] = [
 
 fn overrides() -> Vec<(String, &'static str)> {
     let (object, fits) = ("key_is_an_object_of_texts", "does not fit");
-    let (either, numbers) = ("either_a_verdict_or_numbers", "limit_count_and_window_seconds_are_allowed");
+    let either = "either_a_verdict_or_numbers";
+    let zero = "rule \"per-user\": limit_count is 0, but fixed_window needs 1 to 9007199254740991";
     [
         (r#"'per-user', '{"user": ""}', 'allow', NULL, NULL, NULL"#, "fine"),
         (r#"'all', '{}', 'block', NULL, NULL, NULL"#, "fine"),
@@ -54,8 +55,8 @@ fn overrides() -> Vec<(String, &'static str)> {
         (r#"'per-user', '"user"', 'block', NULL, NULL, NULL"#, object),
         (r#"'per-user', '{"user": "a"}', NULL, NULL, NULL, NULL"#, either),
         (r#"'per-user', '{"user": "a"}', 'block', 'fixed_window', 1, 1"#, either),
-        (r#"'per-user', '{"user": "a"}', 'block', NULL, 1, NULL"#, numbers),
-        (r#"'per-user', '{"user": "a"}', NULL, 'fixed_window', 0, 1"#, numbers),
+        (r#"'per-user', '{"user": "a"}', 'block', NULL, 1, NULL"#, "limit_count is 1, but algorithm is NULL"),
+        (r#"'per-user', '{"user": "a"}', NULL, 'fixed_window', 0, 1"#, zero),
         (r#"'per-user', '{"user": "a"}', 'maybe', NULL, NULL, NULL"#, "verdict_is_known"),
     ]
     .map(|(values, reason)| {
@@ -83,25 +84,53 @@ fn rules() -> Vec<(String, &'static str)> {
         ("if_missing = 'deny'", "fine"),
         ("if_missing = 'shout'", "if_missing_is_known"),
         ("if_missing = NULL", "null value"),
-        ("window_seconds = 'NaN'", "limit_count_and_window_seconds_are_allowed"),
-        ("window_seconds = 0.0000004", "limit_count_and_window_seconds_are_allowed"),
-        ("limit_count = -1", "violates check constraint"),
-        ("burst_limit = 1", "token_bucket_is_allowed"),
-        ("group_ms = 1", "group_ms_is_allowed"),
-        ("hard_limit_factor = 2", "hard_limit_factor_is_allowed"),
-        ("while_blocked = 'ignore'", "abuse_is_allowed"),
+        (
+            "window_seconds = 'NaN'",
+            "window_seconds is NaN, but fixed_window needs more than 0 and at most 31622400",
+        ),
+        ("window_seconds = 0.0000004", "window_seconds is 0.000000, but fixed_window needs more than 0"),
+        ("window_seconds = NULL", "window_seconds is NULL, but fixed_window needs more than 0"),
+        ("limit_count = -1", "rule \"all\": limit_count is -1, but fixed_window needs 1 to 9007199254740991"),
+        (
+            "algorithm = 'sliding_window', limit_count = 4294967296",
+            "but sliding_window needs 1 to 4294967295",
+        ),
+        (
+            "limit_count = 0, window_seconds = 0",
+            "limit_count is 0, but fixed_window needs 1 to 9007199254740991; window_seconds is 0.000000, but",
+        ),
+        ("burst_limit = 1", "burst_limit is 1, but only token_bucket has it"),
+        ("group_ms = 1", "group_ms is 1, but only absolute, suppressed have it"),
+        ("algorithm = 'absolute', group_ms = 0", "group_ms is 0, but it needs 1 to 3600000"),
+        ("hard_limit_factor = 2", "hard_limit_factor is 2, but only suppressed has it"),
+        (
+            "algorithm = 'suppressed', hard_limit_factor = 'NaN'",
+            "hard_limit_factor is NaN, but it needs 1 to 1000000",
+        ),
+        ("while_blocked = 'ignore'", "while_blocked is ignore, but only abuse has it"),
+        (
+            "algorithm = 'abuse'",
+            "temp_window_seconds is NULL, but abuse needs more than 0 and at most 31622400",
+        ),
+        ("algorithm = 'token_bucket', burst_limit = 0", "burst_limit is 0, but token_bucket needs 1 to"),
+        (
+            "algorithm = 'token_bucket', refill_rate = 0",
+            "refill_rate is 0, but token_bucket needs more than 0 and at most 100000000",
+        ),
+        ("algorithm = 'token_bucket', limit_count = 9007199254740881", "cannot be counted exactly"),
     ]
     .map(|(values, reason)| (format!("UPDATE rate_limit_rules SET {values} WHERE id = 'all'"), reason))
     .into()
 }
 
 fn limits() -> Vec<(String, &'static str)> {
-    let refused = "token_bucket_is_allowed";
+    let (refused, none) =
+        ("but needs limit_count, window_seconds and at most", "needs to be a list of 1 to 16 limits");
     [
         (r#"[{"limit_count": 1, "window_seconds": 1, "burst_limit": null}]"#, "fine"),
-        ("[]", refused),
-        ("{}", refused),
-        ("null", refused),
+        ("[]", none),
+        ("{}", none),
+        ("null", none),
         ("[7]", refused),
         ("[[]]", refused),
         (r#"[{"limit_count": 1}]"#, refused),

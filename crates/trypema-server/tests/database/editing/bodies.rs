@@ -47,6 +47,63 @@ fn wrong_bodies_are_refused_with_a_reason() {
     assert_eq!(exported(&service), before);
 }
 
+/// Wrong types, unknown and missing fields, and wrong numbers: one request tells them all, also a dry run.
+#[test]
+fn sixteen_mistakes_are_told_at_once() {
+    let scene = Scene::start();
+    let service = scene.service(&[]);
+    let before = exported(&service);
+    let body = json!({
+        "rules": [
+            {"id": "search", "scope": "everybody", "endpoints": ["search"],
+                "strategy": {"fixed_window": {"limit": 0, "window": 60}}},
+            {"id": "login attempts", "scope": "ip", "strategy": {"abuse": {
+                "temp": {"window": "1m", "threshold": "many", "block": "0s"}, "long": {"window": "1d", "block": "1d"}}}},
+            {"id": "upload", "scope": "tenant", "key_pattern": "tenant:{api_key", "priorty": 5, "action": "slow_down",
+                "enabled": "yes", "strategy": {"token_bucket": {"limit": 10, "burst": 5}}},
+            {"scope": "user", "strategy": "leaky_bucket"},
+        ],
+        "block": {"ip": ["10.0.0.0/33"]},
+    });
+    let fields = [
+        "rules[0].scope",
+        "rules[0].endpoints[0]",
+        "rules[0].strategy.fixed_window.limit",
+        "rules[0].strategy.fixed_window.window",
+        "rules[1].id",
+        "rules[1].strategy.abuse.temp.threshold",
+        "rules[1].strategy.abuse.temp.block",
+        "rules[1].strategy.abuse.long.threshold",
+        "rules[2].key_pattern",
+        "rules[2].priorty",
+        "rules[2].action",
+        "rules[2].enabled",
+        "rules[2].strategy.token_bucket.window",
+        "rules[3].id",
+        "rules[3].strategy",
+        "block.ip[0]",
+    ];
+    for path in ["/v1/ruleset", "/v1/ruleset?dry_run=true"] {
+        let refused = service.client().send("PUT", path, &[("if-match", "*")], &body.to_string());
+        assert_eq!(refused.status, 400, "{path}: {refused:?}");
+        let detail = detail(&refused);
+        let missing: Vec<_> = fields.iter().filter(|field| !detail.contains(**field)).collect();
+        assert!(missing.is_empty(), "{missing:?} are not in\n{detail}");
+        assert_eq!(detail.lines().count(), 1 + fields.len(), "{detail}");
+    }
+    let rule =
+        json!({"id": 5, "scope": "everybody", "strategy": {"fixed_window": {"limit": 1, "window": 60}}});
+    let refused = service.client().send("POST", "/v1/rules", &[], &rule.to_string());
+    for reason in [
+        "id: need text, not 5",
+        "scope: need one of global, tenant, user, ip, endpoint, not \"everybody\"",
+        "strategy.fixed_window.window: `60` needs a unit, for example `60s`",
+    ] {
+        assert!(detail(&refused).contains(reason), "{refused:?}");
+    }
+    assert_eq!(exported(&service), before);
+}
+
 #[test]
 fn invalid_rules_are_refused_by_name_and_reason() {
     let scene = Scene::start();
@@ -73,7 +130,7 @@ fn invalid_rules_are_refused_by_name_and_reason() {
             "PUT",
             "/v1/ruleset",
             json!({"overrides": [{"rule": "gone", "verdict": "block"}]}),
-            &["no valid rule \"gone\""],
+            &["there is no rule \"gone\""],
         ),
         ("PUT", "/v1/overrides/per-user%7Cuser=ann", json!({}), &["per-user", "needs a `strategy`"]),
         (

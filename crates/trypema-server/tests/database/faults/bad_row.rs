@@ -30,7 +30,7 @@ const UNREADABLE: Bad = Bad {
 };
 /// A row that can be parsed, but is not a valid rule.
 const INVALID: Bad = Bad {
-    constraints: "DROP CONSTRAINT limit_count_and_window_seconds_are_allowed",
+    constraints: "DROP CONSTRAINT limit_count_and_window_seconds_are_allowed, DISABLE TRIGGER explain",
     value: "limit_count = 0",
     reason: "limit",
     good: "limit_count = 1000000",

@@ -13,19 +13,22 @@ struct Named<'a> {
     rule: Option<&'a Rule>,
 }
 
-impl Compiler {
+impl Compiler<'_> {
     pub(super) fn check_candidates(&mut self, rules: &[Rule], all: &Field) {
         if !rules.iter().any(|rule| rule.candidate_for.is_some() || rule.share.is_some()) {
             return;
         }
         let by_id: BTreeMap<&str, &Rule> = rules.iter().map(|rule| (rule.id.as_str(), rule)).collect();
+        let are_ids_known = self.are_ids_known(rules, all);
         for (index, rule) in rules.iter().enumerate() {
-            let (field, known) = (all.at(index), self.problems.len());
+            let (field, known) = (all.at(index), self.problems.listed().len());
             if let Some(live) = &rule.candidate_for {
                 let named = Named { id: live, rule: by_id.get(live.as_str()).copied() };
-                self.check_live(rule, named, &field.then("candidate_for"));
+                if named.rule.is_some() || are_ids_known {
+                    self.check_live(rule, named, &field.then("candidate_for"));
+                }
             }
-            self.check_share(rule, &field.then("share"));
+            self.check_share(rule, &field);
             self.name_rule(known, &rule.id);
         }
     }
@@ -44,7 +47,9 @@ impl Compiler {
 
     fn check_share(&mut self, rule: &Rule, field: &Field) {
         let Some(share) = rule.share else { return };
-        if rule.candidate_for.is_none() {
+        let is_known = !self.is_replaced(&field.then("candidate_for"));
+        let field = &field.then("share");
+        if rule.candidate_for.is_none() && is_known {
             self.refuse(field, "only a candidate (`candidate_for`) has a share");
         }
         // Written as a negation, so that NaN is refused as well.

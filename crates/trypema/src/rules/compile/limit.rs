@@ -14,35 +14,86 @@ use crate::strategy::{
     AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, Limit, SlidingWindowLimit, SuppressedLimit,
     TokenBucketLimits, TokenLimit,
 };
-use crate::units::{HardLimitFactor, MAX_WINDOW, RateGroupSizeMs, RateLimit};
+use crate::units::{HardLimitFactor, MAX_EXACT, MAX_WINDOW, RateGroupSizeMs, RateLimit};
 
 /// The name of the invalid field, and the reason why it is invalid.
 type Refused = (&'static str, String);
 
-impl Compiler {
+/// A valid window. A limit that is invalid with it is invalid with any window.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The fields of the absolute and the suppressed strategy that describe the window.
+struct Windowed {
+    limit: u64,
+    window: Period,
+    group: Option<Period>,
+}
+
+impl Compiler<'_> {
     /// Returns the limit that `numbers` describe. `field` is their location, for error messages.
     pub(super) fn limit(&mut self, numbers: &Numbers, field: &Field) -> Option<Limit> {
-        let (name, made) = match numbers {
-            Numbers::Absolute(numbers) => ("absolute", absolute(numbers).map(Limit::from)),
-            Numbers::Suppressed(numbers) => ("suppressed", suppressed(numbers).map(Limit::from)),
-            Numbers::SlidingWindow(numbers) => ("sliding_window", sliding_window(numbers).map(Limit::from)),
-            Numbers::FixedWindow(numbers) => ("fixed_window", fixed_window(numbers).map(Limit::from)),
-            Numbers::TokenBucket(numbers) => {
-                return self.token_bucket(numbers, &field.then("token_bucket")).map(Limit::from);
+        match numbers {
+            Numbers::Absolute(WindowNumbers { limit, window, group }) => {
+                let windowed = Windowed { limit: *limit, window: *window, group: *group };
+                self.windowed(windowed, &field.then("absolute")).map(Limit::from)
             }
-            Numbers::Abuse(numbers) => return self.abuse(numbers, &field.then("abuse")).map(Limit::from),
-        };
-        self.made(made, &field.then(name))
+            Numbers::Suppressed(numbers) => {
+                self.suppressed(numbers, &field.then("suppressed")).map(Limit::from)
+            }
+            Numbers::SlidingWindow(numbers) => {
+                self.counter(numbers, &field.then("sliding_window"), SlidingWindowLimit::new).map(Limit::from)
+            }
+            Numbers::FixedWindow(numbers) => {
+                self.counter(numbers, &field.then("fixed_window"), FixedWindowLimit::new).map(Limit::from)
+            }
+            Numbers::TokenBucket(numbers) => {
+                self.token_bucket(numbers, &field.then("token_bucket")).map(Limit::from)
+            }
+            Numbers::Abuse(numbers) => self.abuse(numbers, &field.then("abuse")).map(Limit::from),
+        }
     }
 
     fn made<T>(&mut self, made: Result<T, Refused>, field: &Field) -> Option<T> {
         made.map_err(|(name, reason)| self.refuse(&field.then(name), reason)).ok()
     }
 
+    /// Makes a limit of two numbers. Each is tried with a valid other one first, so that both are reported.
+    fn counter<T>(
+        &mut self,
+        numbers: &CounterNumbers,
+        field: &Field,
+        make: impl Fn(u64, Duration) -> Result<T, TrypemaError>,
+    ) -> Option<T> {
+        let limit = self.made(make(numbers.limit, SECOND).map_err(about), field);
+        let window = self.made(make(1, numbers.window.0).map_err(about), field);
+        limit.and(window)?;
+        self.made(make(numbers.limit, numbers.window.0).map_err(about), field)
+    }
+
+    fn windowed(&mut self, windowed: Windowed, field: &Field) -> Option<AbsoluteLimit> {
+        let Windowed { limit, window, group } = windowed;
+        let limit = self.counter(&CounterNumbers { limit, window }, field, AbsoluteLimit::per_window);
+        match group {
+            Some(given) => {
+                let group = self.made(group_size(given), field);
+                Some(limit?.grouped(group?))
+            }
+            None => limit,
+        }
+    }
+
+    fn suppressed(&mut self, numbers: &SuppressedNumbers, field: &Field) -> Option<SuppressedLimit> {
+        let SuppressedNumbers { limit, window, group, hard_limit_factor } = numbers;
+        let window = self.windowed(Windowed { limit: *limit, window: *window, group: *group }, field);
+        let factor = hard_limit_factor.map_or(Ok(HardLimitFactor::default()), HardLimitFactor::try_from);
+        let factor = self.made(factor.map_err(|error| ("hard_limit_factor", error.to_string())), field);
+        Some(SuppressedLimit::above(window?, factor?))
+    }
+
     fn token_bucket(&mut self, numbers: &BucketNumbers, field: &Field) -> Option<TokenBucketLimits> {
         let BucketNumbers { limit, window, burst, refill_rate, limits } = numbers;
         let limits: Vec<TokenLimit> = if limits.is_empty() {
-            vec![self.made(bucket(numbers), field)?]
+            vec![self.bucket(numbers, field)?]
         } else if limit.is_some() || window.is_some() || burst.is_some() || refill_rate.is_some() {
             self.refuse(&field.then("limits"), "give either one limit or a list of them");
             return None;
@@ -50,16 +101,52 @@ impl Compiler {
             let field = field.then("limits");
             let made = limits.iter().enumerate();
             let made: Vec<_> =
-                made.map(|(index, limit)| self.made(bucket(&limit.into()), &field.at(index))).collect();
+                made.map(|(index, limit)| self.bucket(&limit.into(), &field.at(index))).collect();
             made.into_iter().collect::<Option<_>>()?
         };
         let made = TokenBucketLimits::new(limits);
         made.map_err(|error| self.refuse(&field.then("limits"), error.to_string())).ok()
     }
 
+    /// Returns a bucket of `burst` tokens (or of `limit`, if there is no `burst`), refilled at `refill_rate`
+    /// (or at `limit` per `window`, if there is no `refill_rate`).
+    ///
+    /// With a `refill_rate`, the `window` has no effect. It is allowed because every row of the table
+    /// `rate_limit_rules` has one, and it is validated because an impossible window is a mistake anyway.
+    fn bucket(&mut self, numbers: &BucketNumbers, field: &Field) -> Option<TokenLimit> {
+        let known = self.problems.count();
+        let (capacity, capacity_name) = capacity_of(numbers);
+        if let Some(given) = capacity.filter(|capacity| !(1..=MAX_EXACT).contains(capacity)) {
+            let error = TrypemaError::InvalidLimit { given, max: MAX_EXACT };
+            self.refuse(&field.then(capacity_name), error.to_string());
+        }
+        // With a burst and a refill rate, the limit has no effect.
+        if numbers.limit == Some(0) && numbers.burst.is_some() && numbers.refill_rate.is_none() {
+            self.refuse(&field.then("limit"), "invalid limit 0: need at least 1");
+        }
+        if let Some(window) = numbers.window {
+            self.made(in_bounds(window.0), field);
+        }
+        if let Some(rate) = numbers.refill_rate {
+            self.made(rate_of(rate), field);
+        }
+        let missing = |name| (name, format!("a token bucket needs `{name}`"));
+        let needs_limit = numbers.burst.is_none() || numbers.refill_rate.is_none();
+        if numbers.limit.is_none() && needs_limit {
+            self.made::<()>(Err(missing("limit")), field);
+        }
+        if numbers.window.is_none() && numbers.refill_rate.is_none() {
+            self.made::<()>(Err(missing("window")), field);
+        }
+        if self.problems.count() > known || self.has_replaced(field) {
+            return None;
+        }
+        self.made(bucket_of(numbers), field)
+    }
+
     fn abuse(&mut self, numbers: &AbuseNumbers, field: &Field) -> Option<AbuseLimit> {
-        let temp = self.made(tier(&numbers.temp), &field.then("temp"));
-        let long = self.made(tier(&numbers.long), &field.then("long"));
+        let temp = self.tier(&numbers.temp, &field.then("temp"));
+        let long = self.tier(&numbers.long, &field.then("long"));
         let limit = AbuseLimit::new(temp?, long?);
         Some(match numbers.while_blocked {
             WhileBlocked::Count => limit,
@@ -67,35 +154,25 @@ impl Compiler {
             WhileBlocked::Ignore => limit.ignoring_attempts_while_blocked(),
         })
     }
+
+    /// Makes a tier of three numbers. Each is tried with valid other ones first, so that all are reported.
+    fn tier(&mut self, numbers: &TierNumbers, field: &Field) -> Option<AbuseTier> {
+        let TierNumbers { window, threshold, block } = numbers;
+        let window_alone = self.made(AbuseTier::new(window.0, 1, SECOND).map_err(about), field);
+        let threshold_alone = self.made(AbuseTier::new(SECOND, *threshold, SECOND).map_err(about), field);
+        let block_alone = AbuseTier::new(SECOND, 1, block.0).map_err(|error| ("block", error.to_string()));
+        let block_alone = self.made(block_alone, field);
+        window_alone.and(threshold_alone).and(block_alone)?;
+        self.made(AbuseTier::new(window.0, *threshold, block.0).map_err(about), field)
+    }
 }
 
-fn absolute(numbers: &WindowNumbers) -> Result<AbsoluteLimit, Refused> {
-    window(numbers.limit, numbers.window, numbers.group)
-}
-
-fn suppressed(numbers: &SuppressedNumbers) -> Result<SuppressedLimit, Refused> {
-    let window = window(numbers.limit, numbers.window, numbers.group)?;
-    let factor = numbers.hard_limit_factor.map_or(Ok(HardLimitFactor::default()), HardLimitFactor::try_from);
-    Ok(SuppressedLimit::above(window, factor.map_err(|error| ("hard_limit_factor", error.to_string()))?))
-}
-
-fn window(limit: u64, window: Period, group: Option<Period>) -> Result<AbsoluteLimit, Refused> {
-    let limit = AbsoluteLimit::per_window(limit, window.0).map_err(about)?;
-    let Some(Period(group)) = group else { return Ok(limit) };
+fn group_size(Period(group): Period) -> Result<RateGroupSizeMs, Refused> {
     if group.subsec_nanos() % 1_000_000 != 0 {
         return Err(("group", "a group is a whole number of milliseconds".to_owned()));
     }
     let group_ms = u64::try_from(group.as_millis()).unwrap_or(u64::MAX);
-    let group = RateGroupSizeMs::try_from(group_ms).map_err(|error| ("group", error.to_string()))?;
-    Ok(limit.grouped(group))
-}
-
-fn sliding_window(numbers: &CounterNumbers) -> Result<SlidingWindowLimit, Refused> {
-    SlidingWindowLimit::new(numbers.limit, numbers.window.0).map_err(about)
-}
-
-fn fixed_window(numbers: &CounterNumbers) -> Result<FixedWindowLimit, Refused> {
-    FixedWindowLimit::new(numbers.limit, numbers.window.0).map_err(about)
+    RateGroupSizeMs::try_from(group_ms).map_err(|error| ("group", error.to_string()))
 }
 
 impl From<&BucketLimit> for BucketNumbers {
@@ -105,22 +182,22 @@ impl From<&BucketLimit> for BucketNumbers {
     }
 }
 
-/// Returns a bucket of `burst` tokens (or of `limit`, if there is no `burst`), refilled at `refill_rate` (or
-/// at `limit` per `window`, if there is no `refill_rate`).
-///
-/// With a `refill_rate`, the `window` has no effect. It is allowed because every row of the table
-/// `rate_limit_rules` has one, and it is validated because an impossible window is a mistake anyway.
-fn bucket(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
-    let missing = |name| (name, format!("a token bucket needs `{name}`"));
-    let capacity = numbers.burst.or(numbers.limit).ok_or_else(|| missing("limit"))?;
-    let capacity_name = if numbers.burst.is_some() { "burst" } else { "limit" };
-    let refill_every = match (numbers.refill_rate, numbers.window) {
-        (Some(rate), window) => {
-            window.map_or(Ok(()), |window| in_bounds(window.0))?;
-            refill_time(capacity, rate)?
-        }
-        (None, Some(window)) => scaled(window.0, capacity, numbers.limit.ok_or_else(|| missing("limit"))?)?,
-        (None, None) => return Err(missing("window")),
+/// Returns the number of tokens in a full bucket, if it is given, and the name of its field.
+fn capacity_of(numbers: &BucketNumbers) -> (Option<u64>, &'static str) {
+    match numbers.burst {
+        Some(burst) => (Some(burst), "burst"),
+        None => (numbers.limit, "limit"),
+    }
+}
+
+/// Makes a bucket of numbers that are valid on their own.
+fn bucket_of(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
+    let BucketNumbers { limit, window, refill_rate, .. } = numbers;
+    let (capacity, capacity_name) = capacity_of(numbers);
+    let capacity = capacity.unwrap_or(1);
+    let refill_every = match (refill_rate, window) {
+        (Some(rate), _) => refill_time(capacity, *rate)?,
+        (None, window) => scaled(window.map_or(SECOND, |window| window.0), capacity, limit.unwrap_or(1)),
     };
     TokenLimit::new(capacity, refill_every).map_err(|error| match error {
         TrypemaError::InvalidLimit { .. } => (capacity_name, error.to_string()),
@@ -128,13 +205,16 @@ fn bucket(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
     })
 }
 
+fn rate_of(rate: f64) -> Result<RateLimit, Refused> {
+    RateLimit::try_from(rate).map_err(|error| ("refill_rate", error.to_string()))
+}
+
 /// Returns the time in which `rate` tokens per second refill `capacity` tokens, rounded up to a microsecond.
 fn refill_time(capacity: u64, rate: f64) -> Result<Duration, Refused> {
-    let rate = RateLimit::try_from(rate).map_err(|error| ("refill_rate", error.to_string()))?;
-    let seconds = capacity as f64 / *rate;
+    let seconds = capacity as f64 / *rate_of(rate)?;
     if seconds > MAX_WINDOW.as_secs_f64() {
-        let reason =
-            format!("{capacity} tokens would take {seconds:?} s to come back: need at most {MAX_WINDOW:?}");
+        let max = Period(MAX_WINDOW);
+        let reason = format!("{capacity} tokens would take {seconds:?} s to come back: need at most {max}");
         return Err(("refill_rate", reason));
     }
     Ok(Duration::from_micros((seconds * 1e6).ceil() as u64))
@@ -142,14 +222,10 @@ fn refill_time(capacity: u64, rate: f64) -> Result<Duration, Refused> {
 
 /// Returns the time in which `limit` tokens per `window` refill `capacity` tokens, rounded up to a
 /// microsecond.
-fn scaled(window: Duration, capacity: u64, limit: u64) -> Result<Duration, Refused> {
-    if limit == 0 {
-        return Err(("limit", "invalid limit 0: need at least 1".to_owned()));
-    }
-    in_bounds(window)?;
-    let micros =
-        (window.as_nanos().div_ceil(1_000)).saturating_mul(u128::from(capacity)).div_ceil(u128::from(limit));
-    Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
+fn scaled(window: Duration, capacity: u64, limit: u64) -> Duration {
+    let micros = window.as_nanos().div_ceil(1_000).saturating_mul(u128::from(capacity));
+    let micros = micros.div_ceil(u128::from(limit.max(1)));
+    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
 /// Checks that a window is longer than zero and at most [`MAX_WINDOW`].
@@ -158,16 +234,6 @@ fn in_bounds(window: Duration) -> Result<(), Refused> {
         return Err(about(TrypemaError::InvalidWindow { given: window, max: MAX_WINDOW }));
     }
     Ok(())
-}
-
-fn tier(numbers: &TierNumbers) -> Result<AbuseTier, Refused> {
-    let TierNumbers { window, threshold, block } = numbers;
-    // `AbuseTier::new` reports an invalid window and an invalid block with the same error. Each is tried on
-    // its own, so that the problem names the right field.
-    let (any, second) = (*threshold, Duration::from_secs(1));
-    AbuseTier::new(window.0, 1, second).map_err(about)?;
-    AbuseTier::new(second, 1, block.0).map_err(|error| ("block", error.to_string()))?;
-    AbuseTier::new(window.0, any, block.0).map_err(about)
 }
 
 /// Adds the name of the field that an error is about.

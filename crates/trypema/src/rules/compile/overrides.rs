@@ -1,27 +1,35 @@
 //! Compiles overrides: a limit or a verdict for a single key of a rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Compiler;
-use crate::rules::definition::Override;
+use crate::rules::definition::{Override, Rules};
 use crate::rules::endpoint::Path;
 use crate::rules::problem::Field;
 use crate::rules::set::{Compiled, ENDPOINT, Special};
 
-impl Compiler {
-    pub(super) fn overrides(&mut self, rules: &mut [Compiled], written: &[Override]) {
+impl Compiler<'_> {
+    pub(super) fn overrides(&mut self, rules: &mut [Compiled], written: &Rules) {
         let all = Field::of("overrides");
+        let are_ids_known = self.are_ids_known(&written.rules, &Field::of("rules"));
+        let ids: BTreeSet<&str> = written.rules.iter().map(|rule| rule.id.as_str()).collect();
+        let written = &written.overrides;
         let places: BTreeMap<String, usize> =
             rules.iter().enumerate().map(|(place, rule)| (rule.rule.id.clone(), place)).collect();
         let mut inherited = Inherited::of(rules);
         for (index, special) in written.iter().enumerate() {
-            let field = all.at(index);
+            let (field, known) = (all.at(index), self.problems.listed().len());
             let Some(rule) = places.get(&special.rule).and_then(|place| rules.get_mut(*place)) else {
-                let given: String = special.rule.chars().take(super::MAX_ID_BYTES).collect();
-                self.refuse(&field.then("rule"), format!("there is no valid rule {given:?}"));
+                if are_ids_known && !ids.contains(special.rule.as_str()) {
+                    let given: String = special.rule.chars().take(super::MAX_ID_BYTES).collect();
+                    self.refuse(&field.then("rule"), format!("there is no rule {given:?}"));
+                } else {
+                    // The rule is invalid, and its problems are known. Those of the override are added.
+                    self.check_alone(special, &field);
+                    self.name_rule(known, &special.rule);
+                }
                 continue;
             };
-            let known = self.problems.len();
             if let Some(special) = self.add(rule, special, &field) {
                 inherited.note(rule, index, special);
             }
@@ -42,52 +50,57 @@ impl Compiler {
         Some(special)
     }
 
-    fn special(&mut self, rule: &Compiled, written: &Override, field: &Field) -> Option<Special> {
+    /// Checks an override without its rule.
+    fn check_alone(&mut self, written: &Override, field: &Field) {
+        self.refuse_both_or_none(written, field);
+        if let Some(numbers) = &written.strategy {
+            self.limit(numbers, &field.then("strategy"));
+        }
+    }
+
+    fn refuse_both_or_none(&mut self, written: &Override, field: &Field) {
         match (&written.strategy, written.verdict) {
-            (Some(numbers), None) => {
-                let limit = self.limit(numbers, &field.then("strategy"))?;
-                if limit.strategy() != rule.limit.strategy() {
-                    let (own, other) = (rule.limit.strategy(), limit.strategy());
-                    self.refuse(
-                        &field.then("strategy"),
-                        format!("the rule's strategy is {own}, not {other}"),
-                    );
-                    return None;
-                }
-                Some(Special::Limit(limit))
-            }
-            (None, Some(verdict)) => Some(Special::Verdict(verdict)),
             (None, None) => {
                 self.refuse(field, "an override needs a `strategy` with its numbers or a `verdict`");
-                None
             }
             (Some(_), Some(_)) => {
                 self.refuse(field, "an override has a `strategy` or a `verdict`, not both");
-                None
             }
+            (Some(_), None) | (None, Some(_)) => {}
         }
+    }
+
+    fn special(&mut self, rule: &Compiled, written: &Override, field: &Field) -> Option<Special> {
+        self.refuse_both_or_none(written, field);
+        let Some(numbers) = &written.strategy else { return written.verdict.map(Special::Verdict) };
+        let limit = self.limit(numbers, &field.then("strategy"))?;
+        if limit.strategy() != rule.limit.strategy() {
+            let (own, other) = (rule.limit.strategy(), limit.strategy());
+            self.refuse(&field.then("strategy"), format!("the rule's strategy is {own}, not {other}"));
+            return None;
+        }
+        Some(Special::Limit(limit))
     }
 
     /// Returns the name of the counter that the override applies to.
     fn key(&mut self, rule: &Compiled, written: &Override, field: &Field) -> Option<String> {
         let is_placeholder =
             |name: &String| rule.placeholders.iter().any(|placeholder| *placeholder.name == **name);
-        if let Some(name) = written.key.keys().find(|name| !is_placeholder(name)) {
+        let known = self.problems.count();
+        for name in written.key.keys().filter(|name| !is_placeholder(name)) {
             self.refuse(&field.then(name), format!("{name:?} is no placeholder of the rule"));
-            return None;
         }
-        let missing =
-            rule.placeholders.iter().find(|placeholder| !written.key.contains_key(&*placeholder.name));
-        if let Some(placeholder) = missing {
-            self.refuse(
-                field,
-                format!("a value for the rule's placeholder {:?} is missing", placeholder.name),
-            );
-            return None;
+        for placeholder in &rule.placeholders {
+            if !written.key.contains_key(&*placeholder.name) {
+                let name = &placeholder.name;
+                self.refuse(field, format!("a value for the rule's placeholder {name:?} is missing"));
+            }
         }
         if let Some(path) = written.key.get(ENDPOINT).filter(|path| !Path::new(path).is_text()) {
             let given: String = path.chars().take(super::MAX_ID_BYTES).collect();
             self.refuse(&field.then(ENDPOINT), format!("path {given:?} does not decode to text"));
+        }
+        if self.problems.count() > known || self.has_replaced(field) || self.is_replaced(field) {
             return None;
         }
         Some(rule.counter_of(&written.key))

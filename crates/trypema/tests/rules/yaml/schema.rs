@@ -38,7 +38,6 @@ fn the_schema_and_the_reader_agree() {
         document
     };
     let fine = [
-        with("/rules/0/strategy/fixed_window/window", json!(60)),
         with("/rules/0/name", json!(null)),
         with("/rules/0/max_delay", json!("1h30m")),
         with(
@@ -70,6 +69,7 @@ fn the_schema_and_the_reader_agree() {
         with("/rules/0/strategy/fixed_window/limit", json!(-1)),
         with("/rules/0/strategy/fixed_window/limit", json!(1.5)),
         with("/rules/0/strategy/fixed_window/limit", json!("1")),
+        with("/rules/0/strategy/fixed_window/window", json!(60)),
         with("/rules/0/strategy/fixed_window/window", json!("60")),
         with("/rules/0/strategy/fixed_window/window", json!("")),
         with("/rules/0/strategy/fixed_window/window", json!("1m1h")),

@@ -10,7 +10,7 @@ use super::edit_response;
 use super::item::ItemResponse;
 use super::precondition::Precondition;
 use crate::front::http::problem::ApiError;
-use crate::front::http::request::read;
+use crate::front::http::request::read_document;
 use crate::front::http::{AdminApi, RouteResult, body};
 use crate::net::Place;
 use crate::rules::change::ItemName;
@@ -42,7 +42,8 @@ impl AdminApi {
 
     pub(super) async fn create_rule(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
         let who = self.access.admit_admin(request.headers(), place)?;
-        let rule: Rule = read(&body::read(request.into_body(), self.max_body, place).await?)?;
+        let body = body::read(request.into_body(), self.max_body, place).await?;
+        let rule: Rule = read_document(&body, |_| None)?;
         let changed = self.edit(&who, place, move |stored| {
             if stored.rule(&rule.id).is_some() {
                 return Err(ApiError::new(
@@ -65,7 +66,8 @@ impl AdminApi {
     ) -> RouteResult {
         let who = self.access.admit_admin(request.headers(), place)?;
         let precondition = Precondition::required(request.headers())?;
-        let rule: Rule = read(&body::read(request.into_body(), self.max_body, place).await?)?;
+        let body = body::read(request.into_body(), self.max_body, place).await?;
+        let rule: Rule = read_document(&body, |_| None)?;
         if rule.id != id {
             return Err(ApiError::bad_request(format!(
                 "the id of the body is {:?}, that of the path {id:?}",
@@ -90,7 +92,8 @@ impl AdminApi {
     ) -> RouteResult {
         let who = self.access.admit_admin(request.headers(), place)?;
         let precondition = Precondition::required(request.headers())?;
-        let EnabledChange { enabled } = read(&body::read(request.into_body(), self.max_body, place).await?)?;
+        let body = body::read(request.into_body(), self.max_body, place).await?;
+        let EnabledChange { enabled } = read_document(&body, |_| None)?;
         let id = id.to_owned();
         let changed = self.edit(&who, place, move |stored| {
             stored.rule(&id).transpose()?;

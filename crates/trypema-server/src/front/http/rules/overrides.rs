@@ -11,7 +11,7 @@ use super::item::ItemResponse;
 use super::precondition::Precondition;
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::pairs;
-use crate::front::http::request::read;
+use crate::front::http::request::read_document;
 use crate::front::http::response::json;
 use crate::front::http::text::decoded_path;
 use crate::front::http::{AdminApi, RouteResult, body};
@@ -85,8 +85,8 @@ impl AdminApi {
     async fn set_override(&self, name: String, request: Request<Incoming>, place: &Place) -> RouteResult {
         let who = self.access.admit_admin(request.headers(), place)?;
         let precondition = Precondition::read(request.headers())?;
-        let OverrideChange { strategy, verdict } =
-            read(&body::read(request.into_body(), self.max_body, place).await?)?;
+        let body = body::read(request.into_body(), self.max_body, place).await?;
+        let OverrideChange { strategy, verdict } = read_document(&body, |_| None)?;
         let changed = self.edit(&who, place, move |stored| {
             let target = Target::of(stored, &name)?;
             let mut proposed = target.without(stored, precondition)?;

@@ -4,9 +4,8 @@ use std::fmt;
 
 use serde::de::{Error, Expected, Unexpected};
 
-use super::super::problem::{Field, Problem};
-use super::in_line;
 use super::tree::Node;
+use crate::rules::problem::{Field, Problem};
 
 /// The most characters of an invalid text that an error repeats.
 const SHOWN_CHARACTERS: usize = 40;
@@ -18,6 +17,10 @@ pub(super) struct Fault {
     /// The name of the missing field, if that is the problem.
     missing: Option<&'static str>,
     place: Option<Placed>,
+    /// Whether reading has to stop here.
+    pub(super) is_fatal: bool,
+    /// Whether the name of a field is the problem, and not its value.
+    pub(super) is_in_name: bool,
 }
 
 #[derive(Debug)]
@@ -42,7 +45,7 @@ pub(super) enum PlaceStep<'p> {
 }
 
 impl Place<'_> {
-    fn field(&self) -> Field {
+    pub(super) fn field(&self) -> Field {
         let around = self.around.map_or_else(Field::default, Place::field);
         match self.step {
             PlaceStep::Whole => around,
@@ -54,12 +57,26 @@ impl Place<'_> {
 
 impl Fault {
     pub(super) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), missing: None, place: None }
+        Self { reason: reason.into(), missing: None, place: None, is_fatal: false, is_in_name: false }
+    }
+
+    /// Creates an error after which nothing more is read.
+    pub(super) fn fatal(reason: impl Into<String>) -> Self {
+        Self { is_fatal: true, ..Self::new(reason) }
     }
 
     /// Creates an error: `what` is required, and `written` is something else.
     pub(super) fn need(what: impl fmt::Display, written: &Node<'_>) -> Self {
         Self::new(format!("need {what}, not {}", shown(written)))
+    }
+
+    /// Creates the error of a field that is none of `fields`.
+    pub(super) fn unknown(fields: &[&str]) -> Self {
+        Self::new(format!("unknown field: need one of {}", fields.join(", ")))
+    }
+
+    pub(super) fn in_name(self) -> Self {
+        Self { is_in_name: true, ..self }
     }
 
     /// Adds the location, unless the error already has one further in.
@@ -75,7 +92,7 @@ impl Fault {
     pub(super) fn into_problem(self) -> Problem {
         let (field, line) =
             self.place.map_or_else(|| (Field::default(), 1), |place| (place.field, place.line));
-        in_line(line, field, self.reason)
+        Problem::new(field, self.reason).in_line(line)
     }
 }
 
@@ -129,7 +146,7 @@ impl Error for Fault {
     }
 
     fn unknown_field(_: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("unknown field: need one of {}", expected.join(", ")))
+        Self::unknown(expected)
     }
 
     fn missing_field(name: &'static str) -> Self {

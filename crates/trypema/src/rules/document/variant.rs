@@ -94,20 +94,14 @@ impl<'de> VariantAccess<'de> for Tagged<'_> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
-        seed.deserialize(self.choice.field(self.entry)?)
+        self.choice.read_field(self.entry, seed)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
-        use serde::Deserializer as _;
-        self.choice.field(self.entry)?.deserialize_seq(visitor)
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Fault> {
+        Err(Fault::need("a name alone", self.choice.node()))
     }
 
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Fault> {
-        use serde::Deserializer as _;
-        self.choice.field(self.entry)?.deserialize_map(visitor)
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Fault> {
+        Err(Fault::need("a name alone", self.choice.node()))
     }
 }

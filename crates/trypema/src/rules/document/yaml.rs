@@ -5,13 +5,12 @@ use std::collections::HashMap;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use super::super::problem::{Field, Problem};
-use super::in_line;
 use super::scalar::Scalar;
-use super::tree::{Entry, Item, Node, NodeId, Tree};
+use super::tree::{Entry, Format, Item, Node, NodeId, Tree};
+use crate::rules::problem::{Field, Problem, Problems};
 
 /// The deepest nesting of values. Rules need seven levels.
-const MAX_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 
 /// The most values in a text, at about 25 values per rule. Bounds the memory of the tree to about 200 MB.
 pub(super) const MAX_VALUES: usize = 2_000_000;
@@ -26,16 +25,28 @@ const MAX_NAME_BYTES: usize = 255;
 /// The longest text of a value: longer than any token that identifies a client.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// Parses a text that contains one YAML document.
-pub(super) fn parse(text: &str) -> Result<Tree<'_>, Problem> {
+/// The tree of a text, and the problems after which parsing continued.
+pub(super) struct Parsed<'a> {
+    pub(super) tree: Tree<'a>,
+    pub(super) problems: Problems,
+}
+
+/// Parses a text that contains one YAML document. The error contains all problems up to the one that ends
+/// parsing.
+pub(super) fn parse(text: &str) -> Result<Parsed<'_>, Problems> {
     let mut growth = Growth::default();
     for next in Parser::new_from_str(text) {
-        match next {
-            Ok((event, span)) => growth.add(event, line_of(&span))?,
-            Err(error) => return Err(broken(&error, text)),
+        let added = match next {
+            Ok((event, span)) => growth.add(event, line_of(&span)),
+            Err(error) => Err(broken(&error, text)),
+        };
+        if let Err(problem) = added {
+            growth.problems.push(problem);
+            return Err(growth.problems);
         }
     }
-    Ok(Tree { nodes: growth.nodes, root: growth.root })
+    let tree = Tree { nodes: growth.nodes, root: growth.root, format: Format::Yaml };
+    Ok(Parsed { tree, problems: growth.problems })
 }
 
 fn line_of(span: &Span) -> u64 {
@@ -56,7 +67,7 @@ fn broken(error: &ScanError, text: &str) -> Problem {
         ErrorKind::RecursionLimitExceeded => (marked, too_deep()),
         _ => (marked, format!("not valid YAML: {}", error.info())),
     };
-    in_line(line, Field::default(), reason)
+    Problem::new(Field::default(), reason).in_line(line)
 }
 
 /// Returns the first line, from line `from` on, that is indented with a tab. The parser may report an earlier
@@ -82,6 +93,8 @@ struct Growth<'a> {
     open: Vec<Open<'a>>,
     anchors: HashMap<usize, NodeId>,
     documents: usize,
+    /// Problems after which parsing continued.
+    problems: Problems,
 }
 
 /// A list or mapping whose end has not been read yet.
@@ -96,6 +109,8 @@ struct Open<'a> {
 struct Name<'a> {
     text: Cow<'a, str>,
     line: u64,
+    /// Whether the field is invalid, so that its value is left out.
+    is_refused: bool,
 }
 
 impl<'a> Growth<'a> {
@@ -103,16 +118,16 @@ impl<'a> Growth<'a> {
         match event {
             Event::DocumentStart(..) => self.start_document(line),
             Event::Scalar(text, style, anchor, tag) => {
-                self.refuse_tag(tag.as_deref(), line)?;
+                self.refuse_tag(tag.as_deref(), line);
                 let is_plain = style == ScalarStyle::Plain;
                 self.add_scalar(Scalar { text, is_plain }, anchor, line)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.refuse_tag(tag.as_deref(), line)?;
+                self.refuse_tag(tag.as_deref(), line);
                 self.start(Open { line, anchor, node: Node::List(Vec::new()), name: None })
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.refuse_tag(tag.as_deref(), line)?;
+                self.refuse_tag(tag.as_deref(), line);
                 self.start(Open { line, anchor, node: Node::Mapping(Vec::new()), name: None })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
@@ -143,24 +158,24 @@ impl<'a> Growth<'a> {
 
     fn add_name(&mut self, scalar: Scalar<'a>, line: u64) -> Result<(), Problem> {
         let Scalar { text, is_plain } = scalar;
-        if is_plain && text == "<<" {
-            return Err(self.refusal(line, "merge keys (`<<`) are not supported: repeat the fields"));
-        }
         if text.len() > MAX_NAME_BYTES {
             let bytes = text.len();
             let reason = format!("a field's name of {bytes} bytes: need at most {MAX_NAME_BYTES}");
             return Err(self.refusal(line, reason));
+        }
+        let is_merge_key = is_plain && text == "<<";
+        if is_merge_key {
+            self.refuse(line, "merge keys (`<<`) are not supported: repeat the fields");
         }
         let Some(Open { node: Node::Mapping(entries), name, .. }) = self.open.last_mut() else {
             return Ok(());
         };
         let (count, earlier) = (entries.len(), entries.iter().find(|entry| entry.name == text));
         let earlier = earlier.map(|entry| entry.item.line);
-        *name = Some(Name { text, line });
+        *name = Some(Name { text, line, is_refused: is_merge_key || earlier.is_some() });
         if let Some(earlier) = earlier {
-            return Err(self.refusal(line, format!("written twice, first in line {earlier}")));
-        }
-        if count >= MAX_FIELDS {
+            self.refuse(line, format!("written twice, first in line {earlier}"));
+        } else if count >= MAX_FIELDS {
             return Err(self.refusal(line, format!("more than {MAX_FIELDS} fields in one mapping")));
         }
         Ok(())
@@ -184,7 +199,7 @@ impl<'a> Growth<'a> {
             return Err(self.refusal(open.line, "a field's name must be text, not a list or a mapping"));
         }
         if self.open.len() >= MAX_DEPTH {
-            return Err(in_line(open.line, Field::default(), too_deep()));
+            return Err(Problem::new(Field::default(), too_deep()).in_line(open.line));
         }
         self.open.push(open);
         Ok(())
@@ -216,7 +231,7 @@ impl<'a> Growth<'a> {
             None => self.root = Some(item),
             Some(Open { node: Node::List(items), .. }) => items.push(item),
             Some(Open { node: Node::Mapping(entries), name, .. }) => {
-                if let Some(Name { text, line }) = name.take() {
+                if let Some(Name { text, line, is_refused: false }) = name.take() {
                     entries.push(Entry { name: text, item: Item { line, ..item } });
                 }
             }
@@ -228,13 +243,20 @@ impl<'a> Growth<'a> {
         matches!(self.open.last(), Some(Open { node: Node::Mapping(_), name: None, .. }))
     }
 
-    fn refuse_tag(&self, tag: Option<&Tag>, line: u64) -> Result<(), Problem> {
-        let reason = "tags (`!`) are not supported: put text that begins with `!` in quotes";
-        tag.map_or(Ok(()), |_| Err(self.refusal(line, reason)))
+    fn refuse_tag(&mut self, tag: Option<&Tag>, line: u64) {
+        if tag.is_some() {
+            self.refuse(line, "tags (`!`) are not supported: put text that begins with `!` in quotes");
+        }
+    }
+
+    /// Records a problem after which parsing continues.
+    fn refuse(&mut self, line: u64, reason: impl Into<String>) {
+        let problem = self.refusal(line, reason);
+        self.problems.push(problem);
     }
 
     fn refusal(&self, line: u64, reason: impl Into<String>) -> Problem {
-        in_line(line, self.here(), reason)
+        Problem::new(self.here(), reason).in_line(line)
     }
 
     /// Returns the path to the value that is being read.

@@ -1,0 +1,122 @@
+//! A document as a tree that contains the line of every value. An alias refers to the original node and not to
+//! a copy, so that a tree is never larger than its text.
+
+use std::borrow::Cow;
+
+use super::super::problem::{Field, Step};
+use super::scalar::Scalar;
+
+/// The values of a document.
+#[derive(Debug)]
+pub(super) struct Tree<'a> {
+    pub(super) nodes: Vec<Node<'a>>,
+    /// The outermost value; `None` for an empty text.
+    pub(super) root: Option<Item>,
+    pub(super) format: Format,
+}
+
+/// The format that a tree was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Every value has a line. Plain text such as `5` is a number or a text, as the target type wants.
+    Yaml,
+    /// Values have no lines. A number is never a text.
+    Typed,
+}
+
+/// The index of a node in its tree.
+pub(super) type NodeId = usize;
+
+/// A value.
+#[derive(Debug)]
+pub(super) enum Node<'a> {
+    Scalar(Scalar<'a>),
+    List(Vec<Item>),
+    Mapping(Vec<Entry<'a>>),
+}
+
+/// An occurrence of a value: the value itself or an alias of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item {
+    /// In a list, the line of the value or alias. In a mapping, the line of the field's name. 0 if the format
+    /// has no lines.
+    pub(super) line: u64,
+    pub(super) node: NodeId,
+}
+
+/// A field of a mapping.
+#[derive(Debug)]
+pub(super) struct Entry<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) item: Item,
+}
+
+impl Node<'_> {
+    /// Whether the value is null.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self, Self::Scalar(scalar) if scalar.is_null())
+    }
+}
+
+impl<'a> Tree<'a> {
+    /// Returns the line of a field, or that of the innermost existing field around it.
+    pub(super) fn line_of(&self, field: &Field) -> Option<u64> {
+        self.path_to(field).last().map(|item| item.line).filter(|line| *line > 0)
+    }
+
+    /// Whether the document has this field.
+    pub(super) fn has(&self, field: &Field) -> bool {
+        self.node_of(field).is_some()
+    }
+
+    /// Returns the indexes on the path to a field, as far as the field exists. Sorted by them, fields are in
+    /// the order of the document.
+    pub(super) fn position_of(&self, field: &Field) -> Vec<usize> {
+        let nodes = self.path_to(field).filter_map(|item| self.nodes.get(item.node));
+        nodes.zip(&field.steps).map_while(|(node, step)| index_of(node, step)).collect()
+    }
+
+    /// Returns the id of the rule that contains a field, or whose override does.
+    pub(super) fn rule_of(&self, field: &Field) -> Option<String> {
+        let [Step::Name(list), Step::Index(index), ..] = field.steps.as_slice() else { return None };
+        let id = match list.as_str() {
+            "rules" => "id",
+            "overrides" => "rule",
+            _ => return None,
+        };
+        match self.node_of(&Field::of(list).at(*index).then(id))? {
+            Node::Scalar(scalar) if !scalar.is_null() => Some(scalar.text.clone().into_owned()),
+            _ => None,
+        }
+    }
+
+    fn node_of(&self, field: &Field) -> Option<&Node<'a>> {
+        // Index 0 is the root, which comes before the first step.
+        let item = self.path_to(field).nth(field.steps.len())?;
+        self.nodes.get(item.node)
+    }
+
+    /// Returns the values on the path to a field, as far as they exist.
+    fn path_to(&self, field: &Field) -> impl Iterator<Item = Item> {
+        let mut steps = field.steps.iter();
+        std::iter::successors(self.root, move |item| self.step(self.nodes.get(item.node)?, steps.next()?))
+    }
+
+    fn step(&self, node: &Node<'a>, step: &Step) -> Option<Item> {
+        let index = index_of(node, step)?;
+        match node {
+            Node::List(items) => items.get(index).copied(),
+            Node::Mapping(entries) => entries.get(index).map(|entry| entry.item),
+            Node::Scalar(_) => None,
+        }
+    }
+}
+
+/// Returns the index of a field or an element, if it exists.
+fn index_of(node: &Node<'_>, step: &Step) -> Option<usize> {
+    match (node, step) {
+        (Node::List(items), Step::Index(index)) => (*index < items.len()).then_some(*index),
+        (Node::Mapping(entries), Step::Name(name)) => entries.iter().position(|entry| entry.name == *name),
+        _ => None,
+    }
+}
