@@ -308,9 +308,9 @@ mod tests {
     #[test]
     fn attributes_may_be_a_list() {
         let body = r#"{"attributes": ["user=ann", "endpoint=/a?b=c", "na\u006de="]}"#;
-        let question =
-            read::<Question<'_>>(body.as_bytes()).unwrap_or_else(|refusal| panic!("{}", refusal.to_json()));
-        assert_eq!(question.attributes.pairs(), [("user", "ann"), ("endpoint", "/a?b=c"), ("name", "")]);
+        let request =
+            read::<CheckRequest<'_>>(body.as_bytes()).unwrap_or_else(|error| panic!("{}", error.to_json()));
+        assert_eq!(request.attributes.pairs(), [("user", "ann"), ("endpoint", "/a?b=c"), ("name", "")]);
     }
 
     #[test]
