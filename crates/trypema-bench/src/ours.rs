@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trypema::{
-    FixedWindowLimit, KeyHandle, RateLimit, RateLimiter, SlidingWindowLimit, TokenBucketLimits, TokenLimit,
+    FixedWindowLimit, LocalKeyHandle, RateLimit, RateLimiter, SlidingWindowLimit, TokenBucketLimits, TokenLimit,
 };
 
 use crate::contender::{Contender, Load};
@@ -108,7 +108,7 @@ impl Contender for Suppressed {
 }
 
 /// A key handle. It borrows its limiter, so the limiter is leaked and lives as long as the process.
-pub struct Handle(KeyHandle<'static, trypema::strategy::TokenBucket>, TokenBucketLimits);
+pub struct Handle(LocalKeyHandle<'static, trypema::strategy::TokenBucket>, TokenBucketLimits);
 
 impl Handle {
     pub fn new(load: Load) -> Self {

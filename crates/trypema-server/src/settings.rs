@@ -11,7 +11,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use serde::Deserialize;
 use trypema::http::HeaderStyle;
-use trypema::rules::{Document, InvalidRules, Period, Read};
+use trypema::rules::{Document, InvalidRules, Parsed, Period};
 
 use self::forward_auth::ForwardAuthSettings;
 use crate::secret::Secret;
@@ -317,7 +317,7 @@ impl SettingsFile {
         let problems = match Document::from_yaml(&text) {
             Ok(document) if document.is_empty() => None,
             Ok(document) => {
-                let Read { value, invalid, .. } = document.read();
+                let Parsed { value, invalid, .. } = document.read();
                 file.settings = value.unwrap_or_default();
                 invalid
             }

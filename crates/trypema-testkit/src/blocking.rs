@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use trypema::clock::{ManualClock, Timestamp};
-use trypema::redis::{Limiter, Receipt, RedisConnection, RedisKey};
+use trypema::redis::{RedisConnection, RedisKey, RedisLimiter, RedisReceipt};
 use trypema::strategy::{Strategy, Wire};
 use trypema::{Granted, RateLimiter, RateLimiterBuilder};
 
@@ -43,7 +43,7 @@ pub fn limiter(connection: &RedisConnection, prefix: &str, clock: &Arc<ManualClo
 
 /// A Redis limiter whose methods block.
 #[derive(Debug)]
-pub struct Blocking<'a, S: Strategy>(pub &'a Limiter<S>);
+pub struct Blocking<'a, S: Strategy>(pub &'a RedisLimiter<S>);
 
 /// Returns the key of this name.
 pub fn key(name: &str) -> RedisKey {
@@ -51,7 +51,7 @@ pub fn key(name: &str) -> RedisKey {
 }
 
 impl<S: Wire> Verbs<S> for Blocking<'_, S> {
-    type Receipt = Receipt;
+    type Receipt = RedisReceipt;
 
     fn take<'l>(&self, name: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         wait_for(self.0.take(&key(name), limit, cost)).expect("a decision")
@@ -65,13 +65,13 @@ impl<S: Wire> Verbs<S> for Blocking<'_, S> {
         wait_for(self.0.take_up_to(&key(name), limit, cost)).expect("a decision")
     }
 
-    fn reserve_for<'l>(&self, name: &str, limit: &'l S::Limit, ask: Lease) -> Reserved<'l, S, Receipt> {
+    fn reserve_for<'l>(&self, name: &str, limit: &'l S::Limit, ask: Lease) -> Reserved<'l, S, RedisReceipt> {
         let reserved =
             wait_for(self.0.reserve_for(&key(name), limit, ask.cost, ask.lease)).expect("a decision");
         (reserved.decision, reserved.receipt)
     }
 
-    fn refund(&self, name: &str, limit: &S::Limit, receipt: &Receipt) -> u64 {
+    fn refund(&self, name: &str, limit: &S::Limit, receipt: &RedisReceipt) -> u64 {
         wait_for(self.0.refund(&key(name), limit, receipt)).expect("an answer")
     }
 
@@ -83,7 +83,7 @@ impl<S: Wire> Verbs<S> for Blocking<'_, S> {
         wait_for(self.0.reset(&key(name))).expect("an answer")
     }
 
-    fn recorded_at(receipt: &Receipt) -> Timestamp {
+    fn recorded_at(receipt: &RedisReceipt) -> Timestamp {
         receipt.recorded_at()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trypema::Granted;
 use trypema::clock::Timestamp;
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 
 /// A limiter of some provider. Its methods panic if the provider returns an error, so that the test stops.
@@ -42,19 +42,19 @@ pub struct Lease {
 /// A decision and its receipt.
 pub type Reserved<'l, S, R> = (<S as Strategy>::Decision<'l>, Option<R>);
 
-impl<S: Strategy> Verbs<S> for &Limiter<S> {
-    type Receipt = trypema::Receipt;
+impl<S: Strategy> Verbs<S> for &LocalLimiter<S> {
+    type Receipt = trypema::LocalReceipt;
 
     fn take<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
-        Limiter::take(self, key, limit, cost)
+        LocalLimiter::take(self, key, limit, cost)
     }
 
     fn peek<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
-        Limiter::peek(self, key, limit, cost)
+        LocalLimiter::peek(self, key, limit, cost)
     }
 
     fn take_up_to<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>> {
-        Limiter::take_up_to(self, key, limit, cost)
+        LocalLimiter::take_up_to(self, key, limit, cost)
     }
 
     fn reserve_for<'l>(
@@ -62,24 +62,24 @@ impl<S: Strategy> Verbs<S> for &Limiter<S> {
         key: &str,
         limit: &'l S::Limit,
         ask: Lease,
-    ) -> Reserved<'l, S, trypema::Receipt> {
-        let reservation = Limiter::reserve_for(self, key, limit, ask.cost, ask.lease);
+    ) -> Reserved<'l, S, trypema::LocalReceipt> {
+        let reservation = LocalLimiter::reserve_for(self, key, limit, ask.cost, ask.lease);
         (reservation.decision, reservation.receipt)
     }
 
-    fn refund(&self, key: &str, limit: &S::Limit, receipt: &trypema::Receipt) -> u64 {
-        Limiter::refund(self, key, limit, receipt)
+    fn refund(&self, key: &str, limit: &S::Limit, receipt: &trypema::LocalReceipt) -> u64 {
+        LocalLimiter::refund(self, key, limit, receipt)
     }
 
     fn refund_units(&self, key: &str, limit: &S::Limit, units: u64) -> u64 {
-        Limiter::refund_units(self, key, limit, units)
+        LocalLimiter::refund_units(self, key, limit, units)
     }
 
     fn reset(&self, key: &str) -> bool {
-        Limiter::reset(self, key)
+        LocalLimiter::reset(self, key)
     }
 
-    fn recorded_at(receipt: &trypema::Receipt) -> Timestamp {
+    fn recorded_at(receipt: &trypema::LocalReceipt) -> Timestamp {
         receipt.recorded_at()
     }
 }

@@ -25,6 +25,6 @@ pub use state::{
 };
 pub(crate) use verbs::HybridOptions;
 pub use verbs::{
-    AbsoluteHybridRateLimiter, HybridRateLimiterProvider, HybridStats, HybridWindowLimiter, KeyHandle,
-    Limiter, Receipt, Reservation, Split, SuppressedHybridRateLimiter,
+    AbsoluteHybridRateLimiter, HybridKeyHandle, HybridLimiter, HybridRateLimiterProvider, HybridReceipt,
+    HybridStats, HybridWindowLimiter, Split, SuppressedHybridRateLimiter,
 };

@@ -127,21 +127,21 @@
 //!
 //! # The verbs
 //!
-//! Every strategy has the same operations, on its [`Limiter`](local::Limiter). The limit is an argument of
+//! Every strategy has the same operations, on its [`LocalLimiter`](local::LocalLimiter). The limit is an argument of
 //! each call: changing it keeps what was spent.
 //!
 //! | verb | |
 //! | --- | --- |
-//! | [`take`](local::Limiter::take) | takes the cost if all of it fits |
-//! | [`peek`](local::Limiter::peek) | returns the same decision, but takes nothing |
-//! | [`usage`](local::Limiter::usage) | returns the used and the remaining units |
-//! | [`take_up_to`](local::Limiter::take_up_to) | takes as much of the cost as fits |
-//! | [`reserve`](local::Limiter::reserve), [`reserve_for`](local::Limiter::reserve_for) | takes with a receipt; takes units that may be spent later |
-//! | [`refund`](local::Limiter::refund), [`refund_units`](local::Limiter::refund_units) | refunds a take by its receipt; refunds the oldest units |
-//! | [`wait`](local::Limiter::wait) | waits in a queue until the cost is admitted, on any async executor |
-//! | [`reset`](local::Limiter::reset) | forgets a key |
-//! | [`key`](local::Limiter::key) | returns a handle to one key, for tight loops |
-//! | [`live_keys`](local::Limiter::live_keys), [`len`](local::Limiter::len) | lists or counts the keys in memory |
+//! | [`take`](local::LocalLimiter::take) | takes the cost if all of it fits |
+//! | [`peek`](local::LocalLimiter::peek) | returns the same decision, but takes nothing |
+//! | [`usage`](local::LocalLimiter::usage) | returns the used and the remaining units |
+//! | [`take_up_to`](local::LocalLimiter::take_up_to) | takes as much of the cost as fits |
+//! | [`reserve`](local::LocalLimiter::reserve), [`reserve_for`](local::LocalLimiter::reserve_for) | takes with a receipt; takes units that may be spent later |
+//! | [`refund`](local::LocalLimiter::refund), [`refund_units`](local::LocalLimiter::refund_units) | refunds a take by its receipt; refunds the oldest units |
+//! | [`wait`](local::LocalLimiter::wait) | waits in a queue until the cost is admitted, on any async executor |
+//! | [`reset`](local::LocalLimiter::reset) | forgets a key |
+//! | [`key`](local::LocalLimiter::key) | returns a handle to one key, for tight loops |
+//! | [`live_keys`](local::LocalLimiter::live_keys), [`len`](local::LocalLimiter::len) | lists or counts the keys in memory |
 //!
 //! Most of them return a [`Decision`], or one with additions of the strategy: the balance of each limit, the
 //! suppression factor, the scope of a block. It has [`is_allowed`](Decision::is_allowed),
@@ -264,8 +264,8 @@
 //! # Errors
 //!
 //! Numbers are validated when a limit is created, and a [`TrypemaError`] says what was wrong and what is
-//! allowed. After that, no operation of a local [`Limiter`](local::Limiter) can fail, except
-//! [`wait`](local::Limiter::wait), which fails after the given time ([`WaitError`], on every provider).
+//! allowed. After that, no operation of a local [`LocalLimiter`](local::LocalLimiter) can fail, except
+//! [`wait`](local::LocalLimiter::wait), which fails after the given time ([`WaitError`], on every provider).
 //! Operations on Redis may return `TrypemaError::RedisError`, whose kind says whether anything was spent.
 //!
 //! ```
@@ -330,8 +330,8 @@ pub use hybrid::{
     SuppressedHybridRateLimiter,
 };
 pub use local::{
-    AbsoluteLocalRateLimiter, AbuseLocalRateLimiter, FixedWindowLocalRateLimiter, Granted, KeyHandle,
-    LiveKey, LocalRateLimiterOptions, LocalRateLimiterProvider, Receipt, Reservation,
+    AbsoluteLocalRateLimiter, AbuseLocalRateLimiter, DecisionWithReceipt, FixedWindowLocalRateLimiter,
+    Granted, LiveKey, LocalKeyHandle, LocalRateLimiterOptions, LocalRateLimiterProvider, LocalReceipt,
     SlidingWindowLocalRateLimiter, SuppressedLocalRateLimiter, TokenBucketLocalRateLimiter, WaitError,
     WhenFull,
 };

@@ -21,11 +21,11 @@ mod wait;
 
 pub use crate::waiting::WaitError;
 pub use compat::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
-pub use handle::KeyHandle;
-pub use limiter::{Limiter, LiveKey};
+pub use handle::LocalKeyHandle;
+pub use limiter::{LiveKey, LocalLimiter};
 pub use map::WhenFull;
 pub use provider::{LocalRateLimiterOptions, LocalRateLimiterProvider};
-pub use receipt::{Granted, Receipt, Reservation};
+pub use receipt::{DecisionWithReceipt, Granted, LocalReceipt};
 
 pub(crate) use map::Bound;
 #[cfg(feature = "tower")]
@@ -35,10 +35,10 @@ pub(crate) use provider::LimiterConfig;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 
 /// Token buckets in this process.
-pub type TokenBucketLocalRateLimiter = Limiter<TokenBucket>;
+pub type TokenBucketLocalRateLimiter = LocalLimiter<TokenBucket>;
 /// Sliding-window counters in this process.
-pub type SlidingWindowLocalRateLimiter = Limiter<SlidingWindow>;
+pub type SlidingWindowLocalRateLimiter = LocalLimiter<SlidingWindow>;
 /// Fixed windows in this process.
-pub type FixedWindowLocalRateLimiter = Limiter<FixedWindow>;
+pub type FixedWindowLocalRateLimiter = LocalLimiter<FixedWindow>;
 /// Attempt limits with blocks in this process.
-pub type AbuseLocalRateLimiter = Limiter<Abuse>;
+pub type AbuseLocalRateLimiter = LocalLimiter<Abuse>;

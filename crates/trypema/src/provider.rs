@@ -156,11 +156,11 @@ pub(crate) enum CheckVerb {
 /// Identifies a take of any provider, so that it can be refunded once.
 #[derive(Debug)]
 pub(crate) enum AnyReceipt {
-    Local(crate::local::Receipt),
+    Local(crate::local::LocalReceipt),
     #[cfg(feature = "_redis")]
-    Redis(crate::redis::Receipt),
+    Redis(crate::redis::RedisReceipt),
     #[cfg(feature = "_redis")]
-    Hybrid(crate::hybrid::Receipt),
+    Hybrid(crate::hybrid::HybridReceipt),
     /// The take was counted in this process, because the store had failed.
     Fallback,
 }

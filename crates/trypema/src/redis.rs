@@ -50,20 +50,20 @@ mod wait;
 /// The Redis client that this crate uses, re-exported so that the caller's version always matches.
 pub use ::redis as client;
 
-pub use crate::local::Granted;
+pub use crate::local::{DecisionWithReceipt, Granted};
 pub use compat::{AbsoluteRedisRateLimiter, RedisWindowLimiter, SuppressedRedisRateLimiter};
 pub use failure::{RedisFailure, RedisFailureKind};
 pub use fallback::OnFailure;
-pub use handle::KeyHandle;
+pub use handle::RedisKeyHandle;
 pub use key::RedisKey;
 #[cfg(not(feature = "unstable-testkit"))]
 pub(crate) use lease::{InstanceLiveness, LeaseArgs, LeaseResponse};
 #[cfg(feature = "unstable-testkit")]
 #[doc(hidden)]
 pub use lease::{InstanceLiveness, LeaseArgs, LeaseResponse};
-pub use limiter::Limiter;
+pub use limiter::RedisLimiter;
 pub use provider::{RedisRateLimiterOptions, RedisRateLimiterProvider};
-pub use receipt::{Receipt, Reservation};
+pub use receipt::RedisReceipt;
 #[doc(hidden)]
 pub use script::{ScriptSource, script_sources, script_sources_without_quick};
 pub use transport::{RedisConnection, RedisStats};
@@ -79,10 +79,10 @@ pub(crate) use verb_call::LimitedKey;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
 
 /// The token-bucket limiter of the Redis provider.
-pub type TokenBucketRedisRateLimiter = Limiter<TokenBucket>;
+pub type TokenBucketRedisRateLimiter = RedisLimiter<TokenBucket>;
 /// The sliding-window-counter limiter of the Redis provider.
-pub type SlidingWindowRedisRateLimiter = Limiter<SlidingWindow>;
+pub type SlidingWindowRedisRateLimiter = RedisLimiter<SlidingWindow>;
 /// The fixed-window limiter of the Redis provider.
-pub type FixedWindowRedisRateLimiter = Limiter<FixedWindow>;
+pub type FixedWindowRedisRateLimiter = RedisLimiter<FixedWindow>;
 /// The abuse limiter of the Redis provider: attempt limits with blocks.
-pub type AbuseRedisRateLimiter = Limiter<Abuse>;
+pub type AbuseRedisRateLimiter = RedisLimiter<Abuse>;

@@ -36,7 +36,7 @@ pub use definition::{
     OnStoreFailure, Override, Rule, Rules, Scope, SuppressedNumbers, TierNumbers, WhileBlocked,
     WindowNumbers,
 };
-pub use document::{Document, Read};
+pub use document::{Document, Parsed};
 pub use endpoint::normalize_path;
 #[cfg(feature = "tower")]
 pub(crate) use engine::SelectProvider;
@@ -46,7 +46,7 @@ pub use file::RulesFile;
 pub use key_values::KeyValues;
 pub use missing::{NeededAttribute, SkippedRule};
 pub use period::{InvalidPeriod, Period};
-pub use problem::{Field, InvalidRules, Problem};
+pub use problem::{FieldPath, InvalidRules, RuleProblem};
 pub use request::Request;
 pub use set::RuleSet;
 pub use unmatched::UnmatchedOverride;

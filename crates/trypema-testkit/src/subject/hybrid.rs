@@ -16,10 +16,10 @@ const GROUP_MS: u64 = 10;
 /// A strategy that runs in Redis, and of which instances may hold leases.
 pub trait HybridStrategy: Leasable + Sync {
     /// Returns its limiter of the hybrid provider.
-    fn hybrid(limits: &RateLimiter) -> &hybrid::Limiter<Self>;
+    fn hybrid(limits: &RateLimiter) -> &hybrid::HybridLimiter<Self>;
 
     /// Returns its limiter of the Redis provider.
-    fn redis(limits: &RateLimiter) -> &redis::Limiter<Self>;
+    fn redis(limits: &RateLimiter) -> &redis::RedisLimiter<Self>;
 
     /// Returns a limit of `capacity` units per `window`. Windows of absolute and suppressed limits have to
     /// be whole seconds.
@@ -27,11 +27,11 @@ pub trait HybridStrategy: Leasable + Sync {
 }
 
 impl HybridStrategy for Absolute {
-    fn hybrid(limits: &RateLimiter) -> &hybrid::Limiter<Self> {
+    fn hybrid(limits: &RateLimiter) -> &hybrid::HybridLimiter<Self> {
         limits.hybrid().absolute()
     }
 
-    fn redis(limits: &RateLimiter) -> &redis::Limiter<Self> {
+    fn redis(limits: &RateLimiter) -> &redis::RedisLimiter<Self> {
         limits.redis().absolute()
     }
 
@@ -42,11 +42,11 @@ impl HybridStrategy for Absolute {
 }
 
 impl HybridStrategy for Suppressed {
-    fn hybrid(limits: &RateLimiter) -> &hybrid::Limiter<Self> {
+    fn hybrid(limits: &RateLimiter) -> &hybrid::HybridLimiter<Self> {
         limits.hybrid().suppressed()
     }
 
-    fn redis(limits: &RateLimiter) -> &redis::Limiter<Self> {
+    fn redis(limits: &RateLimiter) -> &redis::RedisLimiter<Self> {
         limits.redis().suppressed()
     }
 
@@ -58,11 +58,11 @@ impl HybridStrategy for Suppressed {
 }
 
 impl HybridStrategy for TokenBucket {
-    fn hybrid(limits: &RateLimiter) -> &hybrid::Limiter<Self> {
+    fn hybrid(limits: &RateLimiter) -> &hybrid::HybridLimiter<Self> {
         limits.hybrid().token_bucket()
     }
 
-    fn redis(limits: &RateLimiter) -> &redis::Limiter<Self> {
+    fn redis(limits: &RateLimiter) -> &redis::RedisLimiter<Self> {
         limits.redis().token_bucket()
     }
 
@@ -72,11 +72,11 @@ impl HybridStrategy for TokenBucket {
 }
 
 impl HybridStrategy for SlidingWindow {
-    fn hybrid(limits: &RateLimiter) -> &hybrid::Limiter<Self> {
+    fn hybrid(limits: &RateLimiter) -> &hybrid::HybridLimiter<Self> {
         limits.hybrid().sliding_window()
     }
 
-    fn redis(limits: &RateLimiter) -> &redis::Limiter<Self> {
+    fn redis(limits: &RateLimiter) -> &redis::RedisLimiter<Self> {
         limits.redis().sliding_window()
     }
 
@@ -86,11 +86,11 @@ impl HybridStrategy for SlidingWindow {
 }
 
 impl HybridStrategy for FixedWindow {
-    fn hybrid(limits: &RateLimiter) -> &hybrid::Limiter<Self> {
+    fn hybrid(limits: &RateLimiter) -> &hybrid::HybridLimiter<Self> {
         limits.hybrid().fixed_window()
     }
 
-    fn redis(limits: &RateLimiter) -> &redis::Limiter<Self> {
+    fn redis(limits: &RateLimiter) -> &redis::RedisLimiter<Self> {
         limits.redis().fixed_window()
     }
 
@@ -101,11 +101,11 @@ impl HybridStrategy for FixedWindow {
 
 /// An attempt beyond the capacity is blocked for one window.
 impl HybridStrategy for Abuse {
-    fn hybrid(limits: &RateLimiter) -> &hybrid::Limiter<Self> {
+    fn hybrid(limits: &RateLimiter) -> &hybrid::HybridLimiter<Self> {
         limits.hybrid().abuse()
     }
 
-    fn redis(limits: &RateLimiter) -> &redis::Limiter<Self> {
+    fn redis(limits: &RateLimiter) -> &redis::RedisLimiter<Self> {
         limits.redis().abuse()
     }
 

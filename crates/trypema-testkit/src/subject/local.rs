@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket};
 use trypema::{
     AbsoluteLimit, AbuseDecision, AbuseLimit, AbuseTier, Decision, FixedWindowLimit, HardLimitFactor,
-    RateGroupSizeMs, RateLimit, RateLimiter, Receipt, SlidingWindowLimit, SuppressedDecision,
+    LocalReceipt, RateGroupSizeMs, RateLimit, RateLimiter, SlidingWindowLimit, SuppressedDecision,
     SuppressedLimit, TokenBucketDecision, TokenBucketLimits, TokenLimit, WindowSizeSeconds,
 };
 
@@ -26,7 +26,7 @@ pub trait LocalStrategy: Model {
     type Strategy: Strategy;
 
     /// Returns the library's limiter of the strategy.
-    fn limiter(limits: &RateLimiter) -> &Limiter<Self::Strategy>;
+    fn limiter(limits: &RateLimiter) -> &LocalLimiter<Self::Strategy>;
 
     /// Returns the library's limit with these numbers.
     fn limit(limit: &Self::Limit) -> <Self::Strategy as Strategy>::Limit;
@@ -55,13 +55,13 @@ impl<M: LocalStrategy> Default for LocalSubject<M> {
 }
 
 impl<M: LocalStrategy> Provides<M> for OnLocal<M> {
-    type Receipt = Receipt;
+    type Receipt = LocalReceipt;
     type Verbs<'a>
-        = &'a Limiter<M::Strategy>
+        = &'a LocalLimiter<M::Strategy>
     where
         M: 'a;
 
-    fn verbs(&self) -> &Limiter<M::Strategy> {
+    fn verbs(&self) -> &LocalLimiter<M::Strategy> {
         M::limiter(&self.limits)
     }
 
@@ -81,7 +81,7 @@ fn absolute_limit(limit: &WindowLimit) -> (RateLimit, WindowSizeSeconds, RateGro
 impl LocalStrategy for AbsoluteModel {
     type Strategy = Absolute;
 
-    fn limiter(limits: &RateLimiter) -> &Limiter<Absolute> {
+    fn limiter(limits: &RateLimiter) -> &LocalLimiter<Absolute> {
         limits.local().absolute()
     }
 
@@ -98,7 +98,7 @@ impl LocalStrategy for AbsoluteModel {
 impl LocalStrategy for SuppressedModel {
     type Strategy = Suppressed;
 
-    fn limiter(limits: &RateLimiter) -> &Limiter<Suppressed> {
+    fn limiter(limits: &RateLimiter) -> &LocalLimiter<Suppressed> {
         limits.local().suppressed()
     }
 
@@ -116,7 +116,7 @@ impl LocalStrategy for SuppressedModel {
 impl LocalStrategy for TokenBucketModel {
     type Strategy = TokenBucket;
 
-    fn limiter(limits: &RateLimiter) -> &Limiter<TokenBucket> {
+    fn limiter(limits: &RateLimiter) -> &LocalLimiter<TokenBucket> {
         limits.local().token_bucket()
     }
 
@@ -138,7 +138,7 @@ impl LocalStrategy for TokenBucketModel {
 impl LocalStrategy for SlidingWindowModel {
     type Strategy = SlidingWindow;
 
-    fn limiter(limits: &RateLimiter) -> &Limiter<SlidingWindow> {
+    fn limiter(limits: &RateLimiter) -> &LocalLimiter<SlidingWindow> {
         limits.local().sliding_window()
     }
 
@@ -154,7 +154,7 @@ impl LocalStrategy for SlidingWindowModel {
 impl LocalStrategy for FixedWindowModel {
     type Strategy = FixedWindow;
 
-    fn limiter(limits: &RateLimiter) -> &Limiter<FixedWindow> {
+    fn limiter(limits: &RateLimiter) -> &LocalLimiter<FixedWindow> {
         limits.local().fixed_window()
     }
 
@@ -170,7 +170,7 @@ impl LocalStrategy for FixedWindowModel {
 impl LocalStrategy for AbuseModel {
     type Strategy = Abuse;
 
-    fn limiter(limits: &RateLimiter) -> &Limiter<Abuse> {
+    fn limiter(limits: &RateLimiter) -> &LocalLimiter<Abuse> {
         limits.local().abuse()
     }
 

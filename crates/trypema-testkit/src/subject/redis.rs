@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
-use trypema::redis::{Limiter, Receipt, RedisConnection};
+use trypema::redis::{RedisConnection, RedisLimiter, RedisReceipt};
 use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire};
 
 use super::library::{LibrarySubject, Provides};
@@ -18,7 +18,7 @@ use crate::model::{
 /// A model whose strategy the library has in Redis.
 pub trait RedisStrategy: LocalStrategy<Strategy: Wire> {
     /// Returns the library's Redis limiter of the strategy.
-    fn redis_limiter(limits: &RateLimiter) -> &Limiter<Self::Strategy>;
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Self::Strategy>;
 }
 
 /// The Redis limiters of a strategy.
@@ -41,7 +41,7 @@ impl<M: RedisStrategy> RedisSubject<M> {
 }
 
 impl<M: RedisStrategy> Provides<M> for OnRedis<M> {
-    type Receipt = Receipt;
+    type Receipt = RedisReceipt;
     type Verbs<'a>
         = Blocking<'a, M::Strategy>
     where
@@ -53,37 +53,37 @@ impl<M: RedisStrategy> Provides<M> for OnRedis<M> {
 }
 
 impl RedisStrategy for AbsoluteModel {
-    fn redis_limiter(limits: &RateLimiter) -> &Limiter<Absolute> {
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Absolute> {
         limits.redis().absolute()
     }
 }
 
 impl RedisStrategy for SuppressedModel {
-    fn redis_limiter(limits: &RateLimiter) -> &Limiter<Suppressed> {
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Suppressed> {
         limits.redis().suppressed()
     }
 }
 
 impl RedisStrategy for TokenBucketModel {
-    fn redis_limiter(limits: &RateLimiter) -> &Limiter<TokenBucket> {
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<TokenBucket> {
         limits.redis().token_bucket()
     }
 }
 
 impl RedisStrategy for SlidingWindowModel {
-    fn redis_limiter(limits: &RateLimiter) -> &Limiter<SlidingWindow> {
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<SlidingWindow> {
         limits.redis().sliding_window()
     }
 }
 
 impl RedisStrategy for FixedWindowModel {
-    fn redis_limiter(limits: &RateLimiter) -> &Limiter<FixedWindow> {
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<FixedWindow> {
         limits.redis().fixed_window()
     }
 }
 
 impl RedisStrategy for AbuseModel {
-    fn redis_limiter(limits: &RateLimiter) -> &Limiter<Abuse> {
+    fn redis_limiter(limits: &RateLimiter) -> &RedisLimiter<Abuse> {
         limits.redis().abuse()
     }
 }

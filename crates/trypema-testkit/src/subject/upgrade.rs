@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use trypema::RateLimiter;
 use trypema::clock::ManualClock;
-use trypema::redis::{Receipt, RedisConnection};
+use trypema::redis::{RedisConnection, RedisReceipt};
 
 use super::library::{LibrarySubject, Provides};
 use super::redis::RedisStrategy;
@@ -46,7 +46,7 @@ impl<M: RedisStrategy> UpgradeSubject<M> {
 }
 
 impl<M: RedisStrategy> Provides<M> for OnTwoVersions<M> {
-    type Receipt = Receipt;
+    type Receipt = RedisReceipt;
     type Verbs<'a>
         = Blocking<'a, M::Strategy>
     where

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::Abuse;
-use trypema::{AbuseLimit, LocalRateLimiterOptions, RateLimiter, Receipt, TrypemaError};
+use trypema::{AbuseLimit, LocalRateLimiterOptions, LocalReceipt, RateLimiter, TrypemaError};
 
 use super::answer::{Answer, Head, Value};
 use super::core::{Receipts, core, truth};
@@ -22,7 +22,7 @@ pub struct Local {
     clock: Arc<ManualClock>,
     limiter: RateLimiter,
     options: LocalRateLimiterOptions,
-    receipts: Receipts<Receipt>,
+    receipts: Receipts<LocalReceipt>,
 }
 
 impl Local {
@@ -72,7 +72,7 @@ impl Provider for Local {
                     Ok(seed_answer(local.absolute().is_allowed(call.key)))
                 }
                 Verb::SetRate(rate) => Ok(truth(local.absolute().set_rate_limit(call.key, rate))),
-                _ => core::<_, &Limiter<_>>(&&**local.absolute(), limit, call, &mut self.receipts),
+                _ => core::<_, &LocalLimiter<_>>(&&**local.absolute(), limit, call, &mut self.receipts),
             },
             Limit::Suppressed(limit, seed) => match call.verb {
                 Verb::Inc(cost) => {
@@ -84,7 +84,7 @@ impl Provider for Local {
                     Ok(seed_answer(local.suppressed().is_allowed(call.key)))
                 }
                 Verb::SetRate(rate) => Ok(truth(local.suppressed().set_rate_limit(call.key, rate))),
-                _ => core::<_, &Limiter<_>>(&&**local.suppressed(), limit, call, &mut self.receipts),
+                _ => core::<_, &LocalLimiter<_>>(&&**local.suppressed(), limit, call, &mut self.receipts),
             },
             Limit::TokenBucket(limit) => core(&local.token_bucket(), limit, call, &mut self.receipts),
             Limit::FixedWindow(limit) => core(&local.fixed_window(), limit, call, &mut self.receipts),
@@ -96,10 +96,10 @@ impl Provider for Local {
 
 /// Calls a verb of the abuse strategy.
 fn abuse(
-    limiter: &Limiter<Abuse>,
+    limiter: &LocalLimiter<Abuse>,
     limit: &AbuseLimit,
     call: TimedCall<'_>,
-    receipts: &mut Receipts<Receipt>,
+    receipts: &mut Receipts<LocalReceipt>,
 ) -> Result<Answer, Unsupported> {
     match call.verb {
         Verb::Check => Ok(check_answer(limiter.check(call.key, limit))),

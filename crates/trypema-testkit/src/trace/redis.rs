@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use trypema::clock::ManualClock;
-use trypema::redis::{Limiter, Receipt, RedisConnection};
+use trypema::redis::{RedisConnection, RedisLimiter, RedisReceipt};
 use trypema::strategy::Abuse;
 use trypema::{AbuseLimit, LocalRateLimiterOptions, RateLimiter, TrypemaError};
 
@@ -23,7 +23,7 @@ pub struct OnRedis {
     clock: Arc<ManualClock>,
     limiter: RateLimiter,
     options: LocalRateLimiterOptions,
-    receipts: Receipts<Receipt>,
+    receipts: Receipts<RedisReceipt>,
 }
 
 impl OnRedis {
@@ -88,10 +88,10 @@ impl Provider for OnRedis {
 
 /// Calls a verb of the abuse strategy.
 fn abuse(
-    limiter: &Limiter<Abuse>,
+    limiter: &RedisLimiter<Abuse>,
     limit: &AbuseLimit,
     call: TimedCall<'_>,
-    receipts: &mut Receipts<Receipt>,
+    receipts: &mut Receipts<RedisReceipt>,
 ) -> Result<Answer, Unsupported> {
     let key = key(call.key);
     match call.verb {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Strategy, Suppressed, TokenBucket};
 use trypema::{
     AbuseDecision, BlockScope, Decision, LocalRateLimiterProvider, SuppressedDecision, TokenBucketDecision,
@@ -11,14 +11,14 @@ use trypema::{
 /// A strategy that the example can show.
 pub(crate) trait Shown: Strategy {
     /// Returns the limiter of this strategy.
-    fn limiter(local: &LocalRateLimiterProvider) -> &Limiter<Self>;
+    fn limiter(local: &LocalRateLimiterProvider) -> &LocalLimiter<Self>;
 
     /// Describes the state of a key, given the decision of a peek.
     fn status(decision: &Self::Decision<'_>) -> String;
 }
 
 impl Shown for Absolute {
-    fn limiter(local: &LocalRateLimiterProvider) -> &Limiter<Self> {
+    fn limiter(local: &LocalRateLimiterProvider) -> &LocalLimiter<Self> {
         local.absolute()
     }
 
@@ -28,7 +28,7 @@ impl Shown for Absolute {
 }
 
 impl Shown for Suppressed {
-    fn limiter(local: &LocalRateLimiterProvider) -> &Limiter<Self> {
+    fn limiter(local: &LocalRateLimiterProvider) -> &LocalLimiter<Self> {
         local.suppressed()
     }
 
@@ -41,7 +41,7 @@ impl Shown for Suppressed {
 }
 
 impl Shown for TokenBucket {
-    fn limiter(local: &LocalRateLimiterProvider) -> &Limiter<Self> {
+    fn limiter(local: &LocalRateLimiterProvider) -> &LocalLimiter<Self> {
         local.token_bucket()
     }
 
@@ -54,7 +54,7 @@ impl Shown for TokenBucket {
 }
 
 impl Shown for SlidingWindow {
-    fn limiter(local: &LocalRateLimiterProvider) -> &Limiter<Self> {
+    fn limiter(local: &LocalRateLimiterProvider) -> &LocalLimiter<Self> {
         local.sliding_window()
     }
 
@@ -64,7 +64,7 @@ impl Shown for SlidingWindow {
 }
 
 impl Shown for FixedWindow {
-    fn limiter(local: &LocalRateLimiterProvider) -> &Limiter<Self> {
+    fn limiter(local: &LocalRateLimiterProvider) -> &LocalLimiter<Self> {
         local.fixed_window()
     }
 
@@ -74,7 +74,7 @@ impl Shown for FixedWindow {
 }
 
 impl Shown for Abuse {
-    fn limiter(local: &LocalRateLimiterProvider) -> &Limiter<Self> {
+    fn limiter(local: &LocalRateLimiterProvider) -> &LocalLimiter<Self> {
         local.abuse()
     }
 

@@ -41,7 +41,7 @@ pub fn guard(decision: &Decision, action: &str) -> Result<(), ErrorResponse> {
     unless_allowed(decision, ErrorCode::RateLimited, action)
 }
 
-impl local::Limiter<Abuse> {
+impl local::LocalLimiter<Abuse> {
     /// Records an attempt. If the key is blocked, returns an error that names the action and the wait.
     ///
     /// ```
@@ -64,7 +64,7 @@ impl local::Limiter<Abuse> {
 }
 
 #[cfg(feature = "_redis")]
-impl redis::Limiter<Abuse> {
+impl redis::RedisLimiter<Abuse> {
     /// Records an attempt. If the key is blocked, returns an error that names the action and the wait. A
     /// failure of Redis is also an error: [`ErrorCode::ServiceUnavailable`] or
     /// [`ErrorCode::InternalServerError`].
@@ -75,10 +75,10 @@ impl redis::Limiter<Abuse> {
 }
 
 #[cfg(feature = "_redis")]
-impl hybrid::Limiter<Abuse> {
+impl hybrid::HybridLimiter<Abuse> {
     /// Records an attempt. If the key is blocked, returns an error that names the action and the wait. A
     /// block that this instance knows of is decided in this process. A failure of Redis is also an error, as
-    /// for [`redis::Limiter`](redis::Limiter#method.guard).
+    /// for [`redis::RedisLimiter`](redis::RedisLimiter#method.guard).
     ///
     /// ```no_run
     /// use trypema::http::ErrorResponse;

@@ -12,9 +12,9 @@ mod split;
 mod wait;
 
 pub use compat::{AbsoluteHybridRateLimiter, HybridWindowLimiter, SuppressedHybridRateLimiter};
-pub use handle::KeyHandle;
-pub use limiter::Limiter;
+pub use handle::HybridKeyHandle;
+pub use limiter::HybridLimiter;
 pub(crate) use provider::HybridOptions;
 pub use provider::{HybridRateLimiterProvider, HybridStats};
-pub use receipt::{Receipt, Reservation};
+pub use receipt::HybridReceipt;
 pub use split::Split;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::limiter::Limiter;
+use super::limiter::LocalLimiter;
 use crate::decision::{BlockScope, LimiterDecision};
 use crate::strategy::{Abuse, AbuseLimit};
 
-impl Limiter<Abuse> {
+impl LocalLimiter<Abuse> {
     /// Records one attempt, and returns the decision as a [`LimiterDecision`].
     ///
-    /// To count failures only, call [`usage`](Limiter::usage) before the attempt, which denies only during a
+    /// To count failures only, call [`usage`](LocalLimiter::usage) before the attempt, which denies only during a
     /// block, and `check` after the attempt has failed.
     ///
     /// ```

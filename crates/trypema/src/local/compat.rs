@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::limiter::{Limiter, TimedOutcome};
+use super::limiter::{LocalLimiter, TimedOutcome};
 use super::provider::LocalRateLimiterOptions;
 use crate::decision::RateLimitDecision;
 use crate::strategy::{Absolute, AbsoluteLimit, Strategy, Suppressed, SuppressedLimit};
@@ -11,7 +11,7 @@ use crate::units::RateLimit;
 /// A sliding window that never admits more than its capacity in any interval of its length.
 ///
 /// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a key
-/// applies until the key is forgotten. The operations of [`Limiter`], to which this type derefs, take the
+/// applies until the key is forgotten. The operations of [`LocalLimiter`], to which this type derefs, take the
 /// limit with every call.
 ///
 /// ```
@@ -25,12 +25,12 @@ use crate::units::RateLimit;
 /// ```
 #[derive(Debug)]
 pub struct AbsoluteLocalRateLimiter {
-    core: Limiter<Absolute>,
+    core: LocalLimiter<Absolute>,
     options: LocalRateLimiterOptions,
 }
 
 impl AbsoluteLocalRateLimiter {
-    pub(super) fn new(core: Limiter<Absolute>, options: LocalRateLimiterOptions) -> Self {
+    pub(super) fn new(core: LocalLimiter<Absolute>, options: LocalRateLimiterOptions) -> Self {
         Self { core, options }
     }
 
@@ -49,7 +49,7 @@ impl AbsoluteLocalRateLimiter {
         self.view(&limit, self.core.peek_at(key, &limit, 1))
     }
 
-    /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`Limiter`].
+    /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`LocalLimiter`].
     #[inline]
     pub fn limit(&self, rate_limit: &RateLimit) -> AbsoluteLimit {
         AbsoluteLimit::new(*rate_limit, self.options.window_size_seconds, self.options.rate_group_size_ms)
@@ -86,9 +86,9 @@ impl AbsoluteLocalRateLimiter {
 }
 
 impl Deref for AbsoluteLocalRateLimiter {
-    type Target = Limiter<Absolute>;
+    type Target = LocalLimiter<Absolute>;
 
-    fn deref(&self) -> &Limiter<Absolute> {
+    fn deref(&self) -> &LocalLimiter<Absolute> {
         &self.core
     }
 }
@@ -109,12 +109,12 @@ impl Deref for AbsoluteLocalRateLimiter {
 /// ```
 #[derive(Debug)]
 pub struct SuppressedLocalRateLimiter {
-    core: Limiter<Suppressed>,
+    core: LocalLimiter<Suppressed>,
     options: LocalRateLimiterOptions,
 }
 
 impl SuppressedLocalRateLimiter {
-    pub(super) fn new(core: Limiter<Suppressed>, options: LocalRateLimiterOptions) -> Self {
+    pub(super) fn new(core: LocalLimiter<Suppressed>, options: LocalRateLimiterOptions) -> Self {
         Self { core, options }
     }
 
@@ -135,7 +135,7 @@ impl SuppressedLocalRateLimiter {
         self.view(&limit, self.core.peek_at(key, &limit, 1))
     }
 
-    /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`Limiter`].
+    /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`LocalLimiter`].
     #[inline]
     pub fn limit(&self, rate_limit: &RateLimit) -> SuppressedLimit {
         let LocalRateLimiterOptions { window_size_seconds, rate_group_size_ms, hard_limit_factor } =
@@ -167,9 +167,9 @@ impl SuppressedLocalRateLimiter {
 }
 
 impl Deref for SuppressedLocalRateLimiter {
-    type Target = Limiter<Suppressed>;
+    type Target = LocalLimiter<Suppressed>;
 
-    fn deref(&self) -> &Limiter<Suppressed> {
+    fn deref(&self) -> &LocalLimiter<Suppressed> {
         &self.core
     }
 }

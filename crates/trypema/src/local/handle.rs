@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::limiter::Limiter;
+use super::limiter::LocalLimiter;
 use super::map::HashedKey;
 use crate::strategy::Strategy;
 
@@ -20,20 +20,20 @@ use crate::strategy::Strategy;
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
 #[derive(Debug)]
-pub struct KeyHandle<'a, S: Strategy> {
-    limiter: &'a Limiter<S>,
+pub struct LocalKeyHandle<'a, S: Strategy> {
+    limiter: &'a LocalLimiter<S>,
     text: &'a str,
     key: HashedKey<'a>,
     /// The position at which the key was last found. It is only a hint.
     bucket: AtomicUsize,
 }
 
-impl<'a, S: Strategy> KeyHandle<'a, S> {
-    pub(super) fn new(limiter: &'a Limiter<S>, text: &'a str) -> Self {
+impl<'a, S: Strategy> LocalKeyHandle<'a, S> {
+    pub(super) fn new(limiter: &'a LocalLimiter<S>, text: &'a str) -> Self {
         Self { limiter, text, key: limiter.map.hash_key(text), bucket: AtomicUsize::new(usize::MAX) }
     }
 
-    /// Takes like [`Limiter::take`].
+    /// Takes like [`LocalLimiter::take`].
     #[inline(always)]
     pub fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         let limiter = self.limiter;
@@ -51,12 +51,12 @@ impl<'a, S: Strategy> KeyHandle<'a, S> {
         found.decision(limit)
     }
 
-    /// Peeks like [`Limiter::peek`].
+    /// Peeks like [`LocalLimiter::peek`].
     pub fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.limiter.peek(self.text, limit, cost)
     }
 
-    /// Resets like [`Limiter::reset`].
+    /// Resets like [`LocalLimiter::reset`].
     pub fn reset(&self) -> bool {
         self.limiter.reset(self.text)
     }

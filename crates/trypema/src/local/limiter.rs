@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handle::KeyHandle;
+use super::handle::LocalKeyHandle;
 use super::map::{Bound, HashedKey, KeyCall, NewState, StateMap};
-use super::receipt::{CommittedTake, Granted, Receipt, Reservation};
+use super::receipt::{CommittedTake, DecisionWithReceipt, Granted, LocalReceipt};
 use super::shard::Shard;
 use crate::clock::{ClockSource, Timestamp};
 use crate::decision::{Decision, DecisionTime};
@@ -39,7 +39,7 @@ use crate::waiting::WaitQueues;
 /// # Ok::<(), trypema::TrypemaError>(())
 /// ```
 #[derive(Debug)]
-pub struct Limiter<S: Strategy> {
+pub struct LocalLimiter<S: Strategy> {
     pub(super) map: StateMap<S>,
     pub(super) clock: ClockSource,
     pub(super) observer: Option<Arc<dyn Observer>>,
@@ -74,7 +74,7 @@ pub struct LiveKey {
     pub fresh_after: Duration,
 }
 
-impl<S: Strategy> Limiter<S> {
+impl<S: Strategy> LocalLimiter<S> {
     pub(crate) fn new(clock: ClockSource, bound: Option<Bound>, observer: Option<Arc<dyn Observer>>) -> Self {
         Self { map: StateMap::new(bound), clock, observer, waiters: WaitQueues::default() }
     }
@@ -85,17 +85,17 @@ impl<S: Strategy> Limiter<S> {
         self.take_observed(key, limit, cost).decision(limit)
     }
 
-    /// Takes like [`Limiter::take`], but does not notify the observer.
+    /// Takes like [`LocalLimiter::take`], but does not notify the observer.
     pub(super) fn take_unobserved<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.take_at(key, limit, cost).decision(limit)
     }
 
-    /// Returns the decision that [`Limiter::take`] would return, without taking anything.
+    /// Returns the decision that [`LocalLimiter::take`] would return, without taking anything.
     pub fn peek<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
         self.peek_at(key, limit, cost).decision(limit)
     }
 
-    /// Returns the used and the remaining units: a [`Limiter::peek`] with a cost of 0.
+    /// Returns the used and the remaining units: a [`LocalLimiter::peek`] with a cost of 0.
     pub fn usage<'l>(&self, key: &str, limit: &'l S::Limit) -> S::Decision<'l> {
         self.peek(key, limit, 0)
     }
@@ -130,7 +130,7 @@ impl<S: Strategy> Limiter<S> {
         })
     }
 
-    /// Takes `cost` if all of it fits, and returns a receipt for [`Limiter::refund`].
+    /// Takes `cost` if all of it fits, and returns a receipt for [`LocalLimiter::refund`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -145,26 +145,31 @@ impl<S: Strategy> Limiter<S> {
     /// assert_eq!(windows.refund("ann", &limit, &receipt), 0); // once is enough
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
-    pub fn reserve<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> Reservation<S::Decision<'l>> {
+    pub fn reserve<'l>(
+        &self,
+        key: &str,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> DecisionWithReceipt<S::Decision<'l>> {
         self.reserve_for(key, limit, cost, Duration::ZERO)
     }
 
     /// Reserves units that may be spent until `lease` has passed, and otherwise works like
-    /// [`Limiter::reserve`].
+    /// [`LocalLimiter::reserve`].
     ///
     /// The units count from the end of the lease on, or from the end of an aligned window if that is sooner
-    /// (see [`Receipt::recorded_at`]). So no interval of a window's length exceeds the limit.
+    /// (see [`LocalReceipt::recorded_at`]). So no interval of a window's length exceeds the limit.
     pub fn reserve_for<'l>(
         &self,
         key: &str,
         limit: &'l S::Limit,
         cost: u64,
         lease: Duration,
-    ) -> Reservation<S::Decision<'l>> {
+    ) -> DecisionWithReceipt<S::Decision<'l>> {
         self.with_observer(
             key,
             cost,
-            |reserved: &Reservation<_>| S::core(&reserved.decision),
+            |reserved: &DecisionWithReceipt<_>| S::core(&reserved.decision),
             || self.reserve_at(&self.map.hash_key(key), limit, ReserveRequest { cost, lease }),
         )
     }
@@ -174,7 +179,7 @@ impl<S: Strategy> Limiter<S> {
         key: &HashedKey<'_>,
         limit: &'l S::Limit,
         request: ReserveRequest,
-    ) -> Reservation<S::Decision<'l>> {
+    ) -> DecisionWithReceipt<S::Decision<'l>> {
         let ReserveRequest { cost, lease } = request;
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
@@ -185,13 +190,13 @@ impl<S: Strategy> Limiter<S> {
             outcome
         });
         let receipt = Self::receipt(shard, CommittedTake { key, limit, call, outcome: &outcome });
-        Reservation { decision: S::decision(limit, outcome, DecisionTime::exactly(now)), receipt }
+        DecisionWithReceipt { decision: S::decision(limit, outcome, DecisionTime::exactly(now)), receipt }
     }
 
     /// Returns the receipt of a committed take, if it took anything.
-    pub(super) fn receipt(shard: &mut Shard<S>, take: CommittedTake<'_, S>) -> Option<Receipt> {
+    pub(super) fn receipt(shard: &mut Shard<S>, take: CommittedTake<'_, S>) -> Option<LocalReceipt> {
         let CommittedTake { key, limit, call, outcome } = take;
-        (S::is_admitted(outcome) && call.cost > 0).then(|| Receipt {
+        (S::is_admitted(outcome) && call.cost > 0).then(|| LocalReceipt {
             id: shard.refunded.get_or_insert_default().next_id(),
             hash: key.hash,
             recorded: S::recorded_at(limit, outcome, call),
@@ -201,7 +206,7 @@ impl<S: Strategy> Limiter<S> {
 
     /// Refunds the units of `receipt` that still count. Returns the number of units refunded. A second
     /// refund, or one with another key, changes nothing and returns 0.
-    pub fn refund(&self, key: &str, limit: &S::Limit, receipt: &Receipt) -> u64 {
+    pub fn refund(&self, key: &str, limit: &S::Limit, receipt: &LocalReceipt) -> u64 {
         let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
@@ -215,7 +220,7 @@ impl<S: Strategy> Limiter<S> {
     }
 
     /// Refunds up to `units`, the oldest first. Returns the number of units that still counted. Prefer
-    /// [`Limiter::refund`], which refunds exactly the take of the receipt, and only once.
+    /// [`LocalLimiter::refund`], which refunds exactly the take of the receipt, and only once.
     pub fn refund_units(&self, key: &str, limit: &S::Limit, units: u64) -> u64 {
         let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
@@ -232,8 +237,8 @@ impl<S: Strategy> Limiter<S> {
 
     /// Returns a handle to `key` that skips hashing and the lookup, for callers that check one key in a tight
     /// loop.
-    pub fn key<'a>(&'a self, key: &'a str) -> KeyHandle<'a, S> {
-        KeyHandle::new(self, key)
+    pub fn key<'a>(&'a self, key: &'a str) -> LocalKeyHandle<'a, S> {
+        LocalKeyHandle::new(self, key)
     }
 
     /// Returns the keys whose state still matters, in no particular order, for inspection. Only one shard at
@@ -248,7 +253,7 @@ impl<S: Strategy> Limiter<S> {
     }
 
     /// Returns the number of keys in memory. Some may no longer matter: they are removed as new keys arrive,
-    /// or by [`Limiter::forget_stale`].
+    /// or by [`LocalLimiter::forget_stale`].
     pub fn len(&self) -> usize {
         self.map.len()
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::limiter::Limiter;
+use super::limiter::LocalLimiter;
 use super::lock::Lock;
 use super::map::{Bound, WhenFull};
 use crate::clock::{ClockSource, ManualClock};
@@ -39,17 +39,17 @@ fn run_threads(work: impl Fn(usize) + Send + Sync + 'static) {
 }
 
 /// Returns a limiter with few shards, on a clock that does not advance.
-fn few_shards<S: Strategy>(max_keys: usize) -> Arc<Limiter<S>> {
+fn few_shards<S: Strategy>(max_keys: usize) -> Arc<LocalLimiter<S>> {
     few_shards_on(std::sync::Arc::new(ManualClock::default()), max_keys)
 }
 
-fn few_shards_on<S: Strategy>(clock: std::sync::Arc<ManualClock>, max_keys: usize) -> Arc<Limiter<S>> {
+fn few_shards_on<S: Strategy>(clock: std::sync::Arc<ManualClock>, max_keys: usize) -> Arc<LocalLimiter<S>> {
     let clock = ClockSource::Custom(clock);
     let bound = Bound { max_keys, when_full: WhenFull::Share };
-    Arc::new(Limiter::new(clock, Some(bound), None))
+    Arc::new(LocalLimiter::new(clock, Some(bound), None))
 }
 
-fn is_taken<S: Strategy>(limiter: &Limiter<S>, key: &str, limit: &S::Limit) -> bool {
+fn is_taken<S: Strategy>(limiter: &LocalLimiter<S>, key: &str, limit: &S::Limit) -> bool {
     S::core(&limiter.take(key, limit, 1)).is_allowed()
 }
 
@@ -172,7 +172,7 @@ fn loom_two_keys_share_a_full_shard() {
 /// One thread runs `work` while the other takes from a bucket whose only token is taken. In the end, `freed`
 /// tokens are taken or left. `admissions` are the numbers of admitted takes over all interleavings.
 fn take_meets(
-    work: impl Fn(&Limiter<TokenBucket>) + Copy + Send + Sync + 'static,
+    work: impl Fn(&LocalLimiter<TokenBucket>) + Copy + Send + Sync + 'static,
     freed: usize,
     admissions: &[usize],
 ) {

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::limiter::Limiter;
+use super::limiter::LocalLimiter;
 use super::map::{HashedKey, KeyCall, NewState};
 use super::provider::LocalRateLimiterProvider;
-use super::receipt::{CommittedTake, Receipt};
+use super::receipt::{CommittedTake, LocalReceipt};
 use super::shard::Shard;
 use crate::check::{Check, MultiDecision, validate};
 use crate::clock::Timestamp;
@@ -24,7 +24,7 @@ use crate::strategy::{
 
 /// A provider with a limiter of strategy `S`.
 pub(crate) trait HasLocalLimiter<S: LimitOf> {
-    fn limiter(&self) -> &Limiter<S>;
+    fn limiter(&self) -> &LocalLimiter<S>;
 }
 
 /// The location of a check's state.
@@ -48,7 +48,7 @@ struct Pass {
     now: Timestamp,
     is_recording: bool,
     with_receipts: bool,
-    result: MultiDecision<Receipt>,
+    result: MultiDecision<LocalReceipt>,
 }
 
 impl LocalRateLimiterProvider {
@@ -73,17 +73,17 @@ impl LocalRateLimiterProvider {
     /// assert_eq!(usage.decisions[0].remaining(), 999); // the second time nothing was spent
     /// # Ok::<(), trypema::TrypemaError>(())
     /// ```
-    pub fn take_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    pub fn take_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<LocalReceipt>, TrypemaError> {
         self.take_checks(checks, TakeOptions::default())
     }
 
     /// Takes like [`take_all`](Self::take_all), and returns receipts for [`refund_all`](Self::refund_all).
-    pub fn reserve_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    pub fn reserve_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<LocalReceipt>, TrypemaError> {
         self.take_checks(checks, TakeOptions { with_receipts: true })
     }
 
     /// Returns the decision on each check as if it were the only one, without taking anything.
-    pub fn peek_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    pub fn peek_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<LocalReceipt>, TrypemaError> {
         validate(checks)?;
         let peek = |check: &Check<'_>| {
             with_strategy!(check.limit, |S, limit| {
@@ -97,7 +97,7 @@ impl LocalRateLimiterProvider {
 
     /// Refunds the takes of `receipts`, which [`reserve_all`](Self::reserve_all) returned for the same
     /// checks.
-    pub fn refund_all(&self, checks: &[Check<'_>], receipts: &[Option<Receipt>]) {
+    pub fn refund_all(&self, checks: &[Check<'_>], receipts: &[Option<LocalReceipt>]) {
         for (check, receipt) in checks.iter().zip(receipts) {
             if let Some(receipt) = receipt {
                 with_strategy!(check.limit, |S, limit| {
@@ -111,7 +111,7 @@ impl LocalRateLimiterProvider {
         &self,
         checks: &[Check<'_>],
         options: TakeOptions,
-    ) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    ) -> Result<MultiDecision<LocalReceipt>, TrypemaError> {
         validate(checks)?;
         let started = self.observer().map(|_| self.now());
         let result = match checks {
@@ -125,14 +125,14 @@ impl LocalRateLimiterProvider {
         Ok(result)
     }
 
-    fn take_single(&self, check: &Check<'_>) -> MultiDecision<Receipt> {
+    fn take_single(&self, check: &Check<'_>) -> MultiDecision<LocalReceipt> {
         let decision = with_strategy!(check.limit, |S, limit| {
             S::core(&HasLocalLimiter::<S>::limiter(self).take_unobserved(check.key, limit, check.cost))
         });
         MultiDecision { is_allowed: decision.is_allowed(), decisions: vec![decision], receipts: Vec::new() }
     }
 
-    fn take_many(&self, checks: &[Check<'_>], options: TakeOptions) -> MultiDecision<Receipt> {
+    fn take_many(&self, checks: &[Check<'_>], options: TakeOptions) -> MultiDecision<LocalReceipt> {
         let mut locations: Vec<CheckLocation<'_>> =
             checks.iter().enumerate().map(|(index, check)| self.locate(index, *check)).collect();
         locations.sort_unstable_by_key(|location| (location.strategy, location.shard));
@@ -193,7 +193,7 @@ struct TakeOptions {
 
 /// Decides the checks of one shard.
 fn decide<S: LimitOf>(
-    limiter: &Limiter<S>,
+    limiter: &LocalLimiter<S>,
     shard: &mut Shard<S>,
     in_shard: &[CheckLocation<'_>],
     pass: &mut Pass,
@@ -239,7 +239,7 @@ impl<S: LimitOf> SharedStates<S> {
     /// Creates the states that the keys of `in_shard` share. Their positions then stay valid until everything is
     /// recorded.
     fn prepare(
-        limiter: &Limiter<S>,
+        limiter: &LocalLimiter<S>,
         shard: &mut Shard<S>,
         in_shard: &[CheckLocation<'_>],
         now: Timestamp,
@@ -287,7 +287,7 @@ fn is_known<S: LimitOf>(shard: &mut Shard<S>, location: &CheckLocation<'_>) -> b
 /// Records a check after all were decided. Deciding it again has the same outcome: the shard is still locked,
 /// and nothing was forgotten in between.
 fn record<S: LimitOf>(
-    limiter: &Limiter<S>,
+    limiter: &LocalLimiter<S>,
     shard: &mut Shard<S>,
     location: &CheckLocation<'_>,
     pass: &mut Pass,
@@ -316,8 +316,10 @@ fn record<S: LimitOf>(
         },
     };
     if is_allowed && pass.with_receipts {
-        let receipt =
-            Limiter::receipt(shard, CommittedTake { key: &location.key, limit, call, outcome: &outcome });
+        let receipt = LocalLimiter::receipt(
+            shard,
+            CommittedTake { key: &location.key, limit, call, outcome: &outcome },
+        );
         pass.result.receipts[location.index] = receipt;
     }
 }
@@ -339,7 +341,7 @@ macro_rules! has_local_limiter {
         $(
             impl HasLocalLimiter<$strategy> for LocalRateLimiterProvider {
                 #[inline]
-                fn limiter(&self) -> &Limiter<$strategy> {
+                fn limiter(&self) -> &LocalLimiter<$strategy> {
                     self.$method()
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::compat::{AbsoluteLocalRateLimiter, SuppressedLocalRateLimiter};
-use super::limiter::Limiter;
+use super::limiter::LocalLimiter;
 use super::map::Bound;
 use crate::clock::{ClockSource, Timestamp};
 use crate::observer::Observer;
@@ -41,10 +41,10 @@ pub struct LocalRateLimiterProvider {
     config: LimiterConfig,
     absolute: OnceLock<AbsoluteLocalRateLimiter>,
     suppressed: OnceLock<SuppressedLocalRateLimiter>,
-    token_bucket: OnceLock<Limiter<TokenBucket>>,
-    sliding_window: OnceLock<Limiter<SlidingWindow>>,
-    fixed_window: OnceLock<Limiter<FixedWindow>>,
-    abuse: OnceLock<Limiter<Abuse>>,
+    token_bucket: OnceLock<LocalLimiter<TokenBucket>>,
+    sliding_window: OnceLock<LocalLimiter<SlidingWindow>>,
+    fixed_window: OnceLock<LocalLimiter<FixedWindow>>,
+    abuse: OnceLock<LocalLimiter<Abuse>>,
 }
 
 /// The parts that all limiters of a provider share.
@@ -56,8 +56,8 @@ pub(crate) struct LimiterConfig {
 }
 
 impl LimiterConfig {
-    fn limiter<S: Strategy>(&self) -> Limiter<S> {
-        Limiter::new(self.clock.clone(), self.bound, self.observer.clone())
+    fn limiter<S: Strategy>(&self) -> LocalLimiter<S> {
+        LocalLimiter::new(self.clock.clone(), self.bound, self.observer.clone())
     }
 }
 
@@ -89,25 +89,25 @@ impl LocalRateLimiterProvider {
 
     /// Returns the limiter of token buckets with one or more limits.
     #[inline]
-    pub fn token_bucket(&self) -> &Limiter<TokenBucket> {
+    pub fn token_bucket(&self) -> &LocalLimiter<TokenBucket> {
         self.token_bucket.get_or_init(|| self.config.limiter())
     }
 
     /// Returns the limiter of sliding-window counters.
     #[inline]
-    pub fn sliding_window(&self) -> &Limiter<SlidingWindow> {
+    pub fn sliding_window(&self) -> &LocalLimiter<SlidingWindow> {
         self.sliding_window.get_or_init(|| self.config.limiter())
     }
 
     /// Returns the limiter of fixed windows.
     #[inline]
-    pub fn fixed_window(&self) -> &Limiter<FixedWindow> {
+    pub fn fixed_window(&self) -> &LocalLimiter<FixedWindow> {
         self.fixed_window.get_or_init(|| self.config.limiter())
     }
 
     /// Returns the limiter of attempts, with blocks.
     #[inline]
-    pub fn abuse(&self) -> &Limiter<Abuse> {
+    pub fn abuse(&self) -> &LocalLimiter<Abuse> {
         self.abuse.get_or_init(|| self.config.limiter())
     }
 
@@ -123,10 +123,10 @@ impl LocalRateLimiterProvider {
     pub fn len(&self) -> usize {
         self.absolute.get().map_or(0, |limiter| limiter.len())
             + self.suppressed.get().map_or(0, |limiter| limiter.len())
-            + self.token_bucket.get().map_or(0, Limiter::len)
-            + self.sliding_window.get().map_or(0, Limiter::len)
-            + self.fixed_window.get().map_or(0, Limiter::len)
-            + self.abuse.get().map_or(0, Limiter::len)
+            + self.token_bucket.get().map_or(0, LocalLimiter::len)
+            + self.sliding_window.get().map_or(0, LocalLimiter::len)
+            + self.fixed_window.get().map_or(0, LocalLimiter::len)
+            + self.abuse.get().map_or(0, LocalLimiter::len)
     }
 
     /// Whether no key is in memory.

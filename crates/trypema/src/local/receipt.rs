@@ -6,27 +6,27 @@ use super::map::HashedKey;
 use crate::clock::Timestamp;
 use crate::strategy::{Call, Strategy};
 
-/// The receipt of one take, for [`Limiter::refund`](super::Limiter::refund).
+/// The receipt of one take, for [`LocalLimiter::refund`](super::LocalLimiter::refund).
 ///
 /// A receipt is valid for the key and limiter that it came from, once, and as long as the take still counts.
 /// It refunds nothing after a key of the same shard was reset, unblocked or evicted, or while 4,096 refunds
 /// of that shard are remembered. Refunding nothing can only make a limit stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Receipt {
+pub struct LocalReceipt {
     pub(super) id: u64,
     pub(super) hash: u64,
     pub(super) recorded: Timestamp,
     pub(super) units: u64,
 }
 
-impl Receipt {
+impl LocalReceipt {
     /// Returns the number of units taken.
     pub fn units(&self) -> u64 {
         self.units
     }
 
     /// Returns the time at which the units are counted. Units of
-    /// [`Limiter::reserve_for`](super::Limiter::reserve_for) may be spent until then, and no longer.
+    /// [`LocalLimiter::reserve_for`](super::LocalLimiter::reserve_for) may be spent until then, and no longer.
     pub fn recorded_at(&self) -> Timestamp {
         self.recorded
     }
@@ -34,10 +34,10 @@ impl Receipt {
 
 /// A decision, with the receipt of the take.
 #[derive(Debug, Clone)]
-pub struct Reservation<D, R = Receipt> {
+pub struct DecisionWithReceipt<D, R = LocalReceipt> {
     /// The decision.
     pub decision: D,
-    /// The receipt; `None` if nothing was taken.
+    /// The receipt. `None` if the take was denied, or if the failure policy decided it.
     pub receipt: Option<R>,
 }
 

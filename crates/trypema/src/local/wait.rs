@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::limiter::Limiter;
+use super::limiter::LocalLimiter;
 use crate::strategy::Strategy;
 use crate::waiting::{WaitError, WaitState, WaitVerb};
 
-impl<S: Strategy> Limiter<S> {
+impl<S: Strategy> LocalLimiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`. The waiters of a key are served in the order
     /// of their arrival.
     ///

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use super::key::RedisKey;
-use super::limiter::Limiter;
+use super::limiter::RedisLimiter;
 use super::protocol::Verb;
 use super::verb_call::VerbArgs;
 use crate::decision::{BlockScope, LimiterDecision};
 use crate::error::TrypemaError;
 use crate::strategy::{Abuse, AbuseLimit};
 
-impl Limiter<Abuse> {
-    /// Records an attempt: a [`take`](Limiter::take) of one unit, with the decision as a
+impl RedisLimiter<Abuse> {
+    /// Records an attempt: a [`take`](RedisLimiter::take) of one unit, with the decision as a
     /// [`LimiterDecision`].
     ///
-    /// To count only failed attempts, call [`usage`](Limiter::usage) before an attempt, and `check` after
+    /// To count only failed attempts, call [`usage`](RedisLimiter::usage) before an attempt, and `check` after
     /// it has failed. `usage` denies only while the key is blocked.
     pub async fn check(&self, key: &RedisKey, limit: &AbuseLimit) -> Result<LimiterDecision, TrypemaError> {
         Ok(LimiterDecision::from(&self.take(key, limit, 1).await?))

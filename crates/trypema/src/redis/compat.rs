@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::key::RedisKey;
-use super::limiter::Limiter;
+use super::limiter::RedisLimiter;
 use super::protocol::Verb;
 use super::provider::WindowOptions;
 use super::verb_call::{VerbArgs, VerbCall};
@@ -22,11 +22,11 @@ pub type SuppressedRedisRateLimiter = RedisWindowLimiter<Suppressed>;
 /// A limiter that takes rates, and counts them in the window of its options.
 ///
 /// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a
-/// key stays in force until the key expires. The verbs of [`Limiter`], to which this type derefs, take the
+/// key stays in force until the key expires. The verbs of [`RedisLimiter`], to which this type derefs, take the
 /// limit with every call.
 #[derive(Debug)]
 pub struct RedisWindowLimiter<S: WindowStrategy> {
-    core: Limiter<S>,
+    core: RedisLimiter<S>,
     windows: WindowOptions,
 }
 
@@ -50,7 +50,7 @@ pub trait WindowStrategy: Wire {
 }
 
 impl<S: WindowStrategy> RedisWindowLimiter<S> {
-    pub(super) fn new(core: Limiter<S>, windows: WindowOptions) -> Self {
+    pub(super) fn new(core: RedisLimiter<S>, windows: WindowOptions) -> Self {
         Self { core, windows }
     }
 
@@ -122,9 +122,9 @@ impl<S: WindowStrategy> Clone for RedisWindowLimiter<S> {
 }
 
 impl<S: WindowStrategy> Deref for RedisWindowLimiter<S> {
-    type Target = Limiter<S>;
+    type Target = RedisLimiter<S>;
 
-    fn deref(&self) -> &Limiter<S> {
+    fn deref(&self) -> &RedisLimiter<S> {
         &self.core
     }
 }

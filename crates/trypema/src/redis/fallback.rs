@@ -11,7 +11,7 @@ use super::protocol::Verb;
 use super::verb_call::{VerbArgs, VerbCall};
 use crate::clock::{ClockSource, Timestamp};
 use crate::decision::DecisionTime;
-use crate::local::{Bound, Limiter as LocalLimiter, WhenFull};
+use crate::local::{Bound, LocalLimiter, WhenFull};
 use crate::strategy::{Call, Strategy, Wire};
 
 /// The failure policy: the result of a call that Redis did not answer.

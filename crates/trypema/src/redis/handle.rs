@@ -1,7 +1,7 @@
 //! A borrowed handle to one key.
 
 use super::key::RedisKey;
-use super::limiter::Limiter;
+use super::limiter::RedisLimiter;
 use super::protocol::Verb;
 use super::verb_call::{VerbArgs, VerbCall};
 use crate::error::TrypemaError;
@@ -9,24 +9,24 @@ use crate::strategy::{Strategy, Wire};
 
 /// A handle to one key of a limiter. It builds the key's name in Redis once.
 #[derive(Debug)]
-pub struct KeyHandle<'a, S: Strategy> {
-    pub(super) limiter: &'a Limiter<S>,
+pub struct RedisKeyHandle<'a, S: Strategy> {
+    pub(super) limiter: &'a RedisLimiter<S>,
     pub(super) key: &'a RedisKey,
     pub(super) name: Vec<u8>,
 }
 
-impl<S: Wire> KeyHandle<'_, S> {
-    /// Same as [`Limiter::take`].
+impl<S: Wire> RedisKeyHandle<'_, S> {
+    /// Same as [`RedisLimiter::take`].
     pub async fn take<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
         self.decide(limit, VerbArgs::new(Verb::Take, cost)).await
     }
 
-    /// Same as [`Limiter::peek`].
+    /// Same as [`RedisLimiter::peek`].
     pub async fn peek<'l>(&self, limit: &'l S::Limit, cost: u64) -> Result<S::Decision<'l>, TrypemaError> {
         self.decide(limit, VerbArgs::new(Verb::Peek, cost)).await
     }
 
-    /// Same as [`Limiter::reset`].
+    /// Same as [`RedisLimiter::reset`].
     pub async fn reset(&self) -> Result<bool, TrypemaError> {
         self.limiter.reset(self.key).await
     }

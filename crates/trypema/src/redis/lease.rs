@@ -3,11 +3,12 @@
 use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::key::RedisKey;
-use super::limiter::Limiter;
+use super::limiter::RedisLimiter;
 use super::protocol::Verb;
-use super::receipt::Reservation;
+use super::receipt::RedisReceipt;
 use super::verb_call::{LimitedKey, VerbArgs, VerbCall};
 use crate::clock::Timestamp;
+use crate::local::DecisionWithReceipt;
 use crate::strategy::{Call, Leasable, LeaseGrant, LeaseParams};
 
 /// The reply to a lease request.
@@ -41,7 +42,7 @@ pub struct InstanceLiveness {
     pub live_for_us: u64,
 }
 
-impl<S: Leasable> Limiter<S> {
+impl<S: Leasable> RedisLimiter<S> {
     /// Requests a lease, and returns the rest of an ended one.
     #[doc(hidden)]
     pub async fn lease(
@@ -102,7 +103,7 @@ impl<S: Leasable> Limiter<S> {
         deadline: Timestamp,
         LimitedKey { key, limit }: LimitedKey<'_, 'l, S::Limit>,
         cost: u64,
-    ) -> Result<Reservation<S::Decision<'l>>, RedisFailure> {
+    ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, RedisFailure> {
         let (options, name) = (CallOptions::with_deadline(deadline), self.store.name(key, S::SUFFIX));
         let outcome = self
             .run_verb_with(options, name, VerbCall::new(key, limit, VerbArgs::new(Verb::Reserve, cost)))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::fallback::FallbackCounters;
-use super::handle::KeyHandle;
+use super::handle::RedisKeyHandle;
 use super::key::RedisKey;
 use super::protocol::{CheckReply, CheckRequest, Verb};
 use super::store::Store;
@@ -48,14 +48,14 @@ use crate::waiting::WaitQueues;
 ///
 /// Clones are cheap and share their state.
 #[derive(Debug)]
-pub struct Limiter<S: Strategy> {
+pub struct RedisLimiter<S: Strategy> {
     pub(super) store: Arc<Store>,
     pub(super) fallback: Arc<FallbackCounters<S>>,
     /// Callers of `wait`. The hybrid provider uses the same queues.
     pub(super) waiters: Arc<WaitQueues>,
 }
 
-impl<S: Strategy> Clone for Limiter<S> {
+impl<S: Strategy> Clone for RedisLimiter<S> {
     fn clone(&self) -> Self {
         Self {
             store: Arc::clone(&self.store),
@@ -78,7 +78,7 @@ impl<S: Wire> ScriptOutcome<S> {
     }
 }
 
-impl<S: Wire> Limiter<S> {
+impl<S: Wire> RedisLimiter<S> {
     pub(super) fn new(store: Arc<Store>) -> Self {
         Self { store, fallback: Arc::new(FallbackCounters::new()), waiters: Arc::default() }
     }
@@ -97,7 +97,7 @@ impl<S: Wire> Limiter<S> {
         self.decide(self.store.name(key, S::SUFFIX), call).await
     }
 
-    /// Returns the decision that [`Limiter::take`] would make. Spends nothing.
+    /// Returns the decision that [`RedisLimiter::take`] would make. Spends nothing.
     pub async fn peek<'l>(
         &self,
         key: &RedisKey,
@@ -108,7 +108,7 @@ impl<S: Wire> Limiter<S> {
         self.decide(self.store.name(key, S::SUFFIX), call).await
     }
 
-    /// Returns the used and the remaining units: a [`Limiter::peek`] with a cost of 0.
+    /// Returns the used and the remaining units: a [`RedisLimiter::peek`] with a cost of 0.
     pub async fn usage<'l>(
         &self,
         key: &RedisKey,
@@ -135,7 +135,7 @@ impl<S: Wire> Limiter<S> {
         result
     }
 
-    /// Same as [`Limiter::take_up_to`], without notifying the observer of the decision. The caller does
+    /// Same as [`RedisLimiter::take_up_to`], without notifying the observer of the decision. The caller does
     /// that.
     pub(crate) async fn take_up_to_unobserved<'l>(
         &self,
@@ -160,12 +160,12 @@ impl<S: Wire> Limiter<S> {
 
     /// Returns a handle to `key`, for callers that check it in a tight loop. It builds the key's name in
     /// Redis once.
-    pub fn key<'a>(&'a self, key: &'a RedisKey) -> KeyHandle<'a, S> {
-        KeyHandle { limiter: self, key, name: self.store.name(key, S::SUFFIX) }
+    pub fn key<'a>(&'a self, key: &'a RedisKey) -> RedisKeyHandle<'a, S> {
+        RedisKeyHandle { limiter: self, key, name: self.store.name(key, S::SUFFIX) }
     }
 
     /// Refunds up to `units`, oldest first. Returns the units that still counted. Prefer
-    /// [`Limiter::refund`], which refunds where the take was recorded, and only once.
+    /// [`RedisLimiter::refund`], which refunds where the take was recorded, and only once.
     pub async fn refund_units(
         &self,
         key: &RedisKey,
@@ -181,7 +181,7 @@ impl<S: Wire> Limiter<S> {
         self.reset_with_deadline(self.deadline_from_now(), key).await
     }
 
-    /// Same as [`Limiter::reset`], with a deadline.
+    /// Same as [`RedisLimiter::reset`], with a deadline.
     pub(crate) async fn reset_with_deadline(
         &self,
         deadline: Timestamp,

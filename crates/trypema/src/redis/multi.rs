@@ -15,10 +15,10 @@ use super::failure::{RedisFailure, RedisFailureKind};
 #[cfg(feature = "rules")]
 use super::fallback::OnFailure;
 use super::key::RedisKey;
-use super::limiter::Limiter;
+use super::limiter::RedisLimiter;
 use super::protocol::{CheckReply, CheckRequest, Verb};
 use super::provider::RedisRateLimiterProvider;
-use super::receipt::Receipt;
+use super::receipt::RedisReceipt;
 use super::verb_call::VerbArgs;
 #[cfg(feature = "rules")]
 use super::verb_call::VerbCall;
@@ -33,7 +33,7 @@ use crate::strategy::{LimitOf, Strategy, Wire, with_strategy};
 
 /// A provider that has a limiter of strategy `S`.
 pub(crate) trait HasRedisLimiter<S: LimitOf + Wire> {
-    fn limiter(&self) -> &Limiter<S>;
+    fn limiter(&self) -> &RedisLimiter<S>;
 }
 
 /// A check with its encoded key.
@@ -77,14 +77,14 @@ impl<'a> KeyedChecks<'a> {
 #[derive(Debug, Clone, Copy)]
 struct ReservedCheck<'a> {
     keyed: &'a KeyedCheck<'a>,
-    receipt: &'a Receipt,
+    receipt: &'a RedisReceipt,
 }
 
 /// The decision on a check, with the receipt of its take.
 #[derive(Debug, Clone)]
 struct DecidedCheck {
     decision: Decision,
-    receipt: Option<Receipt>,
+    receipt: Option<RedisReceipt>,
 }
 
 /// The reply to one check, or its failure.
@@ -124,12 +124,15 @@ impl RedisRateLimiterProvider {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<RedisReceipt>, TrypemaError> {
         self.take_or_fail(checks, Receipts::Unwanted).await
     }
 
     /// Same as [`take_all`](Self::take_all), with receipts for a later [`refund_all`](Self::refund_all).
-    pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    pub async fn reserve_all(
+        &self,
+        checks: &[Check<'_>],
+    ) -> Result<MultiDecision<RedisReceipt>, TrypemaError> {
         self.take_or_fail(checks, Receipts::Wanted).await
     }
 
@@ -137,14 +140,14 @@ impl RedisRateLimiterProvider {
         &self,
         checks: &[Check<'_>],
         receipts: Receipts,
-    ) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    ) -> Result<MultiDecision<RedisReceipt>, TrypemaError> {
         let deadline = self.deadline_from_now();
         let request = TakeRequest { checks, independent: &[], if_unreachable: &[], receipts, deadline };
         self.take(request).await?.into_multi_decision()
     }
 
     /// Returns the decision on each check as if it were the only one. Spends nothing.
-    pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<RedisReceipt>, TrypemaError> {
         validate(checks)?;
         let peeked = self.peek_each(checks, self.deadline_from_now()).await;
         let decisions: Vec<Decision> = peeked.into_iter().collect::<Result<_, _>>()?;
@@ -157,7 +160,7 @@ impl RedisRateLimiterProvider {
     pub async fn refund_all(
         &self,
         checks: &[Check<'_>],
-        receipts: &[Option<Receipt>],
+        receipts: &[Option<RedisReceipt>],
     ) -> Result<(), TrypemaError> {
         let keyed = KeyedCheck::all(checks);
         let reserved: Vec<_> = keyed
@@ -176,7 +179,10 @@ impl RedisRateLimiterProvider {
     }
 
     /// Takes the checks of a request. Returns a result for each, and notifies the observer.
-    pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
+    pub(crate) async fn take(
+        &self,
+        request: TakeRequest<'_>,
+    ) -> Result<TakeResponse<RedisReceipt>, TrypemaError> {
         validate(request.checks)?;
         let checks = KeyedChecks {
             atomic: KeyedCheck::all(request.checks),
@@ -395,19 +401,20 @@ impl RedisRateLimiterProvider {
 
 /// Implements `$trait` for `$provider`, with the field of each strategy's limiter.
 macro_rules! has_limiter {
-    ($trait:ident, $provider:ident, $($strategy:ident: $field:ident),+ $(,)?) => {
+    ($trait:ident, $provider:ident, $limiter:ident, $($strategy:ident: $field:ident),+ $(,)?) => {
         $(
             impl $trait<$crate::strategy::$strategy> for $provider {
-                fn limiter(&self) -> &Limiter<$crate::strategy::$strategy> {
+                fn limiter(&self) -> &$limiter<$crate::strategy::$strategy> {
                     &self.$field
                 }
             }
         )+
     };
-    ($trait:ident, $provider:ident) => {
+    ($trait:ident, $provider:ident, $limiter:ident) => {
         $crate::redis::has_limiter! {
             $trait,
             $provider,
+            $limiter,
             Absolute: absolute,
             Suppressed: suppressed,
             TokenBucket: token_bucket,
@@ -419,4 +426,4 @@ macro_rules! has_limiter {
 }
 pub(crate) use has_limiter;
 
-has_limiter!(HasRedisLimiter, RedisRateLimiterProvider);
+has_limiter!(HasRedisLimiter, RedisRateLimiterProvider, RedisLimiter);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::compat::{AbsoluteRedisRateLimiter, SuppressedRedisRateLimiter};
 use super::key::RedisKey;
-use super::limiter::Limiter;
+use super::limiter::RedisLimiter;
 use super::store::{Store, StoreConfig};
 use super::transport::RedisStats;
 use crate::strategy::{Abuse, FixedWindow, SlidingWindow, TokenBucket};
@@ -55,22 +55,22 @@ pub struct RedisRateLimiterProvider {
     pub(super) store: Arc<Store>,
     pub(super) absolute: AbsoluteRedisRateLimiter,
     pub(super) suppressed: SuppressedRedisRateLimiter,
-    pub(super) token_bucket: Limiter<TokenBucket>,
-    pub(super) sliding_window: Limiter<SlidingWindow>,
-    pub(super) fixed_window: Limiter<FixedWindow>,
-    pub(super) abuse: Limiter<Abuse>,
+    pub(super) token_bucket: RedisLimiter<TokenBucket>,
+    pub(super) sliding_window: RedisLimiter<SlidingWindow>,
+    pub(super) fixed_window: RedisLimiter<FixedWindow>,
+    pub(super) abuse: RedisLimiter<Abuse>,
 }
 
 impl RedisRateLimiterProvider {
     pub(crate) fn new(windows: WindowOptions, config: StoreConfig) -> Self {
         let store = Arc::new(Store::new(config));
         Self {
-            absolute: AbsoluteRedisRateLimiter::new(Limiter::new(Arc::clone(&store)), windows),
-            suppressed: SuppressedRedisRateLimiter::new(Limiter::new(Arc::clone(&store)), windows),
-            token_bucket: Limiter::new(Arc::clone(&store)),
-            sliding_window: Limiter::new(Arc::clone(&store)),
-            fixed_window: Limiter::new(Arc::clone(&store)),
-            abuse: Limiter::new(Arc::clone(&store)),
+            absolute: AbsoluteRedisRateLimiter::new(RedisLimiter::new(Arc::clone(&store)), windows),
+            suppressed: SuppressedRedisRateLimiter::new(RedisLimiter::new(Arc::clone(&store)), windows),
+            token_bucket: RedisLimiter::new(Arc::clone(&store)),
+            sliding_window: RedisLimiter::new(Arc::clone(&store)),
+            fixed_window: RedisLimiter::new(Arc::clone(&store)),
+            abuse: RedisLimiter::new(Arc::clone(&store)),
             store,
         }
     }
@@ -91,22 +91,22 @@ impl RedisRateLimiterProvider {
     }
 
     /// Returns the limiter of token buckets with one or more limits.
-    pub fn token_bucket(&self) -> &Limiter<TokenBucket> {
+    pub fn token_bucket(&self) -> &RedisLimiter<TokenBucket> {
         &self.token_bucket
     }
 
     /// Returns the limiter of sliding-window counters.
-    pub fn sliding_window(&self) -> &Limiter<SlidingWindow> {
+    pub fn sliding_window(&self) -> &RedisLimiter<SlidingWindow> {
         &self.sliding_window
     }
 
     /// Returns the limiter of fixed windows.
-    pub fn fixed_window(&self) -> &Limiter<FixedWindow> {
+    pub fn fixed_window(&self) -> &RedisLimiter<FixedWindow> {
         &self.fixed_window
     }
 
     /// Returns the limiter of attempts, which blocks keys that exceed their limits.
-    pub fn abuse(&self) -> &Limiter<Abuse> {
+    pub fn abuse(&self) -> &RedisLimiter<Abuse> {
         &self.abuse
     }
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::key::RedisKey;
 use crate::clock::Timestamp;
 
-/// The record of one take in Redis, for a refund with [`Limiter::refund`](super::Limiter::refund).
+/// The record of one take in Redis, for a refund with [`RedisLimiter::refund`](super::RedisLimiter::refund).
 ///
 /// Any process can use a receipt, once, for the key and strategy that it came from, while the take still
 /// counts and the key has not been reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Receipt {
+pub struct RedisReceipt {
     pub(super) id: u128,
     pub(super) key: RedisKey,
     /// The number of the strategy that made the take.
@@ -22,22 +22,18 @@ pub struct Receipt {
     pub(super) resets: u32,
 }
 
-impl Receipt {
+impl RedisReceipt {
     /// Returns the number of units that were taken.
     pub fn units(&self) -> u64 {
         self.units
     }
 
     /// Returns the time at which the units are recorded, by the server's clock. Units of
-    /// [`Limiter::reserve_for`](super::Limiter::reserve_for) may be spent until then, and no longer.
+    /// [`RedisLimiter::reserve_for`](super::RedisLimiter::reserve_for) may be spent until then, and no longer.
     pub fn recorded_at(&self) -> Timestamp {
         self.recorded
     }
 }
-
-/// A decision with the receipt of the take. There is no receipt if the take was denied, or if the failure
-/// policy decided it.
-pub type Reservation<D> = crate::local::Reservation<D, Receipt>;
 
 /// Returns an id that no other receipt of any process has: a random part per process, and a counter.
 pub(super) fn next_id() -> u128 {

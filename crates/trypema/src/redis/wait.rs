@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::key::RedisKey;
-use super::limiter::Limiter;
+use super::limiter::RedisLimiter;
 use crate::strategy::Wire;
 use crate::waiting::{WaitError, WaitState, WaitVerb};
 
-impl<S: Wire> Limiter<S> {
+impl<S: Wire> RedisLimiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`.
     ///
     /// If the cost fits, this takes it in one call to Redis. Otherwise it sleeps for the decision's
@@ -19,7 +19,7 @@ impl<S: Wire> Limiter<S> {
     /// retries. So waiters for one key are admitted at most once per round trip and process; for more, use
     /// the hybrid provider. There is no order between processes.
     ///
-    /// A failure of Redis is handled as in [`Limiter::take`]: it is an error ([`WaitError::Store`]), or the
+    /// A failure of Redis is handled as in [`RedisLimiter::take`]: it is an error ([`WaitError::Store`]), or the
     /// failure policy decides. If the policy denies the call, the wait goes on.
     ///
     /// Runs on any executor. Dropping the future spends nothing more, but a take that was already sent

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::set::{Compiled, Lists, RuleSet};
+use super::set::{CompiledRule, Lists, RuleSet};
 
 /// The most ids of one kind that [`RuleSetChanges`] names when it is formatted. A line of a log stays short,
 /// however large the change.
@@ -71,12 +71,12 @@ impl RuleSet {
     /// # Ok::<(), trypema::rules::InvalidRules>(())
     /// ```
     pub fn changes_since(&self, old: &RuleSet) -> RuleSetChanges {
-        let id = |compiled: &Compiled| compiled.rule.id.clone();
-        let is_changed = |new: &&Compiled| {
+        let id = |compiled: &CompiledRule| compiled.rule.id.clone();
+        let is_changed = |new: &&CompiledRule| {
             let old = old.compiled(&new.rule.id);
-            old.is_some_and(|old| old.rule != new.rule || old.specials != new.specials)
+            old.is_some_and(|old| old.rule != new.rule || old.overrides_by_key != new.overrides_by_key)
         };
-        let missing_in = |set: &RuleSet, rules: &[Compiled]| {
+        let missing_in = |set: &RuleSet, rules: &[CompiledRule]| {
             rules.iter().filter(|compiled| set.compiled(&compiled.rule.id).is_none()).map(id).collect()
         };
         RuleSetChanges {

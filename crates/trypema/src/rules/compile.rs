@@ -14,11 +14,11 @@ use std::time::Duration;
 use super::address::CanonicalNetwork;
 use super::definition::{Action, IfMissing, Rule, Rules, Scope};
 use super::endpoint::{EndpointPattern, Path};
-use super::index::{Filing, Map};
+use super::index::{IndexProperties, Map};
 use super::pattern::{placeholders, problem_with_name};
 use super::period::Period;
-use super::problem::{Field, InvalidRules, Problem, Problems};
-use super::set::{Compiled, List, Lists, Placeholder, RuleSet, Values};
+use super::problem::{FieldPath, InvalidRules, Problems, RuleProblem};
+use super::set::{CompiledRule, List, Lists, Placeholder, RuleSet, Values};
 
 /// The longest rule id, in bytes. Ids are part of every counter name and of response headers.
 const MAX_ID_BYTES: usize = 64;
@@ -39,7 +39,7 @@ pub(super) fn compile(written: &Rules) -> Result<RuleSet, InvalidRules> {
 
 /// Compiles rules that contain placeholders, to find the problems of everything else. `replaced` are the fields
 /// with placeholders.
-pub(super) fn compile_partly(written: &Rules, replaced: &[&Field]) -> (RuleSet, Problems) {
+pub(super) fn compile_partly(written: &Rules, replaced: &[&FieldPath]) -> (RuleSet, Problems) {
     let mut compiler = Compiler { replaced, ..Compiler::default() };
     let set = compiler.set(written);
     (set, compiler.problems)
@@ -52,17 +52,17 @@ struct Compiler<'r> {
     problems: Problems,
     attributes: Map<Box<str>, u16>,
     /// The fields that could not be read and have placeholders. Their problems are known already.
-    replaced: &'r [&'r Field],
+    replaced: &'r [&'r FieldPath],
 }
 
 impl Compiler<'_> {
     fn set(&mut self, written: &Rules) -> RuleSet {
-        let all = Field::of("rules");
+        let all = FieldPath::of("rules");
         if written.rules.len() > MAX_RULES {
             self.refuse(&all, format!("{} rules: at most {MAX_RULES} are allowed", written.rules.len()));
             return RuleSet::default();
         }
-        let mut rules: Vec<Compiled> = written
+        let mut rules: Vec<CompiledRule> = written
             .rules
             .iter()
             .enumerate()
@@ -78,8 +78,8 @@ impl Compiler<'_> {
         self.check_candidates(&written.rules, &all);
         self.overrides(&mut rules, written);
         let lists = Lists {
-            allow: self.list(&written.allow, &Field::of("allow")),
-            block: self.list(&written.block, &Field::of("block")),
+            allow: self.list(&written.allow, &FieldPath::of("allow")),
+            block: self.list(&written.block, &FieldPath::of("block")),
         };
         rules.sort_by(|one, other| {
             (one.rule.priority, &one.rule.id).cmp(&(other.rule.priority, &other.rule.id))
@@ -95,24 +95,24 @@ impl Compiler<'_> {
         set
     }
 
-    fn rule(&mut self, rule: &Rule, field: &Field) -> Option<Compiled> {
+    fn rule(&mut self, rule: &Rule, field: &FieldPath) -> Option<CompiledRule> {
         self.check_texts(rule, field);
         let placeholders = self.placeholders(rule, field);
         let endpoints = self.endpoints(rule, field);
         self.check_delay(rule, field);
         let limit = self.limit(&rule.strategy, &field.then("strategy"));
-        Some(Compiled {
+        Some(CompiledRule {
             rule: rule.clone(),
             limit: limit?,
             endpoints,
             placeholders: placeholders?,
-            specials: Map::default(),
+            overrides_by_key: Map::default(),
             live: None,
             shadow_denials: AtomicU64::new(0),
         })
     }
 
-    fn check_texts(&mut self, rule: &Rule, field: &Field) {
+    fn check_texts(&mut self, rule: &Rule, field: &FieldPath) {
         let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
         if rule.id.is_empty() || rule.id.len() > MAX_ID_BYTES || !rule.id.bytes().all(is_fine) {
             let given: String = rule.id.chars().take(MAX_ID_BYTES).collect();
@@ -132,7 +132,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn placeholders(&mut self, rule: &Rule, field: &Field) -> Option<Vec<Placeholder>> {
+    fn placeholders(&mut self, rule: &Rule, field: &FieldPath) -> Option<Vec<Placeholder>> {
         let of_scope = match rule.scope {
             Scope::Global => "",
             Scope::Tenant => "{tenant}",
@@ -169,12 +169,12 @@ impl Compiler<'_> {
         names.into_iter().map(|name| self.placeholder(name, &field)).collect()
     }
 
-    fn placeholder(&mut self, name: &str, field: &Field) -> Option<Placeholder> {
+    fn placeholder(&mut self, name: &str, field: &FieldPath) -> Option<Placeholder> {
         Some(Placeholder { name: name.into(), attribute: self.attribute(name, field)? })
     }
 
     /// Returns the number of an attribute, assigning the next free one if the name is new.
-    fn attribute(&mut self, name: &str, field: &Field) -> Option<u16> {
+    fn attribute(&mut self, name: &str, field: &FieldPath) -> Option<u16> {
         if let Some(number) = self.attributes.get(name) {
             return Some(*number);
         }
@@ -186,7 +186,7 @@ impl Compiler<'_> {
         Some(number)
     }
 
-    fn endpoints(&mut self, rule: &Rule, field: &Field) -> Vec<EndpointPattern> {
+    fn endpoints(&mut self, rule: &Rule, field: &FieldPath) -> Vec<EndpointPattern> {
         let field = field.then("endpoints");
         let mut endpoints = Vec::with_capacity(rule.endpoints.len());
         for (index, text) in rule.endpoints.iter().enumerate() {
@@ -198,7 +198,7 @@ impl Compiler<'_> {
         endpoints
     }
 
-    fn check_delay(&mut self, rule: &Rule, field: &Field) {
+    fn check_delay(&mut self, rule: &Rule, field: &FieldPath) {
         let (action, field) = (field.then("action"), field.then("max_delay"));
         match (rule.action, rule.max_delay) {
             (Action::Throttle, Some(delay)) if delay.0.is_zero() => {
@@ -214,7 +214,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn refuse_repeated_ids(&mut self, rules: &[Rule], field: &Field) {
+    fn refuse_repeated_ids(&mut self, rules: &[Rule], field: &FieldPath) {
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
         let is_known = |index| !self.is_replaced(&field.at(index).then("id"));
         let known: Vec<_> = rules.iter().enumerate().filter(|(index, _)| is_known(*index)).collect();
@@ -233,7 +233,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn list(&mut self, written: &BTreeMap<String, Vec<String>>, field: &Field) -> Vec<List> {
+    fn list(&mut self, written: &BTreeMap<String, Vec<String>>, field: &FieldPath) -> Vec<List> {
         let mut lists = Vec::new();
         for (name, values) in written {
             let field = field.then(name);
@@ -246,7 +246,7 @@ impl Compiler<'_> {
         lists
     }
 
-    fn values(&mut self, name: &str, values: &[String], field: &Field) -> Values {
+    fn values(&mut self, name: &str, values: &[String], field: &FieldPath) -> Values {
         match name {
             "ip" => {
                 let network = |(index, value): (usize, &String)| {
@@ -270,24 +270,24 @@ impl Compiler<'_> {
         }
     }
 
-    fn refuse(&mut self, field: &Field, reason: impl Into<String>) {
+    fn refuse(&mut self, field: &FieldPath, reason: impl Into<String>) {
         if !self.is_replaced(field) && !self.has_replaced(field) {
-            self.problems.push(Problem::new(field.clone(), reason));
+            self.problems.push(RuleProblem::new(field.clone(), reason));
         }
     }
 
     /// Whether a field has a placeholder, or is a part of one.
-    fn is_replaced(&self, field: &Field) -> bool {
+    fn is_replaced(&self, field: &FieldPath) -> bool {
         self.replaced.iter().any(|replaced| field.is_within(replaced))
     }
 
     /// Whether a field contains a placeholder.
-    fn has_replaced(&self, field: &Field) -> bool {
+    fn has_replaced(&self, field: &FieldPath) -> bool {
         self.replaced.iter().any(|replaced| replaced.is_within(field))
     }
 
     /// Whether the ids of all rules are known, so that it is certain that a rule does not exist.
-    fn are_ids_known(&self, rules: &[Rule], all: &Field) -> bool {
+    fn are_ids_known(&self, rules: &[Rule], all: &FieldPath) -> bool {
         self.replaced.is_empty()
             || (!self.is_replaced(all)
                 && (0..rules.len()).all(|index| !self.is_replaced(&all.at(index).then("id"))))
@@ -317,7 +317,7 @@ impl RuleSet {
             let (endpoints, plans) = (&rule.endpoints, &rule.rule.plan_tiers);
             let is_candidate = rule.rule.candidate_for.is_some();
             let index = if is_candidate { &mut self.candidate_index } else { &mut self.index };
-            index.file(number as u32, &Filing { endpoints, plans, attributes: &attributes });
+            index.file(number as u32, &IndexProperties { endpoints, plans, attributes: &attributes });
         }
         self.applying_upper_bound = self.index.applying_upper_bound();
     }

@@ -3,12 +3,12 @@
 //! A document is read into a tree first. Deserializing a value from the tree continues after a problem, with a
 //! placeholder instead of the value that cannot be read:
 //!
-//! - A value of the wrong type, or an unknown field, is recorded, and reading goes on.
+//! - A value of the wrong type, or an unknown field, is recorded, and context goes on.
 //! - A missing field, or a text that its type refuses, ends the attempt. The next attempt puts a placeholder
 //!   there. Each rule is read separately, so that an attempt is short.
 
 mod any;
-mod fault;
+mod error;
 mod placeholder;
 mod scalar;
 mod tree;
@@ -23,17 +23,17 @@ use serde::de::DeserializeOwned;
 
 use super::compile::compile_partly;
 use super::definition::Rules;
-use super::problem::{Field, InvalidRules, Problem, Problems};
+use super::problem::{FieldPath, InvalidRules, Problems, RuleProblem};
 use super::set::RuleSet;
-use fault::{Fault, Place, PlaceStep};
-use placeholder::Placeholder;
-use tree::{Entry, Format, Item, Node, Tree};
-use value::{Reading, Value};
+use error::{DeserializeError, Location, LocationStep};
+use placeholder::PlaceholderDeserializer;
+use tree::{Format, MappingEntry, Node, NodeRef, Tree};
+use value::{NodeDeserializer, ReadContext};
 
 /// The largest document: enough for fifty thousand rules, and small enough to read at once.
 pub(super) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The most attempts at reading one value. Each attempt but the last finds one problem.
+/// The most attempts at context one value. Each attempt but the last finds one problem.
 const MAX_ATTEMPTS: usize = 100;
 
 /// The fields of a document with rules.
@@ -68,7 +68,7 @@ pub struct Document<'a> {
 /// A value that was read from a [`Document`], and its problems.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Read<T> {
+pub struct Parsed<T> {
     /// The value. If there are problems, it contains placeholders; `None` if no placeholder fits.
     pub value: Option<T>,
     /// The problems, if there are any.
@@ -95,24 +95,24 @@ impl<'a> Document<'a> {
     /// Returns the line of a field, given as the names on its path. Returns `None` if the document has no such
     /// field, or no lines.
     pub fn line_of<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Option<u64> {
-        let field = names.into_iter().fold(Field::default(), |field, name| field.then(name));
+        let field = names.into_iter().fold(FieldPath::default(), |field, name| field.then(name));
         self.tree.line_of(&field).filter(|_| self.tree.has(&field))
     }
 
     /// Reads a value of any type, and reports all problems.
-    pub fn read<T: DeserializeOwned>(&self) -> Read<T> {
+    pub fn read<T: DeserializeOwned>(&self) -> Parsed<T> {
         let mut reader = Reader::new(self);
         let value = match self.root() {
             Some((item, _)) => {
-                reader.value(item, Place { around: None, step: PlaceStep::Whole, line: item.line })
+                reader.value(item, Location { around: None, step: LocationStep::Whole, line: item.line })
             }
             None => {
-                reader.problems.push(Problem::new(Field::default(), "empty").in_line(1));
+                reader.problems.push(RuleProblem::new(FieldPath::default(), "empty").in_line(1));
                 None
             }
         };
         let problems = self.sorted(reader.problems());
-        Read { value, invalid: (!problems.is_empty()).then(|| problems.into_error(None)) }
+        Parsed { value, invalid: (!problems.is_empty()).then(|| problems.into_error(None)) }
     }
 
     /// Reads rules without validating them: a limit of 0, for example, is accepted.
@@ -133,7 +133,7 @@ impl<'a> Document<'a> {
     pub fn rule_set(&self) -> Result<RuleSet, InvalidRules> {
         let (rules, mut problems, is_whole) = self.rules_with_problems();
         let set = if is_whole && problems.is_complete() {
-            let replaced: Vec<&Field> = problems.listed().iter().map(Problem::field).collect();
+            let replaced: Vec<&FieldPath> = problems.listed().iter().map(RuleProblem::field).collect();
             let (set, more) = compile_partly(&rules, &replaced);
             problems.append(more);
             set
@@ -153,7 +153,7 @@ impl<'a> Document<'a> {
     }
 
     /// Returns the outermost value, unless it is null.
-    fn root(&self) -> Option<(Item, &Node<'a>)> {
+    fn root(&self) -> Option<(NodeRef, &Node<'a>)> {
         let item = self.tree.root?;
         let node = self.tree.nodes.get(item.node)?;
         (!node.is_null()).then_some((item, node))
@@ -176,7 +176,10 @@ impl<'a> Document<'a> {
 pub(super) fn refuse_large(bytes: usize) -> Result<(), InvalidRules> {
     let mut problems = Problems::default();
     if bytes as u64 > MAX_BYTES {
-        problems.push(Problem::new(Field::default(), format!("too large: need at most {MAX_BYTES} bytes")));
+        problems.push(RuleProblem::new(
+            FieldPath::default(),
+            format!("too large: need at most {MAX_BYTES} bytes"),
+        ));
     }
     problems.or(())
 }
@@ -207,30 +210,31 @@ impl<'d> Reader<'d> {
     }
 
     /// Reads one value, with placeholders where it cannot be read.
-    fn value<T: DeserializeOwned>(&mut self, item: Item, place: Place<'_>) -> Option<T> {
+    fn value<T: DeserializeOwned>(&mut self, item: NodeRef, location: Location<'_>) -> Option<T> {
         let tree = &self.document.tree;
         let node = tree.nodes.get(item.node).filter(|_| !self.is_ended)?;
         let (mut placeholders, mut skipped) = (BTreeSet::new(), BTreeSet::new());
         loop {
             let count = Cell::new(self.count);
             let problems = RefCell::default();
-            let reading = Reading { tree, count, problems, placeholders: &placeholders, skipped: &skipped };
-            let read = if placeholders.contains(&place.field()) {
-                T::deserialize(Placeholder)
+            let context =
+                ReadContext { tree, count, problems, placeholders: &placeholders, skipped: &skipped };
+            let read = if placeholders.contains(&location.field()) {
+                T::deserialize(PlaceholderDeserializer)
             } else {
-                T::deserialize(Value::new(node, place, &reading))
+                T::deserialize(NodeDeserializer::new(node, location, &context))
             };
-            let (count, found) = (reading.count.get(), reading.problems.into_inner());
-            let fault = match read {
+            let (count, found) = (context.count.get(), context.problems.into_inner());
+            let error = match read {
                 Ok(value) => {
                     (self.count, _) = (count, self.problems.append(found));
                     return Some(value);
                 }
-                Err(fault) => fault,
+                Err(error) => error,
             };
-            let is_fatal = fault.is_fatal;
-            let replaced = if fault.is_in_name { &mut skipped } else { &mut placeholders };
-            let problem = fault.into_problem();
+            let is_fatal = error.is_fatal;
+            let replaced = if error.is_in_name { &mut skipped } else { &mut placeholders };
+            let problem = error.into_problem();
             let is_new = replaced.insert(problem.field.clone());
             if is_new {
                 self.problems.push(problem);
@@ -248,46 +252,49 @@ impl<'d> Reader<'d> {
         let mut rules = Rules::default();
         let Some((root, node)) = document.root() else {
             let reason = "empty: write `rules: []` for no rules";
-            self.problems.push(Problem::new(Field::default(), reason).in_line(1));
+            self.problems.push(RuleProblem::new(FieldPath::default(), reason).in_line(1));
             return rules;
         };
-        let place = Place { around: None, step: PlaceStep::Whole, line: root.line };
+        let location = Location { around: None, step: LocationStep::Whole, line: root.line };
         let Node::Mapping(entries) = node else {
-            self.problems.push(Fault::need("a mapping", node).at(&place).into_problem());
+            self.problems.push(DeserializeError::need("a mapping", node).at(&location).into_problem());
             return rules;
         };
-        for Entry { name, item } in entries {
-            let place = Place { around: Some(&place), step: PlaceStep::Name(name), line: item.line };
+        for MappingEntry { name, item } in entries {
+            let location =
+                Location { around: Some(&location), step: LocationStep::Name(name), line: item.line };
             match &**name {
-                "rules" => rules.rules = self.elements(*item, place),
-                "overrides" => rules.overrides = self.elements(*item, place),
-                "allow" => rules.allow = self.value(*item, place).unwrap_or_default(),
-                "block" => rules.block = self.value(*item, place).unwrap_or_default(),
-                _ => self.problems.push(Fault::unknown(&FIELDS).at(&place).into_problem()),
+                "rules" => rules.rules = self.elements(*item, location),
+                "overrides" => rules.overrides = self.elements(*item, location),
+                "allow" => rules.allow = self.value(*item, location).unwrap_or_default(),
+                "block" => rules.block = self.value(*item, location).unwrap_or_default(),
+                _ => self.problems.push(DeserializeError::unknown(&FIELDS).at(&location).into_problem()),
             }
         }
         let is_required = document.tree.format == Format::Yaml;
-        if is_required && !document.tree.has(&Field::of("rules")) {
-            let problem = Problem::new(Field::of("rules"), "missing: write `rules: []` for no rules");
+        if is_required && !document.tree.has(&FieldPath::of("rules")) {
+            let problem = RuleProblem::new(FieldPath::of("rules"), "missing: write `rules: []` for no rules");
             self.problems.push(problem.in_line(root.line));
         }
         rules
     }
 
     /// Reads the elements of a list, each separately.
-    fn elements<T: DeserializeOwned>(&mut self, item: Item, place: Place<'_>) -> Vec<T> {
+    fn elements<T: DeserializeOwned>(&mut self, item: NodeRef, location: Location<'_>) -> Vec<T> {
         let node = self.document.tree.nodes.get(item.node);
         let Some(Node::List(items)) = node else {
             if let Some(node) = node {
-                self.problems.push(Fault::need("a list", node).at(&place).into_problem());
+                self.problems.push(DeserializeError::need("a list", node).at(&location).into_problem());
             }
             return Vec::new();
         };
         let mut elements = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
-            let place = Place { around: Some(&place), step: PlaceStep::Index(index), line: item.line };
+            let location =
+                Location { around: Some(&location), step: LocationStep::Index(index), line: item.line };
             // An element that cannot be read has a placeholder, so that the indexes of the others stay.
-            let element = self.value(*item, place).or_else(|| T::deserialize(Placeholder).ok());
+            let element =
+                self.value(*item, location).or_else(|| T::deserialize(PlaceholderDeserializer).ok());
             elements.extend(element);
             if self.is_ended {
                 break;

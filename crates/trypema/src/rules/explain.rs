@@ -6,7 +6,7 @@ use std::fmt;
 use super::definition::Rule;
 use super::endpoint::EndpointPattern;
 use super::request::{IndexedRequest, Request};
-use super::set::{Compiled, ListMatch, RuleSet};
+use super::set::{CompiledRule, ListMatch, RuleSet};
 use super::verdict::{RuleDecision, Verdict};
 use crate::error::TrypemaError;
 
@@ -112,7 +112,7 @@ impl RuleSet {
     fn not_applying_reason(
         &self,
         number: u32,
-        rule: &Compiled,
+        rule: &CompiledRule,
         indexed: &IndexedRequest<'_>,
     ) -> NotApplyingReason {
         let has_plan = |wanted: &String| indexed.plan == Some(wanted);
@@ -140,7 +140,7 @@ impl RuleSet {
     }
 
     /// Whether the rule is a candidate, and the request's key is outside its share.
-    fn is_outside_share(&self, number: u32, rule: &Compiled, indexed: &IndexedRequest<'_>) -> bool {
+    fn is_outside_share(&self, number: u32, rule: &CompiledRule, indexed: &IndexedRequest<'_>) -> bool {
         let found = self.candidate_index.find(indexed);
         let entry = found.as_slice().iter().find(|entry| entry.rule == number);
         entry.is_some_and(|entry| {
@@ -152,7 +152,7 @@ impl RuleSet {
 }
 
 /// Returns the attribute without which it is unknown whether the request is for an endpoint of the rule.
-fn missing_of_endpoint(rule: &Compiled, indexed: &IndexedRequest<'_>) -> Option<&'static str> {
+fn missing_of_endpoint(rule: &CompiledRule, indexed: &IndexedRequest<'_>) -> Option<&'static str> {
     let Some(path) = &indexed.path else { return Some("endpoint") };
     let would_match = |endpoint: &EndpointPattern| endpoint.matches(endpoint.method.as_deref(), Some(path));
     (indexed.method.is_none() && rule.endpoints.iter().any(would_match)).then_some("method")

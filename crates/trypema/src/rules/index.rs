@@ -29,7 +29,7 @@ impl IndexEntry {
 }
 
 /// The properties of a rule that determine its place in the index.
-pub(super) struct Filing<'a> {
+pub(super) struct IndexProperties<'a> {
     pub(super) endpoints: &'a [EndpointPattern],
     pub(super) plans: &'a [String],
     /// The attributes in the rule's key, the one that the fewest rules use first. Empty if the rule applies
@@ -84,7 +84,7 @@ struct AttributeGroup {
 }
 
 impl Index {
-    pub(super) fn file(&mut self, rule: u32, filing: &Filing<'_>) {
+    pub(super) fn file(&mut self, rule: u32, filing: &IndexProperties<'_>) {
         if filing.endpoints.is_empty() {
             self.any_endpoint.file(IndexEntry { rule, endpoint: IndexEntry::NO_ENDPOINT }, filing);
         }
@@ -169,7 +169,7 @@ impl Methods {
 }
 
 impl Plans {
-    fn file(&mut self, entry: IndexEntry, filing: &Filing<'_>) {
+    fn file(&mut self, entry: IndexEntry, filing: &IndexProperties<'_>) {
         if filing.plans.is_empty() {
             self.any.file(entry, filing.attributes);
         }

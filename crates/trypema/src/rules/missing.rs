@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::definition::{IfMissing, Rule};
 use super::request::{IndexedRequest, Request};
-use super::set::{Compiled, RuleSet};
+use super::set::{CompiledRule, RuleSet};
 use crate::check::MAX_CHECKS;
 use crate::error::TrypemaError;
 
@@ -103,7 +103,7 @@ impl RuleSet {
     }
 }
 
-impl Compiled {
+impl CompiledRule {
     /// Returns the first attribute of the rule's key that a request lacks. Always `None` for rules that skip
     /// such requests: the index finds those only if the request has all attributes.
     pub(super) fn missing_attribute(&self, indexed: &IndexedRequest<'_>) -> Option<u16> {

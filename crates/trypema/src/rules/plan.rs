@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::definition::{IfMissing, KeyVerdict, OnStoreFailure};
 use super::request::Request;
-use super::set::{Compiled, RuleSet, Special};
+use super::set::{CompiledRule, OverrideAction, RuleSet};
 use super::verdict::{RuleOutcome, Verdict};
 use crate::check::Check;
 use crate::decision::Decision;
@@ -79,12 +79,12 @@ impl Plan {
             rule.write_key(&mut verdict.keys, *entry, &indexed);
             let key = &verdict.keys[start..];
             let special = rule.special(key);
-            if !rule.is_in_share(key) || special == Some(&Special::Verdict(KeyVerdict::Allow)) {
+            if !rule.is_in_share(key) || special == Some(&OverrideAction::Verdict(KeyVerdict::Allow)) {
                 verdict.keys.truncate(start);
                 continue;
             }
             shadow_count += usize::from(rule.rule.is_shadow());
-            let is_blocked = special == Some(&Special::Verdict(KeyVerdict::Block));
+            let is_blocked = special == Some(&OverrideAction::Verdict(KeyVerdict::Block));
             verdict.outcomes.push(RuleOutcome {
                 rule: entry.rule,
                 key_end: verdict.keys.len(),
@@ -108,7 +108,7 @@ impl Plan {
             return None;
         }
         let special = compiled.special(key).cloned();
-        let is_blocked = special == Some(Special::Verdict(KeyVerdict::Block));
+        let is_blocked = special == Some(OverrideAction::Verdict(KeyVerdict::Block));
         let outcome = RuleOutcome {
             rule,
             key_end: key.len(),
@@ -157,7 +157,7 @@ impl Plan {
     }
 
     pub(super) fn has_candidates(&self) -> bool {
-        let is_candidate = |rule: &Compiled| self.verdict.set.live_rule_in_force(rule).is_some();
+        let is_candidate = |rule: &CompiledRule| self.verdict.set.live_rule_in_force(rule).is_some();
         self.shadow_count > 0
             && self
                 .verdict
@@ -207,7 +207,7 @@ impl Plan {
         self.verdict.set.at(rule)?.rule.on_store_failure
     }
 
-    fn checks(&self, count: usize, is_wanted: impl Fn(&Compiled) -> bool) -> Checks<'_> {
+    fn checks(&self, count: usize, is_wanted: impl Fn(&CompiledRule) -> bool) -> Checks<'_> {
         if count == 0 {
             return Checks::default();
         }
@@ -239,7 +239,7 @@ impl RuleOutcome {
     }
 }
 
-impl Compiled {
+impl CompiledRule {
     /// Whether a missing attribute is an error. Never for shadow rules.
     fn fails_on_missing(&self) -> bool {
         self.rule.if_missing == IfMissing::Error && !self.rule.is_shadow()

@@ -9,14 +9,14 @@ use thiserror::Error;
 pub struct InvalidRules {
     /// The file that the rules are from, if any.
     pub(super) file: Option<String>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<RuleProblem>,
     /// The number of problems that are not listed.
     pub(super) more: usize,
 }
 
 impl InvalidRules {
     /// Returns the problems, at most 100. Those of a file or a [`Document`](super::Document) are in its order.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[RuleProblem] {
         &self.problems
     }
 
@@ -57,13 +57,13 @@ const MAX_PROBLEMS: usize = 100;
 /// A bounded list of problems.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Problems {
-    listed: Vec<Problem>,
+    listed: Vec<RuleProblem>,
     /// The number of problems, including those that are not listed.
     found: usize,
 }
 
 impl Problems {
-    pub(super) fn push(&mut self, problem: Problem) {
+    pub(super) fn push(&mut self, problem: RuleProblem) {
         self.found += 1;
         if self.listed.len() < MAX_PROBLEMS {
             self.listed.push(problem);
@@ -77,7 +77,7 @@ impl Problems {
     }
 
     /// Keeps only those of the listed problems that satisfy `is_kept`.
-    pub(super) fn retain(&mut self, is_kept: impl Fn(&Problem) -> bool) {
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&RuleProblem) -> bool) {
         let before = self.listed.len();
         self.listed.retain(is_kept);
         self.found -= before - self.listed.len();
@@ -96,11 +96,11 @@ impl Problems {
         self.found == self.listed.len()
     }
 
-    pub(super) fn listed(&self) -> &[Problem] {
+    pub(super) fn listed(&self) -> &[RuleProblem] {
         &self.listed
     }
 
-    pub(super) fn listed_mut(&mut self) -> &mut [Problem] {
+    pub(super) fn listed_mut(&mut self) -> &mut [RuleProblem] {
         &mut self.listed
     }
 
@@ -117,15 +117,15 @@ impl Problems {
 
 /// One problem with a set of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    pub(super) field: Field,
+pub struct RuleProblem {
+    pub(super) field: FieldPath,
     pub(super) rule: Option<String>,
     pub(super) reason: String,
     pub(super) line: Option<u64>,
 }
 
-impl Problem {
-    pub(super) fn new(field: Field, reason: impl Into<String>) -> Self {
+impl RuleProblem {
+    pub(super) fn new(field: FieldPath, reason: impl Into<String>) -> Self {
         Self { field, rule: None, reason: reason.into(), line: None }
     }
 
@@ -135,7 +135,7 @@ impl Problem {
     }
 
     /// Returns the location of the problem, such as `rules[3].strategy.token_bucket.burst`.
-    pub fn field(&self) -> &Field {
+    pub fn field(&self) -> &FieldPath {
         &self.field
     }
 
@@ -155,7 +155,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for RuleProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.field.steps.is_empty() {
             write!(f, "{}", self.field)?;
@@ -170,18 +170,18 @@ impl fmt::Display for Problem {
 
 /// The path to a field of the written rules.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Field {
-    pub(super) steps: Vec<Step>,
+pub struct FieldPath {
+    pub(super) steps: Vec<PathStep>,
 }
 
 /// One step of the path to a field.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     Name(String),
     Index(usize),
 }
 
-impl Field {
+impl FieldPath {
     /// Returns the path to a top-level field.
     pub(super) fn of(name: &str) -> Self {
         Self::default().then(name)
@@ -189,12 +189,12 @@ impl Field {
 
     /// Returns the path to a field of this one.
     pub(super) fn then(&self, name: &str) -> Self {
-        self.step(Step::Name(name.to_owned()))
+        self.step(PathStep::Name(name.to_owned()))
     }
 
     /// Returns the path to an element of this list.
     pub(super) fn at(&self, index: usize) -> Self {
-        self.step(Step::Index(index))
+        self.step(PathStep::Index(index))
     }
 
     /// Whether this path is `outer`, or leads to a field inside of `outer`.
@@ -202,20 +202,20 @@ impl Field {
         self.steps.starts_with(&outer.steps)
     }
 
-    fn step(&self, step: Step) -> Self {
+    fn step(&self, step: PathStep) -> Self {
         let mut steps = self.steps.clone();
         steps.push(step);
         Self { steps }
     }
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, step) in self.steps.iter().enumerate() {
             match step {
-                Step::Index(at) => write!(f, "[{at}]")?,
-                Step::Name(name) if index == 0 => write!(f, "{}", name.escape_debug())?,
-                Step::Name(name) => write!(f, ".{}", name.escape_debug())?,
+                PathStep::Index(at) => write!(f, "[{at}]")?,
+                PathStep::Name(name) if index == 0 => write!(f, "{}", name.escape_debug())?,
+                PathStep::Name(name) => write!(f, ".{}", name.escape_debug())?,
             }
         }
         Ok(())

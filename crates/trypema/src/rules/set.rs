@@ -1,4 +1,4 @@
-//! Compiled rules: immutable and indexed.
+//! CompiledRule rules: immutable and indexed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -40,7 +40,7 @@ pub(super) const ENDPOINT: &str = "endpoint";
 #[derive(Debug, Default)]
 pub struct RuleSet {
     /// The rules, by priority.
-    pub(super) rules: Vec<Compiled>,
+    pub(super) rules: Vec<CompiledRule>,
     pub(super) index: Index,
     /// The index of the candidates.
     pub(super) candidate_index: Index,
@@ -59,14 +59,14 @@ pub struct RuleSet {
 
 /// A compiled rule.
 #[derive(Debug)]
-pub(super) struct Compiled {
+pub(super) struct CompiledRule {
     pub(super) rule: Rule,
     pub(super) limit: Limit,
     pub(super) endpoints: Vec<EndpointPattern>,
     /// The placeholders, in alphabetical order.
     pub(super) placeholders: Vec<Placeholder>,
     /// The overrides, by counter name.
-    pub(super) specials: Map<Box<str>, Special>,
+    pub(super) overrides_by_key: Map<Box<str>, OverrideAction>,
     /// For a candidate, the number of its live rule.
     pub(super) live: Option<u32>,
     /// For a log-only rule, the number of requests that it would have denied since it was loaded.
@@ -81,7 +81,7 @@ pub(super) struct Placeholder {
 
 /// An override for a single key, in place of the rule's limit.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Special {
+pub(super) enum OverrideAction {
     Limit(Limit),
     Verdict(KeyVerdict),
 }
@@ -162,7 +162,7 @@ impl RuleSet {
         self.compiled(id).map(|compiled| &compiled.rule)
     }
 
-    pub(super) fn compiled(&self, id: &str) -> Option<&Compiled> {
+    pub(super) fn compiled(&self, id: &str) -> Option<&CompiledRule> {
         self.at(*self.ids.get(id)?)
     }
 
@@ -206,11 +206,11 @@ impl RuleSet {
 
     /// Returns the live rule that a candidate is evaluated in place of. `None` if that rule is log-only: then
     /// the candidate counts on its own, as the log-only rule does.
-    pub(super) fn live_rule_in_force(&self, candidate: &Compiled) -> Option<u32> {
+    pub(super) fn live_rule_in_force(&self, candidate: &CompiledRule) -> Option<u32> {
         candidate.live.filter(|live| self.at(*live).is_some_and(|live| !live.rule.is_shadow()))
     }
 
-    pub(super) fn at(&self, rule: u32) -> Option<&Compiled> {
+    pub(super) fn at(&self, rule: u32) -> Option<&CompiledRule> {
         self.rules.get(rule as usize)
     }
 
@@ -232,10 +232,10 @@ impl RuleSet {
     }
 }
 
-impl Compiled {
+impl CompiledRule {
     /// Returns the override for a counter name, if there is one.
-    pub(super) fn special(&self, key: &str) -> Option<&Special> {
-        if self.specials.is_empty() { None } else { self.specials.get(key) }
+    pub(super) fn special(&self, key: &str) -> Option<&OverrideAction> {
+        if self.overrides_by_key.is_empty() { None } else { self.overrides_by_key.get(key) }
     }
 
     /// Whether the rule is evaluated for a counter name. Only candidates with a share leave names out.
@@ -261,7 +261,7 @@ impl Compiled {
     /// Returns the limit for a counter name: that of its override, or the rule's.
     pub(super) fn limit_of(&self, key: &str) -> &Limit {
         match self.special(key) {
-            Some(Special::Limit(limit)) => limit,
+            Some(OverrideAction::Limit(limit)) => limit,
             _ => &self.limit,
         }
     }

@@ -1,7 +1,7 @@
 //! Overrides that no request can match.
 
 use super::definition::Rule;
-use super::set::{Compiled, ENDPOINT, RuleSet};
+use super::set::{CompiledRule, ENDPOINT, RuleSet};
 
 /// An override that no request can match. Its rule is limited to certain endpoints and counts by endpoint,
 /// but the override names a different one.
@@ -18,14 +18,16 @@ impl RuleSet {
     /// Returns the overrides that no request can match, by rule and endpoint. If a rule lists endpoints,
     /// `{endpoint}` is always one of them, so an override for another endpoint has no effect.
     pub fn unmatched_overrides(&self) -> impl Iterator<Item = UnmatchedOverride<'_>> {
-        let by_endpoint = |compiled: &&Compiled| {
+        let by_endpoint = |compiled: &&CompiledRule| {
             let mut placeholders = compiled.placeholders.iter();
             !compiled.rule.endpoints.is_empty()
                 && placeholders.any(|placeholder| &*placeholder.name == ENDPOINT)
         };
         self.rules.iter().filter(by_endpoint).flat_map(|compiled| {
-            let endpoints =
-                compiled.specials.keys().filter_map(|key| self.values_of(key)?.values.remove(ENDPOINT));
+            let endpoints = compiled
+                .overrides_by_key
+                .keys()
+                .filter_map(|key| self.values_of(key)?.values.remove(ENDPOINT));
             let mut unmatched: Vec<String> =
                 endpoints.filter(|endpoint| !compiled.rule.endpoints.contains(endpoint)).collect();
             unmatched.sort_unstable();

@@ -88,19 +88,19 @@ impl Engine {
         on_reload: impl FnMut(Result<Arc<RuleSet>, InvalidRules>) + Send + 'static,
     ) -> io::Result<FileWatcher> {
         let (commands, received) = mpsc::channel();
-        let watch = Watch { engine: Arc::downgrade(self), file, on_reload };
+        let watch = WatchLoop { engine: Arc::downgrade(self), file, on_reload };
         thread::Builder::new().name("trypema-rules".to_owned()).spawn(move || watch.run(&received))?;
         Ok(FileWatcher { commands })
     }
 }
 
-struct Watch<F> {
+struct WatchLoop<F> {
     engine: Weak<Engine>,
     file: RulesFile,
     on_reload: F,
 }
 
-impl<F: FnMut(Result<Arc<RuleSet>, InvalidRules>)> Watch<F> {
+impl<F: FnMut(Result<Arc<RuleSet>, InvalidRules>)> WatchLoop<F> {
     /// Watches until the engine is dropped, or until the watcher is dropped without `detach`.
     fn run(mut self, commands: &mpsc::Receiver<Command>) {
         let mut is_detached = false;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::definition::Rules;
 use super::document::{Document, MAX_BYTES, refuse_large};
-use super::problem::{Field, InvalidRules, Problem, Problems};
+use super::problem::{FieldPath, InvalidRules, Problems, RuleProblem};
 use super::set::RuleSet;
 
 impl Rules {
@@ -84,7 +84,7 @@ impl RuleSet {
 }
 
 fn text_of(path: &Path) -> Result<String, InvalidRules> {
-    let unreadable = |error| only(Problem::new(Field::default(), format!("cannot be read: {error}")));
+    let unreadable = |error| only(RuleProblem::new(FieldPath::default(), format!("cannot be read: {error}")));
     let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     // One byte more than allowed shows that the file is too large.
@@ -93,11 +93,11 @@ fn text_of(path: &Path) -> Result<String, InvalidRules> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count() as u64;
-        only(Problem::new(Field::default(), "not valid UTF-8").in_line(line))
+        only(RuleProblem::new(FieldPath::default(), "not valid UTF-8").in_line(line))
     })
 }
 
-fn only(problem: Problem) -> InvalidRules {
+fn only(problem: RuleProblem) -> InvalidRules {
     let mut problems = Problems::default();
     problems.push(problem);
     problems.into_error(None)

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Barrier};
 
-use trypema::local::Receipt;
+use trypema::local::LocalReceipt;
 use trypema::{Decision, Limit, MultiDecision, RateLimiter, TrypemaError};
 
 use super::asked::{Asked, checks};
@@ -58,25 +58,25 @@ pub(crate) struct Stored {
 pub(crate) struct OnLocal(pub(crate) Arc<RateLimiter>);
 
 impl Provider for OnLocal {
-    type Receipt = Receipt;
+    type Receipt = LocalReceipt;
 
-    fn take_all(&self, asked: &[Asked]) -> Answer<Receipt> {
+    fn take_all(&self, asked: &[Asked]) -> Answer<LocalReceipt> {
         self.0.local().take_all(&checks(asked))
     }
 
-    fn reserve_all(&self, asked: &[Asked]) -> Answer<Receipt> {
+    fn reserve_all(&self, asked: &[Asked]) -> Answer<LocalReceipt> {
         self.0.local().reserve_all(&checks(asked))
     }
 
-    fn peek_all(&self, asked: &[Asked]) -> Answer<Receipt> {
+    fn peek_all(&self, asked: &[Asked]) -> Answer<LocalReceipt> {
         self.0.local().peek_all(&checks(asked))
     }
 
-    fn refund_all(&self, asked: &[Asked], receipts: &[Option<Receipt>]) {
+    fn refund_all(&self, asked: &[Asked], receipts: &[Option<LocalReceipt>]) {
         self.0.local().refund_all(&checks(asked), receipts);
     }
 
-    fn units(receipt: &Receipt) -> u64 {
+    fn units(receipt: &LocalReceipt) -> u64 {
         receipt.units()
     }
 
@@ -92,7 +92,7 @@ impl Provider for OnLocal {
         }
     }
 
-    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<Receipt>> {
+    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<LocalReceipt>> {
         let start = Barrier::new(callers.len());
         std::thread::scope(|scope| {
             let callers: Vec<_> = callers

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use trypema::RateLimiter;
 use trypema::clock::{ManualClock, Timestamp};
-use trypema::redis::{InstanceLiveness, LeaseArgs, Limiter, Receipt};
+use trypema::redis::{InstanceLiveness, LeaseArgs, RedisLimiter, RedisReceipt};
 use trypema::strategy::{Leasable, Strategy};
 use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::model::{
@@ -35,14 +35,14 @@ struct Original<'a, M: RedisStrategy> {
     /// One limiter per version. Each step uses a random one.
     limits: &'a [RateLimiter],
     random: Random,
-    receipts: Vec<Receipt>,
+    receipts: Vec<RedisReceipt>,
     /// Whether the last step reset an existing key.
     is_reset: bool,
     strategy: std::marker::PhantomData<M>,
 }
 
 impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
-    fn limiter(&mut self) -> &Limiter<CoreOf<M>> {
+    fn limiter(&mut self) -> &RedisLimiter<CoreOf<M>> {
         let any = self.random.below(self.limits.len() as u64) as usize;
         M::redis_limiter(&self.limits[any])
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::counting_allocator::{allocations, live_bytes};
 use trypema::clock::ManualClock;
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
     AbuseLimit, AbuseTier, FixedWindowLimit, RateLimit, RateLimiter, SlidingWindowLimit, TokenBucketLimits,
@@ -32,7 +32,7 @@ impl Fixture {
     }
 
     /// Asserts that calls do not allocate. The measured calls must include both admissions and denials.
-    fn is_silent<S: Strategy>(&self, limiter: &Limiter<S>, limit: &S::Limit, pause: Duration) {
+    fn is_silent<S: Strategy>(&self, limiter: &LocalLimiter<S>, limit: &S::Limit, pause: Duration) {
         for key in KEY_LENGTHS.map(|length| "k".repeat(length)) {
             let handle = limiter.key(&key);
             let mut calls = [0; 2];

@@ -8,12 +8,12 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use trypema::clock::{ManualClock, Timestamp};
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
     AbsoluteLimit, AbuseLimit, AbuseTier, BlockScope, Decision, FixedWindowLimit, HardLimitFactor,
-    RateGroupSizeMs, RateLimit, RateLimiter, Receipt, SlidingWindowLimit, SuppressedLimit, TokenBucketLimits,
-    TokenLimit, WhenFull, WindowSizeSeconds,
+    LocalReceipt, RateGroupSizeMs, RateLimit, RateLimiter, SlidingWindowLimit, SuppressedLimit,
+    TokenBucketLimits, TokenLimit, WhenFull, WindowSizeSeconds,
 };
 
 const ROUNDS: u64 = 300;
@@ -60,10 +60,10 @@ fn move_clock(clock: &ManualClock, dice: &mut Dice) {
 }
 
 struct Extremes<'a, S: Strategy> {
-    limiter: &'a Limiter<S>,
+    limiter: &'a LocalLimiter<S>,
     limits: &'a [S::Limit],
     keys: &'a [String],
-    receipts: Vec<Receipt>,
+    receipts: Vec<LocalReceipt>,
 }
 
 impl<S: Strategy> Extremes<'_, S> {
@@ -126,7 +126,7 @@ fn read(decision: &Decision) {
 
 /// Calls random operations on one strategy. `more` adds those that only this strategy has.
 fn survives<S: Strategy>(
-    choose: impl Fn(&RateLimiter) -> &Limiter<S>,
+    choose: impl Fn(&RateLimiter) -> &LocalLimiter<S>,
     limits: &[S::Limit],
     more: impl Fn(&RateLimiter, &mut Dice, &str),
 ) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::counting_allocator::{allocations, live_bytes};
 use trypema::clock::ManualClock;
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
     AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateLimit, RateLimiter, RateLimiterBuilder,
@@ -72,18 +72,18 @@ macro_rules! for_each_strategy {
     };
 }
 
-fn is_taken<S: Strategy>(limiter: &Limiter<S>, key: &str, limit: &S::Limit) -> bool {
+fn is_taken<S: Strategy>(limiter: &LocalLimiter<S>, key: &str, limit: &S::Limit) -> bool {
     S::core(&limiter.take(key, limit, 1)).is_allowed()
 }
 
 /// Takes single units until denied. Returns the number admitted.
-fn exhaust<S: Strategy>(limiter: &Limiter<S>, key: &str, limit: &S::Limit) -> u64 {
+fn exhaust<S: Strategy>(limiter: &LocalLimiter<S>, key: &str, limit: &S::Limit) -> u64 {
     (0..).take_while(|_| is_taken(limiter, key, limit)).count() as u64
 }
 
 #[test]
 fn a_flood_neither_grows_memory_nor_frees_a_key_at_its_limit() {
-    fn check<S: Strategy>(_: &Flood, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn check<S: Strategy>(_: &Flood, limiter: &LocalLimiter<S>, limit: &S::Limit) {
         for resident in 0..MAX_KEYS {
             assert_eq!(exhaust(limiter, &format!("resident {resident}"), limit), CAPACITY);
         }
@@ -111,7 +111,7 @@ fn a_flood_neither_grows_memory_nor_frees_a_key_at_its_limit() {
 
 #[test]
 fn a_key_without_room_gains_nothing_when_room_appears() {
-    fn check<S: Strategy>(_: &Flood, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn check<S: Strategy>(_: &Flood, limiter: &LocalLimiter<S>, limit: &S::Limit) {
         assert!(is_taken(limiter, "resident", limit));
         assert!(is_taken(limiter, "late", limit));
         assert_eq!(limiter.len(), 1);
@@ -126,7 +126,7 @@ fn a_key_without_room_gains_nothing_when_room_appears() {
 /// Stale states do not count against the capacity.
 #[test]
 fn stale_keys_take_no_room() {
-    fn check<S: Strategy>(flood: &Flood, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn check<S: Strategy>(flood: &Flood, limiter: &LocalLimiter<S>, limit: &S::Limit) {
         let fill = |name: &str| {
             let keys = (0..MAX_KEYS).map(|key| exhaust(limiter, &format!("{name} {key}"), limit));
             keys.filter(|admitted| *admitted == CAPACITY).count()
@@ -149,7 +149,7 @@ fn evicting(max_keys: usize) -> Flood {
 
 #[test]
 fn eviction_keeps_the_bound() {
-    fn check<S: Strategy>(_: &Flood, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn check<S: Strategy>(_: &Flood, limiter: &LocalLimiter<S>, limit: &S::Limit) {
         for key in 0..2 * MAX_KEYS {
             is_taken(limiter, &format!("resident {key}"), limit);
         }
@@ -167,7 +167,7 @@ fn eviction_keeps_the_bound() {
 
 #[test]
 fn eviction_admits_however_little_room_there_is() {
-    fn check<S: Strategy>(_: &Flood, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn check<S: Strategy>(_: &Flood, limiter: &LocalLimiter<S>, limit: &S::Limit) {
         for key in 0..2 * MAX_KEYS {
             assert!(is_taken(limiter, &format!("new {key}"), limit), "{} {key}", S::NAME);
         }
@@ -205,7 +205,7 @@ fn keys_that_never_come_back_are_swept_as_others_come() {
 #[test]
 fn endless_keys_take_bounded_memory() {
     const KEYS: i64 = 5;
-    fn check<S: Strategy>(_: &Flood, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn check<S: Strategy>(_: &Flood, limiter: &LocalLimiter<S>, limit: &S::Limit) {
         let mut key = "x".repeat(10 << 20);
         let before = live_bytes();
         for number in 0..KEYS {
@@ -225,7 +225,7 @@ fn endless_keys_take_bounded_memory() {
 #[test]
 fn rejections_leave_memory_as_it_was() {
     const REJECTIONS: u64 = 1_000_000;
-    fn check<S: Strategy>(flood: &Flood, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn check<S: Strategy>(flood: &Flood, limiter: &LocalLimiter<S>, limit: &S::Limit) {
         exhaust(limiter, "ann", limit);
         let hammer = |times| {
             for time in 0..times {
@@ -250,7 +250,7 @@ fn rejections_leave_memory_as_it_was() {
 
 #[test]
 fn forgetting_gives_memory_back() {
-    fn check<S: Strategy>(flood: &Flood, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn check<S: Strategy>(flood: &Flood, limiter: &LocalLimiter<S>, limit: &S::Limit) {
         let empty = live_bytes();
         for key in 0..200_000 {
             is_taken(limiter, &format!("a key that is kept on the heap, {key}"), limit);

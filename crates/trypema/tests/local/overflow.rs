@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
     AbsoluteLimit, AbuseLimit, AbuseTier, BlockScope, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs,
@@ -24,7 +24,7 @@ fn one_key() -> (Arc<ManualClock>, RateLimiter) {
     (clock, builder.build().unwrap())
 }
 
-fn is_taken<S: Strategy>(limiter: &Limiter<S>, key: &str, limit: &S::Limit) -> bool {
+fn is_taken<S: Strategy>(limiter: &LocalLimiter<S>, key: &str, limit: &S::Limit) -> bool {
     S::core(&limiter.take(key, limit, 1)).is_allowed()
 }
 
@@ -38,7 +38,7 @@ fn fast_keys() -> impl Iterator<Item = String> {
 /// A slow key at its limit stays denied, whatever fast keys in the same shard do.
 fn a_fast_key_frees_no_slow_one<S: Strategy>(
     clock: &ManualClock,
-    limiter: &Limiter<S>,
+    limiter: &LocalLimiter<S>,
     [slow, fast]: [&S::Limit; 2],
 ) {
     assert!(is_taken(limiter, "resident", slow));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::counting_allocator::allocated_bytes;
 use trypema::clock::{Clock, ManualClock, SystemClock};
-use trypema::local::{Limiter, LocalRateLimiterProvider};
+use trypema::local::{LocalLimiter, LocalRateLimiterProvider};
 use trypema::strategy::Strategy;
 use trypema::{
     AbsoluteLimit, AbuseLimit, AbuseTier, BlockScope, Check, HardLimitFactor, Limit, RateGroupSizeMs,
@@ -31,7 +31,7 @@ struct Scene {
 impl Scene {
     /// A limiter with room for one key only, which a resident key occupies.
     fn full<S: Strategy>(
-        limiter: impl Fn(&LocalRateLimiterProvider) -> &Limiter<S>,
+        limiter: impl Fn(&LocalRateLimiterProvider) -> &LocalLimiter<S>,
         limit: &S::Limit,
     ) -> Self {
         let clock = Arc::new(ManualClock::default());
@@ -41,7 +41,7 @@ impl Scene {
     }
 
     /// Fills the shared state through keys that do not fit into the table.
-    fn fill<S: Strategy>(&self, limiter: &Limiter<S>, limit: &S::Limit, calls: u32) {
+    fn fill<S: Strategy>(&self, limiter: &LocalLimiter<S>, limit: &S::Limit, calls: u32) {
         for _ in 0..calls {
             for key in ["ann", "bob", "cid"] {
                 limiter.take(key, limit, 1);
@@ -52,7 +52,7 @@ impl Scene {
 }
 
 /// Calls every operation with keys that share a large state.
-fn calls_stay_small<S: Strategy>(scene: &Scene, limiter: &Limiter<S>, limit: (&S::Limit, Limit)) {
+fn calls_stay_small<S: Strategy>(scene: &Scene, limiter: &LocalLimiter<S>, limit: (&S::Limit, Limit)) {
     let cheap = |what: &str, call: &dyn Fn()| {
         call(); // The first call may grow the state.
         let before = allocated_bytes();

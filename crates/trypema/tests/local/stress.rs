@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
     AbuseLimit, AbuseTier, BlockScope, FixedWindowLimit, RateLimit, RateLimiter, SlidingWindowLimit,
@@ -32,7 +32,7 @@ fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-fn step<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit, dice: u64) {
+fn step<S: Strategy>(limiter: &LocalLimiter<S>, limit: &S::Limit, dice: u64) {
     let key = KEYS[(dice % 6) as usize];
     let cost = dice >> 8 & 3;
     match dice >> 16 & 15 {

@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use trypema::clock::{Clock, Timestamp};
-use trypema::local::Limiter;
+use trypema::local::LocalLimiter;
 use trypema::strategy::Strategy;
 use trypema::{
     AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit, RateLimiter,
@@ -61,12 +61,12 @@ fn counters() -> Vec<AtomicU64> {
     (0..REPETITIONS).map(|_| AtomicU64::new(0)).collect()
 }
 
-fn is_taken<S: Strategy>(limiter: &Limiter<S>, key: &str, limit: &S::Limit, cost: u64) -> bool {
+fn is_taken<S: Strategy>(limiter: &LocalLimiter<S>, key: &str, limit: &S::Limit, cost: u64) -> bool {
     S::core(&limiter.take(key, limit, cost)).is_allowed()
 }
 
 /// Takes single units, more than the capacity: exactly `expected` are admitted in each repetition.
-fn admits_exactly<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit, expected: u64) {
+fn admits_exactly<S: Strategy>(limiter: &LocalLimiter<S>, limit: &S::Limit, expected: u64) {
     const TAKES_PER_THREAD: usize = 4;
     const { assert!(THREADS * TAKES_PER_THREAD > CAPACITY as usize) };
     let admitted = counters();
@@ -82,7 +82,7 @@ fn admits_exactly<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit, expected:
 }
 
 /// Takes mixed costs: never more than the capacity is admitted, and no cost that fits is denied.
-fn admits_what_fits<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit) {
+fn admits_what_fits<S: Strategy>(limiter: &LocalLimiter<S>, limit: &S::Limit) {
     let (admitted, least_denied) = (counters(), counters());
     least_denied.iter().for_each(|cost| cost.store(u64::MAX, Ordering::Relaxed));
     hammer(|thread, repetition| {
@@ -234,7 +234,7 @@ fn mixed_attempts_never_pass_the_threshold() {
 /// The system clock moves during the race, and is read before the lock is taken.
 #[test]
 fn the_system_clock_admits_the_capacity_exactly() {
-    fn race<S: Strategy>(limiter: &Limiter<S>, limit: &S::Limit) {
+    fn race<S: Strategy>(limiter: &LocalLimiter<S>, limit: &S::Limit) {
         let admitted = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..THREADS {

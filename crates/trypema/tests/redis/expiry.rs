@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
-use trypema::redis::Limiter;
+use trypema::redis::RedisLimiter;
 use trypema::strategy::Wire;
 use trypema::{RateLimiter, WindowSizeSeconds};
 use trypema_testkit::blocking::{self, Blocking, connect};
@@ -93,7 +93,7 @@ struct Persisted {
 }
 
 impl Visit for Persisted {
-    fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         let name = format!("trypema:{{ann}}:{}", S::SUFFIX);
         Blocking(limiter).take("ann", limit, 1);
         assert_eq!(self.control.command(&["PERSIST", &name]).unwrap().integer(), Some(1), "{name}");
@@ -110,7 +110,7 @@ fn a_long_state_that_lost_its_time_to_live_gets_one_with_the_next_take() {
     let clock = Arc::new(ManualClock::default());
     let rl = blocking::limiter(&connect(&server.url()), "trypema", &clock).build().unwrap();
     let (limits, mut control) = (Limits::of(5_000, LONG), server.control().unwrap());
-    let limiter: &Limiter<trypema::strategy::Absolute> = rl.redis().absolute();
+    let limiter: &RedisLimiter<trypema::strategy::Absolute> = rl.redis().absolute();
     let take = || {
         clock.advance(Duration::from_millis(10));
         Blocking(limiter).take("ann", &limits.absolute, 1);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::{Clock, SystemClock};
-use trypema::redis::{Limiter, OnFailure, RedisConnection, RedisFailureKind};
+use trypema::redis::{OnFailure, RedisConnection, RedisFailureKind, RedisLimiter};
 use trypema::strategy::Wire;
 use trypema::{Decision, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, key, wait_for};
@@ -63,11 +63,11 @@ fn among(instances: u32) -> OnFailure {
     OnFailure::Local { instances: NonZeroU32::new(instances).unwrap() }
 }
 
-fn take<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit, cost: u64) -> Decision {
+fn take<S: Wire>(limiter: &RedisLimiter<S>, limit: &S::Limit, cost: u64) -> Decision {
     S::core(&wait_for(limiter.take(&key("ann"), limit, cost)).unwrap())
 }
 
-fn peek<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit, cost: u64) -> Decision {
+fn peek<S: Wire>(limiter: &RedisLimiter<S>, limit: &S::Limit, cost: u64) -> Decision {
     S::core(&wait_for(limiter.peek(&key("ann"), limit, cost)).unwrap())
 }
 
@@ -77,7 +77,7 @@ fn fail_is_an_error_of_every_verb() {
     struct Fails(Arc<Recorder>);
 
     impl Claim for Fails {
-        fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+        fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
             let ann = key("ann");
             let errors = [
                 wait_for(limiter.take(&ann, limit, 1)).err(),
@@ -109,7 +109,7 @@ fn allow_admits_all_but_what_can_never_fit() {
     struct Admits;
 
     impl Claim for Admits {
-        fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+        fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
             for _ in 0..3 * CAPACITY {
                 let decision = take(limiter, limit, 1);
                 assert!(decision.is_allowed() && decision.is_substitute(), "{} {decision:?}", S::NAME);
@@ -135,7 +135,7 @@ fn deny_denies_all_and_says_when_to_try_again() {
     struct Denies;
 
     impl Claim for Denies {
-        fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+        fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
             for cost in [1, CAPACITY] {
                 for decision in [take(limiter, limit, cost), peek(limiter, limit, cost)] {
                     assert!(!decision.is_allowed() && decision.is_substitute(), "{} {decision:?}", S::NAME);
@@ -159,7 +159,7 @@ fn taking_up_to_more_than_fits() {
     struct Gets(u64);
 
     impl Claim for Gets {
-        fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+        fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
             let granted = wait_for(limiter.take_up_to(&key("ann"), limit, CAPACITY * 100)).unwrap();
             // Suppressed may grant up to twice its limit.
             let most = if S::NAME == "suppressed" { 2 * self.0 } else { self.0 };

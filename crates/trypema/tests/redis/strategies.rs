@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use trypema::redis::Limiter;
+use trypema::redis::RedisLimiter;
 use trypema::strategy::{Absolute, Abuse, FixedWindow, SlidingWindow, Suppressed, TokenBucket, Wire};
 use trypema::{
     AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, RateGroupSizeMs, RateLimit,
@@ -43,7 +43,7 @@ impl Limits {
 
 /// An action on one strategy.
 pub(crate) trait Visit {
-    fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit);
+    fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit);
 }
 
 /// Calls `visitor` with every strategy.

@@ -7,7 +7,7 @@ use super::lease_request::LeaseRequest;
 use crate::clock::Timestamp;
 use crate::decision::DecisionTime;
 use crate::hybrid::state::{LeaseDecision, LeaseRequestResult, RequestTiming, Table, TableEntry, TimedGrant};
-use crate::redis::{InstanceLiveness, Limiter as RedisLimiter, RedisFailure, RedisFailureKind};
+use crate::redis::{InstanceLiveness, RedisFailure, RedisFailureKind, RedisLimiter};
 use crate::strategy::{Leasable, LeaseParams};
 
 #[derive(Debug)]

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::limiter::Limiter;
+use super::limiter::HybridLimiter;
 use crate::decision::{BlockScope, LimiterDecision};
 use crate::error::TrypemaError;
 use crate::redis::RedisKey;
 use crate::strategy::{Abuse, AbuseLimit};
 
-impl Limiter<Abuse> {
-    /// Records an attempt: a [`take`](Limiter::take) of one unit, with the decision as a
+impl HybridLimiter<Abuse> {
+    /// Records an attempt: a [`take`](HybridLimiter::take) of one unit, with the decision as a
     /// [`LimiterDecision`].
     pub async fn check(&self, key: &RedisKey, limit: &AbuseLimit) -> Result<LimiterDecision, TrypemaError> {
         Ok(LimiterDecision::from(&self.take(key, limit, 1).await?))

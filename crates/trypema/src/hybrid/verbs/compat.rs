@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::decide::Attempt;
-use super::limiter::Limiter;
+use super::limiter::HybridLimiter;
 use crate::decision::RateLimitDecision;
 use crate::error::TrypemaError;
 use crate::hybrid::state::TakeArgs;
@@ -11,10 +11,10 @@ use crate::redis::{LimitedKey, RedisKey, WindowOptions, WindowStrategy};
 use crate::strategy::{Absolute, Leasable, Suppressed};
 use crate::units::RateLimit;
 
-/// Sliding windows with strict limits; see [`HybridWindowLimiter`] for `inc` and [`Limiter`] for the other verbs.
+/// Sliding windows with strict limits; see [`HybridWindowLimiter`] for `inc` and [`HybridLimiter`] for the other verbs.
 pub type AbsoluteHybridRateLimiter = HybridWindowLimiter<Absolute>;
 
-/// Sliding windows that shed load gradually; see [`HybridWindowLimiter`] for `inc` and [`Limiter`] for the other
+/// Sliding windows that shed load gradually; see [`HybridWindowLimiter`] for `inc` and [`HybridLimiter`] for the other
 /// verbs.
 pub type SuppressedHybridRateLimiter = HybridWindowLimiter<Suppressed>;
 
@@ -22,12 +22,12 @@ pub type SuppressedHybridRateLimiter = HybridWindowLimiter<Suppressed>;
 /// a key stays in force while the key is live.
 #[derive(Debug)]
 pub struct HybridWindowLimiter<S: WindowStrategy + Leasable> {
-    core: Limiter<S>,
+    core: HybridLimiter<S>,
     windows: WindowOptions,
 }
 
 impl<S: WindowStrategy + Leasable> HybridWindowLimiter<S> {
-    pub(super) fn new(core: Limiter<S>, windows: WindowOptions) -> Self {
+    pub(super) fn new(core: HybridLimiter<S>, windows: WindowOptions) -> Self {
         Self { core, windows }
     }
 
@@ -81,9 +81,9 @@ impl<S: WindowStrategy + Leasable> Clone for HybridWindowLimiter<S> {
 }
 
 impl<S: WindowStrategy + Leasable> Deref for HybridWindowLimiter<S> {
-    type Target = Limiter<S>;
+    type Target = HybridLimiter<S>;
 
-    fn deref(&self) -> &Limiter<S> {
+    fn deref(&self) -> &HybridLimiter<S> {
         &self.core
     }
 }

@@ -4,23 +4,21 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::decide::{Attempt, CountCall, DecideResult, TryDecide};
-use super::handle::KeyHandle;
-use super::receipt::{Origin, Receipt, Reservation, SpentLease};
+use super::handle::HybridKeyHandle;
+use super::receipt::{HybridReceipt, Origin, SpentLease};
 use super::split::Split;
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::hybrid::background::{OutcomeAt, Shared};
 use crate::hybrid::state::{HybridBound, TakeArgs};
-use crate::local::Granted;
-use crate::redis::{
-    LeaseArgs, LimitedKey, Limiter as RedisLimiter, RedisFailure, RedisFailureKind, RedisKey, both,
-};
+use crate::local::{DecisionWithReceipt, Granted};
+use crate::redis::{LeaseArgs, LimitedKey, RedisFailure, RedisFailureKind, RedisKey, RedisLimiter, both};
 use crate::strategy::{Leasable, LeaseParams, LeasedUnits};
 
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
 /// It decides in this process when it holds a lease.
 ///
-/// The verbs are those of [`redis::Limiter`](crate::redis::Limiter), work on the same counters and have the
+/// The verbs are those of [`redis::RedisLimiter`](crate::redis::RedisLimiter), work on the same counters and have the
 /// same meaning: no more is admitted than Redis would admit. A busy key is decided at once, with units that
 /// were leased before. Any other key takes one call to Redis.
 ///
@@ -46,7 +44,7 @@ use crate::strategy::{Leasable, LeaseParams, LeasedUnits};
 ///
 /// Clones are cheap and share their state.
 #[derive(Debug)]
-pub struct Limiter<S: Leasable> {
+pub struct HybridLimiter<S: Leasable> {
     pub(super) shared: Arc<Shared<S>>,
 }
 
@@ -54,16 +52,16 @@ pub struct Limiter<S: Leasable> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyReceipt<'a> {
     pub(super) key: &'a RedisKey,
-    pub(super) receipt: &'a Receipt,
+    pub(super) receipt: &'a HybridReceipt,
 }
 
-impl<S: Leasable> Clone for Limiter<S> {
+impl<S: Leasable> Clone for HybridLimiter<S> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<S: Leasable> Limiter<S> {
+impl<S: Leasable> HybridLimiter<S> {
     pub(super) fn of(shared: &Arc<Shared<S>>) -> Self {
         Self { shared: Arc::clone(shared) }
     }
@@ -86,7 +84,7 @@ impl<S: Leasable> Limiter<S> {
         decision
     }
 
-    /// Same as [`Limiter::take`], without waiting. Returns `None` and spends nothing if the decision needs
+    /// Same as [`HybridLimiter::take`], without waiting. Returns `None` and spends nothing if the decision needs
     /// Redis.
     ///
     /// For a busy key this soon returns a decision: if
@@ -108,7 +106,7 @@ impl<S: Leasable> Limiter<S> {
         }
     }
 
-    /// Returns the decision that [`Limiter::take`] would make. Spends nothing.
+    /// Returns the decision that [`HybridLimiter::take`] would make. Spends nothing.
     pub async fn peek<'l>(
         &self,
         key: &RedisKey,
@@ -121,7 +119,7 @@ impl<S: Leasable> Limiter<S> {
         }
     }
 
-    /// Returns the used and the remaining units: a [`Limiter::peek`] with a cost of 0.
+    /// Returns the used and the remaining units: a [`HybridLimiter::peek`] with a cost of 0.
     pub async fn usage<'l>(
         &self,
         key: &RedisKey,
@@ -155,33 +153,33 @@ impl<S: Leasable> Limiter<S> {
         Ok(granted)
     }
 
-    /// Takes `cost` if it fits, and issues a receipt for a later [`Limiter::refund`].
+    /// Takes `cost` if it fits, and issues a receipt for a later [`HybridLimiter::refund`].
     pub async fn reserve<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
         cost: u64,
-    ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
+    ) -> Result<DecisionWithReceipt<S::Decision<'l>, HybridReceipt>, TrypemaError> {
         let (take, started) = (TakeArgs { key, limit, cost }, self.redis().started());
         let mut spent = Vec::new();
         match self.shared.decide(take, Attempt::FIRST, |units: LeasedUnits| spent.push(units)).await {
             Ok(DecideResult::NeedsRedis(_)) => {
                 let reservation = self.redis().reserve(key, limit, cost).await?;
                 let receipt =
-                    reservation.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
-                Ok(Reservation { decision: reservation.decision, receipt })
+                    reservation.receipt.map(|receipt| HybridReceipt::new::<S>(key, Origin::Redis(receipt)));
+                Ok(DecisionWithReceipt { decision: reservation.decision, receipt })
             }
             Ok(DecideResult::Decided(found)) => {
                 let receipt = self.leased_receipt(key, limit, spent);
                 let decision = found.decision::<S>(limit);
                 self.redis().notify_decision(key, cost, started, Some(S::core(&decision)));
-                Ok(Reservation { decision, receipt })
+                Ok(DecisionWithReceipt { decision, receipt })
             }
             Err(failure) => {
                 let decision =
                     self.redis().or_fallback_take(LimitedKey { key, limit }, cost, Err(failure))?;
                 self.redis().notify_decision(key, cost, started, Some(S::core(&decision)));
-                Ok(Reservation { decision, receipt: None })
+                Ok(DecisionWithReceipt { decision, receipt: None })
             }
         }
     }
@@ -193,12 +191,12 @@ impl<S: Leasable> Limiter<S> {
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        receipt: &Receipt,
+        receipt: &HybridReceipt,
     ) -> Result<u64, TrypemaError> {
         self.refund_with_deadline(self.redis().deadline_from_now(), limit, KeyReceipt { key, receipt }).await
     }
 
-    /// Same as [`Limiter::refund`], with a deadline.
+    /// Same as [`HybridLimiter::refund`], with a deadline.
     pub(super) async fn refund_with_deadline(
         &self,
         deadline: Timestamp,
@@ -220,12 +218,12 @@ impl<S: Leasable> Limiter<S> {
         key: &RedisKey,
         limit: &S::Limit,
         units: Vec<LeasedUnits>,
-    ) -> Option<Receipt> {
+    ) -> Option<HybridReceipt> {
         if units.is_empty() {
             return None;
         }
         let resets = self.shared.table.with(key, |entry| entry.resets).unwrap_or(0);
-        Some(Receipt::new::<S>(
+        Some(HybridReceipt::new::<S>(
             key,
             Origin::Leased(SpentLease { units, resets, retention_us: S::retention_us(limit) }),
         ))
@@ -247,7 +245,7 @@ impl<S: Leasable> Limiter<S> {
     }
 
     /// Refunds up to `units` in Redis, oldest first. Returns the units that still counted. Prefer
-    /// [`Limiter::refund`], which refunds where the take was recorded, and only once.
+    /// [`HybridLimiter::refund`], which refunds where the take was recorded, and only once.
     pub async fn refund_units(
         &self,
         key: &RedisKey,
@@ -264,7 +262,7 @@ impl<S: Leasable> Limiter<S> {
         self.reset_with_deadline(self.redis().deadline_from_now(), key).await
     }
 
-    /// Same as [`Limiter::reset`], with a deadline.
+    /// Same as [`HybridLimiter::reset`], with a deadline.
     pub(super) async fn reset_with_deadline(
         &self,
         deadline: Timestamp,
@@ -287,8 +285,8 @@ impl<S: Leasable> Limiter<S> {
     }
 
     /// Returns a handle to `key`, for callers that check it in a tight loop.
-    pub fn key<'a>(&'a self, key: &'a RedisKey) -> KeyHandle<'a, S> {
-        KeyHandle { limiter: self, key }
+    pub fn key<'a>(&'a self, key: &'a RedisKey) -> HybridKeyHandle<'a, S> {
+        HybridKeyHandle { limiter: self, key }
     }
 
     /// Returns the units of `key` that this instance has leased and not spent. They already count against

@@ -10,9 +10,9 @@ mod as_provider;
 mod item;
 
 use super::decide::{CountCall, DecidedBy};
-use super::limiter::{KeyReceipt, Limiter};
+use super::limiter::{HybridLimiter, KeyReceipt};
 use super::provider::HybridRateLimiterProvider;
-use super::receipt::Receipt;
+use super::receipt::HybridReceipt;
 use crate::check::{
     Check, CheckResult, Deadline, Failed, MultiDecision, Receipts, TakeRequest, TakeResponse, validate,
 };
@@ -26,7 +26,7 @@ use item::CheckItem;
 
 /// A provider that has a limiter of strategy `S`.
 pub(crate) trait HasHybridLimiter<S: LimitOf + Leasable> {
-    fn limiter(&self) -> &Limiter<S>;
+    fn limiter(&self) -> &HybridLimiter<S>;
 }
 
 impl HybridRateLimiterProvider {
@@ -36,13 +36,16 @@ impl HybridRateLimiterProvider {
     /// Leased checks are decided in this process. The others are sent to Redis as by
     /// [`redis().take_all`](crate::redis::RedisRateLimiterProvider::take_all). If a remembered denial
     /// applies to one check, the others are only peeked at, to report their remaining units.
-    pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    pub async fn take_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<HybridReceipt>, TrypemaError> {
         let taken = self.take_or_fail(checks, Receipts::Unwanted).await?;
         Ok(MultiDecision { receipts: Vec::new(), ..taken })
     }
 
     /// Same as [`take_all`](Self::take_all), with receipts for a later [`refund_all`](Self::refund_all).
-    pub async fn reserve_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    pub async fn reserve_all(
+        &self,
+        checks: &[Check<'_>],
+    ) -> Result<MultiDecision<HybridReceipt>, TrypemaError> {
         self.take_or_fail(checks, Receipts::Wanted).await
     }
 
@@ -50,7 +53,7 @@ impl HybridRateLimiterProvider {
         &self,
         checks: &[Check<'_>],
         receipts: Receipts,
-    ) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    ) -> Result<MultiDecision<HybridReceipt>, TrypemaError> {
         let deadline = self.redis.deadline_from_now();
         let request = TakeRequest { checks, independent: &[], if_unreachable: &[], receipts, deadline };
         let mut response = self.take(request).await?;
@@ -66,7 +69,7 @@ impl HybridRateLimiterProvider {
     }
 
     /// Returns the decision on each check as if it were the only one. Spends nothing.
-    pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<Receipt>, TrypemaError> {
+    pub async fn peek_all(&self, checks: &[Check<'_>]) -> Result<MultiDecision<HybridReceipt>, TrypemaError> {
         validate(checks)?;
         let peeked = self.peek_each(checks, self.redis.deadline_from_now()).await;
         let decisions: Vec<Decision> = peeked.into_iter().collect::<Result<_, _>>()?;
@@ -79,7 +82,7 @@ impl HybridRateLimiterProvider {
     pub async fn refund_all(
         &self,
         checks: &[Check<'_>],
-        receipts: &[Option<Receipt>],
+        receipts: &[Option<HybridReceipt>],
     ) -> Result<(), TrypemaError> {
         let refunds =
             checks.iter().zip(receipts).filter_map(|(check, receipt)| Some((check, receipt.as_ref()?)));
@@ -91,10 +94,10 @@ impl HybridRateLimiterProvider {
     /// to Redis.
     pub(super) async fn refund_by_receipts<'r>(
         &self,
-        refunds: impl Iterator<Item = (&'r Check<'r>, &'r Receipt)>,
+        refunds: impl Iterator<Item = (&'r Check<'r>, &'r HybridReceipt)>,
         deadline: Deadline,
     ) -> Vec<Result<u64, TrypemaError>> {
-        let refund = |(check, receipt): (&'r Check<'r>, &'r Receipt)| async move {
+        let refund = |(check, receipt): (&'r Check<'r>, &'r HybridReceipt)| async move {
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, limit| {
                 let key_receipt = KeyReceipt { key: &key, receipt };
@@ -128,7 +131,10 @@ impl HybridRateLimiterProvider {
     }
 
     /// Takes the checks of a request. Returns a result for each.
-    pub(crate) async fn take(&self, request: TakeRequest<'_>) -> Result<TakeResponse<Receipt>, TrypemaError> {
+    pub(crate) async fn take(
+        &self,
+        request: TakeRequest<'_>,
+    ) -> Result<TakeResponse<HybridReceipt>, TrypemaError> {
         let started = self.fixed_window.redis().started();
         let mut items = self.items(request.checks, CountCall::Yes)?;
         if !self.apply_denials(&mut items) {
@@ -146,7 +152,7 @@ impl HybridRateLimiterProvider {
     pub(crate) fn try_take(
         &self,
         checks: &[Check<'_>],
-    ) -> Option<Result<TakeResponse<Receipt>, TrypemaError>> {
+    ) -> Option<Result<TakeResponse<HybridReceipt>, TrypemaError>> {
         let started = self.fixed_window.redis().started();
         let mut items = match self.items(checks, CountCall::No) {
             Ok(items) => items,
@@ -201,7 +207,7 @@ impl HybridRateLimiterProvider {
 
     /// Converts the items to a response. Notifies the observer of the decisions of this process; the Redis
     /// provider has reported its own.
-    fn respond(&self, items: Vec<CheckItem<'_>>, started: Option<Timestamp>) -> TakeResponse<Receipt> {
+    fn respond(&self, items: Vec<CheckItem<'_>>, started: Option<Timestamp>) -> TakeResponse<HybridReceipt> {
         for item in items.iter().filter(|item| !matches!(item.decided_by, DecidedBy::Redis)) {
             with_strategy!(item.check.limit, |S, _limit| {
                 let redis = HasHybridLimiter::<S>::limiter(self).redis();
@@ -219,4 +225,4 @@ impl HybridRateLimiterProvider {
     }
 }
 
-crate::redis::has_limiter!(HasHybridLimiter, HybridRateLimiterProvider);
+crate::redis::has_limiter!(HasHybridLimiter, HybridRateLimiterProvider, HybridLimiter);

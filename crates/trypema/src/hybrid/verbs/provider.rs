@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::compat::{AbsoluteHybridRateLimiter, SuppressedHybridRateLimiter};
-use super::limiter::Limiter;
+use super::limiter::HybridLimiter;
 use crate::clock::ClockSource;
 use crate::hybrid::background::{self, Background, Instance, Shared};
 use crate::redis::{RedisRateLimiterProvider, WindowOptions};
@@ -18,10 +18,10 @@ pub struct HybridRateLimiterProvider {
     pub(super) redis: RedisRateLimiterProvider,
     pub(super) absolute: AbsoluteHybridRateLimiter,
     pub(super) suppressed: SuppressedHybridRateLimiter,
-    pub(super) token_bucket: Limiter<TokenBucket>,
-    pub(super) sliding_window: Limiter<SlidingWindow>,
-    pub(super) fixed_window: Limiter<FixedWindow>,
-    pub(super) abuse: Limiter<Abuse>,
+    pub(super) token_bucket: HybridLimiter<TokenBucket>,
+    pub(super) sliding_window: HybridLimiter<SlidingWindow>,
+    pub(super) fixed_window: HybridLimiter<FixedWindow>,
+    pub(super) abuse: HybridLimiter<Abuse>,
 }
 
 /// The configuration of a hybrid provider.
@@ -58,12 +58,12 @@ impl HybridRateLimiterProvider {
         let fixed_window = Shared::new(redis.fixed_window().clone(), &instance);
         let abuse = Shared::new(redis.abuse().clone(), &instance);
         Self {
-            absolute: AbsoluteHybridRateLimiter::new(Limiter::of(&absolute), windows),
-            suppressed: SuppressedHybridRateLimiter::new(Limiter::of(&suppressed), windows),
-            token_bucket: Limiter::of(&token_bucket),
-            sliding_window: Limiter::of(&sliding_window),
-            fixed_window: Limiter::of(&fixed_window),
-            abuse: Limiter::of(&abuse),
+            absolute: AbsoluteHybridRateLimiter::new(HybridLimiter::of(&absolute), windows),
+            suppressed: SuppressedHybridRateLimiter::new(HybridLimiter::of(&suppressed), windows),
+            token_bucket: HybridLimiter::of(&token_bucket),
+            sliding_window: HybridLimiter::of(&sliding_window),
+            fixed_window: HybridLimiter::of(&fixed_window),
+            abuse: HybridLimiter::of(&abuse),
             redis: redis.clone(),
             background: Arc::new(Background {
                 instance,
@@ -84,23 +84,23 @@ impl HybridRateLimiterProvider {
     }
 
     /// Returns the limiter of token buckets with one or more limits.
-    pub fn token_bucket(&self) -> &Limiter<TokenBucket> {
+    pub fn token_bucket(&self) -> &HybridLimiter<TokenBucket> {
         &self.token_bucket
     }
 
     /// Returns the limiter of sliding-window counters.
-    pub fn sliding_window(&self) -> &Limiter<SlidingWindow> {
+    pub fn sliding_window(&self) -> &HybridLimiter<SlidingWindow> {
         &self.sliding_window
     }
 
     /// Returns the limiter of fixed windows.
-    pub fn fixed_window(&self) -> &Limiter<FixedWindow> {
+    pub fn fixed_window(&self) -> &HybridLimiter<FixedWindow> {
         &self.fixed_window
     }
 
     /// Returns the limiter of attempts, which blocks keys that exceed their limits. Redis counts every
     /// attempt; instances remember blocks.
-    pub fn abuse(&self) -> &Limiter<Abuse> {
+    pub fn abuse(&self) -> &HybridLimiter<Abuse> {
         &self.abuse
     }
 

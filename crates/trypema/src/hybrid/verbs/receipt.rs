@@ -2,12 +2,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::redis::{Receipt as RedisReceipt, RedisKey};
+use crate::redis::{RedisKey, RedisReceipt};
 use crate::strategy::{Leasable, LeasedUnits};
 
-/// Identifies the take of a [`reserve`](super::Limiter::reserve), for a later refund.
+/// Identifies the take of a [`reserve`](super::HybridLimiter::reserve), for a later refund.
 #[derive(Debug)]
-pub struct Receipt {
+pub struct HybridReceipt {
     key: RedisKey,
     strategy: u8,
     units: u64,
@@ -33,11 +33,7 @@ pub(super) struct SpentLease {
     pub(super) retention_us: u64,
 }
 
-/// A decision with the receipt of the take. There is no receipt if the take was denied, or if the failure
-/// policy decided it.
-pub type Reservation<D> = crate::local::Reservation<D, Receipt>;
-
-impl Receipt {
+impl HybridReceipt {
     pub(super) fn new<S: Leasable>(key: &RedisKey, origin: Origin) -> Self {
         let units = match &origin {
             Origin::Leased(spent) => spent.units.iter().map(|units| units.units).sum(),

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::limiter::Limiter;
+use super::limiter::HybridLimiter;
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::redis::RedisKey;
@@ -37,7 +37,7 @@ use crate::strategy::Leasable;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Split<S: Leasable> {
-    limiter: Limiter<S>,
+    limiter: HybridLimiter<S>,
     parts: NonZeroU32,
 }
 
@@ -48,7 +48,7 @@ struct Part<L> {
 }
 
 impl<S: Leasable> Split<S> {
-    pub(super) fn new(limiter: Limiter<S>, parts: NonZeroU32) -> Self {
+    pub(super) fn new(limiter: HybridLimiter<S>, parts: NonZeroU32) -> Self {
         Self { limiter, parts }
     }
 

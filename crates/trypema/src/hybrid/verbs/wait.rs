@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::limiter::Limiter;
+use super::limiter::HybridLimiter;
 use crate::redis::RedisKey;
 use crate::strategy::Leasable;
 use crate::waiting::{WaitError, WaitState, WaitVerb};
 
-impl<S: Leasable> Limiter<S> {
+impl<S: Leasable> HybridLimiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`.
     ///
-    /// Same as [`redis::Limiter::wait`](crate::redis::Limiter::wait), except that each try is a take of
+    /// Same as [`redis::RedisLimiter::wait`](crate::redis::RedisLimiter::wait), except that each try is a take of
     /// this provider. Leased units decide a busy key in this process, so waiters are admitted as fast as
     /// units are leased.
     ///

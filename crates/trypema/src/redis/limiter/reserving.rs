@@ -2,30 +2,31 @@
 
 use std::time::Duration;
 
-use super::{Limiter, ScriptOutcome};
+use super::{RedisLimiter, ScriptOutcome};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
+use crate::local::DecisionWithReceipt;
 use crate::redis::key::RedisKey;
 use crate::redis::protocol::{CheckRequest, Verb};
-use crate::redis::receipt::{self, Receipt, Reservation};
+use crate::redis::receipt::{self, RedisReceipt};
 use crate::redis::verb_call::{LimitedKey, VerbArgs, VerbCall};
 use crate::strategy::Wire;
 
-impl<S: Wire> Limiter<S> {
-    /// Takes `cost` if it fits, and issues a receipt for a later [`Limiter::refund`].
+impl<S: Wire> RedisLimiter<S> {
+    /// Takes `cost` if it fits, and issues a receipt for a later [`RedisLimiter::refund`].
     pub async fn reserve<'l>(
         &self,
         key: &RedisKey,
         limit: &'l S::Limit,
         cost: u64,
-    ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
+    ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, TrypemaError> {
         self.reserve_for(key, limit, cost, Duration::ZERO).await
     }
 
-    /// Same as [`Limiter::reserve`], for units that the caller may spend until `lease` has passed.
+    /// Same as [`RedisLimiter::reserve`], for units that the caller may spend until `lease` has passed.
     ///
     /// Redis counts the units at once, and records them at the end of the lease, or at the end of an
-    /// aligned window if that is sooner (see [`Receipt::recorded_at`]). So no interval sees more than the
+    /// aligned window if that is sooner (see [`RedisReceipt::recorded_at`]). So no interval sees more than the
     /// limit.
     pub async fn reserve_for<'l>(
         &self,
@@ -33,17 +34,18 @@ impl<S: Wire> Limiter<S> {
         limit: &'l S::Limit,
         cost: u64,
         lease: Duration,
-    ) -> Result<Reservation<S::Decision<'l>>, TrypemaError> {
-        let core = |reservation: &Reservation<S::Decision<'l>>| S::core(&reservation.decision);
+    ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, TrypemaError> {
+        let core =
+            |reservation: &DecisionWithReceipt<S::Decision<'l>, RedisReceipt>| S::core(&reservation.decision);
         let extra = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
         let args = VerbArgs { verb: Verb::Reserve, cost, extra };
         let started = self.started();
         let call = VerbCall { key, limit, args };
         let result = match self.run_verb(self.store.name(key, S::SUFFIX), call).await {
             Ok(outcome) => Ok(self.reservation(key, limit, outcome)),
-            Err(failure) => {
-                self.or_fallback(call, Err(failure)).map(|decision| Reservation { decision, receipt: None })
-            }
+            Err(failure) => self
+                .or_fallback(call, Err(failure))
+                .map(|decision| DecisionWithReceipt { decision, receipt: None }),
         };
         self.notify_decision(key, cost, started, result.as_ref().ok().map(core));
         result
@@ -54,9 +56,9 @@ impl<S: Wire> Limiter<S> {
         key: &RedisKey,
         limit: &'l S::Limit,
         outcome: ScriptOutcome<S>,
-    ) -> Reservation<S::Decision<'l>> {
+    ) -> DecisionWithReceipt<S::Decision<'l>, RedisReceipt> {
         let is_taken = S::is_admitted(&outcome.outcome) && outcome.call.cost > 0;
-        let receipt = is_taken.then(|| Receipt {
+        let receipt = is_taken.then(|| RedisReceipt {
             id: receipt::next_id(),
             key: key.clone(),
             strategy: S::NUMBER,
@@ -64,7 +66,7 @@ impl<S: Wire> Limiter<S> {
             units: outcome.call.cost,
             resets: u32::try_from(outcome.reply.number).unwrap_or(u32::MAX),
         });
-        Reservation { decision: outcome.decision(limit), receipt }
+        DecisionWithReceipt { decision: outcome.decision(limit), receipt }
     }
 
     /// Refunds the units of `receipt` that still count. Returns their number. A receipt of another key, or
@@ -73,17 +75,17 @@ impl<S: Wire> Limiter<S> {
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        receipt: &Receipt,
+        receipt: &RedisReceipt,
     ) -> Result<u64, TrypemaError> {
         self.refund_with_deadline(self.deadline_from_now(), LimitedKey { key, limit }, receipt).await
     }
 
-    /// Same as [`Limiter::refund`], with a deadline.
+    /// Same as [`RedisLimiter::refund`], with a deadline.
     pub(crate) async fn refund_with_deadline(
         &self,
         deadline: Timestamp,
         LimitedKey { key, limit }: LimitedKey<'_, '_, S::Limit>,
-        receipt: &Receipt,
+        receipt: &RedisReceipt,
     ) -> Result<u64, TrypemaError> {
         match self.refund_request(key, limit, receipt) {
             Some(request) => self.run_numeric_with_deadline(deadline, key, request).await,
@@ -96,7 +98,7 @@ impl<S: Wire> Limiter<S> {
         &self,
         key: &RedisKey,
         limit: &S::Limit,
-        receipt: &Receipt,
+        receipt: &RedisReceipt,
     ) -> Option<CheckRequest> {
         if receipt.key != *key || receipt.strategy != S::NUMBER {
             return None;

@@ -10,7 +10,7 @@ use super::super::failure::RedisFailure;
 use super::super::join;
 use super::super::protocol::{CheckReply, CheckRequest, Verb};
 use super::super::provider::RedisRateLimiterProvider;
-use super::super::receipt::Receipt;
+use super::super::receipt::RedisReceipt;
 use super::{
     CheckWithVerb, DecidedCheck, DecidedCheckResult, HasRedisLimiter, KeyedCheck, KeyedChecks, Replies,
     ReservedCheck,
@@ -53,7 +53,7 @@ impl RedisRateLimiterProvider {
             replies[*index] = reserved;
         }
         if replies.iter().any(is_denied) || has_to_stop(&replies, request) {
-            let receipts: Vec<Option<Receipt>> = replies.iter_mut().map(take_receipt).collect();
+            let receipts: Vec<Option<RedisReceipt>> = replies.iter_mut().map(take_receipt).collect();
             let reserved_checks = keyed.iter().zip(&receipts);
             let reserved_checks: Vec<_> = reserved_checks
                 .filter_map(|(keyed, receipt)| Some(ReservedCheck { keyed, receipt: receipt.as_ref()? }))
@@ -163,7 +163,7 @@ fn has_to_stop(replies: &[DecidedCheckResult], request: TakeRequest<'_>) -> bool
         .any(|(index, reply)| reply.is_err() && request.if_unreachable(index) == IfUnreachable::Stop)
 }
 
-fn take_receipt(reply: &mut DecidedCheckResult) -> Option<Receipt> {
+fn take_receipt(reply: &mut DecidedCheckResult) -> Option<RedisReceipt> {
     let DecidedCheck { receipt, .. } = reply.as_mut().ok()?;
     receipt.take()
 }

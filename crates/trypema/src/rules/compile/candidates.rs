@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use super::{Compiler, MAX_ID_BYTES};
 use crate::rules::definition::Rule;
-use crate::rules::problem::Field;
+use crate::rules::problem::FieldPath;
 use crate::rules::set::RuleSet;
 
 /// The id in a candidate's `candidate_for`, and the rule with that id if it exists.
-struct Named<'a> {
+struct LiveRuleRef<'a> {
     id: &'a str,
     rule: Option<&'a Rule>,
 }
 
 impl Compiler<'_> {
-    pub(super) fn check_candidates(&mut self, rules: &[Rule], all: &Field) {
+    pub(super) fn check_candidates(&mut self, rules: &[Rule], all: &FieldPath) {
         if !rules.iter().any(|rule| rule.candidate_for.is_some() || rule.share.is_some()) {
             return;
         }
@@ -23,7 +23,7 @@ impl Compiler<'_> {
         for (index, rule) in rules.iter().enumerate() {
             let (field, known) = (all.at(index), self.problems.listed().len());
             if let Some(live) = &rule.candidate_for {
-                let named = Named { id: live, rule: by_id.get(live.as_str()).copied() };
+                let named = LiveRuleRef { id: live, rule: by_id.get(live.as_str()).copied() };
                 if named.rule.is_some() || are_ids_known {
                     self.check_live(rule, named, &field.then("candidate_for"));
                 }
@@ -33,7 +33,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn check_live(&mut self, rule: &Rule, live: Named<'_>, field: &Field) {
+    fn check_live(&mut self, rule: &Rule, live: LiveRuleRef<'_>, field: &FieldPath) {
         let given: String = live.id.chars().take(MAX_ID_BYTES).collect();
         match live.rule {
             _ if live.id == rule.id => self.refuse(field, "a rule cannot be a candidate for itself"),
@@ -45,7 +45,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn check_share(&mut self, rule: &Rule, field: &Field) {
+    fn check_share(&mut self, rule: &Rule, field: &FieldPath) {
         let Some(share) = rule.share else { return };
         let is_known = !self.is_replaced(&field.then("candidate_for"));
         let field = &field.then("share");

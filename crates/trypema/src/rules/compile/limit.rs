@@ -9,7 +9,7 @@ use crate::rules::definition::{
     WhileBlocked, WindowNumbers,
 };
 use crate::rules::period::Period;
-use crate::rules::problem::Field;
+use crate::rules::problem::FieldPath;
 use crate::strategy::{
     AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, Limit, SlidingWindowLimit, SuppressedLimit,
     TokenBucketLimits, TokenLimit,
@@ -17,13 +17,13 @@ use crate::strategy::{
 use crate::units::{HardLimitFactor, MAX_EXACT, MAX_WINDOW, RateGroupSizeMs, RateLimit};
 
 /// The name of the invalid field, and the reason why it is invalid.
-type Refused = (&'static str, String);
+type InvalidNumber = (&'static str, String);
 
 /// A valid window. A limit that is invalid with it is invalid with any window.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The fields of the absolute and the suppressed strategy that describe the window.
-struct Windowed {
+struct WindowFields {
     limit: u64,
     window: Period,
     group: Option<Period>,
@@ -31,10 +31,10 @@ struct Windowed {
 
 impl Compiler<'_> {
     /// Returns the limit that `numbers` describe. `field` is their location, for error messages.
-    pub(super) fn limit(&mut self, numbers: &Numbers, field: &Field) -> Option<Limit> {
+    pub(super) fn limit(&mut self, numbers: &Numbers, field: &FieldPath) -> Option<Limit> {
         match numbers {
             Numbers::Absolute(WindowNumbers { limit, window, group }) => {
-                let windowed = Windowed { limit: *limit, window: *window, group: *group };
+                let windowed = WindowFields { limit: *limit, window: *window, group: *group };
                 self.windowed(windowed, &field.then("absolute")).map(Limit::from)
             }
             Numbers::Suppressed(numbers) => {
@@ -53,7 +53,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn made<T>(&mut self, made: Result<T, Refused>, field: &Field) -> Option<T> {
+    fn made<T>(&mut self, made: Result<T, InvalidNumber>, field: &FieldPath) -> Option<T> {
         made.map_err(|(name, reason)| self.refuse(&field.then(name), reason)).ok()
     }
 
@@ -61,7 +61,7 @@ impl Compiler<'_> {
     fn counter<T>(
         &mut self,
         numbers: &CounterNumbers,
-        field: &Field,
+        field: &FieldPath,
         make: impl Fn(u64, Duration) -> Result<T, TrypemaError>,
     ) -> Option<T> {
         let limit = self.made(make(numbers.limit, SECOND).map_err(about), field);
@@ -70,8 +70,8 @@ impl Compiler<'_> {
         self.made(make(numbers.limit, numbers.window.0).map_err(about), field)
     }
 
-    fn windowed(&mut self, windowed: Windowed, field: &Field) -> Option<AbsoluteLimit> {
-        let Windowed { limit, window, group } = windowed;
+    fn windowed(&mut self, windowed: WindowFields, field: &FieldPath) -> Option<AbsoluteLimit> {
+        let WindowFields { limit, window, group } = windowed;
         let limit = self.counter(&CounterNumbers { limit, window }, field, AbsoluteLimit::per_window);
         match group {
             Some(given) => {
@@ -82,15 +82,15 @@ impl Compiler<'_> {
         }
     }
 
-    fn suppressed(&mut self, numbers: &SuppressedNumbers, field: &Field) -> Option<SuppressedLimit> {
+    fn suppressed(&mut self, numbers: &SuppressedNumbers, field: &FieldPath) -> Option<SuppressedLimit> {
         let SuppressedNumbers { limit, window, group, hard_limit_factor } = numbers;
-        let window = self.windowed(Windowed { limit: *limit, window: *window, group: *group }, field);
+        let window = self.windowed(WindowFields { limit: *limit, window: *window, group: *group }, field);
         let factor = hard_limit_factor.map_or(Ok(HardLimitFactor::default()), HardLimitFactor::try_from);
         let factor = self.made(factor.map_err(|error| ("hard_limit_factor", error.to_string())), field);
         Some(SuppressedLimit::above(window?, factor?))
     }
 
-    fn token_bucket(&mut self, numbers: &BucketNumbers, field: &Field) -> Option<TokenBucketLimits> {
+    fn token_bucket(&mut self, numbers: &BucketNumbers, field: &FieldPath) -> Option<TokenBucketLimits> {
         let BucketNumbers { limit, window, burst, refill_rate, limits } = numbers;
         let limits: Vec<TokenLimit> = if limits.is_empty() {
             vec![self.bucket(numbers, field)?]
@@ -113,7 +113,7 @@ impl Compiler<'_> {
     ///
     /// With a `refill_rate`, the `window` has no effect. It is allowed because every row of the table
     /// `rate_limit_rules` has one, and it is validated because an impossible window is a mistake anyway.
-    fn bucket(&mut self, numbers: &BucketNumbers, field: &Field) -> Option<TokenLimit> {
+    fn bucket(&mut self, numbers: &BucketNumbers, field: &FieldPath) -> Option<TokenLimit> {
         let known = self.problems.count();
         let (capacity, capacity_name) = capacity_of(numbers);
         if let Some(given) = capacity.filter(|capacity| !(1..=MAX_EXACT).contains(capacity)) {
@@ -144,7 +144,7 @@ impl Compiler<'_> {
         self.made(bucket_of(numbers), field)
     }
 
-    fn abuse(&mut self, numbers: &AbuseNumbers, field: &Field) -> Option<AbuseLimit> {
+    fn abuse(&mut self, numbers: &AbuseNumbers, field: &FieldPath) -> Option<AbuseLimit> {
         let temp = self.tier(&numbers.temp, &field.then("temp"));
         let long = self.tier(&numbers.long, &field.then("long"));
         let limit = AbuseLimit::new(temp?, long?);
@@ -156,7 +156,7 @@ impl Compiler<'_> {
     }
 
     /// Makes a tier of three numbers. Each is tried with valid other ones first, so that all are reported.
-    fn tier(&mut self, numbers: &TierNumbers, field: &Field) -> Option<AbuseTier> {
+    fn tier(&mut self, numbers: &TierNumbers, field: &FieldPath) -> Option<AbuseTier> {
         let TierNumbers { window, threshold, block } = numbers;
         let window_alone = self.made(AbuseTier::new(window.0, 1, SECOND).map_err(about), field);
         let threshold_alone = self.made(AbuseTier::new(SECOND, *threshold, SECOND).map_err(about), field);
@@ -167,7 +167,7 @@ impl Compiler<'_> {
     }
 }
 
-fn group_size(Period(group): Period) -> Result<RateGroupSizeMs, Refused> {
+fn group_size(Period(group): Period) -> Result<RateGroupSizeMs, InvalidNumber> {
     if group.subsec_nanos() % 1_000_000 != 0 {
         return Err(("group", "a group is a whole number of milliseconds".to_owned()));
     }
@@ -191,7 +191,7 @@ fn capacity_of(numbers: &BucketNumbers) -> (Option<u64>, &'static str) {
 }
 
 /// Makes a bucket of numbers that are valid on their own.
-fn bucket_of(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
+fn bucket_of(numbers: &BucketNumbers) -> Result<TokenLimit, InvalidNumber> {
     let BucketNumbers { limit, window, refill_rate, .. } = numbers;
     let (capacity, capacity_name) = capacity_of(numbers);
     let capacity = capacity.unwrap_or(1);
@@ -205,12 +205,12 @@ fn bucket_of(numbers: &BucketNumbers) -> Result<TokenLimit, Refused> {
     })
 }
 
-fn rate_of(rate: f64) -> Result<RateLimit, Refused> {
+fn rate_of(rate: f64) -> Result<RateLimit, InvalidNumber> {
     RateLimit::try_from(rate).map_err(|error| ("refill_rate", error.to_string()))
 }
 
 /// Returns the time in which `rate` tokens per second refill `capacity` tokens, rounded up to a microsecond.
-fn refill_time(capacity: u64, rate: f64) -> Result<Duration, Refused> {
+fn refill_time(capacity: u64, rate: f64) -> Result<Duration, InvalidNumber> {
     let seconds = capacity as f64 / *rate_of(rate)?;
     if seconds > MAX_WINDOW.as_secs_f64() {
         let max = Period(MAX_WINDOW);
@@ -229,7 +229,7 @@ fn scaled(window: Duration, capacity: u64, limit: u64) -> Duration {
 }
 
 /// Checks that a window is longer than zero and at most [`MAX_WINDOW`].
-fn in_bounds(window: Duration) -> Result<(), Refused> {
+fn in_bounds(window: Duration) -> Result<(), InvalidNumber> {
     if window.is_zero() || window > MAX_WINDOW {
         return Err(about(TrypemaError::InvalidWindow { given: window, max: MAX_WINDOW }));
     }
@@ -237,7 +237,7 @@ fn in_bounds(window: Duration) -> Result<(), Refused> {
 }
 
 /// Adds the name of the field that an error is about.
-fn about(error: TrypemaError) -> Refused {
+fn about(error: TrypemaError) -> InvalidNumber {
     let name = match error {
         TrypemaError::InvalidWindow { .. } => "window",
         TrypemaError::InvalidThreshold { .. } => "threshold",

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Compiler;
 use crate::rules::definition::{Override, Rules};
 use crate::rules::endpoint::Path;
-use crate::rules::problem::Field;
-use crate::rules::set::{Compiled, ENDPOINT, Special};
+use crate::rules::problem::FieldPath;
+use crate::rules::set::{CompiledRule, ENDPOINT, OverrideAction};
 
 impl Compiler<'_> {
-    pub(super) fn overrides(&mut self, rules: &mut [Compiled], written: &Rules) {
-        let all = Field::of("overrides");
-        let are_ids_known = self.are_ids_known(&written.rules, &Field::of("rules"));
+    pub(super) fn overrides(&mut self, rules: &mut [CompiledRule], written: &Rules) {
+        let all = FieldPath::of("overrides");
+        let are_ids_known = self.are_ids_known(&written.rules, &FieldPath::of("rules"));
         let ids: BTreeSet<&str> = written.rules.iter().map(|rule| rule.id.as_str()).collect();
         let written = &written.overrides;
         let places: BTreeMap<String, usize> =
@@ -40,25 +40,30 @@ impl Compiler<'_> {
     }
 
     /// Adds an override to its rule and returns what the override does.
-    fn add(&mut self, rule: &mut Compiled, written: &Override, field: &Field) -> Option<Special> {
+    fn add(
+        &mut self,
+        rule: &mut CompiledRule,
+        written: &Override,
+        field: &FieldPath,
+    ) -> Option<OverrideAction> {
         let special = self.special(rule, written, field);
         let key = self.key(rule, written, &field.then("key"));
         let (special, key) = (special?, key?);
-        if rule.specials.insert(key.into(), special.clone()).is_some() {
+        if rule.overrides_by_key.insert(key.into(), special.clone()).is_some() {
             self.refuse(&field.then("key"), "this key of the rule has an override already");
         }
         Some(special)
     }
 
     /// Checks an override without its rule.
-    fn check_alone(&mut self, written: &Override, field: &Field) {
+    fn check_alone(&mut self, written: &Override, field: &FieldPath) {
         self.refuse_both_or_none(written, field);
         if let Some(numbers) = &written.strategy {
             self.limit(numbers, &field.then("strategy"));
         }
     }
 
-    fn refuse_both_or_none(&mut self, written: &Override, field: &Field) {
+    fn refuse_both_or_none(&mut self, written: &Override, field: &FieldPath) {
         match (&written.strategy, written.verdict) {
             (None, None) => {
                 self.refuse(field, "an override needs a `strategy` with its numbers or a `verdict`");
@@ -70,20 +75,25 @@ impl Compiler<'_> {
         }
     }
 
-    fn special(&mut self, rule: &Compiled, written: &Override, field: &Field) -> Option<Special> {
+    fn special(
+        &mut self,
+        rule: &CompiledRule,
+        written: &Override,
+        field: &FieldPath,
+    ) -> Option<OverrideAction> {
         self.refuse_both_or_none(written, field);
-        let Some(numbers) = &written.strategy else { return written.verdict.map(Special::Verdict) };
+        let Some(numbers) = &written.strategy else { return written.verdict.map(OverrideAction::Verdict) };
         let limit = self.limit(numbers, &field.then("strategy"))?;
         if limit.strategy() != rule.limit.strategy() {
             let (own, other) = (rule.limit.strategy(), limit.strategy());
             self.refuse(&field.then("strategy"), format!("the rule's strategy is {own}, not {other}"));
             return None;
         }
-        Some(Special::Limit(limit))
+        Some(OverrideAction::Limit(limit))
     }
 
     /// Returns the name of the counter that the override applies to.
-    fn key(&mut self, rule: &Compiled, written: &Override, field: &Field) -> Option<String> {
+    fn key(&mut self, rule: &CompiledRule, written: &Override, field: &FieldPath) -> Option<String> {
         let is_placeholder =
             |name: &String| rule.placeholders.iter().any(|placeholder| *placeholder.name == **name);
         let known = self.problems.count();
@@ -111,39 +121,39 @@ impl Compiler<'_> {
 /// limits separately would show up as a difference between the live rule and its candidate.
 struct Inherited {
     /// The indexes of the candidates, by the id of their live rule.
-    heirs: BTreeMap<String, Vec<usize>>,
+    candidates: BTreeMap<String, Vec<usize>>,
     /// Each override of a rule that has candidates: its index in the written list, and what it does.
-    noted: Vec<(usize, Special)>,
+    overrides: Vec<(usize, OverrideAction)>,
 }
 
 impl Inherited {
-    fn of(rules: &[Compiled]) -> Self {
-        let mut heirs: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    fn of(rules: &[CompiledRule]) -> Self {
+        let mut candidates: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (place, rule) in rules.iter().enumerate() {
             if let Some(live) = &rule.rule.candidate_for {
-                heirs.entry(live.clone()).or_default().push(place);
+                candidates.entry(live.clone()).or_default().push(place);
             }
         }
-        Self { heirs, noted: Vec::new() }
+        Self { candidates, overrides: Vec::new() }
     }
 
-    fn note(&mut self, live: &Compiled, index: usize, special: Special) {
-        if self.heirs.contains_key(&live.rule.id) {
-            self.noted.push((index, special));
+    fn note(&mut self, live: &CompiledRule, index: usize, special: OverrideAction) {
+        if self.candidates.contains_key(&live.rule.id) {
+            self.overrides.push((index, special));
         }
     }
 
     /// Copies the overrides to the candidates that they fit, unless the candidate has its own override for
     /// the key.
-    fn hand_on(self, rules: &mut [Compiled], written: &[Override]) {
-        for (index, special) in self.noted {
+    fn hand_on(self, rules: &mut [CompiledRule], written: &[Override]) {
+        for (index, special) in self.overrides {
             let Some(written) = written.get(index) else { continue };
-            for heir in self.heirs.get(&written.rule).into_iter().flatten() {
+            for heir in self.candidates.get(&written.rule).into_iter().flatten() {
                 if let Some(candidate) =
                     rules.get_mut(*heir).filter(|candidate| is_fit(candidate, written, &special))
                 {
                     let key = candidate.counter_of(&written.key).into();
-                    candidate.specials.entry(key).or_insert_with(|| special.clone());
+                    candidate.overrides_by_key.entry(key).or_insert_with(|| special.clone());
                 }
             }
         }
@@ -152,11 +162,11 @@ impl Inherited {
 
 /// Whether an override of a live rule also works for a candidate: the placeholders and the strategy are the
 /// same.
-fn is_fit(candidate: &Compiled, written: &Override, special: &Special) -> bool {
+fn is_fit(candidate: &CompiledRule, written: &Override, special: &OverrideAction) -> bool {
     let names = candidate.placeholders.iter().map(|placeholder| &*placeholder.name);
     let is_same_strategy = match special {
-        Special::Limit(limit) => limit.strategy() == candidate.limit.strategy(),
-        Special::Verdict(_) => true,
+        OverrideAction::Limit(limit) => limit.strategy() == candidate.limit.strategy(),
+        OverrideAction::Verdict(_) => true,
     };
     is_same_strategy && names.eq(written.key.keys().map(String::as_str))
 }

@@ -13,27 +13,27 @@ pub(super) struct Scalar<'a> {
 
 /// The type and value of a scalar, if the target type does not determine them.
 #[derive(Debug, PartialEq)]
-pub(super) enum Meaning<'a> {
-    Nothing,
-    Truth(bool),
-    Whole(u64),
-    Negative(i64),
-    Number(f64),
+pub(super) enum ScalarValue<'a> {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
     Text(&'a str),
 }
 
 impl Scalar<'_> {
     /// Returns the interpretation of YAML 1.2.
-    pub(super) fn meaning(&self) -> Meaning<'_> {
+    pub(super) fn value(&self) -> ScalarValue<'_> {
         if self.is_null() {
-            return Meaning::Nothing;
+            return ScalarValue::Null;
         }
-        let truth = self.truth().map(Meaning::Truth);
+        let truth = self.as_bool().map(ScalarValue::Bool);
         truth
-            .or_else(|| self.whole().map(Meaning::Whole))
-            .or_else(|| self.whole().map(Meaning::Negative))
-            .or_else(|| self.number().map(Meaning::Number))
-            .unwrap_or(Meaning::Text(&self.text))
+            .or_else(|| self.as_integer().map(ScalarValue::Unsigned))
+            .or_else(|| self.as_integer().map(ScalarValue::Signed))
+            .or_else(|| self.as_float().map(ScalarValue::Float))
+            .unwrap_or(ScalarValue::Text(&self.text))
     }
 
     /// Whether the scalar is null: empty, `~` or `null`.
@@ -42,7 +42,7 @@ impl Scalar<'_> {
     }
 
     /// Returns the value of a boolean. Only `true` and `false` are booleans, not `yes` or `on`.
-    pub(super) fn truth(&self) -> Option<bool> {
+    pub(super) fn as_bool(&self) -> Option<bool> {
         match self.plain()? {
             "true" | "True" | "TRUE" => Some(true),
             "false" | "False" | "FALSE" => Some(false),
@@ -52,7 +52,7 @@ impl Scalar<'_> {
 
     /// Returns the value of a decimal integer. Leading zeros are refused, because some YAML parsers read such
     /// a number as octal.
-    pub(super) fn whole<N: FromStr>(&self) -> Option<N> {
+    pub(super) fn as_integer<N: FromStr>(&self) -> Option<N> {
         let text = self.plain()?;
         let digits = text.strip_prefix('-').unwrap_or(text);
         let has_leading_zero = digits.len() > 1 && digits.starts_with('0');
@@ -60,7 +60,7 @@ impl Scalar<'_> {
     }
 
     /// Returns the value of a number, including NaN and infinity, which no limit accepts.
-    pub(super) fn number(&self) -> Option<f64> {
+    pub(super) fn as_float(&self) -> Option<f64> {
         match self.plain()? {
             ".nan" | ".NaN" | ".NAN" => Some(f64::NAN),
             ".inf" | ".Inf" | ".INF" => Some(f64::INFINITY),
@@ -86,30 +86,30 @@ mod tests {
     #[test]
     fn plain_text_may_be_more_than_text() {
         for (text, meaning) in [
-            ("", Meaning::Nothing),
-            ("~", Meaning::Nothing),
-            ("true", Meaning::Truth(true)),
-            ("False", Meaning::Truth(false)),
-            ("0", Meaning::Whole(0)),
-            ("18446744073709551615", Meaning::Whole(u64::MAX)),
-            ("-5", Meaning::Negative(-5)),
-            ("1.5", Meaning::Number(1.5)),
-            ("1e3", Meaning::Number(1000.0)),
-            ("18446744073709551616", Meaning::Number(18_446_744_073_709_551_616.0)),
-            (".inf", Meaning::Number(f64::INFINITY)),
+            ("", ScalarValue::Null),
+            ("~", ScalarValue::Null),
+            ("true", ScalarValue::Bool(true)),
+            ("False", ScalarValue::Bool(false)),
+            ("0", ScalarValue::Unsigned(0)),
+            ("18446744073709551615", ScalarValue::Unsigned(u64::MAX)),
+            ("-5", ScalarValue::Signed(-5)),
+            ("1.5", ScalarValue::Float(1.5)),
+            ("1e3", ScalarValue::Float(1000.0)),
+            ("18446744073709551616", ScalarValue::Float(18_446_744_073_709_551_616.0)),
+            (".inf", ScalarValue::Float(f64::INFINITY)),
         ] {
-            assert_eq!(plain(text).meaning(), meaning, "{text}");
+            assert_eq!(plain(text).value(), meaning, "{text}");
         }
-        assert!(plain(".nan").number().is_some_and(f64::is_nan));
+        assert!(plain(".nan").as_float().is_some_and(f64::is_nan));
     }
 
     #[test]
     fn what_only_some_readers_understand_is_text() {
         for text in ["yes", "no", "on", "Off", "nan", "inf", "0x10", "0o7", "1_000", "1:30", "NULL0"] {
-            assert_eq!(plain(text).meaning(), Meaning::Text(text));
+            assert_eq!(plain(text).value(), ScalarValue::Text(text));
         }
         for text in ["010", "-01", "+5"] {
-            assert_eq!(plain(text).whole::<i64>(), None, "{text}");
+            assert_eq!(plain(text).as_integer::<i64>(), None, "{text}");
         }
     }
 
@@ -117,7 +117,7 @@ mod tests {
     fn quoted_text_is_text() {
         for text in ["", "~", "true", "5", "1.5"] {
             let quoted = Scalar { text: text.into(), is_plain: false };
-            assert_eq!(quoted.meaning(), Meaning::Text(text));
+            assert_eq!(quoted.value(), ScalarValue::Text(text));
         }
     }
 }

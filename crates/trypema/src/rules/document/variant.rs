@@ -3,105 +3,116 @@
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
 
-use super::fault::{Fault, Place, PlaceStep};
-use super::tree::Entry;
-use super::value::Value;
+use super::error::{DeserializeError, Location, LocationStep};
+use super::tree::MappingEntry;
+use super::value::NodeDeserializer;
 
 /// A variant without contents.
-pub(super) struct Named<'p> {
+pub(super) struct UnitVariant<'p> {
     pub(super) name: &'p str,
 }
 
 /// A variant with contents.
-pub(super) struct Tagged<'p> {
-    choice: &'p Value<'p>,
-    entry: &'p Entry<'p>,
+pub(super) struct ContentVariant<'p> {
+    choice: &'p NodeDeserializer<'p>,
+    entry: &'p MappingEntry<'p>,
 }
 
-impl<'p> Tagged<'p> {
+impl<'p> ContentVariant<'p> {
     /// Returns the only entry of a mapping. Its name must be one of `names`.
     pub(super) fn new(
-        choice: &'p Value<'p>,
-        entries: &'p [Entry<'p>],
+        choice: &'p NodeDeserializer<'p>,
+        entries: &'p [MappingEntry<'p>],
         names: &'static [&'static str],
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, DeserializeError> {
         let unknown = entries.iter().find(|entry| !names.contains(&&*entry.name));
-        if let Some(Entry { name, item }) = unknown {
-            let place = Place { around: Some(choice.place()), step: PlaceStep::Name(name), line: item.line };
-            return Err(Fault::new(format!("unknown: need one of {}", names.join(", "))).at(&place));
+        if let Some(MappingEntry { name, item }) = unknown {
+            let location =
+                Location { around: Some(choice.location()), step: LocationStep::Name(name), line: item.line };
+            return Err(
+                DeserializeError::new(format!("unknown: need one of {}", names.join(", "))).at(&location)
+            );
         }
         match entries {
             [entry] => Ok(Self { choice, entry }),
             _ => {
                 let given: Vec<_> = entries.iter().map(|entry| &*entry.name).collect();
-                Err(Fault::new(format!("need only one of {}", given.join(", "))))
+                Err(DeserializeError::new(format!("need only one of {}", given.join(", "))))
             }
         }
     }
 }
 
-impl<'de> EnumAccess<'de> for Named<'_> {
-    type Error = Fault;
+impl<'de> EnumAccess<'de> for UnitVariant<'_> {
+    type Error = DeserializeError;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Fault> {
-        let name: StrDeserializer<'_, Fault> = self.name.into_deserializer();
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DeserializeError> {
+        let name: StrDeserializer<'_, DeserializeError> = self.name.into_deserializer();
         Ok((seed.deserialize(name)?, self))
     }
 }
 
-impl<'de> EnumAccess<'de> for Tagged<'_> {
-    type Error = Fault;
+impl<'de> EnumAccess<'de> for ContentVariant<'_> {
+    type Error = DeserializeError;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Fault> {
-        let name: StrDeserializer<'_, Fault> = (&*self.entry.name).into_deserializer();
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DeserializeError> {
+        let name: StrDeserializer<'_, DeserializeError> = (&*self.entry.name).into_deserializer();
         Ok((seed.deserialize(name)?, self))
     }
 }
 
-impl Named<'_> {
-    fn alone(&self) -> Fault {
-        Fault::new(format!("{} needs its numbers, as a mapping", self.name))
+impl UnitVariant<'_> {
+    fn alone(&self) -> DeserializeError {
+        DeserializeError::new(format!("{} needs its numbers, as a mapping", self.name))
     }
 }
 
-impl<'de> VariantAccess<'de> for Named<'_> {
-    type Error = Fault;
+impl<'de> VariantAccess<'de> for UnitVariant<'_> {
+    type Error = DeserializeError;
 
-    fn unit_variant(self) -> Result<(), Fault> {
+    fn unit_variant(self) -> Result<(), DeserializeError> {
         Ok(())
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, Fault> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, DeserializeError> {
         Err(self.alone())
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Fault> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, DeserializeError> {
         Err(self.alone())
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Fault> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, DeserializeError> {
         Err(self.alone())
     }
 }
 
-impl<'de> VariantAccess<'de> for Tagged<'_> {
-    type Error = Fault;
+impl<'de> VariantAccess<'de> for ContentVariant<'_> {
+    type Error = DeserializeError;
 
-    fn unit_variant(self) -> Result<(), Fault> {
-        Err(Fault::need("a name alone", self.choice.node()))
+    fn unit_variant(self) -> Result<(), DeserializeError> {
+        Err(DeserializeError::need("a name alone", self.choice.node()))
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, DeserializeError> {
         self.choice.read_field(self.entry, seed)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Fault> {
-        Err(Fault::need("a name alone", self.choice.node()))
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, DeserializeError> {
+        Err(DeserializeError::need("a name alone", self.choice.node()))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Fault> {
-        Err(Fault::need("a name alone", self.choice.node()))
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, DeserializeError> {
+        Err(DeserializeError::need("a name alone", self.choice.node()))
     }
 }

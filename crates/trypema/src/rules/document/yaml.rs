@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use super::scalar::Scalar;
-use super::tree::{Entry, Format, Item, Node, NodeId, Tree};
-use crate::rules::problem::{Field, Problem, Problems};
+use super::tree::{Format, MappingEntry, Node, NodeId, NodeRef, Tree};
+use crate::rules::problem::{FieldPath, Problems, RuleProblem};
 
 /// The deepest nesting of values. Rules need seven levels.
 pub(super) const MAX_DEPTH: usize = 32;
@@ -26,27 +26,27 @@ const MAX_NAME_BYTES: usize = 255;
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
 /// The tree of a text, and the problems after which parsing continued.
-pub(super) struct Parsed<'a> {
+pub(super) struct YamlTree<'a> {
     pub(super) tree: Tree<'a>,
     pub(super) problems: Problems,
 }
 
 /// Parses a text that contains one YAML document. The error contains all problems up to the one that ends
 /// parsing.
-pub(super) fn parse(text: &str) -> Result<Parsed<'_>, Problems> {
-    let mut growth = Growth::default();
+pub(super) fn parse(text: &str) -> Result<YamlTree<'_>, Problems> {
+    let mut builder = YamlTreeBuilder::default();
     for next in Parser::new_from_str(text) {
         let added = match next {
-            Ok((event, span)) => growth.add(event, line_of(&span)),
-            Err(error) => Err(broken(&error, text)),
+            Ok((event, span)) => builder.add(event, line_of(&span)),
+            Err(error) => Err(syntax_problem(&error, text)),
         };
         if let Err(problem) = added {
-            growth.problems.push(problem);
-            return Err(growth.problems);
+            builder.problems.push(problem);
+            return Err(builder.problems);
         }
     }
-    let tree = Tree { nodes: growth.nodes, root: growth.root, format: Format::Yaml };
-    Ok(Parsed { tree, problems: growth.problems })
+    let tree = Tree { nodes: builder.nodes, root: builder.root, format: Format::Yaml };
+    Ok(YamlTree { tree, problems: builder.problems })
 }
 
 fn line_of(span: &Span) -> u64 {
@@ -54,7 +54,7 @@ fn line_of(span: &Span) -> u64 {
 }
 
 /// Converts a syntax error into a problem.
-fn broken(error: &ScanError, text: &str) -> Problem {
+fn syntax_problem(error: &ScanError, text: &str) -> RuleProblem {
     let marked = (error.marker().line() as u64).max(1);
     let (line, reason) = match error.kind() {
         ErrorKind::TabNotAllowed
@@ -67,7 +67,7 @@ fn broken(error: &ScanError, text: &str) -> Problem {
         ErrorKind::RecursionLimitExceeded => (marked, too_deep()),
         _ => (marked, format!("not valid YAML: {}", error.info())),
     };
-    Problem::new(Field::default(), reason).in_line(line)
+    RuleProblem::new(FieldPath::default(), reason).in_line(line)
 }
 
 /// Returns the first line, from line `from` on, that is indented with a tab. The parser may report an earlier
@@ -87,10 +87,10 @@ fn too_deep() -> String {
 
 /// A tree that is being built.
 #[derive(Default)]
-struct Growth<'a> {
+struct YamlTreeBuilder<'a> {
     nodes: Vec<Node<'a>>,
-    root: Option<Item>,
-    open: Vec<Open<'a>>,
+    root: Option<NodeRef>,
+    open: Vec<OpenNode<'a>>,
     anchors: HashMap<usize, NodeId>,
     documents: usize,
     /// Problems after which parsing continued.
@@ -98,23 +98,23 @@ struct Growth<'a> {
 }
 
 /// A list or mapping whose end has not been read yet.
-struct Open<'a> {
+struct OpenNode<'a> {
     line: u64,
     anchor: usize,
     node: Node<'a>,
     /// The field that the next value belongs to.
-    name: Option<Name<'a>>,
+    name: Option<FieldName<'a>>,
 }
 
-struct Name<'a> {
+struct FieldName<'a> {
     text: Cow<'a, str>,
     line: u64,
     /// Whether the field is invalid, so that its value is left out.
     is_refused: bool,
 }
 
-impl<'a> Growth<'a> {
-    fn add(&mut self, event: Event<'a>, line: u64) -> Result<(), Problem> {
+impl<'a> YamlTreeBuilder<'a> {
+    fn add(&mut self, event: Event<'a>, line: u64) -> Result<(), RuleProblem> {
         match event {
             Event::DocumentStart(..) => self.start_document(line),
             Event::Scalar(text, style, anchor, tag) => {
@@ -124,11 +124,11 @@ impl<'a> Growth<'a> {
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), line);
-                self.start(Open { line, anchor, node: Node::List(Vec::new()), name: None })
+                self.start(OpenNode { line, anchor, node: Node::List(Vec::new()), name: None })
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), line);
-                self.start(Open { line, anchor, node: Node::Mapping(Vec::new()), name: None })
+                self.start(OpenNode { line, anchor, node: Node::Mapping(Vec::new()), name: None })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => self.add_alias(anchor, line),
@@ -137,7 +137,7 @@ impl<'a> Growth<'a> {
         }
     }
 
-    fn start_document(&mut self, line: u64) -> Result<(), Problem> {
+    fn start_document(&mut self, line: u64) -> Result<(), RuleProblem> {
         self.documents += 1;
         if self.documents > 1 {
             return Err(self.refusal(line, "a second YAML document begins here: need one"));
@@ -145,7 +145,7 @@ impl<'a> Growth<'a> {
         Ok(())
     }
 
-    fn add_scalar(&mut self, scalar: Scalar<'a>, anchor: usize, line: u64) -> Result<(), Problem> {
+    fn add_scalar(&mut self, scalar: Scalar<'a>, anchor: usize, line: u64) -> Result<(), RuleProblem> {
         if self.is_name_next() {
             return self.add_name(scalar, line);
         }
@@ -156,7 +156,7 @@ impl<'a> Growth<'a> {
         self.keep(Node::Scalar(scalar), anchor, line)
     }
 
-    fn add_name(&mut self, scalar: Scalar<'a>, line: u64) -> Result<(), Problem> {
+    fn add_name(&mut self, scalar: Scalar<'a>, line: u64) -> Result<(), RuleProblem> {
         let Scalar { text, is_plain } = scalar;
         if text.len() > MAX_NAME_BYTES {
             let bytes = text.len();
@@ -167,12 +167,12 @@ impl<'a> Growth<'a> {
         if is_merge_key {
             self.refuse(line, "merge keys (`<<`) are not supported: repeat the fields");
         }
-        let Some(Open { node: Node::Mapping(entries), name, .. }) = self.open.last_mut() else {
+        let Some(OpenNode { node: Node::Mapping(entries), name, .. }) = self.open.last_mut() else {
             return Ok(());
         };
         let (count, earlier) = (entries.len(), entries.iter().find(|entry| entry.name == text));
         let earlier = earlier.map(|entry| entry.item.line);
-        *name = Some(Name { text, line, is_refused: is_merge_key || earlier.is_some() });
+        *name = Some(FieldName { text, line, is_refused: is_merge_key || earlier.is_some() });
         if let Some(earlier) = earlier {
             self.refuse(line, format!("written twice, first in line {earlier}"));
         } else if count >= MAX_FIELDS {
@@ -181,38 +181,38 @@ impl<'a> Growth<'a> {
         Ok(())
     }
 
-    fn add_alias(&mut self, anchor: usize, line: u64) -> Result<(), Problem> {
+    fn add_alias(&mut self, anchor: usize, line: u64) -> Result<(), RuleProblem> {
         if self.is_name_next() {
             return Err(self.refusal(line, "a field's name must be text, not an alias"));
         }
         match self.anchors.get(&anchor) {
             Some(node) => {
-                self.place(Item { line, node: *node });
+                self.location(NodeRef { line, node: *node });
                 Ok(())
             }
             None => Err(self.refusal(line, "an alias of something around it, or of a field's name")),
         }
     }
 
-    fn start(&mut self, open: Open<'a>) -> Result<(), Problem> {
+    fn start(&mut self, open: OpenNode<'a>) -> Result<(), RuleProblem> {
         if self.is_name_next() {
             return Err(self.refusal(open.line, "a field's name must be text, not a list or a mapping"));
         }
         if self.open.len() >= MAX_DEPTH {
-            return Err(Problem::new(Field::default(), too_deep()).in_line(open.line));
+            return Err(RuleProblem::new(FieldPath::default(), too_deep()).in_line(open.line));
         }
         self.open.push(open);
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Problem> {
+    fn end(&mut self) -> Result<(), RuleProblem> {
         match self.open.pop() {
-            Some(Open { line, anchor, node, .. }) => self.keep(node, anchor, line),
+            Some(OpenNode { line, anchor, node, .. }) => self.keep(node, anchor, line),
             None => Ok(()),
         }
     }
 
-    fn keep(&mut self, node: Node<'a>, anchor: usize, line: u64) -> Result<(), Problem> {
+    fn keep(&mut self, node: Node<'a>, anchor: usize, line: u64) -> Result<(), RuleProblem> {
         let id = self.nodes.len();
         if id >= MAX_VALUES {
             return Err(self.refusal(line, format!("more than {MAX_VALUES} values")));
@@ -221,26 +221,26 @@ impl<'a> Growth<'a> {
         if anchor != 0 {
             self.anchors.insert(anchor, id);
         }
-        self.place(Item { line, node: id });
+        self.location(NodeRef { line, node: id });
         Ok(())
     }
 
     /// Adds a value to the innermost open list or mapping.
-    fn place(&mut self, item: Item) {
+    fn location(&mut self, item: NodeRef) {
         match self.open.last_mut() {
             None => self.root = Some(item),
-            Some(Open { node: Node::List(items), .. }) => items.push(item),
-            Some(Open { node: Node::Mapping(entries), name, .. }) => {
-                if let Some(Name { text, line, is_refused: false }) = name.take() {
-                    entries.push(Entry { name: text, item: Item { line, ..item } });
+            Some(OpenNode { node: Node::List(items), .. }) => items.push(item),
+            Some(OpenNode { node: Node::Mapping(entries), name, .. }) => {
+                if let Some(FieldName { text, line, is_refused: false }) = name.take() {
+                    entries.push(MappingEntry { name: text, item: NodeRef { line, ..item } });
                 }
             }
-            Some(Open { node: Node::Scalar(_), .. }) => {}
+            Some(OpenNode { node: Node::Scalar(_), .. }) => {}
         }
     }
 
     fn is_name_next(&self) -> bool {
-        matches!(self.open.last(), Some(Open { node: Node::Mapping(_), name: None, .. }))
+        matches!(self.open.last(), Some(OpenNode { node: Node::Mapping(_), name: None, .. }))
     }
 
     fn refuse_tag(&mut self, tag: Option<&Tag>, line: u64) {
@@ -255,13 +255,13 @@ impl<'a> Growth<'a> {
         self.problems.push(problem);
     }
 
-    fn refusal(&self, line: u64, reason: impl Into<String>) -> Problem {
-        Problem::new(self.here(), reason).in_line(line)
+    fn refusal(&self, line: u64, reason: impl Into<String>) -> RuleProblem {
+        RuleProblem::new(self.current_path(), reason).in_line(line)
     }
 
     /// Returns the path to the value that is being read.
-    fn here(&self) -> Field {
-        self.open.iter().fold(Field::default(), |field, open| match (&open.node, &open.name) {
+    fn current_path(&self) -> FieldPath {
+        self.open.iter().fold(FieldPath::default(), |field, open| match (&open.node, &open.name) {
             (Node::List(items), _) => field.at(items.len()),
             (_, Some(name)) => field.then(&name.text),
             (_, None) => field,

@@ -70,7 +70,7 @@ impl Verdict {
             Some(outcome) => is_allowed_by_count(outcome)?,
             None => true,
         };
-        let pair = Pair { live, candidate: outcome.rule };
+        let pair = CandidatePair { live, candidate: outcome.rule };
         pair.compare(&self.set, denying, [is_live_allowed, is_candidate_allowed])
     }
 
@@ -86,7 +86,7 @@ impl Verdict {
         candidates.into_iter().flat_map(move |(is_live_allowed, candidates)| {
             let not_applying = candidates.iter().filter(|number| self.is_inapplicable(**number));
             not_applying.filter_map(move |candidate| {
-                let pair = Pair { live, candidate: *candidate };
+                let pair = CandidatePair { live, candidate: *candidate };
                 pair.compare(&self.set, denying, [is_live_allowed, true])
             })
         })
@@ -112,12 +112,12 @@ fn is_allowed_by_count(outcome: &RuleOutcome) -> Option<bool> {
 }
 
 /// The numbers of a live rule and its candidate.
-struct Pair {
+struct CandidatePair {
     live: u32,
     candidate: u32,
 }
 
-impl Pair {
+impl CandidatePair {
     fn compare<'v>(
         &self,
         set: &'v RuleSet,

@@ -107,7 +107,7 @@ impl Call {
         }
     }
 
-    async fn ask_redis<S: Wire>(self, limiter: &redis::Limiter<S>, limit: &S::Limit) -> Told {
+    async fn ask_redis<S: Wire>(self, limiter: &redis::RedisLimiter<S>, limit: &S::Limit) -> Told {
         let name = &key(self.name);
         match self.verb {
             Verb::Take => told(0, decided::<S>(&limiter.take(name, limit, self.cost).await.unwrap())),
@@ -125,7 +125,7 @@ impl Call {
         }
     }
 
-    fn ask_local<S: Strategy>(self, limiter: &local::Limiter<S>, limit: &S::Limit) -> Told {
+    fn ask_local<S: Strategy>(self, limiter: &local::LocalLimiter<S>, limit: &S::Limit) -> Told {
         match self.verb {
             Verb::Take => told(0, decided::<S>(&limiter.take(self.name, limit, self.cost))),
             Verb::Peek => told(0, decided::<S>(&limiter.peek(self.name, limit, self.cost))),

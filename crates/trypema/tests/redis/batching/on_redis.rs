@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trypema::redis::Receipt;
+use trypema::redis::RedisReceipt;
 use trypema::{Limit, MultiDecision, RateLimiter};
 use trypema_testkit::blocking::{key, runtime, wait_for};
 use trypema_testkit::redis::Control;
@@ -27,25 +27,25 @@ pub(crate) fn state_name(asked: &Asked) -> String {
 }
 
 impl Provider for OnRedis<'_> {
-    type Receipt = Receipt;
+    type Receipt = RedisReceipt;
 
-    fn take_all(&self, asked: &[Asked]) -> Answer<Receipt> {
+    fn take_all(&self, asked: &[Asked]) -> Answer<RedisReceipt> {
         wait_for(self.rl.redis().take_all(&checks(asked)))
     }
 
-    fn reserve_all(&self, asked: &[Asked]) -> Answer<Receipt> {
+    fn reserve_all(&self, asked: &[Asked]) -> Answer<RedisReceipt> {
         wait_for(self.rl.redis().reserve_all(&checks(asked)))
     }
 
-    fn peek_all(&self, asked: &[Asked]) -> Answer<Receipt> {
+    fn peek_all(&self, asked: &[Asked]) -> Answer<RedisReceipt> {
         wait_for(self.rl.redis().peek_all(&checks(asked)))
     }
 
-    fn refund_all(&self, asked: &[Asked], receipts: &[Option<Receipt>]) {
+    fn refund_all(&self, asked: &[Asked], receipts: &[Option<RedisReceipt>]) {
         wait_for(self.rl.redis().refund_all(&checks(asked), receipts)).unwrap();
     }
 
-    fn units(receipt: &Receipt) -> u64 {
+    fn units(receipt: &RedisReceipt) -> u64 {
         receipt.units()
     }
 
@@ -64,7 +64,7 @@ impl Provider for OnRedis<'_> {
         .unwrap()
     }
 
-    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<Receipt>> {
+    fn take_all_at_once(&self, callers: &[Vec<Asked>]) -> Vec<MultiDecision<RedisReceipt>> {
         let take = |asked: &Vec<Asked>| {
             let (rl, asked) = (Arc::clone(&self.rl), asked.clone());
             runtime().spawn(async move { rl.redis().take_all(&checks(&asked)).await.unwrap() })

@@ -62,7 +62,7 @@ impl Caller {
             Self::Reserving(asked) => rl.redis().reserve_all(&checks(asked)).await,
             Self::Peeking(asked) => rl.redis().peek_all(&checks(asked)).await,
         };
-        told(answer.unwrap(), redis::Receipt::units)
+        told(answer.unwrap(), redis::RedisReceipt::units)
     }
 
     fn on_local(&self, rl: &RateLimiter, limits: &[Limits; 2]) -> Told {
@@ -72,7 +72,7 @@ impl Caller {
             Self::Reserving(asked) => rl.local().reserve_all(&checks(asked)),
             Self::Peeking(asked) => rl.local().peek_all(&checks(asked)),
         };
-        told(answer.unwrap(), local::Receipt::units)
+        told(answer.unwrap(), local::LocalReceipt::units)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trypema::redis::Limiter;
+use trypema::redis::RedisLimiter;
 use trypema::strategy::Wire;
 use trypema::{
     AbsoluteLimit, AbuseLimit, AbuseTier, FixedWindowLimit, HardLimitFactor, Limit, RateGroupSizeMs,
@@ -18,7 +18,7 @@ const WINDOW: Duration = Duration::from_secs(100 * 86_400);
 
 /// A property that holds for every strategy.
 pub(crate) trait Claim {
-    fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit)
+    fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit)
     where
         Limit: From<S::Limit>;
 }

@@ -1,7 +1,7 @@
 //! A key of the limiter contains data of another program: it is rejected and left unchanged, and no other key
 //! is affected.
 
-use trypema::redis::{Limiter, RedisFailureKind};
+use trypema::redis::{RedisFailureKind, RedisLimiter};
 use trypema::strategy::Wire;
 use trypema::{Check, Limit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{key, wait_for};
@@ -37,7 +37,7 @@ struct LeavesAlone<'a> {
 }
 
 impl Claim for LeavesAlone<'_> {
-    fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit)
+    fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit)
     where
         Limit: From<S::Limit>,
     {

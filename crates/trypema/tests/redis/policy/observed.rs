@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use trypema::observer::{Event, Failure, Observer};
-use trypema::redis::{Limiter, OnFailure};
+use trypema::redis::{OnFailure, RedisLimiter};
 use trypema::strategy::Wire;
 use trypema::{Check, Limit, RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{connect, wait_for};
@@ -49,7 +49,7 @@ struct Tells {
 }
 
 impl Claim for Tells {
-    fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         take(limiter, limit, 1);
         peek(limiter, limit, 1);
         let told = self.recorder.drain();
@@ -84,7 +84,7 @@ fn failures_of_checks_asked_together_are_told() {
     struct TellsTogether<'a>(&'a RateLimiter, &'a Recorder);
 
     impl Claim for TellsTogether<'_> {
-        fn holds_for<S: Wire>(&self, _: &Limiter<S>, limit: &S::Limit)
+        fn holds_for<S: Wire>(&self, _: &RedisLimiter<S>, limit: &S::Limit)
         where
             Limit: From<S::Limit>,
         {

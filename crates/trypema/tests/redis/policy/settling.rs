@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::{Clock, SystemClock};
-use trypema::redis::Limiter;
+use trypema::redis::RedisLimiter;
 use trypema::strategy::Wire;
 use trypema::{FixedWindowLimit, RateLimiter};
 use trypema_testkit::blocking::{connect, key, wait_for};
@@ -14,7 +14,7 @@ use super::{ALLOWANCE, Orphan, among, limiter, peek, take, wait_until_asked};
 use crate::faults::limits::{CAPACITY, Claim, for_every_strategy};
 
 /// Tries to take a unit `tries` times. Returns the number admitted.
-fn admitted<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit, tries: u64) -> u64 {
+fn admitted<S: Wire>(limiter: &RedisLimiter<S>, limit: &S::Limit, tries: u64) -> u64 {
     let is_admitted = |_: &u64| {
         let decision = take(limiter, limit, 1);
         assert!(decision.is_substitute(), "{} {decision:?}", S::NAME);
@@ -23,7 +23,7 @@ fn admitted<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit, tries: u64) -> u64 
     (0..tries).filter(is_admitted).count() as u64
 }
 
-fn used<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit) -> u64 {
+fn used<S: Wire>(limiter: &RedisLimiter<S>, limit: &S::Limit) -> u64 {
     let usage = peek(limiter, limit, 0);
     assert!(!usage.is_substitute(), "{}", S::NAME);
     usage.limit() - usage.remaining()
@@ -36,7 +36,7 @@ struct Outage<'a> {
 }
 
 impl Claim for Outage<'_> {
-    fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         for _ in 0..10 * CAPACITY {
             let foreseen = peek(limiter, limit, 1);
             assert!(foreseen.is_allowed() && foreseen.is_substitute(), "a peek spends nothing: {}", S::NAME);
@@ -73,7 +73,7 @@ fn never_stays_never_and_the_whole_fits() {
     struct Fits;
 
     impl Claim for Fits {
-        fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+        fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
             assert!(take(limiter, limit, CAPACITY).is_allowed(), "{}", S::NAME);
             assert!(take(limiter, limit, CAPACITY * 100).is_never(), "{}", S::NAME);
         }
@@ -111,7 +111,7 @@ fn what_was_admitted_while_dials_hang_is_settled() {
     struct Settles<'a>(&'a Proxied);
 
     impl Claim for Settles<'_> {
-        fn holds_for<S: Wire>(&self, limiter: &Limiter<S>, limit: &S::Limit) {
+        fn holds_for<S: Wire>(&self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
             let Self(Proxied { proxy, rl, .. }) = self;
             proxy.cut();
             proxy.freeze();

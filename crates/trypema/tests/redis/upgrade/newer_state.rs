@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use trypema::redis::{
-    InstanceLiveness, LeaseArgs, Limiter, OnFailure, Receipt, RedisConnection, RedisFailureKind,
+    InstanceLiveness, LeaseArgs, OnFailure, RedisConnection, RedisFailureKind, RedisLimiter, RedisReceipt,
 };
 use trypema::strategy::{Abuse, Leasable, LeaseParams, Wire};
 use trypema::{BlockScope, Check, Limit, RateLimit, RateLimiter, TrypemaError};
@@ -57,15 +57,15 @@ impl Future {
 }
 
 /// Reserves one unit, so that a state exists. Returns the receipt.
-fn take_once<S: Wire>(limiter: &Limiter<S>, limit: &S::Limit) -> Receipt {
+fn take_once<S: Wire>(limiter: &RedisLimiter<S>, limit: &S::Limit) -> RedisReceipt {
     wait_for(limiter.reserve(&key("ann"), limit, 1)).unwrap().receipt.unwrap()
 }
 
 /// The errors of every operation that all strategies have, for the key `ann`.
 fn errors_of_every_verb<S: Wire>(
-    limiter: &Limiter<S>,
+    limiter: &RedisLimiter<S>,
     limit: &S::Limit,
-    receipt: &Receipt,
+    receipt: &RedisReceipt,
 ) -> Vec<TrypemaError> {
     let ann = key("ann");
     vec![
@@ -96,7 +96,7 @@ struct EveryVerb<'a> {
 }
 
 impl Visit for EveryVerb<'_> {
-    fn visit<S: Wire + Sync>(&mut self, limiter: &Limiter<S>, limit: &S::Limit) {
+    fn visit<S: Wire + Sync>(&mut self, limiter: &RedisLimiter<S>, limit: &S::Limit) {
         let mut control = self.server.control().unwrap();
         control.command(&["FLUSHDB"]).unwrap();
         let receipt = take_once(limiter, limit);
@@ -121,7 +121,7 @@ fn archived_scripts_refuse_a_newer_state_and_leave_it_alone() {
     }
 }
 
-fn lease<S: Leasable>(limiter: &Limiter<S>, limit: &S::Limit, server: &Server) {
+fn lease<S: Leasable>(limiter: &RedisLimiter<S>, limit: &S::Limit, server: &Server) {
     let mut control = server.control().unwrap();
     control.command(&["FLUSHDB"]).unwrap();
     take_once(limiter, limit);
@@ -153,7 +153,7 @@ fn verbs_that_one_strategy_has_refuse_a_newer_state() {
     let rl = limiter(connect(&server.url()), OnFailure::Fail);
     let (limits, ann, redis) = (Limits::of(8, WINDOW), key("ann"), rl.redis());
 
-    let abuse: &Limiter<Abuse> = redis.abuse();
+    let abuse: &RedisLimiter<Abuse> = redis.abuse();
     take_once(abuse, &limits.abuse);
     let mut future = Future::replace_only_key(server.control().unwrap());
     let errors = [

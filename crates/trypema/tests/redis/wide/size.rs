@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trypema::clock::ManualClock;
-use trypema::redis::Limiter;
+use trypema::redis::RedisLimiter;
 use trypema::strategy::Absolute;
 use trypema::{AbsoluteLimit, RateGroupSizeMs, RateLimit, RateLimiter, WindowSizeSeconds};
 use trypema_testkit::blocking::{self, Blocking, connect};
@@ -46,7 +46,7 @@ impl Scene {
 
     /// Takes one unit in a new bucket, `count` times.
     fn take(&self, count: u64) {
-        let limiter: &Limiter<Absolute> = self.rl.redis().absolute();
+        let limiter: &RedisLimiter<Absolute> = self.rl.redis().absolute();
         for _ in 0..count {
             self.clock.advance(GROUP);
             assert!(Blocking(limiter).take("ann", &self.limit, 1).is_allowed());

@@ -7,8 +7,8 @@ use crate::error::TrypemaError;
 use crate::hybrid::HybridRateLimiterProvider;
 use crate::hybrid::state::TakeArgs;
 use crate::hybrid::verbs::decide::{Attempt, CountCall, DecideResult, DecidedBy};
-use crate::hybrid::verbs::receipt::{Origin, Receipt};
-use crate::redis::{LimitedKey, Receipt as RedisReceipt, RedisFailure, RedisKey};
+use crate::hybrid::verbs::receipt::{HybridReceipt, Origin};
+use crate::redis::{LimitedKey, RedisFailure, RedisKey, RedisReceipt};
 use crate::strategy::{LeasedUnits, Strategy, with_strategy};
 
 /// A check with its key, its decision, and the receipt of its take.
@@ -18,7 +18,7 @@ pub(super) struct CheckItem<'a> {
     pub(super) key: RedisKey,
     pub(super) decided_by: DecidedBy,
     pub(super) decision: Option<Decision>,
-    pub(super) receipt: Option<Receipt>,
+    pub(super) receipt: Option<HybridReceipt>,
     /// The failure, if Redis was needed and did not decide.
     pub(super) failure: Option<TrypemaError>,
 }
@@ -178,7 +178,8 @@ impl HybridRateLimiterProvider {
                         .redis()
                         .reserve_without_policy(deadline, LimitedKey { key, limit }, check.cost)
                         .await?;
-                    receipt = reserved.receipt.map(|receipt| Receipt::new::<S>(key, Origin::Redis(receipt)));
+                    receipt =
+                        reserved.receipt.map(|receipt| HybridReceipt::new::<S>(key, Origin::Redis(receipt)));
                     S::core(&reserved.decision)
                 }
             }
@@ -223,7 +224,7 @@ impl HybridRateLimiterProvider {
     /// Refunds everything, because a check was denied or failed after others were spent.
     async fn undo(&self, items: &mut [CheckItem<'_>], deadline: Deadline) {
         self.restore(items);
-        let receipts: Vec<(Check<'_>, Receipt)> =
+        let receipts: Vec<(Check<'_>, HybridReceipt)> =
             items.iter_mut().filter_map(|item| Some((item.check, item.receipt.take()?))).collect();
         // Units that cannot be refunded stay spent, which is the stricter outcome.
         self.refund_by_receipts(receipts.iter().map(|(check, receipt)| (check, receipt)), deadline).await;
@@ -248,7 +249,10 @@ impl HybridRateLimiterProvider {
 }
 
 impl CheckItem<'_> {
-    fn receipt_of(&self, receipt: RedisReceipt) -> Receipt {
-        with_strategy!(self.check.limit, |S, _limit| Receipt::new::<S>(&self.key, Origin::Redis(receipt)))
+    fn receipt_of(&self, receipt: RedisReceipt) -> HybridReceipt {
+        with_strategy!(self.check.limit, |S, _limit| HybridReceipt::new::<S>(
+            &self.key,
+            Origin::Redis(receipt)
+        ))
     }
 }

@@ -5,59 +5,59 @@ use std::fmt;
 use serde::de::{Error, Expected, Unexpected};
 
 use super::tree::Node;
-use crate::rules::problem::{Field, Problem};
+use crate::rules::problem::{FieldPath, RuleProblem};
 
 /// The most characters of an invalid text that an error repeats.
 const SHOWN_CHARACTERS: usize = 40;
 
 /// A value that does not have the required type. The location is added while the error propagates outwards.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct DeserializeError {
     reason: String,
     /// The name of the missing field, if that is the problem.
     missing: Option<&'static str>,
-    place: Option<Placed>,
-    /// Whether reading has to stop here.
+    location: Option<ErrorLocation>,
+    /// Whether context has to stop here.
     pub(super) is_fatal: bool,
     /// Whether the name of a field is the problem, and not its value.
     pub(super) is_in_name: bool,
 }
 
 #[derive(Debug)]
-struct Placed {
-    field: Field,
+struct ErrorLocation {
+    field: FieldPath,
     line: u64,
 }
 
 /// The path to a value, linked from the value to the root.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'p> {
-    pub(super) around: Option<&'p Place<'p>>,
-    pub(super) step: PlaceStep<'p>,
+pub(super) struct Location<'p> {
+    pub(super) around: Option<&'p Location<'p>>,
+    pub(super) step: LocationStep<'p>,
     pub(super) line: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum PlaceStep<'p> {
+pub(super) enum LocationStep<'p> {
     Whole,
     Name(&'p str),
     Index(usize),
 }
 
-impl Place<'_> {
-    pub(super) fn field(&self) -> Field {
-        let around = self.around.map_or_else(Field::default, Place::field);
+impl Location<'_> {
+    pub(super) fn field(&self) -> FieldPath {
+        let around = self.around.map_or_else(FieldPath::default, Location::field);
         match self.step {
-            PlaceStep::Whole => around,
-            PlaceStep::Name(name) => around.then(name),
-            PlaceStep::Index(index) => around.at(index),
+            LocationStep::Whole => around,
+            LocationStep::Name(name) => around.then(name),
+            LocationStep::Index(index) => around.at(index),
         }
     }
 }
 
-impl Fault {
+impl DeserializeError {
     pub(super) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), missing: None, place: None, is_fatal: false, is_in_name: false }
+        Self { reason: reason.into(), missing: None, location: None, is_fatal: false, is_in_name: false }
     }
 
     /// Creates an error after which nothing more is read.
@@ -80,19 +80,20 @@ impl Fault {
     }
 
     /// Adds the location, unless the error already has one further in.
-    pub(super) fn at(mut self, place: &Place<'_>) -> Self {
-        if self.place.is_none() {
-            let around = place.field();
+    pub(super) fn at(mut self, location: &Location<'_>) -> Self {
+        if self.location.is_none() {
+            let around = location.field();
             let field = self.missing.map(|name| around.then(name)).unwrap_or(around);
-            self.place = Some(Placed { field, line: place.line });
+            self.location = Some(ErrorLocation { field, line: location.line });
         }
         self
     }
 
-    pub(super) fn into_problem(self) -> Problem {
-        let (field, line) =
-            self.place.map_or_else(|| (Field::default(), 1), |place| (place.field, place.line));
-        Problem::new(field, self.reason).in_line(line)
+    pub(super) fn into_problem(self) -> RuleProblem {
+        let (field, line) = self
+            .location
+            .map_or_else(|| (FieldPath::default(), 1), |location| (location.field, location.line));
+        RuleProblem::new(field, self.reason).in_line(line)
     }
 }
 
@@ -115,15 +116,15 @@ fn shown(written: &Node<'_>) -> String {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DeserializeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for DeserializeError {}
 
-impl Error for Fault {
+impl Error for DeserializeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::new(message.to_string())
     }
