@@ -78,7 +78,8 @@ fn stopped(mut service: Service, signal: &str) -> Vec<Called> {
 
 /// Asserts that another server sees every allowed unit, and beyond them only requests without a response.
 fn is_counted(url: &str, provider: &str, called: &[Called]) {
-    let next = Service::with_rules(RULES, &["--provider", provider, "--redis-url", url]);
+    let next =
+        Service::with_rules(RULES, &["--provider", provider, "--redis-url", url, "--redis-deadline", "2s"]);
     let remaining = next.get("/v1/keys/per-user%7Cuser=ann").json()["remaining"].as_u64().unwrap();
     let counted = LIMIT - remaining;
     let allowed: u64 = called.iter().map(|called| called.allowed).sum();

@@ -14,15 +14,24 @@ pub(super) fn asked(body: &[u8]) -> Option<Vec<u64>> {
 fn cost(asked: &Value) -> Option<u64> {
     let fields = asked.as_object()?;
     let is_known = |name: &String| ["attributes", "cost", "mode"].contains(&name.as_str());
-    let attributes = fields.get("attributes")?.as_object()?;
-    let is_fine = |(name, value): (&String, &Value)| {
-        matches!(name.len(), 1..=64) && value.as_str().is_some_and(|value| value.len() <= 8_192)
-    };
+    let attributes = attributes(fields.get("attributes")?)?;
+    let is_fine = |(name, value): &(&str, &str)| matches!(name.len(), 1..=64) && value.len() <= 8_192;
     let is_mode = fields.get("mode").is_none_or(|mode| mode == "check" || mode == "record" || mode == "look");
     if !is_mode || !fields.keys().all(is_known) || attributes.len() > 32 || !attributes.iter().all(is_fine) {
         return None;
     }
     fields.get("cost").map_or(Some(1), Value::as_u64)
+}
+
+/// Returns the attributes of an object, or of a list of texts such as `user=ann`.
+fn attributes(written: &Value) -> Option<Vec<(&str, &str)>> {
+    match written {
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| Some((&**name, value.as_str()?))).collect()
+        }
+        Value::Array(pairs) => pairs.iter().map(|pair| pair.as_str()?.split_once('=')).collect(),
+        _ => None,
+    }
 }
 
 /// Returns for each request of a 200 response whether it is allowed.
