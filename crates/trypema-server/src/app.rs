@@ -103,12 +103,12 @@ impl App {
     pub async fn check(&self, mode: Mode, request: &Request<'_>) -> Result<Verdict, TrypemaError> {
         let result = match mode {
             Mode::Check => self.engine.check(request).await,
-            Mode::Look => self.engine.peek(request).await,
+            Mode::Peek => self.engine.peek(request).await,
             Mode::Record => self.engine.record(request).await,
         };
         match &result {
             Ok(verdict) => {
-                if mode != Mode::Look {
+                if mode != Mode::Peek {
                     self.metrics.rules.count_verdict(verdict, mode);
                     self.metrics.rules.count_skipped(verdict, request);
                 }

@@ -41,7 +41,7 @@ impl DenialLog {
         }
         match verdict.outcome() {
             Outcome::Allowed => {}
-            Outcome::Denied if mode != Mode::Look && self.may_log() => write_denied(verdict, request, mode),
+            Outcome::Denied if mode != Mode::Peek && self.may_log() => write_denied(verdict, request, mode),
             Outcome::Denied => write(verdict, request, mode, "request denied"),
             Outcome::Throttled => write(verdict, request, mode, "request throttled: the client should wait"),
         }

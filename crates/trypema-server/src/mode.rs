@@ -8,7 +8,7 @@ pub enum Mode {
     #[default]
     Check,
     /// Checks without spending. An abuse rule only reports whether it blocks the key.
-    Look,
+    Peek,
     /// Counts an event that has already happened on every rule that applies, regardless of each rule's
     /// decision.
     Record,
@@ -19,7 +19,7 @@ impl Mode {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Check => "check",
-            Self::Look => "look",
+            Self::Peek => "peek",
             Self::Record => "record",
         }
     }

@@ -25,7 +25,7 @@ pub(crate) async fn watch(app: Arc<App>, policy: &'static str) {
                 substitutes: app.metrics.rules.substitutes(),
             },
         };
-        match watch.look(seen, || app.metrics.store.take_error()) {
+        match watch.poll(seen, || app.metrics.store.take_error()) {
             Some(Line::Bad(line)) => tracing::warn!("{line}"),
             Some(Line::Good(line)) => tracing::info!("{line}"),
             None => {}
@@ -81,7 +81,7 @@ struct StoreWatch {
 }
 
 impl StoreWatch {
-    fn look(&mut self, seen: Seen, error: impl FnOnce() -> Option<String>) -> Option<Line> {
+    fn poll(&mut self, seen: Seen, error: impl FnOnce() -> Option<String>) -> Option<Line> {
         let policy = self.policy;
         self.rest = self.rest.saturating_sub(1);
         let new = seen.totals.since(self.reported);
@@ -145,33 +145,33 @@ mod tests {
     #[test]
     fn every_failure_is_reported_once_and_no_more_than_six_times_a_minute() {
         let mut watch = StoreWatch { policy: "error", ..StoreWatch::default() };
-        let mut look = |seen| text(watch.look(seen, || Some("no reply".to_owned())));
-        assert_eq!(look(seen(false, 0)), "");
+        let mut poll = |seen| text(watch.poll(seen, || Some("no reply".to_owned())));
+        assert_eq!(poll(seen(false, 0)), "");
         assert_eq!(
-            look(seen(false, 1)),
+            poll(seen(false, 1)),
             "store: 1 call to Redis failed (no reply); applied on_store_failure=error, or the rule's own: \
              requests with an error: 1, decisions without Redis: 0"
         );
         let lines: Vec<String> =
-            (2..=INTERVALS_BETWEEN_LINES + 1).map(|calls| look(seen(false, calls.into()))).collect();
+            (2..=INTERVALS_BETWEEN_LINES + 1).map(|calls| poll(seen(false, calls.into()))).collect();
         assert!(lines[..lines.len() - 1].iter().all(String::is_empty), "{lines:?}");
         let last = lines.last().unwrap();
         assert!(
             last.contains("10 calls to Redis failed") && last.contains("requests with an error: 10"),
             "{last}"
         );
-        assert!((0..100).all(|_| look(seen(false, 11)).is_empty()), "everything has been reported");
+        assert!((0..100).all(|_| poll(seen(false, 11)).is_empty()), "everything has been reported");
     }
 
     #[test]
     fn an_outage_is_one_line_and_its_end_another() {
         let mut watch = StoreWatch { policy: "deny", ..StoreWatch::default() };
-        let mut look = |seen| text(watch.look(seen, || Some("refused".to_owned())));
-        let begun = look(seen(true, 5));
+        let mut poll = |seen| text(watch.poll(seen, || Some("refused".to_owned())));
+        let begun = poll(seen(true, 5));
         assert!(begun.contains("Redis is unreachable (refused); applying on_store_failure=deny"), "{begun}");
-        assert_eq!(look(seen(true, 50)), "");
-        let ended = look(seen(false, 60));
+        assert_eq!(poll(seen(true, 50)), "");
+        let ended = poll(seen(false, 60));
         assert!(ended.contains("reachable again after 0.0 s; requests with an error: 60"), "{ended}");
-        assert_eq!(look(seen(false, 60)), "");
+        assert_eq!(poll(seen(false, 60)), "");
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Check {
     json: bool,
     /// Only check: nothing is spent
     #[arg(long)]
-    look: bool,
+    peek: bool,
 }
 
 /// Show what every rule decides about a request
@@ -76,8 +76,8 @@ fn attributes(text: &str) -> Result<GivenAttributes, String> {
 impl Check {
     pub(super) fn run(self) -> ExitCode {
         let response = self.request.to_json().and_then(|mut request| {
-            if self.look {
-                request["mode"] = json!("look");
+            if self.peek {
+                request["mode"] = json!("peek");
             }
             self.service.call(&Call::post("/v1/check", &request))
         });

@@ -144,8 +144,8 @@ fn a_throttled_request_and_a_look_are_not_logged_as_denied() {
     let mut logging = Logging::start(&["--log-denials", "all", "--log-level", "debug"]);
     let asked = [(); 2].map(|()| logging.check(&json!({"tenant": "acme"}))["outcome"].clone());
     assert_eq!(asked, [json!("allowed"), json!("throttled")]);
-    let look = json!({"attributes": {"user": "ann"}, "cost": 2, "mode": "look"}).to_string();
-    assert_eq!(logging.client.send("POST", "/v1/check", &[], &look).json()["outcome"], json!("denied"));
+    let peek = json!({"attributes": {"user": "ann"}, "cost": 2, "mode": "peek"}).to_string();
+    assert_eq!(logging.client.send("POST", "/v1/check", &[], &peek).json()["outcome"], json!("denied"));
     logging.check(&json!({"user": "eve"}));
     let lines = logging.lines();
     let denied = with(&lines, "denied");
@@ -154,7 +154,7 @@ fn a_throttled_request_and_a_look_are_not_logged_as_denied() {
     assert_eq!(denied[0]["listed_entry"], "eve", "{denied:?}");
     let at_debug = |text: &str| lines.iter().any(|line| line["message"] == text && line["level"] == "DEBUG");
     assert!(at_debug("requests: request throttled: the client should wait"), "{lines:?}");
-    assert!(at_debug("requests: request denied"), "a look: {lines:?}");
+    assert!(at_debug("requests: request denied"), "a peek: {lines:?}");
 }
 
 /// Every line is the server's own, names its component, and is free of Rust's notation.

@@ -58,7 +58,7 @@ fn every_rule_counts_what_it_decided() {
     }
     check(&mut client, "user", "mallory");
     check(&mut client, "nothing", "of interest");
-    for body in [r#"{"attributes": {"user": "ann"}, "mode": "look"}"#, "{"] {
+    for body in [r#"{"attributes": {"user": "ann"}, "mode": "peek"}"#, "{"] {
         client.send("POST", "/v1/check", &[], body);
     }
     client.send("POST", "/v1/explain", &[], r#"{"attributes": {"user": "ann"}}"#);

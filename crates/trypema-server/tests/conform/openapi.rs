@@ -145,7 +145,7 @@ fn requests_are_valid_by_the_schema_if_they_are_taken() {
     let mut client = service.client();
     let requests = [
         json!({"attributes": {}}),
-        json!({"attributes": {"user": "ann"}, "cost": 0, "mode": "look"}),
+        json!({"attributes": {"user": "ann"}, "cost": 0, "mode": "peek"}),
         json!({"attributes": {"user": "ann"}, "cost": u64::MAX, "mode": "record"}),
         json!([]),
         json!([{"attributes": {}}, {"attributes": {"a": "b"}}]),

@@ -87,7 +87,7 @@ fn spends(server: &Service, cost: u64) -> bool {
 
 /// Whether a user's next request would be allowed. Spends nothing.
 fn would_pass(server: &Service, user: &str) -> bool {
-    is_allowed(server, &json!({"attributes": {"user": user}, "mode": "look"}))
+    is_allowed(server, &json!({"attributes": {"user": user}, "mode": "peek"}))
 }
 
 fn is_allowed(server: &Service, question: &Value) -> bool {

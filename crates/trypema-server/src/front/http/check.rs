@@ -54,7 +54,7 @@ impl CheckApi {
         begin(place)?;
         let response = decision_response(&self.verdict(&check_request).await?, check_request.mode, options);
         Ok(match check_request.mode {
-            Mode::Look => response,
+            Mode::Peek => response,
             Mode::Check | Mode::Record => with_accounting(response, Accounting::MustSend),
         })
     }

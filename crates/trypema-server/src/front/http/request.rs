@@ -293,7 +293,7 @@ mod tests {
             (r#"{"attributes":{},"cost":1.5}"#, "expected u64"),
             (r#"{"attributes":{},"cost":18446744073709551616}"#, "expected u64"),
             (r#"{"attributes":{},"mode":"burn"}"#, "unknown variant `burn`"),
-            (r#"[[{"user":"bob"},2,"look"]]"#, "expected an object"),
+            (r#"[[{"user":"bob"},2,"peek"]]"#, "expected an object"),
             (r#"{"attributes":{}} x"#, "trailing characters"),
             (r#"[{"attributes":{}},{"attributes":{}},{"attributes":{}}]"#, "the maximum is 2 (max_batch)"),
             (&"[".repeat(200_000), "expected an object"),

@@ -190,11 +190,11 @@ mod tests {
     #[test]
     fn rules_are_looked_at_by_one_request_at_a_time() {
         let unmatched_scan = UnmatchedScan::new();
-        let mut looks = (0..10 * CHECK_EVERY).filter_map(|_| unmatched_scan.request());
-        assert_eq!(looks.next(), None, "ten minutes have not passed");
+        let mut scans = (0..10 * CHECK_EVERY).filter_map(|_| unmatched_scan.request());
+        assert_eq!(scans.next(), None, "ten minutes have not passed");
         unmatched_scan.next_scan_s.store(0, Ordering::Relaxed);
-        let looks: Vec<u64> = (0..10 * CHECK_EVERY).filter_map(|_| unmatched_scan.request()).collect();
-        assert_eq!(looks, [11 * CHECK_EVERY], "then not for a minute");
+        let scans: Vec<u64> = (0..10 * CHECK_EVERY).filter_map(|_| unmatched_scan.request()).collect();
+        assert_eq!(scans, [11 * CHECK_EVERY], "then not for a minute");
         assert_eq!(unmatched_scan.moment().requests, 20 * CHECK_EVERY);
     }
 }

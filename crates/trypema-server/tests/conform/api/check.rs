@@ -119,13 +119,13 @@ fn a_login_guard_counts_failures_only() {
     let mut client = service.client();
     let mut ask = |mode: &str| check(&mut client, &json!({"attributes": {"user": "ann"}, "mode": mode}));
     for _ in 0..10 {
-        assert_eq!(ask("look")["allowed"], json!(true));
+        assert_eq!(ask("peek")["allowed"], json!(true));
     }
     assert_eq!(ask("record")["allowed"], json!(true));
     assert_eq!(ask("record")["allowed"], json!(true));
-    assert_eq!(ask("look")["allowed"], json!(true));
+    assert_eq!(ask("peek")["allowed"], json!(true));
     assert_eq!(ask("record")["allowed"], json!(false), "the third failure is the one that blocks");
-    let blocked = ask("look");
+    let blocked = ask("peek");
     assert_eq!((&blocked["allowed"], &blocked["retry_after_ms"]), (&json!(false), &json!(600_000)));
     assert_eq!(ask("check")["allowed"], json!(false));
 }
@@ -144,8 +144,8 @@ rules:
         let left = |index: usize| answer["rules"][index]["remaining"].as_u64().unwrap();
         (answer["allowed"].as_bool().unwrap(), left(0), left(1))
     };
-    assert_eq!(ask("look"), (true, 0, 8));
-    assert_eq!(ask("look"), (true, 0, 8));
+    assert_eq!(ask("peek"), (true, 0, 8));
+    assert_eq!(ask("peek"), (true, 0, 8));
     assert_eq!(ask("check"), (true, 0, 8));
     assert_eq!(ask("check"), (false, 0, 7), "denied: nothing is spent on either");
     assert_eq!(ask("record"), (false, 0, 7), "denied by one, and still counted by the other");

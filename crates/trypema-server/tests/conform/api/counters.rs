@@ -1,4 +1,4 @@
-//! Operations on single counters: look, refund, delete, explain.
+//! Operations on single counters: show, refund, delete, explain.
 
 use serde_json::{Value, json};
 
@@ -116,7 +116,7 @@ fn what_is_given_back_can_be_spent_again() {
 fn a_refund_has_no_mode_and_is_of_one_request() {
     let service = InProcess::with_rules(TWO_AN_HOUR);
     let mut client = service.client();
-    for mode in ["look", "record"] {
+    for mode in ["peek", "record"] {
         let body = json!({"attributes": {}, "mode": mode}).to_string();
         assert!(problem(&client.send("POST", "/v1/refund", &[], &body), 400).contains("mode"));
     }

@@ -70,7 +70,7 @@ fn what_is_wrong_is_told_with_its_place() {
         (r#"{"attributes": {"user": 1}}"#, "expected a text at line 1 column"),
         (r#"{"attributes": {"user": "a", "user": "b"}}"#, "\"user\" is given twice"),
         (r#"{"attributes": "user=ann"}"#, "expected an object of texts"),
-        (r#"{"attributes": {}, "mode": "burn"}"#, "expected one of `check`, `look`, `record`"),
+        (r#"{"attributes": {}, "mode": "burn"}"#, "expected one of `check`, `peek`, `record`"),
         (r#"[{"attributes": {}}, 7]"#, "line 1 column"),
         (r#""user""#, "line 1 column"),
         (&long_name, "1 to 64 bytes"),

@@ -88,7 +88,7 @@ fn rules_that_skip_requests_are_counted() {
         check(&mut client, &json!({"attributes": {"endpoint": "/pay", "method": "POST"}}));
     }
     check(&mut client, &user("ann"));
-    check(&mut client, &json!({"attributes": {}, "mode": "look"}));
+    check(&mut client, &json!({"attributes": {}, "mode": "peek"}));
     let metrics = client.send("GET", "/metrics", &[], "").body;
     for (rule, skipped) in [("per-user", 50), ("logins", 51), ("all", 0), ("strict", 0)] {
         let sample = format!("trypema_rules_skipped_total{{rule=\"{rule}\"}} {skipped}\n");

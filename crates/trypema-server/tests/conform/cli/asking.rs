@@ -19,8 +19,8 @@ fn check_ends_with_0_1_or_2() {
     let allowed = run(["check", "user=ann", "--server", &server]);
     assert_eq!((allowed.code, allowed.err.as_str()), (Some(0), ""), "{allowed:?}");
     assert!(allowed.out.contains("allowed") && allowed.out.contains("1 of 2 left"), "{}", allowed.out);
-    assert_eq!(run(["check", "user=ann", "--look", "--cost", "1", "--server", &server]).code, Some(0));
-    assert_eq!(run(["check", "user=ann", "--look", "--cost", "2", "--server", &server]).code, Some(1));
+    assert_eq!(run(["check", "user=ann", "--peek", "--cost", "1", "--server", &server]).code, Some(0));
+    assert_eq!(run(["check", "user=ann", "--peek", "--cost", "2", "--server", &server]).code, Some(1));
     assert_eq!(run(["check", r#"{"user": "ann"}"#, "--server", &server]).code, Some(0));
     let twice = run(["check", r#"{"user": "ann"}"#, "user=bob", "--server", &server]);
     assert_eq!(twice.code, Some(2), "{twice:?}");

@@ -92,14 +92,14 @@ fn asked(client: &mut Client, limit: &Limit, step: &Step) -> Said {
     let question = |cost: &u64| json!({"attributes": {"key": step.key}, "cost": cost});
     match &step.verb {
         Verb::Take(cost) => decided(client, "/v1/check", &question(cost)),
-        // For abuse rules, mode `look` reports only existing blocks. `explain` evaluates the attempt itself,
+        // For abuse rules, mode `peek` reports only existing blocks. `explain` evaluates the attempt itself,
         // as a peek does.
         Verb::Peek(cost) if matches!(limit, Limit::Abuse(_)) => {
             decided(client, "/v1/explain", &question(cost))
         }
         Verb::Peek(cost) => {
             let mut question = question(cost);
-            question["mode"] = json!("look");
+            question["mode"] = json!("peek");
             decided(client, "/v1/check", &question)
         }
         Verb::Usage => {

@@ -36,7 +36,7 @@ fn every_mode_follows_the_policy_of_its_rule() {
     for provider in ["redis", "hybrid"] {
         for policy in ["local", "error"] {
             let service = without_redis(provider, policy);
-            for mode in ["check", "look", "record"] {
+            for mode in ["check", "peek", "record"] {
                 let told = |attribute: &str| {
                     let reply = ask(&service, mode, attribute);
                     assert!(matches!(reply.status, 200 | 503), "{provider} {policy} {mode}: {reply:?}");

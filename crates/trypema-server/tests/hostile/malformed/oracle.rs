@@ -16,7 +16,7 @@ fn cost(asked: &Value) -> Option<u64> {
     let is_known = |name: &String| ["attributes", "cost", "mode"].contains(&name.as_str());
     let attributes = attributes(fields.get("attributes")?)?;
     let is_fine = |(name, value): &(&str, &str)| matches!(name.len(), 1..=64) && value.len() <= 8_192;
-    let is_mode = fields.get("mode").is_none_or(|mode| mode == "check" || mode == "record" || mode == "look");
+    let is_mode = fields.get("mode").is_none_or(|mode| mode == "check" || mode == "record" || mode == "peek");
     if !is_mode || !fields.keys().all(is_known) || attributes.len() > 32 || !attributes.iter().all(is_fine) {
         return None;
     }

@@ -66,7 +66,7 @@ fn the_observer_is_told_what_a_rule_that_only_logs_would_have_denied() {
     wait_for(engine.peek(&request())).unwrap();
     wait_for(engine.record(&request())).unwrap();
     let told = recorder.shadowed.lock().unwrap().clone();
-    // `look` counts nothing, and a candidate is reported as a comparison instead.
+    // `peek` counts nothing, and a candidate is reported as a comparison instead.
     let expected = [1, 2, 3].map(|count| format!("shadow (Tighter limit) shadow|user=ann 1 {count}"));
     assert_eq!(told, expected);
 }

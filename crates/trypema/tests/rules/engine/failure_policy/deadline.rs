@@ -59,7 +59,7 @@ fn every_verb_gives_up_at_the_deadline_of_the_request() {
         fresh();
         assert!(in_time("check", provider, engine.check(&request)).is_err());
         fresh();
-        assert!(in_time("look", provider, engine.peek(&request)).is_err());
+        assert!(in_time("peek", provider, engine.peek(&request)).is_err());
         fresh();
         assert!(in_time("record", provider, engine.record(&request)).is_err());
         fresh();

@@ -95,13 +95,13 @@ fn ask(engine: &Engine, policy: Policy) {
     let request = |user| [("user", user)];
     let expected = || policy.answer();
     assert_eq!(read(wait_for(engine.check(&Request::new(&request("check"))))), expected(), "check");
-    assert_eq!(read(wait_for(engine.peek(&Request::new(&request("look"))))), expected(), "look");
+    assert_eq!(read(wait_for(engine.peek(&Request::new(&request("peek"))))), expected(), "peek");
     assert_eq!(read(wait_for(engine.record(&Request::new(&request("record"))))), expected(), "record");
     let explained = wait_for(engine.explain(&Request::new(&request("explain"))));
     assert_eq!(explained.is_err(), policy == Policy::Error, "explain");
     let reserved = wait_for(engine.reserve(&Request::new(&request("reserve"))));
     assert_eq!(read(reserved.map(|reserved| reserved.verdict().clone())), expected(), "reserve");
-    for key in ["logins|user=look", "watched|user=look"] {
+    for key in ["logins|user=peek", "watched|user=peek"] {
         assert!(
             wait_for(engine.inspect(key, 0)).is_err(),
             "inspecting {key} tells the state in Redis, or nothing"
