@@ -179,7 +179,7 @@ impl Compiler<'_> {
             return Some(*number);
         }
         let Ok(number) = u16::try_from(self.attributes.len()) else {
-            self.refuse(field, format!("more than {} attributes matter", u16::MAX));
+            self.refuse(field, format!("rules and lists use more than {} attributes", u16::MAX));
             return None;
         };
         self.attributes.insert(name.into(), number);
@@ -202,7 +202,7 @@ impl Compiler<'_> {
         let (action, field) = (field.then("action"), field.then("max_delay"));
         match (rule.action, rule.max_delay) {
             (Action::Throttle, Some(delay)) if delay.0.is_zero() => {
-                self.refuse(&field, "a delay of nothing rejects every call: use action reject");
+                self.refuse(&field, "`max_delay: 0s` rejects every request: use `action: reject`");
             }
             (Action::Throttle, Some(delay)) if delay.0 > MAX_DELAY => {
                 self.refuse(&field, format!("a delay of {delay}: need at most {}", Period(MAX_DELAY)));
@@ -222,7 +222,7 @@ impl Compiler<'_> {
             match seen.get(rule.id.as_str()) {
                 Some(first) => {
                     let known = self.problems.listed().len();
-                    let reason = format!("it is also that of rules[{first}]");
+                    let reason = format!("duplicate id: rules[{first}] has the same id");
                     self.refuse(&field.at(index).then("id"), reason);
                     self.name_rule(known, &rule.id);
                 }

@@ -81,10 +81,10 @@ impl Segment {
                 Err(format!("segment {text:?} is neither text nor a placeholder: write `*` for any segment"))
             }
             "**" => Err("`**` may only be the last segment".to_owned()),
-            "." | ".." => Err(format!("segment {text:?} never remains in a path")),
+            "." | ".." => Err(format!("segment {text:?} is resolved before matching, so it never matches")),
             text if text.contains('*') => Err(format!("segment {text:?} has a `*` beside other text")),
             text if text.contains(['?', '#', '%', ' ']) || text.contains(char::is_control) => {
-                Err(format!("segment {text:?} has a character that never remains in a path"))
+                Err(format!("segment {text:?} has a character that no normalized path contains, so it never matches"))
             }
             text => Ok(Self::Exact(text.into())),
         }

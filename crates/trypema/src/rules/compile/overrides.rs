@@ -50,7 +50,7 @@ impl Compiler<'_> {
         let key = self.key(rule, written, &field.then("key"));
         let (special, key) = (special?, key?);
         if rule.overrides_by_key.insert(key.into(), special.clone()).is_some() {
-            self.refuse(&field.then("key"), "this key of the rule has an override already");
+            self.refuse(&field.then("key"), "duplicate override: this key already has one");
         }
         Some(special)
     }
@@ -98,7 +98,7 @@ impl Compiler<'_> {
             |name: &String| rule.placeholders.iter().any(|placeholder| *placeholder.name == **name);
         let known = self.problems.count();
         for name in written.key.keys().filter(|name| !is_placeholder(name)) {
-            self.refuse(&field.then(name), format!("{name:?} is no placeholder of the rule"));
+            self.refuse(&field.then(name), format!("the rule has no placeholder {name:?}"));
         }
         for placeholder in &rule.placeholders {
             if !written.key.contains_key(&*placeholder.name) {

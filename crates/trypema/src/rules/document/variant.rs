@@ -65,7 +65,7 @@ impl<'de> EnumAccess<'de> for ContentVariant<'_> {
 
 impl UnitVariant<'_> {
     fn alone(&self) -> DeserializeError {
-        DeserializeError::new(format!("{} needs its numbers, as a mapping", self.name))
+        DeserializeError::new(format!("`{}` needs a mapping of its fields", self.name))
     }
 }
 

@@ -63,7 +63,7 @@ fn syntax_problem(error: &ScanError, text: &str) -> RuleProblem {
         | ErrorKind::TabInPlainScalar => {
             (first_tab(text, marked).unwrap_or(marked), "a tab in the indentation: use spaces".to_owned())
         }
-        ErrorKind::UnknownAnchor => (marked, "an alias of nothing that was named before".to_owned()),
+        ErrorKind::UnknownAnchor => (marked, "unknown alias: define its anchor (`&name`) first".to_owned()),
         ErrorKind::RecursionLimitExceeded => (marked, too_deep()),
         _ => (marked, format!("not valid YAML: {}", error.info())),
     };
@@ -190,7 +190,7 @@ impl<'a> YamlTreeBuilder<'a> {
                 self.location(NodeRef { line, node: *node });
                 Ok(())
             }
-            None => Err(self.refusal(line, "an alias of something around it, or of a field's name")),
+            None => Err(self.refusal(line, "an alias of a value that contains it, or of a field's name")),
         }
     }
 

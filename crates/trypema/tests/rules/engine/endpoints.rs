@@ -35,7 +35,7 @@ fn an_override_matches_however_its_endpoint_is_written() {
 fn one_endpoint_written_in_two_ways_is_one_key() {
     let twice = RULES.to_owned() + "  - {rule: each, key: {endpoint: /admin}, verdict: allow}\n";
     let error = trypema::rules::RuleSet::from_yaml(&twice, "rules.yaml").unwrap_err().to_string();
-    assert!(error.contains("this key of the rule has an override already"), "{error}");
+    assert!(error.contains("duplicate override: this key already has one"), "{error}");
     let bytes = RULES.to_owned() + "  - {rule: each, key: {endpoint: /%ff}, verdict: allow}\n";
     let error = trypema::rules::RuleSet::from_yaml(&bytes, "rules.yaml").unwrap_err().to_string();
     assert!(error.contains("path \"/%ff\" does not decode to text"), "{error}");
