@@ -11,10 +11,25 @@ struct RulesPage;
 #[doc = include_str!("../../../docs/http.md")]
 struct HttpPage;
 
-/// Migration from governor and tower_governor.
+/// Migration from governor.
 #[cfg(feature = "axum")]
-#[doc = include_str!("../../../docs/migrating.md")]
-struct MigratingPage;
+#[doc = include_str!("../../../docs/migrating/governor.md")]
+struct GovernorPage;
+
+/// Migration from tower_governor.
+#[cfg(feature = "axum")]
+#[doc = include_str!("../../../docs/migrating/tower-governor.md")]
+struct TowerGovernorPage;
+
+/// Migration from trypema 2.x.
+#[cfg(feature = "redis-tokio")]
+#[doc = include_str!("../../../docs/migrating/trypema-2.md")]
+struct TrypemaTwoPage;
+
+/// Migration from limitador.
+#[cfg(all(feature = "axum", feature = "redis-tokio"))]
+#[doc = include_str!("../../../docs/migrating/limitador.md")]
+struct LimitadorPage;
 
 /// The hybrid provider.
 #[cfg(feature = "redis-tokio")]
