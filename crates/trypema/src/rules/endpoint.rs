@@ -83,9 +83,9 @@ impl Segment {
             "**" => Err("`**` may only be the last segment".to_owned()),
             "." | ".." => Err(format!("segment {text:?} is resolved before matching, so it never matches")),
             text if text.contains('*') => Err(format!("segment {text:?} has a `*` beside other text")),
-            text if text.contains(['?', '#', '%', ' ']) || text.contains(char::is_control) => {
-                Err(format!("segment {text:?} has a character that no normalized path contains, so it never matches"))
-            }
+            text if text.contains(['?', '#', '%', ' ']) || text.contains(char::is_control) => Err(format!(
+                "segment {text:?} has a character that no normalized path contains, so it never matches"
+            )),
             text => Ok(Self::Exact(text.into())),
         }
     }

@@ -95,7 +95,10 @@ impl Compiler<'_> {
         let limits: Vec<TokenLimit> = if limits.is_empty() {
             vec![self.bucket(numbers, field)?]
         } else if limit.is_some() || window.is_some() || burst.is_some() || refill_rate.is_some() {
-            self.refuse(&field.then("limits"), "`limits` cannot be combined with `limit`, `window`, `burst` or `refill_rate`");
+            self.refuse(
+                &field.then("limits"),
+                "`limits` cannot be combined with `limit`, `window`, `burst` or `refill_rate`",
+            );
             return None;
         } else {
             let field = field.then("limits");
