@@ -30,7 +30,9 @@ impl Rules {
     /// assert_eq!(rules.rules[0].id, "search");
     ///
     /// let error = Rules::from_yaml("rules:\n  - id: search\n    scope: everybody\n").unwrap_err();
-    /// assert_eq!(error.problems()[0].line(), Some(3));
+    /// let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+    /// assert_eq!(problems[0], r#"rules[0].strategy (rule "search"): missing"#);
+    /// assert_eq!(error.problems()[1].line(), Some(3));
     /// # Ok::<(), trypema::rules::InvalidRules>(())
     /// ```
     ///

@@ -70,7 +70,7 @@ local function commit(limit, state, now, cost, outcome)
   end
 end
 
-local function fits(limit, state, now, cost)
+local function available(limit, state, now, cost)
   local used = view(state.series, now, limit.window)
   local capacity = limit.capacity
   if limit.is_sticky and used > 0 then
@@ -83,11 +83,11 @@ local function refund(limit, state, now, units, recorded)
   return refund_series(state.series, now, limit.window, limit.group, units, recorded)
 end
 
-local function memory(limit)
+local function retention(limit)
   return limit.window
 end
 
-local function facts(_, o)
+local function encode_outcome(_, o)
   return struct.pack('<Bdddddd', o.admitted and 1 or 0, o.capacity, o.used, o.not_before, o.used_after,
     o.recorded, o.resets_at)
 end

@@ -14,7 +14,7 @@ local function read(argument, at)
     struct.unpack('<ddddddB', argument, at)
   local limit = {temp = temp, long = long}
   limit.is_ignoring, limit.is_lengthening = blocked_attempts == 0, blocked_attempts == 2
-  limit.memory = math.max(temp.window, long.window)
+  limit.retention = math.max(temp.window, long.window)
   limit.kept = math.max(temp.threshold, long.threshold)
   return limit, at
 end
@@ -50,7 +50,7 @@ end
 -- Returns a state as it counts at `now`: the time of the decision, the ends of both blocks, and whether all
 -- history counts as happening now.
 local function state_at(limit, state, now)
-  if state.last > now + limit.memory then
+  if state.last > now + limit.retention then
     -- Each block keeps its remaining time.
     return now, moved(state.temp_ends, state.last, now), moved(state.long_ends, state.last, now), true
   end
@@ -100,7 +100,7 @@ local function decide(limit, state, now, _, cost)
   if is_stepped_back then
     used, expired, is_series_stepped_back = state.attempts.closed + state.attempts.open, 0, true
   else
-    used, expired, is_series_stepped_back = view(state.attempts, at, limit.memory)
+    used, expired, is_series_stepped_back = view(state.attempts, at, limit.retention)
   end
   local not_before = 0
   if block > 0 then
@@ -115,9 +115,9 @@ local function decide(limit, state, now, _, cost)
   end
   local forgotten_at
   if is_recording then
-    forgotten_at = at + limit.memory
+    forgotten_at = at + limit.retention
   else
-    forgotten_at = empty_at(state.attempts, at, limit.memory, used, is_series_stepped_back)
+    forgotten_at = empty_at(state.attempts, at, limit.retention, used, is_series_stepped_back)
   end
   return {
     admitted = block == 0, is_recording = is_recording, at = at, block = block, temp_ends = temp_ends,
@@ -134,7 +134,7 @@ local function commit(limit, state, _, cost, o)
   local s = state.attempts
   if o.is_recording then
     -- An attempt counts when it is made, so a later stamp is ignored.
-    record(s, o.at, limit.memory, o.used, o.expired, o.is_stepped_back, o.at, 0, math.min(cost, limit.kept))
+    record(s, o.at, limit.retention, o.used, o.expired, o.is_stepped_back, o.at, 0, math.min(cost, limit.kept))
     keep_newest(s, limit.kept)
   else
     forget_expired(s, o.at, o.used, o.expired, o.is_stepped_back)
@@ -143,7 +143,7 @@ local function commit(limit, state, _, cost, o)
   state.is_changed = true
 end
 
-local function fits(limit, state, now, cost)
+local function available(limit, state, now, cost)
   local seen = decide(limit, state, now, now, 0)
   if seen.block > 0 then
     return 0
@@ -154,7 +154,7 @@ local function fits(limit, state, now, cost)
 end
 
 local function refund(limit, state, now, units, recorded)
-  return refund_series(state.attempts, math.max(now, state.last), limit.memory, 0, units, recorded)
+  return refund_series(state.attempts, math.max(now, state.last), limit.retention, 0, units, recorded)
 end
 
 -- Blocks for `duration` from `now`, unless a block already lasts longer.
@@ -173,11 +173,11 @@ local function is_blocked(state, now)
   return math.max(state.temp_ends, state.long_ends) > now
 end
 
-local function memory(limit)
-  return limit.memory
+local function retention(limit)
+  return limit.retention
 end
 
-local function facts(_, o)
+local function encode_outcome(_, o)
   return struct.pack('<BBdddddd', o.admitted and 1 or 0, o.scope, o.at, o.block, o.not_before, o.resets_at,
     o.short_count, o.long_count)
 end

@@ -66,7 +66,7 @@ local function commit(_, state, _, cost, outcome)
   end
 end
 
-local function fits(limit, state, now, cost)
+local function available(limit, state, now, cost)
   local _, used = count_at(limit, state, now)
   return math.min(cost, math.max(0, limit.limit - used))
 end
@@ -83,10 +83,10 @@ local function refund(limit, state, now, units, recorded)
   return refunded
 end
 
-local function memory(limit)
+local function retention(limit)
   return limit.window
 end
 
-local function facts(_, o)
+local function encode_outcome(_, o)
   return struct.pack('<Bdd', o.admitted and 1 or 0, o.used, o.ends_at)
 end

@@ -97,7 +97,7 @@ local function commit(limit, state, _, cost, c)
   end
 end
 
-local function fits(limit, state, now, cost)
+local function available(limit, state, now, cost)
   return math.min(cost, math.max(0, limit.limit - estimate(limit, counts(limit, state, now), now)))
 end
 
@@ -119,10 +119,10 @@ local function refund(limit, state, now, units, recorded)
   return from_previous + from_current
 end
 
-local function memory(limit)
+local function retention(limit)
   return 2 * limit.window
 end
 
-local function facts(_, c)
+local function encode_outcome(_, c)
   return struct.pack('<Bddd', c.admitted and 1 or 0, c.ends_at, c.previous, c.current)
 end

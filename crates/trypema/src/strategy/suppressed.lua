@@ -179,14 +179,14 @@ local function commit(limit, state, now, cost, o)
 end
 
 -- Records a call that this strategy would have admitted, but that another check of its request denied.
-local function forgo(limit, state, now, cost, o)
+local function record_denied_elsewhere(limit, state, now, cost, o)
   if cost > 0 then
     o.admitted = false
     commit(limit, state, now, cost, o)
   end
 end
 
-local function fits(limit, state, now, cost)
+local function available(limit, state, now, cost)
   local used = view(state.accepted, now, limit.window)
   return math.min(cost, math.max(0, soft_of(limit, state, now, used) - used))
 end
@@ -200,11 +200,11 @@ local function refund(limit, state, now, units, recorded)
   return refund_series(state.accepted, now, limit.window, limit.group, units, recorded)
 end
 
-local function memory(limit)
+local function retention(limit)
   return limit.window
 end
 
-local function facts(_, o)
+local function encode_outcome(_, o)
   return struct.pack('<Bddddddd', o.zone, o.factor, o.soft, o.used, o.not_before, o.used_after, o.recorded,
     o.resets_at)
 end

@@ -8,12 +8,12 @@
 local function read(argument, at)
   local count
   count, at = struct.unpack('<B', argument, at)
-  local limits = {memory = 0}
+  local limits = {retention = 0}
   for i = 1, count do
     local l = {}
     l.capacity, l.refill, l.unit, l.drain, at = struct.unpack('<dddd', argument, at)
     l.full = l.capacity * l.unit
-    limits.memory = math.max(limits.memory, l.refill)
+    limits.retention = math.max(limits.retention, l.refill)
     limits[i] = l
   end
   return limits, at
@@ -124,7 +124,7 @@ end
 -- Returns the time at which debts are evaluated: not before the stored time, unless the clock went back by
 -- more than the longest refill. In that case, all history counts as happening now.
 local function evaluation_time(limits, state, now)
-  if state.last > now + limits.memory then
+  if state.last > now + limits.retention then
     return now
   end
   return math.max(now, state.last)
@@ -133,7 +133,7 @@ end
 -- Returns the time at which the units of a postponed call count. Returns nil if they count at `at`. The time
 -- is at most the longest refill after `at`: beyond that, the clock would seem to have gone back.
 local function postponed_to(limits, at, now, stamp)
-  local latest = math.min(stamp, at + limits.memory)
+  local latest = math.min(stamp, at + limits.retention)
   if stamp > now and latest > at then
     return latest
   end
@@ -245,7 +245,7 @@ local function commit(limits, state, now, cost, o)
   end
 end
 
-local function fits(limits, state, now, cost)
+local function available(limits, state, now, cost)
   local seen = decide(limits, state, now, now, 0)
   for i, l in ipairs(limits) do
     cost = math.min(cost, math.floor((l.full - seen.owed[i]) / l.unit))
@@ -276,11 +276,11 @@ local function refund(limits, state, now, tokens, recorded)
   return from_pending + refunded
 end
 
-local function memory(limits)
-  return limits.memory
+local function retention(limits)
+  return limits.retention
 end
 
-local function facts(_, o)
+local function encode_outcome(_, o)
   local text = struct.pack('<BBddd', o.admitted and 1 or 0, o.failed, o.at, o.not_before, o.resets_at)
   for i = 1, #o.owed do
     text = text .. struct.pack('<d', o.owed[i])

@@ -1,5 +1,6 @@
 -- The rest of the driver, for requests that are not in their usual case.
-local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET, ADOPT, BLOCK, UNBLOCK, FORGO, HEARTBEAT = 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13
+local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET = 2, 3, 4, 5, 6, 7
+local ADOPT, BLOCK, UNBLOCK, RECORD_DENIED_ELSEWHERE, HEARTBEAT = 8, 9, 10, 11, 13
 
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
@@ -60,9 +61,9 @@ end
 -- Keeps the count of resets as long as a receipt of this take is good; returns it.
 local function keep_resets(check)
   if check.resets > 0 then
-    -- A receipt counts for one memory after it was recorded, which is up to one memory, or the lease, from now.
-    local memory = check.strategy.memory(check.limit)
-    outlive(KEYS[check.index + 1], time_to_live(now + math.min(check.extra, memory) + 2 * memory, now))
+    -- A receipt counts for one retention after it was recorded, which is up to one retention, or the lease, from now.
+    local retention = check.strategy.retention(check.limit)
+    outlive(KEYS[check.index + 1], time_to_live(now + math.min(check.extra, retention) + 2 * retention, now))
   end
   return check.resets
 end
@@ -83,7 +84,7 @@ end
 
 local function refund(check, state)
   local s = check.strategy
-  local counts_until = check.extra + s.memory(check.limit)
+  local counts_until = check.extra + s.retention(check.limit)
   if check.resets ~= check.times or counts_until <= now then
     return 0
   end
@@ -106,17 +107,17 @@ local function decided(check, state, cost, stamp, is_spending)
   if is_spending then
     s.commit(check.limit, state, now, cost, outcome)
   end
-  return struct.pack('<I4', 1) .. s.facts(check.limit, outcome), outcome
+  return struct.pack('<I4', 1) .. s.encode_outcome(check.limit, outcome), outcome
 end
 
 -- Grants a lease: takes back what is left of an old one, and records the new one at its end.
 local function leased(check, state)
   local s, limit, lease = check.strategy, check.limit, check.lease
-  if lease.back > 0 then
+  if lease.unspent > 0 then
     state.is_changed = true
-    s.refund(limit, state, now, lease.back, lease.recorded)
+    s.refund(limit, state, now, lease.unspent, lease.recorded)
   end
-  local units = share_of(lease, s.fits(limit, state, now, 2 ^ 53))
+  local units = share_of(lease, s.available(limit, state, now, 2 ^ 53))
   if units == 0 then
     return 0, s.decide(limit, state, now, now, math.max(1, lease.need))
   end
@@ -137,7 +138,7 @@ verbs[PEEK] = function(check, state, reply)
   return 0
 end
 verbs[UP_TO] = function(check, state, reply)
-  local units = check.strategy.fits(check.limit, state, now, check.cost)
+  local units = check.strategy.available(check.limit, state, now, check.cost)
   -- Where nothing fits, the answer says why a single unit does not; it is not recorded.
   local cost = units == 0 and math.min(check.cost, 1) or units
   reply[#reply + 1] = decided(check, state, cost, now, units > 0)
@@ -151,9 +152,9 @@ end
 verbs[LEASE] = function(check, state, reply)
   local s, lease = check.strategy, check.lease
   -- What has left, or was forgotten, is nobody's to take away.
-  local is_counting = lease.recorded + s.memory(check.limit) > now
+  local is_counting = lease.recorded + s.retention(check.limit) > now
   if check.resets ~= lease.resets or not state.is_known or not is_counting then
-    lease.back = 0
+    lease.unspent = 0
   end
   local units, outcome
   if s.lease then
@@ -161,18 +162,18 @@ verbs[LEASE] = function(check, state, reply)
   else
     units, outcome = leased(check, state)
   end
-  reply[#reply + 1] = struct.pack('<I4I4I4', lease.sharers, units > 0 and keep_resets(check) or check.resets, 1)
-    .. s.facts(check.limit, outcome)
+  reply[#reply + 1] = struct.pack('<I4I4I4', lease.instances, units > 0 and keep_resets(check) or check.resets, 1)
+    .. s.encode_outcome(check.limit, outcome)
   return units
 end
-verbs[FORGO] = function(check, state, reply)
+verbs[RECORD_DENIED_ELSEWHERE] = function(check, state, reply)
   local s = check.strategy
   local outcome = s.decide(check.limit, state, now, now, check.cost)
-  local record = s.forgo
+  local record = s.record_denied_elsewhere
   if not outcome.admitted then
     record = s.commit
   end
-  reply[#reply + 1] = struct.pack('<I4', 1) .. s.facts(check.limit, outcome)
+  reply[#reply + 1] = struct.pack('<I4', 1) .. s.encode_outcome(check.limit, outcome)
   if record then
     record(check.limit, state, now, check.cost, outcome)
   end
@@ -237,8 +238,8 @@ local function all_or_nothing(checks, reply)
   for i, check in ipairs(checks) do
     local s, outcome = check.strategy, outcomes[i]
     local resets = is_admitted and check.verb == RESERVE and keep_resets(check) or 0
-    reply[#reply + 1] = struct.pack('<BdI4', 1, resets, 1) .. s.facts(check.limit, outcome)
-    local record = s.forgo
+    reply[#reply + 1] = struct.pack('<BdI4', 1, resets, 1) .. s.encode_outcome(check.limit, outcome)
+    local record = s.record_denied_elsewhere
     if is_admitted or not outcome.admitted then
       record = s.commit
     end
@@ -271,7 +272,7 @@ local function load_all(checks)
     end
     if check.lease then
       is_written = true
-      check.lease.sharers = live_instances(KEYS[check.index + 2], check.lease.id, check.lease.live_for, now)
+      check.lease.instances = live_instances(KEYS[check.index + 2], check.lease.id, check.lease.live_for, now)
     end
   end
 end

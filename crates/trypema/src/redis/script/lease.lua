@@ -8,7 +8,7 @@ local function share_of(lease, free)
   if lease.need > free then
     return 0
   end
-  local fair = math.max(1, math.floor(free / lease.sharers))
+  local fair = math.max(1, math.floor(free / lease.instances))
   return math.min(free, math.max(lease.need, math.min(lease.want, fair)))
 end
 
@@ -20,7 +20,7 @@ end
 
 -- Reads the terms of a lease at `at` of `argument` into `lease`; returns what comes after them.
 local function read_terms(lease, argument, at)
-  lease.want, lease.back, lease.recorded, lease.seen, lease.live_for, lease.resets, lease.id, at =
+  lease.want, lease.unspent, lease.recorded, lease.reported, lease.live_for, lease.resets, lease.id, at =
     unpack('<dddddI4c8', argument, at)
   return at
 end

@@ -20,26 +20,26 @@ local states, is_written = {}, false
 local quicks = {}
 
 -- The lease that a usual case is asked for.
-local lease = {index = 0, need = 0, length = 0, sharers = 0}
+local lease = {index = 0, need = 0, length = 0, instances = 0}
 
 -- Reads its terms, which are at `from`; returns what comes after them, nothing where the driver has to look. What counts is forgotten after
--- `memory`.
-function lease.read(from, memory)
+-- `retention`.
+function lease.read(from, retention)
   local after = read_terms(lease, argument, from)
   -- The driver sees to instances that leave, and to keys that were reset.
   if lease.live_for == 0 or call('GET', KEYS[lease.index + 1]) then
     return
   end
   -- What has left, or was forgotten, is nobody's to take away.
-  if lease.resets > 0 or lease.recorded + memory <= now then
-    lease.back = 0
+  if lease.resets > 0 or lease.recorded + retention <= now then
+    lease.unspent = 0
   end
   return after
 end
 
 -- The units to grant of `free`, and where they are recorded. This writes a heartbeat, so the state has been checked.
 function lease.grant(free)
-  lease.sharers = live_instances(KEYS[lease.index + 2], lease.id, lease.live_for, now)
+  lease.instances = live_instances(KEYS[lease.index + 2], lease.id, lease.live_for, now)
   local units = share_of(lease, free)
   return units, lease_end(lease, now, units)
 end
@@ -62,7 +62,7 @@ local function answer_quickly()
   end
   at, is_written = after, true
   if asked then
-    reply[#reply + 1] = pack('<BdI4I4I4', 1, units, lease.sharers, 0, 1) .. outcome
+    reply[#reply + 1] = pack('<BdI4I4I4', 1, units, lease.instances, 0, 1) .. outcome
   else
     reply[#reply + 1] = pack('<BdI4', 1, 0, 1) .. outcome
   end

@@ -5,11 +5,11 @@ local function take(limit, state, now, cost, times, reply)
   -- Where units are pending, each answer looks ahead for itself.
   local is_pending = state.pending and #state.pending > 0
   if times > 1 and cost > 0 and not is_pending then
-    local together = math.min(times, math.floor(fits(limit, state, now, cost * times) / cost))
+    local together = math.min(times, math.floor(available(limit, state, now, cost * times) / cost))
     if together > 1 then
       local outcome = decide(limit, state, now, now, cost)
       commit(limit, state, now, cost * together, outcome)
-      reply[#reply + 1] = struct.pack('<I4', together) .. facts(limit, outcome)
+      reply[#reply + 1] = struct.pack('<I4', together) .. encode_outcome(limit, outcome)
       times = times - together
     end
   end
@@ -21,7 +21,7 @@ local function take(limit, state, now, cost, times, reply)
     -- A call that changed nothing answers for all that follow.
     local count = state.is_changed and 1 or times
     state.is_changed = state.is_changed or was_changed
-    reply[#reply + 1] = struct.pack('<I4', count) .. facts(limit, outcome)
+    reply[#reply + 1] = struct.pack('<I4', count) .. encode_outcome(limit, outcome)
     times = times - count
   end
 end

@@ -4,9 +4,9 @@
 -- force. No units are leased.
 local function lease(limit, state, now, lease)
   local outcome = decide(limit, state, now, now, 0)
-  if outcome.block > 0 and lease.seen > 0 then
-    outcome = decide(limit, state, now, now, lease.seen)
-    commit(limit, state, now, lease.seen, outcome)
+  if outcome.block > 0 and lease.reported > 0 then
+    outcome = decide(limit, state, now, now, lease.reported)
+    commit(limit, state, now, lease.reported, outcome)
   end
   return 0, outcome
 end

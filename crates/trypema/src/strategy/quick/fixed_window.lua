@@ -22,7 +22,7 @@ local function quick(key, argument, at, now, cost, lease)
       used = counted
     end
     if lease and stored_end == ends_at and lease.recorded - lease.recorded % window == ends_at - window then
-      used = used - math.min(lease.back, used)
+      used = used - math.min(lease.unspent, used)
     end
   end
   if lease then

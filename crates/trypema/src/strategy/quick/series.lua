@@ -58,10 +58,10 @@ local function advance(key, text, prefix, fresh, now, window, group, capacity, c
 
   -- So many buckets are kept as they are, and `tail` is written after them.
   local kept, tail = stored, ''
-  if lease and lease.back > 0 then
+  if lease and lease.unspent > 0 then
     local moment = lease.recorded
     if moment >= first and moment <= newest then
-      open = open - math.min(lease.back, open)
+      open = open - math.min(lease.unspent, open)
     elseif moment < first then
       -- The bucket that counted them is the first that ends at `moment` or later. Mostly few are newer.
       local index, before, stamp, last = stored, closed, 0, 0
@@ -78,7 +78,7 @@ local function advance(key, text, prefix, fresh, now, window, group, capacity, c
       end
       if index < stored then
         stamp, last = bucket(key, text, base + (start + index) % room * 12)
-        local back = math.min(lease.back, before - (through - last) % 2 ^ 48)
+        local back = math.min(lease.unspent, before - (through - last) % 2 ^ 48)
         if newest - (newest - stamp) % 2 ^ 48 - moment < group then
           for i = index, stored - 1 do
             stamp, last = bucket(key, text, base + (start + i) % room * 12)

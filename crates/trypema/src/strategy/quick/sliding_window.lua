@@ -25,15 +25,15 @@ local function quick(key, argument, at, now, cost, lease)
     elseif stored_end + window > starts_at then
       previous = stored_current
     end
-    if lease and lease.back > 0 then
+    if lease and lease.unspent > 0 then
       -- Under a limit of another window it would be taken from others.
       if stored_end % window > 0 then
         return
       end
       if lease.recorded >= starts_at and lease.recorded < ends_at then
-        current = current - math.min(lease.back, current)
+        current = current - math.min(lease.unspent, current)
       elseif lease.recorded < starts_at and lease.recorded + window >= starts_at then
-        previous = previous - math.min(lease.back, previous)
+        previous = previous - math.min(lease.unspent, previous)
       end
     end
   end

@@ -7,12 +7,12 @@ local function apply_returns(limit, state, now, lease)
     state.observed = copy_of(state.accepted)
   end
   repair_observed(limit, state, now)
-  if lease.back > 0 then
-    refund_series(state.accepted, now, limit.window, limit.group, lease.back, lease.recorded)
+  if lease.unspent > 0 then
+    refund_series(state.accepted, now, limit.window, limit.group, lease.unspent, lease.recorded)
   end
-  if lease.seen > 0 then
+  if lease.reported > 0 then
     local used, expired, is_stepped_back = view(state.observed, now, limit.window)
-    local units = math.min(lease.seen, MAX_EXACT - used)
+    local units = math.min(lease.reported, MAX_EXACT - used)
     record(state.observed, now, limit.window, used, expired, is_stepped_back, now, limit.group, units)
   end
 end
@@ -48,7 +48,7 @@ local function lease(limit, state, now, lease)
     local share = share_observed(limit, state, now, o.soft, 0)
     state.drawn = (last_drawn(limit, state, now, o.used) + GOLDEN) % 2 ^ 32
     units = math.floor(lease.want * share + state.drawn / 2 ^ 32)
-    units = math.min(units, math.max(1, math.floor(room / lease.sharers)))
+    units = math.min(units, math.max(1, math.floor(room / lease.instances)))
     o.factor, o.zone = 1 - share, units > 0 and 3 or 2
   end
   record_lease(limit, state, now, units, lease_end(lease, now, units), o)
