@@ -1,6 +1,7 @@
 //! Background threads for long work: parsing, comparing and compiling thousands of rules.
 //!
-//! The threads that decide requests never do such work. There are two workers. Each is one thread with a
+//! The threads that decide requests never do such work. (A rules file is read and compiled on a blocking thread
+//! of Tokio, because its file system may hang.) There are two workers. Each is one thread with a
 //! lower priority and its own queue, so a client that only reads never delays a rule change: an emergency
 //! block takes effect even while a reader sends dry runs of 16 MiB in a loop.
 

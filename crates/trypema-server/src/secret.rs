@@ -23,7 +23,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether `given` equals the secret, compared in constant time.
+    /// Whether `given` equals the secret, in a time that depends on their lengths only.
     pub(crate) fn is(&self, given: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(given).into()
     }

@@ -1,7 +1,7 @@
 //! Decisions as HTTP and gRPC responses, and the addresses of clients.
 //!
-//! These functions convert values to headers and bodies. They do not wait or log, and read the clock only to
-//! compute waits. No text from a client or an operator can end a header line or open an HTML tag.
+//! These functions convert values to headers and bodies. They do not wait or log. The waits of a decision
+//! are computed from the time at which it was made. No text from a client or an operator can end a header line or open an HTML tag.
 //!
 //! | task | item |
 //! | --- | --- |

@@ -142,7 +142,7 @@ pub struct RateLimiterBuilder {
 struct RedisSettings {
     connection: Option<RedisConnection>,
     prefix: RedisKey,
-    deadline: Duration,
+    call_timeout: Duration,
     on_failure: OnFailure,
     /// The window of `inc`, if it differs from the local one.
     windows: Option<WindowOptions>,
@@ -164,7 +164,7 @@ impl Default for RedisSettings {
         Self {
             connection: None,
             prefix: RedisKey::default_prefix(),
-            deadline: StoreConfig::DEADLINE,
+            call_timeout: StoreConfig::DEFAULT_CALL_TIMEOUT,
             on_failure: OnFailure::default(),
             windows: None,
             sync_interval: SYNC_INTERVAL,
@@ -269,7 +269,7 @@ impl RateLimiterBuilder {
     /// Sets the longest time that a call waits for Redis. The default is 50 ms.
     #[cfg(feature = "_redis")]
     pub fn redis_deadline(mut self, deadline: Duration) -> Self {
-        self.redis.deadline = deadline;
+        self.redis.call_timeout = deadline;
         self
     }
 
@@ -306,7 +306,7 @@ impl RateLimiterBuilder {
             return Err(TrypemaError::InvalidMaxKeys);
         }
         #[cfg(feature = "_redis")]
-        if self.redis.deadline < Duration::from_micros(1) {
+        if self.redis.call_timeout < Duration::from_micros(1) {
             return Err(TrypemaError::InvalidRedisDeadline);
         }
         #[cfg(feature = "_redis")]
@@ -335,7 +335,7 @@ impl RateLimiterBuilder {
 
     #[cfg(feature = "_redis")]
     fn redis_providers(&self) -> (RedisRateLimiterProvider, HybridRateLimiterProvider) {
-        let RedisSettings { connection, prefix, deadline, on_failure, windows, sync_interval } =
+        let RedisSettings { connection, prefix, call_timeout, on_failure, windows, sync_interval } =
             self.redis.clone();
         let clock = match &self.clock {
             ClockSource::System => None,
@@ -347,7 +347,7 @@ impl RateLimiterBuilder {
             group: self.local.rate_group_size_ms,
             factor: self.local.hard_limit_factor,
         });
-        let config = StoreConfig { connection, prefix, deadline, on_failure, clock, observer };
+        let config = StoreConfig { connection, prefix, call_timeout, on_failure, clock, observer };
         let redis = RedisRateLimiterProvider::new(windows, config);
         let hybrid = HybridRateLimiterProvider::new(
             &redis,

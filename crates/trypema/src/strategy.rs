@@ -106,7 +106,7 @@ pub struct Refund {
 
 /// An algorithm. The trait is sealed: only the six types of this module implement it.
 pub trait Strategy: sealed::Sealed + Sized + 'static {
-    /// The strategy's name in keys, events and traces.
+    /// The strategy's name in events and traces. [`Wire::SUFFIX`] is its name in keys of Redis.
     const NAME: &'static str;
     /// Whether a denied take is recorded, so that repeated denied calls make later decisions stricter.
     const COUNTS_DENIALS: bool = false;

@@ -17,18 +17,16 @@ pub(super) async fn watch(app: Arc<App>, mut source: FileRules, reload: Arc<Noti
             () = tokio::time::sleep(RulesFile::POLL_INTERVAL) => ReloadTrigger::Poll,
         };
         let mut polled = source.clone();
-        // Reads on a blocking thread: a file system that hangs must not delay decisions.
+        let for_reading = Arc::clone(&app);
+        // On a blocking thread: a file system that hangs, and thousands of rules, must not delay decisions.
         let reading = tokio::task::spawn_blocking(move || {
-            let read = polled.read_for(trigger);
-            (polled, read)
+            if let Some(read) = polled.read_for(trigger) {
+                put_in_force(&for_reading, &polled, read);
+            }
+            polled
         });
         match reading.await {
-            Ok((polled, read)) => {
-                source = polled;
-                if let Some(read) = read {
-                    put_in_force(&app, &source, read);
-                }
-            }
+            Ok(polled) => source = polled,
             Err(_) => {
                 let count = app.rules().len();
                 tracing::error!(

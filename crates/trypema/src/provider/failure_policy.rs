@@ -1,4 +1,5 @@
-//! The failure policy: decides checks whose store has failed. It is applied here, once, for every verb.
+//! The failure policy: decides checks whose store has failed. It is applied here, once, for every verb of rules
+//! and middleware. (`redis/fallback.rs` decides single calls to Redis.)
 //!
 //! | policy | take, peek, reserve | record | refund | reset |
 //! | --- | --- | --- | --- | --- |

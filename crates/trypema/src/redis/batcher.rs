@@ -115,7 +115,7 @@ impl Batcher {
         Arc::new(Self { options, state: Mutex::default() })
     }
 
-    /// Sends `requests` as one request. Returns the reply if it arrives before the deadline.
+    /// Sends `checks` as one request. Returns the reply if it arrives before the deadline.
     pub(super) async fn send(
         self: &Arc<Self>,
         checks: CallerChecks,

@@ -26,7 +26,7 @@ pub struct RedisFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum RedisFailureKind {
-    /// The call was never sent. Nothing was spent.
+    /// The call was not sent, or the server was not ready and did not run it. Nothing was spent.
     #[error("redis is unavailable")]
     Unavailable,
     /// The call was sent and no reply arrived in time. The cost may have been spent, and the call is not

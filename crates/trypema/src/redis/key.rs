@@ -112,13 +112,28 @@ impl AsRef<str> for RedisKey {
     }
 }
 
-/// Returns the name of a state in Redis: `<prefix>:{<key>}:<strategy>`.
+/// Returns the name of a state in Redis: `<prefix>:{<key>}:<suffix>`. The suffix is that of a strategy.
 ///
 /// Neither the prefix nor the key contains a brace, and a key is never empty. So the first `{` ends the
 /// prefix, the first `}` ends the key, two states never share a name, and all names of one key have the
 /// same hash tag.
-pub(super) fn state_name(prefix: &RedisKey, key: &RedisKey, strategy: &str) -> Vec<u8> {
-    [prefix.0.as_bytes(), b":{", key.0.as_bytes(), b"}:", strategy.as_bytes()].concat()
+pub(super) fn state_name(prefix: &RedisKey, key: &RedisKey, suffix: &str) -> Vec<u8> {
+    [prefix.0.as_bytes(), b":{", key.0.as_bytes(), b"}:", suffix.as_bytes()].concat()
+}
+
+/// Returns the name of the number of times that a state was reset.
+pub(super) fn resets_name(state: &[u8]) -> Vec<u8> {
+    [state, b":resets"].concat()
+}
+
+/// Returns the name of the set of live instances that lease units of a state.
+pub(super) fn instances_name(state: &[u8]) -> Vec<u8> {
+    [state, b":instances"].concat()
+}
+
+/// Returns the name of the mark of a receipt that was refunded.
+pub(super) fn receipt_name(state: &[u8], id: u128) -> Vec<u8> {
+    [state, format!(":receipt:{id:032x}").as_bytes()].concat()
 }
 
 #[cfg(test)]

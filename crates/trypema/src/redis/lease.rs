@@ -93,7 +93,7 @@ impl<S: Leasable> RedisLimiter<S> {
     /// Returns the time until which a call with this `deadline` waits for a reply to another call's
     /// request. It leaves half of the usual timeout for a request of its own.
     pub(crate) fn shared_wait_deadline(&self, deadline: Timestamp) -> Timestamp {
-        let half_us = self.store.deadline().as_micros() as u64 / 2;
+        let half_us = self.store.call_timeout().as_micros() as u64 / 2;
         Timestamp::derived(deadline.as_micros().saturating_sub(half_us))
     }
 

@@ -9,7 +9,7 @@ use super::batcher::CallOptions;
 use super::failure::{RedisFailure, RedisFailureKind};
 use super::fallback::FallbackCounters;
 use super::handle::RedisKeyHandle;
-use super::key::RedisKey;
+use super::key::{RedisKey, instances_name, resets_name};
 use super::protocol::{CheckReply, CheckRequest, Verb};
 use super::store::Store;
 use super::verb_call::{LimitedKey, VerbArgs, VerbCall};
@@ -292,10 +292,10 @@ impl<S: Wire> RedisLimiter<S> {
     fn named_request(state: Vec<u8>, limit: Option<&S::Limit>, args: VerbArgs) -> CheckRequest {
         let helpers = match args.verb {
             Verb::Reserve | Verb::Refund | Verb::Reset | Verb::Unblock => {
-                vec![[state.as_slice(), b":resets"].concat()]
+                vec![resets_name(&state)]
             }
             Verb::Lease => {
-                vec![[state.as_slice(), b":resets"].concat(), [state.as_slice(), b":instances"].concat()]
+                vec![resets_name(&state), instances_name(&state)]
             }
             _ => Vec::new(),
         };
@@ -347,8 +347,8 @@ impl<S: Wire> RedisLimiter<S> {
         let Some(charge) = self.fallback.take_pending_charge(key) else { return Ok(()) };
         let request = self.check_request(key, Some(limit), VerbArgs::new(Verb::UpTo, charge.units()));
         let options = CallOptions { unsent: Some(charge.unsent()), ..options };
-        let settled = self.store.send(request, options).await;
-        settled.map(|_| ()).inspect_err(|failure| match failure.kind() {
+        let reply = self.store.send(request, options).await;
+        reply.map(|_| ()).inspect_err(|failure| match failure.kind() {
             RedisFailureKind::Unavailable | RedisFailureKind::Refused => charge.mark_unsent(),
             // The units may have been charged: do not charge them again.
             RedisFailureKind::OutcomeUnknown | RedisFailureKind::BadReply => {}

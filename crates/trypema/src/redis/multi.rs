@@ -175,7 +175,7 @@ impl RedisRateLimiterProvider {
 
     /// Returns the deadline of a request that starts now.
     pub(crate) fn deadline_from_now(&self) -> Deadline {
-        Deadline::after(self.store.deadline())
+        Deadline::after(self.store.call_timeout())
     }
 
     /// Takes the checks of a request. Returns a result for each, and notifies the observer.

@@ -24,7 +24,7 @@ const MAX_IDLE_BATCHERS: usize = 1_024;
 pub(crate) struct StoreConfig {
     pub(crate) connection: Option<RedisConnection>,
     pub(crate) prefix: RedisKey,
-    pub(crate) deadline: Duration,
+    pub(crate) call_timeout: Duration,
     pub(crate) on_failure: OnFailure,
     /// The clock that scripts use in place of the server's, if the limiter was built with one.
     pub(crate) clock: Option<ClockSource>,
@@ -34,7 +34,7 @@ pub(crate) struct StoreConfig {
 impl StoreConfig {
     /// The default deadline of a call: enough for a network round trip and a busy server, and short enough
     /// that callers hardly notice an outage.
-    pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
+    pub(crate) const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_millis(50);
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Store {
         let batchers = match config.connection.clone() {
             None => Batchers::None,
             Some(connection) => {
-                let (call_timeout, clock) = (config.deadline, config.clock.clone());
+                let (call_timeout, clock) = (config.call_timeout, config.clock.clone());
                 let options = BatcherOptions { connection, slot: 0, call_timeout, clock };
                 match options.connection.is_cluster() {
                     true => Batchers::Cluster(options, Mutex::default()),
@@ -75,8 +75,8 @@ impl Store {
     }
 
     /// Returns the name of a key's state in Redis.
-    pub(super) fn name(&self, key: &RedisKey, strategy: &str) -> Vec<u8> {
-        state_name(&self.config.prefix, key, strategy)
+    pub(super) fn name(&self, key: &RedisKey, suffix: &str) -> Vec<u8> {
+        state_name(&self.config.prefix, key, suffix)
     }
 
     /// Returns the clock that the limiter was built with, or the system's.
@@ -111,13 +111,13 @@ impl Store {
     }
 
     /// Returns the time that a call may take.
-    pub(super) fn deadline(&self) -> Duration {
-        self.config.deadline
+    pub(super) fn call_timeout(&self) -> Duration {
+        self.config.call_timeout
     }
 
     /// Returns the options of a call that starts now.
     pub(super) fn call_options(&self) -> CallOptions {
-        CallOptions::with_deadline(SystemClock.now() + self.config.deadline)
+        CallOptions::with_deadline(SystemClock.now() + self.config.call_timeout)
     }
 
     /// Sends one check.
@@ -195,7 +195,8 @@ impl Store {
                 let mut slots = requests.iter().map(|request| slot_of(&request.name));
                 let slot = slots.next().unwrap_or(0);
                 if slots.any(|other| other != slot) {
-                    let message = "checks on keys in different slots of a cluster cannot be spent atomic";
+                    let message =
+                        "checks on keys in different slots of a cluster cannot be charged all or nothing";
                     return Err(RedisFailure::new(RedisFailureKind::Refused, message));
                 }
                 Ok(batcher_of(slot, options, batchers))

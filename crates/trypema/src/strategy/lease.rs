@@ -2,8 +2,9 @@
 //! to spend locally until the lease ends.
 //!
 //! The units are recorded at the end of the lease. No unit is spent after the time it is recorded at, so no
-//! interval of a window's length exceeds the limit. The Lua twin is `lease` in `redis/script/driver.lua`, or
-//! in the strategy's own script if it has one.
+//! interval of a window's length exceeds the limit. The Lua twins are
+//! `redis/script/lease.lua`, `leased` in `redis/script/driver.lua`, and the strategy's own `lease.lua` if it
+//! has one.
 
 use super::{Call, Refund, Wire};
 use crate::clock::Timestamp;

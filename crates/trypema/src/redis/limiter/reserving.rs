@@ -6,7 +6,7 @@ use super::{RedisLimiter, ScriptOutcome};
 use crate::clock::Timestamp;
 use crate::error::TrypemaError;
 use crate::local::DecisionWithReceipt;
-use crate::redis::key::RedisKey;
+use crate::redis::key::{RedisKey, receipt_name};
 use crate::redis::protocol::{CheckRequest, Verb};
 use crate::redis::receipt::{self, RedisReceipt};
 use crate::redis::verb_call::{LimitedKey, VerbArgs, VerbCall};
@@ -106,9 +106,7 @@ impl<S: Wire> RedisLimiter<S> {
         let args = VerbArgs { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
         let mut request = self.check_request(key, Some(limit), args);
         request.resets = receipt.resets;
-        let mut name = self.store.name(key, S::SUFFIX);
-        name.extend_from_slice(format!(":receipt:{:032x}", receipt.id).as_bytes());
-        request.helpers.push(name);
+        request.helpers.push(receipt_name(&self.store.name(key, S::SUFFIX), receipt.id));
         Some(request)
     }
 }

@@ -190,7 +190,7 @@ impl Cluster {
             match source.await {
                 Some(Ok(ranges)) => return Ok(SlotTable { source: info.clone(), ranges }),
                 Some(Err(failure)) => last_failure = failure,
-                None => last_failure = unavailable("a node of the cluster did not outcome"),
+                None => last_failure = unavailable("no node of the cluster replied in time"),
             }
         }
         Err(last_failure)

@@ -147,7 +147,7 @@ impl HybridRateLimiterProvider {
                 }
             };
             if !may_go_on {
-                return self.undo(items, request.deadline).await;
+                return self.roll_back(items, request.deadline).await;
             }
         }
     }
@@ -222,7 +222,7 @@ impl HybridRateLimiterProvider {
     }
 
     /// Refunds everything, because a check was denied or failed after others were spent.
-    async fn undo(&self, items: &mut [CheckItem<'_>], deadline: Deadline) {
+    async fn roll_back(&self, items: &mut [CheckItem<'_>], deadline: Deadline) {
         self.restore(items);
         let receipts: Vec<(Check<'_>, HybridReceipt)> =
             items.iter_mut().filter_map(|item| Some((item.check, item.receipt.take()?))).collect();
