@@ -1,6 +1,6 @@
 //! Rate limiting middleware for axum, tonic, hyper and everything else built on tower services.
 //!
-//! [`RateLimitLayer`] enforces one limit or a set of rules. If it denies a request, it responds in location of
+//! [`RateLimitLayer`] enforces one limit or a set of rules. If it denies a request, it responds in place of
 //! the inner service: HTTP clients get 429 with `Retry-After` and `application/problem+json`, gRPC clients
 //! get the status `RESOURCE_EXHAUSTED` with retry information.
 //!
@@ -103,7 +103,7 @@
 //! limiter, a request of a known client allocates nothing.
 //!
 //! With Redis, and for rules with `charge_if` or `refund_if`, the decision is made by a boxed future, which
-//! takes the ready inner service and leaves a clone in its location. Redis costs one round trip before the inner
+//! takes the ready inner service and leaves a clone in its place. Redis costs one round trip before the inner
 //! service is called. `charge_if` and `refund_if` cost one more before the response is sent, if they apply to
 //! it. The middleware needs no async runtime.
 

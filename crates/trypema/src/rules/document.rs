@@ -3,7 +3,7 @@
 //! A document is read into a tree first. Deserializing a value from the tree continues after a problem, with a
 //! placeholder instead of the value that cannot be read:
 //!
-//! - A value of the wrong type, or an unknown field, is recorded, and context goes on.
+//! - A value of the wrong type, or an unknown field, is recorded, and reading continues.
 //! - A missing field, or a text that its type refuses, ends the attempt. The next attempt puts a placeholder
 //!   there. Each rule is read separately, so that an attempt is short.
 
@@ -33,7 +33,7 @@ use value::{NodeDeserializer, ReadContext};
 /// The largest document: enough for fifty thousand rules, and small enough to read at once.
 pub(super) const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The most attempts at context one value. Each attempt but the last finds one problem.
+/// The most attempts to read one value. Each attempt but the last finds one problem.
 const MAX_ATTEMPTS: usize = 100;
 
 /// The fields of a document with rules.

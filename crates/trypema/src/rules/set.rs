@@ -1,4 +1,4 @@
-//! CompiledRule rules: immutable and indexed.
+//! Compiled rules: immutable and indexed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;

@@ -42,7 +42,7 @@ pub(super) struct AdmittedRequest {
     pending_count: Option<PendingCount>,
 }
 
-/// CountWhen or a refund that depends on the response.
+/// Counting or a refund that depends on the response.
 struct PendingCount {
     after_response: AfterResponse,
     config: Arc<LayerConfig>,

@@ -15,7 +15,7 @@ use super::view::RequestView;
 /// [`RateLimitLayer`](super::RateLimitLayer).
 ///
 /// It is ready when the inner service is. A request that waits for Redis takes the inner service that was
-/// polled ready, and leaves a clone in its location. Clones share everything except the inner service.
+/// polled ready, and leaves a clone in its place. Clones share everything except the inner service.
 ///
 /// Responses have the body type of the inner service, which has to be `From<String>` because denials need a
 /// body: axum's is, and so is `http_body_util::Full`. For tonic's and all others, see

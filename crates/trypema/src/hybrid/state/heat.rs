@@ -1,21 +1,22 @@
-//! Which keys are called often enough for a lease: a bounded table of call counts, so that other keys cost no memory.
+//! Finds the keys that are called often enough for a lease, with call counts in a table of fixed size. A key
+//! without a lease needs no other memory.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::demand::{HOT_CALLS, WARM_CALLS};
 
-/// Places in a bucket. A key that finds none of its own replaces the one that was called least lately.
+/// The number of slots in a bucket. A key without a slot replaces the key whose last call is the oldest.
 const WAYS: usize = 4;
 
-/// With four places each this is room for 16,384 keys in 128 KiB. Where more are called within an interval some are not
-/// noticed, and are plain takes.
+/// The number of buckets. With four slots each, the table has room for 16,384 keys in 128 KiB. If more keys
+/// are called within an interval, some are not detected, and Redis decides their calls.
 const BUCKETS: usize = 1 << 12;
 
 const INTERVAL_BITS: u32 = 24;
 const INTERVAL_MASK: u64 = (1 << INTERVAL_BITS) - 1;
 
-/// Calls of one key in the present interval and the one before.
+/// The calls of one key in the current and the previous interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallTally {
     /// The number of the interval, modulo 2^24.
@@ -25,8 +26,8 @@ pub struct CallTally {
 }
 
 impl CallTally {
-    /// Counts a call in the interval of this number; whether the key is called often enough for a lease: [`HOT_CALLS`] at
-    /// once, or [`WARM_CALLS`] in each of two intervals.
+    /// Counts a call in the interval with this number. Returns whether the key is called often enough for a
+    /// lease: [`HOT_CALLS`] in one interval, or [`WARM_CALLS`] in each of two consecutive ones.
     pub fn count(&mut self, interval: u64) -> bool {
         let interval = interval & INTERVAL_MASK;
         match self.age(interval) {
@@ -38,7 +39,7 @@ impl CallTally {
         u64::from(self.calls) >= HOT_CALLS || u64::from(self.calls.min(self.calls_before)) >= WARM_CALLS
     }
 
-    /// How many intervals ago it was last called.
+    /// Returns the number of intervals since the last call.
     pub fn age(&self, interval: u64) -> u64 {
         interval.wrapping_sub(self.interval) & INTERVAL_MASK
     }
@@ -53,15 +54,15 @@ impl CallTally {
     }
 }
 
-/// Call counts of the keys that are not held. Each place is a mark of its key's hash and a [`CallTally`].
+/// The call counts of keys without leases. Each slot holds 24 bits of the key's hash and a [`CallTally`].
 #[derive(Debug, Default)]
 pub(super) struct Heat(OnceLock<Box<[AtomicU64]>>);
 
 impl Heat {
-    /// Counts a call of the key with this hash; whether it is called often enough for a lease.
+    /// Counts a call of the key with this hash. Returns whether the key is called often enough for a lease.
     pub(super) fn count(&self, hash: u64, now_us: u64, interval_us: u64) -> bool {
         let places = self.0.get_or_init(|| (0..WAYS * BUCKETS).map(|_| AtomicU64::new(0)).collect());
-        // A key under two limits is two keys: their intervals differ.
+        // A key that is called under two limits is counted as two keys, because their intervals differ.
         let hash = hash ^ interval_us.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let (mark, first) = (hash >> 40, (hash as usize % BUCKETS) * WAYS);
         let interval = (now_us / interval_us) & INTERVAL_MASK;
@@ -73,7 +74,7 @@ impl Heat {
             (u64::MAX - tally.age(interval), tally.calls)
         };
         let Some(place) = own.or_else(|| bucket.iter().min_by_key(least)) else { return false };
-        // Two callers at once may count as one: then it is noticed a call later.
+        // Two concurrent calls may be counted as one. The key is then detected one call later.
         let mut tally = if own.is_some() { tally_of(place) } else { CallTally::default() };
         let is_often = tally.count(interval);
         place.store(tally.packed(mark), Ordering::Relaxed);

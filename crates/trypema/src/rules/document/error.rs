@@ -17,7 +17,7 @@ pub(super) struct DeserializeError {
     /// The name of the missing field, if that is the problem.
     missing: Option<&'static str>,
     location: Option<ErrorLocation>,
-    /// Whether context has to stop here.
+    /// Whether reading has to stop here.
     pub(super) is_fatal: bool,
     /// Whether the name of a field is the problem, and not its value.
     pub(super) is_in_name: bool,

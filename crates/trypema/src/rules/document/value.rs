@@ -20,14 +20,14 @@ use super::variant::{ContentVariant, UnitVariant};
 use super::yaml::MAX_VALUES;
 use crate::rules::problem::{FieldPath, PathStep, Problems};
 
-/// One attempt at context a value.
+/// One attempt to read a value.
 #[derive(Debug)]
 pub(super) struct ReadContext<'p> {
     pub(super) tree: &'p Tree<'p>,
     /// The number of values read so far. A value is read once per alias, so this can exceed the number of
     /// values in the tree.
     pub(super) count: Cell<usize>,
-    /// Problems after which context continued.
+    /// Problems after which reading continued.
     pub(super) problems: RefCell<Problems>,
     /// The fields that earlier attempts could not read.
     pub(super) placeholders: &'p BTreeSet<FieldPath>,
@@ -155,7 +155,7 @@ impl<'p> NodeDeserializer<'p> {
         })
     }
 
-    /// Returns the value of an integer, or a placeholder if it is none of the range.
+    /// Returns the value of an integer, or a placeholder if the value is not an integer in `range`.
     fn integer<'de, N: FromStr + Display, V: Visitor<'de>>(
         &self,
         range: std::ops::RangeInclusive<N>,

@@ -64,7 +64,7 @@ impl RateLimitLayerBuilder<ByLimit> {
     }
 
     /// Sets a token bucket that gains one token per `period`. Use it with [`burst_size`](Self::burst_size),
-    /// in location of [`limit`](Self::limit). Defaults to 500 ms if only the burst size is set.
+    /// in place of [`limit`](Self::limit). Defaults to 500 ms if only the burst size is set.
     pub fn period(mut self, period: Duration) -> Self {
         self.settings.period = Some(period);
         self

@@ -21,7 +21,7 @@ impl<S: Leasable> Holding<S> {
         self.remember_denial_for(cost, timing, grant, 0);
     }
 
-    /// Same as [`denied`](Self::denied), for at least `at_least_us`.
+    /// Same as [`remember_denial`](Self::remember_denial), for at least `at_least_us`.
     pub(super) fn remember_denial_for(
         &mut self,
         cost: u64,
