@@ -76,8 +76,8 @@ impl Worker {
         }
     }
 
-    /// The niceness of the worker's thread. When checks keep all cores busy, 10 leaves about a tenth of a
-    /// core to a change, and 19 a hundredth to a read.
+    /// The niceness of the worker's thread. When checks keep all cores busy, a thread with niceness 10 still
+    /// gets about a tenth of a core, and a thread with niceness 19 about a hundredth.
     fn niceness(self) -> i32 {
         match self {
             Self::Changes => 10,

@@ -146,7 +146,7 @@ const MIN_HEADER_BYTES: usize = 8 * 1024;
 /// An upper bound on the configurable head and body sizes.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// The maximum size of a whole rule set, in bytes. A rules file may have as many.
+/// The maximum size of a whole rule set, in bytes. It is also the maximum size of a rules file.
 pub(crate) const MAX_RULESET_BYTES: usize = 16 * 1024 * 1024;
 /// The default memory budget for bodies and unread responses of all connections: four rule sets of the
 /// largest size, or thousands of batches.

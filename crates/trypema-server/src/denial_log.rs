@@ -11,8 +11,8 @@ use crate::clock::milliseconds;
 use crate::mode::Mode;
 use crate::settings::LogDenials;
 
-/// The denials that `sampled` logs per [`PERIOD`]. Clients cause denials at any rate, and must not fill the
-/// disk.
+/// The denials that `sampled` logs per [`PERIOD`]. Clients can cause denials at any rate, and must not be
+/// able to fill the disk.
 const SAMPLED: u32 = 10;
 /// The interval after which `sampled` logs denials again.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ impl DenialLog {
         self.setting == LogDenials::Sampled
     }
 
-    /// Logs how many denials were left out, and permits further lines.
+    /// Logs the number of denials that were left out, and permits further lines.
     pub(crate) fn start_period(&self) {
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
         if left_out > 0 {

@@ -1,4 +1,4 @@
-//! Logs failures of Redis: that it became unreachable and recovered, and failures that are shorter than that.
+//! Logs when Redis becomes unreachable and when it recovers, and calls that fail while Redis is reachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::app::App;
 use crate::clock::Started;
 
-/// The interval at which failures are looked for.
+/// The interval at which the task checks for failures.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The number of intervals between two lines about calls that failed while Redis was reachable. Clients
-/// cause calls at any rate, and must not fill the disk.
+/// The number of intervals between two lines about calls that failed while Redis was reachable. Clients can
+/// cause failed calls at any rate, and must not be able to fill the disk.
 const INTERVALS_BETWEEN_LINES: u32 = 10;
 
 /// Logs failures of Redis, forever. `policy` is the value of `on_store_failure`.
@@ -46,7 +46,7 @@ struct Seen {
 struct Totals {
     /// Calls to Redis that failed.
     failed_calls: u64,
-    /// Requests that ended with an error for this reason.
+    /// Requests that ended with an error because of failed calls.
     errors: u64,
     /// Decisions that were made without Redis.
     substitutes: u64,

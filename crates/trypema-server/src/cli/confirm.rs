@@ -58,7 +58,7 @@ pub(super) fn print_done(changes: usize, response: &Value) {
     print(&format!("{}, revision {}\n", counted(changes), response["revision"]));
 }
 
-/// Prints that the stored rules are as wanted already.
+/// Prints that the stored rules already match, so that nothing was changed.
 pub(super) fn print_unchanged(revision: Option<u64>) {
     let revision =
         revision.map(|revision| format!(": revision {revision} already matches")).unwrap_or_default();

@@ -17,9 +17,9 @@ use super::{Counter, Exposition, MetricType};
 use crate::clock::milliseconds;
 use crate::mode::Mode;
 
-/// The number of rules targeted at one request up to which every request is searched for rules that it
-/// skips. If more can be targeted, only one request in several is searched, and counts for all of them, so
-/// the cost per request stays bounded.
+/// Skipped rules are counted for every request as long as at most this many rules can apply to one request.
+/// With more rules, they are counted for a sample of the requests, and each sampled request counts several
+/// times. So the cost per request stays bounded.
 const MAX_UNSAMPLED: usize = 64;
 
 /// The counters of every rule. They are never labelled by key: clients choose keys, so their number is

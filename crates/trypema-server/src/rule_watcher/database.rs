@@ -120,8 +120,8 @@ pub(super) async fn listen_for_reload(rule_store: Arc<RuleStore>, reload: Arc<No
     }
 }
 
-/// Returns up to a tenth less than `poll`, by the current time, so that servers do not all query the
-/// database at once.
+/// Returns `poll`, shortened by up to a tenth, so that servers do not all query the database at once. The
+/// amount depends on the fraction of the current second.
 fn jittered(poll: Duration) -> Duration {
     let part = crate::clock::since_epoch().subsec_nanos() % 1_000;
     poll - poll / 10 * part / 1_000

@@ -1,4 +1,4 @@
-//! Accounts for responses that clients have not read yet, in the memory budget of all connections.
+//! Charges responses that clients have not read yet to the memory budget of all connections.
 
 use http_body::Body;
 
@@ -6,13 +6,13 @@ use super::HttpResponse;
 use super::problem::ApiError;
 use crate::net::{Place, UNACCOUNTED_BYTES};
 
-/// A response extension that changes how the response is accounted for.
+/// A response extension that changes how the response is charged to the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accounting {
     /// The response reports spent units or a completed change. It is sent even if the budget is exhausted:
     /// after a refusal, the client would repeat the request and spend twice.
     MustSend,
-    /// The memory of the response was reserved before it was written.
+    /// The memory for the response was reserved before the response was written.
     Reserved,
 }
 
@@ -22,7 +22,8 @@ pub(super) fn with_accounting(mut response: HttpResponse, accounting: Accounting
     response
 }
 
-/// Accounts for a response until it is sent. Replaces the response by a 503 if there is no room.
+/// Reserves the bytes of a response in the memory budget until the response is sent. Returns a 503 instead if
+/// the budget is exhausted.
 pub(super) async fn account_for(response: HttpResponse, place: &Place) -> HttpResponse {
     let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let bytes = bytes.unwrap_or(usize::MAX);

@@ -1,15 +1,14 @@
-//! Warns about rules that no request has matched since they were loaded. Probably such a rule has a
-//! mistake, or requests lack an attribute.
+//! Warns about rules that no request has matched since they were loaded. Such a rule probably has a mistake,
+//! or requests lack an attribute.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Started;
 
-/// The age from which an unmatched rule is reported.
+/// The minimum age of an unmatched rule that is reported.
 const MATCHED_WITHIN: Duration = Duration::from_secs(600);
-/// The number of requests, since the rule was loaded, from which it is reported: without traffic no rule
-/// matches.
+/// An unmatched rule is reported only after this many requests, because without traffic no rule matches.
 const MATCHED_AMONG: u64 = 1_000;
 /// The number of requests between two readings of the clock.
 const CHECK_EVERY: u64 = 256;

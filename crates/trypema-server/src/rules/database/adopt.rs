@@ -14,7 +14,7 @@ use crate::rules::change::ItemKind;
 const TABLE: &str = include_str!("../../../migrations/adopt/table.sql");
 const ROWS: &str = include_str!("../../../migrations/adopt/rows.sql");
 
-/// The start and the end of the statement in 0001 that creates the table.
+/// The start and the end of the statement in migration 0001 that creates the table.
 const CREATE: &str = "CREATE TABLE rate_limit_rules (";
 const CREATED: &str = "\n);\n";
 

@@ -9,7 +9,7 @@ use crate::front::http::problem::ApiError;
 const DRY_RUNS: usize = 1;
 /// The number of dry runs that may wait; further ones are refused.
 const WAITING_DRY_RUNS: usize = 16;
-/// The number of rule sets of changes at a time: the second one can arrive while the first one is stored.
+/// The number of changes that may hold a rule set at a time: the second can arrive while the first is stored.
 const CHANGES: usize = 2;
 
 /// Permits for whole rule sets. Editors never wait for readers.
