@@ -8,9 +8,9 @@ const MAX_TEXT: usize = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128".len();
 
 /// The key text of a client's address: an IPv4 address as it is, an IPv6 address as its network.
 ///
-/// A client with a line or a machine has at least a /64 of IPv6, which is 2^64 addresses: a limit per address
-/// would have no effect. An IPv4 address that is written as IPv6 (`::ffff:1.2.3.4`) has the key of the IPv4
-/// address. Nothing is allocated.
+/// An IPv6 client usually controls a /64 network, which is 2^64 addresses, so a limit per address would have
+/// no effect. An IPv4 address that is written as IPv6 (`::ffff:1.2.3.4`) has the key of the IPv4 address.
+/// Nothing is allocated.
 ///
 /// ```
 /// use trypema::http::{AddressKey, Ipv6Prefix};

@@ -29,7 +29,7 @@ pub struct MultiDecision<R> {
     /// Whether all checks were admitted. If not, nothing was spent, but strategies that count denials have
     /// counted them.
     pub is_allowed: bool,
-    /// The decision on each check, in their order, as if it had been the only one.
+    /// The decision on each check, in the order of the checks, as if the check were the only one.
     pub decisions: Vec<Decision>,
     /// The receipt of each take, in the order of the checks. Empty unless receipts were requested and all
     /// checks were admitted.

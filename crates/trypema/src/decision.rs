@@ -145,7 +145,8 @@ impl Decision {
 pub struct DecisionTime(u64);
 
 impl DecisionTime {
-    /// Stands for a time that is not known exactly: just now, by the system's clock.
+    /// Stands for a time that was not read exactly: methods that need it read the system's clock when they
+    /// are called.
     const RECENTLY: u64 = (1 << 61) - 1;
     /// Set if a fallback decided because the store failed.
     const SUBSTITUTE: u64 = 1 << 63;
@@ -159,7 +160,8 @@ impl DecisionTime {
         Self(now.as_micros())
     }
 
-    /// Returns a time in `span`. Unless the span is a single point, it is just now, by the system's clock.
+    /// Returns the time of a decision in `span`: exact if the span is a single point, otherwise
+    /// [`Self::RECENTLY`].
     #[inline]
     pub(crate) fn in_span(span: Span) -> Self {
         if span.earliest == span.latest { Self::exactly(span.earliest) } else { Self(Self::RECENTLY) }

@@ -76,7 +76,8 @@ pub enum TrypemaError {
         /// The largest number of limits allowed.
         max: usize,
     },
-    /// Capacity and refill time that share no unit small enough to be counted exactly.
+    /// A capacity and a refill time that cannot be counted exactly: their product in microseconds, divided by
+    /// their greatest common divisor, is 2^53 or more.
     #[error(
         "{capacity} tokens per {} cannot be counted exactly: capacity times microseconds, divided by their greatest \
          common divisor, must stay below 2^53; round one of them",

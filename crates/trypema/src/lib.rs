@@ -69,10 +69,11 @@
 //!                        ^           ^     aligned windows start here
 //! ```
 //!
-//! Absolute returns capacity when it is a window old, so a burst repeats. Suppressed admits calls up to its
-//! limit, then the share of them that keeps the average. The token bucket admits a full bucket, then the rate
-//! at which it refills. The sliding-window counter lets the weight of the previous window fall gradually, and
-//! the fixed window forgets it at once. Abuse blocks, and a client that keeps trying stays blocked.
+//! Absolute frees units when they are a window old, so a burst repeats. Suppressed admits all calls up to its
+//! limit, then the share of calls that keeps the average at the limit. The token bucket admits a full bucket,
+//! then the rate at which it refills. The sliding-window counter lets the weight of the previous window fall
+//! gradually, and the fixed window forgets it at once. Abuse blocks the client, and a client that keeps
+//! trying stays blocked.
 //!
 //! This code makes the chart, and the documentation tests check it:
 //!
@@ -127,8 +128,8 @@
 //!
 //! # The verbs
 //!
-//! Every strategy has the same operations, on its [`LocalLimiter`](local::LocalLimiter). The limit is an argument of
-//! each call: changing it keeps what was spent.
+//! Every strategy has the same operations, on its [`LocalLimiter`](local::LocalLimiter). The limit is an
+//! argument of each call. If you change it, the spent units still count.
 //!
 //! | verb | |
 //! | --- | --- |
@@ -178,9 +179,10 @@
 //!
 //! # Hybrid
 //!
-//! `rl.hybrid()` has the same operations and the same counters, for keys that are too hot for a Redis call each
-//! time. An instance leases units in advance, spends them locally, and returns the rest. The instances together
-//! never exceed the limit. The share of it that may go unused is bounded: see `docs/hybrid.md` in the repository.
+//! `rl.hybrid()` has the same operations and the same counters, for keys that receive too many calls for one
+//! Redis call each. An instance leases units in advance, spends them locally, and returns the rest. The
+//! instances together never exceed the limit. The share of the limit that can stay unused is bounded: see
+//! `docs/hybrid.md` in the repository.
 //!
 #![cfg_attr(feature = "redis-tokio", doc = "```no_run")]
 #![cfg_attr(not(feature = "redis-tokio"), doc = "```ignore")]
@@ -235,7 +237,8 @@
 //! In process, a key is forgotten once it would be treated like a fresh one. Each new key sweeps a few
 //! others, and [`run_cleanup_loop`](RateLimiter::run_cleanup_loop) sweeps when no new keys arrive.
 //! [`max_keys`](RateLimiterBuilder::max_keys) bounds the number of keys, even if clients invent them. When
-//! all of them still matter, new keys share a state, which is stricter and never looser ([`WhenFull`]).
+//! the states of all keys still matter, new keys share a state, which is stricter and never looser
+//! ([`WhenFull`]).
 //!
 //! ```
 //! use std::time::Duration;
@@ -263,10 +266,11 @@
 //!
 //! # Errors
 //!
-//! Numbers are validated when a limit is created, and a [`TrypemaError`] says what was wrong and what is
-//! allowed. After that, no operation of a local [`LocalLimiter`](local::LocalLimiter) can fail, except
-//! [`wait`](local::LocalLimiter::wait), which fails after the given time ([`WaitError`], on every provider).
-//! Operations on Redis may return `TrypemaError::RedisError`, whose kind says whether anything was spent.
+//! Numbers are validated when a limit is created, and a [`TrypemaError`] names the invalid value and the
+//! allowed ones. After that, no operation of a local [`LocalLimiter`](local::LocalLimiter) can fail, except
+//! [`wait`](local::LocalLimiter::wait), which fails if the cost is not admitted within the given time
+//! ([`WaitError`], on every provider). Operations on Redis may return `TrypemaError::RedisError`, whose kind
+//! tells whether anything was spent.
 //!
 //! ```
 //! use trypema::RateLimit;

@@ -104,7 +104,7 @@ pub struct ShadowDenial<'a> {
 }
 
 impl ShadowDenial<'_> {
-    /// The interval of denials at which one is logged.
+    /// After the first denials, one in this many is logged.
     const LOGGED_EVERY: u64 = 1_000;
 
     /// Whether the denial with this number, counted from 1, is logged. These are the 1st, 2nd, 4th, 8th … and

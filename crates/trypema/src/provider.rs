@@ -125,7 +125,8 @@ pub(crate) struct RecordRequest<'a> {
 pub(crate) enum RecordMode {
     /// Spends the cost if it fits. A denial is recorded as far as the strategy counts denials.
     Take,
-    /// Spends nothing. Records what the strategy counts when another check denies the request.
+    /// Spends nothing. Records the observation or denial that the strategy counts when another check denies
+    /// the request.
     DeniedElsewhere,
 }
 

@@ -1,8 +1,8 @@
 //! The Redis provider: one exact limit for a whole fleet, at the cost of one script call per take.
 //!
 //! Needs Redis 6.2 or later, or Valkey: a single server, a master behind Sentinel, or a Cluster. Each
-//! strategy has a Lua twin that repeats its Rust code step by step. Redis runs the twin by its own clock,
-//! and every key expires by itself.
+//! strategy has a Lua twin: a script that repeats the Rust code step by step. The script uses the clock of
+//! the Redis server. Every key expires by itself.
 //!
 //! ```no_run
 //! use std::time::Duration;

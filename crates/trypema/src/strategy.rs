@@ -197,7 +197,7 @@ pub trait Strategy: sealed::Sealed + Sized + 'static {
     /// Returns the time in microseconds during which recorded units can still count.
     fn retention_us(limit: &Self::Limit) -> u64;
 
-    /// Returns the time from which on `state` decides like a fresh one, so that it may be forgotten.
+    /// Returns the time from which `state` decides like a fresh one, so that it may be forgotten.
     fn fresh_from(state: &Self::State) -> Timestamp;
 
     /// Returns the decision for `outcome`, which was decided at `decided_at`.

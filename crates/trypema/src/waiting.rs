@@ -42,7 +42,7 @@ pub enum WaitError {
     Store(#[from] TrypemaError),
 }
 
-/// The divisor of a wait that bounds its jitter: a sixteenth is small beside the wait itself.
+/// The divisor of a wait that bounds its jitter: a sixteenth is small compared with the wait itself.
 const JITTER_SHARE: u32 = 16;
 
 /// The longest jitter. It spreads ten thousand keys whose windows end together, so that one Redis server can

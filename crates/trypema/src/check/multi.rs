@@ -147,7 +147,7 @@ impl Deadline {
         self.from + self.time
     }
 
-    /// Returns the last time to wait for a reply after which others may have to be refunded. A fifth of the
+    /// Returns the time until which a step waits whose failure makes refunds necessary. A fifth of the whole
     /// time is reserved for the refunds.
     pub(crate) fn before_rollback(self) -> Timestamp {
         self.fifths(4).until()

@@ -32,8 +32,8 @@ pub enum RateLimitDecision {
         /// The units that still count after waiting, if no other call is made.
         remaining_after_waiting: u64,
     },
-    /// The call is above the limit of the suppressed strategy, and a draw decided; `is_allowed` is the
-    /// decision.
+    /// The call is above the soft limit of the suppressed strategy, and a random draw decided it;
+    /// `is_allowed` is the decision.
     Suppressed {
         /// The share of calls that is denied, from 0 to 1.
         suppression_factor: f64,

@@ -2,8 +2,8 @@
 //!
 //! A lease request is a future. A call that needs the lease polls it itself. All other requests go to a
 //! queue, from which the future of `keep_in_sync` runs up to [`MAX_IN_FLIGHT`] at a time. The first task in
-//! the queue is the sweeper. By the limiter's clock, it returns the unspent units of ended leases, removes
-//! idle keys and sends heartbeats.
+//! the queue is the sweeper. At intervals of the limiter's clock, it returns the unspent units of ended
+//! leases, removes idle keys and sends heartbeats.
 //!
 //! Invariants:
 //! - A key has at most one lease request in progress. Other calls that need its reply wait for it.

@@ -82,8 +82,9 @@ impl LocalRateLimiterProvider {
         })
     }
 
-    /// Records a check of a request that another check denies. A denial counts as always. An admission counts
-    /// only for a strategy that observes every request.
+    /// Records a check of a request that another check denies. If this check is denied as well, the denial is
+    /// recorded as usual. If it would be admitted, only the suppressed strategy records it, as an observed
+    /// request.
     fn record_denied_elsewhere(&self, check: &Check<'_>) -> CheckResult {
         let peeked = self.peek_one(check);
         if !peeked.is_allowed() {

@@ -2,8 +2,8 @@
 //!
 //! The tests use two threads. With three, two would wait for the third, and loom would never finish exploring
 //! how they alternate. Loom models the flag and the cell of the lock. It does not model the mutex of the
-//! clock and the count of keys, and does not need to: loom switches threads only at what it models, so no
-//! other thread can need them while they are in use.
+//! clock and the count of keys, and does not need to: loom switches threads only at operations that it
+//! models, so no other thread runs while they are in use.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -23,7 +23,7 @@ pub enum WhenFull {
     /// never looser for any key.
     #[default]
     Share,
-    /// One of a few known keys is forgotten, with what it has spent. A client that can invent keys can
+    /// One of a few known keys is forgotten, together with its spent units. A client that can invent keys can
     /// thereby free a key that is at its limit. Choose this where memory matters more than limits.
     Evict,
 }

@@ -227,17 +227,17 @@ fn decide<S: LimitOf>(
     }
 }
 
-/// The shared states of the keys in one shard that have no state of their own. Several of these keys may
-/// share a state, and each check has to fit beside the ones before it. If there are several keys, they are
-/// decided on condensed copies.
+/// The shared states of the keys in one shard that have no state of their own. Several keys may share one
+/// state, so each check has to fit in addition to the checks before it. Several keys are therefore decided on
+/// condensed copies of their states.
 struct SharedStates<S: Strategy> {
     keys: usize,
     copies: Vec<(usize, S::State)>,
 }
 
 impl<S: LimitOf> SharedStates<S> {
-    /// Creates the states that the keys of `in_shard` share. Their positions then stay valid until everything is
-    /// recorded.
+    /// Creates the shared states that keys of `in_shard` without a state of their own use. No state is added
+    /// or removed after that, so positions stay valid until everything is recorded.
     fn prepare(
         limiter: &LocalLimiter<S>,
         shard: &mut Shard<S>,

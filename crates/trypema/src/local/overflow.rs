@@ -2,14 +2,14 @@
 //!
 //! Calls under different limits must not share one state: a short window could forget units that still count
 //! in a long one. Takes change a shared state in place, and a key that gets room later starts with a
-//! condensed copy of it ([`Strategy::condensed`]). So the cost of a call does not depend on how much a shared
-//! state has counted.
+//! condensed copy of it ([`Strategy::condensed`]). So the cost of a call does not depend on the size of a
+//! shared state.
 
 use crate::clock::Timestamp;
 use crate::strategy::Strategy;
 
-/// The largest number of limits per shard that have a shared state each. Calls under a further limit use the
-/// last one. Operators choose the limits, so there are few.
+/// The largest number of shared states per shard, one for each limit. Calls under any further limit use the
+/// last state. Operators choose the limits, so there are usually few.
 const MAX_LIMITS: usize = 256;
 
 /// The shared states of one shard.
@@ -65,8 +65,7 @@ impl<S: Strategy> Overflow<S> {
             .map_or_else(S::State::default, |(limit, state)| S::condensed(limit, state, now))
     }
 
-    /// Runs `peek` on the state that a take of a key without room would use under `limit`. No new entry is
-    /// kept.
+    /// Runs `peek` on the state that a take under `limit` would use for a key without room. Adds no entry.
     pub(super) fn peek<R>(
         &mut self,
         limit: &S::Limit,
@@ -84,8 +83,8 @@ impl<S: Strategy> Overflow<S> {
         }
     }
 
-    /// Returns the state with which a key under `limit` starts, because the key may have spent what is
-    /// counted here.
+    /// Returns the state with which a new key under `limit` starts: a copy of a shared state, because the key
+    /// may have spent units that the shared state counts.
     pub(super) fn start(&self, limit: &S::Limit, now: Timestamp) -> S::State {
         let Some(index) = self.start_index(limit, now) else { return S::State::default() };
         let mut state = self.copy_of(index, now);
@@ -96,8 +95,8 @@ impl<S: Strategy> Overflow<S> {
         state
     }
 
-    /// Returns the state with which a key starts whose limit is not known: a copy of the one that matters
-    /// longest.
+    /// Returns the state with which a new key starts if its limit is not known: a copy of the shared state
+    /// that takes longest to become fresh.
     pub(super) fn start_under_any_limit(&self, now: Timestamp) -> S::State {
         let Some(index) = self.longest_live(now) else { return S::State::default() };
         let mut state = self.copy_of(index, now);
@@ -114,8 +113,9 @@ impl<S: Strategy> Overflow<S> {
         self.entries.is_empty()
     }
 
-    /// Returns the index of the state from which a key under `limit` may have spent: that of its limit. If
-    /// there is none, the limit of the key may have changed: then it is the state that matters longest.
+    /// Returns the index of the shared state that may count units of a key under `limit`: the state of that
+    /// limit; otherwise the last state, if all [`MAX_LIMITS`] are in use; otherwise the state that takes
+    /// longest to become fresh, because the key's limit may have changed.
     fn start_index(&self, limit: &S::Limit, now: Timestamp) -> Option<usize> {
         let own = self.entries.iter().position(|(other, _)| other == limit);
         let last = || (self.entries.len() == MAX_LIMITS).then_some(MAX_LIMITS - 1);
@@ -132,7 +132,8 @@ impl<S: Strategy> Overflow<S> {
         S::fresh_from(&self.entries[index].1) > now
     }
 
-    /// Extends the blocks of `state` to those of all entries: a block must outlast a change of the limit.
+    /// Extends the blocks of `state` to the longest of all entries, because a block must stay in force when
+    /// the limit changes.
     fn merge_all_blocks(&self, state: &mut S::State) {
         self.entries.iter().for_each(|(_, other)| S::merge_blocks(state, other));
     }

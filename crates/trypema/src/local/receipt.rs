@@ -62,14 +62,15 @@ pub(super) struct CommittedTake<'a, S: Strategy> {
 /// forgotten, which is stricter.
 const MAX_REFUNDED: usize = 4_096;
 
-/// The receipts of a shard that were refunded, each until its take no longer counts.
+/// The receipts of a shard that were refunded. Each is remembered until its take no longer counts.
 #[derive(Debug, Default)]
 pub(super) struct RefundedReceipts {
     next_id: u64,
-    /// The last receipt that is void, with all before it: their keys may have been reset since.
+    /// The largest id of a void receipt. All receipts up to this id are void, because their keys may have
+    /// been reset.
     void_through: u64,
     done: HashMap<u64, Timestamp>,
-    /// A time before which no receipt of `done` can be forgotten.
+    /// The earliest time in `done`. Before that time, there is no receipt to forget.
     none_before: Timestamp,
 }
 

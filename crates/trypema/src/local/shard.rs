@@ -73,7 +73,7 @@ impl<S: Strategy> Shard<S> {
         overflow.index_of(limit).and_then(|place| overflow.state_at(place, limit))
     }
 
-    /// Runs `peek` on the state that decides for a key without one of its own under `limit`.
+    /// Runs `peek` on the state that decides, under `limit`, for a key without a state of its own.
     pub(super) fn peek_shared<R>(
         &mut self,
         limit: &S::Limit,
@@ -86,13 +86,13 @@ impl<S: Strategy> Shard<S> {
         }
     }
 
-    /// Returns the state with which a new key under `limit` starts. It is fresh, or counts what the key may
-    /// have spent while there was no room for it.
+    /// Returns the state with which a new key under `limit` starts. It is fresh, or counts the units that the
+    /// key may have spent while there was no room for it.
     pub(super) fn start(&self, limit: &S::Limit, now: Timestamp) -> S::State {
         self.overflow.as_ref().map_or_else(S::State::default, |overflow| overflow.start(limit, now))
     }
 
-    /// Returns the state with which a key starts whose limit is not known, see [`Shard::start`].
+    /// Returns the state with which a new key starts if its limit is not known; see [`Shard::start`].
     pub(super) fn start_under_any_limit(&self, now: Timestamp) -> S::State {
         self.overflow.as_ref().map_or_else(S::State::default, |overflow| overflow.start_under_any_limit(now))
     }
@@ -174,7 +174,7 @@ impl<S: Strategy> Shard<S> {
         }
     }
 
-    /// Returns every key that still matters at `now`, and the time until which it does.
+    /// Returns every key whose state still matters at `now`, with the time until which it matters.
     pub(super) fn live(&self, now: Timestamp) -> impl Iterator<Item = (&[u8], Timestamp)> {
         let each = self.table.iter().map(|entry| (entry.key.as_bytes(), S::fresh_from(&entry.state)));
         each.filter(move |(_, fresh_from)| *fresh_from > now)

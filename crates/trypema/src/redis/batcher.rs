@@ -40,13 +40,13 @@ use pending_request::{PendingRequest, Stage, WaitForReply};
 
 pub(super) use pending_request::CallOptions;
 
-/// The maximum number of batches in flight, enough that a few callers never wait for each other. Under load
-/// a further batch starts only with its share of the callers, so that callers share script calls and the
-/// server does less work.
+/// The maximum number of batches in flight, enough that a few callers never wait for each other. A further
+/// batch starts only if it has at least a quarter as many requests as are in flight. So callers share script
+/// calls under load, and the server does less work.
 const MAX_BATCHES: usize = 4;
 
-/// The maximum number of checks in one script call. It keeps the server from other work for a few
-/// milliseconds at most.
+/// The maximum number of checks in one script call. Such a call occupies the server for a few milliseconds at
+/// most.
 const MAX_CHECKS_PER_BATCH: usize = 256;
 
 /// The maximum number of queued requests. Further requests fail at once and spend nothing.

@@ -36,8 +36,8 @@ pub trait WindowStrategy: Wire {
     fn limit(windows: &WindowOptions, rate: RateLimit) -> Self::Limit;
     /// Makes a limit sticky: the limit that a live key was first called with takes precedence over it.
     fn sticky(limit: Self::Limit) -> Self::Limit;
-    /// Returns a limit that stands for the one stored with a live state. Without a live state there is no
-    /// limit.
+    /// Returns a limit that applies the limit stored with a live state. A key without a live state is not
+    /// limited.
     fn of_live_state(windows: &WindowOptions) -> Self::Limit;
     /// Returns the units that are still used after a denied caller has waited.
     fn used_after_wait(outcome: &Self::Outcome) -> u64;

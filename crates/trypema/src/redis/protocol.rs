@@ -27,7 +27,8 @@ pub(super) enum Verb {
     Adopt = 8,
     Block = 9,
     Unblock = 10,
-    /// Decides without spending. Records what the strategy counts when another check denies the request.
+    /// Decides without spending. Records the observation or denial that the strategy counts when another
+    /// check denies the request.
     DeniedElsewhere = 11,
     /// Takes units that only this instance will spend.
     Lease = 12,

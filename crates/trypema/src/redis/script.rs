@@ -45,7 +45,7 @@ pub fn script_sources() -> Vec<ScriptSource> {
     sources_of(&LUA_SOURCES)
 }
 
-/// Returns every script without the fast paths (`quick/*.lua`), for measuring what the fast paths save.
+/// Returns every script without the fast paths (`quick/*.lua`), to measure the time that the fast paths save.
 #[doc(hidden)]
 pub fn script_sources_without_quick() -> Vec<ScriptSource> {
     sources_of(&LUA_SOURCES.map(LuaSource::without_quick))

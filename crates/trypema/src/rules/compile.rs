@@ -276,7 +276,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Whether a field has a placeholder, or is a part of one.
+    /// Whether a field, or a field that contains it, has a placeholder.
     fn is_replaced(&self, field: &FieldPath) -> bool {
         self.replaced.iter().any(|replaced| field.is_within(replaced))
     }
@@ -286,7 +286,7 @@ impl Compiler<'_> {
         self.replaced.iter().any(|replaced| replaced.is_within(field))
     }
 
-    /// Whether the ids of all rules are known, so that it is certain that a rule does not exist.
+    /// Whether the ids of all rules could be read. Only then is it certain that a rule does not exist.
     fn are_ids_known(&self, rules: &[Rule], all: &FieldPath) -> bool {
         self.replaced.is_empty()
             || (!self.is_replaced(all)

@@ -207,8 +207,8 @@ impl Engine {
         refunded.into_iter().try_for_each(|refunded| refunded.map(|_| ()))
     }
 
-    /// Explains for every rule whether it applies, and if not, why; under which key; and how much is left.
-    /// Spends nothing. The time grows with the number of rules, so this is not for every request.
+    /// Returns, for every rule, whether it applies, the reason if it does not, its key and its remaining
+    /// units. Spends nothing. The time grows with the number of rules, so this is not for every request.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, TrypemaError> {
         let mut plan = Plan::for_explanation(self.set.load_full(), request)?;
         let deadline = self.provider().deadline();

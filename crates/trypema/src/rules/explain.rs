@@ -151,7 +151,7 @@ impl RuleSet {
     }
 }
 
-/// Returns the attribute without which it is unknown whether the request is for an endpoint of the rule.
+/// Returns the missing attribute, `endpoint` or `method`, that is needed to match the rule's endpoints.
 fn missing_of_endpoint(rule: &CompiledRule, indexed: &IndexedRequest<'_>) -> Option<&'static str> {
     let Some(path) = &indexed.path else { return Some("endpoint") };
     let would_match = |endpoint: &EndpointPattern| endpoint.matches(endpoint.method.as_deref(), Some(path));

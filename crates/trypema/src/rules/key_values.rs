@@ -62,8 +62,8 @@ impl RuleSet {
     }
 
     /// Returns the name of a counter, given a rule and a value for each of its placeholders. All spellings of
-    /// an address or a path give the same name. Returns `None` if there is no such rule, or if its
-    /// placeholders are others.
+    /// an address or a path give the same name. Returns `None` if there is no such rule, or if the rule has
+    /// other placeholders.
     ///
     /// ```
     /// use std::collections::BTreeMap;

@@ -93,7 +93,7 @@ fn parse(text: &str) -> Result<Duration, ParseError> {
     Ok(Duration::from_secs(seconds) + Duration::from_micros((micros % 1_000_000) as u64))
 }
 
-/// Whether a text is a whole number that a unit would make a period.
+/// Whether a text is a whole number, so that only the unit of a period is missing.
 fn is_number(text: &str) -> bool {
     (1..SHOWN_CHARACTERS).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }

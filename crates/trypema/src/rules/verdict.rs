@@ -41,7 +41,8 @@ pub struct Verdict {
 #[derive(Debug, Clone)]
 pub(super) struct RuleOutcome {
     pub(super) rule: u32,
-    /// The end of the counter name in [`Verdict::keys`]. It starts where that of the previous outcome ends.
+    /// The end of the counter name in [`Verdict::keys`]. The name starts where the previous outcome's name
+    /// ends.
     pub(super) key_end: usize,
     /// Whether the key has an override.
     pub(super) is_special: bool,

@@ -65,7 +65,7 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// All problems of the rules. If the text is not YAML, those up to the place where it ceases to be.
+    /// All problems of the rules. If the text is not valid YAML, the problems up to the first syntax error.
     pub fn from_yaml(text: &str, file: &str) -> Result<Self, InvalidRules> {
         let set = Document::from_yaml(text).and_then(|document| document.rule_set());
         set.map_err(|invalid| InvalidRules { file: Some(file.to_owned()), ..invalid })

@@ -17,8 +17,8 @@ use crate::units::{MAX_EXACT, RateGroupSizeMs, RateLimit, WindowSizeSeconds, win
 /// The largest limit: one below the number that stands for [`AbsoluteLimit::of_live_state`].
 const MAX_LIMIT: u64 = MAX_EXACT - 1;
 
-/// The part of the window by which units may be counted late: up to a thousandth is worth the cost of not
-/// reading the precise time.
+/// The divisor of the window that gives the largest acceptable lag. Units that are counted up to a thousandth
+/// of the window late are a fair price for not reading the precise time.
 const WINDOW_PER_LAG: u64 = 1_000;
 
 /// The sliding window of coalesced buckets; see the [module](super).
@@ -119,9 +119,9 @@ impl AbsoluteLimit {
         call.stamp.as_micros().min(call.now.as_micros() + self.window_us)
     }
 
-    /// Returns a call that is at least as strict as one at any moment of `span`: older units leave by the
-    /// earliest moment, and the new ones are counted at the latest. Returns `None` if the span is too long in
-    /// comparison with the window.
+    /// Returns a call that is at least as strict as one at any moment of `span`: only the units that have
+    /// left the window at the earliest moment are forgotten, and the new ones are counted at the latest
+    /// moment. Returns `None` if the span is too long in comparison with the window.
     pub(super) fn call_within(&self, span: Span, cost: u64) -> Option<Call> {
         let lag = span.latest.as_micros().saturating_sub(span.earliest.as_micros());
         (lag <= self.window_us / WINDOW_PER_LAG)
@@ -136,7 +136,7 @@ impl AbsoluteLimit {
         NewUnits { stamp: self.latest_stamp(call), group_us: self.group_us, units: call.cost, is_late: false }
     }
 
-    /// Returns the record of a call that [`AbsoluteLimit::call_within`] made.
+    /// Returns the units to record for a call that [`AbsoluteLimit::call_within`] returned.
     pub(super) fn late_units(&self, call: Call) -> NewUnits {
         NewUnits { is_late: call.stamp > call.now, ..self.new_units(call) }
     }
@@ -350,7 +350,7 @@ fn commit_units(limit: &AbsoluteLimit, state: &mut AbsoluteState, commit: Absolu
     }
 }
 
-/// A cost that exceeds what a series leaves of a capacity.
+/// A cost that is larger than the free part of a capacity.
 #[derive(Clone, Copy)]
 pub(super) struct OverLimit {
     pub(super) window: WindowAt,

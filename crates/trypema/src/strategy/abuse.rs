@@ -25,7 +25,8 @@ const MAX_THRESHOLD: u64 = 10_000;
 #[derive(Debug, Clone, Copy)]
 pub struct Abuse;
 
-/// A tier: a window, the number of attempts in it that is too many, and the length of the block that follows.
+/// A tier: a window, a threshold of attempts within it, and the length of the block that starts at the
+/// threshold.
 ///
 /// ```
 /// use std::time::Duration;
@@ -367,7 +368,7 @@ impl StateAt {
         state.attempts.view(WindowAt { now: self.at, window_us: tier.window_us })
     }
 
-    /// Returns the time from which on a repeated attempt reaches no threshold of `tier`.
+    /// Returns the time from which a repeated attempt does not reach the threshold of `tier`.
     fn allowed_at(&self, state: &AbuseState, tier: &AbuseTier, repeated: RepeatedAttempt) -> u64 {
         let RepeatedAttempt { recorded, cost } = repeated;
         let window = WindowAt { now: self.at, window_us: tier.window_us };

@@ -35,8 +35,8 @@ pub struct LeasedUnits {
     pub units: u64,
     /// The time at which they were recorded.
     pub recorded: Timestamp,
-    /// The number of resets of the key at the time of the grant. If the key was reset since, the units are
-    /// forgotten already and must not be refunded.
+    /// The number of resets of the key at the time of the grant. If the key was reset after that, its units
+    /// are already gone and must not be refunded.
     pub resets: u32,
 }
 
@@ -160,16 +160,16 @@ impl LeaseParams {
         if self.need > free { 0 } else { self.want.min(fair).max(self.need).min(free) }
     }
 
-    /// Returns the end of a lease of `units`. An instance spends a partial grant sooner, so that lease is
-    /// shorter.
+    /// Returns the end of a lease of `units`. If only a part of the wanted units is granted, the instance
+    /// spends them sooner, so the lease is shorter.
     pub(crate) fn end(&self, now: Timestamp, units: u64) -> Timestamp {
         let part = (units as f64 / self.want.max(1) as f64).clamp(SHORTEST, 1.0);
         Timestamp::derived(now.as_micros() + (self.length_us as f64 * part) as u64)
     }
 }
 
-/// Returns part `index` of `whole`, divided into `count` parts. The first parts get one more each if there is
-/// a remainder. Returns `None` if some part would be 0.
+/// Returns part `index` of `whole`, divided into `count` parts. If there is a remainder, the first parts are
+/// larger by one. Returns `None` if some part would be 0.
 pub(super) fn part_of(whole: u64, index: u32, count: u32) -> Option<u64> {
     let count = u64::from(count.max(1));
     (whole >= count).then(|| whole / count + u64::from(u64::from(index) < whole % count))

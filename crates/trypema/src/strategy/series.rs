@@ -32,7 +32,7 @@ pub(super) struct Series {
     ring: Ring,
     /// The time from the first call in the open bucket to the newest, in microseconds.
     open_span_us: u32,
-    /// The time from the newest call until nothing of the series counts, see [`Horizon`].
+    /// The time from the newest call until no units of the series count, see [`Horizon`].
     horizon: Horizon,
     /// Whether the newest time is only an upper bound on the time of the newest call, see
     /// [`Series::correct_time`].
@@ -160,8 +160,8 @@ impl Series {
         stamp
     }
 
-    /// Updates the flags of the newest time for `new_units`: it is an upper bound if their time is,
-    /// unless a lease is still running.
+    /// Updates the flags of the newest time for `new_units`. The newest time is an upper bound if the time of
+    /// the new units is one, unless a lease is still running.
     #[inline(always)]
     fn update_flags(&mut self, window: WindowAt, new_units: NewUnits) {
         let is_lease = !new_units.is_late && new_units.stamp > window.now;
@@ -169,8 +169,8 @@ impl Series {
         self.is_late = new_units.is_late && !self.is_leased;
     }
 
-    /// Moves a newest time that was recorded too late back to `now`, the exact time, but not to before a
-    /// closed bucket.
+    /// Moves a newest time that was recorded too late back to `now`, the exact time, but not to a time before
+    /// the newest closed bucket.
     #[inline]
     pub(super) fn correct_time(&mut self, now: u64) {
         if self.is_late && self.newest() > now {
@@ -246,7 +246,7 @@ impl Series {
         AfterWait { at, staying: staying + self.open }
     }
 
-    /// Returns the time at which nothing of `view` counts any more, if no further call is made. Returns 0 if
+    /// Returns the time at which no units of `view` count any more, if no further call is made. Returns 0 if
     /// nothing counts.
     #[inline(always)]
     pub(super) fn empty_at(&self, window: WindowAt, view: View) -> u64 {
@@ -297,7 +297,7 @@ impl Series {
         self.closed + self.open
     }
 
-    /// Returns the time from which on nothing of this series counts.
+    /// Returns the time from which no units of this series count.
     pub(super) fn fresh_from(&self) -> u64 {
         if self.total() == 0 { 0 } else { self.newest() + self.horizon.micros() }
     }

@@ -377,9 +377,9 @@ fn sticky_soft(limit: &SuppressedLimit, state: &SuppressedState, view: View, win
 
 /// Returns the earliest time at which a denied call can be admitted.
 ///
-/// A cost within the soft limit waits until it fits under that. A cost between the limits can only be
-/// admitted by a draw: it waits until it fits under the hard limit, and at least for one group. A cost above
-/// the hard limit never fits.
+/// A cost within the soft limit waits until it fits under the soft limit. A cost between the limits can only
+/// be admitted by a draw: it waits until it fits under the hard limit, and at least for one group. A cost
+/// above the hard limit never fits.
 fn until_admitted(limit: &SuppressedLimit, state: &SuppressedState, above_soft: OverLimit) -> RetryAt {
     let OverLimit { window, view, capacity: soft, cost } = above_soft;
     let hard = limit.factor.hard_capacity(soft);

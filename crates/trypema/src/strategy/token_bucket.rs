@@ -21,8 +21,8 @@ use crate::decision::{Decision, DecisionTime, TokenBucketDecision};
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBucket;
 
-/// The token bucket's state of a key: the debt to each limit, not the tokens that are left, so that a change
-/// of capacity keeps what was spent.
+/// The token bucket's state of a key: the debt to each limit, not the tokens that are left, so that spent
+/// units still count after a change of the capacity.
 #[derive(Debug, Clone, Default)]
 pub struct TokenBucketState(Debts);
 

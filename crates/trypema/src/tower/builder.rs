@@ -104,8 +104,8 @@ impl<G> RateLimitLayerBuilder<G> {
     /// abuse limit, whether the key is blocked. Concurrent requests may therefore all pass before the first
     /// of them is counted. The response is sent after counting, whatever the result: exceeding a limit
     /// affects only the next request. An error of the inner service is not a response and is not counted. For
-    /// counted requests, headers show what is left after counting. For others, they show what would be left
-    /// if the request were counted.
+    /// counted requests, headers show the units that are left after counting. For other requests, they show
+    /// the units that would be left if the request were counted.
     ///
     /// ```
     /// use std::time::Duration;
@@ -135,7 +135,7 @@ impl<G> RateLimitLayerBuilder<G> {
     /// its response. Use it to refund requests that failed because of the server, for example.
     ///
     /// Nothing is refunded if the client disconnects before the response, if the inner service returns an
-    /// error, or if the store fails. Headers show what was left when the request was admitted.
+    /// error, or if the store fails. Headers show the units that were left when the request was admitted.
     ///
     /// ```
     /// use trypema::tower::RateLimitLayer;

@@ -14,8 +14,8 @@ use futures_util::future::BoxFuture;
 /// A future that the background runs to completion.
 pub(in crate::hybrid) type Task = BoxFuture<'static, ()>;
 
-/// A queue with at most one receiver at a time. Its length is bounded by the keys, each with one request at
-/// a time, and by the callers that were dropped.
+/// A queue with at most one receiver at a time. Its length is bounded: each key has at most one request in
+/// the queue, and each dropped caller at most one.
 #[derive(Debug, Default)]
 pub(in crate::hybrid) struct TaskQueue {
     sender: Mutex<Option<TaskSender>>,

@@ -47,7 +47,7 @@ pub struct Holding<S: Leasable> {
 struct LastGrant<O> {
     outcome: O,
     granted: u64,
-    /// The lead of Redis's clock over the instance's, at least.
+    /// A lower bound for the lead of Redis's clock over the instance's.
     ahead_us: i64,
     /// The time until which calls are decided by drawing with the share in `outcome`.
     draws_until: Option<u64>,
@@ -96,7 +96,7 @@ impl<S: Leasable> Holding<S> {
         self.demand = Demand::warm(now.earliest.as_micros());
     }
 
-    /// Counts a call in the demand, once however often the call is then tried.
+    /// Counts a call in the demand. A call is counted once, even if it is tried several times.
     #[inline]
     pub fn count(&mut self, now: Span, cost: u64) {
         // A cost that can never fit is no reason to request more units.
@@ -259,14 +259,15 @@ impl<S: Leasable> Holding<S> {
         now.latest.as_micros() >= self.next_end || self.is_stepped_back(now)
     }
 
-    /// Whether the clock has gone back by more than the delay of a caller explains. Then nothing that is
-    /// known can be relied on.
+    /// Whether the clock has gone back by more than an interval, which is more than a delayed caller
+    /// explains. Then leases and remembered denials are no longer valid.
     #[inline]
     fn is_stepped_back(&self, now: Span) -> bool {
         now.latest.as_micros() + self.pace.interval_us < self.known_since
     }
 
-    /// Ends everything that is certainly over at `now`. Returns whether nothing else may be over.
+    /// Ends all leases, denials and draws that are certainly over at `now`. Returns `false` if others may be
+    /// over too.
     fn end_until(&mut self, now: Span) -> bool {
         if self.is_stepped_back(now) {
             self.known_since = 0;

@@ -56,7 +56,7 @@ impl Attempt {
     pub(super) const FIRST: Self = Self { count: CountCall::Yes, deadline: None };
 }
 
-/// What decides a check of an all-or-nothing request.
+/// The source of the decision on a check of an all-or-nothing request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum DecidedBy {
     /// Redis has to decide.

@@ -11,8 +11,8 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::redis::{RedisFailure, RedisFailureKind};
 use state::{Admission, BreakerState, OpenCause, SHORTEST_PAUSE};
 
-/// Callers may have spent up to one part in `SPENT_IN_QUEUE` of their timeout in the queue. So a sent call
-/// that is dropped after the rest of the timeout counts as a failure of the server.
+/// Up to half of a caller's timeout (one part in `SPENT_IN_QUEUE`) may have passed in the queue. If a sent
+/// call is dropped after the other half, that counts as a failure of the server.
 const SPENT_IN_QUEUE: u32 = 2;
 
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use super::script::ScriptCall;
 use super::single_flight::{RunResult, SingleFlight};
 use crate::redis::{RedisFailure, RedisFailureKind};
 
-/// The minimum interval between the starts of two dials to one server. The actual interval is up to twice
-/// as long. A fleet must not storm a server that is coming back.
+/// The minimum interval between the starts of two dials to one server. The actual interval is up to twice as
+/// long. A fleet must not overload a server that has just come back.
 const DIAL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct RedisNode {

@@ -19,7 +19,7 @@ use crate::units::{HardLimitFactor, MAX_EXACT, MAX_WINDOW, RateGroupSizeMs, Rate
 /// The name of the invalid field, and the reason why it is invalid.
 type InvalidNumber = (&'static str, String);
 
-/// A valid window. A limit that is invalid with it is invalid with any window.
+/// A valid window for trying a limit. A limit that is invalid with this window is invalid with any.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The fields of the absolute and the suppressed strategy that describe the window.
@@ -57,7 +57,8 @@ impl Compiler<'_> {
         made.map_err(|(name, reason)| self.refuse(&field.then(name), reason)).ok()
     }
 
-    /// Makes a limit of two numbers. Each is tried with a valid other one first, so that both are reported.
+    /// Makes a limit from two numbers. Each number is first tried alone, together with a valid second one, so
+    /// that the problems of both are reported.
     fn counter<T>(
         &mut self,
         numbers: &CounterNumbers,
@@ -158,7 +159,8 @@ impl Compiler<'_> {
         })
     }
 
-    /// Makes a tier of three numbers. Each is tried with valid other ones first, so that all are reported.
+    /// Makes a tier from three numbers. Each number is first tried alone, together with valid values for the
+    /// others, so that the problems of all three are reported.
     fn tier(&mut self, numbers: &TierNumbers, field: &FieldPath) -> Option<AbuseTier> {
         let TierNumbers { window, threshold, block } = numbers;
         let window_alone = self.made(AbuseTier::new(window.0, 1, SECOND).map_err(about), field);
@@ -193,7 +195,7 @@ fn capacity_of(numbers: &BucketNumbers) -> (Option<u64>, &'static str) {
     }
 }
 
-/// Makes a bucket of numbers that are valid on their own.
+/// Makes a bucket from numbers, each of which is valid on its own.
 fn bucket_of(numbers: &BucketNumbers) -> Result<TokenLimit, InvalidNumber> {
     let BucketNumbers { limit, window, refill_rate, .. } = numbers;
     let (capacity, capacity_name) = capacity_of(numbers);

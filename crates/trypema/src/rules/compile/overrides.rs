@@ -39,7 +39,7 @@ impl Compiler<'_> {
         inherited.hand_on(rules, written);
     }
 
-    /// Adds an override to its rule and returns what the override does.
+    /// Adds an override to its rule, and returns its action.
     fn add(
         &mut self,
         rule: &mut CompiledRule,
@@ -122,7 +122,7 @@ impl Compiler<'_> {
 struct Inherited {
     /// The indexes of the candidates, by the id of their live rule.
     candidates: BTreeMap<String, Vec<usize>>,
-    /// Each override of a rule that has candidates: its index in the written list, and what it does.
+    /// Each override of a rule that has candidates: its index in the written list, and its action.
     overrides: Vec<(usize, OverrideAction)>,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Tree<'a> {
 /// The format that a tree was read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Every value has a line. Plain text such as `5` is a number or a text, as the target type wants.
+    /// Every value has a line. Plain text such as `5` is a number or a text, depending on the target type.
     Yaml,
     /// Values have no lines. A number is never a text.
     Typed,

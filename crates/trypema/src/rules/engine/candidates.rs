@@ -1,8 +1,8 @@
 //! Candidates: rules that are tried alongside the live rules that they may replace.
 //!
 //! A candidate is evaluated as if it replaced its live rule. If another enforced rule denies the request, the
-//! candidate spends nothing, exactly as its live rule would in an all-or-nothing check. It then counts only
-//! what its strategy counts for denied requests.
+//! candidate spends nothing, exactly as its live rule would in an all-or-nothing check. It then records the
+//! request only if its strategy counts denied requests.
 
 use super::{Engine, PlanDecisions};
 use crate::check::Deadline;

@@ -42,9 +42,9 @@ impl Engine {
         Ok(refunded.collect())
     }
 
-    /// Returns the state of a counter, as the verdict on a request of this cost that it alone decides; `None`
-    /// if the name belongs to no rule. Spends nothing. No failure policy applies: a failure of the store is
-    /// an `Err`.
+    /// Returns the state of a counter, as the verdict on a request of this cost that only this counter
+    /// decides; `None` if the name belongs to no rule. Spends nothing. No failure policy applies: a failure
+    /// of the store is an `Err`.
     ///
     /// With a cost of 0, the verdict has the units that are left; with a cost of 1, the wait for the next one.
     pub async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {

@@ -92,7 +92,7 @@ impl Verdict {
         })
     }
 
-    /// Whether a candidate for all keys does not apply to the request.
+    /// Whether the candidate is evaluated for all keys and does not apply to the request.
     fn is_inapplicable(&self, candidate: u32) -> bool {
         let rule = self.set.at(candidate).map(|compiled| &compiled.rule);
         let is_for_every_key =

@@ -2,8 +2,8 @@
 
 use crate::decision::BlockScope;
 
-/// The end of each tier's block; 0 for none. A tier keeps its block even if the other tier's lasts longer, so
-/// that attempts do not start it again.
+/// The end of each tier's block; 0 for none. A tier keeps its own block even if the block of the other tier
+/// lasts longer: a tier with a block does not start a new one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Blocks {
     pub(super) temp_ends_at: u64,

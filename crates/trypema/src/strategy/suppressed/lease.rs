@@ -1,5 +1,6 @@
-//! Leases of a suppressed limit. Within the soft limit, they are as of any other strategy. Above it, the
-//! shared count grants the share of the wanted units that is to pass, and the instance draws by itself.
+//! Leases of a suppressed limit. Below the soft limit, they work as for any other strategy. Above it, the
+//! shared count computes the share of calls to admit and grants that share of the wanted units. The instance
+//! then decides each call with its own draw.
 
 use super::{GOLDEN, OBSERVED_MAX, Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState, Zone};
 use crate::clock::Timestamp;
