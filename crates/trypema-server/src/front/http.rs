@@ -84,7 +84,7 @@ pub(crate) trait Api: Send + Sync + 'static {
     ) -> impl Future<Output = RouteResult> + Send;
 }
 
-/// Answers one request: measures it, traces it, and charges its response to the memory budget.
+/// Answers one request: measures it, traces it, and accounts for its response.
 async fn serve_request<A: Api>(api: &A, request: Request<Incoming>, place: &Place) -> HttpResponse {
     let (common, started) = (api.common(), Started::now());
     place.enter(Phase::Body);

@@ -58,7 +58,7 @@ impl RedisFailure {
         Self { kind, message, source: Some(Arc::new(error)) }
     }
 
-    /// Returns the kind of failure, which tells whether the cost can have been spent.
+    /// Returns what is known about the effect of the call.
     pub fn kind(&self) -> RedisFailureKind {
         self.kind
     }

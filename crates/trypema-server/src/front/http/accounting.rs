@@ -22,8 +22,7 @@ pub(super) fn with_accounting(mut response: HttpResponse, accounting: Accounting
     response
 }
 
-/// Reserves the bytes of a response in the memory budget until the response is sent. Returns a 503 instead if
-/// the budget is exhausted.
+/// Accounts for a response until it is sent. Replaces the response by a 503 if there is no room.
 pub(super) async fn account_for(response: HttpResponse, place: &Place) -> HttpResponse {
     let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let bytes = bytes.unwrap_or(usize::MAX);
