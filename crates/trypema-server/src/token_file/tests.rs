@@ -52,7 +52,7 @@ fn a_token_is_kept_for_its_port() {
     assert_eq!(fs::read_dir(folder).unwrap().count(), 2, "nothing else is left");
 }
 
-/// Every way to spoil a file leads to a new token in a correct file.
+/// A file that cannot be trusted is replaced by a correct file with a new token.
 #[test]
 fn files_that_others_may_know_are_replaced() {
     type Spoil = fn(&Session);

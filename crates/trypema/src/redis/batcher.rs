@@ -318,7 +318,7 @@ impl CurrentDriver {
         Some(waker)
     }
 
-    /// Whether the driver was woken too long ago without having run.
+    /// Whether the driver was woken more than [`STALLED_AFTER`] ago and has not run since.
     fn is_stalled(&self) -> bool {
         self.woken_at.is_some_and(|woken_at| SystemClock.now() > woken_at + STALLED_AFTER)
     }

@@ -334,7 +334,7 @@ struct MappingFields<'p> {
     entries: std::slice::Iter<'p, MappingEntry<'p>>,
     /// The missing fields that have placeholders.
     missing: Vec<String>,
-    /// The fields of the struct, if the mapping is one. Any others are problems.
+    /// The fields of the struct, if the target type is a struct. Any other field in the mapping is a problem.
     known: Option<&'static [&'static str]>,
     /// The field whose value is next; `None` for a placeholder.
     current: Option<&'p MappingEntry<'p>>,
