@@ -184,7 +184,7 @@ impl DecisionTime {
         Self(self.0 | Self::LONG_BLOCK)
     }
 
-    /// Returns another time, for the same block.
+    /// Returns `now` as the time of the decision, with the same block flag.
     #[cfg(feature = "_redis")]
     pub(crate) fn moved_to(self, now: Timestamp) -> Self {
         Self(Self::exactly(now).0 | self.0 & Self::LONG_BLOCK)

@@ -11,7 +11,7 @@
 //!   Queued requests are dropped if nothing runs the queue.
 //! - If a caller is dropped after it has sent a request, the queue finishes the request, so that a granted
 //!   lease is not lost.
-//! - The queue is closed with the provider. No lock is held across an await.
+//! - The queue is closed when the provider is dropped. No lock is held across an await.
 
 mod instance;
 mod lease_request;

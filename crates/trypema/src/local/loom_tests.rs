@@ -213,7 +213,7 @@ fn loom_a_take_meets_a_sweep() {
     take_meets(|limiter| limiter.forget_stale(Duration::ZERO), 0, &[0]);
 }
 
-/// A reset and a sweep of one key that no longer matters remove it once.
+/// If a key no longer matters, a reset and a concurrent sweep remove it only once.
 #[test]
 fn loom_a_reset_meets_a_sweep() {
     explore(|| {

@@ -17,8 +17,8 @@ use crate::units::{MAX_EXACT, RateGroupSizeMs, RateLimit, WindowSizeSeconds, win
 /// The largest limit: one below the number that stands for [`AbsoluteLimit::of_live_state`].
 const MAX_LIMIT: u64 = MAX_EXACT - 1;
 
-/// The divisor of the window that gives the largest acceptable lag. Units that are counted up to a thousandth
-/// of the window late are a fair price for not reading the precise time.
+/// The smallest ratio of the window to the lag of the coarse clock. Units are then counted late by at most a
+/// thousandth of the window, and the expensive precise time is not read.
 const WINDOW_PER_LAG: u64 = 1_000;
 
 /// The sliding window of coalesced buckets; see the [module](super).

@@ -96,8 +96,8 @@ fn read_any<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
         .map_err(|error| ApiError::bad_request(format!("invalid request body: {error}")))
 }
 
-/// Parses a body that is a JSON object. The error contains all problems with its structure, and `check` may
-/// add those with its values.
+/// Parses a body that is a JSON object. The error lists the problems that `check` returns. If there are none,
+/// it lists all problems with the structure of the object.
 pub(super) fn read_document<T: DeserializeOwned>(
     body: &[u8],
     check: impl FnOnce(&Document<'_>) -> Option<InvalidRules>,
