@@ -254,8 +254,8 @@ impl InvalidConfig {
         self.problems.is_empty()
     }
 
-    /// Adds a problem, unless the same setting, a part of it or the whole of it has one already: the second may
-    /// be a consequence of the first.
+    /// Adds a problem, unless the same setting, a part of it or the whole of it has one already: the second
+    /// may be a consequence of the first.
     pub(crate) fn add(&mut self, problem: InvalidSetting) {
         let is_within = |inner: &str, outer: &str| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))

@@ -141,7 +141,8 @@ impl Cache {
         .await
     }
 
-    /// Calls `on_announcement` for every announcement, and once at the start. Returns when the connection ends.
+    /// Calls `on_announcement` for every announcement, and once at the start. Returns when the connection
+    /// ends.
     pub(crate) async fn listen(&self, on_announcement: impl Fn()) -> Result<(), CacheError> {
         let (mut connection, mut announcements) = with_timeout(async {
             let server = self.redis.server_of(&self.name).await?;

@@ -170,7 +170,8 @@ impl std::fmt::Display for ItemName {
     }
 }
 
-/// Returns the form in which a value of a list is stored, because one address or path can be written in many ways.
+/// Returns the form in which a value of a list is stored, because one address or path can be written in many
+/// ways.
 pub(crate) fn canonical_value(attribute: &str, value: &str) -> String {
     let address = |text: &str| text.parse().ok().map(|address: IpAddr| address.to_canonical());
     let (text, prefix) = value.split_once('/').map_or((value, None), |(text, prefix)| (text, Some(prefix)));

@@ -268,7 +268,8 @@ impl Database {
         timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or(Err(DatabaseError::Timeout))
     }
 
-    /// Calls `on_notification` for every announced change, and once at the start. Returns when the connection ends.
+    /// Calls `on_notification` for every announced change, and once at the start. Returns when the connection
+    /// ends.
     ///
     /// # Errors
     ///

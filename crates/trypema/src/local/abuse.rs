@@ -9,8 +9,8 @@ use crate::strategy::{Abuse, AbuseLimit};
 impl LocalLimiter<Abuse> {
     /// Records one attempt, and returns the decision as a [`LimiterDecision`].
     ///
-    /// To count failures only, call [`usage`](LocalLimiter::usage) before the attempt, which denies only during a
-    /// block, and `check` after the attempt has failed.
+    /// To count failures only, call [`usage`](LocalLimiter::usage) before the attempt, which denies only
+    /// during a block, and `check` after the attempt has failed.
     ///
     /// ```
     /// use std::time::Duration;

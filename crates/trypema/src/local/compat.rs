@@ -11,8 +11,8 @@ use crate::units::RateLimit;
 /// A sliding window that never admits more than its capacity in any interval of its length.
 ///
 /// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a key
-/// applies until the key is forgotten. The operations of [`LocalLimiter`], to which this type derefs, take the
-/// limit with every call.
+/// applies until the key is forgotten. The operations of [`LocalLimiter`], to which this type derefs, take
+/// the limit with every call.
 ///
 /// ```
 /// use trypema::{RateLimit, RateLimitDecision, RateLimiter};

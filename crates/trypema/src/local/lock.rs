@@ -24,8 +24,8 @@ pub(crate) struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is accessed only through `LockGuard`, by one thread at a time, so sharing the lock between
-// threads only ever sends the value from one to the next.
+// SAFETY: the value is accessed only through `LockGuard`, by one thread at a time, so sharing the lock
+// between threads only ever sends the value from one to the next.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -48,7 +48,8 @@ impl<T> Lock<T> {
         self.try_acquire().then(|| LockGuard::new(self))
     }
 
-    /// Tries to acquire the lock, and returns whether it did. If so, the caller must go on to [`LockGuard::new`].
+    /// Tries to acquire the lock, and returns whether it did. If so, the caller must go on to
+    /// [`LockGuard::new`].
     #[inline(always)]
     fn try_acquire(&self) -> bool {
         self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()

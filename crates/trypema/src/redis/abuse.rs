@@ -14,8 +14,8 @@ impl RedisLimiter<Abuse> {
     /// Records an attempt: a [`take`](RedisLimiter::take) of one unit, with the decision as a
     /// [`LimiterDecision`].
     ///
-    /// To count only failed attempts, call [`usage`](RedisLimiter::usage) before an attempt, and `check` after
-    /// it has failed. `usage` denies only while the key is blocked.
+    /// To count only failed attempts, call [`usage`](RedisLimiter::usage) before an attempt, and `check`
+    /// after it has failed. `usage` denies only while the key is blocked.
     pub async fn check(&self, key: &RedisKey, limit: &AbuseLimit) -> Result<LimiterDecision, TrypemaError> {
         Ok(LimiterDecision::from(&self.take(key, limit, 1).await?))
     }

@@ -19,10 +19,10 @@ pub type AbsoluteRedisRateLimiter = RedisWindowLimiter<Absolute>;
 /// A sliding window, shared through Redis, that sheds load gradually before it denies everything.
 pub type SuppressedRedisRateLimiter = RedisWindowLimiter<Suppressed>;
 
-/// A limiter that takes rates, and counts them in the window of its options.
+/// A limiter whose limits are rates, in units per second. It counts calls in the window of its options.
 ///
-/// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a
-/// key stays in force until the key expires. The verbs of [`RedisLimiter`], to which this type derefs, take the
+/// [`inc`](Self::inc) and [`is_allowed`](Self::is_allowed) are *sticky*: the rate of the first call for a key
+/// stays in force until the key expires. The verbs of [`RedisLimiter`], to which this type derefs, take the
 /// limit with every call.
 #[derive(Debug)]
 pub struct RedisWindowLimiter<S: WindowStrategy> {

@@ -141,8 +141,8 @@ pub(super) enum CallerReplies {
     Many(Vec<Result<CheckReply, RedisFailure>>),
 }
 
-/// The size of the inline buffer for the encoded outcome. Enough for every strategy, except a token bucket with
-/// more than four limits.
+/// The size of the inline buffer for the encoded outcome. Enough for every strategy, except a token bucket
+/// with more than four limits.
 const INLINE_OUTCOME: usize = 64;
 
 impl CheckReply {

@@ -19,8 +19,8 @@ impl<S: Wire> RedisLimiter<S> {
     /// retries. So waiters for one key are admitted at most once per round trip and process; for more, use
     /// the hybrid provider. There is no order between processes.
     ///
-    /// A failure of Redis is handled as in [`RedisLimiter::take`]: it is an error ([`WaitError::Store`]), or the
-    /// failure policy decides. If the policy denies the call, the wait goes on.
+    /// A failure of Redis is handled as in [`RedisLimiter::take`]: it is an error ([`WaitError::Store`]), or
+    /// the failure policy decides. If the policy denies the call, the wait goes on.
     ///
     /// Runs on any executor. Dropping the future spends nothing more, but a take that was already sent
     /// stays spent. A refund or a reset does not wake a waiting caller.

@@ -37,8 +37,8 @@ pub(super) fn compile(written: &Rules) -> Result<RuleSet, InvalidRules> {
     problems.or(set)
 }
 
-/// Compiles rules that contain placeholders, to find the problems of everything else. `replaced` are the fields
-/// with placeholders.
+/// Compiles rules that contain placeholders, to find the problems of everything else. `replaced` are the
+/// fields with placeholders.
 pub(super) fn compile_partly(written: &Rules, replaced: &[&FieldPath]) -> (RuleSet, Problems) {
     let mut compiler = Compiler { replaced, ..Compiler::default() };
     let set = compiler.set(written);

@@ -1,7 +1,7 @@
 //! Documents: reads YAML, and other formats such as JSON, and reports all problems of a document at once.
 //!
-//! A document is read into a tree first. Deserializing a value from the tree continues after a problem, with a
-//! placeholder instead of the value that cannot be read:
+//! A document is read into a tree first. Deserializing a value from the tree continues after a problem, with
+//! a placeholder instead of the value that cannot be read:
 //!
 //! - A value of the wrong type, or an unknown field, is recorded, and reading continues.
 //! - A missing field, or a text that its type refuses, ends the attempt. The next attempt puts a placeholder
@@ -92,8 +92,8 @@ impl<'a> Document<'a> {
         self.root().is_none()
     }
 
-    /// Returns the line of a field, given as the names on its path. Returns `None` if the document has no such
-    /// field, or no lines.
+    /// Returns the line of a field, given as the names on its path. Returns `None` if the document has no
+    /// such field, or no lines.
     pub fn line_of<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Option<u64> {
         let field = names.into_iter().fold(FieldPath::default(), |field, name| field.then(name));
         self.tree.line_of(&field).filter(|_| self.tree.has(&field))

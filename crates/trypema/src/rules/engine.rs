@@ -307,8 +307,8 @@ impl Engine {
 }
 
 impl PlanDecisions {
-    /// Combines the decisions of a take: those of `enforced`, then those of `log_only`. A log-only rule has no
-    /// decision if its store failed.
+    /// Combines the decisions of a take: those of `enforced`, then those of `log_only`. A log-only rule has
+    /// no decision if its store failed.
     fn from_take(enforced: Checks<'_>, log_only: Checks<'_>, response: TakeResponse<AnyReceipt>) -> Self {
         let TakeResponse { decisions, receipts, independent, .. } = response;
         let mut decisions = Self { outcomes: enforced.outcomes, decisions, receipts };
@@ -350,8 +350,8 @@ impl Plan {
         self.verdict
     }
 
-    /// Returns the failure policy for each of these outcomes. For shadow rules it is always `Error`, so that a
-    /// failure leaves them out: they never decide a request.
+    /// Returns the failure policy for each of these outcomes. For shadow rules it is always `Error`, so that
+    /// a failure leaves them out: they never decide a request.
     fn policy_of<'p>(
         &'p self,
         outcomes: &'p [usize],

@@ -14,8 +14,9 @@ use crate::units::{DurationText, TIME_UNITS};
 
 /// A duration in the notation of rules: `500ms`, `90s`, `1h30m` or `7d`.
 ///
-/// A number without a unit is refused. The units are `d`, `h`, `m`, `s`, `ms` and `us`. Each may occur once, the largest first, without spaces or
-/// fractions. A period is displayed with as few units as possible, rounded up to a microsecond.
+/// A number without a unit is refused. The units are `d`, `h`, `m`, `s`, `ms` and `us`. Each may occur once,
+/// the largest first, without spaces or fractions. A period is displayed with as few units as possible,
+/// rounded up to a microsecond.
 ///
 /// ```
 /// use std::time::Duration;

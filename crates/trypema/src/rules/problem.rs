@@ -15,7 +15,8 @@ pub struct InvalidRules {
 }
 
 impl InvalidRules {
-    /// Returns the problems, at most 100. Those of a file or a [`Document`](super::Document) are in its order.
+    /// Returns the problems, at most 100. Those of a file or a [`Document`](super::Document) are in its
+    /// order.
     pub fn problems(&self) -> &[RuleProblem] {
         &self.problems
     }

@@ -38,8 +38,8 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// The text is not YAML, or does not have the structure of rules. The error contains all problems with the
-    /// structure.
+    /// The text is not YAML, or does not have the structure of rules. The error contains all problems with
+    /// the structure.
     pub fn from_yaml(text: &str) -> Result<Self, InvalidRules> {
         Document::from_yaml(text)?.rules()
     }

@@ -339,7 +339,7 @@ struct RepeatedAttempt {
     cost: u64,
 }
 
-/// A state as it counts at some moment.
+/// The part of a state that is in force at the time `at`.
 struct StateAt {
     at: u64,
     /// The blocks that have not ended.

@@ -41,8 +41,8 @@ pub struct LeasedUnits {
 }
 
 impl LeasedUnits {
-    /// Whether the units still count at `now`, which they do for `retention_us` after they were recorded. Units
-    /// that have left the window must not be refunded: the refund would come out of other units.
+    /// Whether the units still count at `now`, which they do for `retention_us` after they were recorded.
+    /// Units that have left the window must not be refunded: the refund would come out of other units.
     pub fn is_counted(&self, now: Timestamp, retention_us: u64) -> bool {
         self.units > 0 && self.recorded.as_micros() + retention_us > now.as_micros()
     }
@@ -116,9 +116,9 @@ pub trait Leasable: Wire {
         LeaseGrant { units, recorded: Self::recorded_at(limit, &outcome, call), outcome }
     }
 
-    /// Decides a call with the units that the instance holds. `last_outcome` is the outcome of the last grant.
-    /// Returns `None` if the shared count has to decide. The caller spends the cost if the returned outcome
-    /// admits it.
+    /// Decides a call with the units that the instance holds. `last_outcome` is the outcome of the last
+    /// grant. Returns `None` if the shared count has to decide. The caller spends the cost if the returned
+    /// outcome admits it.
     fn spend(
         limit: &Self::Limit,
         last_outcome: &Self::Outcome,

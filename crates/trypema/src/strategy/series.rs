@@ -131,8 +131,8 @@ impl Series {
         Some(JoinResult { recorded, view: View { used, expired: 0, is_stepped_back: false } })
     }
 
-    /// Counts `new_units.units` at `new_units.stamp`, which is not before `window.now`. `view` is this series at
-    /// `window`.
+    /// Counts `new_units.units` at `new_units.stamp`, which is not before `window.now`. `view` is this series
+    /// at `window`.
     ///
     /// Returns the time at which the units are counted.
     #[inline]

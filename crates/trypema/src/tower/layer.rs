@@ -11,7 +11,8 @@ use super::config::LayerConfig;
 use super::service::RateLimitService;
 use crate::rules::Engine;
 
-/// Wraps services in [`RateLimitService`]. All clones of a layer, and all services they wrap, share their counters.
+/// Wraps services in [`RateLimitService`]. All clones of a layer, and all services they wrap, share their
+/// counters.
 ///
 /// The response body of the inner service has to be `From<String>`, as axum's is. For others, such as
 /// tonic's, use [`any_body`](Self::any_body).

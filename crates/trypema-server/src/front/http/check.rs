@@ -92,7 +92,8 @@ impl CheckApi {
         Ok(self.app.check(check_request.mode, &rules_request).await?)
     }
 
-    /// Decides all requests in order, [`REQUESTS_AT_A_TIME`] at a time. With Redis, these share one round trip.
+    /// Decides all requests in order, [`REQUESTS_AT_A_TIME`] at a time. With Redis, these share one round
+    /// trip.
     async fn check_each(&self, check_requests: &[CheckRequest<'_>], batches: &Semaphore) -> Vec<u8> {
         let mut all = vec![b'['];
         for some in check_requests.chunks(REQUESTS_AT_A_TIME) {

@@ -76,7 +76,8 @@ impl AdminApi {
         let verdict = self.app.inspect(key, 0).await?.ok_or_else(no_rule)?;
         let rule = verdict.rules().next().ok_or_else(no_rule)?;
         let decision = rule.decision;
-        // A key that is not blocked but exhausted has a wait, too. An abuse rule has waits only while it blocks.
+        // A key that is not blocked but exhausted has a wait, too. An abuse rule has waits only while it
+        // blocks.
         let is_exhausted =
             decision.is_allowed() && decision.remaining() == 0 && decision.attempts().is_none();
         let retry_after = match is_exhausted {

@@ -11,15 +11,16 @@ use crate::redis::{LimitedKey, RedisKey, WindowOptions, WindowStrategy};
 use crate::strategy::{Absolute, Leasable, Suppressed};
 use crate::units::RateLimit;
 
-/// Sliding windows with strict limits; see [`HybridWindowLimiter`] for `inc` and [`HybridLimiter`] for the other verbs.
+/// Sliding windows with strict limits; see [`HybridWindowLimiter`] for `inc` and [`HybridLimiter`] for the
+/// other verbs.
 pub type AbsoluteHybridRateLimiter = HybridWindowLimiter<Absolute>;
 
-/// Sliding windows that shed load gradually; see [`HybridWindowLimiter`] for `inc` and [`HybridLimiter`] for the other
-/// verbs.
+/// Sliding windows that shed load gradually; see [`HybridWindowLimiter`] for `inc` and [`HybridLimiter`] for
+/// the other verbs.
 pub type SuppressedHybridRateLimiter = HybridWindowLimiter<Suppressed>;
 
-/// A limiter that takes rates, and counts them in the window of its options. The rate of the first call for
-/// a key stays in force while the key is live.
+/// A limiter whose limits are rates, in units per second. It counts calls in the window of its options. The
+/// rate of the first call for a key stays in force while the key is live.
 #[derive(Debug)]
 pub struct HybridWindowLimiter<S: WindowStrategy + Leasable> {
     core: HybridLimiter<S>,

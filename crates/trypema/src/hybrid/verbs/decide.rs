@@ -154,8 +154,8 @@ impl<S: Leasable> Shared<S> {
         }
     }
 
-    /// Same as [`try_decide`](Self::try_decide), for a call that cannot wait. Returns `None` if the call would have to
-    /// wait, and requests no lease for it.
+    /// Same as [`try_decide`](Self::try_decide), for a call that cannot wait. Returns `None` if the call
+    /// would have to wait, and requests no lease for it.
     pub(super) fn decide_now(
         self: &Arc<Self>,
         take: TakeArgs<'_, S::Limit>,

@@ -18,9 +18,9 @@ use crate::strategy::{Leasable, LeaseParams, LeasedUnits};
 /// A limiter of one strategy, shared through Redis by every process that uses the same server and prefix.
 /// It decides in this process when it holds a lease.
 ///
-/// The verbs are those of [`redis::RedisLimiter`](crate::redis::RedisLimiter), work on the same counters and have the
-/// same meaning: no more is admitted than Redis would admit. A busy key is decided at once, with units that
-/// were leased before. Any other key takes one call to Redis.
+/// The verbs are those of [`redis::RedisLimiter`](crate::redis::RedisLimiter), work on the same counters and
+/// have the same meaning: no more is admitted than Redis would admit. A busy key is decided at once, with
+/// units that were leased before. Any other key takes one call to Redis.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -84,8 +84,8 @@ impl<S: Leasable> HybridLimiter<S> {
         decision
     }
 
-    /// Same as [`HybridLimiter::take`], without waiting. Returns `None` and spends nothing if the decision needs
-    /// Redis.
+    /// Same as [`HybridLimiter::take`], without waiting. Returns `None` and spends nothing if the decision
+    /// needs Redis.
     ///
     /// For a busy key this soon returns a decision: if
     /// [`keep_in_sync`](super::HybridRateLimiterProvider::keep_in_sync) runs, it requests the missing units
@@ -279,7 +279,8 @@ impl<S: Leasable> HybridLimiter<S> {
         self.shared.table.with(key, |entry| entry.forget());
     }
 
-    /// Ends the leases of a key, whose units are to be returned, and drops its remembered denials.
+    /// Ends the leases of a key and drops its remembered denials. The unspent units are returned to Redis
+    /// later.
     pub(super) fn end_leases(&self, key: &RedisKey) {
         self.shared.table.with(key, |entry| entry.end_all());
     }

@@ -10,9 +10,9 @@ use crate::waiting::{WaitError, WaitState, WaitVerb};
 impl<S: Leasable> HybridLimiter<S> {
     /// Waits until `cost` is admitted, for at most `patience`.
     ///
-    /// Same as [`redis::RedisLimiter::wait`](crate::redis::RedisLimiter::wait), except that each try is a take of
-    /// this provider. Leased units decide a busy key in this process, so waiters are admitted as fast as
-    /// units are leased.
+    /// Same as [`redis::RedisLimiter::wait`](crate::redis::RedisLimiter::wait), except that each try is a
+    /// take of this provider. Leased units decide a busy key in this process, so waiters are admitted as fast
+    /// as units are leased.
     ///
     /// ```no_run
     /// use std::time::Duration;

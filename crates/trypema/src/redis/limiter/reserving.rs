@@ -25,9 +25,8 @@ impl<S: Wire> RedisLimiter<S> {
 
     /// Same as [`RedisLimiter::reserve`], for units that the caller may spend until `lease` has passed.
     ///
-    /// Redis counts the units at once, and records them at the end of the lease, or at the end of an
-    /// aligned window if that is sooner (see [`RedisReceipt::recorded_at`]). So no interval sees more than the
-    /// limit.
+    /// Redis counts the units at once, and records them at the end of the lease, or at the end of an aligned
+    /// window if that is sooner (see [`RedisReceipt::recorded_at`]). So no interval sees more than the limit.
     pub async fn reserve_for<'l>(
         &self,
         key: &RedisKey,

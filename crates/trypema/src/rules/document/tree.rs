@@ -1,5 +1,5 @@
-//! A document as a tree that contains the line of every value. An alias refers to the original node and not to
-//! a copy, so that a tree is never larger than its text.
+//! A document as a tree that contains the line of every value. An alias refers to the original node and not
+//! to a copy, so that a tree is never larger than its text.
 
 use std::borrow::Cow;
 

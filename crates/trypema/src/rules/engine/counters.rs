@@ -46,7 +46,8 @@ impl Engine {
     /// decides; `None` if the name belongs to no rule. Spends nothing. No failure policy applies: a failure
     /// of the store is an `Err`.
     ///
-    /// With a cost of 0, the verdict has the units that are left; with a cost of 1, the wait for the next one.
+    /// With a cost of 0, the verdict has the units that are left; with a cost of 1, the wait for the next
+    /// one.
     pub async fn inspect(&self, key: &str, cost: u64) -> Result<Option<Verdict>, TrypemaError> {
         let Some(mut plan) = Plan::of_key(self.set.load_full(), key, cost) else { return Ok(None) };
         let (provider, all) = (self.provider(), plan.all_checks());
