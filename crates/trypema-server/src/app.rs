@@ -270,7 +270,7 @@ fn warn_if_too_many(rules: &RuleSet) {
     let most = rules.applying_upper_bound();
     if most > RuleSet::MAX_APPLYING {
         tracing::warn!(
-            "rules: up to {most} rules can apply to one request, the maximum is {}; requests above it fail \
+            "rules: up to {most} rules can apply to one request, the maximum is {}; requests to which more rules apply fail \
              (`trypema rules validate` explains the estimate)",
             RuleSet::MAX_APPLYING
         );

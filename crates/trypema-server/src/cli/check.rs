@@ -47,7 +47,7 @@ pub(super) struct Explain {
 /// The request to check or explain.
 #[derive(Debug, clap::Args)]
 struct RequestArgs {
-    /// Attributes of the request: user=ann endpoint=/search, or as in JSON '{"user": "ann"}'
+    /// Attributes of the request: user=ann endpoint=/search, or as JSON: '{"user": "ann"}'
     #[arg(value_name = "NAME=VALUE", value_parser = attributes)]
     attributes: Vec<GivenAttributes>,
     /// Cost of the request, in units

@@ -1,8 +1,8 @@
 //! The state of each key: leases, denials and demand. Time is an argument, and nothing here does I/O.
 
 mod bound;
+mod call_frequency;
 mod demand;
-mod heat;
 mod holding;
 mod leases;
 mod pace;
@@ -11,7 +11,7 @@ mod table;
 use crate::redis::RedisKey;
 
 pub use bound::HybridBound;
-pub use heat::CallTally;
+pub use call_frequency::CallTally;
 pub use holding::{Holding, LeaseDecision, LocalDecision, Maintenance, RequestTiming, TimedGrant};
 pub use pace::Pace;
 pub(super) use table::{LeaseRequestResult, Table, TableEntry};

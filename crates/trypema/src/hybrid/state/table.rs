@@ -7,7 +7,7 @@ use futures_channel::oneshot;
 use hashbrown::HashTable;
 
 use super::TakeArgs;
-use super::heat::Heat;
+use super::call_frequency::CallFrequency;
 use super::holding::Holding;
 use super::pace::Pace;
 use crate::clock::{Span, Timestamp};
@@ -24,7 +24,7 @@ const MAX_KEYS: usize = 65_536;
 pub(in crate::hybrid) struct Table<S: Leasable> {
     shards: Box<[PaddedTableShard<S>]>,
     hasher: foldhash::fast::RandomState,
-    call_frequency: Heat,
+    call_frequency: CallFrequency,
     sync_us: u64,
 }
 
@@ -102,7 +102,7 @@ impl<S: Leasable> Table<S> {
         Self {
             shards,
             hasher: foldhash::fast::RandomState::default(),
-            call_frequency: Heat::default(),
+            call_frequency: CallFrequency::default(),
             sync_us,
         }
     }

@@ -11,7 +11,9 @@ use trypema_testkit::blocking::{connect, key, limiter, wait_for};
 use trypema_testkit::redis::{Sentinel, Server};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{CAPACITY, DEADLINE, SYNC, WINDOW, heat, spend_held, take, take_all, wait_until_reached};
+use super::scene::{
+    CAPACITY, DEADLINE, SYNC, WINDOW, call_until_leased, spend_held, take, take_all, wait_until_reached,
+};
 
 /// The units that `server` itself has counted.
 fn used_at(server: &Server, clock: &Arc<ManualClock>) -> u64 {
@@ -33,7 +35,7 @@ fn a_killed_primary() {
     let clock = Arc::new(ManualClock::default());
     let instances = [0, 1].map(|_| instance(&sentinel, &clock));
     let limit = FixedWindow::limit(CAPACITY, WINDOW);
-    let mut admitted: u64 = instances.iter().map(|rl| heat::<FixedWindow>(rl, &limit)).sum();
+    let mut admitted: u64 = instances.iter().map(|rl| call_until_leased::<FixedWindow>(rl, &limit)).sum();
     let known = used_at(sentinel.primary().unwrap(), &clock);
     sentinel.kill_primary().unwrap();
     for rl in &instances {

@@ -5,7 +5,8 @@ use trypema_testkit::redis::Server;
 use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{
-    A_LEASE, CAPACITY, Scene, WINDOW, heat, held, most, spend_held, take, take_all, wait_until_reached,
+    A_LEASE, CAPACITY, Scene, WINDOW, call_until_leased, held, most, spend_held, take, take_all,
+    wait_until_reached,
 };
 
 /// Two instances, one of which holds a lease throughout, and the units admitted so far.
@@ -23,7 +24,7 @@ impl<S: HybridStrategy> Before<S> {
         let limit = S::limit(CAPACITY, WINDOW);
         let mut admitted = 0;
         for rl in &instances {
-            admitted += heat::<S>(rl, &limit);
+            admitted += call_until_leased::<S>(rl, &limit);
         }
         Self { scene, instances, limit, admitted }
     }

@@ -12,7 +12,7 @@ use trypema_testkit::redis::wait_until;
 use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{
-    A_LEASE, CAPACITY, SYNC, Scene, WINDOW, heat, held, spend_held, take, wait_until_reached,
+    A_LEASE, CAPACITY, SYNC, Scene, WINDOW, call_until_leased, held, spend_held, take, wait_until_reached,
 };
 
 /// The delay of replies: long enough to move the clock while a request is in flight.
@@ -33,7 +33,7 @@ impl<S: HybridStrategy> Waiting<S> {
         let builder = limiter(&connect(&scene.proxy.url()), "trypema", &scene.clock).sync_interval(SYNC);
         let rl = Arc::new(builder.build().unwrap());
         let limit = S::limit(CAPACITY, WINDOW);
-        let mut taken = heat::<S>(&rl, &limit);
+        let mut taken = call_until_leased::<S>(&rl, &limit);
         taken += spend_held::<S>(&rl, &limit);
         scene.proxy.delay(LATE);
         let caller = runtime().spawn({
@@ -102,7 +102,7 @@ fn what_may_have_been_given_back_is_not_given_back_again() {
     fn is_not_given_back<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(OnFailure::Fail), S::limit(CAPACITY, WINDOW));
-        let mut taken = heat::<S>(&rl, &limit);
+        let mut taken = call_until_leased::<S>(&rl, &limit);
         assert!(held::<S>(&rl) > 1, "{}", S::NAME);
         // Another instance spends the rest, so that only the lease of `rl` can be refunded.
         let other = scene.instance(OnFailure::Fail);

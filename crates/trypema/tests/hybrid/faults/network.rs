@@ -7,7 +7,8 @@ use trypema_testkit::redis::wait_until;
 use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{
-    A_LEASE, CAPACITY, Scene, WINDOW, heat, held, most, spend_held, take, take_all, wait_until_reached,
+    A_LEASE, CAPACITY, Scene, WINDOW, call_until_leased, held, most, spend_held, take, take_all,
+    wait_until_reached,
 };
 
 /// A network fault: how to start and to end it.
@@ -62,7 +63,7 @@ fn survives<S: HybridStrategy>(harm: &Harm) {
     let what = format!("{} while {}", S::NAME, harm.name);
     let scene = Scene::start();
     let (rl, limit) = (scene.instance(OnFailure::Fail), S::limit(CAPACITY, WINDOW));
-    let mut admitted = heat::<S>(&rl, &limit);
+    let mut admitted = call_until_leased::<S>(&rl, &limit);
     (harm.begin)(&scene);
     admitted += spend_held::<S>(&rl, &limit);
     for _ in 0..3 {
@@ -110,7 +111,7 @@ fn a_cut_connection() {
     fn is_made_anew<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(OnFailure::Fail), S::limit(CAPACITY, WINDOW));
-        let mut admitted = heat::<S>(&rl, &limit);
+        let mut admitted = call_until_leased::<S>(&rl, &limit);
         scene.proxy.cut();
         admitted += spend_held::<S>(&rl, &limit);
         wait_until_reached(&rl);
@@ -128,7 +129,7 @@ fn what_could_not_be_given_back_is_given_back_later() {
     fn is_given_back<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(OnFailure::Fail), S::limit(CAPACITY, WINDOW));
-        let taken = heat::<S>(&rl, &limit);
+        let taken = call_until_leased::<S>(&rl, &limit);
         assert!(held::<S>(&rl) > 0);
         scene.proxy.refuse();
         runtime().spawn(rl.hybrid().keep_in_sync());
@@ -153,7 +154,7 @@ fn callers_that_wait_together_fail_together() {
         let scene = Scene::start();
         let rl = std::sync::Arc::new(scene.instance(OnFailure::Fail));
         let limit = S::limit(CAPACITY, WINDOW);
-        heat::<S>(&rl, &limit);
+        call_until_leased::<S>(&rl, &limit);
         spend_held::<S>(&rl, &limit);
         scene.proxy.freeze();
         let callers: Vec<_> = (0..20)

@@ -13,7 +13,7 @@ use trypema_testkit::redis::wait_until;
 use trypema_testkit::subject::HybridStrategy;
 
 use super::scene::{
-    A_LEASE, CAPACITY, Scene, WINDOW, heat, held, most, spend_held, take, wait_until_reached,
+    A_LEASE, CAPACITY, Scene, WINDOW, call_until_leased, held, most, spend_held, take, wait_until_reached,
 };
 
 /// An instance that holds a lease while its Redis is unreachable.
@@ -28,7 +28,7 @@ impl<S: HybridStrategy> Orphan<S> {
     fn with(on_failure: OnFailure) -> Self {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(on_failure), S::limit(CAPACITY, WINDOW));
-        let taken = heat::<S>(&rl, &limit);
+        let taken = call_until_leased::<S>(&rl, &limit);
         scene.proxy.refuse();
         // The first failed call may have been sent on the old connection. After it, the connection is known
         // to be down, and nothing is sent.

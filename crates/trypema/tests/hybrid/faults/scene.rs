@@ -104,7 +104,7 @@ pub(crate) fn held<S: HybridStrategy>(rl: &RateLimiter) -> u64 {
 }
 
 /// Takes single units until the instance holds a lease. Returns the number taken.
-pub(crate) fn heat<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) -> u64 {
+pub(crate) fn call_until_leased<S: HybridStrategy>(rl: &RateLimiter, limit: &S::Limit) -> u64 {
     for taken in 1..=8 {
         assert!(take::<S>(rl, limit, 1).unwrap().is_allowed(), "{}", S::NAME);
         if held::<S>(rl) > 0 {

@@ -10,7 +10,7 @@ use trypema_testkit::blocking::{runtime, wait_for};
 use trypema_testkit::redis::{FaultProxy, wait_until};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{SYNC, Scene, WINDOW, heat, held, release, take, try_take, used};
+use super::scene::{SYNC, Scene, WINDOW, call_until_leased, held, release, take, try_take, used};
 
 /// Much longer than the background task takes to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ fn another_one_goes_on_where_one_was_stopped() {
     wait_until("the loop to run", || rl.hybrid().stats().instances.is_some()).unwrap();
     first.abort();
     assert!(wait_for(first).unwrap_err().is_cancelled());
-    let taken = heat::<Absolute>(&rl, "ann", &limit);
+    let taken = call_until_leased::<Absolute>(&rl, "ann", &limit);
     let second = runtime().spawn(rl.hybrid().keep_in_sync());
     gives_back::<Absolute>(&scene, &rl, &limit, taken);
     assert!(!second.is_finished());
@@ -58,7 +58,7 @@ fn what_is_left_of_a_lease_is_given_back_when_nobody_calls() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(1_000, WINDOW));
         runtime().spawn(rl.hybrid().keep_in_sync());
-        let taken = heat::<S>(&rl, "ann", &limit);
+        let taken = call_until_leased::<S>(&rl, "ann", &limit);
         assert!(used::<S>(&rl, "ann", &limit) > taken, "{}", S::NAME);
         gives_back::<S>(&scene, &rl, &limit, taken);
         assert_eq!(rl.hybrid().stats().held_units, 0, "{}", S::NAME);
@@ -76,7 +76,7 @@ fn a_steady_key_is_always_answered_at_once() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(1_000_000, WINDOW));
         runtime().spawn(rl.hybrid().keep_in_sync());
-        heat::<S>(&rl, "ann", &limit);
+        call_until_leased::<S>(&rl, "ann", &limit);
         let (calls, mut most_held) = (scene.calls(), 0);
         for call in 0..CALLS {
             scene.clock.advance(Duration::from_millis(1));
@@ -130,7 +130,7 @@ fn what_is_left_of_a_lease_is_given_back_while_the_key_cools_down() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(1_000, WINDOW));
         runtime().spawn(rl.hybrid().keep_in_sync());
-        let mut taken = heat::<S>(&rl, "ann", &limit);
+        let mut taken = call_until_leased::<S>(&rl, "ann", &limit);
         // A call every 150 ms keeps the entry alive but is too rare for a lease.
         let is_given_back = || {
             scene.clock.advance(SYNC * 3 / 2);
@@ -153,7 +153,7 @@ fn a_release_waits_for_leases_that_are_under_way() {
         let (rl, limit) = (scene.behind(&proxy), S::limit(1_000, WINDOW));
         runtime().spawn(rl.hybrid().keep_in_sync());
         wait_until("the loop to run", || rl.hybrid().stats().instances.is_some()).unwrap();
-        let mut taken = heat::<S>(&rl, "ann", &limit);
+        let mut taken = call_until_leased::<S>(&rl, "ann", &limit);
         proxy.delay(Duration::from_millis(100));
         let asked = rl.hybrid().stats().leases_asked;
         while rl.hybrid().stats().leases_asked == asked {

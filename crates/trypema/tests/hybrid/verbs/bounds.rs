@@ -11,7 +11,7 @@ use trypema_testkit::redis::{Control, Server};
 use trypema_testkit::subject::HybridStrategy;
 
 use super::counting_allocator::live_bytes;
-use super::scene::{SYNC, Scene, WINDOW, heat, release, take};
+use super::scene::{SYNC, Scene, WINDOW, call_until_leased, release, take};
 
 /// The names of all keys in Redis, each with its time to live in milliseconds.
 fn times_to_live(control: &mut Control) -> Vec<(String, i64)> {
@@ -34,10 +34,10 @@ fn every_key_in_redis_has_a_time_to_live() {
             assert!(keys.len() >= least, "{} after {after}: {keys:?}", S::NAME);
             assert!(keys.iter().all(|(_, ttl)| *ttl > 0), "{} after {after}: {keys:?}", S::NAME);
         };
-        heat::<S>(&rl, "ann", &limit);
+        call_until_leased::<S>(&rl, "ann", &limit);
         all_die(&mut control, 2, "a lease");
         let receipt = wait_for(S::hybrid(&rl).reserve(&key("ann"), &limit, 1)).unwrap().receipt.unwrap();
-        heat::<S>(&other, "ann", &limit);
+        call_until_leased::<S>(&other, "ann", &limit);
         scene.clock.advance(SYNC * 2);
         wait_for(S::hybrid(&rl).refund(&key("ann"), &limit, &receipt)).unwrap();
         take::<S>(&rl, "ann", &limit, 200);
@@ -45,7 +45,7 @@ fn every_key_in_redis_has_a_time_to_live() {
         all_die(&mut control, 2, "refunds and denials");
         wait_for(S::hybrid(&other).reset(&key("ann"))).unwrap();
         all_die(&mut control, 1, "a reset");
-        heat::<S>(&rl, "ann", &limit);
+        call_until_leased::<S>(&rl, "ann", &limit);
         release(&rl);
         release(&other);
         all_die(&mut control, 1, "a release");

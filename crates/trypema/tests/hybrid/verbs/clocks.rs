@@ -5,7 +5,7 @@ use std::time::Duration;
 use trypema::clock::{Clock, Timestamp};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{Scene, heat, held, take, try_take};
+use super::scene::{Scene, call_until_leased, held, take, try_take};
 
 const CAPACITY: u64 = 100;
 const WINDOW: Duration = Duration::from_secs(20);
@@ -22,7 +22,7 @@ fn a_lease_is_not_spent_for_longer_because_the_clock_went_back() {
     fn is_not_spent<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, other, limit) = (scene.instance(), scene.instance(), S::limit(CAPACITY, WINDOW));
-        heat::<S>(&rl, "ann", &limit);
+        call_until_leased::<S>(&rl, "ann", &limit);
         assert!(take::<S>(&rl, "ann", &limit, held::<S>(&rl, "ann") + 1).is_allowed(), "{}", S::NAME);
         assert!(held::<S>(&rl, "ann") > 0, "{}", S::NAME);
         step_back(&scene, WINDOW * 10);
@@ -42,7 +42,7 @@ fn nothing_panics_and_calls_go_on_after_steps_back() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
         for by in [Duration::from_micros(1), Duration::from_millis(50), WINDOW / 2, WINDOW * 3] {
-            heat::<S>(&rl, "ann", &limit);
+            call_until_leased::<S>(&rl, "ann", &limit);
             step_back(&scene, by);
             for _ in 0..3 * CAPACITY {
                 take::<S>(&rl, "ann", &limit, 1);

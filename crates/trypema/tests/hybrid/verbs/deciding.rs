@@ -7,7 +7,7 @@ use trypema::{RateLimiter, TrypemaError};
 use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{SYNC, Scene, WINDOW, heat, held, release, take, try_take, used};
+use super::scene::{SYNC, Scene, WINDOW, call_until_leased, held, release, take, try_take, used};
 
 const CAPACITY: u64 = 1_000;
 
@@ -55,7 +55,7 @@ fn a_hot_key_is_decided_without_redis() {
     fn is_decided_here<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
-        let mut taken = heat::<S>(&rl, "hot", &limit);
+        let mut taken = call_until_leased::<S>(&rl, "hot", &limit);
         assert_eq!(rl.hybrid().stats().held_units, held::<S>(&rl, "hot"), "{}", S::NAME);
         let before = scene.calls();
         for left in (0..held::<S>(&rl, "hot")).rev() {
@@ -79,7 +79,7 @@ fn a_call_that_asks_for_nothing_is_one_call_of_redis_at_most() {
     fn is_one_call<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
-        let mut taken = heat::<S>(&rl, "hot", &limit);
+        let mut taken = call_until_leased::<S>(&rl, "hot", &limit);
         while try_take::<S>(&rl, "hot", &limit, 1).is_some() {
             taken += 1;
         }
@@ -96,7 +96,7 @@ fn a_call_that_needs_more_than_is_held_gets_all_or_nothing() {
     fn gets_all<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
-        let taken = heat::<S>(&rl, "hot", &limit);
+        let taken = call_until_leased::<S>(&rl, "hot", &limit);
         let large = held::<S>(&rl, "hot") + 100;
         assert!(try_take::<S>(&rl, "hot", &limit, large).is_none());
         let decision = take::<S>(&rl, "hot", &limit, large);
@@ -117,7 +117,7 @@ fn a_cost_of_nothing_is_told_and_not_counted() {
         for _ in 0..3 {
             assert_eq!(take::<S>(&rl, "cold", &limit, 0).remaining(), CAPACITY, "{}", S::NAME);
         }
-        let taken = heat::<S>(&rl, "hot", &limit);
+        let taken = call_until_leased::<S>(&rl, "hot", &limit);
         for _ in 0..3 {
             let decision = take::<S>(&rl, "hot", &limit, 0);
             assert_eq!(
@@ -141,7 +141,7 @@ fn a_cost_that_never_fits_is_never_and_costs_others_nothing() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
         let other = scene.instance();
-        heat::<S>(&rl, "hot", &limit);
+        call_until_leased::<S>(&rl, "hot", &limit);
         for cost in [3 * CAPACITY, 1 << 53, u64::MAX] {
             for _ in 0..3 {
                 let decision = take::<S>(&rl, "hot", &limit, cost);
@@ -164,7 +164,7 @@ fn peeks_see_what_is_held_and_spend_nothing() {
         let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
         let peek = |cost| S::core(&wait_for(S::hybrid(&rl).peek(&key("hot"), &limit, cost)).unwrap());
         assert_eq!(peek(1).remaining(), CAPACITY - 1, "{}", S::NAME);
-        let taken = heat::<S>(&rl, "hot", &limit);
+        let taken = call_until_leased::<S>(&rl, "hot", &limit);
         let (held_before, before) = (held::<S>(&rl, "hot"), scene.calls());
         for _ in 0..5 {
             assert_eq!(peek(1).remaining(), CAPACITY - taken - 1, "{}", S::NAME);
@@ -183,14 +183,14 @@ fn another_limit_is_decided_by_itself_and_keeps_what_was_spent() {
     fn keeps<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
-        let taken = heat::<S>(&rl, "hot", &limit);
+        let taken = call_until_leased::<S>(&rl, "hot", &limit);
         let smaller = S::limit(CAPACITY / 2, WINDOW);
         let decision = take::<S>(&rl, "hot", &smaller, 1);
         assert_eq!(decision.limit(), CAPACITY / 2, "{}", S::NAME);
         assert_eq!(held::<S>(&rl, "hot"), 0, "{}: nothing was granted under this limit", S::NAME);
         release(&rl);
         assert_eq!(used::<S>(&rl, "hot", &smaller), taken + 1, "{}", S::NAME);
-        let again = heat::<S>(&rl, "hot", &smaller);
+        let again = call_until_leased::<S>(&rl, "hot", &smaller);
         assert_eq!(take::<S>(&rl, "hot", &smaller, 0).remaining(), CAPACITY / 2 - taken - 1 - again);
     }
 
@@ -204,7 +204,7 @@ fn a_handle_is_the_same_key() {
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
         let handle = S::hybrid(&rl).key(&ann);
         assert_eq!(handle.name(), &ann);
-        let taken = heat::<S>(&rl, "ann", &limit);
+        let taken = call_until_leased::<S>(&rl, "ann", &limit);
         assert_eq!(handle.held(), held::<S>(&rl, "ann"));
         assert_eq!(S::core(&handle.try_take(&limit, 1).unwrap()).remaining(), CAPACITY - taken - 1);
         assert_eq!(S::core(&wait_for(handle.take(&limit, 1)).unwrap()).remaining(), CAPACITY - taken - 2);

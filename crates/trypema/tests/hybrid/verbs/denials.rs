@@ -5,7 +5,7 @@ use std::time::Duration;
 use trypema::strategy::{FixedWindow, TokenBucket};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{SYNC, Scene, WINDOW, heat, held, take, try_take};
+use super::scene::{SYNC, Scene, WINDOW, call_until_leased, held, take, try_take};
 
 #[test]
 fn a_denial_is_remembered_for_an_interval() {
@@ -62,7 +62,7 @@ fn a_denied_call_is_admitted_after_its_wait() {
         let rl = scene.instance();
         let mut left = 600;
         if is_hot {
-            left -= heat::<TokenBucket>(&rl, name, &limit);
+            left -= call_until_leased::<TokenBucket>(&rl, name, &limit);
             while held::<TokenBucket>(&rl, name) > 0 {
                 assert!(try_take::<TokenBucket>(&rl, name, &limit, 1).unwrap().is_allowed());
                 left -= 1;
@@ -90,7 +90,7 @@ fn a_denial_never_says_to_come_back_at_once() {
     let scene = Scene::start();
     let limit = TokenBucket::limit(6_000, Duration::from_secs(6));
     let rl = scene.instance();
-    heat::<TokenBucket>(&rl, "hot", &limit);
+    call_until_leased::<TokenBucket>(&rl, "hot", &limit);
     let mut denials = 0;
     for _ in 0..200 {
         let decision = take::<TokenBucket>(&rl, "hot", &limit, 900);

@@ -13,7 +13,7 @@ use trypema_testkit::blocking::{connect, key, runtime, wait_for};
 use trypema_testkit::redis::{FaultProxy, Server, wait_until};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{SYNC, Scene, WINDOW, heat, held, release, take, used};
+use super::scene::{SYNC, Scene, WINDOW, call_until_leased, held, release, take, used};
 
 const CAPACITY: u64 = 1_000;
 
@@ -42,7 +42,7 @@ fn a_caller_that_leaves_wastes_nothing_while_the_loop_runs() {
         let (rl, limit) = (scene.behind(&proxy), S::limit(CAPACITY, WINDOW));
         runtime().spawn(rl.hybrid().keep_in_sync());
         wait_until("the loop to run", || rl.hybrid().stats().instances.is_some()).unwrap();
-        let taken = heat::<S>(&rl, "ann", &limit);
+        let taken = call_until_leased::<S>(&rl, "ann", &limit);
         // More than the background task leases meanwhile.
         let cost = CAPACITY / 4;
         proxy.delay(A_MOMENT);
@@ -64,7 +64,7 @@ fn a_caller_that_leaves_harms_nobody_without_a_loop() {
         let proxy = FaultProxy::start(scene.server.addr()).unwrap();
         // The limit is large, because lost units stay counted.
         let (rl, limit) = (scene.behind(&proxy), S::limit(100 * CAPACITY, WINDOW));
-        heat::<S>(&rl, "ann", &limit);
+        call_until_leased::<S>(&rl, "ann", &limit);
         proxy.delay(A_MOMENT);
         for _ in 0..3 {
             let cost = held::<S>(&rl, "ann") + 1;
@@ -86,7 +86,7 @@ fn callers_that_wait_together_share_a_lease() {
         const CALLERS: u64 = 64;
         let scene = Scene::start();
         let (rl, limit) = (Arc::new(scene.instance()), S::limit(CAPACITY, WINDOW));
-        let taken = heat::<S>(&rl, "ann", &limit);
+        let taken = call_until_leased::<S>(&rl, "ann", &limit);
         let calls = scene.calls();
         let callers: Vec<_> = (0..CALLERS)
             .map(|_| {

@@ -6,7 +6,7 @@ use trypema_testkit::blocking::wait_for;
 use trypema_testkit::random::Random;
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{Scene, WINDOW, heat, held, release, used};
+use super::scene::{Scene, WINDOW, call_until_leased, held, release, used};
 
 const CAPACITY: u64 = 100;
 
@@ -24,7 +24,7 @@ impl Pair {
         let scene = Scene::start();
         let rl = scene.instance();
         let limit = Absolute::limit(CAPACITY, WINDOW);
-        let taken = heat::<Absolute>(&rl, "hot", &limit);
+        let taken = call_until_leased::<Absolute>(&rl, "hot", &limit);
         let (hot, cold) = (Limit::from(limit), Limit::from(FixedWindow::limit(CAPACITY, WINDOW)));
         Self { rl, hot, cold, taken, scene }
     }

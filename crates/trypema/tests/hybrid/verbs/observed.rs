@@ -8,7 +8,7 @@ use trypema::{Check, Limit, RateLimit, RateLimiter};
 use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{Scene, WINDOW, heat, held, take, try_take};
+use super::scene::{Scene, WINDOW, call_until_leased, held, take, try_take};
 
 /// The cost of each observed take, and whether it was allowed.
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ fn each_take_is_told_once() {
         let told = |what: &str, expected: &[(u64, bool)]| {
             assert_eq!(recorder.drain(), expected, "{} {what}", S::NAME);
         };
-        let heated = heat::<S>(&rl, "ann", &limit);
-        told("cold and leased", &vec![(1, true); heated as usize]);
+        let taken = call_until_leased::<S>(&rl, "ann", &limit);
+        told("cold and leased", &vec![(1, true); taken as usize]);
         try_take::<S>(&rl, "ann", &limit, 1).unwrap();
         told("out of the lease", &[(1, true)]);
         let much = held::<S>(&rl, "ann") + 5;
@@ -73,7 +73,7 @@ fn reservations_and_parts_are_told_once() {
         told("a cold reservation", &[(2, true)]);
         wait_for(S::hybrid(&rl).take_up_to(&ann, &limit, 2)).unwrap();
         told("a cold part", &[(2, true)]);
-        heat::<S>(&rl, "ann", &limit);
+        call_until_leased::<S>(&rl, "ann", &limit);
         recorder.drain();
         let reserved = wait_for(S::hybrid(&rl).reserve(&ann, &limit, 1)).unwrap();
         told("a leased reservation", &[(1, true)]);
@@ -106,7 +106,7 @@ fn checks_that_are_asked_together_are_told_once_each() {
     let scene = Scene::start();
     let (rl, recorder) = watched(&scene);
     let limit = FixedWindow::limit(100, WINDOW);
-    heat::<FixedWindow>(&rl, "hot", &limit);
+    call_until_leased::<FixedWindow>(&rl, "hot", &limit);
     recorder.drain();
     let limit = Limit::from(limit);
     let take = |hot: u64, cold: u64| {

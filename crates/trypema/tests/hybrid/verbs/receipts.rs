@@ -7,7 +7,7 @@ use trypema::{AbsoluteLimit, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{SYNC, Scene, WINDOW, heat, held, release, take, used};
+use super::scene::{SYNC, Scene, WINDOW, call_until_leased, held, release, take, used};
 
 const CAPACITY: u64 = 100;
 
@@ -16,7 +16,7 @@ fn what_came_out_of_a_lease_goes_back_to_it_once() {
     fn goes_back<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
-        let taken = heat::<S>(&rl, "ann", &limit);
+        let taken = call_until_leased::<S>(&rl, "ann", &limit);
         let before = held::<S>(&rl, "ann");
         let calls = scene.calls();
         let reserved = wait_for(S::hybrid(&rl).reserve(&ann, &limit, 2)).unwrap();
@@ -42,7 +42,7 @@ fn what_was_leased_for_a_call_goes_back_too() {
     fn goes_back<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
-        let taken = heat::<S>(&rl, "ann", &limit);
+        let taken = call_until_leased::<S>(&rl, "ann", &limit);
         let cost = held::<S>(&rl, "ann") + 10;
         let reserved = wait_for(S::hybrid(&rl).reserve(&ann, &limit, cost)).unwrap();
         assert!(S::core(&reserved.decision).is_allowed());
@@ -61,7 +61,7 @@ fn a_receipt_outlives_its_lease() {
     fn outlives<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
-        let taken = heat::<S>(&rl, "ann", &limit);
+        let taken = call_until_leased::<S>(&rl, "ann", &limit);
         let receipt = wait_for(S::hybrid(&rl).reserve(&ann, &limit, 1)).unwrap().receipt.unwrap();
         scene.clock.advance(SYNC * 2);
         assert_eq!(held::<S>(&rl, "ann"), 0, "{}: its lease is over", S::NAME);
@@ -99,7 +99,7 @@ fn a_reset_forgets_all_and_voids_receipts() {
     fn forgets<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
-        heat::<S>(&rl, "ann", &limit);
+        call_until_leased::<S>(&rl, "ann", &limit);
         let receipt = wait_for(S::hybrid(&rl).reserve(&ann, &limit, 1)).unwrap().receipt.unwrap();
         assert!(wait_for(S::hybrid(&rl).reset(&ann)).unwrap(), "{}", S::NAME);
         assert_eq!(held::<S>(&rl, "ann"), 0, "{}", S::NAME);
@@ -120,7 +120,7 @@ fn what_was_leased_before_a_reset_is_not_given_back_after_it() {
     fn is_void<S: HybridStrategy>() {
         let scene = Scene::start();
         let (rl, other, limit) = (scene.instance(), scene.instance(), S::limit(CAPACITY, WINDOW));
-        heat::<S>(&other, "ann", &limit);
+        call_until_leased::<S>(&other, "ann", &limit);
         assert!(held::<S>(&other, "ann") > 0);
         assert!(wait_for(S::hybrid(&rl).reset(&key("ann"))).unwrap());
         assert!(take::<S>(&rl, "ann", &limit, CAPACITY).is_allowed(), "{}", S::NAME);
@@ -151,12 +151,12 @@ fn as_much_as_fits_is_taken_of_what_is_held_and_of_the_rest() {
         let (rl, limit, ann) = (scene.instance(), S::limit(CAPACITY, WINDOW), key("ann"));
         let up_to = |cost| wait_for(S::hybrid(&rl).take_up_to(&ann, &limit, cost)).unwrap();
         assert_eq!(up_to(5).units, 5, "{}: cold", S::NAME);
-        let mut taken = 5 + heat::<S>(&rl, "ann", &limit);
+        let mut taken = 5 + call_until_leased::<S>(&rl, "ann", &limit);
         let (before, calls) = (held::<S>(&rl, "ann"), scene.calls());
         assert_eq!(up_to(before).units, before, "{}", S::NAME);
         assert_eq!(scene.calls(), calls, "{}: what is held needs no Redis", S::NAME);
         taken += before;
-        heat::<S>(&rl, "ann", &limit);
+        call_until_leased::<S>(&rl, "ann", &limit);
         taken += 1;
         let more = held::<S>(&rl, "ann") + 3;
         let granted = up_to(more);
@@ -182,7 +182,7 @@ fn a_receipt_that_is_older_than_its_window_gives_nothing_back() {
     let (rate, window) = (RateLimit::try_from(10.0).unwrap(), WindowSizeSeconds::try_from(10).unwrap());
     let limit = AbsoluteLimit::new(rate, window, RateGroupSizeMs::try_from(1_000).unwrap());
     scene.clock.advance(Duration::from_millis(850));
-    heat::<Absolute>(&rl, "ann", &limit);
+    call_until_leased::<Absolute>(&rl, "ann", &limit);
     let reserve = |_| wait_for(rl.hybrid().absolute().reserve(&ann, &limit, 1)).unwrap().receipt.unwrap();
     let receipts: Vec<_> = (0..30).map(reserve).collect();
     scene.clock.advance(Duration::from_millis(400));

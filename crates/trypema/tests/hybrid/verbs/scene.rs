@@ -80,7 +80,7 @@ pub(crate) fn used<S: HybridStrategy>(rl: &RateLimiter, name: &str, limit: &S::L
 }
 
 /// Takes single units until the instance holds a lease. Returns the number taken.
-pub(crate) fn heat<S: HybridStrategy>(rl: &RateLimiter, name: &str, limit: &S::Limit) -> u64 {
+pub(crate) fn call_until_leased<S: HybridStrategy>(rl: &RateLimiter, name: &str, limit: &S::Limit) -> u64 {
     for taken in 1..=SURELY_HOT {
         assert!(take::<S>(rl, name, limit, 1).is_allowed(), "{}", S::NAME);
         if held::<S>(rl, name) > 0 {

@@ -11,7 +11,7 @@ use trypema_testkit::redis::wait_until;
 use trypema_testkit::subject::HybridStrategy;
 
 use super::journal::{Admitted, Journal, Judge};
-use super::scene::{Scene, WINDOW, heat, held, release, take, try_take, used};
+use super::scene::{Scene, WINDOW, call_until_leased, held, release, take, try_take, used};
 
 #[test]
 fn two_instances_admit_all_there_is_and_no_more() {
@@ -33,8 +33,8 @@ fn an_instance_leaves_others_their_share() {
     fn shares<S: HybridStrategy>() {
         let scene = Scene::start();
         let (one, other, limit) = (scene.instance(), scene.instance(), S::limit(100, WINDOW));
-        heat::<S>(&one, "ann", &limit);
-        heat::<S>(&other, "ann", &limit);
+        call_until_leased::<S>(&one, "ann", &limit);
+        call_until_leased::<S>(&other, "ann", &limit);
         // The first instance has enough demand to use the whole limit.
         for _ in 0..40 {
             assert!(take::<S>(&one, "ann", &limit, 1).is_allowed(), "{}", S::NAME);
@@ -54,7 +54,7 @@ fn a_reset_reaches_other_instances_within_an_interval() {
         let (one, other, limit) = (scene.instance(), scene.instance(), S::limit(1_000, WINDOW));
         runtime().spawn(one.hybrid().keep_in_sync());
         wait_until("the loop to run", || one.hybrid().stats().instances.is_some()).unwrap();
-        heat::<S>(&one, "ann", &limit);
+        call_until_leased::<S>(&one, "ann", &limit);
         let before = held::<S>(&one, "ann");
         assert!(wait_for(S::hybrid(&other).reset(&key("ann"))).unwrap(), "{}", S::NAME);
         assert_eq!(held::<S>(&one, "ann"), before, "{}: nobody has told it yet", S::NAME);
@@ -73,7 +73,7 @@ fn what_is_released_can_be_taken_at_once() {
     fn can_be_taken<S: HybridStrategy>() {
         let scene = Scene::start();
         let (one, other, limit) = (scene.instance(), scene.instance(), S::limit(100, WINDOW));
-        let taken = heat::<S>(&one, "ann", &limit);
+        let taken = call_until_leased::<S>(&one, "ann", &limit);
         assert!(held::<S>(&one, "ann") > 0);
         release(&one);
         assert_eq!(held::<S>(&one, "ann"), 0, "{}", S::NAME);

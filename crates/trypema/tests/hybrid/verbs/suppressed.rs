@@ -9,7 +9,7 @@ use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::redis::wait_until;
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{Scene, heat, held, take};
+use super::scene::{Scene, call_until_leased, held, take};
 
 const SOFT: u64 = 1_000;
 const WINDOW: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ fn below_the_limit_nothing_is_suppressed() {
     let (rl, limit) = (scene.instance(), Suppressed::limit(SOFT, WINDOW));
     trypema_testkit::blocking::runtime().spawn(rl.hybrid().keep_in_sync());
     for _ in 0..20 {
-        heat::<Suppressed>(&rl, "ann", &limit);
+        call_until_leased::<Suppressed>(&rl, "ann", &limit);
         // The key stays idle until its lease is refunded.
         let is_idle = || {
             scene.clock.advance(Duration::from_millis(10));

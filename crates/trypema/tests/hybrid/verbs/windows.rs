@@ -6,7 +6,7 @@ use trypema::clock::{Clock, Timestamp};
 use trypema::strategy::{FixedWindow, SlidingWindow};
 use trypema_testkit::subject::HybridStrategy;
 
-use super::scene::{Scene, WINDOW, heat, held, release, take, try_take, used};
+use super::scene::{Scene, WINDOW, call_until_leased, held, release, take, try_take, used};
 
 const CAPACITY: u64 = 1_000;
 
@@ -21,7 +21,7 @@ fn ends_with_its_window<S: HybridStrategy>() {
     let scene = Scene::start();
     let (rl, limit) = (scene.instance(), S::limit(CAPACITY, WINDOW));
     before_the_end(&scene, Duration::from_millis(20));
-    let taken = heat::<S>(&rl, "ann", &limit);
+    let taken = call_until_leased::<S>(&rl, "ann", &limit);
     assert!(held::<S>(&rl, "ann") > 0, "{}", S::NAME);
     scene.clock.advance(Duration::from_millis(19));
     assert!(try_take::<S>(&rl, "ann", &limit, 1).unwrap().is_allowed(), "{}: still in its window", S::NAME);
@@ -76,7 +76,7 @@ fn what_was_leased_under_another_window_is_not_taken_from_others() {
         );
         // The clock starts at a multiple of 10 s, 20 s before a multiple of 60 s.
         scene.clock.advance(Duration::from_millis(39_900));
-        heat::<FixedWindow>(holder, "ann", &before);
+        call_until_leased::<FixedWindow>(holder, "ann", &before);
         assert!(
             take::<FixedWindow>(holder, "ann", &before, held::<FixedWindow>(holder, "ann") + 50).is_allowed()
         );

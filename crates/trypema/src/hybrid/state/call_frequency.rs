@@ -56,9 +56,9 @@ impl CallTally {
 
 /// The call counts of keys without leases. Each slot holds 24 bits of the key's hash and a [`CallTally`].
 #[derive(Debug, Default)]
-pub(super) struct Heat(OnceLock<Box<[AtomicU64]>>);
+pub(super) struct CallFrequency(OnceLock<Box<[AtomicU64]>>);
 
-impl Heat {
+impl CallFrequency {
     /// Counts a call of the key with this hash. Returns whether the key is called often enough for a lease.
     pub(super) fn count(&self, hash: u64, now_us: u64, interval_us: u64) -> bool {
         let places = self.0.get_or_init(|| (0..WAYS * BUCKETS).map(|_| AtomicU64::new(0)).collect());
@@ -88,31 +88,31 @@ mod tests {
 
     #[test]
     fn a_key_is_hot_from_its_fourth_call_in_an_interval_on() {
-        let heat = Heat::default();
-        let calls: Vec<bool> = (0..6).map(|at| heat.count(7 << 40, 1_000 + at, 1_000)).collect();
+        let frequency = CallFrequency::default();
+        let calls: Vec<bool> = (0..6).map(|at| frequency.count(7 << 40, 1_000 + at, 1_000)).collect();
         assert_eq!(calls, [false, false, false, true, true, true]);
-        assert!(!heat.count(7 << 40, 3_000, 1_000), "after an interval without calls it starts anew");
-        assert!(!heat.count(8 << 40, 1_005, 1_000), "another key in the same bucket has its own count");
+        assert!(!frequency.count(7 << 40, 3_000, 1_000), "after an interval without calls it starts anew");
+        assert!(!frequency.count(8 << 40, 1_005, 1_000), "another key in the same bucket has its own count");
     }
 
     #[test]
     fn a_key_is_warm_from_its_second_call_in_a_second_interval_on() {
-        let heat = Heat::default();
-        let calls = [1_100, 1_600, 2_100, 2_600].map(|now_us| heat.count(1, now_us, 1_000));
+        let frequency = CallFrequency::default();
+        let calls = [1_100, 1_600, 2_100, 2_600].map(|now_us| frequency.count(1, now_us, 1_000));
         assert_eq!(calls, [false, false, false, true]);
-        let rare = [1_100, 2_600, 3_100, 4_100].map(|now_us| heat.count(2, now_us, 1_000));
+        let rare = [1_100, 2_600, 3_100, 4_100].map(|now_us| frequency.count(2, now_us, 1_000));
         assert_eq!(rare, [false; 4], "once in an interval, or twice in one, is too rarely");
     }
 
     #[test]
     fn keys_called_once_neither_seem_warm_nor_hide_one_that_is() {
-        let heat = Heat::default();
+        let frequency = CallFrequency::default();
         let mut is_noticed = false;
         for round in 0..8 {
-            is_noticed |= heat.count(5, 1_000 * (round / 2) + 500 * (round % 2), 1_000);
+            is_noticed |= frequency.count(5, 1_000 * (round / 2) + 500 * (round % 2), 1_000);
             for stranger in 0..2_000_u64 {
                 let hash = (round * 2_000 + stranger + 9).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                assert!(!heat.count(hash, 1_000 * (round / 2) + 500 * (round % 2), 1_000));
+                assert!(!frequency.count(hash, 1_000 * (round / 2) + 500 * (round % 2), 1_000));
             }
         }
         assert!(is_noticed);
