@@ -78,17 +78,17 @@ impl Plan {
             }
             rule.write_key(&mut verdict.keys, *entry, &indexed);
             let key = &verdict.keys[start..];
-            let special = rule.special(key);
-            if !rule.is_in_share(key) || special == Some(&OverrideAction::Verdict(KeyVerdict::Allow)) {
+            let action = rule.override_of(key);
+            if !rule.is_in_share(key) || action == Some(&OverrideAction::Verdict(KeyVerdict::Allow)) {
                 verdict.keys.truncate(start);
                 continue;
             }
             shadow_count += usize::from(rule.rule.is_shadow());
-            let is_blocked = special == Some(&OverrideAction::Verdict(KeyVerdict::Block));
+            let is_blocked = action == Some(&OverrideAction::Verdict(KeyVerdict::Block));
             verdict.outcomes.push(RuleOutcome {
                 rule: entry.rule,
                 key_end: verdict.keys.len(),
-                is_special: special.is_some(),
+                has_override: action.is_some(),
                 is_blocked,
                 missing: None,
                 decision: is_blocked.then(Decision::refused),
@@ -107,12 +107,12 @@ impl Plan {
         if !compiled.has_counter(key) {
             return None;
         }
-        let special = compiled.special(key).cloned();
-        let is_blocked = special == Some(OverrideAction::Verdict(KeyVerdict::Block));
+        let action = compiled.override_of(key).cloned();
+        let is_blocked = action == Some(OverrideAction::Verdict(KeyVerdict::Block));
         let outcome = RuleOutcome {
             rule,
             key_end: key.len(),
-            is_special: special.is_some(),
+            has_override: action.is_some(),
             is_blocked,
             missing: None,
             decision: is_blocked.then(Decision::refused),
@@ -216,7 +216,7 @@ impl Plan {
             let rule = self.verdict.set.at(outcome.rule).filter(|rule| is_wanted(rule));
             let Some(rule) = rule.filter(|_| !outcome.is_blocked) else { continue };
             let key = self.verdict.key(index);
-            let limit = if outcome.is_special { rule.limit_of(key) } else { &rule.limit };
+            let limit = if outcome.has_override { rule.limit_of(key) } else { &rule.limit };
             found.checks.push(Check { key, limit, cost: self.cost });
             found.outcomes.push(index);
         }
@@ -231,7 +231,7 @@ impl RuleOutcome {
         Self {
             rule,
             key_end,
-            is_special: false,
+            has_override: false,
             is_blocked: true,
             missing: Some(attribute),
             decision: Some(Decision::refused()),

@@ -234,7 +234,7 @@ impl RuleSet {
 
 impl CompiledRule {
     /// Returns the override for a counter name, if there is one.
-    pub(super) fn special(&self, key: &str) -> Option<&OverrideAction> {
+    pub(super) fn override_of(&self, key: &str) -> Option<&OverrideAction> {
         if self.overrides_by_key.is_empty() { None } else { self.overrides_by_key.get(key) }
     }
 
@@ -260,7 +260,7 @@ impl CompiledRule {
 
     /// Returns the limit for a counter name: that of its override, or the rule's.
     pub(super) fn limit_of(&self, key: &str) -> &Limit {
-        match self.special(key) {
+        match self.override_of(key) {
             Some(OverrideAction::Limit(limit)) => limit,
             _ => &self.limit,
         }

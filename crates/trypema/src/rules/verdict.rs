@@ -45,7 +45,7 @@ pub(super) struct RuleOutcome {
     /// ends.
     pub(super) key_end: usize,
     /// Whether the key has an override.
-    pub(super) is_special: bool,
+    pub(super) has_override: bool,
     /// Whether the rule denies the request regardless of its counter, which is then not checked.
     pub(super) is_blocked: bool,
     /// The attribute that the request lacks, if this is the reason for the denial.
@@ -163,7 +163,7 @@ impl Verdict {
         self.outcomes.iter().enumerate().filter_map(|(index, outcome)| {
             let decision = outcome.decision.as_ref()?;
             let (compiled, key) = (self.set.at(outcome.rule)?, self.key(index));
-            let limit = if outcome.is_special { compiled.limit_of(key) } else { &compiled.limit };
+            let limit = if outcome.has_override { compiled.limit_of(key) } else { &compiled.limit };
             let missing = outcome.missing.map(|attribute| self.set.attribute_name(attribute));
             let is_blocked = outcome.is_blocked && missing.is_none();
             Some((index, RuleDecision { rule: &compiled.rule, key, limit, decision, missing, is_blocked }))

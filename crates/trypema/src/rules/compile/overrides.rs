@@ -14,29 +14,29 @@ impl Compiler<'_> {
         let are_ids_known = self.are_ids_known(&written.rules, &FieldPath::of("rules"));
         let ids: BTreeSet<&str> = written.rules.iter().map(|rule| rule.id.as_str()).collect();
         let written = &written.overrides;
-        let places: BTreeMap<String, usize> =
+        let positions: BTreeMap<String, usize> =
             rules.iter().enumerate().map(|(place, rule)| (rule.rule.id.clone(), place)).collect();
-        let mut inherited = Inherited::of(rules);
-        for (index, special) in written.iter().enumerate() {
+        let mut inherited = InheritedOverrides::of(rules);
+        for (index, entry) in written.iter().enumerate() {
             let (field, known) = (all.at(index), self.problems.listed().len());
-            let Some(rule) = places.get(&special.rule).and_then(|place| rules.get_mut(*place)) else {
-                if are_ids_known && !ids.contains(special.rule.as_str()) {
-                    let given: String = special.rule.chars().take(super::MAX_ID_BYTES).collect();
+            let Some(rule) = positions.get(&entry.rule).and_then(|position| rules.get_mut(*position)) else {
+                if are_ids_known && !ids.contains(entry.rule.as_str()) {
+                    let given: String = entry.rule.chars().take(super::MAX_ID_BYTES).collect();
                     self.refuse(&field.then("rule"), format!("there is no rule {given:?}"));
                 } else {
                     // The rule is invalid, and its problems are known. Those of the override are added.
-                    self.check_alone(special, &field);
-                    self.name_rule(known, &special.rule);
+                    self.check_alone(entry, &field);
+                    self.name_rule(known, &entry.rule);
                 }
                 continue;
             };
-            if let Some(special) = self.add(rule, special, &field) {
-                inherited.note(rule, index, special);
+            if let Some(action) = self.add(rule, entry, &field) {
+                inherited.note(rule, index, action);
             }
-            self.name_rule(known, &special.rule);
+            self.name_rule(known, &entry.rule);
         }
         // Runs last: only now are all of the candidates' own overrides known, and those take precedence.
-        inherited.hand_on(rules, written);
+        inherited.copy_to_candidates(rules, written);
     }
 
     /// Adds an override to its rule, and returns its action.
@@ -46,13 +46,13 @@ impl Compiler<'_> {
         written: &Override,
         field: &FieldPath,
     ) -> Option<OverrideAction> {
-        let special = self.special(rule, written, field);
+        let action = self.override_of(rule, written, field);
         let key = self.key(rule, written, &field.then("key"));
-        let (special, key) = (special?, key?);
-        if rule.overrides_by_key.insert(key.into(), special.clone()).is_some() {
+        let (action, key) = (action?, key?);
+        if rule.overrides_by_key.insert(key.into(), action.clone()).is_some() {
             self.refuse(&field.then("key"), "duplicate override: this key already has one");
         }
-        Some(special)
+        Some(action)
     }
 
     /// Checks an override without its rule.
@@ -75,7 +75,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn special(
+    fn override_of(
         &mut self,
         rule: &CompiledRule,
         written: &Override,
@@ -119,14 +119,14 @@ impl Compiler<'_> {
 
 /// Overrides of live rules that their candidates inherit. Without them, a key that the live rule blocks or
 /// limits separately would show up as a difference between the live rule and its candidate.
-struct Inherited {
+struct InheritedOverrides {
     /// The indexes of the candidates, by the id of their live rule.
     candidates: BTreeMap<String, Vec<usize>>,
     /// Each override of a rule that has candidates: its index in the written list, and its action.
     overrides: Vec<(usize, OverrideAction)>,
 }
 
-impl Inherited {
+impl InheritedOverrides {
     fn of(rules: &[CompiledRule]) -> Self {
         let mut candidates: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (place, rule) in rules.iter().enumerate() {
@@ -137,23 +137,23 @@ impl Inherited {
         Self { candidates, overrides: Vec::new() }
     }
 
-    fn note(&mut self, live: &CompiledRule, index: usize, special: OverrideAction) {
+    fn note(&mut self, live: &CompiledRule, index: usize, action: OverrideAction) {
         if self.candidates.contains_key(&live.rule.id) {
-            self.overrides.push((index, special));
+            self.overrides.push((index, action));
         }
     }
 
     /// Copies the overrides to the candidates that they fit, unless the candidate has its own override for
     /// the key.
-    fn hand_on(self, rules: &mut [CompiledRule], written: &[Override]) {
-        for (index, special) in self.overrides {
+    fn copy_to_candidates(self, rules: &mut [CompiledRule], written: &[Override]) {
+        for (index, action) in self.overrides {
             let Some(written) = written.get(index) else { continue };
-            for heir in self.candidates.get(&written.rule).into_iter().flatten() {
+            for candidate_index in self.candidates.get(&written.rule).into_iter().flatten() {
                 if let Some(candidate) =
-                    rules.get_mut(*heir).filter(|candidate| is_fit(candidate, written, &special))
+                    rules.get_mut(*candidate_index).filter(|candidate| is_fit(candidate, written, &action))
                 {
                     let key = candidate.counter_of(&written.key).into();
-                    candidate.overrides_by_key.entry(key).or_insert_with(|| special.clone());
+                    candidate.overrides_by_key.entry(key).or_insert_with(|| action.clone());
                 }
             }
         }
@@ -162,9 +162,9 @@ impl Inherited {
 
 /// Whether an override of a live rule also works for a candidate: the placeholders and the strategy are the
 /// same.
-fn is_fit(candidate: &CompiledRule, written: &Override, special: &OverrideAction) -> bool {
+fn is_fit(candidate: &CompiledRule, written: &Override, action: &OverrideAction) -> bool {
     let names = candidate.placeholders.iter().map(|placeholder| &*placeholder.name);
-    let is_same_strategy = match special {
+    let is_same_strategy = match action {
         OverrideAction::Limit(limit) => limit.strategy() == candidate.limit.strategy(),
         OverrideAction::Verdict(_) => true,
     };
