@@ -12,25 +12,26 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 cargo xtask <command>
 
-  test               everything CI runs: unit tests, traces, properties, model checks, docs, lints
-  lint               formatting, clippy, docs, each feature alone
-  bench local        the in-process benchmarks beside the peers; updates docs/performance.md
-  bench redis        the same on a Redis started for it
-  bench quick        what the usual case of each Redis script (quick/*.lua) saves
-  bench rules        10,000 rules beside 10, and the layer beside tower_governor
-  bench hybrid       a fleet on leases beside the Redis provider and trypema 2.2.1
-  bench server       the service over HTTP beside axum without a limiter and throttlecrab-server, which it installs
-                     outside of the repository
-  bench reload       10,000 rules in PostgreSQL that change while a server decides; every bench takes --quick,
-                     and then updates nothing
-  soak [strategy]    the random tests at full length: a million traces per strategy; --redis plays them on a Redis
-  soak faults [row]  how late calls return when Redis fails, and how soon they are served again
-  soak connections   slow readers, large bodies and trickled heads from addresses that reconnect at once, and a good client
-                     beside them: its p99, and the service's memory; half a minute
-  simulate hybrid    fleets that lease from one store: updates docs/scale.md; --seeds N [--from S] plays random faults instead
-  archive VERSION    keeps the present Redis scripts in testdata/redis-scripts, for tests of upgrades from this version
-  plot suppressed    draws docs/img/suppressed.svg from the simulator
-  plot strategies    draws docs/img/strategies.svg: one burst through all six strategies
+  test               run everything that CI runs: unit tests, traces, properties, model checks, docs, lints
+  lint               check formatting, clippy, docs, and each feature alone
+  bench local        measure the in-process limiters and their peers; updates docs/performance.md
+  bench redis        the same with Redis, which the command starts
+  bench quick        measure how much time the usual case of each Redis script (quick/*.lua) saves
+  bench rules        compare 10,000 rules with 10, and the Tower layer with tower_governor
+  bench hybrid       compare a fleet on leases with the Redis provider and with trypema 2.2.1
+  bench server       compare the server over HTTP with axum without a limiter, and with throttlecrab-server,
+                     which the command installs outside the repository
+  bench reload       change 10,000 rules in PostgreSQL while a server decides
+                     every bench takes --quick, and then updates nothing
+  soak [strategy]    run the random tests at full length: a million traces per strategy; --redis runs them on Redis
+  soak faults [row]  measure how late calls return while Redis fails, and how soon they succeed again
+  soak connections   measure the p99 of one client, and the memory of the server, while other addresses send slowly,
+                     read slowly, send large bodies and reconnect at once; takes half a minute
+  simulate hybrid    simulate fleets that lease from one store; updates docs/scale.md;
+                     with --seeds N [--from S], simulate random faults instead
+  archive VERSION    copy the current Redis scripts to testdata/redis-scripts, for tests of upgrades from VERSION
+  plot suppressed    draw docs/img/suppressed.svg from the simulator
+  plot strategies    draw docs/img/strategies.svg: one burst through all six strategies
 ";
 
 /// The manifest of the benchmarks. They are a separate workspace, because one of the measured peers is also

@@ -54,8 +54,8 @@ impl Administration {
             Err(error) if is_explicit => Err(error),
             Err(error) => {
                 tracing::warn!(
-                    "administration: administration and /metrics are off: {error}. Set admin_listen; and \
-                     admin_token, or RUNTIME_DIRECTORY for a generated token"
+                    "administration: administration and /metrics are off ({error}); set admin_listen, and admin_token \
+                     or RUNTIME_DIRECTORY (for a generated token)"
                 );
                 Ok(None)
             }

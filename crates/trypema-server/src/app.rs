@@ -15,7 +15,7 @@ use crate::denial_log::DenialLog;
 use crate::metrics::{Exposition, MetricType, Metrics, StoreMetrics};
 use crate::mode::Mode;
 use crate::provider::{self, EngineAndLimiter, LimiterDependencies, Provider};
-use crate::rules::store::{self, Origin, RuleStore};
+use crate::rules::store::{self, RuleStore, RulesOrigin};
 use crate::rules::{LoadedRules, WatchedSource};
 use crate::start_error::StartError;
 
@@ -187,8 +187,8 @@ impl App {
             rules: self.engine.rules().len(),
             rules_from: match rule_store.map(|rule_store| rule_store.in_force().origin) {
                 None => "file",
-                Some(Origin::Database) => "database",
-                Some(Origin::Cache) => "cache",
+                Some(RulesOrigin::Database) => "database",
+                Some(RulesOrigin::Cache) => "cache",
             },
             rules_revision: rule_store.map(|rule_store| rule_store.in_force().version.revision),
             rules_stale_seconds: rule_store.map(|rule_store| rule_store.staleness().as_secs()),

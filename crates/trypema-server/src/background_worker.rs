@@ -110,7 +110,9 @@ impl Queue {
         });
         if let Err(error) = started {
             let name = worker.name();
-            tracing::error!("rules: cannot start thread {name} ({error}); reads or changes of rules fail");
+            tracing::error!(
+                "rules: cannot start thread {name} ({error}); requests that read or change rules fail"
+            );
         }
         Self { tasks, waiting: AtomicUsize::new(0) }
     }

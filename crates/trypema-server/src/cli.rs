@@ -22,7 +22,7 @@ use self::arguments::{Arguments, Given, Parsed, origins};
 /// The exit code of a command that could not do its work, or whose arguments are invalid.
 const FAILED: u8 = 2;
 
-/// A rate limiting server, for services that you cannot change
+/// A rate limiting server for proxies and HTTP clients, and its command line client
 #[derive(Debug, Parser)]
 #[command(name = "trypema", version, after_help = EXAMPLES, max_term_width = 110)]
 pub struct Cli {
@@ -32,7 +32,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Try it:
-  trypema serve                                  run with demo rules; prints commands to try
+  trypema serve                                  run with demonstration rules; prints commands to try
   trypema check user=ann                         check a request: exit code 0 if allowed, 1 if denied
   trypema explain user=ann endpoint=/search      show the decision of every rule
   trypema rules validate rules.yaml              validate a rules file

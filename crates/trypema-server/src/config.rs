@@ -313,8 +313,8 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, InvalidSetting> {
     match (settings.tls_certificate.clone(), settings.tls_key.clone()) {
         (Some(certificate), Some(key)) => Ok(Some(Tls { certificate, key })),
         (None, None) => Ok(None),
-        (Some(_), None) => Err(invalid("tls_key", "is missing: a certificate needs its key")),
-        (None, Some(_)) => Err(invalid("tls_certificate", "is missing: a key needs its certificate")),
+        (Some(_), None) => Err(invalid("tls_key", "is required with tls_certificate")),
+        (None, Some(_)) => Err(invalid("tls_certificate", "is required with tls_key")),
     }
 }
 
@@ -383,7 +383,7 @@ fn provider(settings: &Settings, problems: &mut InvalidConfig) -> Option<Provide
     if provider == ProviderSetting::Memory {
         return Some(ProviderChoice::Memory);
     }
-    let missing = || invalid("redis_url", "is missing: the providers redis and hybrid need it");
+    let missing = || invalid("redis_url", "is required by the providers redis and hybrid");
     let url = problems.take(url.ok_or_else(missing));
     let prefix = problems.take(redis_prefix(settings));
     let on_failure = problems.take(on_failure(settings.on_store_failure, settings.instances));

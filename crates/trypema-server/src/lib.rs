@@ -51,7 +51,7 @@ pub use config::{AdminListen, Config, Limits, ProviderChoice, Tls};
 pub use mode::Mode;
 pub use rules::{Address, DatabaseChoice, OpenError, RulesSource};
 pub use server::{Interrupted, Reload, Server};
-pub use settings::{AdminListenSetting, InvalidConfig, InvalidSetting, LogDenials, Origin, Settings};
+pub use settings::{AdminListenSetting, InvalidConfig, InvalidSetting, LogDenials, SettingOrigin, Settings};
 pub use start_error::StartError;
 pub use token_file::{RuntimeDirectory, TokenFileError};
 pub use tokens::Tokens;

@@ -16,7 +16,7 @@ use trypema::rules::RuleSet;
 
 pub(crate) use connections::ConnectionMetrics;
 pub(crate) use exposition::{CONTENT_TYPE, Exposition, MetricType};
-pub(crate) use http::{HttpMetrics, Route};
+pub(crate) use http::{HttpMetrics, RouteLabel};
 pub(crate) use logins::LoginMetrics;
 pub(crate) use rules::{Comparisons, RuleMetrics};
 pub(crate) use store::StoreMetrics;

@@ -3,18 +3,18 @@
 mod connection;
 mod crowd;
 mod listener;
+mod log_throttle;
 mod memory;
 mod nofile;
-mod notice;
 mod peer;
 mod registry;
 mod stream;
 mod tls;
 
-pub(crate) use connection::{Order, Phase};
-pub(crate) use listener::{Accepting, Listening, Protocol, bind};
+pub(crate) use connection::{Instruction, Phase};
+pub(crate) use listener::{Acceptor, Listener, Protocol, bind};
 pub(crate) use memory::{Reservation, UNACCOUNTED_BYTES};
 pub(crate) use nofile::Descriptors;
-pub(crate) use registry::{Place, Registry};
+pub(crate) use registry::{ConnectionSlot, Registry};
 pub(crate) use stream::Stream;
 pub(crate) use tls::{Certificates, TlsError};

@@ -20,7 +20,7 @@ use crate::clock::Started;
 use crate::config::Config;
 use crate::front::http::{Access, AdminApi, CheckApi, Common, Http};
 use crate::logins::LoginGuard;
-use crate::net::{self, Accepting, Certificates, Descriptors, Listening, Registry};
+use crate::net::{self, Acceptor, Certificates, Descriptors, Listener, Registry};
 use crate::rule_watcher;
 use crate::spans::Spans;
 use crate::start_error::StartError;
@@ -36,7 +36,7 @@ const FINAL_GRACE: Duration = Duration::from_millis(500);
 /// The error of a background task that ended unexpectedly. The server then stops, because it could not be
 /// trusted.
 #[derive(Debug, Error)]
-#[error("a background task ended; see the log")]
+#[error("a background task ended unexpectedly; see the log")]
 pub struct Interrupted;
 
 /// A server that is bound to its addresses. It serves once it is [run](Server::run).
@@ -76,7 +76,7 @@ impl Server {
     ///
     /// Any reason why the server cannot serve.
     pub async fn start(config: Config, clock: Option<Arc<dyn Clock>>) -> Result<Self, StartError> {
-        let certificates = config.tls.clone().map(Certificates::read).transpose()?.map(Arc::new);
+        let certificates = config.tls.clone().map(Certificates::load).transpose()?.map(Arc::new);
         let app = Arc::new(App::new(&config, clock.clone()).await?);
         let failed = |source| StartError::Listen { address: config.listen, source };
         let listener = net::bind(config.listen).map_err(failed)?;
@@ -129,7 +129,7 @@ impl Server {
             () = listeners.accept() => ("the listeners ended", Ok(())),
             reason = stop => (reason, Ok(())),
             ended = background.ended() => {
-                tracing::error!("server: background task ended unexpectedly ({ended})");
+                tracing::error!("server: background task ended unexpectedly ({ended}); stopping");
                 ("a background task ended", Err(Interrupted))
             }
         };
@@ -145,7 +145,7 @@ impl Server {
             () = tokio::time::sleep(config.shutdown_delay) => {}
         }
         registry.finish_all();
-        listeners.run_out();
+        listeners.drain_backlog();
         stop_all(&app, &registry, config.shutdown_deadline, sending).await;
         background.stop().await;
         app.denial_log.start_period();
@@ -162,9 +162,9 @@ impl Server {
             None => (self.config.tokens.clone(), None),
         };
         let check = CheckApi::new(common.clone(), &self.config, Access { tokens, guard: check_guard });
-        let check = Listening {
-            listener: self.listener,
-            accepting: Accepting {
+        let check = Listener {
+            socket: self.listener,
+            acceptor: Acceptor {
                 protocol: Arc::new(Http(check)),
                 registry: Arc::clone(registry),
                 certificates: self.certificates.clone(),
@@ -173,31 +173,31 @@ impl Server {
         let admin = administration.map(|(listener, tokens)| {
             let admin = AdminApi::new(common, &self.config, Access { tokens, guard: admin_guard });
             let (protocol, registry) = (Arc::new(Http(admin)), Arc::clone(registry));
-            let accepting = Accepting { protocol, registry, certificates: self.certificates };
-            Listening { listener, accepting }
+            let acceptor = Acceptor { protocol, registry, certificates: self.certificates };
+            Listener { socket: listener, acceptor }
         });
         Listeners { check, admin }
     }
 
     fn registry(&self) -> Arc<Registry> {
         let limits = &self.config.limits;
-        let room = Descriptors::claim(limits.connections);
-        if room.connections < limits.connections {
+        let descriptors = Descriptors::raise_limit(limits.connections);
+        if descriptors.connections < limits.connections {
             tracing::warn!(
                 "net: the open-file limit is lower than max_connections={}; accepting up to {} connections; raise \
-                 it with `ulimit -n` or LimitNOFILE=",
+                 the limit with `ulimit -n` or LimitNOFILE=",
                 limits.connections,
-                room.connections
+                descriptors.connections
             );
         }
-        Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), &self.config, room))
+        Arc::new(Registry::new(Arc::clone(&self.app.metrics.connections), &self.config, descriptors))
     }
 
     /// Spawns the background tasks.
     fn background(&self, registry: &Arc<Registry>) -> BackgroundTasks {
         let mut background = BackgroundTasks::default();
         let (app, registry) = (&self.app, Arc::clone(registry));
-        background.spawn("connection timeouts", async move { registry.keep_time().await });
+        background.spawn("connection timeouts", async move { registry.run_timer().await });
         rule_watcher::spawn(&mut background, app, Arc::clone(&self.reload.rules));
         if let Some(redis) = self.config.provider.redis() {
             background.spawn("store watch", store_watch::watch(Arc::clone(app), redis.failure_policy()));
@@ -219,8 +219,8 @@ impl Server {
 
 /// Both listeners.
 struct Listeners {
-    check: Listening<Http<CheckApi>>,
-    admin: Option<Listening<Http<AdminApi>>>,
+    check: Listener<Http<CheckApi>>,
+    admin: Option<Listener<Http<AdminApi>>>,
 }
 
 impl Listeners {
@@ -236,10 +236,10 @@ impl Listeners {
     }
 
     /// Serves the connections that the kernel has already accepted, then closes both listeners.
-    fn run_out(self) {
-        self.check.run_out();
+    fn drain_backlog(self) {
+        self.check.drain_backlog();
         if let Some(admin) = self.admin {
-            admin.run_out();
+            admin.drain_backlog();
         }
     }
 }
@@ -269,19 +269,22 @@ async fn finish(registry: &Registry, deadline: Duration) {
     if all_ended(registry, deadline.min(REQUEST_GRACE)).await {
         return;
     }
-    registry.end_unasked();
+    registry.close_without_request();
     if all_ended(registry, deadline.saturating_sub(REQUEST_GRACE)).await {
         return;
     }
-    let connections = registry.open();
-    tracing::warn!("shutdown: shutdown_deadline exceeded; closing {connections} connections");
-    registry.end_all();
+    let connections = registry.open_connections();
+    tracing::warn!(
+        "shutdown: requests did not finish within {} (shutdown_deadline); closing {connections} connections",
+        Period(deadline)
+    );
+    registry.close_all();
     all_ended(registry, FINAL_GRACE).await;
 }
 
 async fn all_ended(registry: &Registry, within: Duration) -> bool {
     let started = Started::now();
-    while registry.open() > 0 {
+    while registry.open_connections() > 0 {
         if started.ago() >= within {
             return false;
         }
@@ -295,9 +298,11 @@ async fn watch_certificates(certificates: Arc<Certificates>, reload: Arc<Notify>
     loop {
         reload.notified().await;
         let certificates = Arc::clone(&certificates);
-        match tokio::task::spawn_blocking(move || certificates.read_again()).await {
+        match tokio::task::spawn_blocking(move || certificates.reload()).await {
             Ok(Ok(())) => tracing::info!("tls: certificate reloaded from {file}"),
-            Ok(Err(error)) => tracing::error!("tls: {error}; keeping the previous certificate"),
+            Ok(Err(error)) => tracing::error!(
+                "tls: cannot reload the certificate ({error}); keeping the previous certificate"
+            ),
             Err(_) => {
                 tracing::error!("tls: reading {file} was interrupted; keeping the previous certificate")
             }

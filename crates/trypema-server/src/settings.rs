@@ -105,7 +105,7 @@ pub struct Settings {
     /// Provider of counters [default: redis if a Redis URL is set, else memory]
     #[arg(long, env = "TRYPEMA_PROVIDER", value_name = "PROVIDER", help_heading = "Counters")]
     pub provider: Option<ProviderSetting>,
-    /// Redis: redis://…, rediss://…, redis+sentinel://…/service, redis+cluster://…
+    /// URL of Redis: redis://…, rediss://…, redis+sentinel://…/service, redis+cluster://…
     #[arg(
         long,
         env = "TRYPEMA_REDIS_URL",
@@ -123,8 +123,8 @@ pub struct Settings {
     /// Maximum time that a decision waits for Redis [default: 50ms]
     #[arg(long, env = "TRYPEMA_REDIS_DEADLINE", value_name = "TIME", help_heading = "Counters")]
     pub redis_deadline: Option<Period>,
-    /// Decision while Redis is unreachable, for rules without their own setting [default: error]
-    #[arg(long, env = "TRYPEMA_ON_STORE_FAILURE", value_name = "ANSWER", help_heading = "Counters")]
+    /// Policy while Redis is unreachable, for rules without their own [default: error]
+    #[arg(long, env = "TRYPEMA_ON_STORE_FAILURE", value_name = "POLICY", help_heading = "Counters")]
     pub on_store_failure: Option<StoreFailureSetting>,
     /// With `--on-store-failure local`: number of servers that share the limits; each enforces its share
     /// [default: 1, or more if hybrid has seen more]
@@ -137,7 +137,7 @@ pub struct Settings {
     #[arg(long, env = "TRYPEMA_MAX_KEYS", value_name = "NUMBER", help_heading = "Counters")]
     pub max_keys: Option<usize>,
 
-    /// Maximum number of connections; beyond it, the server closes a waiting or idle one for each new one
+    /// Maximum number of connections; beyond it, the server evicts an idle or slow one for each new one
     /// [default: 10000]
     #[arg(long, env = "TRYPEMA_MAX_CONNECTIONS", value_name = "NUMBER", help_heading = "Bounds")]
     pub max_connections: Option<usize>,
@@ -171,7 +171,7 @@ pub struct Settings {
     /// [default: 0s]
     #[arg(long, env = "TRYPEMA_SHUTDOWN_DELAY", value_name = "TIME", help_heading = "Operation")]
     pub shutdown_delay: Option<Period>,
-    /// Time after that for requests in flight to finish [default: 10s]
+    /// Time after the shutdown delay for requests in flight to finish [default: 10s]
     #[arg(long, env = "TRYPEMA_SHUTDOWN_DEADLINE", value_name = "TIME", help_heading = "Operation")]
     pub shutdown_deadline: Option<Period>,
     /// Format of logs, on standard error [default: pretty]
@@ -203,12 +203,12 @@ pub struct InvalidSetting {
     /// The reason why it is invalid.
     pub reason: String,
     /// The place where it is given, if that is known.
-    pub origin: Option<Origin>,
+    pub origin: Option<SettingOrigin>,
 }
 
 /// The place where a setting is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// A line of the configuration file.
     File {
         /// The file.
@@ -229,16 +229,16 @@ impl InvalidSetting {
 impl fmt::Display for InvalidSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
-            Some(Origin::File { file, line: Some(line) }) => write!(f, "{file}:{line}: ")?,
-            Some(Origin::File { file, line: None }) => write!(f, "{file}: ")?,
-            Some(Origin::Argument(_)) | None => {}
+            Some(SettingOrigin::File { file, line: Some(line) }) => write!(f, "{file}:{line}: ")?,
+            Some(SettingOrigin::File { file, line: None }) => write!(f, "{file}: ")?,
+            Some(SettingOrigin::Argument(_)) | None => {}
         }
         if !self.setting.is_empty() {
             write!(f, "{}: ", self.setting)?;
         }
         f.write_str(&self.reason)?;
         match &self.origin {
-            Some(Origin::Argument(name)) => write!(f, " (given as {name})"),
+            Some(SettingOrigin::Argument(name)) => write!(f, " (given as {name})"),
             _ => Ok(()),
         }
     }
@@ -279,7 +279,7 @@ impl InvalidConfig {
     }
 
     /// Sets the places of the problems that have none.
-    pub(crate) fn locate(&mut self, origin_of: impl Fn(&str) -> Option<Origin>) {
+    pub(crate) fn locate(&mut self, origin_of: impl Fn(&str) -> Option<SettingOrigin>) {
         for problem in self.problems.iter_mut().filter(|problem| problem.origin.is_none()) {
             problem.origin = origin_of(&problem.setting);
         }
@@ -332,15 +332,15 @@ impl SettingsFile {
     }
 
     fn refuse(&mut self, setting: InvalidSetting, line: Option<u64>) {
-        let origin = Some(Origin::File { file: self.name.clone(), line });
+        let origin = Some(SettingOrigin::File { file: self.name.clone(), line });
         self.invalid.add(InvalidSetting { origin, ..setting });
     }
 
     /// Returns the place of a setting in the file, if the file has it.
-    pub(crate) fn origin_of(&self, setting: &str) -> Option<Origin> {
+    pub(crate) fn origin_of(&self, setting: &str) -> Option<SettingOrigin> {
         let document = Document::from_yaml(&self.text).ok()?;
         let line = document.line_of(setting.split('.'));
-        line.map(|_| Origin::File { file: self.name.clone(), line })
+        line.map(|_| SettingOrigin::File { file: self.name.clone(), line })
     }
 }
 

@@ -42,7 +42,7 @@ pub enum RuntimeDirectory {
 #[derive(Debug, Error)]
 pub enum TokenFileError {
     /// The environment names no directory.
-    #[error("neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR names a directory to keep a generated token in")]
+    #[error("there is no directory for a generated token: set RUNTIME_DIRECTORY or XDG_RUNTIME_DIR")]
     NoDirectory,
     /// Other users could change the directory.
     #[error("{0}: belongs to another user, or others may write to it")]

@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, Error};
 
-use crate::settings::{InvalidConfig, InvalidSetting, Origin};
+use crate::settings::{InvalidConfig, InvalidSetting, SettingOrigin};
 
 /// The settings that flags and environment variables give.
 #[derive(Debug, Clone, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Given {
     /// The settings whose values are invalid.
     pub(super) invalid: InvalidConfig,
     /// The flag or the variable of each setting, by the name of the setting.
-    pub(super) origins: BTreeMap<String, Origin>,
+    pub(super) origins: BTreeMap<String, SettingOrigin>,
 }
 
 /// A command line that is being parsed.
@@ -54,7 +54,7 @@ impl Arguments {
     }
 
     /// Removes a flag, or the variable if there is no such flag. Returns what was removed.
-    fn remove(&mut self, flag: &str) -> Option<Origin> {
+    fn remove(&mut self, flag: &str) -> Option<SettingOrigin> {
         let with_value = format!("{flag}=");
         let is_flag =
             |text: &OsString| text == flag || text.to_str().is_some_and(|text| text.starts_with(&with_value));
@@ -64,7 +64,7 @@ impl Arguments {
             if is_alone && self.arguments.get(index).is_some_and(is_value) {
                 self.arguments.remove(index);
             }
-            return Some(Origin::Argument(flag.to_owned()));
+            return Some(SettingOrigin::Argument(flag.to_owned()));
         }
         let id = setting_of(flag);
         let serve = self.command.find_subcommand("serve")?;
@@ -73,7 +73,7 @@ impl Arguments {
         let command = self.command.clone();
         self.command =
             command.mut_subcommand("serve", |serve| serve.mut_arg(id, |argument| argument.env(None)));
-        Some(Origin::Argument(variable))
+        Some(SettingOrigin::Argument(variable))
     }
 }
 
@@ -107,7 +107,7 @@ fn reason_of(error: &Error) -> String {
 }
 
 /// Returns the flag or the variable of each setting that is given by one.
-pub(super) fn origins(serve: &ArgMatches) -> BTreeMap<String, Origin> {
+pub(super) fn origins(serve: &ArgMatches) -> BTreeMap<String, SettingOrigin> {
     let ids = serve.ids().map(clap::Id::as_str);
     let given = ids.filter_map(|id| {
         let name = match serve.value_source(id)? {
@@ -115,7 +115,7 @@ pub(super) fn origins(serve: &ArgMatches) -> BTreeMap<String, Origin> {
             ValueSource::EnvVariable => format!("TRYPEMA_{}", id.to_uppercase()),
             _ => return None,
         };
-        Some((id.to_owned(), Origin::Argument(name)))
+        Some((id.to_owned(), SettingOrigin::Argument(name)))
     });
     given.collect()
 }

@@ -22,8 +22,8 @@ use crate::secret::Secret;
 /// Work with rules
 #[derive(Debug, Subcommand)]
 pub(super) enum Rules {
-    /// Check files of rules and report problems with lines: exit code 0 if all are valid, 1 otherwise.
-    /// Hints are not errors
+    /// Validate rules files: exit code 0 if all are valid, 1 otherwise. Problems are reported with lines;
+    /// hints are not problems
     Validate {
         /// Files in YAML
         #[arg(required = true, value_name = "FILE")]
@@ -33,7 +33,7 @@ pub(super) enum Rules {
     Schema,
     /// Create the tables for rules in PostgreSQL, or upgrade them
     Migrate(Migrate),
-    /// Replace the stored rules by those of a file: shows what changes, then applies it
+    /// Replace the stored rules with those of a file: shows what changes, then applies it
     Apply {
         /// File in YAML
         #[arg(value_name = "FILE")]
@@ -65,7 +65,7 @@ pub(super) enum Rules {
         #[command(flatten)]
         service: AdminService,
     },
-    /// Show who changed what, the latest first
+    /// Show the history of changes, latest first
     History {
         /// Only changes of this rule, or of the list `allow` or `block`
         #[arg(long, value_name = "RULE")]
@@ -86,7 +86,7 @@ pub(super) enum Rules {
         #[command(flatten)]
         service: AdminService,
     },
-    /// Replace the live rule by its candidate: shows what changes, then applies it
+    /// Replace the live rule with its candidate: shows what changes, then applies it
     Promote {
         /// The candidate's id
         #[arg(value_name = "RULE")]
@@ -106,7 +106,7 @@ pub(super) enum Rules {
 /// Create the tables for rules in PostgreSQL, or adopt an existing table `rate_limit_rules` with its rows
 #[derive(Debug, clap::Args)]
 pub(super) struct Migrate {
-    /// PostgreSQL: postgres://user:password@host/database
+    /// URL of PostgreSQL: postgres://user:password@host/database
     #[arg(long, env = "TRYPEMA_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     database_url: Option<Secret>,
     /// File that holds the URL

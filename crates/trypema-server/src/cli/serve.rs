@@ -21,12 +21,12 @@ use crate::token_file::RuntimeDirectory;
 
 /// Run the server
 ///
-/// Without any settings: built-in demonstration rules, counters in memory, checks on 127.0.0.1:8080, and
-/// administration on 127.0.0.1:8081 with a generated token.
+/// Without any settings, the server uses built-in demonstration rules and keeps counters in memory. It serves
+/// checks on 127.0.0.1:8080, and administration on 127.0.0.1:8081 with a generated token.
 ///
 /// Every setting below can be given as a flag, as a variable (TRYPEMA_…), or in a YAML configuration file,
-/// where `--redis-url` is `redis_url`; flags count before variables, and variables before the file. SIGHUP
-/// reloads rules and certificates; SIGTERM finishes the requests in flight, then stops.
+/// where `--redis-url` is `redis_url`. Flags override variables, and variables override the file. SIGHUP
+/// reloads rules and certificates. SIGTERM finishes the requests in flight, then stops the server.
 #[derive(Debug, clap::Args)]
 pub(super) struct Serve {
     /// Configuration file (YAML)
@@ -96,8 +96,7 @@ enum ServeError {
 
 async fn serve(config: Config, format: LogFormat) -> Result<(), ServeError> {
     let signals = StopSignals::new();
-    let hangups =
-        listen("SIGHUP", SignalKind::hangup(), "rules and certificates are not reloaded on request");
+    let hangups = listen("SIGHUP", SignalKind::hangup(), "SIGHUP does not reload rules and certificates");
     let startup_message = StartupMessage::of(&config);
     let policy = config.provider.redis().map(RedisChoice::failure_policy);
     let server = Server::start(config, None).await?;
@@ -151,7 +150,7 @@ struct StopSignals {
 
 impl StopSignals {
     fn new() -> Self {
-        let consequence = "it ends the process without finishing requests";
+        let consequence = "this signal ends the process without finishing requests";
         Self {
             terminate: listen("SIGTERM", SignalKind::terminate(), consequence),
             interrupt: listen("SIGINT", SignalKind::interrupt(), consequence),
@@ -209,35 +208,33 @@ impl StartupMessage {
         }
         text.push_str(&match &self.rules {
             RulesSource::File(path) => format!("rules: {}\n", path.display()),
-            RulesSource::Database(_) => {
-                "rules: in PostgreSQL; `trypema rules export` shows them\n".to_owned()
-            }
-            RulesSource::BuiltIn => things_to_try(&url, admin_url.as_deref()),
+            RulesSource::Database(_) => "rules: PostgreSQL (`trypema rules export` prints them)\n".to_owned(),
+            RulesSource::BuiltIn => demonstration(&url, admin_url.as_deref()),
         });
         print(&text);
     }
 }
 
 /// Returns commands that demonstrate the built-in rules.
-fn things_to_try(url: &str, admin_url: Option<&str>) -> String {
+fn demonstration(url: &str, admin_url: Option<&str>) -> String {
     let administration = admin_url.map_or_else(String::new, |admin_url| {
         format!(
             "
-  trypema explain user=ann --server {admin_url}                  what every rule says
-  trypema keys reset 'per-user|user=ann' --server {admin_url}    forgets what ann has spent
-  curl -s {admin_url}/metrics                                    what Prometheus reads
+  trypema explain user=ann --server {admin_url}                  show the decision of every rule
+  trypema keys reset 'per-user|user=ann' --server {admin_url}    reset the counter of ann
+  curl -s {admin_url}/metrics                                    show the Prometheus metrics
 "
         )
     });
     format!(
         "
-It has built-in rules: each user may call 5 times a minute. Try, and repeat until the sixth is denied:
+Demonstration rules: 5 requests per user and minute. Repeat this command until the sixth request is denied:
 
   curl -i '{url}/v1/check?deny_status=429&headers=standard' -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'
 
-  curl -s {url}/v1/check -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'              the decision in the body
+  curl -s {url}/v1/check -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'              show the decision as JSON
 {administration}
-With rules of your own: trypema serve --rules rules.yaml. Ctrl-C ends it.
+To use your own rules, run: trypema serve --rules rules.yaml. Press Ctrl-C to stop.
 "
     )
 }
@@ -247,7 +244,7 @@ With rules of your own: trypema serve --rules rules.yaml. Ctrl-C ends it.
 fn token_lines(admin: &AdminAddress) -> String {
     let file = admin.token_file.as_ref();
     let mut lines = file.map_or_else(String::new, |file| {
-        format!("  its token is in {}, where `trypema` finds it\n", file.display())
+        format!("  token file: {} (read by `trypema` commands)\n", file.display())
     });
     if let Some(token) = admin.generated_token.as_ref().filter(|_| std::io::stdout().is_terminal()) {
         lines.push_str(&format!("  token: {}\n", token.reveal()));

@@ -38,8 +38,8 @@ use crate::allowed_origins::AllowedOrigins;
 use crate::app::App;
 use crate::clock::Started;
 use crate::config::Config;
-use crate::metrics::Route;
-use crate::net::{Phase, Place};
+use crate::metrics::RouteLabel;
+use crate::net::{ConnectionSlot, Phase};
 use crate::spans::Spans;
 
 /// A response whose body is entirely in memory.
@@ -65,7 +65,7 @@ impl Common {
 /// The routes of one listener.
 pub(crate) trait Api: Send + Sync + 'static {
     /// A route, as metrics distinguish them.
-    type Route: Copy + Into<Route> + Send;
+    type Route: Copy + Into<RouteLabel> + Send;
 
     fn common(&self) -> &Common;
 
@@ -80,23 +80,23 @@ pub(crate) trait Api: Send + Sync + 'static {
         &self,
         route: Self::Route,
         request: Request<Incoming>,
-        place: &Place,
+        slot: &ConnectionSlot,
     ) -> impl Future<Output = RouteResult> + Send;
 }
 
 /// Answers one request: measures it, traces it, and accounts for its response.
-async fn serve_request<A: Api>(api: &A, request: Request<Incoming>, place: &Place) -> HttpResponse {
+async fn serve_request<A: Api>(api: &A, request: Request<Incoming>, slot: &ConnectionSlot) -> HttpResponse {
     let (common, started) = (api.common(), Started::now());
-    place.enter(Phase::Body);
+    slot.enter(Phase::Body);
     let route = A::route_of(request.uri().path());
     let span = common.spans.as_ref().and_then(|spans| Some((spans, spans.begin(request.headers())?)));
-    let response = route_request(api, route, request, place).await;
-    let response = accounting::account_for(response, place).await;
+    let response = route_request(api, route, request, slot).await;
+    let response = accounting::account_for(response, slot).await;
     common.app.metrics.http.record_response(route.into(), response.status(), started.ago());
     if let Some((spans, active)) = span {
         spans.end(active, route.into().name(), response.status());
     }
-    place.enter(Phase::Answer);
+    slot.enter(Phase::Response);
     response
 }
 
@@ -105,7 +105,7 @@ async fn route_request<A: Api>(
     api: &A,
     route: A::Route,
     request: Request<Incoming>,
-    place: &Place,
+    slot: &ConnectionSlot,
 ) -> HttpResponse {
     let page = if A::is_open_to_pages(route) {
         None
@@ -117,7 +117,7 @@ async fn route_request<A: Api>(
     };
     let mut response = match page.and_then(|page| page.preflight()) {
         Some(preflight) => preflight,
-        None => api.handle(route, request, place).await.unwrap_or_else(ApiError::into_response),
+        None => api.handle(route, request, slot).await.unwrap_or_else(ApiError::into_response),
     };
     if let Some(page) = page {
         page.permit(&mut response);
@@ -127,8 +127,8 @@ async fn route_request<A: Api>(
 
 /// Begins the decision. From here on counters may change, so the client must get an answer. Fails if the
 /// connection was ended while the request arrived.
-fn begin(place: &Place) -> Result<(), ApiError> {
-    if place.enter(Phase::Busy) { Ok(()) } else { Err(ApiError::too_late()) }
+fn begin(slot: &ConnectionSlot) -> Result<(), ApiError> {
+    if slot.enter(Phase::Busy) { Ok(()) } else { Err(ApiError::too_late()) }
 }
 
 fn only(method: &Method, request: Request<Incoming>) -> Result<Request<Incoming>, ApiError> {

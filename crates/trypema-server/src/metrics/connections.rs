@@ -20,7 +20,7 @@ pub(crate) struct ConnectionMetrics {
     /// Requests that were refused because the memory budget was exhausted.
     pub(crate) memory_refusals: Counter,
     /// Connections that were evicted to make room for new ones.
-    pub(crate) gave_way: Counter,
+    pub(crate) evicted: Counter,
     /// Connections that exceeded a timeout.
     pub(crate) timed_out: Counter,
     /// Connections that sent malformed HTTP, or a head larger than `max_header_bytes`.
@@ -34,10 +34,10 @@ impl ConnectionMetrics {
         text.family(
             "trypema_connections_closed_early_total",
             MetricType::Counter,
-            "Connections closed by the server. reason: refused (no other could be closed), gave_way (closed for a new one), timed_out, malformed (not HTTP), peer_limit, out_of_memory.",
+            "Connections closed by the server. reason: refused (no other could be evicted), evicted (closed for a new one), timed_out, malformed (not HTTP), peer_limit, out_of_memory.",
         );
         text.sample(&[("reason", "refused")], self.refused.get());
-        text.sample(&[("reason", "gave_way")], self.gave_way.get());
+        text.sample(&[("reason", "evicted")], self.evicted.get());
         text.sample(&[("reason", "timed_out")], self.timed_out.get());
         text.sample(&[("reason", "malformed")], self.malformed.get());
         text.sample(&[("reason", "peer_limit")], self.peer_limit.get());

@@ -10,7 +10,7 @@ use super::{Exposition, MetricType};
 
 /// The `route` label of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum RouteLabel {
     Check,
     ForwardAuth,
     Explain,
@@ -21,18 +21,18 @@ pub(crate) enum Route {
     Unknown,
 }
 
-const ROUTES: [(Route, &str); 8] = [
-    (Route::Check, "check"),
-    (Route::ForwardAuth, "forward_auth"),
-    (Route::Explain, "explain"),
-    (Route::Refund, "refund"),
-    (Route::Keys, "keys"),
-    (Route::Rules, "rules"),
-    (Route::Operation, "operation"),
-    (Route::Unknown, "unknown"),
+const ROUTES: [(RouteLabel, &str); 8] = [
+    (RouteLabel::Check, "check"),
+    (RouteLabel::ForwardAuth, "forward_auth"),
+    (RouteLabel::Explain, "explain"),
+    (RouteLabel::Refund, "refund"),
+    (RouteLabel::Keys, "keys"),
+    (RouteLabel::Rules, "rules"),
+    (RouteLabel::Operation, "operation"),
+    (RouteLabel::Unknown, "unknown"),
 ];
 
-impl Route {
+impl RouteLabel {
     pub(crate) fn name(self) -> &'static str {
         ROUTES[self as usize].1
     }
@@ -64,7 +64,7 @@ impl Default for HttpMetrics {
 }
 
 impl HttpMetrics {
-    pub(crate) fn record_response(&self, route: Route, status: StatusCode, time: Duration) {
+    pub(crate) fn record_response(&self, route: RouteLabel, status: StatusCode, time: Duration) {
         let metrics = &self.routes[route as usize];
         if let Some(count) = metrics.statuses.get(usize::from(status.as_u16())) {
             count.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-use super::memory::STALLED_TICKS;
+use super::memory::STALL_TICKS;
 use super::peer::Peer;
 
 /// The phase of a connection. Each phase has its own timeout.
@@ -26,45 +26,45 @@ pub(crate) enum Phase {
     /// because the client must learn whether units were spent.
     Busy = 4,
     /// The response is being sent.
-    Answer = 5,
-    /// The connection was ended.
-    Ended = 6,
+    Response = 5,
+    /// The registry closed the connection.
+    Closed = 6,
 }
 
 /// An instruction from the registry to the task of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Continue.
-    Stay,
+pub(crate) enum Instruction {
+    /// Keep serving requests.
+    Continue,
     /// Finish the current request, then close.
     Finish,
     /// Close immediately.
-    End,
+    Close,
 }
 
 /// The shared state of a connection. Its own task writes the phase; the registry reads it and wakes the
-/// task through `bell`.
+/// task through `notify`.
 ///
 /// The registry finds expired timeouts by scanning all connections periodically, so a request sets no timer
 /// and takes no lock.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) peer: SocketAddr,
-    /// The number of connections that were admitted before this one.
-    number: u64,
-    /// The phase and the tick at which it began, in one atomic word. A compare-and-swap ends the connection
+    pub(crate) peer_address: SocketAddr,
+    /// The number of connections that were admitted up to this one. A lower number is an older connection.
+    sequence: u64,
+    /// The phase and the tick at which it began, in one atomic word. A compare-and-swap closes the connection
     /// only if it is still in the state that the caller read.
     state: AtomicU64,
-    is_finishing: AtomicBool,
-    bell: Notify,
+    is_draining: AtomicBool,
+    notify: Notify,
     /// The resources of all connections of this peer.
-    pub(super) usage: Arc<Peer>,
+    pub(super) peer: Arc<Peer>,
     /// The bytes of the memory budget that this connection holds.
-    held: AtomicU64,
-    /// The part of `held` that belongs to responses which the client has not read yet.
-    unread: AtomicU64,
+    held_bytes: AtomicU64,
+    /// The part of `held_bytes` that belongs to responses which the client has not read yet.
+    unread_bytes: AtomicU64,
     /// The tick of the last byte that was read or written while the connection held memory.
-    progress: AtomicU32,
+    last_progress: AtomicU32,
 }
 
 /// A snapshot of a connection's state.
@@ -83,8 +83,8 @@ impl State {
             2 => Phase::Head,
             3 => Phase::Body,
             4 => Phase::Busy,
-            5 => Phase::Answer,
-            _ => Phase::Ended,
+            5 => Phase::Response,
+            _ => Phase::Closed,
         }
     }
 
@@ -95,17 +95,17 @@ impl State {
 }
 
 impl Connection {
-    pub(super) fn new(peer: SocketAddr, usage: Arc<Peer>, number: u64, now: u32) -> Self {
+    pub(super) fn new(peer_address: SocketAddr, peer: Arc<Peer>, sequence: u64, now: u32) -> Self {
         Self {
+            peer_address,
             peer,
-            usage,
-            held: AtomicU64::new(0),
-            unread: AtomicU64::new(0),
-            progress: AtomicU32::new(now),
-            number,
+            held_bytes: AtomicU64::new(0),
+            unread_bytes: AtomicU64::new(0),
+            last_progress: AtomicU32::new(now),
+            sequence,
             state: AtomicU64::new(State::new(Phase::New, now).0),
-            is_finishing: AtomicBool::new(false),
-            bell: Notify::new(),
+            is_draining: AtomicBool::new(false),
+            notify: Notify::new(),
         }
     }
 
@@ -113,57 +113,61 @@ impl Connection {
     /// evicted. The registry evicts the highest rank first: connections without a complete request, then
     /// those whose client does not read its response, then idle ones. Within a rank, it evicts the one that
     /// has waited longest, then the oldest.
-    pub(super) fn dispensability(&self, seen: State, now: u32) -> Option<(u8, u32, Reverse<u64>)> {
+    pub(super) fn eviction_rank(&self, seen: State, now: u32) -> Option<(u8, u32, Reverse<u64>)> {
         let rank = match seen.phase() {
             Phase::New | Phase::Head | Phase::Body => 2,
-            Phase::Answer if seen.age(now) >= STALLED_TICKS => 1,
+            Phase::Response if seen.age(now) >= STALL_TICKS => 1,
             Phase::Idle => 0,
-            Phase::Busy | Phase::Answer | Phase::Ended => return None,
+            Phase::Busy | Phase::Response | Phase::Closed => return None,
         };
-        Some((rank, seen.age(now), Reverse(self.number)))
+        Some((rank, seen.age(now), Reverse(self.sequence)))
     }
 
     /// Returns the bytes of the memory budget that this connection holds.
-    pub(super) fn held(&self) -> u64 {
-        self.held.load(Ordering::Relaxed)
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn hold(&self, bytes: u64, now: u32) {
-        if self.held.fetch_add(bytes, Ordering::Relaxed) == 0 {
-            self.note_progress(now);
+        if self.held_bytes.fetch_add(bytes, Ordering::Relaxed) == 0 {
+            self.record_progress(now);
         }
-        self.usage.hold(bytes);
+        self.peer.hold(bytes);
     }
 
     pub(super) fn release(&self, bytes: u64) {
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
-        self.usage.release(bytes);
+        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.peer.release(bytes);
     }
 
     /// Marks `bytes` of the held memory as an unread response.
     pub(super) fn add_unread(&self, bytes: u64) {
-        self.unread.fetch_add(bytes, Ordering::Relaxed);
+        self.unread_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Resets the bytes of unread responses to zero, and returns the previous number.
     pub(super) fn take_unread(&self) -> u64 {
-        if self.unread.load(Ordering::Relaxed) == 0 { 0 } else { self.unread.swap(0, Ordering::Relaxed) }
+        if self.unread_bytes.load(Ordering::Relaxed) == 0 {
+            0
+        } else {
+            self.unread_bytes.swap(0, Ordering::Relaxed)
+        }
     }
 
-    pub(super) fn note_progress(&self, now: u32) {
-        self.progress.store(now, Ordering::Relaxed);
+    pub(super) fn record_progress(&self, now: u32) {
+        self.last_progress.store(now, Ordering::Relaxed);
     }
 
     /// Returns the number of ticks since a byte was read or written.
     pub(super) fn stalled_for(&self, now: u32) -> u32 {
-        now.saturating_sub(self.progress.load(Ordering::Relaxed))
+        now.saturating_sub(self.last_progress.load(Ordering::Relaxed))
     }
 
-    /// Enters a new phase. Returns `false` if the connection was ended.
+    /// Enters a new phase. Returns `false` if the registry has closed the connection.
     pub(crate) fn enter(&self, phase: Phase, now: u32) -> bool {
         let next = State::new(phase, now);
         let entered = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-            (State(state).phase() != Phase::Ended).then_some(next.0)
+            (State(state).phase() != Phase::Closed).then_some(next.0)
         });
         entered.is_ok()
     }
@@ -172,47 +176,49 @@ impl Connection {
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// Ends the connection if it is still in the state `seen`. Returns whether it did.
-    pub(super) fn end(&self, seen: State) -> bool {
-        let ended = State::new(Phase::Ended, 0).0;
-        let was_so = self.state.compare_exchange(seen.0, ended, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if was_so {
-            self.bell.notify_one();
+    /// Closes the connection if it is still in the state `seen`. Returns whether it did.
+    pub(super) fn close_if(&self, seen: State) -> bool {
+        let closed = State::new(Phase::Closed, 0).0;
+        let is_closed =
+            self.state.compare_exchange(seen.0, closed, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if is_closed {
+            self.notify.notify_one();
         }
-        was_so
+        is_closed
     }
 
-    /// Ends the connection, whatever its phase is.
-    pub(super) fn end_anyway(&self) {
-        self.state.store(State::new(Phase::Ended, 0).0, Ordering::Release);
-        self.bell.notify_one();
+    /// Closes the connection in any phase.
+    pub(super) fn close(&self) {
+        self.state.store(State::new(Phase::Closed, 0).0, Ordering::Release);
+        self.notify.notify_one();
     }
 
     /// Tells the connection's task to finish the current request and then close.
     pub(super) fn finish(&self) {
-        self.is_finishing.store(true, Ordering::Release);
-        self.bell.notify_one();
+        self.is_draining.store(true, Ordering::Release);
+        self.notify.notify_one();
     }
 
-    pub(crate) fn order(&self) -> Order {
-        if self.state().phase() == Phase::Ended {
-            Order::End
-        } else if self.is_finishing.load(Ordering::Acquire) {
-            Order::Finish
+    /// Returns the instruction in force.
+    pub(crate) fn instruction(&self) -> Instruction {
+        if self.state().phase() == Phase::Closed {
+            Instruction::Close
+        } else if self.is_draining.load(Ordering::Acquire) {
+            Instruction::Finish
         } else {
-            Order::Stay
+            Instruction::Continue
         }
     }
 
-    /// Waits for the next instruction.
-    pub(crate) async fn heard(&self) -> Order {
-        self.bell.notified().await;
-        self.order()
+    /// Waits until the registry gives an instruction, and returns it.
+    pub(crate) async fn next_instruction(&self) -> Instruction {
+        self.notify.notified().await;
+        self.instruction()
     }
 
-    /// Waits until the connection is ended.
-    pub(super) async fn ended(&self) {
-        while self.heard().await != Order::End {}
+    /// Waits until the registry closes the connection.
+    pub(super) async fn closed(&self) {
+        while self.next_instruction().await != Instruction::Close {}
     }
 }
 
@@ -221,36 +227,37 @@ mod tests {
     use super::super::peer::PeerKey;
     use super::*;
 
-    fn connection(number: u64, now: u32) -> Connection {
-        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        Connection::new(peer, Arc::new(Peer::new(PeerKey::of(peer.ip()))), number, now)
+    fn connection(sequence: u64, now: u32) -> Connection {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        Connection::new(address, Arc::new(Peer::new(PeerKey::of(address.ip()))), sequence, now)
     }
 
     #[test]
-    fn what_has_begun_since_is_not_ended() {
+    fn a_connection_whose_state_has_changed_is_not_closed() {
         let connection = connection(0, 7);
         let new = connection.state();
         assert_eq!((new.phase(), new.age(9)), (Phase::New, 2));
         assert!(connection.enter(Phase::Busy, 9));
-        assert!(!connection.end(new), "it is busy by now");
-        assert_eq!(connection.order(), Order::Stay);
-        assert!(connection.end(connection.state()));
-        assert!(!connection.enter(Phase::Busy, 10), "it has ended");
-        assert_eq!(connection.order(), Order::End);
+        assert!(!connection.close_if(new), "it has become busy");
+        assert_eq!(connection.instruction(), Instruction::Continue);
+        assert!(connection.close_if(connection.state()));
+        assert!(!connection.enter(Phase::Busy, 10), "it is closed");
+        assert_eq!(connection.instruction(), Instruction::Close);
     }
+
     #[test]
-    fn who_is_in_use_gives_way_last() {
-        let now = 2 * STALLED_TICKS;
-        let in_phase = |number, phase, age| {
-            let connection = connection(number, 0);
+    fn connections_in_use_are_evicted_last() {
+        let now = 2 * STALL_TICKS;
+        let in_phase = |sequence, phase, age| {
+            let connection = connection(sequence, 0);
             connection.enter(phase, now - age);
-            connection.dispensability(connection.state(), now)
+            connection.eviction_rank(connection.state(), now)
         };
         assert_eq!(in_phase(1, Phase::Busy, now), None);
-        assert_eq!(in_phase(1, Phase::Answer, STALLED_TICKS - 1), None);
-        let unread = in_phase(1, Phase::Answer, STALLED_TICKS);
-        assert!(in_phase(9, Phase::New, 1) > unread, "those without a request");
-        assert!(unread > in_phase(1, Phase::Idle, now), "then those that do not read");
+        assert_eq!(in_phase(1, Phase::Response, STALL_TICKS - 1), None);
+        let unread = in_phase(1, Phase::Response, STALL_TICKS);
+        assert!(in_phase(9, Phase::New, 1) > unread, "first those without a request");
+        assert!(unread > in_phase(1, Phase::Idle, now), "then those that do not read the response");
         assert!(in_phase(2, Phase::Idle, 9) > in_phase(1, Phase::Idle, 1), "then the longest idle");
         assert!(in_phase(1, Phase::New, 9) > in_phase(2, Phase::Head, 9), "then the oldest");
     }

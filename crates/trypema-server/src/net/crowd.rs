@@ -19,9 +19,10 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::background_worker::lower_priority;
 
 /// A peer with more connections than this is crowded. Clients that share a pool of connections have fewer.
-pub(super) const CROWD: usize = 128;
+pub(super) const CROWDED_CONNECTIONS: usize = 128;
 
-/// The niceness of the threads for crowded peers. If the other threads keep every processor busy, 10 leaves them a tenth of one.
+/// The niceness of the threads for crowded peers. At 10, Linux would still give such a thread about a tenth of a processor that
+/// another thread keeps busy.
 const NICENESS: i32 = 19;
 
 type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -32,16 +33,16 @@ type IsCrowded = Box<dyn Fn() -> bool + Send>;
 pub(super) struct CrowdRuntime(OnceLock<Option<Runtime>>);
 
 impl CrowdRuntime {
-    /// Has the runtime for crowded peers watch a socket instead of the main runtime, whose threads would otherwise be busy for
-    /// milliseconds whenever a thousand sockets become ready at once.
-    pub(super) fn adopt(&self, stream: TcpStream) -> io::Result<TcpStream> {
+    /// Registers a socket with the runtime for crowded peers instead of the main runtime. Otherwise the threads of the main runtime would
+    /// be busy for milliseconds whenever a thousand sockets become ready at once.
+    pub(super) fn register(&self, stream: TcpStream) -> io::Result<TcpStream> {
         let Some(runtime) = self.handle() else { return Ok(stream) };
         let stream = stream.into_std()?;
         let _context = runtime.enter();
         TcpStream::from_std(stream)
     }
 
-    /// The runtime; `None` if its threads cannot be started.
+    /// Returns the runtime, or `None` if its threads cannot be started.
     fn handle(&self) -> Option<&Handle> {
         self.0.get_or_init(start).as_ref().map(Runtime::handle)
     }
@@ -82,7 +83,8 @@ struct MovingTask {
     task: ConnectionTask,
 }
 
-/// Spawns the task of a connection on the present runtime. Whenever `is_crowded` says so of its peer, it runs on the runtime for crowded peers.
+/// Spawns the task of a connection on the current runtime. While `is_crowded` returns `true`, the task runs on the runtime for crowded
+/// peers.
 pub(super) fn spawn(
     crowd: Arc<CrowdRuntime>,
     is_crowded: impl Fn() -> bool + Send + 'static,
@@ -96,13 +98,13 @@ pub(super) fn spawn(
 impl MovingTask {
     fn run_on_main(self) {
         let main = self.main.clone();
-        let mut here = Some(self);
+        let mut task = Some(self);
         main.spawn(poll_fn(move |context| {
-            let Some(moving) = &mut here else { return Poll::Ready(()) };
+            let Some(moving) = &mut task else { return Poll::Ready(()) };
             if !(moving.is_crowded)() || moving.crowd.handle().is_none() {
                 return moving.task.as_mut().poll(context);
             }
-            here.take().into_iter().for_each(Self::run_on_crowd);
+            task.take().into_iter().for_each(Self::run_on_crowd);
             Poll::Ready(())
         }));
     }
@@ -111,15 +113,15 @@ impl MovingTask {
         let crowd = Arc::clone(&self.crowd);
         let Some(runtime) = crowd.handle() else { return self.run_on_main() };
         let main = self.main.clone();
-        let mut here = Some(self);
+        let mut task = Some(self);
         runtime.spawn(poll_fn(move |context| {
-            let Some(moving) = &mut here else { return Poll::Ready(()) };
+            let Some(moving) = &mut task else { return Poll::Ready(()) };
             if (moving.is_crowded)() {
-                // Timers, and tasks that others share, such as the one that talks to Redis, belong to the main runtime.
+                // Timers, and tasks that others share, such as the one that sends calls to Redis, belong to the main runtime.
                 let _context = main.enter();
                 return moving.task.as_mut().poll(context);
             }
-            here.take().into_iter().for_each(Self::run_on_main);
+            task.take().into_iter().for_each(Self::run_on_main);
             Poll::Ready(())
         }));
     }
@@ -140,8 +142,8 @@ mod tests {
         let crowd = Arc::new(CrowdRuntime::default());
         let is_crowded = Arc::new(AtomicBool::new(false));
         let (sender, mut threads) = unbounded_channel();
-        let (task_is_crowded, ask) = (Arc::clone(&is_crowded), Arc::clone(&is_crowded));
-        spawn(Arc::clone(&crowd), move || ask.load(Ordering::SeqCst), async move {
+        let (task_is_crowded, read_crowded) = (Arc::clone(&is_crowded), Arc::clone(&is_crowded));
+        spawn(Arc::clone(&crowd), move || read_crowded.load(Ordering::SeqCst), async move {
             for crowded in [false, true, false] {
                 task_is_crowded.store(crowded, Ordering::SeqCst);
                 yield_now().await;

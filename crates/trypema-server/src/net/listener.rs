@@ -1,4 +1,4 @@
-//! Accepting connections, and serving each as a task of its own.
+//! Accepts connections, and serves each one in a task of its own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,24 +8,26 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use super::connection::{Order, Phase};
+use super::connection::{Instruction, Phase};
 use super::crowd;
-use super::registry::{Place, Refused, Registry};
-use super::stream::{Bytes, Stream};
+use super::registry::{AdmitError, ConnectionSlot, Registry};
+use super::stream::{MaybeTlsStream, Stream};
 use super::tls::Certificates;
 use crate::clock::Started;
 
-/// Connections that the system keeps for us until they are accepted: enough for a burst of clients that come back together.
+/// The number of connections that the kernel queues until the server accepts them: enough for a burst of clients that reconnect
+/// together.
 const BACKLOG: u32 = 4_096;
-/// How long to wait when nothing can be accepted, mostly for lack of descriptors: trying at once would only keep a core busy.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The connections that are accepted before other tasks get their turn. Each takes some ten microseconds, and a peer that reconnects as
-/// soon as it is closed has hundreds of them waiting.
-const ACCEPTS_PER_TURN: u32 = 8;
-/// How often it is said that nothing can be accepted.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
-/// How long a new connection has to say something when no more are wanted.
-const LAST_MOMENT: Duration = Duration::from_millis(50);
+/// The delay before the server accepts again after an error, which is mostly a lack of descriptors. Without it, the loop would keep a
+/// core busy.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// The number of connections that are accepted before other tasks get their turn. Each takes some ten microseconds, and a peer that
+/// reconnects as soon as it is closed has hundreds of them waiting.
+const ACCEPTS_PER_YIELD: u32 = 8;
+/// The minimum interval between two warnings that connections cannot be accepted.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+/// The time in which a new connection must send its first byte while the server shuts down.
+const SHUTDOWN_FIRST_BYTE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Listens at `address`.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -36,129 +38,139 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// What speaks on a connection: a front end.
+/// The protocol of a front end.
 pub(crate) trait Protocol: Send + Sync + 'static {
-    /// Talks until the client or an order ends it.
-    fn talk(self: Arc<Self>, stream: Stream) -> impl Future<Output = ()> + Send;
+    /// Serves one connection until its client or an [`Instruction`] closes it.
+    fn serve(self: Arc<Self>, stream: Stream) -> impl Future<Output = ()> + Send;
 }
 
-/// What every connection needs.
-pub(crate) struct Accepting<P> {
+/// Accepts connections, and holds everything that their tasks share.
+pub(crate) struct Acceptor<P> {
     pub(crate) protocol: Arc<P>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) certificates: Option<Arc<Certificates>>,
 }
 
-impl<P: Protocol> Accepting<P> {
-    /// Accepts until it is dropped.
+impl<P: Protocol> Acceptor<P> {
+    /// Accepts connections until the future is dropped.
     async fn run(&self, listener: &TcpListener) {
-        let mut told: Option<Started> = None;
+        let mut last_warning: Option<Started> = None;
         let mut accepted: u32 = 0;
         loop {
-            self.registry.room_to_accept().await;
+            self.registry.wait_for_capacity().await;
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    self.welcome(stream, peer);
+                    self.spawn_connection(stream, peer);
                     accepted = accepted.wrapping_add(1);
-                    if accepted.is_multiple_of(ACCEPTS_PER_TURN) {
+                    if accepted.is_multiple_of(ACCEPTS_PER_YIELD) {
                         tokio::task::yield_now().await;
                     }
                 }
                 Err(error) => {
-                    if told.is_none_or(|told| told.ago() > TELL_AGAIN) {
-                        told = Some(Started::now());
+                    if last_warning.is_none_or(|warning| warning.ago() > WARNING_INTERVAL) {
+                        last_warning = Some(Started::now());
                         tracing::warn!(
-                            "net: cannot accept connections ({error}); retrying; check the open-file limit"
+                            "net: cannot accept connections ({error}); retrying every {} ms; check the open-file limit \
+                             (`ulimit -n` or LimitNOFILE=)",
+                            ACCEPT_RETRY_DELAY.as_millis()
                         );
                     }
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
     }
 
-    /// Serves those that the system has accepted for us already, and listens no more.
-    fn run_out(&self, listener: TcpListener) {
-        // Asked directly: Tokio only knows of what it was told, and that may be late.
+    /// Serves the connections that the kernel has already accepted, then closes the socket.
+    fn drain_backlog(&self, listener: TcpListener) {
+        // Calls `accept` of the standard library, because Tokio may not have polled the socket's readiness yet.
         let Ok(listener) = listener.into_std() else { return };
         while let Ok((stream, peer)) = listener.accept() {
             if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-                self.welcome(stream, peer);
+                self.spawn_connection(stream, peer);
             }
         }
     }
 
-    fn welcome(&self, stream: TcpStream, peer: SocketAddr) {
-        let place = match self.registry.admit(peer) {
-            Ok(place) => Arc::new(place),
-            Err(Refused::PeerLimit) => return self.registry.hold_refused(stream),
-            Err(Refused::Full) => return,
+    /// Admits a connection, and spawns the task that serves it.
+    fn spawn_connection(&self, stream: TcpStream, peer_address: SocketAddr) {
+        let slot = match self.registry.admit(peer_address) {
+            Ok(slot) => Arc::new(slot),
+            Err(AdmitError::PeerLimit) => return self.registry.hold_refused(stream),
+            Err(AdmitError::Full) => return,
         };
         let crowd = self.registry.crowd_runtime();
-        let stream = if place.is_crowded() { crowd.adopt(stream) } else { Ok(stream) };
+        let stream = if slot.is_crowded() { crowd.register(stream) } else { Ok(stream) };
         let Ok(stream) = stream else { return };
-        // Answers are small and complete: nothing is gained by waiting for more.
+        // Responses are small and written at once, so Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let (protocol, certificates) = (Arc::clone(&self.protocol), self.certificates.clone());
-        let peer = Arc::clone(&place);
+        let peer_slot = Arc::clone(&slot);
         let task = async move {
-            if let Some(bytes) = begun(stream, &place, certificates.as_deref()).await {
-                // On the heap, and only now: a task that waits for a first byte stays small.
-                Box::pin(protocol.talk(Stream { bytes, place })).await;
+            if let Some(inner) = establish(stream, &slot, certificates.as_deref()).await {
+                // Boxed only now, so that a task which waits for the first byte stays small.
+                Box::pin(protocol.serve(Stream { inner, slot })).await;
             }
         };
-        crowd::spawn(crowd, move || peer.is_crowded(), task);
+        crowd::spawn(crowd, move || peer_slot.is_crowded(), task);
     }
 }
 
-/// A listener, and what its connections need.
-pub(crate) struct Listening<P> {
-    pub(crate) listener: TcpListener,
-    pub(crate) accepting: Accepting<P>,
+/// A listening socket and the acceptor of its connections.
+pub(crate) struct Listener<P> {
+    pub(crate) socket: TcpListener,
+    pub(crate) acceptor: Acceptor<P>,
 }
 
-impl<P: Protocol> Listening<P> {
-    /// Accepts until it is dropped.
+impl<P: Protocol> Listener<P> {
+    /// Accepts connections until the future is dropped.
     pub(crate) async fn accept(&self) {
-        self.accepting.run(&self.listener).await;
+        self.acceptor.run(&self.socket).await;
     }
 
-    /// Serves the connections that the system has accepted already, and listens no more.
-    pub(crate) fn run_out(self) {
-        self.accepting.run_out(self.listener);
+    /// Serves the connections that the kernel has already accepted, then closes the socket.
+    pub(crate) fn drain_backlog(self) {
+        self.acceptor.drain_backlog(self.socket);
     }
 }
 
-/// Waits until a client says something, and agrees on keys with it; `None` if that comes to nothing.
-async fn begun(stream: TcpStream, place: &Place, certificates: Option<&Certificates>) -> Option<Bytes> {
-    let connection = &place.connection;
-    // Until something arrives there is nothing to keep but the socket.
+/// Waits for the first byte of a client, and completes the TLS handshake if TLS is configured. Returns `None` if the connection closes
+/// before that.
+async fn establish(
+    stream: TcpStream,
+    slot: &ConnectionSlot,
+    certificates: Option<&Certificates>,
+) -> Option<MaybeTlsStream> {
+    let connection = &slot.connection;
+    // Until the first byte arrives, the connection needs no memory except its socket.
     tokio::select! {
-        first = first_byte(&stream) => first.ok()?,
-        order = connection.heard() => match order {
-            Order::End => return None,
-            // What came in the moment of closing is still answered.
-            Order::Stay | Order::Finish => timeout(LAST_MOMENT, first_byte(&stream)).await.ok()?.ok()?,
+        first_byte = wait_for_first_byte(&stream) => first_byte.ok()?,
+        instruction = connection.next_instruction() => match instruction {
+            Instruction::Close => return None,
+            // A request that arrives at the moment of shutdown still gets its response.
+            Instruction::Continue | Instruction::Finish => {
+                timeout(SHUTDOWN_FIRST_BYTE_TIMEOUT, wait_for_first_byte(&stream)).await.ok()?.ok()?
+            }
         },
     };
-    let Some(certificates) = certificates else { return Some(Bytes::Plain(stream)) };
-    place.enter(Phase::Head);
+    let Some(certificates) = certificates else { return Some(MaybeTlsStream::Plain(stream)) };
+    slot.enter(Phase::Head);
     tokio::select! {
-        encrypted = encrypt(certificates, stream) => encrypted,
-        () = connection.ended() => None,
+        stream = tls_handshake(certificates, stream) => stream,
+        () = connection.closed() => None,
     }
 }
 
-/// Waits for something to read, without reading it.
-async fn first_byte(stream: &TcpStream) -> io::Result<usize> {
+/// Waits until the socket has a byte to read, without reading it.
+async fn wait_for_first_byte(stream: &TcpStream) -> io::Result<usize> {
     stream.peek(&mut [0]).await
 }
 
-async fn encrypt(certificates: &Certificates, stream: TcpStream) -> Option<Bytes> {
+async fn tls_handshake(certificates: &Certificates, stream: TcpStream) -> Option<MaybeTlsStream> {
     match certificates.acceptor().accept(stream).await {
-        Ok(encrypted) => Some(Bytes::Encrypted(Box::new(encrypted))),
+        Ok(stream) => Some(MaybeTlsStream::Tls(Box::new(stream))),
         Err(error) => {
-            tracing::debug!("tls: handshake failed ({error})");
+            tracing::debug!("tls: handshake failed ({error}); closing the connection");
             None
         }
     }

@@ -5,12 +5,12 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// The number of evicted connections that may still be closing. Beyond it, the server refuses new
 /// connections.
-pub(super) const MAX_ENDING: usize = 128;
+pub(super) const MAX_CLOSING: usize = 128;
 /// The number of connections over their peer's limit that the server holds open at a time. Beyond it, the
 /// server closes the oldest one.
 const MAX_REFUSED: usize = 1_024;
 /// Descriptors for Redis, PostgreSQL, files and logs, and for evicted connections that are still closing.
-const RESERVED: u64 = (128 + MAX_ENDING) as u64;
+const RESERVED: u64 = (128 + MAX_CLOSING) as u64;
 /// The divisor of the share for connections over their peer's limit: with few descriptors, they get one in
 /// eight.
 const REFUSED_SHARE: u64 = 8;
@@ -27,7 +27,7 @@ pub(crate) struct Descriptors {
 impl Descriptors {
     /// Raises the limit of open files as far as the system permits, for `wanted` connections, and divides
     /// it.
-    pub(crate) fn claim(wanted: usize) -> Self {
+    pub(crate) fn raise_limit(wanted: usize) -> Self {
         let mut limit = getrlimit(Resource::Nofile);
         let needed = (wanted as u64).saturating_add(RESERVED + MAX_REFUSED as u64);
         if limit.current.is_some_and(|current| current < needed) {
@@ -36,10 +36,10 @@ impl Descriptors {
             let _ = setrlimit(Resource::Nofile, limit);
             limit = getrlimit(Resource::Nofile);
         }
-        Self::share_out(limit.current.unwrap_or(u64::MAX), wanted)
+        Self::split(limit.current.unwrap_or(u64::MAX), wanted)
     }
 
-    fn share_out(limit: u64, wanted: usize) -> Self {
+    fn split(limit: u64, wanted: usize) -> Self {
         let available = limit.saturating_sub(RESERVED);
         let refused = (available / REFUSED_SHARE).min(MAX_REFUSED as u64);
         let connections = (available - refused).clamp(1, wanted.max(1) as u64);
@@ -54,13 +54,13 @@ mod tests {
     #[test]
     fn a_low_limit_is_shared_out_and_never_exceeded() {
         for limit in 0..20_000 {
-            let shares = Descriptors::share_out(limit, 10_000);
+            let shares = Descriptors::split(limit, 10_000);
             let used = RESERVED + (shares.connections + shares.refused) as u64;
             assert!(shares.connections >= 1 && used <= limit.max(RESERVED + 1), "{limit}: {shares:?}");
         }
-        assert_eq!(Descriptors::share_out(400, 10_000), Descriptors { connections: 126, refused: 18 });
+        assert_eq!(Descriptors::split(400, 10_000), Descriptors { connections: 126, refused: 18 });
         assert_eq!(
-            Descriptors::share_out(u64::MAX, 10_000),
+            Descriptors::split(u64::MAX, 10_000),
             Descriptors { connections: 10_000, refused: MAX_REFUSED }
         );
     }

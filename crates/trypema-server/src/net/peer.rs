@@ -34,36 +34,36 @@ impl PeerKey {
 pub(super) struct Peer {
     pub(super) key: PeerKey,
     /// The number of open connections. Only changed under the registry's lock.
-    pub(super) open: AtomicUsize,
+    pub(super) open_connections: AtomicUsize,
     /// The bytes of the memory budget that these connections hold.
-    held: AtomicU64,
+    held_bytes: AtomicU64,
     /// The last tick in which the server could not free memory for this peer.
-    pub(super) refused_at: AtomicU32,
+    pub(super) last_refusal: AtomicU32,
     /// Permits to decide a batch.
-    pub(super) batches: Semaphore,
+    pub(super) batch_permits: Semaphore,
 }
 
 impl Peer {
     pub(super) fn new(key: PeerKey) -> Self {
         Self {
             key,
-            open: AtomicUsize::new(0),
-            held: AtomicU64::new(0),
-            refused_at: AtomicU32::new(u32::MAX),
-            batches: Semaphore::new(BATCHES_PER_PEER),
+            open_connections: AtomicUsize::new(0),
+            held_bytes: AtomicU64::new(0),
+            last_refusal: AtomicU32::new(u32::MAX),
+            batch_permits: Semaphore::new(BATCHES_PER_PEER),
         }
     }
 
-    pub(super) fn held(&self) -> u64 {
-        self.held.load(Ordering::Relaxed)
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn hold(&self, bytes: u64) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn release(&self, bytes: u64) {
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 

@@ -1,4 +1,4 @@
-//! All connections: makes room for new ones, and ends those that take too long.
+//! The registry of all connections: admits new ones, evicts idle ones to make room, and closes those that exceed a timeout.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpStream as StdTcpStream};
@@ -11,62 +11,62 @@ use tokio::sync::SemaphorePermit;
 use trypema::http::TrustedProxies;
 
 use super::connection::{Connection, Phase};
-use super::crowd::{CROWD, CrowdRuntime};
-use super::nofile::{Descriptors, MAX_ENDING};
-use super::notice::Notice;
+use super::crowd::{CROWDED_CONNECTIONS, CrowdRuntime};
+use super::log_throttle::LogThrottle;
+use super::nofile::{Descriptors, MAX_CLOSING};
 use super::peer::{Peer, PeerKey};
 use crate::config::Config;
 use crate::metrics::ConnectionMetrics;
 
-/// How often the time is noted. Timeouts are that exact, which is enough for seconds.
+/// The resolution of the registry's clock, and so of all timeouts. They last seconds, so this is exact enough.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// Every so many ticks all connections are looked over.
+/// The number of ticks between two scans of all connections for expired timeouts.
 const TICKS_PER_SWEEP: u32 = 5;
-/// Connections that are compared when one has to give way: the longest idle of so many is idle long enough, and looking at all of
-/// ten thousand for every new one would be an attack by itself.
-const COMPARED: usize = 64;
-/// How long a connection over the limit of its peer stays open.
+/// The number of connections that are compared to choose the one to evict. The longest idle of these is idle long enough, and
+/// comparing ten thousand for every new connection would itself allow an attack.
+const EVICTION_SAMPLE: usize = 64;
+/// The time that a connection over the limit of its peer stays open.
 const HOLD_REFUSED: Duration = Duration::from_secs(1);
 const HOLD_REFUSED_TICKS: u32 = (HOLD_REFUSED.as_millis() / TICK.as_millis()) as u32;
-
-/// How long nobody is accepted, at most, because too many have still to end: if they do not, new ones are refused.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// Decisions are bounded where they wait, and none takes nearly as long; this is for what was not thought of.
-const LONGEST_DECISION: Duration = Duration::from_secs(120);
+/// The longest pause in accepting while too many evicted connections are still closing. After it, the registry refuses new connections.
+const MAX_ACCEPT_PAUSE: Duration = Duration::from_millis(250);
+/// The timeout of a decision. Every wait inside a decision has a much shorter bound; this one guards against a bug.
+const DECISION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// All connections.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(super) metrics: Arc<ConnectionMetrics>,
-    max: usize,
-    /// Connections over the limits of their peers that are held open at a time.
+    max_connections: usize,
+    /// The number of connections over the limits of their peers that are held open at a time.
     max_refused: usize,
-    /// Connections of one peer, unless it is a trusted proxy: through that come the clients of many.
+    /// The number of connections that one peer may open. It does not apply to trusted proxies, which forward the requests of many
+    /// clients.
     max_per_peer: usize,
     trusted_proxies: TrustedProxies,
-    /// Bytes of bodies and unread answers over all connections.
-    pub(super) max_buffered: u64,
-    pub(super) memory_notice: Notice,
-    peer_notice: Notice,
+    /// The budget for request bodies and unread responses of all connections, in bytes.
+    pub(super) max_buffered_bytes: u64,
+    pub(super) memory_log: LogThrottle,
+    peer_log: LogThrottle,
     ticks: AtomicU32,
     timeouts: Timeouts,
-    all: Mutex<Slots>,
+    table: Mutex<ConnectionTable>,
     /// Runs the connections of crowded peers.
     crowd: Arc<CrowdRuntime>,
-    /// Sockets over the limit of their peer, and the tick in which each was accepted.
-    refused: Mutex<VecDeque<(u32, StdTcpStream)>>,
+    /// Sockets over the limit of their peer, each with the tick in which it was accepted.
+    refused_sockets: Mutex<VecDeque<(u32, StdTcpStream)>>,
 }
 
-/// The reason why a connection gets no place.
+/// The reason why a connection gets no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// Its peer has `max_connections_per_peer` open.
+pub(super) enum AdmitError {
+    /// The peer has `max_connections_per_peer` connections open.
     PeerLimit,
-    /// All places are taken by connections that are busy.
+    /// All slots are taken, and no connection can be evicted.
     Full,
 }
 
-/// How many ticks each phase may last.
+/// The timeout of each phase, in ticks.
 #[derive(Debug)]
 struct Timeouts {
     idle: u32,
@@ -75,105 +75,104 @@ struct Timeouts {
     busy: u32,
 }
 
+/// The open connections, in slots that are reused.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(super) struct ConnectionTable {
     slots: Vec<Option<Arc<Connection>>>,
     free: Vec<usize>,
-    /// Every peer that has a connection open.
+    /// The peers that have a connection open.
     peers: HashMap<PeerKey, Arc<Peer>>,
-    /// Where to look next for one that gives way.
-    hand: usize,
-    /// How many there have been.
+    /// The slot at which the next search for a connection to evict begins.
+    eviction_cursor: usize,
+    /// The number of connections that were admitted so far.
     admitted: u64,
-    /// Whether no more requests are wanted.
+    /// Whether the server is shutting down.
     is_closing: bool,
 }
 
-/// A connection's place; given back when dropped.
+/// The slot of a connection in the registry. Dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     pub(super) registry: Arc<Registry>,
     pub(crate) connection: Arc<Connection>,
-    slot: usize,
+    index: usize,
 }
 
 impl Registry {
-    /// A registry for as many connections as there is `room` for, of all listeners together.
-    pub(crate) fn new(metrics: Arc<ConnectionMetrics>, config: &Config, room: Descriptors) -> Self {
+    /// Creates a registry for the connections of all listeners, as many as `descriptors` permits.
+    pub(crate) fn new(metrics: Arc<ConnectionMetrics>, config: &Config, descriptors: Descriptors) -> Self {
         let limits = &config.limits;
         let ticks =
             |time: Duration| u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX).max(1);
         Self {
             metrics,
-            max: room.connections,
-            max_refused: room.refused,
+            max_connections: descriptors.connections,
+            max_refused: descriptors.refused,
             max_per_peer: limits.connections_per_peer,
             trusted_proxies: config.trusted_proxies.clone(),
-            max_buffered: limits.buffered_bytes as u64,
-            memory_notice: Notice::default(),
-            peer_notice: Notice::default(),
+            max_buffered_bytes: limits.buffered_bytes as u64,
+            memory_log: LogThrottle::default(),
+            peer_log: LogThrottle::default(),
             ticks: AtomicU32::new(0),
             timeouts: Timeouts {
                 idle: ticks(limits.idle_timeout),
                 head: ticks(limits.header_timeout),
                 body: ticks(limits.request_timeout),
-                busy: ticks(LONGEST_DECISION),
+                busy: ticks(DECISION_TIMEOUT),
             },
-            all: Mutex::default(),
+            table: Mutex::default(),
             crowd: Arc::default(),
-            refused: Mutex::default(),
+            refused_sockets: Mutex::default(),
         }
     }
 
-    /// The time, as connections note it.
+    /// Returns the current tick.
     pub(crate) fn now(&self) -> u32 {
         self.ticks.load(Ordering::Relaxed)
     }
 
-    /// A place for a new connection, if need be in place of the longest idle one.
-    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Result<Place, Refused> {
-        let mut all = self.all();
-        let usage = all.peer(PeerKey::of(peer.ip()));
-        if !self.has_room_for(&usage, peer.ip()) {
-            return Err(Refused::PeerLimit);
-        }
-        all.admitted += 1;
-        let connection = Arc::new(Connection::new(peer, usage, all.admitted, self.now()));
-        let open = all.slots.len() - all.free.len();
-        if open >= self.max {
-            if open >= self.max + MAX_ENDING || !all.make_room(self.now()) {
+    /// Admits a new connection to a slot. If all slots are taken, evicts another connection.
+    pub(super) fn admit(self: &Arc<Self>, peer_address: SocketAddr) -> Result<ConnectionSlot, AdmitError> {
+        let mut table = self.lock_table();
+        let peer = table.peer(PeerKey::of(peer_address.ip()));
+        self.check_peer_limit(&peer, peer_address.ip())?;
+        table.admitted += 1;
+        let connection =
+            Arc::new(Connection::new(peer_address, Arc::clone(&peer), table.admitted, self.now()));
+        let open = table.open();
+        if open >= self.max_connections {
+            if open >= self.max_connections + MAX_CLOSING || !table.evict_one(self.now()) {
                 self.metrics.refused.add_one();
-                return Err(Refused::Full);
+                return Err(AdmitError::Full);
             }
-            self.metrics.gave_way.add_one();
+            self.metrics.evicted.add_one();
         }
-        let slot = match all.free.pop() {
-            Some(slot) => slot,
+        let index = match table.free.pop() {
+            Some(index) => index,
             None => {
-                all.slots.push(None);
-                all.slots.len() - 1
+                table.slots.push(None);
+                table.slots.len() - 1
             }
         };
-        if all.is_closing {
+        if table.is_closing {
             connection.finish();
         }
-        all.slots[slot] = Some(Arc::clone(&connection));
-        let usage = Arc::clone(&connection.usage);
-        usage.open.fetch_add(1, Ordering::Relaxed);
-        all.peers.insert(usage.key, usage);
+        table.slots[index] = Some(Arc::clone(&connection));
+        peer.open_connections.fetch_add(1, Ordering::Relaxed);
+        table.peers.insert(peer.key, peer);
         self.metrics.open.store((open + 1) as u64, Ordering::Relaxed);
-        drop(all);
-        Ok(Place { registry: Arc::clone(self), connection, slot })
+        drop(table);
+        Ok(ConnectionSlot { registry: Arc::clone(self), connection, index })
     }
 
-    /// Whether a peer may open another connection.
-    fn has_room_for(&self, usage: &Peer, address: IpAddr) -> bool {
-        let open = usage.open.load(Ordering::Relaxed);
+    /// Fails if a peer may not open another connection.
+    fn check_peer_limit(&self, peer: &Peer, address: IpAddr) -> Result<(), AdmitError> {
+        let open = peer.open_connections.load(Ordering::Relaxed);
         if open < self.max_per_peer || self.trusted_proxies.trusts(address) {
-            return true;
+            return Ok(());
         }
         self.metrics.peer_limit.add_one();
-        if self.peer_notice.claim(self.now()) {
+        if self.peer_log.try_claim(self.now()) {
             let limit = self.max_per_peer;
             tracing::warn!(
                 peer = %address,
@@ -181,24 +180,25 @@ impl Registry {
                  minute)"
             );
         }
-        false
+        Err(AdmitError::PeerLimit)
     }
 
     pub(super) fn crowd_runtime(&self) -> Arc<CrowdRuntime> {
         Arc::clone(&self.crowd)
     }
 
+    /// Whether the peer of a connection has more than [`CROWDED_CONNECTIONS`] open.
     pub(super) fn is_crowded(&self, connection: &Connection) -> bool {
-        connection.usage.open.load(Ordering::Relaxed) > CROWD
-            && !self.trusted_proxies.trusts(connection.peer.ip())
+        connection.peer.open_connections.load(Ordering::Relaxed) > CROWDED_CONNECTIONS
+            && !self.trusted_proxies.trusts(connection.peer_address.ip())
     }
 
-    /// Keeps a connection over the limit of its peer open for [`HOLD_REFUSED`] before it is closed, and reads nothing from it: a client
-    /// that reconnects as soon as it is closed would otherwise do so thousands of times a second.
+    /// Keeps a connection over the limit of its peer open for [`HOLD_REFUSED`], without reading from it, and then closes it. A client
+    /// that reconnects immediately after a close would otherwise do so thousands of times a second.
     pub(super) fn hold_refused(&self, stream: TcpStream) {
-        // The runtime need not hear of it any more.
+        // Deregisters the socket from the runtime.
         let Ok(stream) = stream.into_std() else { return };
-        let mut refused = self.refused();
+        let mut refused = self.lock_refused();
         refused.push_back((self.now(), stream));
         if refused.len() > self.max_refused {
             refused.pop_front();
@@ -206,114 +206,120 @@ impl Registry {
     }
 
     fn close_refused(&self, now: u32) {
-        let mut refused = self.refused();
+        let mut refused = self.lock_refused();
         while refused.front().is_some_and(|(since, _)| now.saturating_sub(*since) >= HOLD_REFUSED_TICKS) {
             refused.pop_front();
         }
     }
 
-    fn refused(&self) -> MutexGuard<'_, VecDeque<(u32, StdTcpStream)>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_refused(&self) -> MutexGuard<'_, VecDeque<(u32, StdTcpStream)>> {
+        self.refused_sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the time and ends what takes too long, for as long as it is polled.
-    pub(crate) async fn keep_time(&self) {
-        let mut ticking = tokio::time::interval(TICK);
-        ticking.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    /// Advances the clock and closes connections that exceed a timeout, until the future is dropped.
+    pub(crate) async fn run_timer(&self) {
+        let mut interval = tokio::time::interval(TICK);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            ticking.tick().await;
+            interval.tick().await;
             let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
             self.close_refused(now);
             if now.is_multiple_of(TICKS_PER_SWEEP) {
-                self.sweep(now);
+                self.close_timed_out(now);
             }
         }
     }
 
-    /// Comes back when there are not too many that gave way and have not ended yet: those who come meanwhile are safe with the system.
-    pub(crate) async fn room_to_accept(&self) {
-        for _ in 0..LONGEST_PAUSE.as_millis() {
-            if self.open() < self.max + MAX_ENDING {
+    /// Waits until few enough evicted connections are still closing, at most for [`MAX_ACCEPT_PAUSE`]. Meanwhile, new connections wait
+    /// in the backlog of the kernel.
+    pub(crate) async fn wait_for_capacity(&self) {
+        for _ in 0..MAX_ACCEPT_PAUSE.as_millis() {
+            if self.open_connections() < self.max_connections + MAX_CLOSING {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// How many are open.
-    pub(crate) fn open(&self) -> usize {
-        let all = self.all();
-        all.slots.len() - all.free.len()
+    /// Returns the number of open connections.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.lock_table().open()
     }
 
-    /// Lets all answer what is under way, and take no more.
+    /// Tells all connections to finish their current request and then close. Connections that are admitted later are told the same.
     pub(crate) fn finish_all(&self) {
-        let mut all = self.all();
-        all.is_closing = true;
-        all.slots.iter().flatten().for_each(|connection| connection.finish());
+        let mut table = self.lock_table();
+        table.is_closing = true;
+        table.connections().for_each(|connection| connection.finish());
     }
 
-    /// Ends those that wait for their clients to ask something: nothing of theirs is under way.
-    pub(crate) fn end_unasked(&self) {
-        for connection in self.all().slots.iter().flatten() {
+    /// Closes the connections whose client has not sent a complete request.
+    pub(crate) fn close_without_request(&self) {
+        for connection in self.lock_table().connections() {
             let state = connection.state();
             if matches!(state.phase(), Phase::New | Phase::Idle | Phase::Head | Phase::Body) {
-                connection.end(state);
+                connection.close_if(state);
             }
         }
     }
 
-    /// Ends all.
-    pub(crate) fn end_all(&self) {
-        self.all().slots.iter().flatten().for_each(|connection| connection.end_anyway());
+    /// Closes all connections in any phase.
+    pub(crate) fn close_all(&self) {
+        self.lock_table().connections().for_each(|connection| connection.close());
     }
 
-    fn sweep(&self, now: u32) {
-        for connection in self.all().slots.iter().flatten() {
+    /// Closes the connections whose phase has exceeded its timeout.
+    fn close_timed_out(&self, now: u32) {
+        for connection in self.lock_table().connections() {
             let state = connection.state();
             let is_late = match state.phase() {
                 Phase::New | Phase::Idle => state.age(now) > self.timeouts.idle,
                 Phase::Head => state.age(now) > self.timeouts.head,
-                Phase::Body | Phase::Answer => state.age(now) > self.timeouts.body,
+                Phase::Body | Phase::Response => state.age(now) > self.timeouts.body,
                 Phase::Busy => state.age(now) > self.timeouts.busy,
-                Phase::Ended => false,
+                Phase::Closed => false,
             };
-            if is_late && connection.end(state) {
+            if is_late && connection.close_if(state) {
                 self.metrics.timed_out.add_one();
             }
         }
     }
 
-    pub(super) fn all(&self) -> MutexGuard<'_, Slots> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_table(&self) -> MutexGuard<'_, ConnectionTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Slots {
+impl ConnectionTable {
     pub(super) fn connections(&self) -> impl Iterator<Item = &Arc<Connection>> {
         self.slots.iter().flatten()
     }
 
-    /// The use of a peer; nothing, if it has no connection.
+    /// Returns the number of open connections.
+    fn open(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Returns the peer of a key, or a new one if it has no connection open.
     fn peer(&self, key: PeerKey) -> Arc<Peer> {
         self.peers.get(&key).map_or_else(|| Arc::new(Peer::new(key)), Arc::clone)
     }
 
-    /// Ends the longest waiting one of those that are looked at; whether there is one.
-    fn make_room(&mut self, now: u32) -> bool {
+    /// Evicts the connection with the highest eviction rank of a sample. Returns whether it evicted one.
+    fn evict_one(&mut self, now: u32) -> bool {
         let count = self.slots.len();
-        // Where nearly all are busy, it takes more than one look.
-        for _ in 0..count.div_ceil(COMPARED) {
-            let hand = self.hand;
-            self.hand = (hand + COMPARED) % count;
-            let compared =
-                (hand..hand + COMPARED.min(count)).filter_map(|place| self.slots[place % count].as_ref());
-            let waiting = compared.filter_map(|connection| {
+        // A sample may contain no connection that can be evicted. Then the next sample is tried, until all were.
+        for _ in 0..count.div_ceil(EVICTION_SAMPLE) {
+            let start = self.eviction_cursor;
+            self.eviction_cursor = (start + EVICTION_SAMPLE) % count;
+            let sample = (start..start + EVICTION_SAMPLE.min(count))
+                .filter_map(|index| self.slots[index % count].as_ref());
+            let evictable = sample.filter_map(|connection| {
                 let state = connection.state();
-                Some((connection.dispensability(state, now)?, connection, state))
+                Some((connection.eviction_rank(state, now)?, connection, state))
             });
-            if let Some((_, longest, state)) = waiting.max_by_key(|(dispensability, ..)| *dispensability)
-                && longest.end(state)
+            if let Some((_, connection, state)) = evictable.max_by_key(|(eviction_rank, ..)| *eviction_rank)
+                && connection.close_if(state)
             {
                 return true;
             }
@@ -322,35 +328,34 @@ impl Slots {
     }
 }
 
-impl Place {
-    /// Whether its peer has so many connections that they are served with low priority.
+impl ConnectionSlot {
+    /// Whether the peer has so many connections that they are served with low priority.
     pub(crate) fn is_crowded(&self) -> bool {
         self.registry.is_crowded(&self.connection)
     }
 
-    /// Waits until a batch of this peer may be decided.
-    pub(crate) async fn batch_turn(&self) -> Option<SemaphorePermit<'_>> {
+    /// Waits for a permit to decide a batch of this peer.
+    pub(crate) async fn batch_permit(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
-        self.connection.usage.batches.acquire().await.ok()
+        self.connection.peer.batch_permits.acquire().await.ok()
     }
 
-    /// The connection is in another phase from now on, unless it was ended: whether it was not.
+    /// Enters a new phase. Returns `false` if the registry has closed the connection.
     pub(crate) fn enter(&self, phase: Phase) -> bool {
         self.connection.enter(phase, self.registry.now())
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.release_answers();
-        let mut all = self.registry.all();
-        let usage = &self.connection.usage;
-        if usage.open.fetch_sub(1, Ordering::Relaxed) == 1 {
-            all.peers.remove(&usage.key);
+        self.release_responses();
+        let mut table = self.registry.lock_table();
+        let peer = &self.connection.peer;
+        if peer.open_connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            table.peers.remove(&peer.key);
         }
-        all.slots[self.slot] = None;
-        all.free.push(self.slot);
-        let open = all.slots.len() - all.free.len();
-        self.registry.metrics.open.store(open as u64, Ordering::Relaxed);
+        table.slots[self.index] = None;
+        table.free.push(self.index);
+        self.registry.metrics.open.store(table.open() as u64, Ordering::Relaxed);
     }
 }

@@ -10,28 +10,29 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::connection::Phase;
-use super::registry::Place;
+use super::registry::ConnectionSlot;
 
-/// The underlying stream.
+/// The underlying stream: TCP, with or without TLS.
 #[derive(Debug)]
-pub(crate) enum Bytes {
+pub(crate) enum MaybeTlsStream {
     Plain(TcpStream),
     /// Boxed: it is large, and most connections are plain.
-    Encrypted(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// A stream that moves its connection to [`Phase::Head`] when a request begins to arrive, and to
 /// [`Phase::Idle`] when the response is sent.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(super) bytes: Bytes,
-    pub(crate) place: Arc<Place>,
+    pub(super) inner: MaybeTlsStream,
+    pub(crate) slot: Arc<ConnectionSlot>,
 }
 
 impl Stream {
-    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    /// Records progress if at least one byte was written.
+    fn record_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if matches!(written, Poll::Ready(Ok(1..))) {
-            self.place.note_progress();
+            self.slot.record_progress();
         }
         written
     }
@@ -44,15 +45,15 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Bytes::Encrypted(stream) => Pin::new(stream).poll_read(cx, buffer),
+        let read = match &mut self.inner {
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         };
         if buffer.filled().len() > before {
-            if matches!(self.place.connection.state().phase(), Phase::New | Phase::Idle) {
-                self.place.enter(Phase::Head);
+            if matches!(self.slot.connection.state().phase(), Phase::New | Phase::Idle) {
+                self.slot.enter(Phase::Head);
             }
-            self.place.note_progress();
+            self.slot.record_progress();
         }
         read
     }
@@ -60,11 +61,11 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Bytes::Encrypted(stream) => Pin::new(stream).poll_write(cx, bytes),
+        let written = match &mut self.inner {
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         };
-        self.wrote(written)
+        self.record_write(written)
     }
 
     fn poll_write_vectored(
@@ -72,36 +73,36 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Bytes::Encrypted(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        let written = match &mut self.inner {
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
         };
-        self.wrote(written)
+        self.record_write(written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        matches!(self.bytes, Bytes::Plain(_))
+        matches!(self.inner, MaybeTlsStream::Plain(_))
     }
 
     /// hyper calls this after it has written everything, so the responses are sent once the flush succeeds.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Bytes::Encrypted(stream) => Pin::new(stream).poll_flush(cx),
+        let flushed = match &mut self.inner {
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         };
         if flushed.is_ready() {
-            self.place.release_answers();
-            if self.place.connection.state().phase() == Phase::Answer {
-                self.place.enter(Phase::Idle);
+            self.slot.release_responses();
+            if self.slot.connection.state().phase() == Phase::Response {
+                self.slot.enter(Phase::Idle);
             }
         }
         flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.bytes {
-            Bytes::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Bytes::Encrypted(stream) => Pin::new(stream).poll_shutdown(cx),
+        match &mut self.inner {
+            MaybeTlsStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            MaybeTlsStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

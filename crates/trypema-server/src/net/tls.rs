@@ -36,15 +36,15 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    pub(crate) fn read(files: Tls) -> Result<Self, TlsError> {
-        let config = ArcSwap::new(config_of(&files)?);
+    pub(crate) fn load(files: Tls) -> Result<Self, TlsError> {
+        let config = ArcSwap::new(load_config(&files)?);
         Ok(Self { files, config })
     }
 
     /// Reads the files again. New connections use the new certificate. If the files cannot be used, the old
     /// certificate stays in force.
-    pub(crate) fn read_again(&self) -> Result<(), TlsError> {
-        self.config.store(config_of(&self.files)?);
+    pub(crate) fn reload(&self) -> Result<(), TlsError> {
+        self.config.store(load_config(&self.files)?);
         Ok(())
     }
 
@@ -58,14 +58,14 @@ impl Certificates {
     }
 }
 
-fn config_of(files: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
+fn load_config(files: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
     let certificates: Vec<_> = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect)
-        .map_err(|error| in_file(&files.certificate, error))?;
+        .map_err(|error| file_error(&files.certificate, error))?;
     if certificates.is_empty() {
-        return Err(in_file(&files.certificate, "it holds no certificate"));
+        return Err(file_error(&files.certificate, "the file contains no certificate"));
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| in_file(&files.key, error))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| file_error(&files.key, error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -75,6 +75,6 @@ fn config_of(files: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-fn in_file(file: &Path, reason: impl ToString) -> TlsError {
+fn file_error(file: &Path, reason: impl ToString) -> TlsError {
     TlsError::File { file: file.display().to_string(), reason: reason.to_string() }
 }

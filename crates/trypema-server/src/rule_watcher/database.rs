@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::background_worker::Worker;
 use crate::rules::cache::{CacheError, CacheState};
 use crate::rules::database::{DatabaseError, InvalidStoredRules, StoredRules, Version};
-use crate::rules::store::{InForce, Origin, RuleStore};
+use crate::rules::store::{InForce, RuleStore, RulesOrigin};
 
 /// The delay before the first retry after a failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -136,7 +136,7 @@ impl RuleWatcher {
             }
             Ok(Some(stored)) => {
                 self.mark_reachable();
-                self.put_in_force(stored, Origin::Database).await
+                self.put_in_force(stored, RulesOrigin::Database).await
             }
             Err(error) => {
                 self.mark_unreachable(&error);
@@ -195,13 +195,13 @@ impl RuleWatcher {
         let known = self.rule_store.in_force().version;
         let seen = self.seen.as_ref().map_or(0, |seen| seen.revision);
         if cached.version.set_id == known.set_id && cached.version.revision > known.revision.max(seen) {
-            self.put_in_force(cached, Origin::Cache).await;
+            self.put_in_force(cached, RulesOrigin::Cache).await;
         }
     }
 
     /// Puts stored rules in force, unless they already are. Returns their definition, or `None` if they are
     /// invalid.
-    async fn put_in_force(&mut self, stored: StoredRules, origin: Origin) -> Option<Rules> {
+    async fn put_in_force(&mut self, stored: StoredRules, origin: RulesOrigin) -> Option<Rules> {
         let version = stored.version.clone();
         self.seen = Some(version.clone());
         if self.is_current() && self.rule_store.in_force().origin == origin {
@@ -233,8 +233,8 @@ impl RuleWatcher {
             }
         };
         let source = match origin {
-            Origin::Database => "PostgreSQL",
-            Origin::Cache => "the rule cache in Redis",
+            RulesOrigin::Database => "PostgreSQL",
+            RulesOrigin::Cache => "the rule cache in Redis",
         };
         tracing::info!(
             revision,

@@ -335,7 +335,7 @@ impl Address {
         }
         // The parser's error may quote a part of the address, and so of the password.
         let options = PgConnectOptions::from_str(text).map_err(|_| {
-            DatabaseError::Address("cannot be understood: need postgres://user@host/database".to_owned())
+            DatabaseError::Address("not a valid URL: need postgres://user@host/database".to_owned())
         })?;
         Ok(options
             .application_name("trypema")

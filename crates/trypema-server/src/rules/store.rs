@@ -64,12 +64,12 @@ pub(crate) struct RuleStore {
 #[derive(Debug, Clone)]
 pub(crate) struct InForce {
     pub(crate) version: Version,
-    pub(crate) origin: Origin,
+    pub(crate) origin: RulesOrigin,
 }
 
 /// The place from which the rules in force were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum RulesOrigin {
     Database,
     Cache,
 }
@@ -120,7 +120,7 @@ impl RuleStore {
         let failed = match read(&database).await {
             Ok((version, rules)) => {
                 warn_of_unusable(&database).await;
-                let in_force = InForce { version, origin: Origin::Database };
+                let in_force = InForce { version, origin: RulesOrigin::Database };
                 let rule_store = Self::new(choice, Stores { database, cache }, in_force);
                 return Ok(OpenedStore { rule_store, rules, refused: None });
             }
@@ -129,7 +129,7 @@ impl RuleStore {
         };
         let cached = match &cache {
             Some(cache) => cache.load().await.unwrap_or_else(|error| {
-                tracing::warn!("rules: cannot read the rule cache in Redis ({error})");
+                tracing::warn!("rules: cannot read the rule cache in Redis ({error}); starting without it");
                 None
             }),
             None => None,
@@ -145,7 +145,7 @@ impl RuleStore {
         let Ok(rules) = compile(cached).await else { return Err(failed) };
         let refused = matches!(failed, OpenError::InvalidStoredRules(_)).then(|| failed.to_string());
         let rule_store =
-            Self::new(choice, Stores { database, cache }, InForce { version, origin: Origin::Cache });
+            Self::new(choice, Stores { database, cache }, InForce { version, origin: RulesOrigin::Cache });
         Ok(OpenedStore { rule_store, rules, refused })
     }
 
@@ -206,7 +206,7 @@ impl RuleStore {
         let in_force_here = in_force.wait_for(|in_force| in_force.version.revision >= edit.revision);
         if timeout(IN_FORCE_TIMEOUT, in_force_here).await.is_err() {
             tracing::warn!(
-                "rules: revision {} is stored, but not in force on this server after {} s",
+                "rules: revision {} is stored, but not in force on this server after {} s; the server keeps trying",
                 edit.revision,
                 IN_FORCE_TIMEOUT.as_secs()
             );
@@ -226,7 +226,7 @@ impl RuleStore {
     /// Records that the rules in force are the stored ones.
     pub(crate) fn mark_current(&self) {
         *self.confirmed_at.lock().unwrap_or_else(PoisonError::into_inner) = Started::now();
-        self.in_force.send_modify(|in_force| in_force.origin = Origin::Database);
+        self.in_force.send_modify(|in_force| in_force.origin = RulesOrigin::Database);
     }
 
     /// Returns the time since the server last confirmed that the rules in force are the stored ones.
@@ -268,7 +268,7 @@ async fn warn_of_unusable(database: &Database) {
                 );
             }
         }
-        Err(error) => tracing::debug!("rules: cannot read rate_limit_unusable_rules ({error})"),
+        Err(error) => tracing::debug!("rules: cannot read the view rate_limit_unusable_rules ({error})"),
     }
 }
 

@@ -26,7 +26,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// The error of an endpoint that is not an `http://` address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "need an address such as http://127.0.0.1:4318 (a collector on this host or network; it may use TLS further on)"
+    "need http://HOST:PORT without a query, for example http://127.0.0.1:4318 (https is not supported; use a \
+     local collector)"
 )]
 pub(crate) struct InvalidEndpoint;
 
@@ -69,9 +70,12 @@ impl Collector {
             };
             match (&failure, was_failing) {
                 (Some(reason), false) => {
-                    tracing::warn!("spans: cannot send to otlp_endpoint ({reason}); dropping spans");
+                    tracing::warn!(
+                        "spans: cannot send to otlp_endpoint {} ({reason}); dropping spans until it accepts them",
+                        self.authority
+                    );
                 }
-                (None, true) => tracing::info!("spans: otlp_endpoint is reachable again"),
+                (None, true) => tracing::info!("spans: otlp_endpoint accepts spans again"),
                 _ => {}
             }
             was_failing = failure.is_some();

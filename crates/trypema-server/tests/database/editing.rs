@@ -134,7 +134,7 @@ fn a_candidate_takes_the_place_of_its_live_rule() {
     assert_eq!(refused.status, 422, "{refused:?}");
     assert!(detail(&refused).contains("candidate"), "{refused:?}");
     let none = send(&service, "POST", "/v1/rules/per-user/promote", &Value::Null);
-    assert_eq!((none.status, detail(&none)), (409, "rule \"per-user\" is no candidate".to_owned()));
+    assert_eq!((none.status, detail(&none)), (409, "rule \"per-user\" is not a candidate".to_owned()));
 
     let promoted = send(&service, "POST", "/v1/rules/candidate/promote", &Value::Null);
     assert_eq!(promoted.status, 200, "{promoted:?}");

@@ -6,36 +6,36 @@ use std::time::Duration;
 use crate::traffic::Load;
 
 pub(crate) const HELP: &str = "\
-Limits real traffic in the terminal and draws what happens.
+Limits real traffic, and draws the decisions in the terminal.
 
   cargo run --release --example live -- [options]
 
 Threads call one key of every strategy at the same moments, faster than its limit
-allows. Green is what was admitted, red what was denied; time runs to the right.
+allows. Admitted calls are green, denied calls are red; time runs to the right.
 
   --strategy NAME   show one strategy, larger:
                       absolute        a strict sliding window
-                      suppressed      a sliding window that sheds load by degrees
+                      suppressed      a sliding window that denies more calls the higher the load
                       token-bucket    a burst, then a steady refill
-                      sliding-window  two aligned windows, the older one fading out
-                      fixed-window    a count that starts anew with every window
+                      sliding-window  two aligned windows, the older one weighted less and less
+                      fixed-window    a count that restarts with every window
                       abuse           too many attempts block for a while
                     (default: all six, on the same traffic)
   --limit N         calls allowed per window (default: 1000)
   --window S        the window, in whole seconds (default: 2)
-  --load SHAPE      what is offered, as a multiple of the limit:
-                      waves    calm, a flood of 3, silence, a little too much (default)
-                      steady   2 all the time
-                      bursts   spikes of 8 out of a trickle
-                      ramp     from nothing to 4
-  --seconds N       how long to run (default: 20, at most 600)
-  --plain           a line per second without colours or cursor movement
+  --load SHAPE      offered load, as a multiple of the limit:
+                      waves    low load, then 3, then none, then slightly above 1 (default)
+                      steady   2, constant
+                      bursts   spikes of 8 with low load between them
+                      ramp     from 0 to 4
+  --seconds N       duration of the run (default: 20, at most 600)
+  --plain           print a line per second without colours or cursor movement
                     (automatic when the output is not a terminal)
-  --help            this text
+  --help            print this text
 
-Try: --strategy suppressed --load steady       the limit holds, some requests are always admitted
+Try: --strategy suppressed --load steady       the limit holds, and some calls are always admitted
      --strategy absolute --load steady         the same load against a strict limit
-     --strategy token-bucket --load bursts     bursts pass, the average holds
+     --strategy token-bucket --load bursts     bursts pass, and the average rate holds
      --strategy fixed-window --window 5        see twice the limit around a boundary
 ";
 

@@ -58,6 +58,11 @@ impl RedisFailure {
         Self { kind, message, source: Some(Arc::new(error)) }
     }
 
+    /// Returns the failure with the address of its server before the message.
+    pub(crate) fn at(self, address: &redis::ConnectionAddr) -> Self {
+        Self { message: format!("{address}: {}", self.message).into(), ..self }
+    }
+
     /// Returns what is known about the effect of the call.
     pub fn kind(&self) -> RedisFailureKind {
         self.kind

@@ -169,7 +169,7 @@ impl RedisConnection {
     /// open.
     pub(super) fn refusal(&self, slot: u16) -> Option<RedisFailure> {
         match &self.route {
-            Route::Node(node) => node.breaker().refusal(),
+            Route::Node(node) => node.refusal(),
             Route::Cluster(cluster) => cluster.refusal(slot),
         }
     }

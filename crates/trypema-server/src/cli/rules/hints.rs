@@ -11,7 +11,7 @@ const OF_FORWARD_AUTH: [&str; 4] = ["endpoint", "host", "ip", "method"];
 /// The attribute that `plan_tiers` are compared with.
 const PLAN: &str = "plan";
 
-/// The number of rules that one hint names: nobody reads more.
+/// The number of rules that one hint names, to keep it short.
 const MAX_NAMED: usize = 5;
 
 /// Returns hints about likely mistakes, one line each.
@@ -69,8 +69,8 @@ fn of_attribute(needed: &NeededAttribute<'_>) -> Option<String> {
         ids.iter().map(|(consequence, ids)| format!("{} {}", consequence.text(), listed(ids))).collect();
     let advice = if is_skipping { " (set `if_missing: deny` or `error` to change that)" } else { "" };
     Some(format!(
-        "no front end knows `{}` by itself: checks have to send it, and a forward-auth profile has to set it; \
-         requests without it are {}{advice}",
+        "no front end sets `{}`; send it in checks, or set it in the forward-auth profile; requests without it \
+         are {}{advice}",
         needed.name,
         consequences.join(", "),
     ))
@@ -82,8 +82,8 @@ fn of_plan(rules: &RuleSet) -> Option<String> {
     let ids: Vec<&str> = for_plans.map(|rule| rule.id.as_str()).collect();
     (!ids.is_empty()).then(|| {
         format!(
-            "no front end knows `{PLAN}` by itself: checks have to send it, and a forward-auth profile has to set it; \
-             requests without it are not limited by {}",
+            "no front end sets `{PLAN}`; send it in checks, or set it in the forward-auth profile; requests without \
+             it are not limited by {}",
             listed(&ids),
         )
     })
@@ -93,8 +93,8 @@ fn of_number(rules: &RuleSet) -> Option<String> {
     let (most, max) = (rules.applying_upper_bound(), RuleSet::MAX_APPLYING);
     (most > max).then(|| {
         format!(
-            "up to {most} rules can apply to one request, and requests that more than {max} apply to end with an error \
-             (estimated from endpoints, methods and plans, for a request with every attribute; it may be fewer)"
+            "up to {most} rules can apply to one request; a request to which more than {max} rules apply fails (upper \
+             bound, computed from endpoints, methods and plans for a request with every attribute)"
         )
     })
 }
@@ -120,7 +120,7 @@ mod tests {
     const LIMIT: &str = "strategy: {fixed_window: {limit: 1, window: 1h}}";
 
     #[test]
-    fn what_front_ends_know_needs_no_hint() {
+    fn attributes_that_front_ends_set_need_no_hint() {
         let rules = format!(
             "rules: [{{id: a, scope: ip, {LIMIT}}}, {{id: b, scope: user, key_pattern: '{{host}} {{method}}', {LIMIT}}}]"
         );
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_do_not_know_is_told_with_its_consequence() {
+    fn other_attributes_get_a_hint_with_the_consequence() {
         let rule = |id: &str, rest: &str| format!("  - {{id: {id}, scope: user, {rest} {LIMIT}}}\n");
         let rules = ["a", "b", "c", "d", "e", "f"].map(|id| rule(id, "")).concat();
         let others = [
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn more_rules_than_are_asked_are_told() {
+    fn more_rules_than_can_apply_get_a_hint() {
         let rule = |number: usize| format!("  - {{id: r{number}, scope: global, {LIMIT}}}\n");
         let rules = |count| of(&format!("rules:\n{}", (0..count).map(rule).collect::<String>()));
         assert_eq!(rules(64), Vec::<String>::new());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn overrides_that_never_apply_are_told() {
+    fn overrides_that_never_apply_get_a_hint() {
         let messages = of(&format!(
             "
 rules: [{{id: each, scope: endpoint, endpoints: [/api/**], {LIMIT}}}]

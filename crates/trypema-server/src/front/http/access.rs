@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::problem::ApiError;
 use crate::logins::LoginGuard;
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 use crate::tokens::{Actor, TokenRole, Tokens};
 
 /// The tokens of one listener, and its limit on failed logins.
@@ -19,13 +19,13 @@ pub(crate) struct Access {
 
 impl Access {
     /// Admits a request with any valid token.
-    pub(super) fn admit_reader(&self, headers: &HeaderMap, place: &Place) -> Result<(), ApiError> {
-        self.admit(headers, place.connection.peer.ip()).map(drop)
+    pub(super) fn admit_reader(&self, headers: &HeaderMap, slot: &ConnectionSlot) -> Result<(), ApiError> {
+        self.admit(headers, slot.connection.peer_address.ip()).map(drop)
     }
 
     /// Admits a request with an admin token, and returns the admin.
-    pub(super) fn admit_admin(&self, headers: &HeaderMap, place: &Place) -> Result<Actor, ApiError> {
-        let actor = self.admit(headers, place.connection.peer.ip())?;
+    pub(super) fn admit_admin(&self, headers: &HeaderMap, slot: &ConnectionSlot) -> Result<Actor, ApiError> {
+        let actor = self.admit(headers, slot.connection.peer_address.ip())?;
         if actor.role < TokenRole::Admin {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,

@@ -4,7 +4,7 @@ use http_body::Body;
 
 use super::HttpResponse;
 use super::problem::ApiError;
-use crate::net::{Place, UNACCOUNTED_BYTES};
+use crate::net::{ConnectionSlot, UNACCOUNTED_BYTES};
 
 /// A response extension that changes how the response is charged to the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(super) fn with_accounting(mut response: HttpResponse, accounting: Accounting
     response
 }
 
-/// Accounts for a response until it is sent. Replaces the response by a 503 if there is no room.
-pub(super) async fn account_for(response: HttpResponse, place: &Place) -> HttpResponse {
+/// Accounts for a response until it is sent. Replaces the response with a 503 if there is no room.
+pub(super) async fn account_for(response: HttpResponse, slot: &ConnectionSlot) -> HttpResponse {
     let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let bytes = bytes.unwrap_or(usize::MAX);
     if bytes <= UNACCOUNTED_BYTES {
@@ -32,10 +32,10 @@ pub(super) async fn account_for(response: HttpResponse, place: &Place) -> HttpRe
     match response.extensions().get() {
         Some(Accounting::Reserved) => response,
         Some(Accounting::MustSend) => {
-            place.hold_answer_anyway(bytes);
+            slot.force_hold_response(bytes);
             response
         }
-        None if place.hold_answer(bytes).await => response,
+        None if slot.hold_response(bytes).await => response,
         None => ApiError::out_of_memory().into_response(),
     }
 }

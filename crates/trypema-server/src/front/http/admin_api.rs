@@ -12,8 +12,8 @@ use super::problem::ApiError;
 use super::{Api, Common, RouteResult, only, rules};
 use crate::app::App;
 use crate::config::Config;
-use crate::metrics::Route;
-use crate::net::Place;
+use crate::metrics::RouteLabel;
+use crate::net::ConnectionSlot;
 
 /// Rules, counters and explanations, which need a token; metrics, health and the API description, which
 /// need none.
@@ -77,14 +77,19 @@ impl Api for AdminApi {
         route == AdminRoute::Health
     }
 
-    async fn handle(&self, route: AdminRoute, request: Request<Incoming>, place: &Place) -> RouteResult {
+    async fn handle(
+        &self,
+        route: AdminRoute,
+        request: Request<Incoming>,
+        slot: &ConnectionSlot,
+    ) -> RouteResult {
         match route {
             AdminRoute::Explain => {
-                self.access.admit_reader(request.headers(), place)?;
-                Box::pin(self.explain(only(&Method::POST, request)?, place)).await
+                self.access.admit_reader(request.headers(), slot)?;
+                Box::pin(self.explain(only(&Method::POST, request)?, slot)).await
             }
-            AdminRoute::Keys => Box::pin(self.keys(&request, place)).await,
-            AdminRoute::Rules => self.rules(request, place).boxed().await,
+            AdminRoute::Keys => Box::pin(self.keys(&request, slot)).await,
+            AdminRoute::Rules => self.rules(request, slot).boxed().await,
             AdminRoute::Health => self.health(&request),
             AdminRoute::Operation => self.operation(&request),
             AdminRoute::Unknown => Err(ApiError::not_found()),
@@ -92,7 +97,7 @@ impl Api for AdminApi {
     }
 }
 
-impl From<AdminRoute> for Route {
+impl From<AdminRoute> for RouteLabel {
     fn from(route: AdminRoute) -> Self {
         match route {
             AdminRoute::Explain => Self::Explain,

@@ -18,7 +18,7 @@ use super::{CheckApi, HttpResponse, RouteResult, begin, body};
 use crate::config::ProviderChoice;
 use crate::deny_status::DenyStatus;
 use crate::mode::Mode;
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 
 /// The number of requests of a batch that are sent to Redis at a time: enough for one round trip to serve
 /// many, few enough that the last ones meet the Redis deadline.
@@ -44,14 +44,14 @@ const RESPONSE_BYTES: usize = 1_024;
 const SHORTEST_REQUEST: usize = 24;
 
 impl CheckApi {
-    pub(super) async fn check(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
+    pub(super) async fn check(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let options = ReportOptions::read(request.uri().query())?;
-        let body = body::read(request.into_body(), self.max_body, place).await?;
+        let body = body::read(request.into_body(), self.max_body, slot).await?;
         if request::is_batch(&body) {
-            return self.check_batch(&body, place).await;
+            return self.check_batch(&body, slot).await;
         }
         let check_request: CheckRequest<'_> = request::read(&body)?;
-        begin(place)?;
+        begin(slot)?;
         let response = decision_response(&self.verdict(&check_request).await?, check_request.mode, options);
         Ok(match check_request.mode {
             Mode::Peek => response,
@@ -61,29 +61,29 @@ impl CheckApi {
 
     /// Decides a batch. Memory for the response is reserved before the batch is parsed, so a batch that
     /// finds no memory costs next to nothing.
-    async fn check_batch(&self, body: &[u8], place: &Place) -> RouteResult {
+    async fn check_batch(&self, body: &[u8], slot: &ConnectionSlot) -> RouteResult {
         // A batch that waits for its turn has spent nothing yet, so its connection may still be evicted.
-        let _turn = place.batch_turn().await;
+        let _permit = slot.batch_permit().await;
         let most = (body.len() / SHORTEST_REQUEST + 1).min(self.max_batch);
-        let mut reserved = place.reserve(most * RESPONSE_BYTES).await.ok_or_else(ApiError::out_of_memory)?;
+        let mut reserved = slot.reserve(most * RESPONSE_BYTES).await.ok_or_else(ApiError::out_of_memory)?;
         let check_requests = {
             // The semaphore is never closed.
-            let _part = self.batches(place).acquire().await;
+            let _part = self.batches(slot).acquire().await;
             request::read_batch(body, self.max_batch)?
         };
         if !reserved.grow_to(check_requests.len() * RESPONSE_BYTES).await {
             return Err(ApiError::out_of_memory());
         }
-        begin(place)?;
-        let response = Box::pin(self.check_each(&check_requests, self.batches(place))).await;
-        reserved.become_answer(response.len());
+        begin(slot)?;
+        let response = Box::pin(self.check_each(&check_requests, self.batches(slot))).await;
+        reserved.into_unread_response(response.len());
         Ok(with_accounting(json_bytes(StatusCode::OK, response), Accounting::Reserved))
     }
 
     /// Returns the semaphore for batch parts. Crowded peers have their own: their tasks run on threads of low
     /// priority, and could hold a shared permit for a long time while other peers wait for it.
-    fn batches(&self, place: &Place) -> &Semaphore {
-        if place.is_crowded() { &self.crowded_batches } else { &self.batches }
+    fn batches(&self, slot: &ConnectionSlot) -> &Semaphore {
+        if slot.is_crowded() { &self.crowded_batches } else { &self.batches }
     }
 
     async fn verdict(&self, check_request: &CheckRequest<'_>) -> Result<Verdict, ApiError> {

@@ -14,8 +14,8 @@ use super::{Api, Common, RouteResult, check, only};
 use crate::app::App;
 use crate::config::Config;
 use crate::forward_auth::Profiles;
-use crate::metrics::Route;
-use crate::net::Place;
+use crate::metrics::RouteLabel;
+use crate::net::ConnectionSlot;
 
 /// Checks, refunds, forward-auth and health.
 #[derive(Debug)]
@@ -85,13 +85,18 @@ impl Api for CheckApi {
 
     /// Boxes the rare routes: hyper moves the whole future of a request, so the future of a check should
     /// stay small.
-    async fn handle(&self, route: CheckRoute, request: Request<Incoming>, place: &Place) -> RouteResult {
+    async fn handle(
+        &self,
+        route: CheckRoute,
+        request: Request<Incoming>,
+        slot: &ConnectionSlot,
+    ) -> RouteResult {
         match route {
-            CheckRoute::Check => self.check(only(&Method::POST, request)?, place).await,
-            CheckRoute::ForwardAuth => self.forward_auth(&request, place).await,
+            CheckRoute::Check => self.check(only(&Method::POST, request)?, slot).await,
+            CheckRoute::ForwardAuth => self.forward_auth(&request, slot).await,
             CheckRoute::Refund => {
-                self.access.admit_admin(request.headers(), place)?;
-                Box::pin(self.refund(only(&Method::POST, request)?, place)).await
+                self.access.admit_admin(request.headers(), slot)?;
+                Box::pin(self.refund(only(&Method::POST, request)?, slot)).await
             }
             CheckRoute::Health => health(&self.app.readiness().without_details(), &request),
             CheckRoute::Unknown => Err(ApiError::new(
@@ -103,7 +108,7 @@ impl Api for CheckApi {
     }
 }
 
-impl From<CheckRoute> for Route {
+impl From<CheckRoute> for RouteLabel {
     fn from(route: CheckRoute) -> Self {
         match route {
             CheckRoute::Check => Self::Check,

@@ -9,23 +9,23 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
 use super::{Api, serve_request};
-use crate::net::{Order, Protocol, Stream};
+use crate::net::{Instruction, Protocol, Stream};
 
 /// HTTP/1.1 with the routes of an API.
 #[derive(Debug)]
 pub(crate) struct Http<A>(pub(crate) A);
 
 impl<A: Api> Protocol for Http<A> {
-    async fn talk(self: Arc<Self>, stream: Stream) {
-        let place = Arc::clone(&stream.place);
+    async fn serve(self: Arc<Self>, stream: Stream) {
+        let slot = Arc::clone(&stream.slot);
         let service = {
-            let (http, place) = (Arc::clone(&self), Arc::clone(&place));
+            let (http, slot) = (Arc::clone(&self), Arc::clone(&slot));
             service_fn(move |request| {
-                let (http, place) = (Arc::clone(&http), Arc::clone(&place));
-                async move { Ok::<_, Infallible>(serve_request(&http.0, request, &place).await) }
+                let (http, slot) = (Arc::clone(&http), Arc::clone(&slot));
+                async move { Ok::<_, Infallible>(serve_request(&http.0, request, &slot).await) }
             })
         };
-        let mut order = place.connection.order();
+        let mut instruction = slot.connection.instruction();
         let mut connection = pin!(
             http1::Builder::new()
                 .max_buf_size(self.0.common().max_header)
@@ -34,19 +34,19 @@ impl<A: Api> Protocol for Http<A> {
                 .half_close(true)
                 // If `graceful_shutdown` came before the first read, hyper would not read at all. Disabling
                 // keep-alive has it serve one request.
-                .keep_alive(order == Order::Stay)
+                .keep_alive(instruction == Instruction::Continue)
                 .serve_connection(TokioIo::new(stream), service)
         );
         let result = loop {
-            if order == Order::End {
+            if instruction == Instruction::Close {
                 return;
             }
             tokio::select! {
                 biased;
                 result = connection.as_mut() => break result,
-                heard = place.connection.heard() => order = heard,
+                next = slot.connection.next_instruction() => instruction = next,
             }
-            if order == Order::Finish {
+            if instruction == Instruction::Finish {
                 connection.as_mut().graceful_shutdown();
             }
         };

@@ -9,7 +9,7 @@ use trypema::rules::{Explanation, Request as RulesRequest};
 use super::request::RequestDescription;
 use super::response::{OutcomeName, RuleReport, json, milliseconds};
 use super::{AdminApi, RouteResult, begin, body};
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 
 /// The decision of every rule about a request. Nothing is spent.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -65,10 +65,10 @@ impl<'a> ExplainResponse<'a> {
 }
 
 impl AdminApi {
-    pub(super) async fn explain(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
-        let body = body::read(request.into_body(), self.max_body, place).await?;
+    pub(super) async fn explain(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
+        let body = body::read(request.into_body(), self.max_body, slot).await?;
         let described = RequestDescription::read(&body)?;
-        begin(place)?;
+        begin(slot)?;
         let attributes = described.attributes.pairs();
         let explanation = self.app.explain(&RulesRequest::new(&attributes).costing(described.cost)).await?;
         Ok(json(StatusCode::OK, &ExplainResponse::new(&explanation)))

@@ -17,14 +17,18 @@ use super::{CheckApi, HttpResponse, RouteResult, begin};
 use crate::attributes::MAX_ATTRIBUTE_VALUE;
 use crate::forward_auth::{Attribute, AttributeKind, AttributeSource, DEFAULT, Profile, is_profile_name};
 use crate::mode::Mode;
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl CheckApi {
-    pub(super) async fn forward_auth(&self, request: &Request<Incoming>, place: &Place) -> RouteResult {
-        begin(place)?;
-        let peer = place.connection.peer.ip();
+    pub(super) async fn forward_auth(
+        &self,
+        request: &Request<Incoming>,
+        slot: &ConnectionSlot,
+    ) -> RouteResult {
+        begin(slot)?;
+        let peer = slot.connection.peer_address.ip();
         if !self.trusted_proxies.trusts(peer) {
             let detail = format!("{} is not one of the trusted proxies", peer.to_canonical());
             return Err(ApiError::new(StatusCode::FORBIDDEN, detail));
@@ -54,7 +58,7 @@ impl CheckApi {
     fn profile(&self, uri: &Uri) -> Result<&Profile, ApiError> {
         if uri.query().is_some() {
             return Err(ApiError::bad_request(
-                "forward-auth takes no query: it may be the client's; in Caddy, `rewrite /v1/forward-auth/PROFILE?` drops it",
+                "forward-auth takes no query, because it may come from the client; in Caddy, `rewrite /v1/forward-auth/PROFILE?` removes it",
             ));
         }
         let name = uri.path().strip_prefix("/v1/forward-auth/").unwrap_or(DEFAULT);
@@ -66,7 +70,7 @@ impl CheckApi {
         }
         self.profiles.get(name).ok_or_else(|| {
             let detail = format!(
-                "`forward_auth.profiles` of the service's configuration file has no profile {name:?}"
+                "unknown profile {name:?}; define it in `forward_auth.profiles` of the server's configuration file"
             );
             ApiError::bad_request(detail)
         })
@@ -107,7 +111,7 @@ impl CheckApi {
     fn client_address(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Cow<'static, str>, ApiError> {
         if !headers.contains_key(FORWARDED_FOR) {
             return Err(ApiError::bad_request(
-                "x-forwarded-for is missing: without it all clients would share the proxy's own address",
+                "x-forwarded-for is missing; without it, all clients would share the address of the proxy",
             ));
         }
         Ok(Cow::Owned(self.trusted_proxies.client_address(peer, headers).to_string()))
@@ -120,7 +124,7 @@ fn missing(attribute: &Attribute) -> ApiError {
     let name = &attribute.name;
     match &attribute.source {
         AttributeSource::Header(header) => ApiError::bad_request(format!(
-            "{header} is missing: the proxy has to send the attribute {name:?} of the request in it"
+            "{header} is missing; configure the proxy to send the attribute {name:?} in it"
         )),
         AttributeSource::Value(_) | AttributeSource::ClientAddress => {
             ApiError::bad_request(format!("attribute {name:?} is missing"))
@@ -135,7 +139,7 @@ fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(ApiError::bad_request(format!(
-            "{name} occurs twice: the proxy has to overwrite the one that clients send"
+            "{name} occurs twice; configure the proxy to overwrite the header of the client"
         )));
     }
     // Replacing invalid bytes would give different values the same counter.

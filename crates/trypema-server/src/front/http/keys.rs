@@ -10,7 +10,7 @@ use super::problem::ApiError;
 use super::response::{BlockReport, json, milliseconds, rounded_up};
 use super::text::decoded_path;
 use super::{AdminApi, RouteResult, begin};
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 
 /// The state of a counter.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -47,26 +47,26 @@ pub(super) struct ResetResponse<'a> {
 }
 
 impl AdminApi {
-    pub(super) async fn keys(&self, request: &Request<Incoming>, place: &Place) -> RouteResult {
+    pub(super) async fn keys(&self, request: &Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let name = request.uri().path().strip_prefix("/v1/keys/").unwrap_or_default();
         let key = decoded_path(name);
         let key = key.ok_or_else(|| ApiError::bad_request("the key is not percent-encoded UTF-8"))?;
         match *request.method() {
             Method::GET => {
-                self.access.admit_reader(request.headers(), place)?;
-                begin(place)?;
+                self.access.admit_reader(request.headers(), slot)?;
+                begin(slot)?;
                 self.inspect(&key).await
             }
             Method::DELETE => {
-                let who = self.access.admit_admin(request.headers(), place)?;
-                begin(place)?;
+                let who = self.access.admit_admin(request.headers(), slot)?;
+                begin(slot)?;
                 let existed = self.app.reset(&key).await?.ok_or_else(no_rule)?;
-                tracing::info!(key = &*key, existed, who = who.name, "keys: an editor reset a counter");
+                tracing::info!(key = &*key, existed, who = who.name, "keys: counter reset through the API");
                 let response = json(StatusCode::OK, &ResetResponse { key: &key, existed });
                 Ok(with_accounting(response, Accounting::MustSend))
             }
             _ => {
-                self.access.admit_reader(request.headers(), place)?;
+                self.access.admit_reader(request.headers(), slot)?;
                 Err(ApiError::wrong_method("GET, DELETE"))
             }
         }

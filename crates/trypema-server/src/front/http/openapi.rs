@@ -26,7 +26,7 @@ fn build() -> Value {
     let mut paths = paths(&mut read, &mut written);
     if let Some(paths) = paths.as_object_mut() {
         paths.extend(rules::paths(&mut read, &mut written));
-        paths.iter_mut().for_each(|(path, operations)| place(path, operations));
+        paths.iter_mut().for_each(|(path, operations)| add_servers_and_errors(path, operations));
     }
     let mut components = written.take_definitions(true);
     components.extend(read.take_definitions(true));
@@ -57,7 +57,7 @@ fn admin_listener() -> Value {
 }
 
 /// Adds the listeners of a path, and the errors that all of its operations share.
-fn place(path: &str, operations: &mut Value) {
+fn add_servers_and_errors(path: &str, operations: &mut Value) {
     let is_health = ["/healthz", "/readyz"].contains(&path);
     let is_forward_auth = path.starts_with("/v1/forward-auth");
     let servers = match path {

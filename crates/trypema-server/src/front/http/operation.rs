@@ -20,18 +20,18 @@ use crate::metrics::CONTENT_TYPE as METRICS;
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 const HELP: &str = "\
-Trypema, the rate limiter.
+Trypema, a rate limiting server.
 
-The check listener (setting `listen`, 127.0.0.1:8080 unless set):
+The check listener (setting `listen`, 127.0.0.1:8080 by default):
 
 POST   /v1/check         check a request: {\"attributes\": {\"user\": \"ann\"}, \"cost\": 1}, or an array of them
-                         ?deny_status=429 answers a denial with that status; ?headers=standard|x-ratelimit reports the remaining units
+                         ?deny_status=429 sends a denial with that status; ?headers=standard|x-ratelimit reports the remaining units
 ANY    /v1/forward-auth  the same for nginx auth_request, Caddy forward_auth and Traefik forwardAuth;
                          /v1/forward-auth/{profile} names a profile of the configuration file: attributes, cost, status
 POST   /v1/refund        refund the cost; needs an admin token
 GET    /healthz /readyz
 
-This listener (setting `admin_listen`, 127.0.0.1:8081 unless set; what begins with /v1 needs a token):
+This listener (setting `admin_listen`, 127.0.0.1:8081 by default; paths under /v1 need a token):
 
 POST   /v1/explain       show the decision of every rule; spends nothing
 GET    /v1/keys/{key}    show a counter; DELETE resets it
@@ -41,7 +41,7 @@ GET    /healthz /readyz /metrics /openapi.json
 
 With rules in PostgreSQL (changes need an admin token, and If-Match with the revision that they are based on):
 POST   /v1/rules         store a new rule; GET, PUT, PATCH, DELETE /v1/rules/{id}
-POST   /v1/rules/{id}/promote     replace the live rule by its candidate
+POST   /v1/rules/{id}/promote     replace the live rule with its candidate
 GET    /v1/ruleset       export the rule set; PUT replaces it, ?dry_run=true only shows the changes
 GET    /v1/ruleset/history        history of changes; POST /v1/ruleset/revert {\"to\": 17} restores a revision
 GET    /v1/overrides     overrides of single keys; GET, PUT, DELETE /v1/overrides/{key} {\"verdict\": \"block\"}

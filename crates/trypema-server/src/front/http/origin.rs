@@ -87,7 +87,8 @@ fn is_from_page(method: &Method, headers: &HeaderMap) -> bool {
 }
 
 fn origin_not_allowed() -> ApiError {
-    let detail = "web pages of this origin may not call the service: allowed_origins lists those that may";
+    let detail =
+        "web pages of this origin may not call the server; allowed_origins lists the permitted origins";
     ApiError::new(StatusCode::FORBIDDEN, detail)
 }
 

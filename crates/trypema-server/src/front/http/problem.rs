@@ -43,13 +43,13 @@ impl ApiError {
 
     /// Returns the error of an unknown path on the administration listener.
     pub(super) fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is nothing here; GET / says what there is")
+        Self::new(StatusCode::NOT_FOUND, "unknown path; GET / lists the routes")
     }
 
     pub(super) fn wrong_method(allowed: &str) -> Self {
         Self::Request {
             status: StatusCode::METHOD_NOT_ALLOWED,
-            detail: format!("only {allowed} is understood here").into(),
+            detail: format!("method not allowed; use {allowed}").into(),
             header: HeaderValue::from_str(allowed).ok().map(|value| (ALLOW, value)),
         }
     }
@@ -66,7 +66,10 @@ impl ApiError {
 
     /// Returns the error of a request whose connection has ended. Usually no client reads it.
     pub(super) fn too_late() -> Self {
-        Self::new(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive")
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "the server closed the connection before the request was complete",
+        )
     }
 
     pub(super) fn unavailable(detail: &'static str) -> Self {
@@ -79,7 +82,7 @@ impl ApiError {
 
     /// Returns the error of a request that found no room in the memory budget.
     pub(super) fn out_of_memory() -> Self {
-        Self::unavailable("the service holds as many request bodies and unread answers as it may")
+        Self::unavailable("max_buffered_bytes is exhausted by request bodies and unread responses; retry")
     }
 
     pub(super) fn unauthorized(detail: &'static str) -> Self {
@@ -95,7 +98,8 @@ impl ApiError {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self::Request {
             status: StatusCode::TOO_MANY_REQUESTS,
-            detail: "too many wrong tokens from this address: only a valid token is accepted".into(),
+            detail: "too many wrong tokens from this address; wrong tokens are blocked until Retry-After"
+                .into(),
             header: Some((RETRY_AFTER, HeaderValue::from(seconds))),
         }
     }

@@ -11,7 +11,7 @@ use super::problem::ApiError;
 use super::request::RequestDescription;
 use super::response::json;
 use super::{CheckApi, RouteResult, begin, body};
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 
 /// The refund of every rule.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -50,10 +50,10 @@ impl<'a> RefundedRule<'a> {
 }
 
 impl CheckApi {
-    pub(super) async fn refund(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
-        let body = body::read(request.into_body(), self.max_body, place).await?;
+    pub(super) async fn refund(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
+        let body = body::read(request.into_body(), self.max_body, slot).await?;
         let described = RequestDescription::read(&body)?;
-        begin(place)?;
+        begin(slot)?;
         let attributes = described.attributes.pairs();
         let refunds = self.app.refund_units(&RulesRequest::new(&attributes).costing(described.cost)).await?;
         if let Some(Err(error)) = refunds.first().map(|first| &first.units)

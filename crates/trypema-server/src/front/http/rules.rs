@@ -32,7 +32,7 @@ use super::request::read_document;
 use super::response::json;
 use super::{AdminApi, HttpResponse, RouteResult, begin};
 use crate::background_worker::Worker;
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 use crate::rules::change::StoredChange;
 use crate::rules::database::{
     DatabaseError, EditError, EditResult, InvalidStoredRules, ProposedRules, StoredRules,
@@ -68,41 +68,41 @@ pub(super) fn is_below(path: &str) -> bool {
 }
 
 impl AdminApi {
-    pub(super) async fn rules(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
+    pub(super) async fn rules(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         // Every route needs at least a reader's token. Routes that change something check for an admin
         // token themselves.
-        self.access.admit_reader(request.headers(), place)?;
+        self.access.admit_reader(request.headers(), slot)?;
         let path = request.uri().path().to_owned();
         let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
         let method = request.method().clone();
         match (&parts[..], method) {
             (["rules"], Method::GET) => self.rules_in_force().await,
-            (["rules"], Method::POST) => self.create_rule(request, place).await,
+            (["rules"], Method::POST) => self.create_rule(request, slot).await,
             (["rules"], _) => Err(ApiError::wrong_method("GET, POST")),
-            (["rules", id], Method::GET) => self.show_rule(id, place).await,
-            (["rules", id], Method::PUT) => self.change_rule(id, request, place).await,
-            (["rules", id], Method::PATCH) => self.switch_rule(id, request, place).await,
-            (["rules", id], Method::DELETE) => self.delete_rule(id, &request, place).await,
+            (["rules", id], Method::GET) => self.show_rule(id, slot).await,
+            (["rules", id], Method::PUT) => self.change_rule(id, request, slot).await,
+            (["rules", id], Method::PATCH) => self.switch_rule(id, request, slot).await,
+            (["rules", id], Method::DELETE) => self.delete_rule(id, &request, slot).await,
             (["rules", _], _) => Err(ApiError::wrong_method("GET, PUT, PATCH, DELETE")),
-            (["rules", id, "promote"], Method::POST) => self.promote(id, &request, place).await,
+            (["rules", id, "promote"], Method::POST) => self.promote(id, &request, slot).await,
             (["rules", _, "promote"], _) => Err(ApiError::wrong_method("POST")),
-            (["ruleset"], Method::GET) => self.export(&request, place).await,
-            (["ruleset"], Method::PUT) => self.apply(request, place).await,
+            (["ruleset"], Method::GET) => self.export(&request, slot).await,
+            (["ruleset"], Method::PUT) => self.apply(request, slot).await,
             (["ruleset"], _) => Err(ApiError::wrong_method("GET, PUT")),
-            (["ruleset", "history"], Method::GET) => self.history(&request, place).await,
+            (["ruleset", "history"], Method::GET) => self.history(&request, slot).await,
             (["ruleset", "history"], _) => Err(ApiError::wrong_method("GET")),
-            (["ruleset", "revert"], Method::POST) => self.revert(request, place).await,
+            (["ruleset", "revert"], Method::POST) => self.revert(request, slot).await,
             (["ruleset", "revert"], _) => Err(ApiError::wrong_method("POST")),
-            (["overrides"], Method::GET) => self.show_overrides(&request, place).await,
+            (["overrides"], Method::GET) => self.show_overrides(&request, slot).await,
             (["overrides"], _) => Err(ApiError::wrong_method("GET")),
             // A key may contain slashes that the client did not encode.
-            (["overrides", ..], _) => self.override_of(&path["/v1/overrides/".len()..], request, place).await,
-            (["lists"], Method::GET) => self.show_lists(place).await,
+            (["overrides", ..], _) => self.override_of(&path["/v1/overrides/".len()..], request, slot).await,
+            (["lists"], Method::GET) => self.show_lists(slot).await,
             (["lists"], _) => Err(ApiError::wrong_method("GET")),
             (["lists", list, attribute, ..], _) => {
                 let start = "/v1/lists/".len() + list.len() + 1 + attribute.len() + 1;
                 let value = path.get(start..).unwrap_or_default();
-                self.edit_list_entry(lists::ListEntryPath { list, attribute, value }, &request, place).await
+                self.edit_list_entry(lists::ListEntryPath { list, attribute, value }, &request, slot).await
             }
             (["candidates"], Method::GET) => Ok(self.candidates()),
             (["candidates"], _) => Err(ApiError::wrong_method("GET")),
@@ -132,11 +132,11 @@ impl AdminApi {
     /// there may be thousands of rules.
     async fn respond_from_stored(
         &self,
-        place: &Place,
+        slot: &ConnectionSlot,
         make: impl FnOnce(&StoredRules) -> RouteResult + Send + 'static,
     ) -> RouteResult {
         let rule_store = self.rule_store()?;
-        begin(place)?;
+        begin(slot)?;
         let stored = rule_store.database().read().await?;
         Worker::Reads.run(move || make(&stored)).await?
     }
@@ -145,11 +145,11 @@ impl AdminApi {
     async fn edit(
         &self,
         who: &Actor,
-        place: &Place,
+        slot: &ConnectionSlot,
         make: impl FnOnce(&StoredRules) -> Result<ProposedRules, ApiError> + Send + 'static,
     ) -> Result<EditResult, ApiError> {
         let rule_store = self.rule_store()?;
-        begin(place)?;
+        begin(slot)?;
         let transaction = rule_store.database().edit(&who.name).await?;
         self.finish(who, transaction.finish(make).await?).await
     }
@@ -161,7 +161,13 @@ impl AdminApi {
             let more = if count > MAX_NAMED { " …" } else { "" };
             // Names come from editors, so they are fields, whose control characters are escaped.
             let (who, changes) = (&*who.name, named.join(", ") + more);
-            tracing::info!(who, revision, count, changes, "rules: an editor stored revision {revision}");
+            tracing::info!(
+                who,
+                revision,
+                count,
+                changes,
+                "rules: revision {revision} stored through the API"
+            );
         }
         self.rule_store()?.announce(&edit).await;
         Ok(edit)

@@ -112,7 +112,7 @@ pub(super) fn warn<'a>(unmatched_rules: impl Iterator<Item = UnmatchedRule<'a>>,
     if let Some(rules) = named(unmatched_rules, requests, |loaded| loaded.at.ago()) {
         tracing::warn!(
             rules,
-            "rules: some have matched no request since they were loaded (at least {} minutes and {MATCHED_AMONG} \
+            "rules: some rules have matched no request since they were loaded (at least {} minutes and {MATCHED_AMONG} \
              requests ago); check their endpoints, plans and attributes with `trypema explain`",
             MATCHED_WITHIN.as_secs() / 60,
         );

@@ -160,16 +160,17 @@ impl NumbersRow {
     }
 
     fn tiers(&self) -> Result<AbuseNumbers, String> {
-        let tier = |window: Option<Seconds>, threshold: Option<u64>, block: Option<Seconds>| {
-            Ok::<_, String>(TierNumbers {
-                window: window.ok_or("a window of abuse is missing")?.period()?,
-                threshold: threshold.ok_or("a threshold of abuse is missing")?,
-                block: block.ok_or("a block of abuse is missing")?.period()?,
-            })
-        };
         Ok(AbuseNumbers {
-            temp: tier(self.temp_window_seconds, self.temp_threshold, self.temp_block_seconds)?,
-            long: tier(self.long_window_seconds, self.long_threshold, self.long_block_seconds)?,
+            temp: TierNumbers {
+                window: self.temp_window_seconds.ok_or("temp_window_seconds is missing")?.period()?,
+                threshold: self.temp_threshold.ok_or("temp_threshold is missing")?,
+                block: self.temp_block_seconds.ok_or("temp_block_seconds is missing")?.period()?,
+            },
+            long: TierNumbers {
+                window: self.long_window_seconds.ok_or("long_window_seconds is missing")?.period()?,
+                threshold: self.long_threshold.ok_or("long_threshold is missing")?,
+                block: self.long_block_seconds.ok_or("long_block_seconds is missing")?.period()?,
+            },
             while_blocked: self.while_blocked.unwrap_or_default(),
         })
     }

@@ -9,7 +9,7 @@ fn what_is_not_there_is_404() {
     let mut client = service.client();
     for path in ["/v1", "/v1/", "/v2/check", "/v1/keys", "/favicon.ico"] {
         let detail = problem(&client.send("GET", path, &[], ""), 404);
-        assert!(detail.contains("GET / says what there is"), "{path}: {detail}");
+        assert!(detail.contains("GET / lists the routes"), "{path}: {detail}");
     }
     for path in ["/v1/checks", "/v1/check/", "/healthz/", "/v1/rules"] {
         let detail = problem(&service.check_client().send("GET", path, &[], ""), 404);

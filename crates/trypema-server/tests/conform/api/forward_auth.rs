@@ -141,7 +141,7 @@ fn anything_else_in_the_path_is_refused_and_spends_nothing() {
     }
     for path in ["/nobody", "/-", "/__proto__", "/401", &format!("/{}", "a".repeat(64))] {
         let detail = problem(&ask(&mut client, path, &ann), 400);
-        assert!(detail.contains("has no profile"), "{path}: {detail}");
+        assert!(detail.contains("unknown profile"), "{path}: {detail}");
     }
     for path in ["?", "?cost=0", "/default?", "/default?user=boss&cost=0", "/default?%zz", "/nobody?x"] {
         let detail = problem(&ask(&mut client, path, &ann), 400);

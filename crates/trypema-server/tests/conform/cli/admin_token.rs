@@ -153,7 +153,7 @@ fn what_is_explicit_and_fails_is_fatal() {
     let free = ["--admin-listen", "127.0.0.1:0"];
     let cases: [(&str, &[&str], i32, &str); 9] = [
         ("", &["--admin-listen", &taken, "--admin-token", "0123456789abcdef"], 1, "admin_listen: 127.0.0.1:"),
-        ("", &free, 2, "neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR"),
+        ("", &free, 2, "set RUNTIME_DIRECTORY or XDG_RUNTIME_DIR"),
         ("/nowhere", &free, 2, "/nowhere/trypema: No such file"),
         (shared, &free, 2, "others may write to it"),
         ("", &["--admin-listen", "here"], 2, "ADDRESS:PORT"),

@@ -27,11 +27,11 @@ fn refused(files: &[(&str, &str)], flags: &[&str]) -> (i32, String) {
 #[test]
 fn settings_that_cannot_be_used_are_named() {
     let wrong = [
-        (&["--tls-key", "key.pem"][..], "tls_certificate: is missing"),
-        (&["--tls-certificate", "cert.pem"], "tls_key: is missing"),
+        (&["--tls-key", "key.pem"][..], "tls_certificate: is required"),
+        (&["--tls-certificate", "cert.pem"], "tls_key: is required"),
         (&["--tls-certificate", "none.pem", "--tls-key", "none.pem"], "none.pem"),
-        (&["--provider", "redis"], "redis_url: is missing"),
-        (&["--provider", "hybrid"], "redis_url: is missing"),
+        (&["--provider", "redis"], "redis_url: is required"),
+        (&["--provider", "hybrid"], "redis_url: is required"),
         (&["--redis-url", "http://example"], "redis"),
         (&["--redis-url", "redis://127.0.0.1", "--redis-prefix", ""], "redis_prefix"),
         (

@@ -74,7 +74,7 @@ fn what_keeps_tables_from_being_made_is_told() {
         (&*wrong, 1, "password"),
         (&nowhere, 1, "refused"),
         ("mysql://here", 2, "postgres://user@host/database"),
-        ("postgres://[", 2, "cannot be understood"),
+        ("postgres://[", 2, "not a valid URL"),
         ("", 2, "database_url"),
     ] {
         let failed = ran(&["rules", "migrate", "--database-url", url]);

@@ -27,8 +27,8 @@ fn ten_thousand_idle_sockets_within_the_bound() {
 
 #[test]
 fn ten_thousand_idle_sockets_beyond_the_bound() {
-    let gave_way = crowded("2000");
-    assert!(gave_way >= 2 * 8_000 - 100, "{gave_way} gave way");
+    let evicted = crowded("2000");
+    assert!(evicted >= 2 * 8_000 - 100, "{evicted} evicted");
 }
 
 /// Crowds a server twice and returns the number of connections that it closed in favour of others.
@@ -75,5 +75,5 @@ fn crowded(max_connections: &str) -> u64 {
     drop(crowd);
     wait_until("the crowd to be gone", || descriptors(&service) <= calm_descriptors).unwrap();
     is_sound(&service);
-    service.metric(r#"trypema_connections_closed_early_total{reason="gave_way"}"#) as u64
+    service.metric(r#"trypema_connections_closed_early_total{reason="evicted"}"#) as u64
 }

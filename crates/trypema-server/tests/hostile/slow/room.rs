@@ -37,8 +37,8 @@ fn the_longest_idle_ones_give_way_and_busy_ones_do_not() {
     assert_eq!(young.iter().chain(&newest).filter(|stream| is_closed(stream)).count(), 0);
     ask(&mut busy);
     // The connection that reads the metric needs a slot as well.
-    let gave_way = service.metric(r#"trypema_connections_closed_early_total{reason="gave_way"}"#);
-    assert!((12.0..=14.0).contains(&gave_way), "{gave_way}");
+    let evicted = service.metric(r#"trypema_connections_closed_early_total{reason="evicted"}"#);
+    assert!((12.0..=14.0).contains(&evicted), "{evicted}");
     assert_eq!(service.metric(r#"trypema_connections_closed_early_total{reason="refused"}"#), 0.0);
 }
 

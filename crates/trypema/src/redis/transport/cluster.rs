@@ -28,9 +28,6 @@ const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 /// tried.
 const REFRESH_BUDGET: Duration = Duration::from_millis(250);
 
-/// The failure if no node is known to serve a slot.
-const NO_OWNER: &str = "no node of the cluster serves the key's slot";
-
 /// The nodes of one cluster, and the slots that each serves.
 pub(super) struct Cluster {
     seeds: Vec<ConnectionInfo>,
@@ -67,7 +64,7 @@ impl Cluster {
     /// Returns the failure of a request for `slot` that must not be queued, because the circuit breaker is
     /// open.
     pub(super) fn refusal(self: &Arc<Self>, slot: u16) -> Option<RedisFailure> {
-        let refusal = self.owner(slot)?.breaker().refusal();
+        let refusal = self.owner(slot)?.refusal();
         // Another node may serve the slot by now: fetch the slot table.
         refusal.inspect(|_| self.refresh_in_background())
     }
@@ -112,9 +109,9 @@ impl Cluster {
                 Err(failure) => return self.refresh_after(CommandOutcome::NotSent(failure)),
             };
         }
-        CommandOutcome::NotReady(unavailable(
-            "the nodes of the cluster do not agree on who serves the key's slot",
-        ))
+        CommandOutcome::NotReady(unavailable(format!(
+            "the nodes of the cluster disagree about which of them serves slot {slot}"
+        )))
     }
 
     /// Returns a connection to some node.
@@ -127,7 +124,7 @@ impl Cluster {
         let table = self.fetch_slots().await?;
         let range = table.ranges.iter().find(|range| (range.first..=range.last).contains(&slot));
         let owner = range.and_then(|range| with_address(&table.source, &range.address));
-        owner.ok_or_else(|| unavailable(NO_OWNER))
+        owner.ok_or_else(|| no_owner(slot))
     }
 
     async fn owner_of(&self, slot: u16) -> Result<Arc<RedisNode>, RedisFailure> {
@@ -137,7 +134,7 @@ impl Cluster {
         self.refresh.run(self.refresh()).await;
         self.owner(slot).ok_or_else(|| {
             let failure = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            failure.unwrap_or_else(|| unavailable(NO_OWNER))
+            failure.unwrap_or_else(|| no_owner(slot))
         })
     }
 
@@ -184,13 +181,19 @@ impl Cluster {
                 return Ok(SlotTable { source: info, ranges });
             }
         }
-        let mut last_failure = unavailable(NO_OWNER);
+        let mut last_failure = unavailable("no node of the cluster is configured");
         for info in self.seeds.iter().chain(&others) {
-            let source = within(REFRESH_BUDGET, async { fetch_slots_from(dial(info).await?).await });
-            match source.await {
+            let fetch = within(REFRESH_BUDGET, async {
+                let connection = dial(info).await?;
+                fetch_slots_from(connection).await.map_err(|failure| failure.at(info.addr()))
+            });
+            match fetch.await {
                 Some(Ok(ranges)) => return Ok(SlotTable { source: info.clone(), ranges }),
                 Some(Err(failure)) => last_failure = failure,
-                None => last_failure = unavailable("no node of the cluster replied in time"),
+                None => {
+                    let message = format!("no slot table within {REFRESH_BUDGET:?}");
+                    last_failure = unavailable(message).at(info.addr());
+                }
             }
         }
         Err(last_failure)
@@ -212,15 +215,20 @@ async fn fetch_slots_from(connection: SharedConnection) -> Result<Vec<SlotRange>
     let reply = match CommandOutcome::from_result(connection.send(&command).await) {
         CommandOutcome::Value(reply) => reply,
         CommandOutcome::Refused(failure) => return Err(failure),
-        _ => return Err(unavailable("a node of the cluster is not ready")),
+        _ => return Err(unavailable("the node cannot answer CLUSTER SLOTS yet")),
     };
     let ranges = slot_ranges(&reply);
     if ranges.is_empty() {
-        return Err(unavailable("a node of the cluster knows of no slots"));
+        return Err(unavailable("the node knows no slots; is it part of a cluster?"));
     }
     Ok(ranges)
 }
 
-fn unavailable(message: &str) -> RedisFailure {
+/// Returns the failure if no node is known to serve a slot.
+fn no_owner(slot: u16) -> RedisFailure {
+    unavailable(format!("no node of the cluster serves slot {slot}"))
+}
+
+fn unavailable(message: impl Into<Arc<str>>) -> RedisFailure {
     RedisFailure::new(RedisFailureKind::Unavailable, message)
 }

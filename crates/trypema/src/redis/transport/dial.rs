@@ -164,10 +164,12 @@ pub(super) async fn dial_and_listen(
     }
     match within(DIAL_BUDGET, connect(info, listener)).await {
         Some(Ok(connection)) => Ok(connection),
-        Some(Err(error)) => Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
+        Some(Err(error)) => {
+            Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error).at(info.addr()))
+        }
         None => Err(RedisFailure::new(
             RedisFailureKind::Unavailable,
-            format!("connecting to {} timed out after {DIAL_BUDGET:?}", info.addr()),
+            format!("{}: connecting timed out after {DIAL_BUDGET:?}", info.addr()),
         )),
     }
 }

@@ -71,10 +71,27 @@ impl RedisNode {
         &self.breaker
     }
 
+    /// Returns the failure of a request that must not be queued, because the circuit breaker is open.
+    pub(super) fn refusal(&self) -> Option<RedisFailure> {
+        self.breaker.refusal().map(|failure| self.name_server(failure))
+    }
+
+    fn acquire(&self) -> Result<Permit, RedisFailure> {
+        self.breaker.acquire().map_err(|failure| self.name_server(failure))
+    }
+
+    /// Returns the failure with the address of this server, if it is fixed.
+    fn name_server(&self, failure: RedisFailure) -> RedisFailure {
+        match self.server() {
+            Some(info) => failure.at(info.addr()),
+            None => failure,
+        }
+    }
+
     /// Returns a channel over the existing connection; `None` if the server has to be dialled.
     pub(super) fn channel_now(self: &Arc<Self>) -> Option<Result<NodeChannel, RedisFailure>> {
         self.target.recheck_if_due();
-        match self.breaker.acquire() {
+        match self.acquire() {
             Ok(permit) => self
                 .usable_connection()
                 .map(|connection| Ok(NodeChannel { node: Arc::clone(self), connection, permit })),
@@ -84,7 +101,7 @@ impl RedisNode {
 
     /// Returns a channel. Dials if there is no connection.
     pub(super) async fn channel(self: &Arc<Self>) -> Result<NodeChannel, RedisFailure> {
-        let permit = self.breaker.acquire()?;
+        let permit = self.acquire()?;
         Ok(NodeChannel { node: Arc::clone(self), connection: self.connection().await?, permit })
     }
 
@@ -97,7 +114,8 @@ impl RedisNode {
         self.usable_connection().ok_or_else(|| {
             let failure = self.state().last_failure.clone();
             failure.unwrap_or_else(|| {
-                unavailable(if run == RunResult::TooSoon { DIALLED_JUST_NOW } else { DIAL_LOST })
+                let message = if run == RunResult::TooSoon { DIALLED_JUST_NOW } else { DIAL_LOST };
+                self.name_server(unavailable(message))
             })
         })
     }

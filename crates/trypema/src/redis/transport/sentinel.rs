@@ -87,15 +87,15 @@ impl Sentinels {
         let info = self.master_at(&address)?;
         let connection = dial(&info).await?;
         match within(SENTINEL_BUDGET, connection.send(&::redis::cmd("ROLE"))).await {
-            Some(Ok(role)) if is_other_than_master(&role) => {
-                Err(unavailable(format!("{address} is not a master (failover in progress?)")))
-            }
+            Some(Ok(role)) if is_other_than_master(&role) => Err(unavailable(format!(
+                "{address}: the server is not a master; a failover may be in progress"
+            ))),
             Some(Ok(_)) => {
                 self.master.set(Master { address, connection: connection.clone() });
                 Ok(connection)
             }
             Some(Err(error)) => Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
-            None => Err(unavailable(format!("{address} does not reply"))),
+            None => Err(unavailable(format!("{address}: no reply to ROLE within {SENTINEL_BUDGET:?}"))),
         }
     }
 
@@ -117,9 +117,12 @@ impl Sentinels {
         let first = self.first.load(Ordering::Relaxed);
         let mut last_failure = unavailable("no sentinel is configured".to_owned());
         for index in (0..count).map(|offset| (first + offset) % count) {
-            let reply =
-                within(SENTINEL_BUDGET, self.fetch_master_address_from(&self.address.sentinels[index])).await;
-            match reply.unwrap_or_else(|| Err(unavailable("a sentinel did not reply".to_owned()))) {
+            let sentinel = &self.address.sentinels[index];
+            let reply = within(SENTINEL_BUDGET, self.fetch_master_address_from(sentinel)).await;
+            let no_reply = || {
+                unavailable(format!("sentinel {} did not reply within {SENTINEL_BUDGET:?}", sentinel.addr()))
+            };
+            match reply.unwrap_or_else(|| Err(no_reply())) {
                 Ok(address) => {
                     self.first.store(index, Ordering::Relaxed);
                     return Ok(address);

@@ -21,12 +21,12 @@ pub(super) async fn check(connection: &SharedConnection) -> Result<(), RedisFail
     let reply = match within(BUDGET, connection.send(&command)).await {
         Some(Ok(reply)) => reply,
         Some(Err(error)) => return Err(RedisFailure::from_client(RedisFailureKind::Unavailable, error)),
-        None => return Err(RedisFailure::new(RedisFailureKind::Unavailable, "the server does not answer")),
+        None => return Err(RedisFailure::new(RedisFailureKind::Unavailable, "no reply to INFO within 1 s")),
     };
     match text(&reply).and_then(version) {
         Some((version, number)) if number < OLDEST => Err(RedisFailure::new(
             RedisFailureKind::Refused,
-            format!("the server is Redis {version}: need {}.{} or later", OLDEST.0, OLDEST.1),
+            format!("need Redis {}.{} or later, found {version}", OLDEST.0, OLDEST.1),
         )),
         _ => Ok(()),
     }

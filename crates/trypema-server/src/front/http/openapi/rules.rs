@@ -45,7 +45,7 @@ pub(super) fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -
         },
         "/v1/rules/{id}/promote": {
             "parameters": [in_path("id", "The id of a candidate.", "per-user-next")],
-            "post": operation("Promote a candidate: replace the live rule by it", json!({"parameters": [if_match_unless_dry_run(), dry_run()], "responses": edited(&["428"])})),
+            "post": operation("Promote a candidate: replace the live rule with it", json!({"parameters": [if_match_unless_dry_run(), dry_run()], "responses": edited(&["428"])})),
         },
         "/v1/ruleset": {
             "get": operation("Export the stored rule set", json!({

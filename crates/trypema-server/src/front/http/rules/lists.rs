@@ -13,7 +13,7 @@ use crate::front::http::problem::ApiError;
 use crate::front::http::response::json;
 use crate::front::http::text::decoded_path;
 use crate::front::http::{AdminApi, RouteResult};
-use crate::net::Place as Connection;
+use crate::net::ConnectionSlot;
 use crate::rules::change::canonical_value;
 use crate::rules::database::{EditScope, ListName, ProposedRules};
 
@@ -34,8 +34,8 @@ pub(super) struct ListEntryPath<'p> {
 }
 
 impl AdminApi {
-    pub(super) async fn show_lists(&self, place: &Connection) -> RouteResult {
-        let response = self.respond_from_stored(place, |stored| {
+    pub(super) async fn show_lists(&self, slot: &ConnectionSlot) -> RouteResult {
+        let response = self.respond_from_stored(slot, |stored| {
             let Rules { allow, block, .. } = &stored.rules;
             Ok(json(StatusCode::OK, &ListsResponse { allow, block }))
         });
@@ -46,7 +46,7 @@ impl AdminApi {
         &self,
         at: ListEntryPath<'_>,
         request: &Request<Incoming>,
-        place: &Connection,
+        slot: &ConnectionSlot,
     ) -> RouteResult {
         let list = match at.list {
             "allow" => ListName::Allow,
@@ -56,14 +56,14 @@ impl AdminApi {
         if request.method() != Method::PUT && request.method() != Method::DELETE {
             return Err(ApiError::wrong_method("PUT, DELETE"));
         }
-        let who = self.access.admit_admin(request.headers(), place)?;
+        let who = self.access.admit_admin(request.headers(), slot)?;
         let undecodable =
             || ApiError::bad_request("the attribute and the value are not percent-encoded UTF-8");
         let attribute = decoded_path(at.attribute).ok_or_else(undecodable)?.into_owned();
         let value = decoded_path(at.value).filter(|value| !value.is_empty()).ok_or_else(undecodable)?;
         let value = canonical_value(&attribute, &value);
         let is_adding = request.method() == Method::PUT;
-        let changed = self.edit(&who, place, move |stored| {
+        let changed = self.edit(&who, slot, move |stored| {
             let mut rules = stored.rules.clone();
             let is_same = |listed: &String| canonical_value(&attribute, listed) == value;
             let values = list.values_of(&mut rules).entry(attribute.clone()).or_default();

@@ -12,7 +12,7 @@ use super::precondition::Precondition;
 use crate::front::http::problem::ApiError;
 use crate::front::http::request::read_document;
 use crate::front::http::{AdminApi, RouteResult, body};
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 use crate::rules::change::ItemName;
 use crate::rules::database::{EditScope, ProposedRules, StoredRules};
 
@@ -25,14 +25,14 @@ pub(in crate::front::http) struct EnabledChange {
 }
 
 impl AdminApi {
-    pub(super) async fn show_rule(&self, id: &str, place: &Place) -> RouteResult {
+    pub(super) async fn show_rule(&self, id: &str, slot: &ConnectionSlot) -> RouteResult {
         if self.app.rule_store().is_none() {
             let rules = self.app.rules();
             let item = rules.rule(id).ok_or_else(|| no_rule(id))?;
             return Ok(ItemResponse { revision: None, item }.into_response());
         }
         let id = id.to_owned();
-        let response = self.respond_from_stored(place, move |stored| {
+        let response = self.respond_from_stored(slot, move |stored| {
             let item = stored.rule(&id).ok_or_else(|| no_rule(&id))??;
             let revision = stored.revisions.get(&ItemName::Rule(id)).copied();
             Ok(ItemResponse { revision, item }.into_response())
@@ -40,11 +40,11 @@ impl AdminApi {
         response.await
     }
 
-    pub(super) async fn create_rule(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), place)?;
-        let body = body::read(request.into_body(), self.max_body, place).await?;
+    pub(super) async fn create_rule(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
+        let who = self.access.admit_admin(request.headers(), slot)?;
+        let body = body::read(request.into_body(), self.max_body, slot).await?;
         let rule: Rule = read_document(&body, |_| None)?;
-        let changed = self.edit(&who, place, move |stored| {
+        let changed = self.edit(&who, slot, move |stored| {
             if stored.rule(&rule.id).is_some() {
                 return Err(ApiError::new(
                     StatusCode::CONFLICT,
@@ -62,11 +62,11 @@ impl AdminApi {
         &self,
         id: &str,
         request: Request<Incoming>,
-        place: &Place,
+        slot: &ConnectionSlot,
     ) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), place)?;
+        let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::required(request.headers())?;
-        let body = body::read(request.into_body(), self.max_body, place).await?;
+        let body = body::read(request.into_body(), self.max_body, slot).await?;
         let rule: Rule = read_document(&body, |_| None)?;
         if rule.id != id {
             return Err(ApiError::bad_request(format!(
@@ -75,7 +75,7 @@ impl AdminApi {
             )));
         }
         let id = id.to_owned();
-        let changed = self.edit(&who, place, move |stored| {
+        let changed = self.edit(&who, slot, move |stored| {
             let mut proposed = rules_to_edit(stored, &id, precondition)?;
             proposed.rules.rules.retain(|other| other.id != id);
             proposed.rules.rules.push(rule);
@@ -88,14 +88,14 @@ impl AdminApi {
         &self,
         id: &str,
         request: Request<Incoming>,
-        place: &Place,
+        slot: &ConnectionSlot,
     ) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), place)?;
+        let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::required(request.headers())?;
-        let body = body::read(request.into_body(), self.max_body, place).await?;
+        let body = body::read(request.into_body(), self.max_body, slot).await?;
         let EnabledChange { enabled } = read_document(&body, |_| None)?;
         let id = id.to_owned();
-        let changed = self.edit(&who, place, move |stored| {
+        let changed = self.edit(&who, slot, move |stored| {
             stored.rule(&id).transpose()?;
             let mut proposed = rules_to_edit(stored, &id, precondition)?;
             proposed
@@ -113,12 +113,12 @@ impl AdminApi {
         &self,
         id: &str,
         request: &Request<Incoming>,
-        place: &Place,
+        slot: &ConnectionSlot,
     ) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), place)?;
+        let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::required(request.headers())?;
         let id = id.to_owned();
-        let changed = self.edit(&who, place, move |stored| {
+        let changed = self.edit(&who, slot, move |stored| {
             let mut proposed = rules_to_edit(stored, &id, precondition)?;
             proposed.rules.rules.retain(|rule| rule.id != id);
             proposed.rules.overrides.retain(|stored_override| stored_override.rule != id);

@@ -15,7 +15,7 @@ use crate::front::http::request::read_document;
 use crate::front::http::response::json;
 use crate::front::http::text::decoded_path;
 use crate::front::http::{AdminApi, RouteResult, body};
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 use crate::rules::change::ItemName;
 use crate::rules::database::{EditScope, InvalidStoredRules, ProposedRules, StoredRules};
 
@@ -38,7 +38,11 @@ pub(in crate::front::http) struct OverridesResponse<'a> {
 }
 
 impl AdminApi {
-    pub(super) async fn show_overrides(&self, request: &Request<Incoming>, place: &Place) -> RouteResult {
+    pub(super) async fn show_overrides(
+        &self,
+        request: &Request<Incoming>,
+        slot: &ConnectionSlot,
+    ) -> RouteResult {
         let mut rule = None;
         for pair in pairs(request.uri().query().unwrap_or_default()) {
             match pair? {
@@ -47,7 +51,7 @@ impl AdminApi {
             }
         }
         let rule = rule.map(|rule| rule.into_owned());
-        let response = self.respond_from_stored(place, move |stored| {
+        let response = self.respond_from_stored(slot, move |stored| {
             let is_wanted =
                 |stored_override: &&Override| rule.as_ref().is_none_or(|rule| stored_override.rule == *rule);
             let overrides = stored.rules.overrides.iter().filter(is_wanted).collect();
@@ -60,7 +64,7 @@ impl AdminApi {
         &self,
         name: &str,
         request: Request<Incoming>,
-        place: &Place,
+        slot: &ConnectionSlot,
     ) -> RouteResult {
         self.rule_store()?;
         let name = decoded_path(name);
@@ -68,27 +72,32 @@ impl AdminApi {
             name.ok_or_else(|| ApiError::bad_request("the key is not percent-encoded UTF-8"))?.into_owned();
         match *request.method() {
             Method::GET => {
-                let response = self.respond_from_stored(place, move |stored| {
-                    let target = Target::of(stored, &name)?;
+                let response = self.respond_from_stored(slot, move |stored| {
+                    let target = OverrideTarget::of(stored, &name)?;
                     let item = target.find(stored).ok_or_else(no_override)?;
                     let revision = stored.revisions.get(&ItemName::of(item)).copied();
                     Ok(ItemResponse { revision, item }.into_response())
                 });
                 response.await
             }
-            Method::PUT => self.set_override(name, request, place).await,
-            Method::DELETE => self.remove_override(name, &request, place).await,
+            Method::PUT => self.set_override(name, request, slot).await,
+            Method::DELETE => self.remove_override(name, &request, slot).await,
             _ => Err(ApiError::wrong_method("GET, PUT, DELETE")),
         }
     }
 
-    async fn set_override(&self, name: String, request: Request<Incoming>, place: &Place) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), place)?;
+    async fn set_override(
+        &self,
+        name: String,
+        request: Request<Incoming>,
+        slot: &ConnectionSlot,
+    ) -> RouteResult {
+        let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::read(request.headers())?;
-        let body = body::read(request.into_body(), self.max_body, place).await?;
+        let body = body::read(request.into_body(), self.max_body, slot).await?;
         let OverrideChange { strategy, verdict } = read_document(&body, |_| None)?;
-        let changed = self.edit(&who, place, move |stored| {
-            let target = Target::of(stored, &name)?;
+        let changed = self.edit(&who, slot, move |stored| {
+            let target = OverrideTarget::of(stored, &name)?;
             let mut proposed = target.without(stored, precondition)?;
             let KeyValues { rule, values, .. } = target.key;
             proposed.rules.overrides.push(Override { rule, key: values, strategy, verdict });
@@ -97,11 +106,16 @@ impl AdminApi {
         edit_response(StatusCode::OK, changed.await?).await
     }
 
-    async fn remove_override(&self, name: String, request: &Request<Incoming>, place: &Place) -> RouteResult {
-        let who = self.access.admit_admin(request.headers(), place)?;
+    async fn remove_override(
+        &self,
+        name: String,
+        request: &Request<Incoming>,
+        slot: &ConnectionSlot,
+    ) -> RouteResult {
+        let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::read(request.headers())?;
-        let changed = self.edit(&who, place, move |stored| {
-            let target = Target::of(stored, &name)?;
+        let changed = self.edit(&who, slot, move |stored| {
+            let target = OverrideTarget::of(stored, &name)?;
             target.find(stored).ok_or_else(no_override)?;
             target.without(stored, precondition)
         });
@@ -110,7 +124,7 @@ impl AdminApi {
 }
 
 /// The key of an override.
-struct Target {
+struct OverrideTarget {
     key: KeyValues,
     /// The canonical name of the key's counter.
     name: String,
@@ -118,7 +132,7 @@ struct Target {
     rule: RuleSet,
 }
 
-impl Target {
+impl OverrideTarget {
     /// Resolves a key by the stored rules, because this server may not have them in force yet.
     fn of(stored: &StoredRules, name: &str) -> Result<Self, ApiError> {
         let id = name.split('|').next().unwrap_or_default();

@@ -18,7 +18,7 @@ use crate::front::http::query::pairs;
 use crate::front::http::request::read;
 use crate::front::http::response::{json, json_bytes};
 use crate::front::http::{AdminApi, RouteResult, begin, body};
-use crate::net::Place;
+use crate::net::ConnectionSlot;
 use crate::rules::change::Item;
 use crate::rules::database::{
     EditResult, EditScope, HistoryEntry, NoSuchRevision, Page, ProposedRules, Snapshot, StoredRules, Version,
@@ -64,7 +64,7 @@ impl EditMode {
 
 impl AdminApi {
     /// Answers with the stored rules, now or after a revision, as JSON or YAML.
-    pub(super) async fn export(&self, request: &Request<Incoming>, place: &Place) -> RouteResult {
+    pub(super) async fn export(&self, request: &Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
         let is_yaml = accept.is_some_and(|accept| accept.contains("yaml"));
         let write = move |stored: &StoredRules| {
@@ -73,10 +73,10 @@ impl AdminApi {
             Ok(with_etag(response, stored.version.revision))
         };
         let Some(revision) = revision_of(request)? else {
-            return self.respond_from_stored(place, write).await;
+            return self.respond_from_stored(slot, write).await;
         };
         let rule_store = self.rule_store()?;
-        begin(place)?;
+        begin(slot)?;
         let mut snapshot = rule_store.database().snapshot().await?;
         let rules = snapshot.at(revision).await?;
         snapshot.close().await;
@@ -85,33 +85,38 @@ impl AdminApi {
         Worker::Reads.run(move || write(&stored)).await?
     }
 
-    /// Replaces the stored rules by those of the body.
-    pub(super) async fn apply(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
-        let mode = self.mode(&request, place)?;
+    /// Replaces the stored rules with those of the body.
+    pub(super) async fn apply(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
+        let mode = self.mode(&request, slot)?;
         self.rule_store()?;
         let worker = mode.worker();
         let _turn = self.rulesets.acquire(worker).await?;
-        let body = body::read(request.into_body(), MAX_RULESET_BYTES.max(self.max_body), place).await?;
+        let body = body::read(request.into_body(), MAX_RULESET_BYTES.max(self.max_body), slot).await?;
         let rules: Rules = read_on(worker, body).await?;
-        begin(place)?;
+        begin(slot)?;
         ruleset_response(worker, self.edit_ruleset(mode, RulesetEdit::Replace(rules)).await?).await
     }
 
     /// Restores the stored rules of a revision.
-    pub(super) async fn revert(&self, request: Request<Incoming>, place: &Place) -> RouteResult {
-        let mode = self.mode(&request, place)?;
+    pub(super) async fn revert(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
+        let mode = self.mode(&request, slot)?;
         self.rule_store()?;
-        let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body, place).await?)?;
-        begin(place)?;
+        let RevertRequest { to } = read(&body::read(request.into_body(), self.max_body, slot).await?)?;
+        begin(slot)?;
         ruleset_response(mode.worker(), self.edit_ruleset(mode, RulesetEdit::Revert(to)).await?).await
     }
 
-    /// Replaces a live rule by its candidate. The live rule keeps its id, name, counters and overrides, and
+    /// Replaces a live rule with its candidate. The live rule keeps its id, name, counters and overrides, and
     /// whether it is enabled.
-    pub(super) async fn promote(&self, id: &str, request: &Request<Incoming>, place: &Place) -> RouteResult {
-        let mode = self.mode(request, place)?;
+    pub(super) async fn promote(
+        &self,
+        id: &str,
+        request: &Request<Incoming>,
+        slot: &ConnectionSlot,
+    ) -> RouteResult {
+        let mode = self.mode(request, slot)?;
         self.rule_store()?;
-        begin(place)?;
+        begin(slot)?;
         ruleset_response(mode.worker(), self.edit_ruleset(mode, RulesetEdit::Promote(id.to_owned())).await?)
             .await
     }
@@ -137,15 +142,15 @@ impl AdminApi {
 
     /// Reads whether a change is a dry run, who makes it, and the revision that it is based on. A dry run
     /// need not name a revision.
-    fn mode(&self, request: &Request<Incoming>, place: &Place) -> Result<EditMode, ApiError> {
+    fn mode(&self, request: &Request<Incoming>, slot: &ConnectionSlot) -> Result<EditMode, ApiError> {
         if is_dry_run(request)? {
             return Ok(EditMode::DryRun(Precondition::read(request.headers())?.unwrap_or(Precondition::Any)));
         }
-        let who = self.access.admit_admin(request.headers(), place)?;
+        let who = self.access.admit_admin(request.headers(), slot)?;
         Ok(EditMode::Apply(who, Precondition::required(request.headers())?))
     }
 
-    pub(super) async fn history(&self, request: &Request<Incoming>, place: &Place) -> RouteResult {
+    pub(super) async fn history(&self, request: &Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let rule_store = self.rule_store()?;
         let (mut about, mut before, mut limit) = (None, None, PAGE);
         for pair in pairs(request.uri().query().unwrap_or_default()) {
@@ -159,7 +164,7 @@ impl AdminApi {
                 _ => return Err(unknown(&name)),
             }
         }
-        begin(place)?;
+        begin(slot)?;
         let page = Page { about: about.as_deref(), before, limit };
         let entries = rule_store.database().history(page).await?;
         let next = entries.last().map(|last| last.id).filter(|_| entries.len() == limit as usize);
@@ -175,7 +180,7 @@ enum RulesetEdit {
 }
 
 impl RulesetEdit {
-    /// Replaces the number of a revision by its rules.
+    /// Replaces the number of a revision with its rules.
     async fn resolve(self, snapshot: &mut Snapshot<'_>) -> Result<Self, ApiError> {
         match self {
             Self::Revert(to) => Ok(Self::Replace(snapshot.at(to).await?)),
@@ -205,7 +210,7 @@ fn yaml(rules: &Rules) -> RouteResult {
 fn promote_candidate(stored: &StoredRules, id: &str) -> Result<Rules, ApiError> {
     let candidate = stored.rule(id).ok_or_else(|| no_rule(id))??;
     let Some(live) = &candidate.candidate_for else {
-        return Err(ApiError::new(StatusCode::CONFLICT, format!("rule {id:?} is no candidate")));
+        return Err(ApiError::new(StatusCode::CONFLICT, format!("rule {id:?} is not a candidate")));
     };
     let live = stored.rule(live).ok_or_else(|| no_rule(live))??;
     let promoted = Rule {

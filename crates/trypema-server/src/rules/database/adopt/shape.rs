@@ -133,7 +133,7 @@ fn differences(columns: &[Column]) -> Vec<String> {
     let others = columns.iter().filter(|column| !is_documented(column)).filter_map(|column| {
         let name = &column.name;
         if ADDED.contains(&&**name) {
-            return Some(format!("the column {name} is there already: rename it"));
+            return Some(format!("the column {name} already exists; rename it"));
         }
         column.has_to_be_given.then(|| format!("the column {name} is NOT NULL and has no default"))
     });
