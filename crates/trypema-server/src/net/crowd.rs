@@ -164,9 +164,11 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn the_threads_for_crowded_peers_have_a_low_priority() {
+        // Not always 0: the tests themselves may run with `nice`.
+        let own = rustix::process::getpriority_process(None);
         let crowd = CrowdRuntime::default();
         let priority = crowd.handle().unwrap().spawn(async { rustix::process::getpriority_process(None) });
         assert_eq!(priority.await.unwrap(), Ok(NICENESS));
-        assert_eq!(rustix::process::getpriority_process(None), Ok(0), "other threads keep theirs");
+        assert_eq!(rustix::process::getpriority_process(None), own, "other threads keep theirs");
     }
 }

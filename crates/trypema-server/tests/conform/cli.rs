@@ -50,7 +50,7 @@ fn help_teaches() {
             &[
                 "built-in demonstration rules",
                 "127.0.0.1:8080",
-                "flags count before variables",
+                "Flags override variables",
                 "SIGHUP",
                 "SIGTERM",
                 "--redis-url",

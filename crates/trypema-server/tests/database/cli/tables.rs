@@ -94,7 +94,7 @@ fn help_is_given_for_each_command() {
         (&["rules", "migrate"], &["--database-url", "--database-url-file", "PostgreSQL"]),
         (&["rules", "apply"], &["--dry-run", "--yes", "--server", "--admin-token", "shows what changes"]),
         (&["rules", "export"], &["--revision", "YAML"]),
-        (&["rules", "history"], &["--about", "--limit", "the latest first"]),
+        (&["rules", "history"], &["--about", "--limit", "latest first"]),
         (&["rules", "revert"], &["--dry-run", "REVISION"]),
         (&["rules", "candidates"], &["--server"]),
         (&["keys"], &["show", "reset", "block", "allow", "unblock"]),
