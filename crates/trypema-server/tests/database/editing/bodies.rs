@@ -123,7 +123,7 @@ fn invalid_rules_are_refused_by_name_and_reason() {
             "PUT",
             "/v1/ruleset",
             json!({"rules": [per_user("a", 1), per_user("a", 2)]}),
-            &["\"a\"", "also that of"],
+            &["\"a\"", "duplicate id"],
         ),
         ("PUT", "/v1/ruleset?dry_run=true", json!({"rules": [per_user("a", 0)]}), &["\"a\"", "limit"]),
         (
