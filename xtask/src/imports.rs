@@ -30,8 +30,8 @@ struct Exception {
 const CRATES: [Layered; 2] = [
     Layered {
         source: "crates/trypema/src",
-        order: "error, units, clock, jitter, address_key → decision, observer → strategy → waiting, check → provider → \
-                local → redis → hybrid → rate_limiter → rules → http → tower",
+        order: "duration_text, error, units, clock, jitter, address_key → decision, observer → strategy → waiting, check → \
+                provider → local → redis → hybrid → rate_limiter → rules → http → tower",
         left_out: &["pages"],
         exceptions: &[
             Exception { importer: "error", imported: "redis" },

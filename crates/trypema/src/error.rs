@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::units::DurationText;
+use crate::duration_text::DurationText;
 
 /// An invalid input, with the values that are allowed, or a failure of the store.
 ///

@@ -289,6 +289,7 @@ mod address_key;
 mod check;
 pub mod clock;
 mod decision;
+mod duration_text;
 mod error;
 #[cfg(feature = "http")]
 pub mod http;

@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 use thiserror::Error as ErrorMessage;
 
-use crate::units::{DurationText, TIME_UNITS};
+use crate::duration_text::{DurationText, TIME_UNITS};
 
 /// A duration in the notation of rules: `500ms`, `90s`, `1h30m` or `7d`.
 ///
