@@ -5,6 +5,14 @@
 //! that is limited. A *cost* is the number of units that one call spends. A denial is a decision and never an
 //! `Err`: an error means that a value was invalid, or that Redis failed.
 //!
+//! This crate is not the `trypema` of crates.io, which is another, older crate of the same name (1.0.0 to
+//! 2.2.1). Depend on this one by its git repository or by a path:
+//!
+//! ```toml
+//! trypema = { git = "https://…" } # the address of the repository
+//! trypema = { path = "../trypema/crates/trypema" }
+//! ```
+//!
 //! # Quick start
 //!
 //! ```
@@ -284,6 +292,10 @@
 //!
 //! `docs/guarantees.md` in the repository states the guarantees of each strategy, the reasons, and the tests.
 
+// On docs.rs, every item shows the feature that it needs. `_redis` is what `redis-tokio` and `redis-smol` share.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_redis"))))]
+
 #[cfg(any(feature = "http", feature = "rules"))]
 mod address_key;
 mod check;
@@ -294,6 +306,7 @@ mod error;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "_redis")]
+#[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
 #[cfg_attr(
     not(feature = "unstable-testkit"),
     allow(dead_code, unreachable_pub, unused_imports, reason = "the testkit needs them")
@@ -308,6 +321,7 @@ mod pages;
 mod provider;
 mod rate_limiter;
 #[cfg(feature = "_redis")]
+#[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
 #[cfg_attr(
     not(feature = "unstable-testkit"),
     allow(dead_code, unreachable_pub, unused_imports, reason = "the testkit needs them")
@@ -330,6 +344,7 @@ pub use decision::{
 };
 pub use error::TrypemaError;
 #[cfg(feature = "_redis")]
+#[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
 pub use hybrid::{
     AbsoluteHybridRateLimiter, HybridBound, HybridRateLimiterProvider, HybridStats,
     SuppressedHybridRateLimiter,
@@ -342,6 +357,7 @@ pub use local::{
 };
 pub use rate_limiter::{RateLimiter, RateLimiterBuilder, RateLimiterOptions};
 #[cfg(feature = "_redis")]
+#[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
 pub use redis::{
     AbsoluteRedisRateLimiter, AbuseRedisRateLimiter, FixedWindowRedisRateLimiter, RedisKey,
     RedisRateLimiterOptions, RedisRateLimiterProvider, SlidingWindowRedisRateLimiter,
@@ -353,8 +369,13 @@ pub use strategy::{
 };
 pub use units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 
-/// The examples of the README, compiled and run with the documentation tests. One of them needs the default
-/// feature.
+/// The example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct PackageReadme;
+
+/// The examples of the repository's README, compiled and run with the documentation tests. One of them needs
+/// the default feature. The package does not contain this file; only documentation tests read it.
 #[cfg(all(doctest, feature = "redis-tokio"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

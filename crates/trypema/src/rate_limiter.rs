@@ -79,6 +79,7 @@ impl RateLimiter {
 
     /// Returns the strategies that are shared through Redis. Without a connection, every call fails.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn redis(&self) -> &RedisRateLimiterProvider {
         &self.redis
     }
@@ -86,6 +87,7 @@ impl RateLimiter {
     /// Returns the strategies that are shared through Redis, and decided in this process while it holds a
     /// lease.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn hybrid(&self) -> &HybridRateLimiterProvider {
         &self.hybrid
     }
@@ -253,6 +255,7 @@ impl RateLimiterBuilder {
     /// # }
     /// ```
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn redis(mut self, connection: impl Into<RedisConnection>) -> Self {
         self.redis.connection = Some(connection.into());
         self
@@ -261,6 +264,7 @@ impl RateLimiterBuilder {
     /// Sets the prefix of all keys in Redis, in place of `trypema`: any text, for example
     /// `RedisKey::encode("myapp:ratelimit")`.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn redis_prefix(mut self, prefix: RedisKey) -> Self {
         self.redis.prefix = prefix;
         self
@@ -268,6 +272,7 @@ impl RateLimiterBuilder {
 
     /// Sets the longest time that a call waits for Redis. The default is 50 ms.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn redis_deadline(mut self, deadline: Duration) -> Self {
         self.redis.call_timeout = deadline;
         self
@@ -275,6 +280,7 @@ impl RateLimiterBuilder {
 
     /// Sets the result of a call when Redis fails. The default is an `Err`.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn on_redis_failure(mut self, on_failure: OnFailure) -> Self {
         self.redis.on_failure = on_failure;
         self
@@ -284,6 +290,7 @@ impl RateLimiterBuilder {
     /// The interval is at most 1/140 of the window of a limit (1/163 for a token bucket). Resets and blocks
     /// reach other instances within the same time.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn sync_interval(mut self, interval: Duration) -> Self {
         self.redis.sync_interval = interval;
         self

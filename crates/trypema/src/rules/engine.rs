@@ -108,6 +108,7 @@ impl Engine {
     /// While Redis is unreachable, each rule's `on_store_failure` decides, or the limiter's failure policy
     /// for rules without one. This holds for every method of the engine.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn redis(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
         Self { limiter, select: |limiter| limiter.redis(), set: ArcSwap::new(rules.into()) }
     }
@@ -116,6 +117,7 @@ impl Engine {
     /// checks without a lease from Redis, in one call, and then spends leased units in this process. No call
     /// to Redis is needed if leased units cover all checks, or if one check is certain to be denied.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn hybrid(limiter: Arc<RateLimiter>, rules: impl Into<Arc<RuleSet>>) -> Self {
         Self { limiter, select: |limiter| limiter.hybrid(), set: ArcSwap::new(rules.into()) }
     }

@@ -111,6 +111,7 @@ impl RateLimitLayerBuilder<ByLimit> {
     /// The limiter's failure policy applies while Redis is unreachable. By default, and with
     /// [`OnFailure::Deny`](crate::redis::OnFailure::Deny), the response is a 503.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn redis(mut self, limiter: Arc<RateLimiter>) -> Self {
         self.settings.counters =
             Some(CounterStore { limiter, location: CounterLocation::Shared(|limiter| limiter.redis()) });
@@ -121,6 +122,7 @@ impl RateLimitLayerBuilder<ByLimit> {
     /// [`name`](Self::name), and a running
     /// [`keep_in_sync`](crate::hybrid::HybridRateLimiterProvider::keep_in_sync) task.
     #[cfg(feature = "_redis")]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "redis-tokio", feature = "redis-smol"))))]
     pub fn hybrid(mut self, limiter: Arc<RateLimiter>) -> Self {
         self.settings.counters =
             Some(CounterStore { limiter, location: CounterLocation::Shared(|limiter| limiter.hybrid()) });
