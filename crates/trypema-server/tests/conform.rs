@@ -16,6 +16,8 @@ mod client;
 mod docs;
 #[path = "conform/folder.rs"]
 mod folder;
+#[path = "conform/guides.rs"]
+mod guides;
 #[path = "service/harness.rs"]
 #[allow(dead_code, reason = "others use the rest")]
 mod harness;

@@ -78,6 +78,11 @@ impl InProcess {
         Client::connect(SocketAddr::from(([127, 0, 0, 1], self.address.port())))
     }
 
+    /// Returns the address of the check listener, for commands.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.address.port())
+    }
+
     /// Opens a connection to the admin listener, without a token.
     pub fn admin_client(&self) -> Client {
         Client::connect(self.admin.address)

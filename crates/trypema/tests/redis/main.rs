@@ -9,6 +9,7 @@ mod batching;
 mod cluster;
 mod compat;
 mod conformance;
+mod deadline;
 mod driver;
 mod exact;
 mod expiry;
@@ -21,6 +22,7 @@ mod server_of;
 #[allow(dead_code, reason = "shared with the tests of the hybrid provider")]
 mod shared_wait;
 mod smol;
+mod start_without_redis;
 #[cfg(feature = "redis-tokio")]
 mod strategies;
 #[cfg(feature = "redis-tokio")]

@@ -13,6 +13,7 @@ mod logging;
 mod matching;
 mod missing;
 mod outage;
+mod recipes;
 mod reloading;
 mod verdicts;
 mod watching;
