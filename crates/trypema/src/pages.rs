@@ -35,3 +35,18 @@ struct LimitadorPage;
 #[cfg(feature = "redis-tokio")]
 #[doc = include_str!("../../../docs/hybrid.md")]
 struct HybridPage;
+
+/// The tour of the library.
+#[cfg(all(feature = "axum", feature = "redis-tokio"))]
+#[doc = include_str!("../../../docs/guide.md")]
+struct GuidePage;
+
+/// Recipes.
+#[cfg(all(feature = "axum", feature = "redis-tokio"))]
+#[doc = include_str!("../../../docs/recipes.md")]
+struct RecipesPage;
+
+/// Settings: what each trades, and its measured effect.
+#[cfg(feature = "redis-tokio")]
+#[doc = include_str!("../../../docs/tuning.md")]
+struct TuningPage;
