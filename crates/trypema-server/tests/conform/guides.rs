@@ -27,11 +27,13 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     parts.map(|(language, text)| Block { language, text }).collect()
 }
 
-/// Returns the arguments of a command line for `trypema`, or `None` for other programs. A comment ends it.
+/// Returns the arguments of a command line for `trypema`, or `None` for other programs. A comment or a
+/// redirection ends it.
 fn arguments(line: &str) -> Option<Vec<&str>> {
     let line = line.split(" #").next().unwrap_or_default().trim().trim_end_matches('&');
     let line = line.strip_prefix("cargo run --bin trypema -- ").or_else(|| line.strip_prefix("trypema "))?;
-    Some(line.split_whitespace().map(|word| word.trim_matches(['\'', '"'])).collect())
+    let words = line.split_whitespace().take_while(|word| *word != ">");
+    Some(words.map(|word| word.trim_matches(['\'', '"'])).collect())
 }
 
 /// Whether `actual` is the line `expected`, in which `…` stands for any text.
