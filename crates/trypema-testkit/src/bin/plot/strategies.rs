@@ -89,7 +89,7 @@ fn subjects() -> Result<Vec<Subject>, TrypemaError> {
         subject("Fixed window: 100 in 10 s", move |rl, key| {
             rl.local().fixed_window().take(key, &fixed, 1).is_allowed()
         }),
-        subject("Abuse: the 100th in 10 s blocks, calls prolong it", move |rl, key| {
+        subject("Abuse: the 100th in 10 s blocks for 15 s", move |rl, key| {
             rl.local().abuse().take(key, &abuse, 1).is_allowed()
         }),
     ])
