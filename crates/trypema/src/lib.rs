@@ -375,7 +375,7 @@ pub use units::{HardLimitFactor, RateGroupSizeMs, RateLimit, WindowSizeSeconds};
 struct PackageReadme;
 
 /// The examples of the repository's README, compiled and run with the documentation tests. One of them needs
-/// the default feature. The package does not contain this file; only documentation tests read it.
-#[cfg(all(doctest, feature = "redis-tokio"))]
+/// axum. The package does not contain this file; only documentation tests read it.
+#[cfg(all(doctest, feature = "axum"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,14 +1,14 @@
-//! The blocks of the guides (`docs/guide.md`, `tuning.md`, `operating.md`, `recipes.md`): rules are valid,
-//! commands exist, and the commands of recipes print what the page shows.
+//! The blocks of the README and the guides (`docs/guide.md`, `tuning.md`, `operating.md`, `recipes.md`): rules
+//! are valid, commands exist, and the commands of the README and of recipes print what the page shows.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::folder::Folder;
-use crate::harness::trypema;
+use crate::harness::{Service, trypema};
 use crate::in_process::InProcess;
 
-const PAGES: [&str; 4] = ["guide.md", "operating.md", "recipes.md", "tuning.md"];
+const PAGES: [&str; 5] = ["../README.md", "guide.md", "operating.md", "recipes.md", "tuning.md"];
 
 fn page(name: &str) -> String {
     fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)).unwrap()
@@ -105,4 +105,33 @@ fn recipes_print_what_the_page_shows() {
         }
     }
     assert_eq!(compared, 8, "commands of recipes");
+}
+
+/// The README sends six requests to a server with nothing configured, and shows the first and the last answer.
+#[test]
+fn the_readme_shows_the_first_denial() {
+    let text = page("../README.md");
+    let blocks = blocks(&text);
+    let console = blocks.iter().find(|block| block.language == "console").unwrap();
+    let mut quoted = console.text.split('\'').skip(1).step_by(2);
+    let path = quoted.next().unwrap().strip_prefix("http://127.0.0.1:8080").unwrap();
+    let body = quoted.next().unwrap();
+    let (_, shown) = console.text.split_once("done\n").unwrap();
+    let (first, last) = shown.split_once("…\n").unwrap();
+
+    let service = Service::start(&[]);
+    let mut client = service.client();
+    let replies: Vec<_> = (0..6).map(|_| client.send("POST", path, &[], body)).collect();
+    for (shown, reply) in [(first, &replies[0]), (last, &replies[5])] {
+        let mut lines = shown.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
+        assert_eq!(status, reply.status.to_string());
+        for line in lines {
+            let (name, value) = line.split_once(": ").unwrap();
+            // The wait is rounded up, so a slow machine shows one second less at most.
+            let a_second_later = value.replace("12", "11");
+            let actual = reply.header(name);
+            assert!([Some(value), Some(&*a_second_later)].contains(&actual), "{line}, not {actual:?}");
+        }
+    }
 }
