@@ -80,8 +80,8 @@ struct BatcherState {
     queue: VecDeque<Arc<PendingRequest>>,
     /// Requests whose caller waits for a reply, ordered by deadline.
     deadlines: VecDeque<Arc<PendingRequest>>,
-    /// Whether the timer is set.
-    is_timer_set: bool,
+    /// The time that the timer is set to. No caller waits for an earlier deadline.
+    timer_at: Option<Timestamp>,
     driver: Option<CurrentDriver>,
     /// The number of drivers started so far.
     drivers: u64,
@@ -100,6 +100,14 @@ struct CurrentDriver {
     is_caller_gone: bool,
     /// The number of requests that expired in the queue since the driver last ran.
     expired_in_queue: u32,
+}
+
+/// A new setting of the timer.
+#[derive(Debug, PartialEq, Eq)]
+struct TimerChange {
+    at: Timestamp,
+    /// The setting that it replaces.
+    earlier: Option<Timestamp>,
 }
 
 /// The next step of the driver.
@@ -144,15 +152,15 @@ impl Batcher {
             return Err(unavailable("the queue is full (65536 requests)"));
         }
         state.queue.push_back(Arc::clone(request));
-        let needs_timer = state.add_deadline(request);
+        let timer = state.add_deadline(request);
         let is_driven = state.driver.as_ref().is_some_and(|driver| !driver.is_stalled());
         let (waker, new_driver) = match is_driven {
             true => (state.waker_for_queue(), None),
             false => (None, Some(Driver::new(self, state.replace_driver()))),
         };
         drop(state);
-        if needs_timer {
-            SystemClock.wake_at(request.deadline(), &Waker::from(Arc::clone(self)));
+        if let Some(timer) = timer {
+            self.set_timer(timer);
         }
         waker.into_iter().for_each(Waker::wake);
         // Without a runtime, the driver is dropped here and fails the request.
@@ -190,15 +198,25 @@ impl Batcher {
             late.extend(state.deadlines.pop_front());
         }
         let next = state.deadlines.front().map(|first| first.deadline());
-        state.is_timer_set = next.is_some();
+        let earlier = std::mem::replace(&mut state.timer_at, next);
         drop(state);
         let expired: Vec<Stage> = late.iter().map(|request| request.time_out()).collect();
         if expired.iter().any(|stage| *stage != Stage::Finished) {
             self.callers_gone(expired.into_iter());
         }
-        if let Some(next) = next {
-            SystemClock.wake_at(next, &Waker::from(self));
+        if let Some(at) = next {
+            self.set_timer(TimerChange { at, earlier });
         }
+    }
+
+    /// Sets the timer, and cancels an earlier setting that has not fired. Otherwise each change would leave a
+    /// timer behind, which would set itself again as long as there are callers.
+    fn set_timer(self: &Arc<Self>, change: TimerChange) {
+        let waker = Waker::from(Arc::clone(self));
+        if let Some(earlier) = change.earlier {
+            SystemClock.forget(earlier, &waker);
+        }
+        SystemClock.wake_at(change.at, &waker);
     }
 
     /// Returns the time that replaces the server's, if there is a clock for it.
@@ -212,15 +230,18 @@ impl Batcher {
 }
 
 impl BatcherState {
-    /// Inserts a request by its deadline. Returns whether the timer has to be set. The search runs from the
-    /// back: a new deadline is nearly always the latest.
-    fn add_deadline(&mut self, request: &Arc<PendingRequest>) -> bool {
+    /// Inserts a request by its deadline. Returns the change of the timer, if it has to fire earlier. The search
+    /// runs from the back: a new deadline is nearly always the latest.
+    fn add_deadline(&mut self, request: &Arc<PendingRequest>) -> Option<TimerChange> {
         let later =
             self.deadlines.iter().rev().take_while(|other| other.deadline() > request.deadline()).count();
         let position = self.deadlines.len() - later;
         self.deadlines.insert(position, Arc::clone(request));
-        let is_timer_set = std::mem::replace(&mut self.is_timer_set, true);
-        !is_timer_set || (position == 0 && later > 0)
+        let at = request.deadline();
+        if self.timer_at.is_some_and(|timer_at| timer_at <= at) {
+            return None;
+        }
+        Some(TimerChange { at, earlier: self.timer_at.replace(at) })
     }
 
     /// Installs the state of a new driver in place of the current one. Returns its number.
@@ -333,4 +354,36 @@ impl Wake for Batcher {
 
 fn unavailable(message: &'static str) -> RedisFailure {
     RedisFailure::new(RedisFailureKind::Unavailable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(deadline_us: u64) -> Arc<PendingRequest> {
+        let checks = CallerChecks::Many { requests: Vec::new(), atomic: 0 };
+        PendingRequest::new(checks, CallOptions::with_deadline(Timestamp::from_micros(deadline_us)))
+    }
+
+    fn change(at: u64, earlier: Option<u64>) -> Option<TimerChange> {
+        Some(TimerChange { at: Timestamp::from_micros(at), earlier: earlier.map(Timestamp::from_micros) })
+    }
+
+    #[test]
+    fn the_timer_fires_at_the_earliest_deadline() {
+        let mut state = BatcherState::default();
+        assert_eq!(state.add_deadline(&request(50)), change(50, None));
+        assert_eq!(state.add_deadline(&request(60)), None);
+        assert_eq!(state.add_deadline(&request(20)), change(20, Some(50)));
+        assert_eq!(state.add_deadline(&request(30)), None);
+    }
+
+    /// The timer of a call that was answered is still set. A call with an earlier deadline must not wait for it.
+    #[test]
+    fn the_timer_of_an_answered_call_does_not_delay_an_earlier_deadline() {
+        let mut state = BatcherState::default();
+        state.add_deadline(&request(50));
+        state.deadlines.clear(); // as `enqueue` does with requests that have their reply
+        assert_eq!(state.add_deadline(&request(20)), change(20, Some(50)));
+    }
 }
