@@ -327,6 +327,9 @@ impl SettingsFile {
             let setting = InvalidSetting::new(problem.field().to_string(), problem.reason());
             file.refuse(setting, problem.line());
         }
+        if let Some(more) = problems.map(|invalid| invalid.more()).filter(|more| *more > 0) {
+            file.refuse(InvalidSetting::new("", format!("and {more} more problems")), None);
+        }
         file.text = text;
         file
     }

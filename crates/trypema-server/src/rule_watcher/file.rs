@@ -30,7 +30,7 @@ pub(super) async fn watch(app: Arc<App>, mut source: FileRules, reload: Arc<Noti
             Err(_) => {
                 let count = app.rules().len();
                 tracing::error!(
-                    "rules: reading {source} was interrupted; keeping the previous {count} rules"
+                    "rules: reloading {source} failed with an internal error; {count} rules are in force"
                 );
             }
         }

@@ -157,8 +157,8 @@ impl<S: Strategy> LocalLimiter<S> {
     /// Reserves units that may be spent until `lease` has passed, and otherwise works like
     /// [`LocalLimiter::reserve`].
     ///
-    /// The units count from the end of the lease on, or from the end of an aligned window if that is sooner
-    /// (see [`LocalReceipt::recorded_at`]). So no interval of a window's length exceeds the limit.
+    /// The units count from now on, as if they were spent at the end of the lease, or at the end of an aligned
+    /// window if that is sooner (see [`LocalReceipt::recorded_at`]). So no interval of a window's length exceeds the limit.
     pub fn reserve_for<'l>(
         &self,
         key: &str,

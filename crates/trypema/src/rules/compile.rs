@@ -21,7 +21,7 @@ use super::problem::{FieldPath, InvalidRules, Problems, RuleProblem};
 use super::set::{CompiledRule, List, Lists, Placeholder, RuleSet, Values};
 
 /// The longest rule id, in bytes. Ids are part of every counter name and of response headers.
-const MAX_ID_BYTES: usize = 64;
+pub(super) const MAX_ID_BYTES: usize = 64;
 
 /// The longest name, plan or key pattern, in characters. The table `rate_limit_rules` has the same limit.
 const MAX_TEXT_CHARS: usize = 255;

@@ -5,7 +5,8 @@
 //!
 //! - A value of the wrong type, or an unknown field, is recorded, and reading continues.
 //! - A missing field, or a text that its type refuses, ends the attempt. The next attempt puts a placeholder
-//!   there. Each rule is read separately, so that an attempt is short.
+//!   there. Each rule is read separately, so that an attempt is usually short. All attempts together read a
+//!   bounded number of values.
 
 mod any;
 mod error;
@@ -25,10 +26,11 @@ use super::compile::compile_partly;
 use super::definition::Rules;
 use super::problem::{FieldPath, InvalidRules, Problems, RuleProblem};
 use super::set::RuleSet;
-use error::{DeserializeError, Location, LocationStep};
+use error::{DeserializeError, Location, LocationStep, MISSING};
 use placeholder::PlaceholderDeserializer;
 use tree::{Format, MappingEntry, Node, NodeRef, Tree};
-use value::{NodeDeserializer, ReadContext};
+use value::{NodeDeserializer, ReadContext, too_many_values};
+use yaml::MAX_VALUES;
 
 /// The largest document: enough for fifty thousand rules, and small enough to read at once.
 pub(super) const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -103,11 +105,10 @@ impl<'a> Document<'a> {
     pub fn read<T: DeserializeOwned>(&self) -> Parsed<T> {
         let mut reader = Reader::new(self);
         let value = match self.root() {
-            Some((item, _)) => {
-                reader.value(item, Location { around: None, step: LocationStep::Whole, line: item.line })
-            }
+            Some((item, _)) => reader.value(item, Location::root(item.line)),
             None => {
-                reader.problems.push(RuleProblem::new(FieldPath::default(), "empty").in_line(1));
+                let line = self.tree.first_line();
+                reader.problems.push(RuleProblem::new(FieldPath::default(), "empty").in_line(line));
                 None
             }
         };
@@ -204,7 +205,10 @@ impl<'d> Reader<'d> {
         let mut problems = self.document.problems.clone();
         // A value that the parser left out may be the only reason why something is missing.
         let mut others = self.problems;
-        others.retain(|problem| problems.listed().iter().all(|known| !problem.field.is_within(&known.field)));
+        others.retain(|problem| {
+            let is_around = |known: &RuleProblem| problem.field.is_within(&known.field);
+            problem.reason != MISSING || !problems.listed().iter().any(is_around)
+        });
         problems.append(others);
         problems
     }
@@ -214,7 +218,13 @@ impl<'d> Reader<'d> {
         let tree = &self.document.tree;
         let node = tree.nodes.get(item.node).filter(|_| !self.is_ended)?;
         let (mut placeholders, mut skipped) = (BTreeSet::new(), BTreeSet::new());
+        self.count += 1;
         loop {
+            if self.count > MAX_VALUES {
+                self.problems.push(too_many_values().at(&location).into_problem());
+                self.is_ended = true;
+                return None;
+            }
             let count = Cell::new(self.count);
             let problems = RefCell::default();
             let context =
@@ -224,10 +234,12 @@ impl<'d> Reader<'d> {
             } else {
                 T::deserialize(NodeDeserializer::new(node, location, &context))
             };
-            let (count, found) = (context.count.get(), context.problems.into_inner());
+            let found = context.problems.into_inner();
+            // Failed attempts count as well: they bound the work for a document with many problems.
+            self.count = context.count.get();
             let error = match read {
                 Ok(value) => {
-                    (self.count, _) = (count, self.problems.append(found));
+                    self.problems.append(found);
                     return Some(value);
                 }
                 Err(error) => error,
@@ -235,9 +247,16 @@ impl<'d> Reader<'d> {
             let is_fatal = error.is_fatal;
             let replaced = if error.is_in_name { &mut skipped } else { &mut placeholders };
             let problem = error.into_problem();
-            let is_new = replaced.insert(problem.field.clone());
+            let field = problem.field.clone();
+            let mut is_new = replaced.insert(field.clone());
             if is_new {
                 self.problems.push(problem);
+            }
+            // The type refuses the placeholder, too: replace the value around it.
+            let mut around = field.parent();
+            while let Some(field) = around.filter(|_| !is_new) {
+                around = field.parent();
+                is_new = placeholders.insert(field);
             }
             if is_fatal || !is_new || placeholders.len() + skipped.len() > MAX_ATTEMPTS {
                 self.problems.append(found);
@@ -252,17 +271,17 @@ impl<'d> Reader<'d> {
         let mut rules = Rules::default();
         let Some((root, node)) = document.root() else {
             let reason = "empty: write `rules: []` for no rules";
-            self.problems.push(RuleProblem::new(FieldPath::default(), reason).in_line(1));
+            let line = document.tree.first_line();
+            self.problems.push(RuleProblem::new(FieldPath::default(), reason).in_line(line));
             return rules;
         };
-        let location = Location { around: None, step: LocationStep::Whole, line: root.line };
+        let location = Location::root(root.line);
         let Node::Mapping(entries) = node else {
             self.problems.push(DeserializeError::need("a mapping", node).at(&location).into_problem());
             return rules;
         };
         for MappingEntry { name, item } in entries {
-            let location =
-                Location { around: Some(&location), step: LocationStep::Name(name), line: item.line };
+            let location = location.inside(LocationStep::Name(name), item.line);
             match &**name {
                 "rules" => rules.rules = self.elements(*item, location),
                 "overrides" => rules.overrides = self.elements(*item, location),
@@ -288,14 +307,16 @@ impl<'d> Reader<'d> {
             }
             return Vec::new();
         };
-        let mut elements = Vec::with_capacity(items.len());
+        let mut elements = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            let location =
-                Location { around: Some(&location), step: LocationStep::Index(index), line: item.line };
+            let location = location.inside(LocationStep::Index(index), item.line);
             // An element that cannot be read has a placeholder, so that the indexes of the others stay.
             let element =
                 self.value(*item, location).or_else(|| T::deserialize(PlaceholderDeserializer).ok());
-            elements.extend(element);
+            // Nothing compiles rules with more problems than are listed, so nothing needs them.
+            if self.problems.is_complete() {
+                elements.extend(element);
+            }
             if self.is_ended {
                 break;
             }

@@ -65,10 +65,25 @@ pub(super) struct Problems {
 
 impl Problems {
     pub(super) fn push(&mut self, problem: RuleProblem) {
+        self.push_with(|| problem);
+    }
+
+    /// Adds the problem that `problem` returns, or only counts it if the list is full.
+    pub(super) fn push_with(&mut self, problem: impl FnOnce() -> RuleProblem) {
         self.found += 1;
-        if self.listed.len() < MAX_PROBLEMS {
-            self.listed.push(problem);
+        if !self.is_full() {
+            self.listed.push(problem());
         }
+    }
+
+    /// Counts a problem that is not listed.
+    pub(super) fn count_unlisted(&mut self) {
+        self.found += 1;
+    }
+
+    /// Whether no more problems are listed.
+    pub(super) fn is_full(&self) -> bool {
+        self.listed.len() >= MAX_PROBLEMS
     }
 
     pub(super) fn append(&mut self, others: Self) {
@@ -196,6 +211,12 @@ impl FieldPath {
     /// Returns the path to an element of this list.
     pub(super) fn at(&self, index: usize) -> Self {
         self.step(PathStep::Index(index))
+    }
+
+    /// Returns the path to the field around this one.
+    pub(super) fn parent(&self) -> Option<Self> {
+        let (_, around) = self.steps.split_last()?;
+        Some(Self { steps: around.to_vec() })
     }
 
     /// Whether this path is `outer`, or leads to a field inside of `outer`.

@@ -65,7 +65,7 @@ impl CheckApi {
         if !is_profile_name(name) {
             return Err(ApiError::bad_request(
                 "the path needs to be /v1/forward-auth/PROFILE and nothing more: attributes, cost and deny_status are set by \
-                 `forward_auth.profiles` of the service's configuration file",
+                 `forward_auth.profiles` of the server's configuration file",
             ));
         }
         self.profiles.get(name).ok_or_else(|| {

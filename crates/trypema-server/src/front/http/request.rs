@@ -19,6 +19,9 @@ use crate::mode::Mode;
 /// list.
 pub(super) const NO_ADDRESS: &str = "ip: need an address, as in 203.0.113.9 or 2001:db8::1, without a port";
 
+/// The most characters of a parser's message that a response repeats.
+const MAX_SHOWN_CHARACTERS: usize = 300;
+
 /// Whether a value of `ip` is an address.
 pub(super) fn is_address(value: &str) -> bool {
     value.parse::<IpAddr>().is_ok()
@@ -93,7 +96,18 @@ pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError
 
 fn read_any<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     serde_json::from_slice(body)
-        .map_err(|error| ApiError::bad_request(format!("invalid request body: {error}")))
+        .map_err(|error| ApiError::bad_request(format!("invalid request body: {}", shortened(&error))))
+}
+
+/// Returns the message of an error. It may repeat a part of the body, which may be long.
+fn shortened(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    match message.char_indices().nth(MAX_SHOWN_CHARACTERS) {
+        Some((end, _)) => {
+            format!("{}… at line {} column {}", &message[..end], error.line(), error.column())
+        }
+        None => message,
+    }
 }
 
 /// Parses a body that is a JSON object. The error lists the problems that `check` returns. If there are none,
@@ -108,7 +122,7 @@ pub(super) fn read_document<T: DeserializeOwned>(
     };
     // Reading again costs time, but only for an invalid body.
     let Ok(document) = serde_json::from_slice::<Document<'_>>(body) else { return Err(first) };
-    match check(&document).or(document.read::<T>().invalid) {
+    match check(&document).or_else(|| document.read::<T>().invalid) {
         Some(invalid) => Err(ApiError::bad_request(format!("the body is invalid:\n{invalid}"))),
         None => Err(first),
     }
@@ -266,18 +280,18 @@ pub(super) fn read_batch(body: &[u8], max: usize) -> Result<Vec<CheckRequest<'_>
 mod tests {
     use super::*;
 
-    fn origin_not_allowed(body: &str) -> String {
+    fn refusal_of(body: &str) -> String {
         let body = body.as_bytes();
         let read = if is_batch(body) {
             read_batch(body, 2).map(drop)
         } else {
             read::<CheckRequest<'_>>(body).map(drop)
         };
-        read.expect_err("this is no request").to_json()
+        read.expect_err("the body is invalid").to_json()
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_name_the_problem_and_its_location() {
         let cases = [
             ("", "EOF while parsing"),
             ("{}", "missing field `attributes`"),
@@ -296,11 +310,12 @@ mod tests {
             (r#"[[{"user":"bob"},2,"peek"]]"#, "expected an object"),
             (r#"{"attributes":{}} x"#, "trailing characters"),
             (r#"[{"attributes":{}},{"attributes":{}},{"attributes":{}}]"#, "the maximum is 2 (max_batch)"),
+            (&format!("{{\"{}\": 1}}", "x".repeat(100_000)), "xxx… at line 1 column 100003"),
             (&"[".repeat(200_000), "expected an object"),
             (&r#"{"attributes":"#.repeat(200_000), "expected a text"),
         ];
         for (body, expected) in cases {
-            let detail = origin_not_allowed(body);
+            let detail = refusal_of(body);
             assert!(detail.contains(expected), "{body:.60}: {detail}");
         }
     }

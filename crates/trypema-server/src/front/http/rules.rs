@@ -15,6 +15,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use trypema::rules::{Rule, Rules};
 
 pub(super) use candidates::CandidatesResponse;
@@ -192,8 +193,13 @@ impl From<EditResult> for EditResponse {
 }
 
 /// Parses a rule set on `worker`, because it may be long.
-async fn read_on(worker: Worker, body: Body) -> Result<Rules, ApiError> {
+async fn read_rules(worker: Worker, body: Body) -> Result<Rules, ApiError> {
     worker.run(move || read_document(&body, |document| document.rule_set().err())).await?
+}
+
+/// Parses a change on the worker for changes: an invalid body may be long.
+async fn read_change<T: DeserializeOwned + Send + 'static>(body: Body) -> Result<T, ApiError> {
+    Worker::Changes.run(move || read_document(&body, |_| None)).await?
 }
 
 /// Writes a JSON response on `worker`, because it may be long.

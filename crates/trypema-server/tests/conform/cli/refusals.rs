@@ -291,3 +291,21 @@ fn a_redis_that_refuses_the_login_ends_the_start() {
     assert!(log.contains("redis") && log.contains("password"), "{log}");
     assert!(!log.contains("hunter2"), "{log}");
 }
+
+/// A value for which no placeholder fits hides no other problem, and causes none.
+#[test]
+fn a_wrong_list_of_attributes_hides_no_other_problem() {
+    for attributes in ["5", "[plan]", "[plan=a, plan=b]"] {
+        let config = format!(
+            "redis_url: redis://127.0.0.1:1\nmax_batch: many\nforward_auth:\n  profiles:\n    \
+             shop: {{attributes: {attributes}}}\n"
+        );
+        let flags = ["--config", "config.yaml", "--provider", "redis"];
+        let (code, log) = refused(&[("config.yaml", &config)], &flags);
+        assert_eq!(code, 2, "{log}");
+        for expected in ["forward_auth.profiles.shop.attributes", "max_batch"] {
+            assert!(log.contains(expected), "{attributes}: {log}");
+        }
+        assert!(!log.contains("redis_url"), "{attributes}: {log}");
+    }
+}

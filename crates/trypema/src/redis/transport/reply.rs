@@ -18,7 +18,7 @@ pub(super) enum CommandOutcome {
     Ask(String),
     /// The command did not run: the server is a replica.
     ReadOnly(RedisFailure),
-    /// The command did not run and may be sent again: the server or its cluster is not ready.
+    /// The command did not run, because the server or its cluster is not ready. The caller may try again.
     NotReady(RedisFailure),
     /// The server refused the command. Nothing was written, because scripts write last.
     Refused(RedisFailure),

@@ -7,17 +7,18 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use super::error::{Location, LocationStep};
 use super::scalar::Scalar;
 use super::tree::{Format, MappingEntry, Node, NodeRef, Tree};
-use super::yaml::{MAX_DEPTH, MAX_VALUES};
+use super::yaml::{MAX_DEPTH, MAX_FIELDS, MAX_NAME_BYTES, MAX_TEXT_BYTES, MAX_VALUES};
 use super::{Document, Problems};
-use crate::rules::problem::{FieldPath, RuleProblem};
+use crate::rules::problem::RuleProblem;
 
 impl<'de> Deserialize<'de> for Document<'static> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let builder = RefCell::default();
         let root =
-            deserializer.deserialize_any(NodeVisitor { builder: &builder, field: FieldPath::default() })?;
+            deserializer.deserialize_any(NodeVisitor { builder: &builder, location: Location::ROOT })?;
         let TreeBuilder { nodes, problems } = builder.into_inner();
         Ok(Self { tree: Tree { nodes, root: Some(root), format: Format::Typed }, problems })
     }
@@ -33,7 +34,7 @@ struct TreeBuilder {
 /// Reads one value into the tree.
 struct NodeVisitor<'g> {
     builder: &'g RefCell<TreeBuilder>,
-    field: FieldPath,
+    location: Location<'g>,
 }
 
 impl NodeVisitor<'_> {
@@ -51,11 +52,12 @@ impl NodeVisitor<'_> {
         self.keep(Node::Scalar(Scalar { text: text.into(), is_plain: true }))
     }
 
-    fn inside<E: Error>(&self, field: FieldPath) -> Result<NodeVisitor<'_>, E> {
-        if field.steps.len() > MAX_DEPTH {
+    fn inside<'v, E: Error>(&'v self, step: LocationStep<'v>) -> Result<NodeVisitor<'v>, E> {
+        let location = self.location.inside(step, 0);
+        if location.depth > MAX_DEPTH {
             return Err(E::custom(format_args!("values more than {MAX_DEPTH} levels deep")));
         }
-        Ok(NodeVisitor { builder: self.builder, field })
+        Ok(NodeVisitor { builder: self.builder, location })
     }
 }
 
@@ -95,12 +97,16 @@ impl<'de> Visitor<'de> for NodeVisitor<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<NodeRef, E> {
+        if text.len() > MAX_TEXT_BYTES {
+            let bytes = text.len();
+            return Err(E::custom(format_args!("text of {bytes} bytes: need at most {MAX_TEXT_BYTES}")));
+        }
         self.keep(Node::Scalar(Scalar { text: text.to_owned().into(), is_plain: false }))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<NodeRef, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = list.next_element_seed(self.inside(self.field.at(items.len()))?)? {
+        while let Some(item) = list.next_element_seed(self.inside(LocationStep::Index(items.len()))?)? {
             items.push(item);
         }
         self.keep(Node::List(items))
@@ -109,12 +115,22 @@ impl<'de> Visitor<'de> for NodeVisitor<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut mapping: A) -> Result<NodeRef, A::Error> {
         let (mut entries, mut names) = (Vec::new(), BTreeSet::new());
         while let Some(name) = mapping.next_key::<String>()? {
-            let field = self.field.then(&name);
-            let item = mapping.next_value_seed(self.inside(field.clone())?)?;
+            if name.len() > MAX_NAME_BYTES {
+                let bytes = name.len();
+                let reason = format_args!("a field's name of {bytes} bytes: need at most {MAX_NAME_BYTES}");
+                return Err(A::Error::custom(reason));
+            }
+            if entries.len() >= MAX_FIELDS {
+                return Err(A::Error::custom(format_args!("more than {MAX_FIELDS} fields in one mapping")));
+            }
+            let inside = self.inside(LocationStep::Name(&name))?;
+            let field = inside.location;
+            let item = mapping.next_value_seed(inside)?;
             if names.insert(name.clone()) {
                 entries.push(MappingEntry { name: name.into(), item });
             } else {
-                self.builder.borrow_mut().problems.push(RuleProblem::new(field, "written twice"));
+                let problem = || RuleProblem::new(field.field(), "written twice");
+                self.builder.borrow_mut().problems.push_with(problem);
             }
         }
         self.keep(Node::Mapping(entries))

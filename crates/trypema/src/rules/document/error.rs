@@ -10,6 +10,9 @@ use crate::rules::problem::{FieldPath, RuleProblem};
 /// The most characters of an invalid text that an error repeats.
 const SHOWN_CHARACTERS: usize = 40;
 
+/// The reason of a problem with a field that is required and not there.
+pub(super) const MISSING: &str = "missing";
+
 /// A value that does not have the required type. The location is added while the error propagates outwards.
 #[derive(Debug)]
 pub(super) struct DeserializeError {
@@ -35,6 +38,8 @@ pub(super) struct Location<'p> {
     pub(super) around: Option<&'p Location<'p>>,
     pub(super) step: LocationStep<'p>,
     pub(super) line: u64,
+    /// The number of steps from the root.
+    pub(super) depth: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +49,19 @@ pub(super) enum LocationStep<'p> {
     Index(usize),
 }
 
-impl Location<'_> {
+impl<'p> Location<'p> {
+    /// The outermost value of a document without lines.
+    pub(super) const ROOT: Self = Self::root(0);
+
+    pub(super) const fn root(line: u64) -> Self {
+        Self { around: None, step: LocationStep::Whole, line, depth: 0 }
+    }
+
+    /// Returns the location of a field or element of this value.
+    pub(super) fn inside(&'p self, step: LocationStep<'p>, line: u64) -> Self {
+        Self { around: Some(self), step, line, depth: self.depth + 1 }
+    }
+
     pub(super) fn field(&self) -> FieldPath {
         let around = self.around.map_or_else(FieldPath::default, Location::field);
         match self.step {
@@ -151,6 +168,6 @@ impl Error for DeserializeError {
     }
 
     fn missing_field(name: &'static str) -> Self {
-        Self { missing: Some(name), ..Self::new("missing") }
+        Self { missing: Some(name), ..Self::new(MISSING) }
     }
 }

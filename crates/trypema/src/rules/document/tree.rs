@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use super::super::problem::{FieldPath, PathStep};
 use super::scalar::Scalar;
+use crate::rules::compile::MAX_ID_BYTES;
 
 /// The values of a document.
 #[derive(Debug)]
@@ -59,6 +60,11 @@ impl Node<'_> {
 }
 
 impl<'a> Tree<'a> {
+    /// Returns the first line; 0 if the format has no lines.
+    pub(super) fn first_line(&self) -> u64 {
+        u64::from(self.format == Format::Yaml)
+    }
+
     /// Returns the line of a field, or that of the innermost existing field around it.
     pub(super) fn line_of(&self, field: &FieldPath) -> Option<u64> {
         self.path_to(field).last().map(|item| item.line).filter(|line| *line > 0)
@@ -85,7 +91,9 @@ impl<'a> Tree<'a> {
             _ => return None,
         };
         match self.node_of(&FieldPath::of(list).at(*index).then(id))? {
-            Node::Scalar(scalar) if !scalar.is_null() => Some(scalar.text.clone().into_owned()),
+            Node::Scalar(scalar) if !scalar.is_null() => {
+                Some(scalar.text.chars().take(MAX_ID_BYTES).collect())
+            }
             _ => None,
         }
     }

@@ -12,12 +12,12 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::error::{DeserializeError, Location, LocationStep};
+use super::error::{DeserializeError, Location, LocationStep, MISSING};
 use super::placeholder::PlaceholderDeserializer;
 use super::scalar::{Scalar, ScalarValue};
 use super::tree::{Format, MappingEntry, Node, NodeRef, Tree};
 use super::variant::{ContentVariant, UnitVariant};
-use super::yaml::MAX_VALUES;
+use super::yaml::{MAX_DEPTH, MAX_VALUES, too_deep};
 use crate::rules::problem::{FieldPath, PathStep, Problems};
 
 /// One attempt to read a value.
@@ -53,6 +53,11 @@ impl ReadContext<'_> {
         });
         names.filter(|name| entries.iter().all(|entry| entry.name != *name)).collect()
     }
+}
+
+/// The error of a document whose reading takes too long.
+pub(super) fn too_many_values() -> DeserializeError {
+    DeserializeError::fatal(format!("aliases or problems make more than {MAX_VALUES} values to read"))
 }
 
 /// A value that is being deserialized.
@@ -91,21 +96,20 @@ impl<'p> NodeDeserializer<'p> {
         step: LocationStep<'_>,
         seed: S,
     ) -> Result<S::Value, DeserializeError> {
-        let location = Location { around: Some(&self.location), step, line: item.line };
+        let location = self.location.inside(step, item.line);
         let context = self.context;
+        if location.depth > MAX_DEPTH {
+            return Err(DeserializeError::fatal(too_deep()).at(&location));
+        }
         context.count.set(context.count.get() + 1);
         if context.count.get() > MAX_VALUES {
-            let reason = format!("aliases make more than {MAX_VALUES} values");
-            return Err(DeserializeError::fatal(reason).at(&location));
+            return Err(too_many_values().at(&location));
         }
         if context.has_placeholder(&location) {
             return seed.deserialize(PlaceholderDeserializer).map_err(|error| error.at(&location));
         }
-        let node = context
-            .tree
-            .nodes
-            .get(item.node)
-            .ok_or_else(|| DeserializeError::new("missing").at(&location))?;
+        let node =
+            context.tree.nodes.get(item.node).ok_or_else(|| DeserializeError::new(MISSING).at(&location))?;
         seed.deserialize(NodeDeserializer { node, location, context })
     }
 
@@ -362,8 +366,7 @@ impl<'p> MappingFields<'p> {
     }
 
     fn location_of<'q>(&'q self, entry: &'q MappingEntry<'q>) -> Location<'q> {
-        let around = Some(self.mapping.location());
-        Location { around, step: LocationStep::Name(&entry.name), line: entry.item.line }
+        self.mapping.location().inside(LocationStep::Name(&entry.name), entry.item.line)
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
 
-use super::error::{DeserializeError, Location, LocationStep};
+use super::error::{DeserializeError, LocationStep};
 use super::tree::MappingEntry;
 use super::value::NodeDeserializer;
 
@@ -27,8 +27,7 @@ impl<'p> ContentVariant<'p> {
     ) -> Result<Self, DeserializeError> {
         let unknown = entries.iter().find(|entry| !names.contains(&&*entry.name));
         if let Some(MappingEntry { name, item }) = unknown {
-            let location =
-                Location { around: Some(choice.location()), step: LocationStep::Name(name), line: item.line };
+            let location = choice.location().inside(LocationStep::Name(name), item.line);
             return Err(
                 DeserializeError::new(format!("unknown: need one of {}", names.join(", "))).at(&location)
             );

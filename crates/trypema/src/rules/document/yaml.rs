@@ -17,13 +17,13 @@ pub(super) const MAX_VALUES: usize = 2_000_000;
 
 /// The most fields in a mapping. A rule has a dozen, and an override a handful. Detecting duplicates takes a
 /// linear search for each field.
-const MAX_FIELDS: usize = 100;
+pub(super) const MAX_FIELDS: usize = 100;
 
 /// The longest name of a field. Errors repeat it.
-const MAX_NAME_BYTES: usize = 255;
+pub(super) const MAX_NAME_BYTES: usize = 255;
 
 /// The longest text of a value: longer than any token that identifies a client.
-const MAX_TEXT_BYTES: usize = 16 * 1024;
+pub(super) const MAX_TEXT_BYTES: usize = 16 * 1024;
 
 /// The tree of a text, and the problems after which parsing continued.
 pub(super) struct YamlTree<'a> {
@@ -81,7 +81,7 @@ fn first_tab(text: &str, from: u64) -> Option<u64> {
         .map(|(number, _)| number)
 }
 
-fn too_deep() -> String {
+pub(super) fn too_deep() -> String {
     format!("values more than {MAX_DEPTH} levels deep")
 }
 
@@ -187,7 +187,7 @@ impl<'a> YamlTreeBuilder<'a> {
         }
         match self.anchors.get(&anchor) {
             Some(node) => {
-                self.location(NodeRef { line, node: *node });
+                self.attach(NodeRef { line, node: *node });
                 Ok(())
             }
             None => Err(self.refusal(line, "an alias of a value that contains it, or of a field's name")),
@@ -221,12 +221,12 @@ impl<'a> YamlTreeBuilder<'a> {
         if anchor != 0 {
             self.anchors.insert(anchor, id);
         }
-        self.location(NodeRef { line, node: id });
+        self.attach(NodeRef { line, node: id });
         Ok(())
     }
 
     /// Adds a value to the innermost open list or mapping.
-    fn location(&mut self, item: NodeRef) {
+    fn attach(&mut self, item: NodeRef) {
         match self.open.last_mut() {
             None => self.root = Some(item),
             Some(OpenNode { node: Node::List(items), .. }) => items.push(item),
@@ -251,6 +251,10 @@ impl<'a> YamlTreeBuilder<'a> {
 
     /// Records a problem after which parsing continues.
     fn refuse(&mut self, line: u64, reason: impl Into<String>) {
+        if self.problems.is_full() {
+            self.problems.count_unlisted();
+            return;
+        }
         let problem = self.refusal(line, reason);
         self.problems.push(problem);
     }

@@ -1,6 +1,6 @@
 //! Parts of YAML that rules do not need: each is either supported or rejected, and each is bounded.
 
-use trypema::rules::Rules;
+use trypema::rules::{Document, Rules};
 
 use super::corpus;
 
@@ -70,7 +70,7 @@ fn aliases_are_counted_each_time() {
         "  - *rule\n".repeat(1_100)
     );
     let problem = problem(&text);
-    assert!(problem.contains("aliases make more than 2000000 values"), "{problem}");
+    assert!(problem.contains("aliases or problems make more than 2000000 values"), "{problem}");
 }
 
 #[test]
@@ -161,4 +161,64 @@ fn a_value_below_its_name_has_the_line_of_the_name() {
     let lines: Vec<_> =
         invalid.problems().iter().map(|problem| (problem.field().to_string(), problem.line())).collect();
     assert_eq!(lines, [("rules[0].endpoints[1]".to_owned(), Some(8)), ("rules[0].name".to_owned(), Some(9))]);
+}
+
+/// Reads a document of another format, here JSON, which has the bounds of YAML.
+fn json_error(text: &str) -> String {
+    serde_json::from_str::<Document<'_>>(text).unwrap_err().to_string()
+}
+
+#[test]
+fn json_has_the_bounds_of_yaml() {
+    let name = "n".repeat(300);
+    let fields: Vec<String> = (0..101).map(|field| format!("\"f{field}\": 0")).collect();
+    for (text, expected) in [
+        (format!("{{\"{name}\": 0}}"), "a field's name of 300 bytes: need at most 255"),
+        (format!("{{{}}}", fields.join(",")), "more than 100 fields in one mapping"),
+        (format!("\"{}\"", "t".repeat(20_000)), "text of 20000 bytes: need at most 16384"),
+        (format!("{}{}", "[".repeat(40), "]".repeat(40)), "values more than 32 levels deep"),
+    ] {
+        let error = json_error(&text);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Each alias contains the previous one. Reading them all would need a stack of 100,000 values.
+#[test]
+fn a_chain_of_aliases_is_bounded_in_depth() {
+    let mut text = "- &a0 [1]\n".to_owned();
+    (1..100_000).for_each(|level| text.push_str(&format!("- &a{level} [*a{}]\n", level - 1)));
+    let invalid = Document::from_yaml(&text).unwrap().read::<serde_json::Value>().invalid.unwrap();
+    assert!(invalid.to_string().contains("values more than 32 levels deep"), "{invalid}");
+}
+
+/// Each alias has more problems than the reader makes attempts. The attempts count as values, too.
+#[test]
+fn problems_of_aliases_are_counted_each_time() {
+    let limits = ["{}"; 60].join(", ");
+    let text = format!(
+        "rules:\n  - &rule {{ id: a, scope: user, strategy: {{ token_bucket: {{ limits: [{limits}] }} }} }}\n{}",
+        "  - *rule\n".repeat(100_000)
+    );
+    let invalid = corpus::refusal(&text);
+    assert_eq!(invalid.problems().len(), 100);
+    assert!(invalid.more() > 0);
+}
+
+#[test]
+fn all_problems_of_a_long_list_are_counted() {
+    let text = format!("{{\"rules\": [{}]}}", vec!["0"; 200_000].join(","));
+    let document: Document<'_> = serde_json::from_str(&text).unwrap();
+    let invalid = document.rule_set().unwrap_err();
+    assert_eq!((invalid.problems().len(), invalid.more()), (100, 199_900));
+}
+
+/// A merge key may be the reason why a field is missing, but not why another has a wrong value.
+#[test]
+fn a_merge_key_hides_only_missing_fields() {
+    let text = format!("<<: {{}}\nrules:\n  - {RULE}    priority: high\n");
+    let invalid = corpus::refusal(&text);
+    let [merge, priority] = invalid.problems() else { panic!("{invalid}") };
+    assert!(merge.reason().contains("merge keys"), "{invalid}");
+    assert_eq!(priority.field().to_string(), "rules[0].priority");
 }

@@ -6,11 +6,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use trypema::rules::Rule;
 
-use super::edit_response;
 use super::item::ItemResponse;
 use super::precondition::Precondition;
+use super::{edit_response, read_change};
 use crate::front::http::problem::ApiError;
-use crate::front::http::request::read_document;
 use crate::front::http::{AdminApi, RouteResult, body};
 use crate::net::ConnectionSlot;
 use crate::rules::change::ItemName;
@@ -43,7 +42,7 @@ impl AdminApi {
     pub(super) async fn create_rule(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> RouteResult {
         let who = self.access.admit_admin(request.headers(), slot)?;
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let rule: Rule = read_document(&body, |_| None)?;
+        let rule: Rule = read_change(body).await?;
         let changed = self.edit(&who, slot, move |stored| {
             if stored.rule(&rule.id).is_some() {
                 return Err(ApiError::new(
@@ -67,7 +66,7 @@ impl AdminApi {
         let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::required(request.headers())?;
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let rule: Rule = read_document(&body, |_| None)?;
+        let rule: Rule = read_change(body).await?;
         if rule.id != id {
             return Err(ApiError::bad_request(format!(
                 "the id of the body is {:?}, that of the path {id:?}",
@@ -93,7 +92,7 @@ impl AdminApi {
         let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::required(request.headers())?;
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let EnabledChange { enabled } = read_document(&body, |_| None)?;
+        let EnabledChange { enabled } = read_change(body).await?;
         let id = id.to_owned();
         let changed = self.edit(&who, slot, move |stored| {
             stored.rule(&id).transpose()?;

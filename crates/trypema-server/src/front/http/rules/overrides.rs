@@ -6,12 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trypema::rules::{KeyValues, KeyVerdict, Numbers, Override, Rule, RuleSet, Rules};
 
-use super::edit_response;
 use super::item::ItemResponse;
 use super::precondition::Precondition;
+use super::{edit_response, read_change};
 use crate::front::http::problem::ApiError;
 use crate::front::http::query::pairs;
-use crate::front::http::request::read_document;
 use crate::front::http::response::json;
 use crate::front::http::text::decoded_path;
 use crate::front::http::{AdminApi, RouteResult, body};
@@ -95,7 +94,7 @@ impl AdminApi {
         let who = self.access.admit_admin(request.headers(), slot)?;
         let precondition = Precondition::read(request.headers())?;
         let body = body::read(request.into_body(), self.max_body, slot).await?;
-        let OverrideChange { strategy, verdict } = read_document(&body, |_| None)?;
+        let OverrideChange { strategy, verdict } = read_change(body).await?;
         let changed = self.edit(&who, slot, move |stored| {
             let target = OverrideTarget::of(stored, &name)?;
             let mut proposed = target.without(stored, precondition)?;

@@ -9,7 +9,7 @@ use trypema::rules::{Rule, Rules};
 
 use super::one::no_rule;
 use super::precondition::Precondition;
-use super::{EditResponse, json_on, read_on, with_etag};
+use super::{EditResponse, json_on, read_rules, with_etag};
 use crate::background_worker::Worker;
 use crate::config::MAX_RULESET_BYTES;
 use crate::front::http::accounting::{Accounting, with_accounting};
@@ -92,7 +92,7 @@ impl AdminApi {
         let worker = mode.worker();
         let _turn = self.rulesets.acquire(worker).await?;
         let body = body::read(request.into_body(), MAX_RULESET_BYTES.max(self.max_body), slot).await?;
-        let rules: Rules = read_on(worker, body).await?;
+        let rules: Rules = read_rules(worker, body).await?;
         begin(slot)?;
         ruleset_response(worker, self.edit_ruleset(mode, RulesetEdit::Replace(rules)).await?).await
     }
