@@ -10,7 +10,7 @@ use crate::net;
 use crate::secret::Secret;
 use crate::start_error::StartError;
 use crate::token_file;
-use crate::tokens::Tokens;
+use crate::tokens::{TokenRole, Tokens};
 
 /// The administration listener and its tokens.
 #[derive(Debug)]
@@ -39,7 +39,8 @@ impl AdminAddress {
 
 impl Administration {
     /// Opens the listener, and generates a token if none is configured. If `admin_listen` is not set and
-    /// this fails, the server runs without administration, because checks matter more.
+    /// this fails, the server runs without administration, because checks matter more. A caller token that
+    /// is the generated one is always an error.
     pub(crate) fn open(config: &Config) -> Result<Option<Self>, StartError> {
         let (address, is_explicit) = match config.admin_listen {
             AdminListen::Off => return Ok(None),
@@ -51,7 +52,7 @@ impl Administration {
                 administration.warn_of_clear_text(config);
                 Ok(Some(administration))
             }
-            Err(error) if is_explicit => Err(error),
+            Err(error) if is_explicit || matches!(error, StartError::CallerToken(_)) => Err(error),
             Err(error) => {
                 tracing::warn!(
                     "administration: administration and /metrics are off ({error}); set admin_listen, and admin_token \
@@ -67,10 +68,11 @@ impl Administration {
         let listener = net::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (mut tokens, mut about) = (config.tokens.clone(), AdminAddress::new(address));
-        if tokens.is_empty() {
+        if !tokens.has_administrators() {
             let directory = config.runtime_directory.as_ref();
             let generated = token_file::reuse_or_generate(directory, address.port())?;
-            tokens.add_generated(generated.token.clone());
+            let added = tokens.add(&generated.token, TokenRole::Admin);
+            added.map_err(|_| StartError::CallerToken(generated.path.clone()))?;
             (about.token_file, about.generated_token) = (Some(generated.path), Some(generated.token));
         }
         Ok(Self { listener, tokens, about })

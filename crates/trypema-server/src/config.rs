@@ -33,7 +33,7 @@ pub struct Config {
     pub runtime_directory: Option<RuntimeDirectory>,
     /// The TLS files; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// The tokens of readers and admins.
+    /// The tokens of callers, readers and admins.
     pub tokens: Tokens,
     /// The web pages that may call the server.
     pub(crate) allowed_origins: AllowedOrigins,
@@ -323,6 +323,7 @@ fn tokens(settings: &Settings, problems: &mut InvalidConfig) -> Tokens {
     let given = [
         ("admin_token", TokenRole::Admin, &settings.admin_token, &settings.admin_token_file),
         ("reader_token", TokenRole::Reader, &settings.reader_token, &settings.reader_token_file),
+        ("caller_token", TokenRole::Caller, &settings.caller_token, &settings.caller_token_file),
     ];
     for (setting, role, given, file) in given {
         if let Some(text) = problems.take(secret(setting, given, file)).flatten() {

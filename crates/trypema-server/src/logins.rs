@@ -32,6 +32,8 @@ const MAX_ADDRESSES: usize = 4_096;
 /// Each listener has its own guard.
 #[derive(Debug)]
 pub(crate) struct LoginGuard {
+    /// The component that lines of the log begin with.
+    component: &'static str,
     limiter: RateLimiter,
     limit: AbuseLimit,
     metrics: Arc<LoginMetrics>,
@@ -41,6 +43,7 @@ impl LoginGuard {
     /// Creates a guard without any failures. With a `clock`, blocks follow that clock instead of the
     /// system's.
     pub(crate) fn new(
+        component: &'static str,
         clock: Option<Arc<dyn Clock>>,
         metrics: Arc<LoginMetrics>,
     ) -> Result<Self, TrypemaError> {
@@ -52,7 +55,7 @@ impl LoginGuard {
             AbuseTier::new(MINUTE, FAILURES_PER_MINUTE, MINUTE)?,
             AbuseTier::new(HOUR, FAILURES_PER_HOUR, HOUR)?,
         );
-        Ok(Self { limiter: builder.build()?, limit, metrics })
+        Ok(Self { component, limiter: builder.build()?, limit, metrics })
     }
 
     /// Counts a wrong token. Returns the remaining time of the block if the address has failed too often.
@@ -64,7 +67,7 @@ impl LoginGuard {
         let is_blocked = !blocked_for.is_zero();
         if is_blocked { &self.metrics.blocked } else { &self.metrics.failed }.add_one();
         if decision.is_allowed() {
-            tracing::warn!(%peer, "administration: login failed: wrong token");
+            tracing::warn!(%peer, "{}: login failed: wrong token", self.component);
             return None;
         }
         let wait = decision.block_ends_after();
@@ -74,7 +77,8 @@ impl LoginGuard {
                 %peer,
                 last_minute = decision.short_count(),
                 last_hour = decision.long_count(),
-                "administration: login failed: wrong token; answering 429 to wrong tokens from this address for {} s",
+                "{}: login failed: wrong token; answering 429 to wrong tokens from this address for {} s",
+                self.component,
                 wait.as_secs()
             );
         }
@@ -90,7 +94,7 @@ mod tests {
 
     fn guard() -> (LoginGuard, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::default());
-        (LoginGuard::new(Some(clock.clone()), Arc::default()).unwrap(), clock)
+        (LoginGuard::new("requests", Some(clock.clone()), Arc::default()).unwrap(), clock)
     }
 
     fn address(text: &str) -> IpAddr {

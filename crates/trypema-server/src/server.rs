@@ -82,8 +82,8 @@ impl Server {
         let listener = net::bind(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let administration = Administration::open(&config)?;
-        let guard = || LoginGuard::new(clock.clone(), Arc::clone(&app.metrics.logins));
-        let (guards, reload) = ([guard()?, guard()?], Reload::default());
+        let guard = |component| LoginGuard::new(component, clock.clone(), Arc::clone(&app.metrics.logins));
+        let (guards, reload) = ([guard("requests")?, guard("administration")?], Reload::default());
         Ok(Self { app, config, listener, address, administration, guards, certificates, reload })
     }
 

@@ -59,6 +59,19 @@ pub struct Settings {
     /// File of reader tokens, one per line, optionally after a name
     #[arg(long, env = "TRYPEMA_READER_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
     pub reader_token_file: Option<PathBuf>,
+    /// Token that checks and refunds need (forward-auth does not), never that of an admin or a reader; if not
+    /// set, checks need none
+    #[arg(
+        long,
+        env = "TRYPEMA_CALLER_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN",
+        help_heading = "Listening"
+    )]
+    pub caller_token: Option<Secret>,
+    /// File of caller tokens, one per line, optionally after a name
+    #[arg(long, env = "TRYPEMA_CALLER_TOKEN_FILE", value_name = "FILE", help_heading = "Listening")]
+    pub caller_token_file: Option<PathBuf>,
     /// Origins of web pages that may call the server, as in `https://app.example`; requests from all other
     /// pages are refused
     #[arg(
@@ -487,6 +500,10 @@ impl Settings {
             (self.reader_token, self.reader_token_file),
             (others.reader_token, others.reader_token_file),
         );
+        let (caller_token, caller_token_file) = secret(
+            (self.caller_token, self.caller_token_file),
+            (others.caller_token, others.caller_token_file),
+        );
         let (database_url, database_url_file) = secret(
             (self.database_url, self.database_url_file),
             (others.database_url, others.database_url_file),
@@ -502,6 +519,8 @@ impl Settings {
             admin_token_file,
             reader_token,
             reader_token_file,
+            caller_token,
+            caller_token_file,
             allowed_origins: given(self.allowed_origins, others.allowed_origins),
             rules: self.rules.or(others.rules),
             database_url,

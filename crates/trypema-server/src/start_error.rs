@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use thiserror::Error;
 use trypema::TrypemaError;
@@ -45,13 +46,16 @@ pub enum StartError {
     /// No admin token is configured, and a generated one cannot be stored.
     #[error("admin_token: not set, and a token cannot be generated: {0}")]
     Token(#[from] TokenFileError),
+    /// The caller token is the generated admin token in this file.
+    #[error("caller_token: a caller token must differ from the generated admin token in {0}")]
+    CallerToken(PathBuf),
 }
 
 impl StartError {
     /// Whether a retry cannot help, because the configuration itself is wrong.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Rules(_) | Self::Tls(_) | Self::Token(_) => true,
+            Self::Rules(_) | Self::Tls(_) | Self::Token(_) | Self::CallerToken(_) => true,
             Self::Database(error) => error.is_final(),
             Self::Store(error) => !matches!(error, TrypemaError::RedisError(_)),
             Self::Listen { .. } | Self::AdminListen { .. } => false,

@@ -1,15 +1,17 @@
-//! The tokens of readers and admins.
+//! The tokens of callers, readers and admins.
 
 use thiserror::Error;
 
 use crate::secret::Secret;
 
 /// The permissions of a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenRole {
-    /// May read everything.
+    /// May check and refund, and nothing else.
+    Caller,
+    /// May read everything of administration.
     Reader,
-    /// May also change everything.
+    /// May also change everything of administration.
     Admin,
 }
 
@@ -19,23 +21,20 @@ pub struct Tokens(Vec<Token>);
 
 #[derive(Debug, Clone)]
 struct Token {
-    /// The name that history and logs show.
-    name: String,
-    role: TokenRole,
+    owner: Actor,
     secret: Secret,
 }
 
 /// The owner of a valid token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Actor {
+    /// The name that history and logs show.
     pub(crate) name: String,
     pub(crate) role: TokenRole,
 }
 
 /// The maximum length of a name, because logs and the history contain it.
 const MAX_NAME: usize = 64;
-/// The name of an admin whose token has none.
-const ADMIN: &str = "admin";
 /// The minimum length of a configured token: 16 random letters and digits have about 95 bits.
 const MIN_TOKEN: usize = 16;
 
@@ -54,18 +53,25 @@ pub(crate) enum InvalidTokens {
     Name,
     #[error("the same token is given twice")]
     Repeated,
+    #[error("a caller token must differ from every admin token and reader token")]
+    Shared,
+}
+
+impl TokenRole {
+    /// Returns the name of an owner whose token has none.
+    fn default_name(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Reader => "reader",
+            Self::Admin => "admin",
+        }
+    }
 }
 
 impl Tokens {
     /// Adds one token, named after its role.
     pub(crate) fn add(&mut self, token: &Secret, role: TokenRole) -> Result<(), InvalidTokens> {
-        let name = if role == TokenRole::Admin { ADMIN } else { "reader" };
-        self.add_named(name, token.reveal(), role)
-    }
-
-    /// Adds an admin token that the server generated.
-    pub(crate) fn add_generated(&mut self, token: Secret) {
-        self.0.push(Token { name: ADMIN.to_owned(), role: TokenRole::Admin, secret: token });
+        self.add_named(role.default_name(), token.reveal(), role)
     }
 
     /// Adds the tokens of a file: one per line, with an optional name before it, as in `ann TOKEN`.
@@ -95,22 +101,34 @@ impl Tokens {
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_fine) {
             return Err(InvalidTokens::Name);
         }
-        if self.find(token.as_bytes()).is_some() {
-            return Err(InvalidTokens::Repeated);
+        if let Some(owner) = self.find(token.as_bytes()) {
+            let is_shared = (owner.role == TokenRole::Caller) != (role == TokenRole::Caller);
+            return Err(if is_shared { InvalidTokens::Shared } else { InvalidTokens::Repeated });
         }
-        self.0.push(Token { name: name.to_owned(), role, secret: Secret::from(token) });
+        let owner = Actor { name: name.to_owned(), role };
+        self.0.push(Token { owner, secret: Secret::from(token) });
         Ok(())
     }
 
     /// Returns the owner of a token. Compares all tokens, each in constant time.
-    pub(crate) fn find(&self, given: &[u8]) -> Option<Actor> {
+    pub(crate) fn find(&self, given: &[u8]) -> Option<&Actor> {
         let mut found = None;
         for token in &self.0 {
             if token.secret.is(given) {
-                found = Some(token);
+                found = Some(&token.owner);
             }
         }
-        found.map(|token| Actor { name: token.name.clone(), role: token.role })
+        found
+    }
+
+    /// Whether there is a caller token.
+    pub(crate) fn has_callers(&self) -> bool {
+        self.0.iter().any(|token| token.owner.role == TokenRole::Caller)
+    }
+
+    /// Whether there is a token for administration: a reader's or an admin's.
+    pub(crate) fn has_administrators(&self) -> bool {
+        self.0.iter().any(|token| token.owner.role != TokenRole::Caller)
     }
 
     /// Whether there are no tokens.
@@ -135,7 +153,7 @@ mod tests {
         let admins = "ann token-number-one\n token-number-two,2:x \n\n";
         let readers = "grafana\ttoken-number-three\r\nbob@example.com  token-number-four\n";
         let tokens = tokens(admins, readers).unwrap();
-        let found = |token: &str| tokens.find(token.as_bytes()).map(|actor| (actor.name, actor.role));
+        let found = |token: &str| tokens.find(token.as_bytes()).map(|actor| (actor.name.clone(), actor.role));
         assert_eq!(found("token-number-one"), Some(("ann".to_owned(), TokenRole::Admin)));
         assert_eq!(found("token-number-two,2:x"), Some(("admin".to_owned(), TokenRole::Admin)));
         assert_eq!(found("token-number-three"), Some(("grafana".to_owned(), TokenRole::Reader)));
@@ -164,5 +182,26 @@ mod tests {
         }
         assert_eq!(Tokens::default().add(&Secret::from("a b"), TokenRole::Reader), Err(InvalidTokens::Token));
         assert_eq!(Tokens::default().add(&Secret::from(""), TokenRole::Reader), Err(InvalidTokens::Empty));
+    }
+    #[test]
+    fn a_caller_token_is_no_token_of_administration() {
+        for role in [TokenRole::Admin, TokenRole::Reader] {
+            let mut tokens = Tokens::default();
+            tokens.add(&Secret::from("token-number-one"), role).unwrap();
+            assert_eq!((tokens.has_callers(), tokens.has_administrators()), (false, true));
+            let callers = Secret::from("shop token-number-two\nbatch token-number-one");
+            assert_eq!(tokens.add_lines(&callers, TokenRole::Caller), Err(InvalidTokens::Shared));
+        }
+        let mut tokens = Tokens::default();
+        let callers = Secret::from("shop token-number-one\ntoken-number-two");
+        tokens.add_lines(&callers, TokenRole::Caller).unwrap();
+        assert_eq!((tokens.has_callers(), tokens.has_administrators()), (true, false));
+        for (token, name) in [("token-number-one", "shop"), ("token-number-two", "caller")] {
+            let owner = Actor { name: name.to_owned(), role: TokenRole::Caller };
+            assert_eq!(tokens.find(token.as_bytes()), Some(&owner));
+        }
+        let again = Secret::from("token-number-one");
+        assert_eq!(tokens.add(&again, TokenRole::Caller), Err(InvalidTokens::Repeated));
+        assert_eq!(tokens.add(&again, TokenRole::Admin), Err(InvalidTokens::Shared));
     }
 }

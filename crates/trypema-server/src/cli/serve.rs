@@ -190,12 +190,17 @@ async fn next(signal: &mut Option<Signal>) {
 struct StartupMessage {
     scheme: &'static str,
     rules: RulesSource,
+    /// The argument of curl for the caller token, or an empty text if there is none.
+    token_header: &'static str,
 }
 
 impl StartupMessage {
     fn of(config: &Config) -> Self {
         let scheme = if config.tls.is_some() { "https" } else { "http" };
-        Self { scheme, rules: config.rules.clone() }
+        let has_callers = config.tokens.has_callers();
+        let token_header =
+            if has_callers { " -H \"Authorization: Bearer $TRYPEMA_CALLER_TOKEN\"" } else { "" };
+        Self { scheme, rules: config.rules.clone(), token_header }
     }
 
     /// Prints everything in one write, so that a reader who sees the first line has the whole text.
@@ -209,14 +214,14 @@ impl StartupMessage {
         text.push_str(&match &self.rules {
             RulesSource::File(path) => format!("rules: {}\n", path.display()),
             RulesSource::Database(_) => "rules: PostgreSQL (`trypema rules export` prints them)\n".to_owned(),
-            RulesSource::BuiltIn => demonstration(&url, admin_url.as_deref()),
+            RulesSource::BuiltIn => demonstration(&url, admin_url.as_deref(), self.token_header),
         });
         print(&text);
     }
 }
 
 /// Returns commands that demonstrate the built-in rules.
-fn demonstration(url: &str, admin_url: Option<&str>) -> String {
+fn demonstration(url: &str, admin_url: Option<&str>, token_header: &str) -> String {
     let administration = admin_url.map_or_else(String::new, |admin_url| {
         format!(
             "
@@ -230,9 +235,9 @@ fn demonstration(url: &str, admin_url: Option<&str>) -> String {
         "
 Demonstration rules: 5 requests per user and minute. Repeat this command until the sixth request is denied:
 
-  curl -i '{url}/v1/check?deny_status=429&headers=standard' -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'
+  curl -i '{url}/v1/check?deny_status=429&headers=standard' -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'{token_header}
 
-  curl -s {url}/v1/check -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'              show the decision as JSON
+  curl -s {url}/v1/check -d '{{\"attributes\": {{\"user\": \"ann\"}}}}'{token_header}              show the decision as JSON
 {administration}
 To use your own rules, run: trypema serve --rules rules.yaml. Press Ctrl-C to stop.
 "

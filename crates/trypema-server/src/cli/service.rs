@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,12 @@ pub(super) struct CheckService {
     /// Address of the check listener
     #[arg(long, env = "TRYPEMA_SERVER", default_value = "http://127.0.0.1:8080", value_name = "URL")]
     server: String,
+    /// Token, if the server has caller tokens
+    #[arg(long, env = "TRYPEMA_CALLER_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    caller_token: Option<Secret>,
+    /// File that holds the token
+    #[arg(long, env = "TRYPEMA_CALLER_TOKEN_FILE", value_name = "FILE")]
+    caller_token_file: Option<PathBuf>,
     /// Certificate authority to trust (PEM), instead of the public ones
     #[arg(long, env = "TRYPEMA_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -73,7 +79,12 @@ impl<'a> Call<'a> {
 impl CheckService {
     /// Sends a request, and returns the JSON response.
     pub(super) fn call(&self, call: &Call<'_>) -> Result<Value, String> {
-        let client = ServerClient { server: &self.server, token: None, ca: self.ca.as_ref() };
+        let client = ServerClient {
+            server: &self.server,
+            token: given_token(self.caller_token.as_ref(), self.caller_token_file.as_deref())?,
+            token_hint: "--caller-token-file or TRYPEMA_CALLER_TOKEN",
+            ca: self.ca.as_ref(),
+        };
         client.json(call)
     }
 }
@@ -90,25 +101,35 @@ impl AdminService {
     }
 
     fn client(&self) -> Result<ServerClient<'_>, String> {
-        Ok(ServerClient { server: &self.server, token: self.token()?, ca: self.ca.as_ref() })
+        Ok(ServerClient {
+            server: &self.server,
+            token: self.token()?,
+            token_hint: "--admin-token-file or TRYPEMA_ADMIN_TOKEN",
+            ca: self.ca.as_ref(),
+        })
     }
 
-    /// Returns the token: the given one; or the last word of the first line of the given file, because a
-    /// name may precede the token; or the token that a server on this machine generated.
+    /// Returns the given token, or the one that a server on this machine generated.
     fn token(&self) -> Result<Option<String>, String> {
-        match (&self.admin_token, &self.admin_token_file) {
-            (Some(token), _) => Ok(Some(token.reveal().to_owned())),
-            (None, Some(file)) => {
-                let text =
-                    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-                let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-                Ok(first.split_whitespace().last().map(str::to_owned))
-            }
-            (None, None) => {
-                let found = loopback_port(&self.server).and_then(token_file::find);
-                Ok(found.map(|token| token.reveal().to_owned()))
-            }
+        if self.admin_token.is_none() && self.admin_token_file.is_none() {
+            let found = loopback_port(&self.server).and_then(token_file::find);
+            return Ok(found.map(|token| token.reveal().to_owned()));
         }
+        given_token(self.admin_token.as_ref(), self.admin_token_file.as_deref())
+    }
+}
+
+/// Returns the given token; or the last word of the first line of the given file, because a name may precede
+/// the token.
+fn given_token(token: Option<&Secret>, file: Option<&Path>) -> Result<Option<String>, String> {
+    match (token, file) {
+        (Some(token), _) => Ok(Some(token.reveal().to_owned())),
+        (None, Some(file)) => {
+            let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            Ok(first.split_whitespace().last().map(str::to_owned))
+        }
+        (None, None) => Ok(None),
     }
 }
 
@@ -126,6 +147,8 @@ fn loopback_port(server: &str) -> Option<u16> {
 struct ServerClient<'a> {
     server: &'a str,
     token: Option<String>,
+    /// The flag and the variable that give a token.
+    token_hint: &'static str,
     ca: Option<&'a PathBuf>,
 }
 
@@ -189,9 +212,7 @@ impl ServerClient<'_> {
         };
         match (status, &self.token) {
             (StatusCode::UNAUTHORIZED, None) => {
-                format!(
-                    "{message} (no token was found: give one with --admin-token-file or TRYPEMA_ADMIN_TOKEN)"
-                )
+                format!("{message} (no token was found: give one with {})", self.token_hint)
             }
             _ => message,
         }

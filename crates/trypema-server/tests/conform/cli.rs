@@ -4,6 +4,8 @@
 mod admin_token;
 #[path = "cli/asking.rs"]
 mod asking;
+#[path = "cli/caller_token.rs"]
+mod caller_token;
 #[path = "cli/refusals.rs"]
 mod refusals;
 #[path = "cli/rules.rs"]
@@ -58,7 +60,18 @@ fn help_teaches() {
                 "[default: 50ms]",
             ],
         ),
-        (&["check", "--help"], &["user=ann", "--cost", "--server", "nothing is spent", "TRYPEMA_SERVER"]),
+        (
+            &["check", "--help"],
+            &[
+                "user=ann",
+                "--cost",
+                "--server",
+                "nothing is spent",
+                "TRYPEMA_SERVER",
+                "--caller-token-file",
+                "TRYPEMA_CALLER_TOKEN",
+            ],
+        ),
         (&["explain", "--help"], &["--rules", "as if nothing had been spent", "--server"]),
         (&["rules", "--help"], &["validate", "schema"]),
         (&["rules", "validate", "--help"], &["with lines", "exit code 0"]),
@@ -81,6 +94,7 @@ fn help_shows_no_secrets() {
     for command in ["serve", "check"] {
         let mut help = trypema();
         help.env("TRYPEMA_ADMIN_TOKEN", "hunter2").env("TRYPEMA_REDIS_URL", "redis://:hunter2@example");
+        help.env("TRYPEMA_CALLER_TOKEN", "hunter2");
         let ran = Ran::from(help.args([command, "--help"]).output().unwrap());
         assert!(!ran.out.contains("hunter2"), "{}", ran.out);
     }

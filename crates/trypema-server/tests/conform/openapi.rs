@@ -59,6 +59,23 @@ fn every_reference_leads_somewhere_and_every_schema_is_used() {
     }
 }
 
+#[test]
+fn every_security_scheme_is_described_and_used() {
+    let document = document();
+    let named = operations(&document).into_iter().flat_map(|(_, _, about)| {
+        let requirements = about["security"].as_array().cloned().unwrap_or_default();
+        requirements.into_iter().flat_map(|one| one.as_object().unwrap().keys().cloned().collect::<Vec<_>>())
+    });
+    let named: BTreeSet<String> = named.collect();
+    let schemes = document.0["components"]["securitySchemes"].as_object().unwrap();
+    assert_eq!(named, schemes.keys().cloned().collect());
+    let security = |path: &str| document.0["paths"][path]["post"]["security"].clone();
+    assert_eq!(security("/v1/check"), json!([{"caller": []}, {}]));
+    assert_eq!(security("/v1/refund"), json!([{"caller": []}, {"admin": []}]));
+    assert_eq!(security("/v1/explain"), json!([{"admin": []}]));
+    assert_eq!(document.0["paths"]["/v1/forward-auth"]["post"].get("security"), None);
+}
+
 /// The routes of the server. The start page (`/`) must list each of them.
 const ROUTES: [&str; 22] = [
     "/",

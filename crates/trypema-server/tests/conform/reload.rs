@@ -106,7 +106,8 @@ fn an_invalid_file_changes_nothing_and_is_told() {
 /// An error message may quote the rules, so only clients that may read the rules receive it.
 #[test]
 fn refused_rules_are_for_administrators() {
-    let service = Service::with_rules(&rules(10), &["--admin-token", "secret-of-the-test"]);
+    let flags = ["--admin-token", "secret-of-the-test", "--caller-token", "secret-of-a-caller"];
+    let service = Service::with_rules(&rules(10), &flags);
     replace(&service.rules_file(), BROKEN);
     wait_until("the file to be refused", || service.metric(ERROR) == 1.0).unwrap();
     for mut client in [service.client(), service.admin_client()] {
@@ -114,6 +115,9 @@ fn refused_rules_are_for_administrators() {
     }
     let token = ("authorization", "Bearer secret-of-the-test");
     assert_eq!(service.client().send("GET", "/readyz", &[token], "").json().get("refused_rules"), None);
+    let of_a_caller = ("authorization", "Bearer secret-of-a-caller");
+    let untold = service.admin_client().send("GET", "/readyz", &[of_a_caller], "").json();
+    assert_eq!(untold.get("refused_rules"), None);
     let told = service.admin_client().send("GET", "/readyz", &[token], "").json();
     assert!(told["refused_rules"].as_str().unwrap().contains("everybody"), "{told}");
 }

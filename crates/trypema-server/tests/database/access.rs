@@ -17,20 +17,32 @@ use crate::scene::{Scene, per_user};
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /// Starts a server with tokens. The editors are `ann` (`secret-token-to-edit`) and `ci@example.com`
-/// (`secret-token-to-deploy`), and the reader's token is `secret-token-to-look`.
+/// (`secret-token-to-deploy`), the reader's token is `secret-token-to-look`, and the caller's is
+/// `secret-token-to-call`.
 pub fn guarded(scene: &Scene) -> Service {
     Service::of(|directory| {
-        let [editors, readers, url] = ["editors", "readers", "url"].map(|name| directory.join(name));
+        let [editors, readers, callers, url] =
+            ["editors", "readers", "callers", "url"].map(|name| directory.join(name));
         fs::write(&editors, "ann secret-token-to-edit\n\n  ci@example.com \t secret-token-to-deploy \n")
             .unwrap();
         fs::write(&readers, "secret-token-to-look").unwrap();
+        fs::write(&callers, "shop secret-token-to-call\n").unwrap();
         fs::write(&url, scene.database.url() + "\n").unwrap();
         let mut command = trypema();
         command.args(["serve", "--listen", "127.0.0.1:0"]);
         command.arg("--admin-token-file").arg(editors).env("TRYPEMA_READER_TOKEN_FILE", readers);
-        command.arg("--database-url-file").arg(url);
+        command.arg("--database-url-file").arg(url).env("TRYPEMA_CALLER_TOKEN_FILE", callers);
         command
     })
+}
+
+/// Returns the `Authorization` header of a client that may use a route.
+fn proof_for(route: &Route) -> Option<&'static str> {
+    match route.used_by {
+        For::Everybody => None,
+        For::Callers => Some("Bearer secret-token-to-call"),
+        For::Readers | For::Editors => Some("Bearer secret-token-to-edit"),
+    }
 }
 
 /// Sends a request with an optional `Authorization` header.
@@ -64,7 +76,9 @@ fn prepared(scene: &Scene) -> Service {
     let set =
         json!({"rules": [per_user("per-user", 2), next], "overrides": [special], "block": {"user": ["joe"]}});
     assert_eq!(with(&service, Some("Bearer secret-token-to-edit"), ("PUT", "/v1/ruleset"), &set).status, 200);
-    assert_eq!(service.post("/v1/check", "{\"attributes\": {\"user\": \"ann\"}}").status, 200);
+    let ann = json!({"attributes": {"user": "ann"}});
+    let spent = with(&service, Some("Bearer secret-token-to-call"), ("POST", "/v1/check"), &ann);
+    assert_eq!(spent.status, 200);
     service
 }
 
@@ -110,6 +124,10 @@ fn every_route_is_for_those_who_may_use_it() {
         let expected = if route.used_by == For::Readers { 200 } else { 403 };
         let answer = ask(&service, Some("Bearer secret-token-to-look"), route);
         assert_eq!(answer.status, expected, "{} {}: {answer:?}", route.method, route.path);
+        // A caller token does not open administration, and an admin token does not open checks and refunds.
+        let foreign = if route.used_by == For::Callers { "to-edit" } else { "to-call" };
+        let refused = ask(&service, Some(&format!("Bearer secret-token-{foreign}")), route);
+        assert_eq!(refused.status, 403, "{} {}: {refused:?}", route.method, route.path);
     }
     for path in for_some().map(|route| route.path).collect::<BTreeSet<_>>() {
         let known: Vec<&str> =
@@ -121,8 +139,7 @@ fn every_route_is_for_those_who_may_use_it() {
     }
     assert_eq!(everything(&service), before);
     for route in &routes {
-        let proof = (route.used_by != For::Everybody).then_some("Bearer secret-token-to-edit");
-        let done = ask(&service, proof, route);
+        let done = ask(&service, proof_for(route), route);
         assert!((200..300).contains(&done.status), "{} {}: {done:?}", route.method, route.path);
     }
 }

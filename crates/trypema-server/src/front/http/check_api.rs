@@ -92,10 +92,13 @@ impl Api for CheckApi {
         slot: &ConnectionSlot,
     ) -> RouteResult {
         match route {
-            CheckRoute::Check => self.check(only(&Method::POST, request)?, slot).await,
+            CheckRoute::Check => {
+                self.access.admit_caller(request.headers(), slot)?;
+                self.check(only(&Method::POST, request)?, slot).await
+            }
             CheckRoute::ForwardAuth => self.forward_auth(&request, slot).await,
             CheckRoute::Refund => {
-                self.access.admit_admin(request.headers(), slot)?;
+                self.access.admit_refund(request.headers(), slot)?;
                 Box::pin(self.refund(only(&Method::POST, request)?, slot)).await
             }
             CheckRoute::Health => health(&self.app.readiness().without_details(), &request),

@@ -43,7 +43,10 @@ fn build() -> Value {
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"admin": {"type": "http", "scheme": "bearer", "description": "A reader token reads; an admin token also changes."}},
+            "securitySchemes": {
+                "admin": {"type": "http", "scheme": "bearer", "description": "A reader token reads; an admin token also changes."},
+                "caller": {"type": "http", "scheme": "bearer", "description": "A caller token (setting caller_token). If the server has one, the check listener takes no other token."},
+            },
         },
     })
 }
@@ -68,13 +71,16 @@ fn add_servers_and_errors(path: &str, operations: &mut Value) {
     };
     let Some(operations) = operations.as_object_mut() else { return };
     for operation in operations.values_mut() {
-        let needs_token = operation.get("security").is_some();
+        let has_token = operation.get("security").is_some();
         let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else { continue };
-        if needs_token {
+        if responses.contains_key("4XX") {
+            continue;
+        }
+        if has_token {
             // Too many wrong tokens from the client's address.
             responses.insert("429".to_owned(), problem_response());
         }
-        if !is_health && !is_forward_auth && !responses.contains_key("4XX") {
+        if !is_health && !is_forward_auth {
             // At least a web page whose origin is not allowed.
             responses.insert("403".to_owned(), problem_response());
         }
@@ -104,10 +110,14 @@ fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
     let key_name = json!({"name": "key", "in": "path", "required": true, "description": "The key as responses contain it, percent-encoded.",
         "schema": {"type": "string"}, "example": "per-user|user=ann"});
     let admin = json!([{"admin": []}]);
+    // `{}` and `admin` are for servers without a caller token.
+    let (check_security, refund_security) =
+        (json!([{"caller": []}, {}]), json!([{"caller": []}, {"admin": []}]));
     json!({
         "/v1/check": {"post": {
             "summary": "Check a request",
-            "description": "One request or an array. An array is decided in order; with Redis, in groups whose members may overtake each other.",
+            "description": "One request or an array. An array is decided in order; with Redis, in groups whose members may overtake each other. Needs a caller token if the server has one.",
+            "security": check_security,
             "parameters": [deny_status(), headers()],
             "requestBody": request_body(&one_or_many),
             "responses": responses("The decision for each request.", &answers, &["4XX", "5XX"]),
@@ -125,8 +135,8 @@ fn paths(read: &mut SchemaGenerator, written: &mut SchemaGenerator) -> Value {
         }},
         "/v1/refund": {"post": {
             "summary": "Refund a request",
-            "description": "Refunds the cost to every rule that applies, independently.",
-            "security": admin,
+            "description": "Refunds the cost to every rule that applies, independently. Needs a caller token if the server has one, otherwise an admin token.",
+            "security": refund_security,
             "requestBody": request_body(&description),
             "responses": responses("The refunded units.", &refund, &["400", "401", "403", "413", "500", "503"]),
         }},

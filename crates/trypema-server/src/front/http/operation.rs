@@ -22,16 +22,18 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 const HELP: &str = "\
 Trypema, a rate limiting server.
 
-The check listener (setting `listen`, 127.0.0.1:8080 by default):
+The check listener (setting `listen`, 127.0.0.1:8080 by default; checks and refunds need a caller token if
+one is set):
 
 POST   /v1/check         check a request: {\"attributes\": {\"user\": \"ann\"}, \"cost\": 1}, or an array of them
                          ?deny_status=429 sends a denial with that status; ?headers=standard|x-ratelimit reports the remaining units
 ANY    /v1/forward-auth  the same for nginx auth_request, Caddy forward_auth and Traefik forwardAuth;
                          /v1/forward-auth/{profile} names a profile of the configuration file: attributes, cost, status
-POST   /v1/refund        refund the cost; needs an admin token
+POST   /v1/refund        refund the cost; needs a caller token, or an admin token if no caller token is set
 GET    /healthz /readyz
 
-This listener (setting `admin_listen`, 127.0.0.1:8081 by default; paths under /v1 need a token):
+This listener (setting `admin_listen`, 127.0.0.1:8081 by default; paths under /v1 need a reader token or
+an admin token):
 
 POST   /v1/explain       show the decision of every rule; spends nothing
 GET    /v1/keys/{key}    show a counter; DELETE resets it
@@ -49,7 +51,8 @@ GET    /v1/lists         PUT, DELETE /v1/lists/{list}/{attribute}/{value}, where
 ";
 
 impl AdminApi {
-    /// Answers `/healthz` and `/readyz`. A caller with a token also sees why rules were rejected.
+    /// Answers `/healthz` and `/readyz`. The response to a reader token or an admin token also says why rules
+    /// were rejected.
     pub(super) fn health(&self, request: &Request<Incoming>) -> RouteResult {
         let readiness = self.app.readiness();
         let is_reader = self.access.is_reader(request.headers());

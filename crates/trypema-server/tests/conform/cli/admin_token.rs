@@ -151,7 +151,7 @@ fn what_is_explicit_and_fails_is_fatal() {
     fs::set_permissions(&ours, fs::Permissions::from_mode(0o777)).unwrap();
     let shared = shared.path().to_str().unwrap();
     let free = ["--admin-listen", "127.0.0.1:0"];
-    let cases: [(&str, &[&str], i32, &str); 9] = [
+    let cases: [(&str, &[&str], i32, &str); 11] = [
         ("", &["--admin-listen", &taken, "--admin-token", "0123456789abcdef"], 1, "admin_listen: 127.0.0.1:"),
         ("", &free, 2, "set RUNTIME_DIRECTORY or XDG_RUNTIME_DIR"),
         ("/nowhere", &free, 2, "/nowhere/trypema: No such file"),
@@ -161,6 +161,8 @@ fn what_is_explicit_and_fails_is_fatal() {
         ("", &["--reader-token-file", "/nowhere/token"], 2, "reader_token: /nowhere/token: No such file"),
         ("", &["--admin-token", "fifteen-letters"], 2, "admin_token: a token needs at least 16 characters"),
         ("", &["--reader-token", "short"], 2, "reader_token: a token needs at least 16 characters"),
+        ("", &["--caller-token-file", "/nowhere/token"], 2, "caller_token: /nowhere/token: No such file"),
+        ("", &["--caller-token", "fifteen-letters"], 2, "caller_token: a token needs at least 16 characters"),
     ];
     for (session, flags, code, told) in cases {
         let mut command = trypema();

@@ -144,12 +144,22 @@ fn secrets_can_be_in_files() {
 #[test]
 fn secrets_are_never_printed() {
     let mut service = Service::of(|directory| {
-        let mut command = configured(directory, "admin_token: hunter2-and-longer\n");
+        let tokens = "admin_token: hunter2-and-longer\ncaller_token: hunter2-and-even-longer\n";
+        let mut command = configured(directory, tokens);
         command.args(["--redis-url", "redis://default:hunter2@127.0.0.1:1/", "--log-level", "trace"]);
         command
     });
     assert_eq!((explained(&service, "hunter2-and-longer"), explained(&service, "wrong")), (503, 401));
-    service.post("/v1/check", r#"{"attributes":{"user":"ann"}}"#);
+    for (authorization, status) in [
+        ("", 401),
+        ("Bearer hunter2-and-shorter", 401),
+        ("Bearer hunter2-and-longer", 403),
+        ("Bearer hunter2-and-even-longer", 503),
+    ] {
+        let headers = [("authorization", authorization)];
+        let reply = service.client().send("POST", "/v1/check", &headers, r#"{"attributes":{"user":"ann"}}"#);
+        assert_eq!((reply.status, reply.body.contains("hunter2")), (status, false), "{reply:?}");
+    }
     service.stop();
     let log = service.program.log();
     assert!(log.contains("store: Redis is unreachable"), "{log}");
@@ -167,6 +177,8 @@ fn an_empty_variable_counts_as_not_given() {
     let names = [
         "MAX_BATCH",
         "ADMIN_TOKEN",
+        "CALLER_TOKEN",
+        "CALLER_TOKEN_FILE",
         "REDIS_URL",
         "PROVIDER",
         "TRUSTED_PROXIES",

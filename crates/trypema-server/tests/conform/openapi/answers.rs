@@ -180,6 +180,7 @@ fn services_that_refuse(comparison: &mut Comparison) {
     let nobody = FreePort::any().unwrap();
     let settings = [
         ("127.0.0.1:0", "admin_token: secret-of-the-service".to_owned()),
+        ("127.0.0.1:0", "admin_token: secret-of-the-service\ncaller_token: secret-of-the-callers".to_owned()),
         ("0.0.0.0:0", "trusted_proxies: [10.0.0.0/8]".to_owned()),
         ("127.0.0.1:0", format!("redis_url: redis://127.0.0.1:{}", nobody.number())),
     ];

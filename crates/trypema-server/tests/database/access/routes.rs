@@ -8,6 +8,8 @@ use crate::scene::per_user;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
     Everybody,
+    /// Clients with a caller token.
+    Callers,
     Readers,
     Editors,
 }
@@ -38,7 +40,7 @@ pub fn all() -> Vec<Route> {
         plain(For::Everybody, "GET", "/readyz"),
         plain(For::Everybody, "GET", "/metrics"),
         plain(For::Everybody, "GET", "/openapi.json"),
-        route(For::Everybody, "POST", "/v1/check", "/v1/check", ann.clone()),
+        route(For::Callers, "POST", "/v1/check", "/v1/check", ann.clone()),
         route(readers, "POST", "/v1/explain", "/v1/explain", ann.clone()),
         plain(readers, "GET", "/v1/rules"),
         plain(readers, "GET", "/v1/candidates"),
@@ -49,7 +51,7 @@ pub fn all() -> Vec<Route> {
         plain(readers, "GET", "/v1/lists"),
         route(readers, "GET", key, spent, Value::Null),
         route(readers, "GET", special, "/v1/overrides/per-user%7Cuser=bob", Value::Null),
-        route(editors, "POST", "/v1/refund", "/v1/refund", ann),
+        route(For::Callers, "POST", "/v1/refund", "/v1/refund", ann),
         route(editors, "DELETE", key, spent, Value::Null),
         route(editors, "PUT", special, blocked, json!({"verdict": "block"})),
         route(editors, "DELETE", special, blocked, Value::Null),
