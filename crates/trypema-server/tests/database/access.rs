@@ -17,21 +17,23 @@ use crate::scene::{Scene, per_user};
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /// Starts a server with tokens. The editors are `ann` (`secret-token-to-edit`) and `ci@example.com`
-/// (`secret-token-to-deploy`), the reader's token is `secret-token-to-look`, and the caller's is
-/// `secret-token-to-call`.
+/// (`secret-token-to-deploy`), and the reader's token is `secret-token-to-look`.
 pub fn guarded(scene: &Scene) -> Service {
+    with_tokens(scene, &[])
+}
+
+/// Starts a server with the tokens of [`guarded`] and these variables.
+fn with_tokens(scene: &Scene, variables: &[(&str, &str)]) -> Service {
     Service::of(|directory| {
-        let [editors, readers, callers, url] =
-            ["editors", "readers", "callers", "url"].map(|name| directory.join(name));
+        let [editors, readers, url] = ["editors", "readers", "url"].map(|name| directory.join(name));
         fs::write(&editors, "ann secret-token-to-edit\n\n  ci@example.com \t secret-token-to-deploy \n")
             .unwrap();
         fs::write(&readers, "secret-token-to-look").unwrap();
-        fs::write(&callers, "shop secret-token-to-call\n").unwrap();
         fs::write(&url, scene.database.url() + "\n").unwrap();
         let mut command = trypema();
         command.args(["serve", "--listen", "127.0.0.1:0"]);
         command.arg("--admin-token-file").arg(editors).env("TRYPEMA_READER_TOKEN_FILE", readers);
-        command.arg("--database-url-file").arg(url).env("TRYPEMA_CALLER_TOKEN_FILE", callers);
+        command.arg("--database-url-file").arg(url).envs(variables.iter().copied());
         command
     })
 }
@@ -67,9 +69,10 @@ fn everything(service: &Service) -> Vec<Value> {
     said.into()
 }
 
-/// Starts a server with rules, a candidate and other entries, so that every route works.
+/// Starts a server with rules, a candidate and other entries, so that every route works. Its caller token is
+/// `secret-token-to-call`.
 fn prepared(scene: &Scene) -> Service {
-    let service = guarded(scene);
+    let service = with_tokens(scene, &[("TRYPEMA_CALLER_TOKEN", "secret-token-to-call")]);
     let mut next = per_user("next", 3);
     next["candidate_for"] = json!("per-user");
     let special = json!({"rule": "per-user", "key": {"user": "bob"}, "verdict": "block"});

@@ -24,8 +24,8 @@ fn check_sends_the_caller_token_and_no_other() {
     let folder = Folder::new();
     let file = folder.file("callers", &format!("\nshop {CALLER}\nother correct-horse-other\n"));
     let file = file.to_str().unwrap();
-    let given: [(&[(&str, &str)], &[&str]); 4] = [
-        (&[], &["--caller-token", CALLER]),
+    let given = [
+        (&[][..], &["--caller-token", CALLER][..]),
         (&[], &["--caller-token-file", file]),
         (&[("TRYPEMA_CALLER_TOKEN", CALLER)], &[]),
         (&[("TRYPEMA_CALLER_TOKEN_FILE", file), ("TRYPEMA_ADMIN_TOKEN", ADMIN)], &[]),
