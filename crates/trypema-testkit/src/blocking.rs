@@ -71,6 +71,24 @@ impl<S: Wire> Verbs<S> for Blocking<'_, S> {
         (reserved.decision, reserved.receipt)
     }
 
+    fn take_postpaid<'l>(&self, name: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
+        wait_for(self.0.take_postpaid(&key(name), limit, cost)).expect("a decision")
+    }
+
+    fn reserve_postpaid<'l>(
+        &self,
+        name: &str,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Reserved<'l, S, RedisReceipt> {
+        let reserved = wait_for(self.0.reserve_postpaid(&key(name), limit, cost)).expect("a decision");
+        (reserved.decision, reserved.receipt)
+    }
+
+    fn debit<'l>(&self, name: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
+        wait_for(self.0.debit(&key(name), limit, cost)).expect("a decision")
+    }
+
     fn refund(&self, name: &str, limit: &S::Limit, receipt: &RedisReceipt) -> u64 {
         wait_for(self.0.refund(&key(name), limit, receipt)).expect("an answer")
     }

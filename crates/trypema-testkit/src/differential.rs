@@ -62,6 +62,9 @@ where
 {
     let mut model = ModelSubject::<M>::default();
     let mut walk = Walk::<M>::new(seed);
+    if S::CAN_OVERDRAW {
+        walk = walk.overdrawing();
+    }
     let mut played = Vec::new();
     while let Some(step) = walk.next_step() {
         let expected = step.play(&mut model);

@@ -67,9 +67,21 @@ pub struct Ask {
     pub now: i64,
     /// The time from which the units count: now, or later for a lease.
     pub stamp: i64,
-    /// The number of units.
+    /// The number of units that are recorded if the call is admitted.
     pub cost: u64,
+    /// The number of units that must be free: the cost, one for a postpaid call, none for a debit.
+    pub needed: u64,
 }
+
+impl Ask {
+    /// Returns the same call for another cost, all of which must be free.
+    pub(crate) fn costing(self, cost: u64) -> Self {
+        Self { cost, needed: cost, ..self }
+    }
+}
+
+/// The largest number of units that is counted, and the last time.
+const MOST: u64 = (1 << 53) - 1;
 
 /// The result of a take.
 #[derive(Debug, Clone)]

@@ -29,6 +29,8 @@ pub use upgrade::{OnTwoVersions, UpgradeSubject, Versions};
 pub trait Subject {
     /// The limit, as plain numbers.
     type Limit;
+    /// Whether it has postpaid takes and debits.
+    const CAN_OVERDRAW: bool = true;
 
     /// Sets the clock, forward or back.
     fn set_clock(&mut self, now_us: u64);
@@ -40,6 +42,12 @@ pub trait Subject {
     fn take_up_to(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> UpTo;
     /// Takes `cost` for units that may be spent until `lease_us` from now, and keeps the receipt.
     fn reserve(&mut self, key: &str, limit: &Self::Limit, cost: u64, lease_us: u64) -> Reserved;
+    /// Takes `cost` if one unit is free.
+    fn take_postpaid(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> Answer;
+    /// Takes `cost` if one unit is free, and keeps the receipt.
+    fn reserve_postpaid(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> Reserved;
+    /// Records `cost`, whatever is left.
+    fn debit(&mut self, key: &str, limit: &Self::Limit, cost: u64) -> Answer;
     /// Refunds a receipt. Returns the number of refunded units.
     fn refund(&mut self, key: &str, limit: &Self::Limit, receipt: usize) -> u64;
     /// Refunds the oldest units. Returns the number of refunded units.

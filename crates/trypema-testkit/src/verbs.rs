@@ -20,6 +20,17 @@ pub trait Verbs<S: Strategy> {
     fn take_up_to<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> Granted<S::Decision<'l>>;
     /// Takes `cost` for units that may be spent until `lease` has passed.
     fn reserve_for<'l>(&self, key: &str, limit: &'l S::Limit, ask: Lease) -> Reserved<'l, S, Self::Receipt>;
+    /// Takes `cost` if one unit is free.
+    fn take_postpaid<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l>;
+    /// Takes `cost` if one unit is free, with a receipt.
+    fn reserve_postpaid<'l>(
+        &self,
+        key: &str,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Reserved<'l, S, Self::Receipt>;
+    /// Records `cost`, whatever is left.
+    fn debit<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l>;
     /// Refunds a receipt.
     fn refund(&self, key: &str, limit: &S::Limit, receipt: &Self::Receipt) -> u64;
     /// Refunds the oldest units.
@@ -65,6 +76,24 @@ impl<S: Strategy> Verbs<S> for &LocalLimiter<S> {
     ) -> Reserved<'l, S, trypema::LocalReceipt> {
         let reservation = LocalLimiter::reserve_for(self, key, limit, ask.cost, ask.lease);
         (reservation.decision, reservation.receipt)
+    }
+
+    fn take_postpaid<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
+        LocalLimiter::take_postpaid(self, key, limit, cost)
+    }
+
+    fn reserve_postpaid<'l>(
+        &self,
+        key: &str,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Reserved<'l, S, trypema::LocalReceipt> {
+        let reservation = LocalLimiter::reserve_postpaid(self, key, limit, cost);
+        (reservation.decision, reservation.receipt)
+    }
+
+    fn debit<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
+        LocalLimiter::debit(self, key, limit, cost)
     }
 
     fn refund(&self, key: &str, limit: &S::Limit, receipt: &trypema::LocalReceipt) -> u64 {

@@ -5,7 +5,7 @@ mod multi;
 
 use crate::decision::Decision;
 use crate::error::TrypemaError;
-use crate::strategy::Limit;
+use crate::strategy::{Limit, Payment, Spend};
 
 #[cfg(any(feature = "_redis", feature = "rules"))]
 pub(crate) use multi::{CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse};
@@ -21,6 +21,43 @@ pub struct Check<'a> {
     pub limit: &'a Limit,
     /// The units to take.
     pub cost: u64,
+    /// Whether one free unit is enough, see [`Check::postpaid`].
+    pub is_postpaid: bool,
+}
+
+impl<'a> Check<'a> {
+    /// Returns a check that takes `cost` if all of it fits.
+    pub const fn new(key: &'a str, limit: &'a Limit, cost: u64) -> Self {
+        Self { key, limit, cost, is_postpaid: false }
+    }
+
+    /// Returns the same check, postpaid: it is admitted if at least one unit is free, even if its cost is 0. A
+    /// cost that does not fit is recorded all the same, and later calls wait until the overdraft is paid. An abuse
+    /// limit counts an attempt as usual.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trypema::{Check, FixedWindowLimit, Limit, RateLimiter};
+    ///
+    /// let rl = RateLimiter::builder().build()?;
+    /// let limit = Limit::from(FixedWindowLimit::new(100, Duration::from_secs(3600))?);
+    /// let check = Check::new("ann", &limit, 250).postpaid();
+    /// assert!(rl.local().take_all(&[check])?.is_allowed);
+    /// assert!(!rl.local().take_all(&[check])?.is_allowed);
+    /// # Ok::<(), trypema::TrypemaError>(())
+    /// ```
+    #[must_use]
+    pub const fn postpaid(self) -> Self {
+        Self { is_postpaid: true, ..self }
+    }
+
+    pub(crate) fn payment(&self) -> Payment {
+        if self.is_postpaid { Payment::Postpaid } else { Payment::Prepaid }
+    }
+
+    pub(crate) fn spend(&self) -> Spend {
+        Spend { cost: self.cost, payment: self.payment() }
+    }
 }
 
 /// The result of several checks in one request.

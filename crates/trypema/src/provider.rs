@@ -123,8 +123,13 @@ pub(crate) struct RecordRequest<'a> {
 /// The way in which a check is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordMode {
-    /// Spends the cost if it fits. A denial is recorded as far as the strategy counts denials.
+    /// Spends the cost if it fits, or if the check is postpaid and one unit is free. A denial is recorded as far
+    /// as the strategy counts denials.
     Take,
+    /// Records the cost even if nothing is left. The decision is allowed, and shows what is left afterwards.
+    /// (An abuse limit counts an attempt as usual.)
+    #[allow(dead_code, reason = "postpaid rules will record with it")]
+    Debit,
     /// Spends nothing. Records the observation or denial that the strategy counts when another check denies
     /// the request.
     DeniedElsewhere,
@@ -151,6 +156,7 @@ pub(crate) struct Fallback<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckVerb {
     Take,
+    Debit,
     Peek,
 }
 

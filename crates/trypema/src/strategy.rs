@@ -71,14 +71,31 @@ pub struct Call {
     /// The time at which the units are counted: `now`, or later for leased units, which may be spent until
     /// then.
     pub stamp: Timestamp,
-    /// The units that the call requests.
+    /// The units that are recorded if the call is admitted.
     pub cost: u64,
+    /// The units that must be free for the call to be admitted: the cost, unless the call is
+    /// [postpaid](Call::postpaid) or a [debit](Call::debit).
+    pub needed: u64,
 }
 
 impl Call {
     /// Returns a call that is decided and counted at `now`.
     pub const fn new(now: Timestamp, cost: u64) -> Self {
-        Self { now, stamp: now, cost }
+        Self { now, stamp: now, cost, needed: cost }
+    }
+
+    /// Returns the same call, postpaid: it is admitted if one unit is free, even if its cost is 0. A cost
+    /// that does not fit is recorded all the same, and overdraws the limit.
+    #[must_use]
+    pub const fn postpaid(self) -> Self {
+        Self { needed: 1, ..self }
+    }
+
+    /// Returns the same call as a debit, which is always admitted. A cost that does not fit overdraws the
+    /// limit.
+    #[must_use]
+    pub const fn debit(self) -> Self {
+        Self { needed: 0, ..self }
     }
 
     /// Returns the same call, counted at `stamp` if that is later than `now`.
@@ -86,9 +103,55 @@ impl Call {
         Self { stamp: stamp.max(self.now), ..self }
     }
 
-    /// Returns the same call with another cost.
+    /// Returns the same call with another cost, all of which must be free.
     pub const fn with_cost(self, cost: u64) -> Self {
-        Self { cost, ..self }
+        Self { cost, needed: cost, ..self }
+    }
+
+    /// Returns the units to record if `used` units count already: the cost, but in total at most `most`. A
+    /// cost that fits is not reduced.
+    #[inline(always)]
+    fn units_to_record(&self, used: u64, most: u64) -> u64 {
+        if self.needed < self.cost { self.cost.min(most.saturating_sub(used)) } else { self.cost }
+    }
+}
+
+/// The units that must be free for a cost to be spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Payment {
+    /// The whole cost.
+    #[default]
+    Prepaid,
+    /// One unit, see [`Call::postpaid`].
+    Postpaid,
+    /// None, see [`Call::debit`].
+    Debit,
+}
+
+/// A cost, and the units that must be free for it to be spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spend {
+    pub(crate) cost: u64,
+    pub(crate) payment: Payment,
+}
+
+impl Spend {
+    /// Returns the call that spends this at `now`.
+    #[inline(always)]
+    pub(crate) fn at(self, now: Timestamp) -> Call {
+        let call = Call::new(now, self.cost);
+        match self.payment {
+            Payment::Prepaid => call,
+            Payment::Postpaid => call.postpaid(),
+            Payment::Debit => call.debit(),
+        }
+    }
+}
+
+impl From<u64> for Spend {
+    #[inline(always)]
+    fn from(cost: u64) -> Self {
+        Self { cost, payment: Payment::Prepaid }
     }
 }
 

@@ -36,6 +36,12 @@ pub enum Verb {
         /// The duration of the lease.
         lease_us: u64,
     },
+    /// A postpaid take of this cost.
+    TakePostpaid(u64),
+    /// A postpaid take of this cost with a receipt.
+    ReservePostpaid(u64),
+    /// A debit of this cost.
+    Debit(u64),
     /// A refund of the receipt at this position.
     Refund(usize),
     /// A refund of units without a receipt.
@@ -83,6 +89,9 @@ impl<L> Step<L> {
             Verb::Peek(cost) => Reply::Answer(subject.peek(key, limit, cost)),
             Verb::TakeUpTo(cost) => Reply::UpTo(subject.take_up_to(key, limit, cost)),
             Verb::Reserve { cost, lease_us } => Reply::Reserved(subject.reserve(key, limit, cost, lease_us)),
+            Verb::TakePostpaid(cost) => Reply::Answer(subject.take_postpaid(key, limit, cost)),
+            Verb::ReservePostpaid(cost) => Reply::Reserved(subject.reserve_postpaid(key, limit, cost)),
+            Verb::Debit(cost) => Reply::Answer(subject.debit(key, limit, cost)),
             Verb::Refund(receipt) => Reply::GivenBack(subject.refund(key, limit, receipt)),
             Verb::RefundUnits(units) => Reply::GivenBack(subject.refund_units(key, limit, units)),
             Verb::Reset => {

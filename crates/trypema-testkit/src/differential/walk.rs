@@ -37,6 +37,8 @@ pub enum Changes {
 pub struct Walk<M: Model> {
     random: Random,
     changes: Changes,
+    /// Whether some calls are postpaid takes and debits.
+    is_overdrawing: bool,
     leases_left: u64,
     steps_left: u64,
     now_us: u64,
@@ -69,6 +71,7 @@ impl<M: Model> Walk<M> {
         };
         Self {
             changes,
+            is_overdrawing: false,
             leases_left: MOST_LEASES,
             steps_left: random.between(SHORTEST, LONGEST),
             now_us,
@@ -79,6 +82,12 @@ impl<M: Model> Walk<M> {
             receipts: Vec::new(),
             random,
         }
+    }
+
+    /// Returns the same trace, in which some calls are postpaid takes and debits.
+    #[must_use]
+    pub fn overdrawing(self) -> Self {
+        Self { is_overdrawing: true, ..self }
     }
 
     /// Returns the next step; `None` at the end.
@@ -117,6 +126,14 @@ impl<M: Model> Walk<M> {
 
     fn verb(&mut self, key: &'static str) -> (&'static str, Verb) {
         let cost = self.cost();
+        if self.is_overdrawing && self.random.once_in(5) {
+            let verb = match self.random.below(4) {
+                0 => Verb::Debit(cost),
+                1 => Verb::ReservePostpaid(cost),
+                _ => Verb::TakePostpaid(cost),
+            };
+            return (key, verb);
+        }
         let verb = match self.random.below(40) {
             0..20 => Verb::Take(cost),
             20..24 => Verb::Peek(cost),

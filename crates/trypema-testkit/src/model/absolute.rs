@@ -53,20 +53,24 @@ impl Model for AbsoluteModel {
         let capacity = u128::from(limit.capacity());
         self.admitted.repair(ask.now, window.window_us);
         let used = self.admitted.used(ask.now, window.window_us);
-        let cost = u128::from(ask.cost);
-        let is_allowed = ask.cost == 0 || used + cost <= capacity;
-        let recorded = if is_allowed && ask.cost > 0 { self.admitted.record(window, ask) } else { ask.now };
+        let needed = u128::from(ask.needed);
+        let is_allowed = ask.needed == 0 || used + needed <= capacity;
+        let is_recorded = is_allowed && ask.cost > 0;
+        let recorded = if is_recorded { self.admitted.record(window, ask) } else { ask.now };
         let wait = if is_allowed {
             Wait::Micros(0)
-        } else if cost > capacity {
+        } else if needed > capacity {
             Wait::Never
         } else {
-            let room = capacity - cost;
+            let room = capacity - needed;
             let fits_from = self.admitted.fits_from(ask.now, window.window_us, room);
             wait_until(ask.now, Some(fits_from))
         };
         let used_now = self.admitted.used(ask.now, window.window_us);
-        let empty_from = self.admitted.empty_from(ask.now, window.window_us);
+        let empty_from = match is_recorded {
+            true => recorded + window.window_us,
+            false => self.admitted.empty_from(ask.now, window.window_us),
+        };
         let answer = Answer {
             is_allowed,
             limit: limit.capacity(),
@@ -79,7 +83,7 @@ impl Model for AbsoluteModel {
     }
 
     fn fits(&self, limit: &WindowLimit, ask: Ask) -> u64 {
-        let nothing = self.peek(limit, Ask { cost: 0, ..ask });
+        let nothing = self.peek(limit, ask.costing(0));
         nothing.remaining.min(ask.cost)
     }
 

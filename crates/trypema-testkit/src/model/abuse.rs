@@ -210,7 +210,7 @@ impl Model for AbuseModel {
     }
 
     fn fits(&self, limit: &AttemptLimit, ask: Ask) -> u64 {
-        let nothing = self.peek(limit, Ask { cost: 0, ..ask });
+        let nothing = self.peek(limit, ask.costing(0));
         nothing.remaining.min(ask.cost)
     }
 

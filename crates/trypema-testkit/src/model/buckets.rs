@@ -1,6 +1,6 @@
 //! The coalesced buckets of a sliding window, as a plain list.
 
-use super::{Ask, Refund};
+use super::{Ask, MOST, Refund};
 
 /// The maximum number of groups in a window, approximately.
 const MOST_GROUPS: u64 = 65_536;
@@ -61,14 +61,15 @@ impl Buckets {
         self.fits_from(now, window_us, 0)
     }
 
-    /// Counts a call, which joins the newest bucket if that is young enough. Returns the time at which the
-    /// call counts.
+    /// Counts a call, which joins the newest bucket if that is young enough. The total is at most [`MOST`].
+    /// Returns the time at which the call counts.
     pub(super) fn record(&mut self, window: Window, ask: Ask) -> i64 {
         self.drop_expired(ask.now, window.window_us);
         // A stamp more than a window ahead would look like a clock that went back.
         let latest = ask.now + window.window_us;
         let stamp = ask.stamp.min(latest).max(self.newest());
-        let bucket = Bucket { first: stamp, newest: stamp, units: u128::from(ask.cost) };
+        let room = u128::from(MOST) - self.used(ask.now, window.window_us);
+        let bucket = Bucket { first: stamp, newest: stamp, units: u128::from(ask.cost).min(room) };
         match self.0.last_mut() {
             Some(newest) if newest.units == 0 => *newest = bucket,
             Some(newest) if stamp - newest.first < window.group_us => {

@@ -63,10 +63,10 @@ impl SlidingWindowModel {
     }
 
     fn wait(&self, limit: &AlignedLimit, ask: Ask) -> Wait {
-        if ask.cost > limit.limit {
+        if ask.needed > limit.limit {
             return Wait::Never;
         }
-        let room = i128::from(limit.limit - ask.cost);
+        let room = i128::from(limit.limit - ask.needed);
         let all_gone_at = self.ends_at + limit.window();
         let fits_from = first_moment(ask.now, all_gone_at, |moment| self.estimate(limit, moment) <= room);
         wait_until(ask.now, Some(fits_from))
@@ -83,9 +83,9 @@ impl Model for SlidingWindowModel {
         self.roll(limit, ask.now);
         let rolled = self.clone();
         let room = (i128::from(limit.limit) - self.estimate(limit, ask.now)).max(0);
-        let is_allowed = ask.cost == 0 || i128::from(ask.cost) <= room;
+        let is_allowed = ask.needed == 0 || i128::from(ask.needed) <= room;
         if is_allowed {
-            self.current += ask.cost;
+            self.current = self.current.saturating_add(ask.cost).min(MOST_COUNTED);
         }
         let wait = if is_allowed { Wait::Micros(0) } else { self.wait(limit, ask) };
         let left = i128::from(limit.limit) - self.estimate(limit, ask.now);
@@ -106,7 +106,7 @@ impl Model for SlidingWindowModel {
     }
 
     fn fits(&self, limit: &AlignedLimit, ask: Ask) -> u64 {
-        let nothing = self.peek(limit, Ask { cost: 0, ..ask });
+        let nothing = self.peek(limit, ask.costing(0));
         nothing.remaining.min(ask.cost)
     }
 

@@ -9,9 +9,6 @@ use crate::subject::{Answer, Detail, Wait};
 const SECOND_US: i64 = 1_000_000;
 const GOLDEN_RATIO: u32 = 0x9E37_79B9;
 
-/// The number at which observed units saturate.
-const MOST_OBSERVED: u128 = (1 << 53) - 1;
-
 /// The limits between which calls are shed.
 #[derive(Debug, Clone, Copy)]
 pub struct SheddingLimit {
@@ -56,15 +53,9 @@ impl SuppressedModel {
         }
     }
 
-    fn observe(&mut self, window: Window, ask: Ask) {
-        let room = MOST_OBSERVED - self.observed.used(ask.now, window.window_us);
-        let cost = u128::from(ask.cost).min(room) as u64;
-        self.observed.record(window, Ask { cost, ..ask });
-    }
-
-    /// Returns the share of calls to admit, with this call included in the observed load.
+    /// Returns the share of calls to admit, with the units that this call needs included in the observed load.
     fn share(&self, limit: &SheddingLimit, ask: Ask) -> f64 {
-        let observed = |window_us| self.observed.used(ask.now, window_us) + u128::from(ask.cost);
+        let observed = |window_us| self.observed.used(ask.now, window_us) + u128::from(ask.needed);
         let in_window = observed(limit.soft.window().window_us) as f64;
         let last_second = observed(SECOND_US) as f64;
         let perceived = in_window.max(last_second * limit.soft.window_s as f64);
@@ -73,8 +64,8 @@ impl SuppressedModel {
 
     fn verdict(&mut self, limit: &SheddingLimit, ask: Ask) -> Verdict {
         let used = self.accepted.used(ask.now, limit.soft.window().window_us);
-        let wanted = used + u128::from(ask.cost);
-        if ask.cost == 0 || wanted <= u128::from(limit.soft.capacity()) {
+        let wanted = used + u128::from(ask.needed);
+        if ask.needed == 0 || wanted <= u128::from(limit.soft.capacity()) {
             return Verdict::Allowed;
         }
         if wanted > u128::from(limit.hard()) {
@@ -88,15 +79,15 @@ impl SuppressedModel {
         }
     }
 
-    /// Returns the wait until the cost fits under the soft limit. A cost above the soft limit depends on a
+    /// Returns the wait until the needed units fit under the soft limit. A need above the soft limit depends on a
     /// draw: its wait lasts until it fits under the hard limit, and at least for one group.
     fn wait(&self, limit: &SheddingLimit, ask: Ask) -> Wait {
         let window = limit.soft.window();
         let fits_under =
-            |most: u64| self.accepted.fits_from(ask.now, window.window_us, (most - ask.cost).into());
-        if ask.cost <= limit.soft.capacity() {
+            |most: u64| self.accepted.fits_from(ask.now, window.window_us, (most - ask.needed).into());
+        if ask.needed <= limit.soft.capacity() {
             wait_until(ask.now, Some(fits_under(limit.soft.capacity())))
-        } else if ask.cost <= limit.hard() {
+        } else if ask.needed <= limit.hard() {
             wait_until(ask.now, Some(fits_under(limit.hard()).max(ask.now + window.group_us)))
         } else {
             Wait::Never
@@ -115,19 +106,27 @@ impl Model for SuppressedModel {
         if ask.cost > 0 {
             self.start_anew_if_stale(ask.now, window);
         }
+        let drawn = self.drawn;
         let verdict = self.verdict(limit, ask);
         if ask.cost > 0 {
-            self.observe(window, ask);
+            self.observed.record(window, ask);
+        } else {
+            // A call that costs nothing records nothing, not even its draw.
+            self.drawn = drawn;
         }
         let (is_allowed, factor) = match verdict {
             Verdict::Allowed => (true, None),
             Verdict::Drawn { factor, is_allowed } => (is_allowed, Some(factor)),
             Verdict::Rejected => (false, None),
         };
-        let recorded = if is_allowed && ask.cost > 0 { self.accepted.record(window, ask) } else { ask.now };
+        let is_recorded = is_allowed && ask.cost > 0;
+        let recorded = if is_recorded { self.accepted.record(window, ask) } else { ask.now };
         let wait = if is_allowed { Wait::Micros(0) } else { self.wait(limit, ask) };
         let used = self.accepted.used(ask.now, window.window_us);
-        let empty_from = self.accepted.empty_from(ask.now, window.window_us);
+        let empty_from = match is_recorded {
+            true => recorded + window.window_us,
+            false => self.accepted.empty_from(ask.now, window.window_us),
+        };
         let answer = Answer {
             is_allowed,
             limit: limit.soft.capacity(),
@@ -140,7 +139,7 @@ impl Model for SuppressedModel {
     }
 
     fn fits(&self, limit: &SheddingLimit, ask: Ask) -> u64 {
-        let nothing = self.peek(limit, Ask { cost: 0, ..ask });
+        let nothing = self.peek(limit, ask.costing(0));
         nothing.remaining.min(ask.cost)
     }
 

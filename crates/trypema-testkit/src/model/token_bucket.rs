@@ -1,7 +1,7 @@
 //! Token bucket: a take pays all limits or none. The state is a debt per limit, which time pays off.
 
 use super::rational::{Rational, greatest_common_divisor};
-use super::{Ask, Model, Refund, Taken, first_moment, wait_until};
+use super::{Ask, MOST, Model, Refund, Taken, first_moment, wait_until};
 use crate::random::Random;
 use crate::subject::{Answer, Detail, Wait};
 
@@ -25,12 +25,22 @@ impl Bucket {
         owed.times(i128::from(self.refill_us), i128::from(self.capacity))
     }
 
-    /// Converts a debt under another limit to this one: at most the capacity, rounded up to the fraction of
-    /// a token that this limit pays off in whole numbers.
-    fn takes_over(&self, owed: Rational) -> Rational {
+    /// Returns the number of parts of a token, of which this limit pays off whole numbers.
+    fn parts(&self) -> i128 {
         let refill_us = i128::from(self.refill_us);
-        let parts = refill_us / greatest_common_divisor(refill_us, self.capacity.into());
-        Rational::new(owed.times(parts, 1).ceil(), parts).min(self.full())
+        refill_us / greatest_common_divisor(refill_us, self.capacity.into())
+    }
+
+    /// Converts a debt under another limit to this one, rounded up to parts of a token.
+    fn takes_over(&self, debt: Debt) -> Rational {
+        let parts = self.parts();
+        Rational::new(debt.owed.times(parts, 1).ceil(), parts).min(self.most(debt.is_overdrawn))
+    }
+
+    /// Returns the largest debt: what was spent under a larger limit is forgiven, an overdraft is not. The
+    /// number of parts that can be counted is limited.
+    fn most(&self, is_overdrawn: bool) -> Rational {
+        if is_overdrawn { Rational::new(MOST.into(), self.parts()) } else { self.full() }
     }
 
     fn full(&self) -> Rational {
@@ -45,11 +55,23 @@ struct Lease {
     units: u64,
 }
 
+/// The stored debt to one limit.
+#[derive(Debug, Clone, Copy)]
+struct Debt {
+    owed: Rational,
+    /// Whether a call has spent more than was left, and that is not paid off yet.
+    is_overdrawn: bool,
+}
+
+impl Debt {
+    const NONE: Self = Self { owed: Rational::ZERO, is_overdrawn: false };
+}
+
 /// The debt of one key.
 #[derive(Debug, Clone, Default)]
 pub struct TokenBucketModel {
     last: i64,
-    owed: Vec<Rational>,
+    debts: Vec<Debt>,
     leases: Vec<Lease>,
 }
 
@@ -59,11 +81,13 @@ struct Owed {
     due: Rational,
     /// The units that are leased and not yet due.
     later: Rational,
+    most: Rational,
+    is_overdrawn: bool,
 }
 
 impl Owed {
     fn total(self) -> Rational {
-        self.due + self.later
+        (self.due + self.later).min(self.most)
     }
 }
 
@@ -71,15 +95,15 @@ impl TokenBucketModel {
     /// Repairs the state after the clock went back by more than the longest refill: the whole debt is due
     /// from now on.
     fn repair(&mut self, limits: &[Bucket], now: i64) {
-        if self.owed.iter().all(|owed| *owed == Rational::ZERO) && self.leases.is_empty() {
+        if self.debts.iter().all(|debt| debt.owed == Rational::ZERO) && self.leases.is_empty() {
             // A state without debt equals that of a new key.
             self.last = 0;
         }
         if self.last > now + longest_refill(limits) {
             // The debt stays the same, whatever the limits are now, and all leases become due.
             for lease in self.leases.drain(..) {
-                for owed in &mut self.owed {
-                    *owed = *owed + Rational::whole(lease.units);
+                for debt in &mut self.debts {
+                    debt.owed = debt.owed + Rational::whole(lease.units);
                 }
             }
             self.last = now;
@@ -87,103 +111,117 @@ impl TokenBucketModel {
     }
 
     /// Stores the debt that is due at `now`.
-    fn settle(&mut self, now: i64, due: Vec<Rational>) {
+    fn settle(&mut self, now: i64, due: Vec<Debt>) {
         self.last = now;
-        self.owed = due;
+        self.debts = due;
         self.leases.retain(|lease| lease.stamp > now);
     }
 
     /// Returns the stored debt to the limit at `position`. If the number of limits has changed, this is the
-    /// largest debt to any limit.
-    fn owed_of(&self, limits: &[Bucket], position: usize) -> Rational {
-        let most = || self.owed.iter().copied().max();
-        let known = if self.owed.len() == limits.len() { self.owed.get(position).copied() } else { most() };
-        known.unwrap_or(Rational::ZERO)
+    /// largest debt to any limit, overdrawn if any is.
+    fn debt_of(&self, limits: &[Bucket], position: usize) -> Debt {
+        if self.debts.len() == limits.len() {
+            return self.debts[position];
+        }
+        let owed = self.debts.iter().map(|debt| debt.owed).max();
+        let is_overdrawn = self.debts.iter().any(|debt| debt.is_overdrawn);
+        owed.map_or(Debt::NONE, |owed| Debt { owed, is_overdrawn })
     }
 
     /// Returns the debt to each limit at `now`. If `now` is before the last write, nothing is paid off yet.
     fn owed_at(&self, limits: &[Bucket], now: i64) -> Vec<Owed> {
         let each = limits.iter().enumerate().map(|(position, limit)| {
-            let owed = self.owed_of(limits, position);
-            self.owed_to(limit, limit.takes_over(owed), now)
+            let debt = self.debt_of(limits, position);
+            self.owed_to(limit, debt, now)
         });
         each.collect()
     }
 
-    fn owed_to(&self, limit: &Bucket, owed: Rational, now: i64) -> Owed {
+    fn owed_to(&self, limit: &Bucket, debt: Debt, now: i64) -> Owed {
+        let (owed, is_overdrawn) = (limit.takes_over(debt), debt.is_overdrawn);
+        let most = limit.most(is_overdrawn);
         let paid = |due: Rational, elapsed: i64| (due - limit.paid_in(elapsed.max(0))).max(Rational::ZERO);
         let (mut due, mut from, mut later) = (owed, self.last, Rational::ZERO);
         for lease in &self.leases {
-            let units = Rational::whole(lease.units).min(limit.full());
+            let units = Rational::whole(lease.units).min(most);
             if lease.stamp <= now {
-                due = (paid(due, lease.stamp - from) + units).min(limit.full());
+                due = (paid(due, lease.stamp - from) + units).min(most);
                 from = from.max(lease.stamp);
             } else {
                 later = later + units;
             }
         }
-        Owed { due: paid(due, now - from), later: later.min(limit.full()) }
+        Owed { due: paid(due, now - from), later: later.min(most), most, is_overdrawn }
     }
 
-    /// Returns the first limit that lacks `cost` at `now`.
-    fn lacking(&self, limits: &[Bucket], now: i64, cost: u64) -> Option<usize> {
-        let cost = Rational::whole(cost);
+    /// Returns the first limit that lacks `needed` at `now`.
+    fn lacking(&self, limits: &[Bucket], now: i64, needed: u64) -> Option<usize> {
+        let needed = Rational::whole(needed);
         let owed = self.owed_at(limits, now);
-        let lacks = |(limit, owed): (&Bucket, &Owed)| owed.total() + cost > limit.full();
+        let lacks = |(limit, owed): (&Bucket, &Owed)| owed.total() + needed > limit.full();
         limits.iter().zip(&owed).position(lacks)
     }
 
-    /// Returns the time from which every limit has `cost`, which is at most its capacity.
-    fn has_from(&self, limits: &[Bucket], now: i64, cost: u64) -> i64 {
-        if self.lacking(limits, now, cost).is_none() {
+    /// Returns the time from which every limit has `needed`, which is at most its capacity. No time is after
+    /// the last one.
+    fn has_from(&self, limits: &[Bucket], now: i64, needed: u64) -> i64 {
+        if self.lacking(limits, now, needed).is_none() {
             return now;
         }
+        let owed = self.owed_at(limits, now);
         if self.leases.is_empty() {
-            let cost = Rational::whole(cost);
-            let owed = self.owed_at(limits, now);
+            let needed = Rational::whole(needed);
             let waits = limits.iter().zip(owed).map(|(limit, owed)| {
-                let lacking = owed.due + cost - limit.full();
+                let lacking = owed.due + needed - limit.full();
                 limit.time_to_pay(lacking.max(Rational::ZERO)).ceil() as i64
             });
-            return now + waits.max().unwrap_or(0);
+            return (now + waits.max().unwrap_or(0)).min(MOST as i64);
         }
-        // Leases become due in between, so search for the time, up to one refill after the last of them.
+        // Leases become due in between, so search for the time, up to when all is paid off that the last of them
+        // leaves.
         let due_at = self.leases.iter().map(|lease| lease.stamp).max();
-        let surely_at = due_at.unwrap_or(now).max(now) + longest_refill(limits);
-        first_moment(now, surely_at, |moment| self.lacking(limits, moment, cost).is_none())
+        let time_to_pay = |(limit, owed): (&Bucket, &Owed)| limit.time_to_pay(owed.due + owed.later).ceil();
+        let longest = limits.iter().zip(&owed).map(time_to_pay).max().unwrap_or(0) as i64;
+        let surely_at = due_at.unwrap_or(now).max(now) + longest.max(longest_refill(limits));
+        let has = |moment: i64| self.lacking(limits, moment, needed).is_none();
+        first_moment(now, surely_at, has).min(MOST as i64)
     }
 
     /// Returns the time from which nothing is owed.
     fn all_paid_from(&self, limits: &[Bucket], now: i64) -> i64 {
         let each = limits.iter().enumerate().map(|(position, limit)| {
             let mut alone = self.clone();
-            alone.owed = vec![self.owed_of(limits, position)];
+            alone.debts = vec![self.debt_of(limits, position)];
             alone.has_from(&[*limit], now, limit.capacity)
         });
         each.max().unwrap_or(now)
     }
 
     fn wait(&self, limits: &[Bucket], now: i64, ask: Ask) -> Wait {
-        if limits.iter().any(|limit| ask.cost > limit.capacity) {
+        if limits.iter().any(|limit| ask.needed > limit.capacity) {
             return Wait::Never;
         }
-        wait_until(ask.now, Some(self.has_from(limits, now, ask.cost)))
+        wait_until(ask.now, Some(self.has_from(limits, now, ask.needed)))
     }
 
     /// Records an admitted call. Returns the time that identifies it.
     fn record(&mut self, limits: &[Bucket], now: i64, ask: Ask) -> i64 {
-        let owed = self.owed_at(limits, now);
         let stamp = ask.stamp.min(now + longest_refill(limits));
-        if ask.stamp > ask.now && stamp > now {
-            self.settle(now, owed.iter().map(|owed| owed.due).collect());
-            let units = ask.cost;
-            self.leases.push(Lease { stamp, units });
-            self.leases.sort_by_key(|lease| lease.stamp);
-            return stamp;
+        let is_leased = ask.stamp > ask.now && stamp > now;
+        let debt_after = |(limit, owed): (&Bucket, Owed)| {
+            let cost = Rational::whole(ask.cost).min(limit.most(true));
+            let paid = if is_leased { Rational::ZERO } else { cost };
+            let is_overdrawn = owed.total() + cost > limit.full();
+            Debt { owed: (owed.due + paid).min(limit.most(true)), is_overdrawn }
+        };
+        let debts = limits.iter().zip(self.owed_at(limits, now)).map(debt_after).collect();
+        self.settle(now, debts);
+        if !is_leased {
+            return now;
         }
-        let cost = Rational::whole(ask.cost);
-        self.settle(now, owed.iter().map(|owed| owed.due + cost).collect());
-        now
+        self.leases.push(Lease { stamp, units: ask.cost });
+        self.leases.sort_by_key(|lease| lease.stamp);
+        stamp
     }
 
     fn answer(&self, limits: &[Bucket], now: i64) -> Answer {
@@ -234,7 +272,7 @@ impl Model for TokenBucketModel {
     fn take(&mut self, limits: &Vec<Bucket>, ask: Ask) -> Taken {
         self.repair(limits, ask.now);
         let now = ask.now.max(self.last);
-        let failed = if ask.cost == 0 { None } else { self.lacking(limits, now, ask.cost) };
+        let failed = if ask.needed == 0 { None } else { self.lacking(limits, now, ask.needed) };
         let wait = match failed {
             None => Wait::Micros(0),
             Some(_) => self.wait(limits, now, ask),
@@ -251,7 +289,7 @@ impl Model for TokenBucketModel {
     }
 
     fn fits(&self, limits: &Vec<Bucket>, ask: Ask) -> u64 {
-        let nothing = self.peek(limits, Ask { cost: 0, ..ask });
+        let nothing = self.peek(limits, ask.costing(0));
         nothing.remaining.min(ask.cost)
     }
 
@@ -266,11 +304,13 @@ impl Model for TokenBucketModel {
         let mut least = Rational::whole(units);
         let mut due = Vec::new();
         for (limit, owed) in limits.iter().zip(self.owed_at(limits, now)) {
-            let taken = Rational::whole(units).min(limit.full());
+            let taken = Rational::whole(units).min(owed.most);
             let unpaid = (taken - limit.paid_in(paid_us)).max(Rational::ZERO);
             let given_back = unpaid.min(owed.due);
             least = least.min(given_back);
-            due.push(owed.due - given_back);
+            let left = owed.due - given_back;
+            let is_overdrawn = owed.is_overdrawn && left + owed.later > limit.full();
+            due.push(Debt { owed: left, is_overdrawn });
         }
         self.settle(now, due);
         leased + least.floor() as u64

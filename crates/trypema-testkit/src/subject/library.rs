@@ -19,6 +19,9 @@ pub trait Provides<M: LocalStrategy> {
     where
         Self: 'a;
 
+    /// Whether it has postpaid takes and debits.
+    const CAN_OVERDRAW: bool = true;
+
     /// Returns its verbs.
     fn verbs(&self) -> Self::Verbs<'_>;
 
@@ -38,6 +41,14 @@ impl<M: LocalStrategy, P: Provides<M>> LibrarySubject<M, P> {
     /// Creates a subject whose time is `clock`.
     pub fn new(clock: Arc<ManualClock>, provider: P) -> Self {
         Self { clock, provider, receipts: Vec::new() }
+    }
+
+    /// Keeps a receipt. Returns its number.
+    fn keep(&mut self, receipt: Option<P::Receipt>) -> Option<usize> {
+        receipt.map(|receipt| {
+            self.receipts.push(receipt);
+            self.receipts.len() - 1
+        })
     }
 }
 
@@ -65,6 +76,7 @@ pub(super) fn micros(duration: Duration) -> u64 {
 
 impl<M: LocalStrategy, P: Provides<M>> Subject for LibrarySubject<M, P> {
     type Limit = M::Limit;
+    const CAN_OVERDRAW: bool = P::CAN_OVERDRAW;
 
     fn set_clock(&mut self, now_us: u64) {
         self.clock.set(Timestamp::from_micros(now_us));
@@ -88,11 +100,21 @@ impl<M: LocalStrategy, P: Provides<M>> Subject for LibrarySubject<M, P> {
         let lease = Lease { cost, lease: Duration::from_micros(lease_us) };
         let limit = M::limit(limit);
         let (decision, receipt) = self.provider.verbs().reserve_for(key, &limit, lease);
-        let receipt = receipt.map(|receipt| {
-            self.receipts.push(receipt);
-            self.receipts.len() - 1
-        });
-        Reserved { answer: answer::<M>(&decision), receipt }
+        Reserved { answer: answer::<M>(&decision), receipt: self.keep(receipt) }
+    }
+
+    fn take_postpaid(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        answer::<M>(&self.provider.verbs().take_postpaid(key, &M::limit(limit), cost))
+    }
+
+    fn reserve_postpaid(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Reserved {
+        let limit = M::limit(limit);
+        let (decision, receipt) = self.provider.verbs().reserve_postpaid(key, &limit, cost);
+        Reserved { answer: answer::<M>(&decision), receipt: self.keep(receipt) }
+    }
+
+    fn debit(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        answer::<M>(&self.provider.verbs().debit(key, &M::limit(limit), cost))
     }
 
     fn refund(&mut self, key: &str, limit: &M::Limit, receipt: usize) -> u64 {

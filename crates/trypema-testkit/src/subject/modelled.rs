@@ -27,7 +27,19 @@ impl<M: Model> ModelSubject<M> {
     }
 
     fn ask(&self, cost: u64) -> Ask {
-        Ask { now: self.now_us as i64, stamp: self.now_us as i64, cost }
+        Ask { now: self.now_us as i64, stamp: self.now_us as i64, cost, needed: cost }
+    }
+
+    /// Takes, and keeps the receipt.
+    fn reserve_ask(&mut self, key: &str, limit: &M::Limit, ask: Ask) -> Reserved {
+        let number = self.receipts.len();
+        let Taken { answer, recorded } = self.key(key).take(limit, ask);
+        let is_taken = answer.is_allowed && ask.cost > 0;
+        if is_taken {
+            let units = ask.cost;
+            self.receipts.push(Receipt { key: key.to_owned(), units, recorded, is_spent: false });
+        }
+        Reserved { answer, receipt: is_taken.then_some(number) }
     }
 }
 
@@ -53,23 +65,31 @@ impl<M: Model> Subject for ModelSubject<M> {
         let model = self.key(key);
         let units = model.fits(limit, ask);
         let answer = if units == 0 {
-            let one = cost.min(1);
-            model.peek(limit, Ask { cost: one, ..ask })
+            model.peek(limit, ask.costing(cost.min(1)))
         } else {
-            model.take(limit, Ask { cost: units, ..ask }).answer
+            model.take(limit, ask.costing(units)).answer
         };
         UpTo { units, answer }
     }
 
     fn reserve(&mut self, key: &str, limit: &M::Limit, cost: u64, lease_us: u64) -> Reserved {
-        let number = self.receipts.len();
         let ask = Ask { stamp: (self.now_us + lease_us) as i64, ..self.ask(cost) };
-        let Taken { answer, recorded } = self.key(key).take(limit, ask);
-        let is_taken = answer.is_allowed && cost > 0;
-        if is_taken {
-            self.receipts.push(Receipt { key: key.to_owned(), units: cost, recorded, is_spent: false });
-        }
-        Reserved { answer, receipt: is_taken.then_some(number) }
+        self.reserve_ask(key, limit, ask)
+    }
+
+    fn take_postpaid(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        let ask = Ask { needed: 1, ..self.ask(cost) };
+        self.key(key).take(limit, ask).answer
+    }
+
+    fn reserve_postpaid(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Reserved {
+        let ask = Ask { needed: 1, ..self.ask(cost) };
+        self.reserve_ask(key, limit, ask)
+    }
+
+    fn debit(&mut self, key: &str, limit: &M::Limit, cost: u64) -> Answer {
+        let ask = Ask { needed: 0, ..self.ask(cost) };
+        self.key(key).take(limit, ask).answer
     }
 
     fn refund(&mut self, key: &str, limit: &M::Limit, receipt: usize) -> u64 {

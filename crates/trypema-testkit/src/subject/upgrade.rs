@@ -52,6 +52,9 @@ impl<M: RedisStrategy> Provides<M> for OnTwoVersions<M> {
     where
         M: 'a;
 
+    /// The scripts of earlier versions have no postpaid takes and debits.
+    const CAN_OVERDRAW: bool = false;
+
     fn verbs(&self) -> Blocking<'_, M::Strategy> {
         let either = self.random.borrow_mut().below(2) as usize;
         Blocking(M::redis_limiter(&self.limits[either]))

@@ -36,6 +36,14 @@ pub(super) fn core<S: Worded, V: Verbs<S> + ?Sized>(
             receipts.insert(name.clone(), receipt);
             answer
         }
+        Verb::Postpaid(cost) => S::answer(&limiter.take_postpaid(key, limit, *cost)),
+        Verb::ReservePostpaid { cost, name } => {
+            let (decision, receipt) = limiter.reserve_postpaid(key, limit, *cost);
+            let answer = stamped(S::answer(&decision), call, receipt.as_ref().map(V::recorded_at));
+            receipts.insert(name.clone(), receipt);
+            answer
+        }
+        Verb::Debit(cost) => S::answer(&limiter.debit(key, limit, *cost)),
         Verb::Refund(name) => {
             let receipt = receipts.get(name).cloned().flatten();
             let receipt = receipt.ok_or(Unsupported("a refund of what was not taken"))?;

@@ -139,13 +139,16 @@ impl Reader {
     fn check_receipt(&self, verb: &Verb) -> Result<(), String> {
         let is_named = |wanted: &str| {
             self.lines.iter().any(|line| match &line.what {
-                What::Step(Step { verb: Verb::Reserve { name, .. }, .. }) => name == wanted,
+                What::Step(Step { verb: Verb::Reserve { name, .. }, .. })
+                | What::Step(Step { verb: Verb::ReservePostpaid { name, .. }, .. }) => name == wanted,
                 _ => false,
             })
         };
         match verb {
             Verb::Refund(name) if !is_named(name) => Err(format!("no receipt is named `{name}`")),
-            Verb::Reserve { name, .. } if is_named(name) => Err(format!("two receipts are named `{name}`")),
+            Verb::Reserve { name, .. } | Verb::ReservePostpaid { name, .. } if is_named(name) => {
+                Err(format!("two receipts are named `{name}`"))
+            }
             _ => Ok(()),
         }
     }

@@ -74,6 +74,11 @@ impl<S: Worded> Keys<S> {
                 let call = Call::new(now, *cost).with_stamp(now + *lease);
                 self.reserve(limit, key, call, name)
             }
+            Verb::Postpaid(cost) => self.take(limit, key, Call::new(now, *cost).postpaid()).0,
+            Verb::ReservePostpaid { cost, name } => {
+                self.reserve(limit, key, Call::new(now, *cost).postpaid(), name)
+            }
+            Verb::Debit(cost) => self.take(limit, key, Call::new(now, *cost).debit()).0,
             Verb::Refund(name) => self.refund_receipt(limit, key, now, name)?,
             Verb::RefundUnits(units) => {
                 let refund = Refund { now, units: *units, recorded: None };

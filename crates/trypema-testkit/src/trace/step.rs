@@ -41,6 +41,17 @@ pub enum Verb {
         /// The duration of the lease.
         lease: Duration,
     },
+    /// Takes this cost if one unit is free.
+    Postpaid(u64),
+    /// Takes units if one is free, and keeps a receipt.
+    ReservePostpaid {
+        /// The number of units.
+        cost: u64,
+        /// The name of the receipt in later steps.
+        name: String,
+    },
+    /// Records this cost, whatever is left.
+    Debit(u64),
     /// Refunds the receipt of this name.
     Refund(String),
     /// Refunds this many of the oldest units.
@@ -75,6 +86,11 @@ pub(super) fn verb(words: &[&str]) -> Result<Verb, String> {
         ["upto", cost] => Verb::UpTo(count(cost)?),
         ["reserve", cost, "as", name] => reserve(cost, name, "0")?,
         ["reserve", cost, "as", name, "for", lease] => reserve(cost, name, lease)?,
+        ["postpaid", cost] => Verb::Postpaid(count(cost)?),
+        ["reserve", "postpaid", cost, "as", name] => {
+            Verb::ReservePostpaid { cost: count(cost)?, name: (*name).to_owned() }
+        }
+        ["debit", cost] => Verb::Debit(count(cost)?),
         ["refund", name] => Verb::Refund((*name).to_owned()),
         ["refund_units", units] => Verb::RefundUnits(count(units)?),
         ["reset"] => Verb::Reset,

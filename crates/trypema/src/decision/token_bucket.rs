@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Decision, DecisionTime, NEVER};
 use crate::clock::Timestamp;
 use crate::strategy::{TokenBucketLimits, TokenBucketOutcome, TokenLimit};
+use crate::units::MAX_EXACT;
 
 /// A decision of a token bucket over all its limits. Its values are computed when a method is called.
 ///
@@ -110,14 +111,16 @@ impl TokenBucketDecision<'_> {
         }
         let (remaining, limit) = tightest.unwrap_or((0, 0));
         let is_never = self.limits.as_slice().iter().any(|limit| outcome.cost > limit.capacity());
-        let not_before = Timestamp::derived(outcome.not_before.unwrap_or(not_before));
+        // A large overdraft may be paid only after the last time that can be represented.
+        let bounded = |micros: u64| Timestamp::derived(micros.min(MAX_EXACT));
+        let not_before = bounded(outcome.not_before.unwrap_or(not_before));
         Decision {
             is_allowed: outcome.is_admitted,
             attempts: None,
             limit,
             remaining,
             not_before: if is_never { NEVER } else { not_before },
-            resets_at: Timestamp::derived(outcome.resets_at.unwrap_or(resets_at)),
+            resets_at: bounded(outcome.resets_at.unwrap_or(resets_at)),
             decided_at: self.decided_at,
         }
     }

@@ -45,6 +45,7 @@ impl Provider for LocalRateLimiterProvider {
     ) -> MaybeReady<'a, Vec<CheckResult>> {
         let record = |record: &RecordRequest<'_>| match record.mode {
             RecordMode::Take => Ok(self.take_one(&record.check)),
+            RecordMode::Debit => Ok(self.debit_one(&record.check)),
             RecordMode::DeniedElsewhere => self.record_denied_elsewhere(&record.check),
         };
         MaybeReady::Ready(records.iter().map(record).collect())
@@ -72,13 +73,24 @@ impl Provider for LocalRateLimiterProvider {
 impl LocalRateLimiterProvider {
     fn take_one(&self, check: &Check<'_>) -> Decision {
         with_strategy!(check.limit, |S, limit| {
-            S::core(&HasLocalLimiter::<S>::limiter(self).take(check.key, limit, check.cost))
+            let limiter = HasLocalLimiter::<S>::limiter(self);
+            S::core(&match check.is_postpaid {
+                false => limiter.take(check.key, limit, check.cost),
+                true => limiter.take_postpaid(check.key, limit, check.cost),
+            })
+        })
+    }
+
+    fn debit_one(&self, check: &Check<'_>) -> Decision {
+        with_strategy!(check.limit, |S, limit| {
+            S::core(&HasLocalLimiter::<S>::limiter(self).debit(check.key, limit, check.cost))
         })
     }
 
     fn peek_one(&self, check: &Check<'_>) -> Decision {
         with_strategy!(check.limit, |S, limit| {
-            S::core(&HasLocalLimiter::<S>::limiter(self).peek(check.key, limit, check.cost))
+            let peeked = HasLocalLimiter::<S>::limiter(self).peek_at(check.key, limit, check.spend());
+            S::core(&peeked.decision(limit))
         })
     }
 

@@ -46,7 +46,7 @@ impl AbsoluteLocalRateLimiter {
     pub fn is_allowed(&self, key: &str) -> RateLimitDecision {
         let limit =
             AbsoluteLimit::of_live_state(self.options.window_size_seconds, self.options.rate_group_size_ms);
-        self.view(&limit, self.core.peek_at(key, &limit, 1))
+        self.view(&limit, self.core.peek_at(key, &limit, 1.into()))
     }
 
     /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`LocalLimiter`].
@@ -132,7 +132,7 @@ impl SuppressedLocalRateLimiter {
             self.options;
         let limit =
             SuppressedLimit::of_live_state(window_size_seconds, rate_group_size_ms, hard_limit_factor);
-        self.view(&limit, self.core.peek_at(key, &limit, 1))
+        self.view(&limit, self.core.peek_at(key, &limit, 1.into()))
     }
 
     /// Returns the limit of `rate_limit` over this limiter's window, for the operations of [`LocalLimiter`].

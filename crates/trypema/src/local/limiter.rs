@@ -1,5 +1,7 @@
 //! A limiter of one strategy on the local provider, with every operation on its keys.
 
+mod postpaid;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use super::shard::Shard;
 use crate::clock::{ClockSource, Timestamp};
 use crate::decision::{Decision, DecisionTime};
 use crate::observer::{Event, Observer};
-use crate::strategy::{Call, Refund, Strategy};
+use crate::strategy::{Call, Refund, Spend, Strategy};
 use crate::waiting::WaitQueues;
 
 /// A rate limiter of one strategy, inside this process.
@@ -48,7 +50,7 @@ pub struct LocalLimiter<S: Strategy> {
 
 /// A cost to reserve, and the time in which it may be spent.
 struct ReserveRequest {
-    cost: u64,
+    spend: Spend,
     lease: Duration,
 }
 
@@ -92,7 +94,7 @@ impl<S: Strategy> LocalLimiter<S> {
 
     /// Returns the decision that [`LocalLimiter::take`] would return, without taking anything.
     pub fn peek<'l>(&self, key: &str, limit: &'l S::Limit, cost: u64) -> S::Decision<'l> {
-        self.peek_at(key, limit, cost).decision(limit)
+        self.peek_at(key, limit, cost.into()).decision(limit)
     }
 
     /// Returns the used and the remaining units: a [`LocalLimiter::peek`] with a cost of 0.
@@ -170,7 +172,7 @@ impl<S: Strategy> LocalLimiter<S> {
             key,
             cost,
             |reserved: &DecisionWithReceipt<_>| S::core(&reserved.decision),
-            || self.reserve_at(&self.map.hash_key(key), limit, ReserveRequest { cost, lease }),
+            || self.reserve_at(&self.map.hash_key(key), limit, ReserveRequest { spend: cost.into(), lease }),
         )
     }
 
@@ -180,15 +182,11 @@ impl<S: Strategy> LocalLimiter<S> {
         limit: &'l S::Limit,
         request: ReserveRequest,
     ) -> DecisionWithReceipt<S::Decision<'l>> {
-        let ReserveRequest { cost, lease } = request;
+        let ReserveRequest { spend, lease } = request;
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
-        let call = Call::new(now, cost).with_stamp(now + lease);
-        let outcome = self.with_state(shard, KeyCall { key, limit, now }, |state| {
-            let outcome = S::decide(limit, state, call);
-            S::commit(limit, state, call, &outcome);
-            outcome
-        });
+        let call = spend.at(now).with_stamp(now + lease);
+        let outcome = self.commit_exactly(shard, KeyCall { key, limit, now }, call);
         let receipt = Self::receipt(shard, CommittedTake { key, limit, call, outcome: &outcome });
         DecisionWithReceipt { decision: S::decision(limit, outcome, DecisionTime::exactly(now)), receipt }
     }
@@ -283,11 +281,11 @@ impl<S: Strategy> LocalLimiter<S> {
     }
 
     /// Returns the outcome that a take would have, without taking anything.
-    pub(crate) fn peek_at(&self, key: &str, limit: &S::Limit, cost: u64) -> TimedOutcome<S> {
+    pub(crate) fn peek_at(&self, key: &str, limit: &S::Limit, spend: Spend) -> TimedOutcome<S> {
         let key = self.map.hash_key(key);
         let shard = &mut *self.map.shard(key.hash);
         let now = self.clock.now();
-        let call = Call::new(now, cost);
+        let call = spend.at(now);
         let outcome = match shard.find(key.hash, &key.key) {
             Some(state) => {
                 S::correct_time(state, now);
@@ -357,13 +355,18 @@ impl<S: Strategy> LocalLimiter<S> {
         cost: u64,
     ) -> TimedOutcome<S> {
         let now = self.clock.now();
-        let call = Call::new(now, cost);
-        let outcome = self.with_state(shard, KeyCall { key, limit, now }, |state| {
+        let outcome = self.commit_exactly(shard, KeyCall { key, limit, now }, Call::new(now, cost));
+        TimedOutcome { outcome, decided_at: DecisionTime::exactly(now) }
+    }
+
+    /// Decides and records `call` at the exact time.
+    fn commit_exactly(&self, shard: &mut Shard<S>, on: KeyCall<'_, S>, call: Call) -> S::Outcome {
+        let limit = on.limit;
+        self.with_state(shard, on, |state| {
             let outcome = S::decide(limit, state, call);
             S::commit(limit, state, call, &outcome);
             outcome
-        });
-        TimedOutcome { outcome, decided_at: DecisionTime::exactly(now) }
+        })
     }
 
     /// Runs `change` on the state of the called key, and keeps the state if it then matters.

@@ -63,8 +63,8 @@ impl LocalRateLimiterProvider {
     /// let tenant = Limit::from(FixedWindowLimit::new(1_000, Duration::from_secs(60))?);
     /// let user = Limit::from(TokenBucketLimits::from(TokenLimit::new(1, Duration::from_secs(60))?));
     /// let checks = [
-    ///     Check { key: "acme", limit: &tenant, cost: 1 },
-    ///     Check { key: "ann", limit: &user, cost: 1 },
+    ///     Check::new("acme", &tenant, 1),
+    ///     Check::new("ann", &user, 1),
     /// ];
     /// assert!(rl.local().take_all(&checks)?.is_allowed);
     /// let denied = rl.local().take_all(&checks)?;
@@ -87,7 +87,8 @@ impl LocalRateLimiterProvider {
         validate(checks)?;
         let peek = |check: &Check<'_>| {
             with_strategy!(check.limit, |S, limit| {
-                S::core(&HasLocalLimiter::<S>::limiter(self).peek(check.key, limit, check.cost))
+                let peeked = HasLocalLimiter::<S>::limiter(self).peek_at(check.key, limit, check.spend());
+                S::core(&peeked.decision(limit))
             })
         };
         let decisions: Vec<Decision> = checks.iter().map(peek).collect();
@@ -115,7 +116,7 @@ impl LocalRateLimiterProvider {
         validate(checks)?;
         let started = self.observer().map(|_| self.now());
         let result = match checks {
-            [check] if !options.with_receipts => self.take_single(check),
+            [check] if !options.with_receipts && !check.is_postpaid => self.take_single(check),
             checks => self.take_many(checks, options),
         };
         if let (Some(observer), Some(started)) = (self.observer(), started) {
@@ -213,7 +214,7 @@ fn decide<S: LimitOf>(
     let mut shared = SharedStates::prepare(limiter, shard, in_shard, pass.now);
     for location in in_shard {
         let Some(limit) = S::limit_of(location.check.limit) else { continue };
-        let call = Call::new(pass.now, location.check.cost);
+        let call = location.check.spend().at(pass.now);
         let outcome = match shard.find(location.key.hash, &location.key.key) {
             Some(state) => {
                 S::correct_time(state, call.now);
@@ -293,7 +294,7 @@ fn record<S: LimitOf>(
     pass: &mut Pass,
 ) {
     let Some(limit) = S::limit_of(location.check.limit) else { return };
-    let (call, is_allowed) = (Call::new(pass.now, location.check.cost), pass.result.is_allowed);
+    let (call, is_allowed) = (location.check.spend().at(pass.now), pass.result.is_allowed);
     let commit = |state: &mut S::State| {
         let outcome = S::decide(limit, state, call);
         if is_allowed || !S::is_admitted(&outcome) {

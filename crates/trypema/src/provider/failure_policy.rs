@@ -14,7 +14,8 @@
 //! ([`Decision::is_substitute`]).
 
 use super::{
-    AnyReceipt, CheckVerb, Fallback, OnStoreFailure, Provider, RecordRequest, RefundRequest, RefundResult,
+    AnyReceipt, CheckVerb, Fallback, OnStoreFailure, Provider, RecordMode, RecordRequest, RefundRequest,
+    RefundResult,
 };
 use crate::check::{
     Check, CheckResult, Deadline, Failed, IfUnreachable, Receipts, TakeRequest, TakeResponse,
@@ -174,7 +175,11 @@ pub(crate) async fn record_all(
 ) -> Vec<CheckResult> {
     let results = provider.record_all(records, deadline).wait().await;
     let apply = |(index, (record, result)): (usize, (&RecordRequest<'_>, CheckResult))| {
-        let fallback = Fallback { check: record.check, verb: CheckVerb::Take, policy: policy_of(index) };
+        let verb = match record.mode {
+            RecordMode::Debit => CheckVerb::Debit,
+            RecordMode::Take | RecordMode::DeniedElsewhere => CheckVerb::Take,
+        };
+        let fallback = Fallback { check: record.check, verb, policy: policy_of(index) };
         after_each(provider, result, fallback)
     };
     records.iter().zip(results).enumerate().map(apply).collect()

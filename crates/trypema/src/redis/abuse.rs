@@ -32,7 +32,7 @@ impl RedisLimiter<Abuse> {
             BlockScope::Long => 1,
         };
         let block_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let args = VerbArgs { verb: Verb::Block, cost: scope, extra: block_us };
+        let args = VerbArgs { extra: block_us, ..VerbArgs::new(Verb::Block, scope) };
         self.run_numeric(key, self.check_request(key, None, args)).await.map(|_| ())
     }
 

@@ -12,7 +12,7 @@ use super::verb_call::{VerbArgs, VerbCall};
 use crate::clock::{ClockSource, Timestamp};
 use crate::decision::DecisionTime;
 use crate::local::{Bound, LocalLimiter, WhenFull};
-use crate::strategy::{Call, Strategy, Wire};
+use crate::strategy::{Call, Payment, Spend, Strategy, Wire};
 
 /// The failure policy: the result of a call that Redis did not answer.
 ///
@@ -83,25 +83,35 @@ impl<S: Wire> FallbackCounters<S> {
         on_failure: OnFailure,
         call: VerbCall<'_, 'l, S::Limit>,
     ) -> Option<S::Decision<'l>> {
-        let (now, limit, cost) = (ClockSource::System.now(), call.limit, call.args.cost);
-        let fresh = || S::decide(limit, &S::State::default(), Call::new(now, cost));
+        let (now, limit) = (ClockSource::System.now(), call.limit);
+        let spend = call.args.spend().at(now);
+        let fresh = |call: Call| S::decide(limit, &S::State::default(), call);
         let decided_at = DecisionTime::exactly(now).uncounted();
         match on_failure {
             OnFailure::Fail => None,
-            OnFailure::Allow => Some(S::decision(limit, fresh(), decided_at)),
-            OnFailure::Deny => Some(S::decision(limit, S::denied(fresh()), decided_at)),
+            OnFailure::Allow => Some(S::decision(limit, fresh(spend), decided_at)),
+            OnFailure::Deny => {
+                // A denial is about the units that the call needs.
+                let denied = S::denied(fresh(spend.with_cost(spend.needed)));
+                Some(S::decision(limit, denied, decided_at))
+            }
             OnFailure::Local { instances } => Some(self.decide_locally(instances, call)),
         }
     }
 
     fn decide_locally<'l>(&self, instances: NonZeroU32, call: VerbCall<'_, 'l, S::Limit>) -> S::Decision<'l> {
-        let VerbCall { key, limit, args: VerbArgs { verb, cost, .. } } = call;
+        let VerbCall { key, limit, args: args @ VerbArgs { verb, cost, payment, .. } } = call;
         let bound = Bound { max_keys: MAX_KEYS, when_full: WhenFull::Share };
         let local = self.local.get_or_init(|| LocalLimiter::new(ClockSource::System, Some(bound), None));
-        let weight = weight_of::<S>(instances, limit, cost);
+        let cost_here = match payment {
+            Payment::Prepaid => weight_of::<S>(instances, limit, cost),
+            // These may overdraw the limit, so that they need not fit.
+            Payment::Postpaid | Payment::Debit => cost.saturating_mul(u64::from(instances.get())),
+        };
+        let spend = Spend { cost: cost_here, ..args.spend() };
         let found = match verb {
-            Verb::Peek => local.peek_at(key.as_str(), limit, weight),
-            _ => local.take_observed(key.as_str(), limit, weight),
+            Verb::Peek => local.peek_at(key.as_str(), limit, spend),
+            _ => local.spend_at(key.as_str(), limit, spend),
         };
         if S::is_admitted(&found.outcome) && cost > 0 && verb != Verb::Peek {
             let counts_until = ClockSource::System.now() + Duration::from_micros(S::retention_us(limit));

@@ -8,6 +8,7 @@ use super::key::RedisKey;
 use super::lease::InstanceLiveness;
 use super::protocol::{CheckRequest, Verb};
 use super::provider::RedisRateLimiterProvider;
+use crate::strategy::Payment;
 
 /// The key that all instances share, and the suffix of its name in Redis.
 const KEY: &str = "trypema instances";
@@ -31,6 +32,7 @@ impl RedisRateLimiterProvider {
             strategy: 0,
             verb: Verb::Heartbeat,
             cost: 0,
+            payment: Payment::Prepaid,
             extra: live_for_us,
             resets: 0,
             // This verb has no limit: the script reads the instance's id in its place.

@@ -66,7 +66,7 @@ impl<S: Leasable> RedisLimiter<S> {
         if params.want > 0 || params.need > 0 {
             self.charge_outage_units(key, limit, options.clone()).await?;
         }
-        let args = VerbArgs { verb: Verb::Lease, cost: params.need, extra: params.length_us };
+        let args = VerbArgs { extra: params.length_us, ..VerbArgs::new(Verb::Lease, params.need) };
         let mut request = self.check_request(key, Some(limit), args);
         request.lease = Some(lease);
         let reply = self.store.send(request, options).await?;

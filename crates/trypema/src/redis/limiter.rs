@@ -1,5 +1,6 @@
 //! One strategy of the Redis provider: every verb, for every key.
 
+mod postpaid;
 mod reserving;
 
 use std::sync::Arc;
@@ -269,7 +270,7 @@ impl<S: Wire> RedisLimiter<S> {
     ) -> Result<ScriptOutcome<S>, RedisFailure> {
         let lease = if args.verb == Verb::Reserve { args.extra } else { 0 };
         let stamp = reply.now + Duration::from_micros(lease);
-        let call = Call::new(reply.now, args.cost).with_stamp(stamp);
+        let call = args.spend().at(reply.now).with_stamp(stamp);
         match S::read_outcome(limit, &mut reply.outcome(), call, reply.spent) {
             Some(outcome) => Ok(ScriptOutcome { outcome, reply, call }),
             None => Err(RedisFailure::new(
@@ -309,6 +310,7 @@ impl<S: Wire> RedisLimiter<S> {
             strategy: S::NUMBER,
             verb: args.verb,
             cost: args.cost,
+            payment: args.payment,
             extra: args.extra,
             resets: 0,
             limit: written,

@@ -29,7 +29,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::decision::Decision;
 use crate::error::TrypemaError;
 use crate::observer::{Event, Failure};
-use crate::strategy::{LimitOf, Strategy, Wire, with_strategy};
+use crate::strategy::{LimitOf, Payment, Strategy, Wire, with_strategy};
 
 /// A provider that has a limiter of strategy `S`.
 pub(crate) trait HasRedisLimiter<S: LimitOf + Wire> {
@@ -41,11 +41,12 @@ pub(crate) trait HasRedisLimiter<S: LimitOf + Wire> {
 struct KeyedCheck<'a> {
     check: Check<'a>,
     key: RedisKey,
+    payment: Payment,
 }
 
 impl<'a> KeyedCheck<'a> {
     fn new(check: Check<'a>) -> Self {
-        Self { check, key: RedisKey::encode(check.key) }
+        Self { check, key: RedisKey::encode(check.key), payment: check.payment() }
     }
 
     fn all(checks: &[Check<'a>]) -> Vec<Self> {
@@ -114,8 +115,8 @@ impl RedisRateLimiterProvider {
     /// let tenant = Limit::from(FixedWindowLimit::new(1_000, Duration::from_secs(60))?);
     /// let user = Limit::from(TokenBucketLimits::from(TokenLimit::new(10, Duration::from_secs(1))?));
     /// let checks = [
-    ///     Check { key: "acme", limit: &tenant, cost: 1 },
-    ///     Check { key: "ann", limit: &user, cost: 1 },
+    ///     Check::new("acme", &tenant, 1),
+    ///     Check::new("ann", &user, 1),
     /// ];
     /// let answer = rl.redis().take_all(&checks).await?;
     /// if let Some(denied) = answer.decisions.iter().find(|decision| !decision.is_allowed()) {
@@ -328,16 +329,15 @@ impl RedisRateLimiterProvider {
     pub(super) fn decide_without(
         &self,
         check: &Check<'_>,
-        verb: Verb,
+        args: VerbArgs,
         on_failure: OnFailure,
     ) -> Option<Decision> {
         let key = RedisKey::encode(check.key);
-        let args = VerbArgs::new(verb, check.cost);
         with_strategy!(check.limit, |S, limit| {
             let limiter = HasRedisLimiter::<S>::limiter(self);
             let decided = limiter.fallback.decide(on_failure, VerbCall::new(&key, limit, args))?;
             let decision = S::core(&decided);
-            if verb == Verb::Take {
+            if args.verb == Verb::Take {
                 limiter.notify_decision(&key, check.cost, limiter.started(), Some(decision));
             }
             Some(decision)
@@ -345,7 +345,7 @@ impl RedisRateLimiterProvider {
     }
 
     fn check_request(&self, keyed: &KeyedCheck<'_>, verb: Verb) -> CheckRequest {
-        let args = VerbArgs::new(verb, keyed.check.cost);
+        let args = VerbArgs::new(verb, keyed.check.cost).with_payment(keyed.payment);
         with_strategy!(keyed.check.limit, |S, limit| {
             HasRedisLimiter::<S>::limiter(self).check_request(&keyed.key, Some(limit), args)
         })
@@ -364,7 +364,7 @@ impl RedisRateLimiterProvider {
 
     /// Decodes a reply. Only a reservation has a receipt.
     fn read(&self, keyed: &KeyedCheck<'_>, verb: Verb, reply: &CheckReply) -> DecidedCheckResult {
-        let args = VerbArgs::new(Verb::Take, keyed.check.cost);
+        let args = VerbArgs::new(Verb::Take, keyed.check.cost).with_payment(keyed.payment);
         with_strategy!(keyed.check.limit, |S, limit| {
             let limiter = HasRedisLimiter::<S>::limiter(self);
             let reserved = limiter.reservation(&keyed.key, limit, limiter.read(limit, args, reply.clone())?);
@@ -381,7 +381,7 @@ impl RedisRateLimiterProvider {
         let Some(observer) = self.store.observer() else { return };
         let latency_us = SystemClock.now().as_micros().saturating_sub(started.as_micros());
         let latency = Duration::from_micros(latency_us);
-        for (KeyedCheck { check, key }, decision) in decided {
+        for (KeyedCheck { check, key, .. }, decision) in decided {
             let (strategy, key, cost) = (check.limit.strategy(), key.as_str(), check.cost);
             observer.decided(&Event { strategy, key, cost, decision, latency });
         }
@@ -390,7 +390,7 @@ impl RedisRateLimiterProvider {
     fn report_failure(&self, keyed: &[KeyedCheck<'_>], failure: RedisFailure) -> TrypemaError {
         let error = TrypemaError::from(failure);
         if let Some(observer) = self.store.observer() {
-            for KeyedCheck { check, key } in keyed {
+            for KeyedCheck { check, key, .. } in keyed {
                 let strategy = check.limit.strategy();
                 observer.failed(&Failure { strategy, key: key.as_str(), error: &error });
             }

@@ -7,7 +7,7 @@ use super::lease::LeaseArgs;
 use super::script;
 use super::transport::ScriptCall;
 use crate::clock::Timestamp;
-use crate::strategy::{LeaseParams, ReplyReader, put_count, put_number};
+use crate::strategy::{LeaseParams, Payment, ReplyReader, put_count, put_number};
 
 /// The verbs of the driver script, with their numbers in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,7 @@ pub(super) struct CheckRequest {
     pub(super) strategy: u8,
     pub(super) verb: Verb,
     pub(super) cost: u64,
+    pub(super) payment: Payment,
     /// The verb's second argument, in microseconds: the length of a lease, the time at which the refunded
     /// units were recorded, or the length of a block.
     pub(super) extra: u64,
@@ -81,6 +82,22 @@ impl LeaseArgs {
 }
 
 impl CheckRequest {
+    /// Whether this is a take that only fits or does not. Only such takes share replies, and have a script of
+    /// their own.
+    fn is_plain_take(&self) -> bool {
+        self.verb == Verb::Take && self.payment == Payment::Prepaid
+    }
+
+    /// Returns the verb's number in the driver script, with the payment.
+    fn verb_number(&self) -> u8 {
+        let payment = match self.payment {
+            Payment::Prepaid => 0,
+            Payment::Postpaid => 32,
+            Payment::Debit => 64,
+        };
+        self.verb as u8 + payment
+    }
+
     /// Returns all Redis keys that the check uses, the state's first.
     pub(super) fn names(&self) -> impl Iterator<Item = &Vec<u8>> {
         std::iter::once(&self.name).chain(&self.helpers)
@@ -193,7 +210,7 @@ impl<'a> BatchRequest<'a> {
     fn add_independent(&mut self, request: &'a CheckRequest) {
         match self.entries.last_mut() {
             Some(BatchEntry::Repeated(repeated))
-                if request.verb == Verb::Take && repeated.request == request =>
+                if request.is_plain_take() && repeated.request == request =>
             {
                 repeated.times += 1
             }
@@ -204,7 +221,7 @@ impl<'a> BatchRequest<'a> {
     /// Returns the check if it is the only entry and a take. Such a call uses the strategy's own script.
     fn single(&self) -> Option<&RepeatedCheck<'a>> {
         match self.entries.as_slice() {
-            [BatchEntry::Repeated(repeated)] if repeated.request.verb == Verb::Take => Some(repeated),
+            [BatchEntry::Repeated(repeated)] if repeated.request.is_plain_take() => Some(repeated),
             _ => None,
         }
     }
@@ -288,7 +305,7 @@ impl PackedCall {
         self.keys.extend(request.names().cloned());
         let times = if request.verb == Verb::Refund { request.resets } else { times };
         self.argument.push(request.strategy);
-        self.argument.push(request.verb as u8);
+        self.argument.push(request.verb_number());
         self.argument.extend_from_slice(&(index as u16 + 1).to_le_bytes());
         self.argument.extend_from_slice(&times.to_le_bytes());
         put_count(&mut self.argument, request.cost);

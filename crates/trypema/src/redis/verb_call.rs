@@ -2,18 +2,29 @@
 
 use super::key::RedisKey;
 use super::protocol::Verb;
+use crate::strategy::{Payment, Spend};
 
 /// A verb with its numeric arguments.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VerbArgs {
     pub(super) verb: Verb,
     pub(super) cost: u64,
+    pub(super) payment: Payment,
     pub(super) extra: u64,
 }
 
 impl VerbArgs {
     pub(super) fn new(verb: Verb, cost: u64) -> Self {
-        Self { verb, cost, extra: 0 }
+        Self { verb, cost, payment: Payment::Prepaid, extra: 0 }
+    }
+
+    /// Returns the same arguments with another payment.
+    pub(super) fn with_payment(self, payment: Payment) -> Self {
+        Self { payment, ..self }
+    }
+
+    pub(super) fn spend(&self) -> Spend {
+        Spend { cost: self.cost, payment: self.payment }
     }
 }
 

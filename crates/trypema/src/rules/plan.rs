@@ -217,7 +217,7 @@ impl Plan {
             let Some(rule) = rule.filter(|_| !outcome.is_blocked) else { continue };
             let key = self.verdict.key(index);
             let limit = if outcome.has_override { rule.limit_of(key) } else { &rule.limit };
-            found.checks.push(Check { key, limit, cost: self.cost });
+            found.checks.push(Check::new(key, limit, self.cost));
             found.outcomes.push(index);
         }
         found

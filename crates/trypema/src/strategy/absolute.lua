@@ -31,14 +31,15 @@ local function save(key, _, state, now)
   save_series(key, state.text, prefix, {s}, now, series_fresh_from(s))
 end
 
-local function decide(limit, state, now, stamp, cost)
+local function decide(limit, state, now, stamp, cost, needed)
   local s, window = state.series, limit.window
+  needed = needed or cost
   local used, expired, is_stepped_back = view(s, now, window)
   local capacity = limit.capacity
   if limit.is_sticky and used > 0 then
     capacity = state.capacity
   end
-  local admitted = cost <= capacity - used or cost == 0
+  local admitted = needed <= capacity - used or needed == 0
   stamp = math.min(stamp, now + window)
   local recorded = recorded_at(s, now, used, is_stepped_back, stamp)
   local not_before, used_after, resets_at = now, 0, 0
@@ -48,7 +49,7 @@ local function decide(limit, state, now, stamp, cost)
     resets_at = empty_at(s, now, window, used, is_stepped_back)
   end
   if not admitted then
-    not_before, used_after = until_fits(s, now, window, used, is_stepped_back, capacity, cost)
+    not_before, used_after = until_fits(s, now, window, used, is_stepped_back, capacity, needed)
   end
   return {
     admitted = admitted, capacity = capacity, used = used, expired = expired,
@@ -61,7 +62,7 @@ local function commit(limit, state, now, cost, outcome)
   local s = state.series
   if outcome.admitted and cost > 0 then
     record(s, now, limit.window, outcome.used, outcome.expired, outcome.is_stepped_back, outcome.stamp,
-      limit.group, cost)
+      limit.group, countable(cost, outcome.used))
     state.capacity = outcome.capacity
     state.is_changed = true
   elseif outcome.is_stepped_back then

@@ -206,7 +206,7 @@ impl Strategy for Absolute {
         let view = state.series.view(window);
         let capacity = if limit.is_sticky && view.used > 0 { state.capacity } else { limit.capacity };
         let free = capacity.saturating_sub(view.used);
-        let is_admitted = call.cost <= free || call.cost == 0;
+        let is_admitted = call.needed <= free;
         let recorded = state.series.recorded_at(window, view, limit.latest_stamp(call));
         let resets_at = if is_admitted && call.cost > 0 {
             recorded + limit.window_us
@@ -216,7 +216,7 @@ impl Strategy for Absolute {
         let denied = if is_admitted {
             RetryAt { not_before: window.now, used_after_wait: 0 }
         } else {
-            RetryAt::until_fits(&state.series, OverLimit { window, view, capacity, cost: call.cost })
+            RetryAt::until_fits(&state.series, OverLimit { window, view, capacity, cost: call.needed })
         };
         AbsoluteOutcome {
             is_admitted,
@@ -340,9 +340,10 @@ struct AbsoluteCommit<'o> {
 
 #[inline(always)]
 fn commit_units(limit: &AbsoluteLimit, state: &mut AbsoluteState, commit: AbsoluteCommit<'_>) {
-    let AbsoluteCommit { call, new_units, outcome } = commit;
+    let AbsoluteCommit { call, mut new_units, outcome } = commit;
     let window = limit.window_at(call);
     if outcome.is_admitted && call.cost > 0 {
+        new_units.units = call.units_to_record(outcome.view.used, MAX_EXACT);
         state.series.record(window, outcome.view, new_units);
         state.capacity = outcome.capacity;
     } else if outcome.view.is_stepped_back {
@@ -350,7 +351,7 @@ fn commit_units(limit: &AbsoluteLimit, state: &mut AbsoluteState, commit: Absolu
     }
 }
 
-/// A cost that is larger than the free part of a capacity.
+/// Needed units that are more than the free part of a capacity.
 #[derive(Clone, Copy)]
 pub(super) struct OverLimit {
     pub(super) window: WindowAt,

@@ -6,8 +6,6 @@
 --   outcome  <B admitted> <B scope: 0 short, 1 long> <d decided at> <d block ends at, 0 = none>
 --            <d not before, -1 = never> <d resets at> <d short count> <d long count>
 
-local MAX_EXACT = 2 ^ 53 - 1
-
 local function read(argument, at)
   local temp, long, blocked_attempts = {}, {}, 0
   temp.window, temp.threshold, temp.block, long.window, long.threshold, long.block, blocked_attempts, at =

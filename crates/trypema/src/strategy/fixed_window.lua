@@ -51,9 +51,10 @@ local function count_at(limit, state, now)
   return ends_at, state.counted, false
 end
 
-local function decide(limit, state, now, _, cost)
+local function decide(limit, state, now, _, cost, needed)
   local ends_at, used, is_stepped_back = count_at(limit, state, now)
-  local admitted = cost <= limit.limit - used or cost == 0
+  needed = needed or cost
+  local admitted = needed <= limit.limit - used or needed == 0
   return {admitted = admitted, used = used, ends_at = ends_at, is_stepped_back = is_stepped_back}
 end
 
@@ -61,7 +62,8 @@ local function commit(_, state, _, cost, outcome)
   local is_counting = outcome.admitted and cost > 0
   if is_counting or outcome.is_stepped_back then
     state.ends_at = outcome.ends_at
-    state.counted = outcome.used + (is_counting and cost or 0)
+    -- A cost that overdraws the limit may be too large to count.
+    state.counted = math.min(outcome.used + (is_counting and cost or 0), 2 ^ 53 - 1)
     state.is_changed = true
   end
 end

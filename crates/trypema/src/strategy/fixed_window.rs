@@ -84,10 +84,10 @@ impl Strategy for FixedWindow {
     fn decide(limit: &FixedWindowLimit, state: &FixedWindowState, call: Call) -> FixedWindowOutcome {
         let WindowCount { ends_at, used, is_stepped_back } = count_at(limit, state, call.now.as_micros());
         let free = limit.limit.saturating_sub(used);
-        let is_admitted = call.cost <= free || call.cost == 0;
+        let is_admitted = call.needed <= free;
         FixedWindowOutcome {
             is_admitted,
-            is_never: call.cost > limit.limit,
+            is_never: call.needed > limit.limit,
             is_stepped_back,
             used,
             remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },
@@ -120,8 +120,8 @@ impl Strategy for FixedWindow {
     fn commit(_: &FixedWindowLimit, state: &mut FixedWindowState, call: Call, outcome: &FixedWindowOutcome) {
         let is_counting = outcome.is_admitted && call.cost > 0;
         if is_counting || outcome.is_stepped_back {
-            let cost = if is_counting { call.cost } else { 0 };
-            *state = FixedWindowState { ends_at: outcome.ends_at, counted: outcome.used + cost };
+            let units = if is_counting { call.units_to_record(outcome.used, MAX_EXACT) } else { 0 };
+            *state = FixedWindowState { ends_at: outcome.ends_at, counted: outcome.used + units };
         }
     }
 

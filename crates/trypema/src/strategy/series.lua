@@ -11,6 +11,7 @@
 
 local TIME_WRAP = 2 ^ 48
 local HAS_CLOSED = 2 ^ 47
+local MAX_EXACT = 2 ^ 53 - 1
 -- The number of bytes that one read fetches, and the longest string that is written as a whole.
 local WHOLE = 1024
 -- A rewritten ring gets a spare slot for every this many buckets, and at least eight, so that rewriting is
@@ -234,6 +235,12 @@ local function close(s)
   s.tail = s.tail .. struct.pack(format, s.newest % TIME_WRAP, s.through)
   s.pushed = s.pushed + 1
   s.closed = s.closed + s.open
+end
+
+-- Returns the part of `units` that can be counted exactly in addition to `used`. Only a cost that overdraws the
+-- limit can be larger.
+local function countable(units, used)
+  return math.min(units, MAX_EXACT - used)
 end
 
 -- Counts `units` at `stamp`, after `forget_expired`. Returns the time at which they are counted.

@@ -82,9 +82,10 @@ local function estimate(limit, c, now)
   return math.ceil(c.previous * (STEPS - steps(elapsed, limit.window)) / STEPS) + c.current
 end
 
-local function decide(limit, state, now, _, cost)
+local function decide(limit, state, now, _, cost, needed)
   local c = counts(limit, state, now)
-  c.admitted = cost <= limit.limit - estimate(limit, c, now) or cost == 0
+  needed = needed or cost
+  c.admitted = needed <= limit.limit - estimate(limit, c, now) or needed == 0
   return c
 end
 
@@ -92,7 +93,8 @@ local function commit(limit, state, _, cost, c)
   local is_counting = c.admitted and cost > 0
   if is_counting or c.is_stepped_back then
     state.ends_at, state.previous = c.ends_at, c.previous
-    state.current = c.current + (is_counting and cost or 0)
+    -- A cost that overdraws the limit may be too large to count.
+    state.current = math.min(c.current + (is_counting and cost or 0), MAX_LIMIT)
     state.window, state.is_changed = limit.window, true
   end
 end

@@ -20,7 +20,8 @@ use crate::units::window_micros;
 /// shift.
 const STEPS: u64 = 1 << 20;
 
-/// The largest limit. A count times the number of steps stays below 2^53, and two counts share a word.
+/// The largest limit, and the number at which the count of an overdrawn window saturates. A count times the
+/// number of steps stays below 2^53, and two counts share a word.
 const MAX_LIMIT: u64 = u32::MAX as u64;
 
 /// The two-window estimate; see the [module](super).
@@ -136,9 +137,9 @@ impl Counts {
         (self.previous * (STEPS - steps(elapsed, limit.window.window_us))).div_ceil(STEPS)
     }
 
-    /// Returns the first time at which `cost`, which is at most the limit, fits if no other call is made.
-    fn fits_at(&self, limit: &SlidingWindowLimit, cost: u64) -> u64 {
-        let room = limit.limit - cost;
+    /// Returns the first time at which `needed` units, at most the limit, are free if no other call is made.
+    fn fits_at(&self, limit: &SlidingWindowLimit, needed: u64) -> u64 {
+        let room = limit.limit - needed;
         let starts_at = self.ends_at - limit.window.window_us;
         let this_window = room.checked_sub(self.current).and_then(|room| fades_to(self.previous, room));
         if let Some(step) = this_window {
@@ -155,7 +156,7 @@ impl Counts {
 #[derive(Debug, Clone, Copy)]
 pub struct SlidingWindowOutcome {
     is_admitted: bool,
-    cost: u64,
+    needed: u64,
     remaining: u64,
     counts: Counts,
 }
@@ -172,9 +173,9 @@ impl Strategy for SlidingWindow {
         let now = call.now.as_micros();
         let counts = Counts::at(limit, state, now);
         let free = limit.limit.saturating_sub(counts.weighted_previous(limit, now) + counts.current);
-        let is_admitted = call.cost <= free || call.cost == 0;
+        let is_admitted = call.needed <= free;
         let remaining = if is_admitted { free.saturating_sub(call.cost) } else { free };
-        SlidingWindowOutcome { is_admitted, cost: call.cost, remaining, counts }
+        SlidingWindowOutcome { is_admitted, needed: call.needed, remaining, counts }
     }
 
     /// Within a window, the estimate only falls: a call admitted at the earliest moment is admitted later as
@@ -211,8 +212,9 @@ impl Strategy for SlidingWindow {
     ) {
         let is_counting = outcome.is_admitted && call.cost > 0;
         if is_counting || outcome.counts.is_stepped_back {
-            let cost = if is_counting { call.cost } else { 0 };
-            let current = outcome.counts.current + cost;
+            let current = outcome.counts.current;
+            let units = if is_counting { call.units_to_record(current, MAX_LIMIT) } else { 0 };
+            let current = current + units;
             *state = SlidingWindowState::new(limit, Counts { current, ..outcome.counts });
         }
     }
@@ -264,10 +266,10 @@ impl Strategy for SlidingWindow {
         outcome: SlidingWindowOutcome,
         decided_at: DecisionTime,
     ) -> Decision {
-        let not_before = if outcome.is_admitted || outcome.cost > limit.limit {
+        let not_before = if outcome.is_admitted || outcome.needed > limit.limit {
             NEVER
         } else {
-            Timestamp::derived(outcome.counts.fits_at(limit, outcome.cost))
+            Timestamp::derived(outcome.counts.fits_at(limit, outcome.needed))
         };
         Decision {
             is_allowed: outcome.is_admitted,

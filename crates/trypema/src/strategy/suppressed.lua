@@ -8,7 +8,6 @@
 
 local SECOND = 1000000
 local GOLDEN = 0x9E3779B9
-local MAX_EXACT = 2 ^ 53 - 1
 
 local function read(argument, at)
   local limit = {}
@@ -108,8 +107,9 @@ local function until_admitted(limit, state, now, used, is_stepped_back, soft, co
   return math.max(not_before, again), used_after
 end
 
-local function decide(limit, state, now, stamp, cost)
+local function decide(limit, state, now, stamp, cost, needed)
   local s, window = state.accepted, limit.window
+  needed = needed or cost
   local used, expired, is_stepped_back = view(s, now, window)
   local soft = soft_of(limit, state, now, used)
   stamp = math.min(stamp, now + window)
@@ -118,10 +118,10 @@ local function decide(limit, state, now, stamp, cost)
     is_stepped_back = is_stepped_back, stamp = stamp, not_before = now, used_after = 0,
     recorded = recorded_at(s, now, used, is_stepped_back, stamp),
   }
-  if cost > soft - used and cost > 0 then
+  if needed > soft - used and needed > 0 then
     o.zone = 0
-    if cost <= hard_of(limit, soft) - used then
-      local share = share_observed(limit, state, now, soft, cost)
+    if needed <= hard_of(limit, soft) - used then
+      local share = share_observed(limit, state, now, soft, needed)
       o.factor = 1 - share
       o.drawn = (last_drawn(limit, state, now, used) + GOLDEN) % 2 ^ 32
       o.zone = o.drawn < math.floor(share * 2 ^ 32) and 3 or 2
@@ -134,7 +134,7 @@ local function decide(limit, state, now, stamp, cost)
     o.resets_at = empty_at(s, now, window, used, is_stepped_back)
   end
   if not o.admitted then
-    o.not_before, o.used_after = until_admitted(limit, state, now, used, is_stepped_back, soft, cost)
+    o.not_before, o.used_after = until_admitted(limit, state, now, used, is_stepped_back, soft, needed)
   end
   return o
 end
@@ -166,15 +166,15 @@ local function commit(limit, state, now, cost, o)
     state.observed = copy_of(s)
   end
   if o.admitted then
-    record(s, now, window, o.used, o.expired, o.is_stepped_back, o.stamp, limit.group, cost)
+    record(s, now, window, o.used, o.expired, o.is_stepped_back, o.stamp, limit.group,
+      countable(cost, o.used))
   elseif o.is_stepped_back then
     forget_expired(s, now, o.used, o.expired, true)
   end
   local observed = state.observed
   if observed then
     local used, expired, is_stepped_back = view(observed, now, window)
-    local units = math.min(cost, MAX_EXACT - used)
-    record(observed, now, window, used, expired, is_stepped_back, o.stamp, limit.group, units)
+    record(observed, now, window, used, expired, is_stepped_back, o.stamp, limit.group, countable(cost, used))
   end
 end
 

@@ -14,6 +14,7 @@ use super::series::{JoinResult, NewUnits, Series, View, WindowAt};
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, SuppressedDecision};
+use crate::units::MAX_EXACT;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -157,10 +158,10 @@ impl Strategy for Suppressed {
         let view = state.accepted.view(window);
         let soft = sticky_soft(limit, state, view, window);
         let free = soft.saturating_sub(view.used);
-        let zone = if call.cost <= free || call.cost == 0 {
+        let zone = if call.needed <= free {
             Zone::Allowed
         } else {
-            above_soft(limit, state, OverLimit { window, view, capacity: soft, cost: call.cost })
+            above_soft(limit, state, OverLimit { window, view, capacity: soft, cost: call.needed })
         };
         let is_admitted = is_admitted(zone);
         let recorded = state.accepted.recorded_at(window, view, limit.window.latest_stamp(call));
@@ -172,7 +173,7 @@ impl Strategy for Suppressed {
         let denied = if is_admitted {
             RetryAt { not_before: window.now, used_after_wait: 0 }
         } else {
-            until_admitted(limit, state, OverLimit { window, view, capacity: soft, cost: call.cost })
+            until_admitted(limit, state, OverLimit { window, view, capacity: soft, cost: call.needed })
         };
         SuppressedOutcome {
             zone,
@@ -330,7 +331,7 @@ struct SuppressedCommit<'o> {
 }
 
 fn commit_units(limit: &SuppressedLimit, state: &mut SuppressedState, commit: SuppressedCommit<'_>) {
-    let SuppressedCommit { call, mut new_units, outcome } = commit;
+    let SuppressedCommit { call, new_units, outcome } = commit;
     let window = limit.window.window_at(call);
     if call.cost == 0 {
         if outcome.view.is_stepped_back {
@@ -350,19 +351,17 @@ fn commit_units(limit: &SuppressedLimit, state: &mut SuppressedState, commit: Su
         state.observed = Some(Box::new(state.accepted.clone()));
     }
     if is_admitted {
-        state.accepted.record(window, outcome.view, new_units);
+        let units = call.units_to_record(outcome.view.used, MAX_EXACT);
+        state.accepted.record(window, outcome.view, NewUnits { units, ..new_units });
     } else if outcome.view.is_stepped_back {
         state.accepted.forget_expired(window, outcome.view);
     }
     if let Some(observed) = &mut state.observed {
         let view = observed.view(window);
-        new_units.units = new_units.units.min(OBSERVED_MAX.saturating_sub(view.used));
-        observed.record(window, view, new_units);
+        let units = call.cost.min(MAX_EXACT.saturating_sub(view.used));
+        observed.record(window, view, NewUnits { units, ..new_units });
     }
 }
-
-/// The number at which observed units saturate: the largest that Lua counts exactly.
-const OBSERVED_MAX: u64 = crate::units::MAX_EXACT;
 
 fn is_admitted(zone: Zone) -> bool {
     matches!(zone, Zone::Allowed | Zone::Drawn { is_admitted: true, .. })

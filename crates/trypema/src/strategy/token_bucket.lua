@@ -1,7 +1,7 @@
 -- token_bucket: the twin of token_bucket.rs, with its limits and debts. Change both or neither.
 --   limit    <B number of limits>, then for each <d capacity> <d refill> <d unit> <d drain>
---   state    <B 'T'> <B limits (0 = 16) + 16 x pending> <d last>, for each limit <I7 owed> <I7 unit>,
---            for each pending <d stamp> <I7 tokens>
+--   state    <B 'T'> <B limits (0 = 16) + 16 x pending> <d last>, for each limit
+--            <I7 owed, + 2^55 if overdrawn> <I7 unit>, for each pending <d stamp> <I7 tokens>
 --   outcome  <B admitted> <B first failing limit> <d decided at> <d not before, -1 = computed from the debts>
 --            <d resets at, -1 = computed from the debts>, then for each limit <d owed before>
 
@@ -30,7 +30,11 @@ local function load(key)
   local is_owing = counts >= 16
   for i = 1, (counts - 1) % 16 + 1 do
     local debt = {}
-    debt.owed, debt.unit, at = struct.unpack('<I7I7', text, at)
+    -- A double cannot hold the mark and the debt together.
+    local owed, high
+    owed, high, debt.unit, at = struct.unpack('<I6BI7', text, at)
+    debt.is_overdrawn = high >= 128
+    debt.owed = owed + high % 128 * 2 ^ 48
     is_owing = is_owing or debt.owed > 0
     state.debts[i] = debt
   end
@@ -63,7 +67,9 @@ end
 local function save(key, limits, state, now)
   local parts = {struct.pack('<BBd', 84, #state.debts % 16 + 16 * #state.pending, state.last)}
   for _, debt in ipairs(state.debts) do
-    parts[#parts + 1] = struct.pack('<I7I7', debt.owed, debt.unit)
+    local high = math.floor(debt.owed / 2 ^ 48)
+    parts[#parts + 1] =
+      struct.pack('<I6BI7', debt.owed % 2 ^ 48, high + (debt.is_overdrawn and 128 or 0), debt.unit)
   end
   for _, pending in ipairs(state.pending) do
     parts[#parts + 1] = struct.pack('<dI7', pending.stamp, pending.tokens)
@@ -82,43 +88,55 @@ local function save(key, limits, state, now)
   end
 end
 
--- Returns the stored debt to the limit at `position`, in its units. If the number of limits has changed, the
--- positions no longer match: then returns the largest debt, which is stricter.
+-- Returns the stored debt to the limit at `position`, in its units, and the most that it can be: the capacity,
+-- unless it is overdrawn. If the number of limits has changed, the positions no longer match: then returns the
+-- largest debt, overdrawn if any is, which is stricter.
 local function debt_to(limits, state, position)
   local debt = state.debts[position]
+  local is_overdrawn = debt and debt.is_overdrawn
   if #state.debts ~= #limits then
-    debt = state.debts[1]
-    for i = 2, #state.debts do
+    debt, is_overdrawn = state.debts[1], false
+    for i = 1, #state.debts do
       local other = state.debts[i]
       if is_more(other.owed, other.unit, debt.owed, debt.unit) then
         debt = other
       end
+      is_overdrawn = is_overdrawn or other.is_overdrawn
     end
   end
   local l = limits[position]
+  local most = is_overdrawn and MAX_EXACT or l.full
   if not debt then
-    return 0
+    return 0, most
   end
   if debt.unit == l.unit then
-    return math.min(debt.owed, l.full)
+    return math.min(debt.owed, most), most
   end
-  return scaled(debt.owed, l.unit, debt.unit, l.full)
+  return scaled(debt.owed, l.unit, debt.unit, most), most
 end
 
--- Returns the debt to the limit at `position` at time `at`, divided into due and pending units.
+-- Returns the debt to the limit at `position` at time `at`, divided into due and pending units, and the most
+-- that it can be.
 local function owed_at(limits, state, position, at)
   local l = limits[position]
-  local due, from, to_come = debt_to(limits, state, position), state.last, 0
+  local due, most = debt_to(limits, state, position)
+  local from, to_come = state.last, 0
   for _, pending in ipairs(state.pending) do
-    local units = units_of(l, pending.tokens)
+    local units = units_of(l, pending.tokens, most)
     if pending.stamp <= at then
-      due = math.min(drained(l, due, math.max(0, pending.stamp - from)) + units, l.full)
+      due = math.min(drained(l, due, math.max(0, pending.stamp - from)) + units, most)
       from = math.max(from, pending.stamp)
     else
       to_come = to_come + units
     end
   end
-  return drained(l, due, math.max(0, at - from)), math.min(to_come, l.full)
+  return drained(l, due, math.max(0, at - from)), math.min(to_come, most), most
+end
+
+-- Returns the debt to the limit at `position` after the call of outcome `o`.
+local function owed_after(l, o, position, cost)
+  local paid = o.admitted and units_of(l, cost, MAX_EXACT) or 0
+  return math.min(o.owed[position] + paid, MAX_EXACT)
 end
 
 -- Returns the time at which debts are evaluated: not before the stored time, unless the clock went back by
@@ -140,7 +158,7 @@ local function postponed_to(limits, at, now, stamp)
 end
 
 -- Computes the times of the outcome where some units are still pending.
-local function look_ahead(limits, state, now, stamp, cost, o)
+local function look_ahead(limits, state, now, stamp, cost, needed, o)
   local pending = {}
   if not o.is_stepped_back then
     for i, each in ipairs(state.pending) do
@@ -154,47 +172,53 @@ local function look_ahead(limits, state, now, stamp, cost, o)
   end
   o.not_before, o.resets_at = o.at, o.at
   for i, l in ipairs(limits) do
-    local units = units_of(l, cost)
-    local due = o.owed[i]
-    if not o.is_stepped_back then
-      due = owed_at(limits, state, i, o.at)
+    local due, _, most = owed_at(limits, state, i, o.at)
+    if o.is_stepped_back then
+      due = o.owed[i]
     end
-    local paid = 0
+    local room = l.full - units_of(l, needed, l.full)
+    o.not_before = math.max(o.not_before, falls_to(l, due, o.at, room, most, pending))
+    if owed_after(l, o, i, cost) > l.full then
+      most = MAX_EXACT
+    end
     if is_paying and not postponed then
-      paid = units
+      due = math.min(due + units_of(l, cost, MAX_EXACT), most)
     end
-    o.not_before = math.max(o.not_before, falls_to(l, due, o.at, l.full - units, pending))
-    o.resets_at = math.max(o.resets_at, falls_to(l, due + paid, o.at, 0, pending))
+    o.resets_at = math.max(o.resets_at, falls_to(l, due, o.at, 0, most, pending))
   end
+  -- The reply cannot hold a later time.
+  o.not_before, o.resets_at = math.min(o.not_before, MAX_EXACT), math.min(o.resets_at, MAX_EXACT)
 end
 
-local function decide(limits, state, now, stamp, cost)
+local function decide(limits, state, now, stamp, cost, needed)
+  needed = needed or cost
   local at = evaluation_time(limits, state, now)
   local o = {
     admitted = true, failed = 0, at = at, stamp = stamp, owed = {}, not_before = -1, resets_at = -1,
     is_stepped_back = at < state.last,
   }
   for i, l in ipairs(limits) do
-    local due, to_come = owed_at(limits, state, i, at)
-    local owed = math.min(due + to_come, l.full)
+    local due, to_come, most = owed_at(limits, state, i, at)
+    local owed = math.min(due + to_come, most)
     o.owed[i] = owed
-    local has = cost <= l.capacity and cost * l.unit <= l.full - owed
-    if not has and cost > 0 and o.admitted then
+    local has = needed <= l.capacity and needed * l.unit <= l.full - owed
+    if not has and needed > 0 and o.admitted then
       o.admitted, o.failed = false, i - 1
     end
   end
   if #state.pending > 0 or stamp > now then
-    look_ahead(limits, state, now, stamp, cost, o)
+    look_ahead(limits, state, now, stamp, cost, needed, o)
   end
   return o
 end
 
--- Replaces the debts by `owed`, as of `at`. Drops the pending units that have become due by then.
-local function set_debts(limits, state, at, owed)
+-- Replaces the debts by `owed`, as of `at`, of which some are overdrawn. Drops the pending units that have
+-- become due by then.
+local function set_debts(limits, state, at, owed, overdrawn)
   state.debts = {}
   local is_owing = false
   for i, l in ipairs(limits) do
-    state.debts[i] = {owed = owed[i], unit = l.unit}
+    state.debts[i] = {owed = owed[i], unit = l.unit, is_overdrawn = overdrawn[i]}
     is_owing = is_owing or owed[i] > 0
   end
   local pending = {}
@@ -217,7 +241,7 @@ local function make_all_due(state, at)
     tokens = tokens + pending.tokens
   end
   for _, debt in ipairs(state.debts) do
-    debt.owed = math.min(debt.owed + tokens * debt.unit, 2 ^ 53 - 1)
+    debt.owed = math.min(debt.owed + tokens * debt.unit, MAX_EXACT)
   end
   state.last, state.pending = at, {}
   state.is_changed, state.is_repaired = true, true
@@ -231,14 +255,15 @@ local function commit(limits, state, now, cost, o)
     return
   end
   local postponed = postponed_to(limits, o.at, now, o.stamp)
-  local owed = {}
+  local owed, overdrawn = {}, {}
   for i, l in ipairs(limits) do
     owed[i] = owed_at(limits, state, i, o.at)
     if not postponed then
-      owed[i] = owed[i] + cost * l.unit
+      owed[i] = math.min(owed[i] + units_of(l, cost, MAX_EXACT), MAX_EXACT)
     end
+    overdrawn[i] = owed_after(l, o, i, cost) > l.full
   end
-  set_debts(limits, state, o.at, owed)
+  set_debts(limits, state, o.at, owed, overdrawn)
   if postponed then
     insert_pending(state.pending, postponed, cost)
     state.last = o.at
@@ -248,7 +273,7 @@ end
 local function available(limits, state, now, cost)
   local seen = decide(limits, state, now, now, 0)
   for i, l in ipairs(limits) do
-    cost = math.min(cost, math.floor((l.full - seen.owed[i]) / l.unit))
+    cost = math.min(cost, math.floor(math.max(0, l.full - seen.owed[i]) / l.unit))
   end
   return cost
 end
@@ -263,16 +288,18 @@ local function refund(limits, state, now, tokens, recorded)
     from_pending = remove_pending(state.pending, recorded, tokens)
   end
   local left = tokens - from_pending
-  local owed, refunded = {}, left
+  local owed, overdrawn, refunded = {}, {}, left
   for i, l in ipairs(limits) do
-    local due = owed_at(limits, state, i, at)
+    local due, to_come, most = owed_at(limits, state, i, at)
     -- Refilling has already paid off a part of these units. A refund does not return that part again.
     local paid_for = recorded >= 0 and math.max(0, at - recorded) or 0
-    local back = math.min(drained(l, units_of(l, left), paid_for), due)
+    local back = math.min(drained(l, units_of(l, left, most), paid_for), due)
     owed[i] = due - back
     refunded = math.min(refunded, math.floor(back / l.unit))
+    -- Units that were spent under a larger limit are not an overdraft.
+    overdrawn[i] = most > l.full and owed[i] + to_come > l.full
   end
-  set_debts(limits, state, at, owed)
+  set_debts(limits, state, at, owed, overdrawn)
   return from_pending + refunded
 end
 

@@ -16,6 +16,7 @@ pub(crate) use per_limit::PerLimit;
 use super::{Call, Refund, Strategy};
 use crate::clock::{Span, Timestamp};
 use crate::decision::{Decision, DecisionTime, TokenBucketDecision};
+use crate::units::MAX_EXACT;
 
 /// The bucket of tokens that refills continuously; see the [module](super).
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +60,7 @@ impl TokenBucketState {
     }
 
     /// Returns the stored debt to the limit at `position`. If the number of limits has changed, the positions
-    /// no longer match: then returns the largest debt, which is stricter.
+    /// no longer match: then returns the largest debt, overdrawn if any is, which is stricter.
     fn debt(&self, limits: &TokenBucketLimits, position: usize) -> Debt {
         let debts = match &self.0 {
             Debts::One { debt, .. } => std::slice::from_ref(debt),
@@ -90,25 +91,30 @@ impl TokenBucketState {
     /// Returns the debt to the limit at `position` at time `at`, divided into due and pending units.
     fn owed(&self, limits: &TokenBucketLimits, position: usize, at: u64) -> debt::OwedUnits {
         let limit = &limits.as_slice()[position];
-        let owed = self.debt(limits, position).owed_to(limit);
+        let debt = self.debt(limits, position);
+        let (owed, last, most) = (debt.owed_to(limit), self.last(), debt.most_owed_to(limit));
         match self.pending() {
             [] => {
-                let elapsed = at.saturating_sub(self.last());
-                debt::OwedUnits { due: limit.drained(owed, elapsed), pending: 0 }
+                let due = limit.drained(owed, at.saturating_sub(last));
+                debt::OwedUnits { due, pending: 0, most }
             }
-            pending => debt::with_pending(limit, pending, Repayment { owed, last: self.last(), at }),
+            pending => debt::with_pending(limit, pending, Repayment { owed, last, at, most }),
         }
     }
 
-    /// Replaces the debts by `owed`, as of `at`. Drops the pending units that have become due by then.
+    /// Replaces the debts by `after`. Drops the pending units that have become due by then.
     #[inline]
-    fn set(&mut self, limits: &TokenBucketLimits, at: u64, owed: &PerLimit) {
-        let debt = |(limit, owed): (&TokenLimit, &u64)| Debt::new(limit, *owed);
+    fn set(&mut self, limits: &TokenBucketLimits, after: DebtsAfter) {
+        let DebtsAfter { at, owed, overdrawn } = after;
+        let debt = |(position, limit): (usize, &TokenLimit)| {
+            let debt = Debt::new(limit, owed[position]);
+            if overdrawn & 1 << position == 0 { debt } else { debt.overdrawn() }
+        };
         if let ([limit], []) = (limits.as_slice(), self.pending()) {
-            self.0 = Debts::One { last: at, debt: debt((limit, &owed[0])) };
+            self.0 = Debts::One { last: at, debt: debt((0, limit)) };
             return;
         }
-        let debts = limits.as_slice().iter().zip(owed.as_slice()).map(debt);
+        let debts = limits.as_slice().iter().enumerate().map(debt);
         match &mut self.0 {
             Debts::Many(many) => {
                 many.last = at;
@@ -148,10 +154,26 @@ impl TokenBucketState {
     }
 }
 
+/// The debts that a call or a refund leaves.
+struct DebtsAfter {
+    at: u64,
+    /// The due units to each limit.
+    owed: PerLimit,
+    /// The limits that are overdrawn, as a bit for each position. There are at most 16 limits.
+    overdrawn: u32,
+}
+
+impl DebtsAfter {
+    fn new(limits: &TokenBucketLimits, at: u64) -> Self {
+        Self { at, owed: PerLimit::zeros(limits.as_slice().len()), overdrawn: 0 }
+    }
+}
+
 /// The outcome of the token bucket.
 #[derive(Debug, Clone)]
 pub struct TokenBucketOutcome {
     pub(crate) is_admitted: bool,
+    /// The units that are paid if the call was admitted. The units that it needs if it was denied.
     pub(crate) cost: u64,
     /// The position of the first limit that did not have the cost.
     pub(crate) failed: usize,
@@ -169,8 +191,8 @@ pub struct TokenBucketOutcome {
 impl TokenBucketOutcome {
     /// Returns the debt to the limit at `position` after the call.
     pub(crate) fn owed_after(&self, position: usize, limit: &TokenLimit) -> u64 {
-        let paid = if self.is_admitted { self.cost.min(limit.capacity) } else { 0 };
-        self.owed[position] + limit.units(paid)
+        let paid = if self.is_admitted { limit.units_of_any(self.cost) } else { 0 };
+        (self.owed[position] + paid).min(MAX_EXACT)
     }
 }
 
@@ -256,17 +278,21 @@ impl Strategy for TokenBucket {
             _ => 0,
         };
         let units = refund.units - from_pending;
-        let mut owed = PerLimit::zeros(limits.as_slice().len());
+        let mut after = DebtsAfter::new(limits, at);
         let mut refunded = units;
-        for ((position, limit), owed) in limits.as_slice().iter().enumerate().zip(owed.as_mut_slice()) {
-            let due = state.owed(limits, position, at).due;
+        for ((position, limit), left) in limits.as_slice().iter().enumerate().zip(after.owed.as_mut_slice()) {
+            let owed = state.owed(limits, position, at);
             // Refilling has already paid off a part of these units. A refund does not return that part again.
             let paid_us = recorded.map_or(0, |stamp| at.saturating_sub(stamp));
-            let back = limit.drained(limit.units(units.min(limit.capacity)), paid_us).min(due);
-            *owed = due - back;
+            let back = limit.drained(limit.units_of_any(units).min(owed.most), paid_us).min(owed.due);
+            *left = owed.due - back;
             refunded = refunded.min(back / limit.unit);
+            // Units that were spent under a larger limit are not an overdraft.
+            if owed.most > limit.full && *left + owed.pending > limit.full {
+                after.overdrawn |= 1 << position;
+            }
         }
-        state.set(limits, at, &owed);
+        state.set(limits, after);
         from_pending + refunded
     }
 
@@ -311,10 +337,10 @@ fn decide_all(limits: &TokenBucketLimits, state: &TokenBucketState, call: Call) 
     };
     let each = limits.as_slice().iter().enumerate();
     for ((position, limit), slot) in each.zip(outcome.owed.as_mut_slice()) {
-        let owed = state.owed(limits, position, at).total().min(limit.full);
+        let owed = state.owed(limits, position, at).total();
         *slot = owed;
-        if !limit.has(owed, call.cost) && call.cost > 0 {
-            outcome.is_admitted = false;
+        if !limit.has(owed, call.needed) && call.needed > 0 {
+            (outcome.is_admitted, outcome.cost) = (false, call.needed);
             outcome.failed = outcome.failed.min(position);
         }
     }
@@ -342,17 +368,19 @@ fn look_ahead(
     }
     let (mut fits_at, mut resets_at) = (at, at);
     for (position, limit) in limits.as_slice().iter().enumerate() {
-        let cost = limit.units(call.cost.min(limit.capacity));
-        let due = match outcome.is_stepped_back {
-            true => outcome.owed[position],
-            false => state.owed(limits, position, at).due,
-        };
-        let paid = if is_paying && postponed_to.is_none() { cost } else { 0 };
-        fits_at = fits_at.max(debt::falls_to(limit, &pending, Fall { due, at, room: limit.full - cost }));
-        resets_at = resets_at.max(debt::falls_to(limit, &pending, Fall { due: due + paid, at, room: 0 }));
+        let owed = state.owed(limits, position, at);
+        let due = if outcome.is_stepped_back { outcome.owed[position] } else { owed.due };
+        let room = limit.full - limit.units(call.needed.min(limit.capacity));
+        fits_at = fits_at.max(debt::falls_to(limit, &pending, Fall { due, at, room, most: owed.most }));
+        let owed_after = outcome.owed_after(position, limit);
+        let most = if owed_after > limit.full { MAX_EXACT } else { owed.most };
+        let paid = if is_paying && postponed_to.is_none() { limit.units_of_any(call.cost) } else { 0 };
+        let due = (due + paid).min(most);
+        resets_at = resets_at.max(debt::falls_to(limit, &pending, Fall { due, at, room: 0, most }));
     }
-    outcome.not_before = Some(fits_at);
-    outcome.resets_at = Some(resets_at);
+    // A script in Redis cannot return a later time.
+    outcome.not_before = Some(fits_at.min(MAX_EXACT));
+    outcome.resets_at = Some(resets_at.min(MAX_EXACT));
 }
 
 /// Whether `outcome` is the same at the time of `latest`, and at any moment in between.
@@ -388,12 +416,15 @@ fn commit_all(
         return;
     }
     let postponed_to = postponed_to(limits, outcome.at, call);
-    let mut owed = PerLimit::zeros(limits.as_slice().len());
-    for ((position, limit), owed) in limits.as_slice().iter().enumerate().zip(owed.as_mut_slice()) {
-        let paid = if postponed_to.is_none() { limit.units(call.cost) } else { 0 };
-        *owed = state.owed(limits, position, outcome.at).due + paid;
+    let mut after = DebtsAfter::new(limits, outcome.at);
+    for ((position, limit), owed) in limits.as_slice().iter().enumerate().zip(after.owed.as_mut_slice()) {
+        let paid = if postponed_to.is_none() { limit.units_of_any(call.cost) } else { 0 };
+        *owed = (state.owed(limits, position, outcome.at).due + paid).min(MAX_EXACT);
+        if outcome.owed_after(position, limit) > limit.full {
+            after.overdrawn |= 1 << position;
+        }
     }
-    state.set(limits, outcome.at, &owed);
+    state.set(limits, after);
     if let Some(stamp) = postponed_to {
         state.postpone(stamp, call.cost);
     }

@@ -13,16 +13,26 @@ pub(crate) struct Asked {
     pub(crate) key: String,
     pub(crate) limit: Limit,
     pub(crate) cost: u64,
+    pub(crate) is_postpaid: bool,
 }
 
 impl Asked {
     pub(crate) fn new(key: &str, limit: &Limit, cost: u64) -> Self {
-        Self { key: key.to_owned(), limit: limit.clone(), cost }
+        Self { key: key.to_owned(), limit: limit.clone(), cost, is_postpaid: false }
     }
 
-    /// Returns the same check with another cost.
+    /// Returns the same check with another cost, all of which must be free.
     pub(crate) fn costing(&self, cost: u64) -> Self {
-        Self { cost, ..self.clone() }
+        Self { cost, is_postpaid: false, ..self.clone() }
+    }
+
+    /// Returns the same check, postpaid.
+    pub(crate) fn postpaid(self) -> Self {
+        Self { is_postpaid: true, ..self }
+    }
+
+    fn check(&self) -> Check<'_> {
+        Check { is_postpaid: self.is_postpaid, ..Check::new(&self.key, &self.limit, self.cost) }
     }
 
     pub(crate) fn is_suppressed(&self) -> bool {
@@ -32,7 +42,7 @@ impl Asked {
 
 /// Borrows owned checks as the [`Check`]s that the library takes.
 pub(crate) fn checks(asked: &[Asked]) -> Vec<Check<'_>> {
-    asked.iter().map(|Asked { key, limit, cost }| Check { key, limit, cost: *cost }).collect()
+    asked.iter().map(Asked::check).collect()
 }
 
 /// Every field of a decision that a caller can read, in comparable form.

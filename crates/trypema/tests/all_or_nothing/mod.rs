@@ -10,6 +10,7 @@ pub(crate) mod asked;
 pub(crate) mod contention;
 pub(crate) mod denials;
 pub(crate) mod invalid;
+pub(crate) mod postpaid;
 pub(crate) mod provider;
 pub(crate) mod receipts;
 pub(crate) mod stepped_back;

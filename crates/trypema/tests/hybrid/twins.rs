@@ -62,6 +62,10 @@ impl<M: RedisStrategy<Strategy: Leasable>> Original<'_, M> {
                 format!("{leased} of {} instances after {} resets", told.instances, told.resets)
             }
             Verb::Take(cost) => seen::<M>(&wait_for(self.limiter().take(&ann, &limit, cost)).unwrap()),
+            Verb::Postpaid(cost) => {
+                seen::<M>(&wait_for(self.limiter().take_postpaid(&ann, &limit, cost)).unwrap())
+            }
+            Verb::Debit(cost) => seen::<M>(&wait_for(self.limiter().debit(&ann, &limit, cost)).unwrap()),
             Verb::Peek(cost) => seen::<M>(&wait_for(self.limiter().peek(&ann, &limit, cost)).unwrap()),
             Verb::Reserve(cost) => {
                 let reserved = wait_for(self.limiter().reserve(&ann, &limit, cost)).unwrap();
@@ -114,7 +118,8 @@ where
     let mut original =
         Original::<M> { clock, limits, random, receipts: Vec::new(), is_reset: false, strategy };
     let mut mirror = Mirror::<M>::default();
-    let mut steps = Steps::<M>::new(seed);
+    // The scripts of earlier versions have no postpaid takes and debits.
+    let mut steps = Steps::<M>::new(seed, limits.len() == 1);
     let mut played = Vec::new();
     while let Some(step) = steps.next_step() {
         let actual = original.play(&name, &step);

@@ -17,7 +17,7 @@ use trypema::clock::ManualClock;
 
 use crate::all_or_nothing::provider::{OnLocal, Provider};
 use crate::all_or_nothing::told::Recorder;
-use crate::all_or_nothing::{asked, contention, denials, invalid, receipts, stepped_back, told};
+use crate::all_or_nothing::{asked, contention, denials, invalid, postpaid, receipts, stepped_back, told};
 
 fn keys() -> [String; 5] {
     ["ann", "bob", "cid", "dan", "eve"].map(str::to_owned)
@@ -56,6 +56,13 @@ fn overlapping_requests_spend_what_is_admitted() {
 fn keys_come_back_when_the_clock_is_set_right() {
     let clock = Arc::new(ManualClock::default());
     stepped_back::keys_come_back_after_a_window(&on_clock(&clock), &clock, &keys());
+}
+
+#[test]
+fn postpaid_checks_are_spent_with_the_others_or_not_at_all() {
+    postpaid::overdraws_once(&local(), &keys());
+    postpaid::records_nothing_if_another_denies(&local(), &keys());
+    postpaid::is_refunded_by_its_receipt(&local(), &keys());
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn calls_stay_small<S: Strategy>(scene: &Scene, limiter: &LocalLimiter<S>, limit
     };
     let (own, any) = limit;
     let names = ["ann", "bob", "cid", "dan", "eve", "fay"];
-    let checks = names.map(|key| Check { key, limit: &any, cost: 1 });
+    let checks = names.map(|key| Check::new(key, &any, 1));
     cheap("take", &|| drop(limiter.take("ann", own, 1)));
     cheap("peek", &|| drop(limiter.peek("ann", own, 1)));
     cheap("a denied take", &|| drop(limiter.take("ann", own, u64::from(u32::MAX))));

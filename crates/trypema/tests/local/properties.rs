@@ -12,6 +12,7 @@ mod denials;
 mod differential;
 mod forgetting;
 mod leases;
+mod postpaid;
 mod receipts;
 
 /// Generates one test per strategy, which calls `law` with the type of its model.

@@ -84,6 +84,28 @@ impl<S: Leasable> HybridLimiter<S> {
         decision
     }
 
+    /// Takes `cost` in Redis if at least one unit is free, see
+    /// [`RedisLimiter::take_postpaid`](crate::redis::RedisLimiter::take_postpaid). Leased units are not free.
+    pub async fn take_postpaid<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        self.redis().take_postpaid(key, limit, cost).await
+    }
+
+    /// Records `cost` in Redis even if nothing is left, see
+    /// [`RedisLimiter::debit`](crate::redis::RedisLimiter::debit).
+    pub async fn debit<'l>(
+        &self,
+        key: &RedisKey,
+        limit: &'l S::Limit,
+        cost: u64,
+    ) -> Result<S::Decision<'l>, TrypemaError> {
+        self.redis().debit(key, limit, cost).await
+    }
+
     /// Same as [`HybridLimiter::take`], without waiting. Returns `None` and spends nothing if the decision
     /// needs Redis.
     ///

@@ -3,6 +3,7 @@
 //! Checks without a lease are sent to Redis first, in one call, and with receipts if other checks have
 //! leases. Then the leased checks are spent in this process. If one of them is denied after all, everything
 //! is refunded. If a remembered denial applies to a check, the request is denied without a call to Redis.
+//! A postpaid check is always sent to Redis: neither leases nor remembered denials apply to it.
 //! Each check has its own result, so that the caller can apply a failure policy per check.
 
 #[cfg(feature = "rules")]
@@ -113,6 +114,9 @@ impl HybridRateLimiterProvider {
     /// others.
     pub(super) async fn peek_each(&self, checks: &[Check<'_>], deadline: Deadline) -> Vec<CheckResult> {
         let peek = |check: &Check<'_>| {
+            if check.is_postpaid {
+                return None;
+            }
             let key = RedisKey::encode(check.key);
             with_strategy!(check.limit, |S, limit| {
                 let take = TakeArgs { key: &key, limit, cost: check.cost };
@@ -196,7 +200,7 @@ impl HybridRateLimiterProvider {
     /// Counts the checks in their keys' demand.
     #[cfg(feature = "rules")]
     fn count_calls(&self, items: &[CheckItem<'_>]) {
-        for item in items {
+        for item in items.iter().filter(|item| !item.check.is_postpaid) {
             with_strategy!(item.check.limit, |S, _limit| {
                 let shared = &HasHybridLimiter::<S>::limiter(self).shared;
                 let now = shared.instance.clock.recent();

@@ -34,19 +34,26 @@ impl<S: Wire> RedisLimiter<S> {
         cost: u64,
         lease: Duration,
     ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, TrypemaError> {
+        let extra = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
+        let args = VerbArgs { extra, ..VerbArgs::new(Verb::Reserve, cost) };
+        self.reserve_with(VerbCall { key, limit, args }).await
+    }
+
+    pub(super) async fn reserve_with<'l>(
+        &self,
+        call: VerbCall<'_, 'l, S::Limit>,
+    ) -> Result<DecisionWithReceipt<S::Decision<'l>, RedisReceipt>, TrypemaError> {
         let core =
             |reservation: &DecisionWithReceipt<S::Decision<'l>, RedisReceipt>| S::core(&reservation.decision);
-        let extra = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
-        let args = VerbArgs { verb: Verb::Reserve, cost, extra };
+        let VerbCall { key, limit, args } = call;
         let started = self.started();
-        let call = VerbCall { key, limit, args };
         let result = match self.run_verb(self.store.name(key, S::SUFFIX), call).await {
             Ok(outcome) => Ok(self.reservation(key, limit, outcome)),
             Err(failure) => self
                 .or_fallback(call, Err(failure))
                 .map(|decision| DecisionWithReceipt { decision, receipt: None }),
         };
-        self.notify_decision(key, cost, started, result.as_ref().ok().map(core));
+        self.notify_decision(key, args.cost, started, result.as_ref().ok().map(core));
         result
     }
 
@@ -102,7 +109,8 @@ impl<S: Wire> RedisLimiter<S> {
         if receipt.key != *key || receipt.strategy != S::NUMBER {
             return None;
         }
-        let args = VerbArgs { verb: Verb::Refund, cost: receipt.units, extra: receipt.recorded.as_micros() };
+        let extra = receipt.recorded.as_micros();
+        let args = VerbArgs { extra, ..VerbArgs::new(Verb::Refund, receipt.units) };
         let mut request = self.check_request(key, Some(limit), args);
         request.resets = receipt.resets;
         request.helpers.push(receipt_name(&self.store.name(key, S::SUFFIX), receipt.id));

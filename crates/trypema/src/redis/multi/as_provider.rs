@@ -13,7 +13,7 @@ use crate::provider::{
     AnyReceipt, CheckVerb, Fallback, MaybeReady, OnStoreFailure, Provider, RecordMode, RecordRequest,
     RefundRequest, RefundResult, TakeResult,
 };
-use crate::strategy::with_strategy;
+use crate::strategy::{Payment, with_strategy};
 
 impl Provider for RedisRateLimiterProvider {
     fn deadline(&self) -> Deadline {
@@ -45,14 +45,18 @@ impl Provider for RedisRateLimiterProvider {
         deadline: Deadline,
     ) -> MaybeReady<'a, Vec<CheckResult>> {
         MaybeReady::pending(async move {
-            let verb_of = |record: &RecordRequest<'_>| match record.mode {
-                RecordMode::Take => Verb::Take,
-                RecordMode::DeniedElsewhere => Verb::DeniedElsewhere,
+            let with_verb = |record: &RecordRequest<'a>| {
+                let keyed = KeyedCheck::new(record.check);
+                match record.mode {
+                    RecordMode::Take => CheckWithVerb { keyed, verb: Verb::Take },
+                    RecordMode::Debit => {
+                        let keyed = KeyedCheck { payment: Payment::Debit, ..keyed };
+                        CheckWithVerb { keyed, verb: Verb::Take }
+                    }
+                    RecordMode::DeniedElsewhere => CheckWithVerb { keyed, verb: Verb::DeniedElsewhere },
+                }
             };
-            let takes = records
-                .iter()
-                .map(|record| CheckWithVerb { keyed: KeyedCheck::new(record.check), verb: verb_of(record) });
-            self.send_each(takes.collect(), deadline).await
+            self.send_each(records.iter().map(with_verb).collect(), deadline).await
         })
     }
 
@@ -85,11 +89,14 @@ impl Provider for RedisRateLimiterProvider {
     }
 
     fn decide_without_store(&self, fallback: Fallback<'_>) -> Option<Decision> {
-        let verb = match fallback.verb {
-            CheckVerb::Take => Verb::Take,
-            CheckVerb::Peek => Verb::Peek,
+        let check = &fallback.check;
+        let (verb, payment) = match fallback.verb {
+            CheckVerb::Take => (Verb::Take, check.payment()),
+            CheckVerb::Debit => (Verb::Take, Payment::Debit),
+            CheckVerb::Peek => (Verb::Peek, check.payment()),
         };
-        self.decide_without(&fallback.check, verb, self.policy(fallback.policy))
+        let args = VerbArgs::new(verb, check.cost).with_payment(payment);
+        self.decide_without(check, args, self.policy(fallback.policy))
     }
 
     fn refund_without_store(&self, check: &Check<'_>, policy: Option<OnStoreFailure>) -> Option<u64> {

@@ -1,6 +1,7 @@
 -- The rest of the driver, for requests that are not in their usual case.
 local PEEK, UP_TO, RESERVE, REFUND, REFUND_UNITS, RESET = 2, 3, 4, 5, 6, 7
 local ADOPT, BLOCK, UNBLOCK, RECORD_DENIED_ELSEWHERE, HEARTBEAT = 8, 9, 10, 11, 13
+local POSTPAID, DEBIT = 32, 64
 
 -- Longer than any receipt is good for: two of the longest windows.
 local LONGEST_MS = 2 * 366 * 86400000
@@ -103,7 +104,7 @@ end
 -- Decides one call and, unless `spend` is false, records it; returns its stretch.
 local function decided(check, state, cost, stamp, is_spending)
   local s = check.strategy
-  local outcome = s.decide(check.limit, state, now, stamp, cost)
+  local outcome = s.decide(check.limit, state, now, stamp, cost, check.needed)
   if is_spending then
     s.commit(check.limit, state, now, cost, outcome)
   end
@@ -130,7 +131,11 @@ local WITH_RESETS = {[LEASE] = true, [RESERVE] = true, [REFUND] = true, [RESET] 
 
 local verbs = {}
 verbs[TAKE] = function(check, state, reply)
-  check.strategy.take(check.limit, state, now, check.cost, check.times, reply)
+  if check.needed then
+    reply[#reply + 1] = decided(check, state, check.cost, now, true)
+  else
+    check.strategy.take(check.limit, state, now, check.cost, check.times, reply)
+  end
   return 0
 end
 verbs[PEEK] = function(check, state, reply)
@@ -168,7 +173,7 @@ verbs[LEASE] = function(check, state, reply)
 end
 verbs[RECORD_DENIED_ELSEWHERE] = function(check, state, reply)
   local s = check.strategy
-  local outcome = s.decide(check.limit, state, now, now, check.cost)
+  local outcome = s.decide(check.limit, state, now, now, check.cost, check.needed)
   local record = s.record_denied_elsewhere
   if not outcome.admitted then
     record = s.commit
@@ -213,6 +218,12 @@ local function read_check()
   local check, number = {}, 0
   number, check.verb, check.index, check.times, check.cost, check.extra, at =
     struct.unpack('<BBI2I4dd', argument, at)
+  -- The units that must be free, if that is not the cost.
+  if check.verb >= DEBIT then
+    check.verb, check.needed = check.verb - DEBIT, 0
+  elseif check.verb >= POSTPAID then
+    check.verb, check.needed = check.verb - POSTPAID, 1
+  end
   if check.verb == HEARTBEAT then
     check.instance, at = struct.unpack('<c8', argument, at)
     return check
@@ -232,7 +243,7 @@ end
 local function all_or_nothing(checks, reply)
   local outcomes, is_admitted = {}, true
   for i, check in ipairs(checks) do
-    outcomes[i] = check.strategy.decide(check.limit, check.entry.state, now, now, check.cost)
+    outcomes[i] = check.strategy.decide(check.limit, check.entry.state, now, now, check.cost, check.needed)
     is_admitted = is_admitted and outcomes[i].admitted
   end
   for i, check in ipairs(checks) do

@@ -2,7 +2,7 @@
 -- KEYS     the states, each followed by its helpers: for `reserve` and `reset` the count of resets, for `refund` that and
 --          what remembers the receipt, for `lease` that and the instances that share the key
 -- ARGV[1]  <d now, -1 = the server's> <I2 requests>, for each <B checks>, for each
---          <B strategy> <B verb> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>, then the limit, unless the verb has none,
+--          <B strategy> <B verb, + 32 if postpaid, + 64 if a debit> <I2 index of the state in KEYS> <I4 times> <d cost> <d extra>, then the limit, unless the verb has none,
 --          and for `heartbeat`, which has no strategy, <c8 instance> (extra is for how long it is live),
 --          and for `lease` <d want> <d units back> <d recorded at> <d seen> <d live for> <I4 resets> <c8 instance>
 -- returns  <d now>, then for each check <B 1> <d number> and, for verbs that decide, stretches as `take` adds them,

@@ -26,7 +26,7 @@ impl Wire for FixedWindow {
         let free = limit.limit.saturating_sub(used);
         Some(FixedWindowOutcome {
             is_admitted,
-            is_never: call.cost > limit.limit,
+            is_never: call.needed > limit.limit,
             is_stepped_back: false,
             used,
             remaining: if is_admitted { free.saturating_sub(call.cost) } else { free },

@@ -28,7 +28,8 @@ local function quick(key, argument, at, now, cost, lease)
     if text then
       local stored_unit
       owed, stored_unit, place = unpack('<I7I7', text, place)
-      if stored_unit ~= unit then
+      -- A debt that is marked as overdrawn is larger than any other.
+      if stored_unit ~= unit or owed >= 2 ^ 55 then
         return
       end
       if now - last >= refill then

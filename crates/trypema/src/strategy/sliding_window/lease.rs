@@ -15,7 +15,7 @@ impl Leasable for SlidingWindow {
         call: LocalCall<'_>,
     ) -> SlidingWindowOutcome {
         let remaining = last_outcome.remaining + call.left - call.cost;
-        SlidingWindowOutcome { is_admitted: true, cost: call.cost, remaining, ..*last_outcome }
+        SlidingWindowOutcome { is_admitted: true, needed: call.cost, remaining, ..*last_outcome }
     }
 
     fn part(limit: &SlidingWindowLimit, index: u32, count: u32) -> Option<SlidingWindowLimit> {

@@ -33,7 +33,7 @@ impl Wire for SlidingWindow {
         let counts = Counts { ends_at, previous, current, is_stepped_back: false };
         let free = limit.limit.saturating_sub(counts.weighted_previous(limit, now) + current);
         let remaining = if is_admitted { free.saturating_sub(call.cost) } else { free };
-        Some(SlidingWindowOutcome { is_admitted, cost: call.cost, remaining, counts })
+        Some(SlidingWindowOutcome { is_admitted, needed: call.needed, remaining, counts })
     }
 
     fn denied(outcome: SlidingWindowOutcome) -> SlidingWindowOutcome {

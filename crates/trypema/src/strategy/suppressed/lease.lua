@@ -12,8 +12,8 @@ local function apply_returns(limit, state, now, lease)
   end
   if lease.reported > 0 then
     local used, expired, is_stepped_back = view(state.observed, now, limit.window)
-    local units = math.min(lease.reported, MAX_EXACT - used)
-    record(state.observed, now, limit.window, used, expired, is_stepped_back, now, limit.group, units)
+    record(state.observed, now, limit.window, used, expired, is_stepped_back, now, limit.group,
+      countable(lease.reported, used))
   end
 end
 

@@ -2,12 +2,13 @@
 //! shared count computes the share of calls to admit and grants that share of the wanted units. The instance
 //! then decides each call with its own draw.
 
-use super::{GOLDEN, OBSERVED_MAX, Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState, Zone};
+use super::{GOLDEN, Suppressed, SuppressedLimit, SuppressedOutcome, SuppressedState, Zone};
 use crate::clock::Timestamp;
 use crate::strategy::absolute::refund_series;
 use crate::strategy::lease::LeaseGrant;
 use crate::strategy::series::{NewUnits, View};
 use crate::strategy::{Call, Leasable, LeaseCall, LeaseParams, LocalCall, Refund, Strategy};
+use crate::units::MAX_EXACT;
 
 /// The number of different draws.
 const DRAWS: f64 = (1_u64 << 32) as f64;
@@ -105,7 +106,7 @@ fn apply_returns(limit: &SuppressedLimit, state: &mut SuppressedState, now: Time
         && params.reported > 0
     {
         let view = observed.view(window);
-        let units = params.reported.min(OBSERVED_MAX.saturating_sub(view.used));
+        let units = params.reported.min(MAX_EXACT.saturating_sub(view.used));
         let group_us = limit.window.group_us;
         observed.record(window, view, NewUnits { stamp: window.now, group_us, units, is_late: false });
     }

@@ -3,11 +3,11 @@
 -- The largest number of pending entries. Beyond it, the two closest are merged.
 local MAX_PENDING = 8
 
--- Returns the part of `owed` that is left after `elapsed`.
+-- The number of units at which an overdrawn debt saturates.
+local MAX_EXACT = 2 ^ 53 - 1
+
+-- Returns the part of `owed` that is left after `elapsed`. Where the product is inexact, it is larger than any debt.
 local function drained(l, owed, elapsed)
-  if elapsed >= l.refill then
-    return 0
-  end
   return math.max(0, owed - elapsed * l.drain)
 end
 
@@ -51,9 +51,9 @@ local function is_more(a, b, c, d)
   return is_more(d, other_rest, b, rest)
 end
 
--- Returns the units of `tokens`, at most the capacity.
-local function units_of(l, tokens)
-  return math.min(tokens, l.capacity) * l.unit
+-- Returns the units of `tokens`, at most `most`.
+local function units_of(l, tokens, most)
+  return math.min(tokens * l.unit, most)
 end
 
 -- Inserts into a list ordered by time. If the list is full, merges the two closest entries into the later
@@ -82,12 +82,12 @@ local function insert_pending(list, stamp, tokens)
 end
 
 -- Returns the first time, from `at` on, at which a debt of `due` at `at` has fallen to `room`. Pending tokens
--- that become due after `at` are added to it.
-local function falls_to(l, due, at, room, pending)
+-- that become due after `at` are added to it. It is never more than `most`.
+local function falls_to(l, due, at, room, most, pending)
   local left, to_come = {}, 0
   for i = #pending, 1, -1 do
     if pending[i].stamp > at then
-      to_come = to_come + units_of(l, pending[i].tokens)
+      to_come = to_come + units_of(l, pending[i].tokens, most)
     end
     left[i] = to_come
   end
@@ -101,7 +101,7 @@ local function falls_to(l, due, at, room, pending)
           return moment
         end
       end
-      due = math.min(drained(l, due, stamp - from) + units_of(l, pending[i].tokens), l.full)
+      due = math.min(drained(l, due, stamp - from) + units_of(l, pending[i].tokens, most), most)
       from = stamp
     end
   end

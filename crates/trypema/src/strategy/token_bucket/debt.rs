@@ -2,11 +2,16 @@
 //! on.
 
 use super::limits::{Rate, TokenLimit};
+use crate::units::MAX_EXACT;
 
 /// The largest number of pending entries. Beyond it, the two closest are merged.
 const MAX_PENDING: usize = 8;
 
 /// A debt at some moment, with the rate by which it was counted.
+///
+/// A debt can exceed the capacity for two reasons. Units that were spent under a larger limit are forgiven down
+/// to the capacity. An overdraft is not: its rate is [`Rate::overdrawn`], and it is counted up to
+/// [`MAX_EXACT`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Debt {
     owed: u64,
@@ -21,23 +26,40 @@ impl Debt {
         Self { owed, rate: limit.rate }
     }
 
+    /// Returns the same debt, marked as overdrawn.
+    pub(super) fn overdrawn(self) -> Self {
+        Self { rate: self.rate.overdrawn(), ..self }
+    }
+
+    pub(super) fn is_overdrawn(&self) -> bool {
+        self.rate.is_overdrawn()
+    }
+
     #[inline]
     pub(super) fn is_none(&self) -> bool {
         self.owed == 0
     }
 
-    /// Returns the debt of more tokens.
+    /// Returns the debt of more tokens, overdrawn if either is.
     pub(super) fn larger(self, other: Self) -> Self {
         let tokens = |debt: &Self, by: &Self| u128::from(debt.owed) * u128::from(by.rate.unit());
-        if tokens(&other, &self) > tokens(&self, &other) { other } else { self }
+        let larger = if tokens(&other, &self) > tokens(&self, &other) { other } else { self };
+        if self.is_overdrawn() || other.is_overdrawn() { larger.overdrawn() } else { larger }
     }
 
     /// Adds `tokens` to the debt.
     pub(super) fn add(&mut self, tokens: u64) {
-        self.owed = self.owed.saturating_add(tokens.saturating_mul(self.rate.unit()));
+        let owed = self.owed.saturating_add(tokens.saturating_mul(self.rate.unit()));
+        self.owed = owed.min(MAX_EXACT);
     }
 
-    /// Returns the debt in the units of `limit`, at most its capacity.
+    /// Returns the most units that this debt can be to `limit`.
+    #[inline]
+    pub(super) fn most_owed_to(&self, limit: &TokenLimit) -> u64 {
+        if self.is_overdrawn() { MAX_EXACT } else { limit.full }
+    }
+
+    /// Returns the debt in the units of `limit`. It is at most the capacity, unless it is overdrawn.
     #[inline]
     pub(super) fn owed_to(&self, limit: &TokenLimit) -> u64 {
         if self.rate == limit.rate { self.owed.min(limit.full) } else { self.converted(limit) }
@@ -46,7 +68,7 @@ impl Debt {
     #[cold]
     fn converted(&self, limit: &TokenLimit) -> u64 {
         let owed = (u128::from(self.owed) * u128::from(limit.unit)).div_ceil(u128::from(self.rate.unit()));
-        owed.min(u128::from(limit.full)) as u64
+        owed.min(u128::from(self.most_owed_to(limit))) as u64
     }
 
     /// Returns the time at which the debt is paid off, if it is as of `last`. Returns 0 if there is none.
@@ -58,7 +80,7 @@ impl Debt {
 /// Returns the time by which all debts and all pending units are paid off.
 pub(super) fn all_paid_at(last: u64, debts: &[Debt], pending: &[Pending]) -> u64 {
     let from = pending.last().map_or(last, |pending| pending.stamp.max(last));
-    let units: u64 = pending.iter().map(|pending| pending.units).sum();
+    let units = pending.iter().fold(0_u64, |sum, pending| sum.saturating_add(pending.units));
     let paid_at = |debt: &Debt| {
         let owed = debt.owed.saturating_add(units.saturating_mul(debt.rate.unit()));
         Debt { owed, ..*debt }.paid_at(from)
@@ -78,13 +100,13 @@ pub(super) struct Pending {
 pub(super) fn insert(list: &mut Vec<Pending>, new: Pending) {
     let position = list.partition_point(|pending| pending.stamp < new.stamp);
     match list.get_mut(position) {
-        Some(same) if same.stamp == new.stamp => same.units += new.units,
+        Some(same) if same.stamp == new.stamp => same.units = same.units.saturating_add(new.units),
         _ => list.insert(position, new),
     }
     if list.len() > MAX_PENDING {
         let gap = |at: &usize| list[*at + 1].stamp - list[*at].stamp;
         let closest = (0..list.len() - 1).min_by_key(gap).unwrap_or(0);
-        list[closest + 1].units += list[closest].units;
+        list[closest + 1].units = list[closest + 1].units.saturating_add(list[closest].units);
         list.remove(closest);
     }
 }
@@ -110,12 +132,14 @@ pub(super) struct OwedUnits {
     pub(super) due: u64,
     /// Units that become due at a later time.
     pub(super) pending: u64,
+    /// The most units that are owed: the capacity, unless the debt is overdrawn.
+    pub(super) most: u64,
 }
 
 impl OwedUnits {
     #[inline]
     pub(super) fn total(self) -> u64 {
-        self.due + self.pending
+        (self.due + self.pending).min(self.most)
     }
 }
 
@@ -125,23 +149,25 @@ pub(super) struct Repayment {
     pub(super) owed: u64,
     pub(super) last: u64,
     pub(super) at: u64,
+    /// The most units that are owed at any time.
+    pub(super) most: u64,
 }
 
 /// Returns the debt at the end of a repayment. Pending units that become due meanwhile are added at that
 /// time.
 pub(super) fn with_pending(limit: &TokenLimit, pending: &[Pending], repayment: Repayment) -> OwedUnits {
-    let Repayment { owed, last, at } = repayment;
-    let (mut due, mut from, mut later) = (owed, last, 0);
+    let Repayment { owed, last, at, most } = repayment;
+    let (mut due, mut from, mut later) = (owed, last, 0_u64);
     for Pending { stamp, units } in pending {
-        let units = limit.units((*units).min(limit.capacity));
+        let units = limit.units_of_any(*units).min(most);
         if *stamp <= at {
-            due = (limit.drained(due, stamp.saturating_sub(from)) + units).min(limit.full);
+            due = (limit.drained(due, stamp.saturating_sub(from)) + units).min(most);
             from = from.max(*stamp);
         } else {
             later += units;
         }
     }
-    OwedUnits { due: limit.drained(due, at.saturating_sub(from)), pending: later.min(limit.full) }
+    OwedUnits { due: limit.drained(due, at.saturating_sub(from)), pending: later.min(most), most }
 }
 
 /// A debt, and the amount to which it has to fall.
@@ -151,13 +177,15 @@ pub(super) struct Fall {
     pub(super) at: u64,
     /// The debt that may remain.
     pub(super) room: u64,
+    /// The most units that are owed at any time.
+    pub(super) most: u64,
 }
 
 /// Returns the first time at which a debt has fallen to `fall.room`. Pending units that become due after
 /// `fall.at` are added to it.
 pub(super) fn falls_to(limit: &TokenLimit, pending: &[Pending], fall: Fall) -> u64 {
-    let Fall { due, at, room } = fall;
-    let units_of = |pending: &Pending| limit.units(pending.units.min(limit.capacity));
+    let Fall { due, at, room, most } = fall;
+    let units_of = |pending: &Pending| limit.units_of_any(pending.units).min(most);
     let falls_at = |due: u64, from: u64, room: u64| from + due.saturating_sub(room).div_ceil(limit.drain);
     let later = || pending.iter().filter(|pending| pending.stamp > at);
     let (mut due, mut from, mut left) = (due, at, later().map(units_of).sum::<u64>());
@@ -169,7 +197,7 @@ pub(super) fn falls_to(limit: &TokenLimit, pending: &[Pending], fall: Fall) -> u
             }
         }
         let units = units_of(pending);
-        due = (limit.drained(due, pending.stamp - from) + units).min(limit.full);
+        due = (limit.drained(due, pending.stamp - from) + units).min(most);
         left -= units;
         from = pending.stamp;
     }

@@ -66,10 +66,16 @@ impl TokenLimit {
         tokens * self.unit
     }
 
+    /// Returns the units of any number of tokens, at most [`MAX_EXACT`].
+    #[inline]
+    pub(super) fn units_of_any(&self, tokens: u64) -> u64 {
+        tokens.saturating_mul(self.unit).min(MAX_EXACT)
+    }
+
     /// Returns the part of `owed` that is left after `elapsed_us`.
     #[inline]
     pub(super) fn drained(&self, owed: u64, elapsed_us: u64) -> u64 {
-        if elapsed_us >= self.refill_us { 0 } else { owed.saturating_sub(elapsed_us * self.drain) }
+        owed.saturating_sub(elapsed_us.saturating_mul(self.drain))
     }
 
     /// Whether a bucket that owes `owed` has `cost` tokens.
@@ -155,12 +161,13 @@ impl From<TokenLimit> for TokenBucketLimits {
 }
 
 /// A limit's `unit` and `drain` in one word. Their product is below 2^53, so together they take at most 54
-/// bits. The upper six bits hold the number of bits of `drain`.
+/// bits. The upper six bits hold the number of bits of `drain`. The bit below them marks an overdrawn debt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rate(NonZeroU64);
 
 impl Rate {
     const WIDTH_SHIFT: u32 = 58;
+    const OVERDRAWN: u64 = 1 << 57;
 
     fn new(unit: u64, drain: u64) -> Self {
         let width = u64::BITS - drain.leading_zeros();
@@ -177,11 +184,20 @@ impl Rate {
     }
 
     pub(super) fn unit(self) -> u64 {
-        (self.0.get() & ((1 << Self::WIDTH_SHIFT) - 1)) >> self.width()
+        (self.0.get() & (Self::OVERDRAWN - 1)) >> self.width()
     }
 
     pub(super) fn drain(self) -> u64 {
         self.0.get() & ((1 << self.width()) - 1)
+    }
+
+    /// Returns the rate of a debt that overdraws the limit. It differs from that of any limit.
+    pub(super) fn overdrawn(self) -> Self {
+        Self(self.0 | Self::OVERDRAWN)
+    }
+
+    pub(super) fn is_overdrawn(self) -> bool {
+        self.0.get() & Self::OVERDRAWN != 0
     }
 
     fn width(self) -> u32 {
@@ -207,7 +223,10 @@ mod tests {
         {
             let limit =
                 TokenLimit::new(capacity, Duration::from_micros(micros)).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!((limit.rate.unit(), limit.rate.drain()), (limit.unit, limit.drain));
+            for rate in [limit.rate, limit.rate.overdrawn()] {
+                assert_eq!((rate.unit(), rate.drain()), (limit.unit, limit.drain));
+            }
+            assert!(limit.rate.overdrawn().is_overdrawn() && !limit.rate.is_overdrawn());
         }
         assert_eq!((Rate::one().unit(), Rate::one().drain()), (1, 1));
     }

@@ -31,7 +31,7 @@ impl<'a> SingleLimit<'a> {
         let is_stepped_back = self.last > now + self.limit.refill_us;
         let at = if is_stepped_back { now } else { now.max(self.last) };
         let due = self.due(at);
-        TokenBucketOutcome { is_stepped_back, ..self.outcome(at, due, call.cost) }
+        TokenBucketOutcome { is_stepped_back, ..self.outcome(at, due, call) }
     }
 
     /// Takes at the earliest moment of `span`, if every other moment of it has the same result.
@@ -43,7 +43,7 @@ impl<'a> SingleLimit<'a> {
         }
         let at = earliest.max(self.last);
         let due = self.due(at);
-        let outcome = self.outcome(at, due, cost);
+        let outcome = self.outcome(at, due, Call::new(span.earliest, cost));
         if earliest != latest {
             let due_at_latest = self.due(latest);
             let is_certain =
@@ -60,11 +60,11 @@ impl<'a> SingleLimit<'a> {
     }
 
     #[inline(always)]
-    fn outcome(&self, at: u64, due: u64, cost: u64) -> TokenBucketOutcome {
-        let is_admitted = self.limit.has(due, cost) || cost == 0;
+    fn outcome(&self, at: u64, due: u64, call: Call) -> TokenBucketOutcome {
+        let is_admitted = self.limit.has(due, call.needed) || call.needed == 0;
         TokenBucketOutcome {
             is_admitted,
-            cost,
+            cost: if is_admitted { call.cost } else { call.needed },
             failed: 0,
             at,
             owed: PerLimit::one(due),

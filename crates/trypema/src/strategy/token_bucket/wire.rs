@@ -2,6 +2,7 @@
 
 use super::{PerLimit, TokenBucket, TokenBucketLimits, TokenBucketOutcome};
 use crate::strategy::{Call, ReplyReader, Wire, put_count};
+use crate::units::MAX_EXACT;
 
 impl Wire for TokenBucket {
     const NUMBER: u8 = 3;
@@ -37,9 +38,9 @@ impl Wire for TokenBucket {
         let resets_at = reply.optional_count()?;
         let mut owed = PerLimit::zeros(limits.as_slice().len());
         for (owed, limit) in owed.as_mut_slice().iter_mut().zip(limits.as_slice()) {
-            *owed = reply.count()?.checked_add(spent.checked_mul(limit.unit)?)?.min(limit.full);
+            *owed = reply.count()?.checked_add(spent.checked_mul(limit.unit)?)?.min(MAX_EXACT);
         }
-        let cost = call.cost;
+        let cost = if is_admitted { call.cost } else { call.needed };
         let is_stepped_back = false;
         Some(TokenBucketOutcome {
             is_admitted,

@@ -69,6 +69,8 @@ impl<M: RedisStrategy<Strategy: Leasable>> Mirror<M> {
         match step.verb {
             Verb::Lease { ask, from } => self.lease(&limit, now, ask, from),
             Verb::Take(cost) => self.decide(&limit, Call::new(now, cost), true),
+            Verb::Postpaid(cost) => self.decide(&limit, Call::new(now, cost).postpaid(), true),
+            Verb::Debit(cost) => self.decide(&limit, Call::new(now, cost).debit(), true),
             Verb::Peek(cost) => self.decide(&limit, Call::new(now, cost), false),
             Verb::Reserve(cost) => self.reserve(&limit, Call::new(now, cost)),
             Verb::Refund(index) => self.refund(&limit, now, index),

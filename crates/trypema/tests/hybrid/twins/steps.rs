@@ -29,6 +29,8 @@ pub(crate) struct Step<M: RedisStrategy> {
 pub(crate) enum Verb {
     Lease { ask: LeaseParams, from: From },
     Take(u64),
+    Postpaid(u64),
+    Debit(u64),
     Peek(u64),
     Reserve(u64),
     Refund(usize),
@@ -52,6 +54,8 @@ impl<M: RedisStrategy> fmt::Display for Step<M> {
 /// A generator of one trace.
 pub(crate) struct Steps<M: RedisStrategy> {
     random: Random,
+    /// Whether some calls are postpaid takes and debits.
+    is_overdrawing: bool,
     left: u64,
     now_us: u64,
     limit: M::Limit,
@@ -65,7 +69,7 @@ pub(crate) struct Steps<M: RedisStrategy> {
 }
 
 impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, is_overdrawing: bool) -> Self {
         let mut random = Random::seeded(seed);
         let (limit, other_limit) = (M::random_limit(&mut random), M::random_limit(&mut random));
         let longest_us = M::spans_us(&limit).into_iter().max().unwrap();
@@ -73,6 +77,7 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
             left: random.between(SHORTEST, LONGEST),
             now_us: START_US + random.below(longest_us),
             random,
+            is_overdrawing,
             limit,
             other_limit,
             granted: Vec::new(),
@@ -107,6 +112,10 @@ impl<M: RedisStrategy<Strategy: Leasable>> Steps<M> {
     }
 
     fn verb(&mut self) -> Verb {
+        if self.is_overdrawing && self.random.once_in(8) {
+            let units = self.units();
+            return if self.random.once_in(3) { Verb::Debit(units) } else { Verb::Postpaid(units) };
+        }
         match self.random.below(32) {
             0..18 => Verb::Lease { ask: self.ask(), from: self.from() },
             18..24 => Verb::Take(self.units()),

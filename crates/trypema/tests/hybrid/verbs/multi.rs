@@ -2,7 +2,7 @@
 
 use trypema::strategy::{Absolute, FixedWindow, TokenBucket};
 use trypema::{Check, Limit, RateLimiter, TrypemaError};
-use trypema_testkit::blocking::wait_for;
+use trypema_testkit::blocking::{key, wait_for};
 use trypema_testkit::random::Random;
 use trypema_testkit::subject::HybridStrategy;
 
@@ -30,10 +30,7 @@ impl Pair {
     }
 
     fn checks(&self, hot: u64, cold: u64) -> [Check<'_>; 2] {
-        [
-            Check { key: "hot", limit: &self.hot, cost: hot },
-            Check { key: "cold", limit: &self.cold, cost: cold },
-        ]
+        [Check::new("hot", &self.hot, hot), Check::new("cold", &self.cold, cold)]
     }
 
     fn take(&self, hot: u64, cold: u64) -> bool {
@@ -104,6 +101,48 @@ fn receipts_give_everything_back_once() {
 }
 
 #[test]
+fn a_postpaid_check_is_spent_in_redis_beside_a_lease() {
+    let pair = Pair::start();
+    let before = held::<Absolute>(&pair.rl, "hot");
+    let take = |hot: u64| {
+        let [hot, cold] = pair.checks(hot, 3 * CAPACITY);
+        wait_for(pair.rl.hybrid().take_all(&[hot, cold.postpaid()])).unwrap().is_allowed
+    };
+    assert!(!take(CAPACITY), "the leased one is denied");
+    assert_eq!(used::<FixedWindow>(&pair.rl, "cold", &FixedWindow::limit(CAPACITY, WINDOW)), 0);
+    assert!(take(1));
+    assert_eq!(held::<Absolute>(&pair.rl, "hot"), before - 1, "out of the lease");
+    assert!(!take(1), "nothing is left");
+    assert_eq!(held::<Absolute>(&pair.rl, "hot"), before - 1);
+    assert_eq!(pair.used(), [pair.taken + 1, CAPACITY]);
+}
+
+/// Neither leases nor remembered denials apply to postpaid checks and debits.
+#[test]
+fn postpaid_checks_and_debits_are_always_decided_by_redis() {
+    let pair = Pair::start();
+    let before = held::<Absolute>(&pair.rl, "hot");
+    let [hot, cold] = pair.checks(1, 1).map(Check::postpaid);
+    assert!(wait_for(pair.rl.hybrid().peek_all(&[hot])).unwrap().is_allowed);
+    assert!(wait_for(pair.rl.hybrid().take_all(&[hot])).unwrap().is_allowed);
+    assert_eq!(held::<Absolute>(&pair.rl, "hot"), before, "not out of the lease");
+
+    let limit = FixedWindow::limit(CAPACITY, WINDOW);
+    let windows = pair.rl.hybrid().fixed_window();
+    let debited = wait_for(windows.debit(&key("cold"), &limit, 2 * CAPACITY)).unwrap();
+    assert!(debited.is_allowed() && debited.remaining() == 0, "{debited:?}");
+    assert!(!wait_for(windows.take_postpaid(&key("cold"), &limit, 1)).unwrap().is_allowed());
+    assert!(!wait_for(pair.rl.hybrid().take_all(&[cold])).unwrap().is_allowed);
+    let calls = pair.scene.calls();
+    assert!(!wait_for(pair.rl.hybrid().take_all(&[cold])).unwrap().is_allowed);
+    assert_eq!(pair.scene.calls(), calls + 1, "the denial was not remembered");
+    // Another instance resets the key, of which this one knows nothing.
+    assert!(wait_for(pair.rl.redis().fixed_window().reset(&key("cold"))).unwrap());
+    assert!(wait_for(pair.rl.hybrid().take_all(&[cold])).unwrap().is_allowed);
+    assert_eq!(pair.used(), [pair.taken + 1, 1]);
+}
+
+#[test]
 fn looking_spends_nothing() {
     let pair = Pair::start();
     let seen = wait_for(pair.rl.hybrid().peek_all(&pair.checks(1, 1))).unwrap();
@@ -140,10 +179,7 @@ fn what_is_taken_together_is_the_same_of_both() {
         let (mut both, mut alone) = (0, 0);
         for _ in 0..400 {
             let (rl, cost) = (&instances[random.below(2) as usize], random.between(1, 3));
-            let checks = [
-                Check { key: "ann", limit: &limits[0], cost },
-                Check { key: "ann", limit: &limits[1], cost },
-            ];
+            let checks = [Check::new("ann", &limits[0], cost), Check::new("ann", &limits[1], cost)];
             // Sometimes from the second key alone, so that both keys deny at times.
             let count = if random.once_in(4) { 1 } else { 2 };
             let taken = wait_for(rl.hybrid().take_all(&checks[2 - count..])).unwrap();

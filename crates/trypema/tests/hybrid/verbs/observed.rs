@@ -110,10 +110,7 @@ fn checks_that_are_asked_together_are_told_once_each() {
     recorder.drain();
     let limit = Limit::from(limit);
     let take = |hot: u64, cold: u64| {
-        let checks = [
-            Check { key: "hot", limit: &limit, cost: hot },
-            Check { key: "cold", limit: &limit, cost: cold },
-        ];
+        let checks = [Check::new("hot", &limit, hot), Check::new("cold", &limit, cold)];
         let is_allowed = wait_for(rl.hybrid().take_all(&checks)).unwrap().is_allowed;
         let mut told = recorder.drain();
         told.sort_unstable();

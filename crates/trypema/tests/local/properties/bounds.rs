@@ -31,6 +31,7 @@ fn admitted<M: LocalStrategy>(seed: u64, changes: Changes) -> (M::Limit, Vec<Adm
         let cost = match step.verb {
             Verb::Take(cost) | Verb::Peek(cost) | Verb::TakeUpTo(cost) | Verb::RefundUnits(cost) => cost,
             Verb::Reserve { cost, .. } => cost,
+            Verb::TakePostpaid(cost) | Verb::ReservePostpaid(cost) | Verb::Debit(cost) => cost,
             Verb::Refund(_) | Verb::Reset | Verb::Forget => 1,
         };
         let step = Step { limit, key: "ann", verb: Verb::Take(cost), ..step };

@@ -28,6 +28,8 @@ enum Verb {
     Peek,
     UpTo,
     Reserve,
+    Postpaid,
+    Debit,
     RefundUnits,
     Reset,
 }
@@ -66,12 +68,14 @@ impl Call {
         if let Some(last) = last.filter(|_| random.once_in(2)) {
             return last;
         }
-        let verb = match random.below(12) {
+        let verb = match random.below(14) {
             0 => Verb::Peek,
             1 => Verb::UpTo,
             2 => Verb::Reserve,
             3 => Verb::RefundUnits,
             4 => Verb::Reset,
+            5 => Verb::Postpaid,
+            6 => Verb::Debit,
             _ => Verb::Take,
         };
         Self {
@@ -120,6 +124,10 @@ impl Call {
                 let reserved = limiter.reserve(name, limit, self.cost).await.unwrap();
                 told(reserved.receipt.map_or(0, |receipt| receipt.units()), decided::<S>(&reserved.decision))
             }
+            Verb::Postpaid => {
+                told(0, decided::<S>(&limiter.take_postpaid(name, limit, self.cost).await.unwrap()))
+            }
+            Verb::Debit => told(0, decided::<S>(&limiter.debit(name, limit, self.cost).await.unwrap())),
             Verb::RefundUnits => told(limiter.refund_units(name, limit, self.cost).await.unwrap(), None),
             Verb::Reset => told(u64::from(limiter.reset(name).await.is_err()), None),
         }
@@ -137,6 +145,8 @@ impl Call {
                 let reserved = limiter.reserve(self.name, limit, self.cost);
                 told(reserved.receipt.map_or(0, |receipt| receipt.units()), decided::<S>(&reserved.decision))
             }
+            Verb::Postpaid => told(0, decided::<S>(&limiter.take_postpaid(self.name, limit, self.cost))),
+            Verb::Debit => told(0, decided::<S>(&limiter.debit(self.name, limit, self.cost))),
             Verb::RefundUnits => told(limiter.refund_units(self.name, limit, self.cost), None),
             // The result of a reset is ignored: providers differ in whether an expired state still exists.
             Verb::Reset => {

@@ -12,7 +12,7 @@ use super::on_redis::OnRedis;
 use crate::all_or_nothing::asked::{Asked, six};
 use crate::all_or_nothing::provider::{OnLocal, Provider};
 use crate::all_or_nothing::told::Recorder;
-use crate::all_or_nothing::{contention, denials, invalid, receipts, stepped_back, told};
+use crate::all_or_nothing::{contention, denials, invalid, postpaid, receipts, stepped_back, told};
 
 fn keys() -> [String; 5] {
     ["ann", "bob", "cid", "dan", "eve"].map(str::to_owned)
@@ -57,6 +57,13 @@ fn keys_come_back_when_the_clock_is_set_right() {
     let (clock, rl) = limiter(&server.url());
     let redis = OnRedis { rl, ..on_redis(&server) };
     stepped_back::keys_come_back_after_a_window(&redis, &clock, &keys());
+}
+
+#[test]
+fn postpaid_checks_are_spent_with_the_others_or_not_at_all() {
+    postpaid::overdraws_once(&on_redis(&Server::start().unwrap()), &keys());
+    postpaid::records_nothing_if_another_denies(&on_redis(&Server::start().unwrap()), &keys());
+    postpaid::is_refunded_by_its_receipt(&on_redis(&Server::start().unwrap()), &keys());
 }
 
 #[test]

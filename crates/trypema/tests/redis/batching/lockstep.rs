@@ -25,6 +25,7 @@ struct Met {
     blocked_by_abuse: u64,
     drawn: u64,
     refunded: u64,
+    overdrawn: u64,
 }
 
 /// Reservations on both providers, to be refunded later.
@@ -51,6 +52,7 @@ pub(crate) fn request(keys: &[String], limits: &[[Limit; 2]], random: &mut Rando
         let key = &keys[random.below(keys.len() as u64) as usize];
         let limit = &limits[random.below(6) as usize][usize::from(random.once_in(5))];
         let next = Asked::new(key, limit, random.pick(&[0, 1, 1, 1, 1, 2, 3, 7, 10, 25]));
+        let next = if random.once_in(5) { next.postpaid() } else { next };
         let is_same =
             |other: &Asked| other.key == next.key && other.limit.strategy() == next.limit.strategy();
         if !asked.iter().any(is_same) {
@@ -142,6 +144,8 @@ impl Met {
     fn add<R>(&mut self, asked: &[Asked], answer: &MultiDecision<R>) {
         self.admitted += u64::from(answer.is_allowed && asked.len() > 1);
         for (asked, decision) in asked.iter().zip(&answer.decisions) {
+            self.overdrawn +=
+                u64::from(answer.is_allowed && asked.is_postpaid && asked.cost > decision.limit());
             let is_vetoed = decision.is_allowed() && !answer.is_allowed && asked.cost > 0;
             match asked.limit {
                 Limit::Suppressed(_) => self.forgone_by_suppressed += u64::from(is_vetoed),
@@ -155,8 +159,10 @@ impl Met {
     }
 
     fn assert_everything(&self) {
-        let Self { admitted, forgone_by_suppressed, vetoed_abuse, blocked_by_abuse, drawn, refunded } = *self;
-        let met = [admitted, forgone_by_suppressed, vetoed_abuse, blocked_by_abuse, drawn, refunded];
+        let Self { admitted, forgone_by_suppressed, vetoed_abuse, blocked_by_abuse, .. } = *self;
+        let Self { drawn, refunded, overdrawn, .. } = *self;
+        let met =
+            [admitted, forgone_by_suppressed, vetoed_abuse, blocked_by_abuse, drawn, refunded, overdrawn];
         assert!(met.iter().all(|times| *times > 0), "{self:?}");
     }
 }

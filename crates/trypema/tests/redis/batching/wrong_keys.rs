@@ -87,7 +87,7 @@ fn a_request_with_a_key_that_holds_something_else_fails_alone() {
     let take_all = |names: [&'static str; 3]| -> Caller<'_> {
         let (redis, any) = (rl.redis(), &any);
         Box::pin(async move {
-            let answer = redis.take_all(&names.map(|key| Check { key, limit: any, cost: 1 })).await?;
+            let answer = redis.take_all(&names.map(|key| Check::new(key, any, 1))).await?;
             Ok(answer.decisions[2].remaining())
         })
     };
@@ -119,7 +119,7 @@ fn a_request_with_a_key_that_holds_something_else_fails_alone() {
             }
         }
     }
-    let usage = ["cid", "dan", "eve"].map(|key| Check { key, limit: &any, cost: 0 });
+    let usage = ["cid", "dan", "eve"].map(|key| Check::new(key, &any, 0));
     let usage = trypema_testkit::blocking::wait_for(rl.redis().peek_all(&usage)).unwrap();
     assert!(usage.decisions.iter().all(|decision| decision.remaining() == 100), "{usage:?}");
 }

@@ -120,7 +120,7 @@ fn checks_are_spent_together_in_one_slot_and_across_slots() {
     let rl = blocking::limiter(&connect(&cluster.url()), "all", &clock).build().unwrap();
     let limits = Limits::of(10, Duration::from_secs(60));
     let (window, bucket) = (Limit::from(limits.fixed_window), Limit::from(limits.token_bucket));
-    let ask = |(key, limit), cost| Check { key, limit, cost };
+    let ask = |(key, limit), cost| Check::new(key, limit, cost);
     let left = |checks: &[Check<'_>]| -> Vec<u64> {
         let usage: Vec<_> = checks.iter().map(|check| Check { cost: 0, ..*check }).collect();
         wait_for(rl.redis().peek_all(&usage)).unwrap().decisions.iter().map(Decision::remaining).collect()

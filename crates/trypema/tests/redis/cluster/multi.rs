@@ -9,7 +9,7 @@ use trypema_testkit::redis::{Cluster, Server};
 
 use crate::all_or_nothing::provider::OnLocal;
 use crate::all_or_nothing::told::Recorder;
-use crate::all_or_nothing::{contention, denials, invalid, receipts, stepped_back, told};
+use crate::all_or_nothing::{contention, denials, invalid, postpaid, receipts, stepped_back, told};
 use crate::batching::lockstep::{Walk, walk};
 use crate::batching::on_redis::OnRedis;
 
@@ -59,6 +59,9 @@ fn what_one_check_denies_is_spent_on_no_server() {
     let (_, _, redis) = on_cluster(&cluster);
     denials::the_last_of_five_denies(&redis, &spread(&cluster, "last"));
     denials::any_of_five_denies(&redis, &spread(&cluster, "any"));
+    postpaid::overdraws_once(&redis, &spread(&cluster, "overdrawn"));
+    postpaid::records_nothing_if_another_denies(&redis, &spread(&cluster, "denied"));
+    postpaid::is_refunded_by_its_receipt(&redis, &spread(&cluster, "refunded"));
 }
 
 #[test]

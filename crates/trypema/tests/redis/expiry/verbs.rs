@@ -123,7 +123,7 @@ fn together(rl: &RateLimiter, limits: &Limits, after: &mut dyn FnMut(&str)) {
         limits.fixed_window.into(),
     ];
     for (cost, is_allowed) in [(4, true), (CAPACITY + 1, false)] {
-        let mut checks = any.each_ref().map(|limit| Check { key: "all", limit, cost: 1 });
+        let mut checks = any.each_ref().map(|limit| Check::new("all", limit, 1));
         checks[5].cost = cost;
         assert_eq!(wait_for(redis.take_all(&checks)).unwrap().is_allowed, is_allowed);
         after("take_all");

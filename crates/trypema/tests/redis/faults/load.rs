@@ -89,7 +89,7 @@ impl Target {
             0 => limiter.reserve(key, limit, 1).await?.decision.is_allowed(),
             1 => {
                 let limit = Limit::from(*limit);
-                let check = Check { key: key.as_str(), limit: &limit, cost: 1 };
+                let check = Check::new(key.as_str(), &limit, 1);
                 rl.redis().take_all(&[check]).await?.is_allowed
             }
             _ => limiter.take(key, limit, 1).await?.is_allowed(),

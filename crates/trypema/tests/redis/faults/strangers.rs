@@ -61,7 +61,7 @@ impl Claim for LeavesAlone<'_> {
         refused("refund_units", wait_for(limiter.refund_units(&ann, limit, 1)).err());
         refused("reset", wait_for(limiter.reset(&ann)).err());
         let any = Limit::from(limit.clone());
-        let together = ["ben", "ann"].map(|key| Check { key, limit: &any, cost: 1 });
+        let together = ["ben", "ann"].map(|key| Check::new(key, &any, 1));
         refused("take_all", wait_for(self.rl.redis().take_all(&together)).err());
         refused("reserve_all", wait_for(self.rl.redis().reserve_all(&together)).err());
         refused("peek_all", wait_for(self.rl.redis().peek_all(&together)).err());

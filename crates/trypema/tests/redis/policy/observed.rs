@@ -89,7 +89,7 @@ fn failures_of_checks_asked_together_are_told() {
             Limit: From<S::Limit>,
         {
             let limit = Limit::from(limit.clone());
-            let checks = ["ann", "ben"].map(|key| Check { key, limit: &limit, cost: 1 });
+            let checks = ["ann", "ben"].map(|key| Check::new(key, &limit, 1));
             wait_for(self.0.redis().take_all(&checks)).unwrap_err();
             let told = self.1.drain();
             assert_eq!((told.failed.len(), told.decided.len()), (checks.len(), 0), "{}", S::NAME);

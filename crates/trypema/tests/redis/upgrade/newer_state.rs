@@ -185,8 +185,7 @@ fn checks_beside_a_newer_state_spend_nothing() {
     take_once(rl.redis().fixed_window(), &limits.fixed_window);
     let mut future = Future::replace_only_key(server.control().unwrap());
     let [tokens, windows] = [Limit::from(limits.token_bucket), Limit::from(limits.fixed_window)];
-    let checks =
-        [Check { key: "bob", limit: &tokens, cost: 1 }, Check { key: "ann", limit: &windows, cost: 1 }];
+    let checks = [Check::new("bob", &tokens, 1), Check::new("ann", &windows, 1)];
     let error = wait_for(rl.redis().take_all(&checks)).err().unwrap();
     assert_refused(&[error], CLEAR);
     // No state of bob was written either.

@@ -54,6 +54,7 @@ impl Provider for HybridRateLimiterProvider {
         let record = move |record: &'a RecordRequest<'a>| async move {
             match record.mode {
                 RecordMode::Take => self.take_one(&record.check, deadline).await,
+                RecordMode::Debit => self.record_in_redis(*record, deadline).await,
                 RecordMode::DeniedElsewhere => self.record_denied_elsewhere(&record.check, deadline).await,
             }
         };
@@ -109,6 +110,10 @@ impl Provider for HybridRateLimiterProvider {
 impl HybridRateLimiterProvider {
     /// Takes one check independently. Applies no failure policy.
     async fn take_one(&self, check: &Check<'_>, deadline: Deadline) -> CheckResult {
+        if check.is_postpaid {
+            let record = RecordRequest { check: *check, mode: RecordMode::Take };
+            return self.record_in_redis(record, deadline).await;
+        }
         let key = RedisKey::encode(check.key);
         with_strategy!(check.limit, |S, limit| {
             let limiter = HasHybridLimiter::<S>::limiter(self);
@@ -121,6 +126,12 @@ impl HybridRateLimiterProvider {
             limiter.redis().notify_decision(&key, check.cost, started, Some(decision));
             Ok(decision)
         })
+    }
+
+    /// Records a check that neither leases nor remembered denials apply to.
+    async fn record_in_redis(&self, record: RecordRequest<'_>, deadline: Deadline) -> CheckResult {
+        let recorded = Provider::record_all(&self.redis, std::slice::from_ref(&record), deadline);
+        recorded.wait().await.into_iter().next().unwrap_or_else(|| Ok(Decision::refused()))
     }
 
     /// Records a check whose request another check denies. A check that is denied itself is taken, which

@@ -32,10 +32,13 @@ impl HybridRateLimiterProvider {
         validate(checks)?;
         let item = |check: &Check<'a>| {
             let key = RedisKey::encode(check.key);
-            let decided_by = with_strategy!(check.limit, |S, limit| {
-                let take = TakeArgs { key: &key, limit, cost: check.cost };
-                HasHybridLimiter::<S>::limiter(self).shared.decided_by(take, count)
-            });
+            let decided_by = match check.is_postpaid {
+                true => DecidedBy::Redis,
+                false => with_strategy!(check.limit, |S, limit| {
+                    let take = TakeArgs { key: &key, limit, cost: check.cost };
+                    HasHybridLimiter::<S>::limiter(self).shared.decided_by(take, count)
+                }),
+            };
             CheckItem { check: *check, key, decided_by, decision: None, receipt: None, failure: None }
         };
         Ok(checks.iter().map(item).collect())
@@ -51,6 +54,7 @@ impl HybridRateLimiterProvider {
             let (check, key) = (item.check, &item.key);
             item.decision = match item.decided_by {
                 DecidedBy::Denial(decision) => Some(decision),
+                DecidedBy::Redis if check.is_postpaid => None,
                 DecidedBy::Lease | DecidedBy::Redis => with_strategy!(check.limit, |S, limit| {
                     let found = HasHybridLimiter::<S>::limiter(self).shared.peek(TakeArgs {
                         key,
@@ -111,13 +115,10 @@ impl HybridRateLimiterProvider {
         may_go_on
     }
 
-    /// Remembers that Redis denied a check.
+    /// Remembers that Redis denied a check, unless it is postpaid: its denial says nothing about its cost.
     fn remember_group_denial(&self, item: &CheckItem<'_>) {
-        let (Some(decision), cost) =
-            (item.decision.filter(|decision| !decision.is_allowed()), item.check.cost)
-        else {
-            return;
-        };
+        let denial = item.decision.filter(|decision| !decision.is_allowed() && !item.check.is_postpaid);
+        let (Some(decision), cost) = (denial, item.check.cost) else { return };
         with_strategy!(item.check.limit, |S, limit| {
             let shared = &HasHybridLimiter::<S>::limiter(self).shared;
             let replied_at = shared.instance.clock.now();

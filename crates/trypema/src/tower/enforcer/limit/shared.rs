@@ -60,7 +60,7 @@ impl CounterRef {
     }
 
     fn check(&self, cost: u64) -> Check<'_> {
-        Check { key: &self.counter, limit: &self.enforcer.limit, cost }
+        Check::new(&self.counter, &self.enforcer.limit, cost)
     }
 
     fn try_take(&self, cost: u64) -> Option<Result<Decision, TrypemaError>> {
