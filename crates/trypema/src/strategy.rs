@@ -117,10 +117,9 @@ impl Call {
 }
 
 /// The units that must be free for a cost to be spent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Payment {
     /// The whole cost.
-    #[default]
     Prepaid,
     /// One unit, see [`Call::postpaid`].
     Postpaid,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use trypema::clock::ManualClock;
 use trypema::redis::RedisLimiter;
 use trypema::strategy::Wire;
-use trypema::{RateLimiter, WindowSizeSeconds};
+use trypema::{RateLimiter, TokenBucketLimits, TokenLimit, WindowSizeSeconds};
 use trypema_testkit::blocking::{self, Blocking, connect};
 use trypema_testkit::redis::{Control, Server, wait_until};
 use trypema_testkit::verbs::Verbs;
@@ -53,6 +53,29 @@ fn times_to_live(control: &mut Control) -> Vec<(String, i64)> {
 fn windows_needed(name: &str) -> f64 {
     let memory = if name.contains(":sliding_window") { 2.0 } else { 1.0 };
     if name.ends_with(":resets") { 2.0 * memory + 0.5 } else { memory + 0.5 }
+}
+
+/// An overdrawn key lives until its overdraft is paid, and so does the count of its resets.
+#[test]
+fn an_overdrawn_key_lives_until_its_overdraft_is_paid() {
+    let server = Server::start().unwrap();
+    let rl = on_server_time(&server, LONG);
+    let limit = TokenBucketLimits::from(TokenLimit::new(10, Duration::from_secs(10)).unwrap());
+    let bucket = Blocking(rl.redis().token_bucket());
+    let assert_lives = |until_ms: i64| {
+        let found = times_to_live(&mut server.control().unwrap());
+        let is_it = |(_, left): &(String, i64)| (until_ms - 20_000..=until_ms).contains(left);
+        assert!(found.len() == 1 && found.iter().all(is_it), "{found:?}");
+    };
+    assert!(bucket.take_postpaid("ann", &limit, 1_000).is_allowed());
+    assert_lives(1_000_000);
+    assert!(!bucket.take_postpaid("ann", &limit, 1).is_allowed());
+    assert_lives(1_000_000);
+    assert!(bucket.debit("ann", &limit, u64::MAX).is_allowed());
+    // The largest debt: 2^53 - 1 µs.
+    assert_lives(9_007_199_254_741);
+    assert!(bucket.reset("ann"));
+    assert_lives(9_007_199_254_741);
 }
 
 #[test]

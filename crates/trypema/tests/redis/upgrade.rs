@@ -93,6 +93,23 @@ fn two_versions_of_abuse_decide_as_one() {
     decides_as_one::<AbuseModel>();
 }
 
+/// Earlier versions know no overdraft: they take an overdrawn key for an exhausted one.
+#[test]
+fn an_earlier_version_admits_nothing_while_a_key_is_overdrawn() {
+    for upgrade in Upgrade::from_all() {
+        let Versions { old, new } = upgrade.versions();
+        let [old, new] =
+            [old, new].map(|connection| trypema::RateLimiter::builder().redis(connection).build().unwrap());
+        let (ann, limits) = (key("ann"), Limits::of(8, Duration::from_secs(3_600)));
+        let limit = &limits.token_bucket;
+        let (old, new) = (old.redis().token_bucket(), new.redis().token_bucket());
+        assert!(wait_for(new.take_postpaid(&ann, limit, 800)).unwrap().is_allowed());
+        for limiter in [old, new] {
+            assert!(!wait_for(limiter.take(&ann, limit, 1)).unwrap().is_allowed());
+        }
+    }
+}
+
 #[test]
 fn blocks_hold_for_both_versions_and_either_ends_them() {
     for upgrade in Upgrade::from_all() {

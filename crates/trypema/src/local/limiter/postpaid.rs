@@ -66,7 +66,7 @@ impl<S: Strategy> LocalLimiter<S> {
     }
 
     /// Spends by any payment, and notifies the observer if there is one.
-    pub(super) fn spend_observed<'l>(&self, key: &str, limit: &'l S::Limit, spend: Spend) -> S::Decision<'l> {
+    fn spend_observed<'l>(&self, key: &str, limit: &'l S::Limit, spend: Spend) -> S::Decision<'l> {
         self.with_observer(key, spend.cost, S::core, || self.spend_at(key, limit, spend).decision(limit))
     }
 

@@ -58,6 +58,10 @@ impl Visit for EveryVerb<'_> {
         did("denied reservation");
         redis.reset("ann");
         did("reset");
+        redis.take_postpaid("pat", limit, 1);
+        redis.reserve_postpaid("pat", limit, 0);
+        redis.debit("pat", limit, 1);
+        did("postpaid take and debit");
         redis.reset("ann");
         did("reset of nothing");
         redis.refund("ann", limit, now.as_ref().unwrap());
